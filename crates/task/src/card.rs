@@ -65,7 +65,7 @@ pub struct Card {
     pub rules: Option<String>,
     /// Weights, if they are not built in.
     #[serde(default)]
-    pub weights: Vec<Wanted>,
+    pub weights: Vec<RequiredFile>,
     /// The samples.
     pub data: Data,
     /// How the model is fed and answers; a card without one is not run by this version.
@@ -90,7 +90,7 @@ pub struct Data {
     pub calibration: Option<Calibration>,
     /// Files, if they are not built in.
     #[serde(default)]
-    pub files: Vec<Wanted>,
+    pub files: Vec<RequiredFile>,
     /// What is done to a sample before it is timed, step by step, for people.
     #[serde(default)]
     pub untimed: Vec<String>,
@@ -129,7 +129,7 @@ pub struct Calibration {
 /// A file, or a folder, that the task needs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct RequiredFile {
     /// As in `--with NAME=FILE`.
     pub name: String,
     /// What it is.
@@ -225,7 +225,7 @@ impl Input {
 
 impl Card {
     /// The files that it needs, weights first.
-    pub fn wanted(&self) -> impl Iterator<Item = &Wanted> {
+    pub fn required_files(&self) -> impl Iterator<Item = &RequiredFile> {
         self.weights.iter().chain(&self.data.files)
     }
 
@@ -233,8 +233,8 @@ impl Card {
     #[must_use]
     pub fn packages(&self) -> Vec<&str> {
         let mut packages: Vec<&str> = self
-            .wanted()
-            .filter_map(|wanted| wanted.package.as_deref()?.split(':').next())
+            .required_files()
+            .filter_map(|file| file.package.as_deref()?.split(':').next())
             .collect();
         packages.sort_unstable();
         packages.dedup();
@@ -313,14 +313,14 @@ mod tests {
                 assert!(element.is_none_or(|name| Element::named(name).is_some()), "{name}");
                 assert!(quality.at_least.is_none() || quality.at_most.is_none(), "{name}");
             }
-            for wanted in card.wanted() {
+            for file in card.required_files() {
                 assert_eq!(
-                    usize::from(wanted.package.is_some()) + usize::from(wanted.get.is_some()),
+                    usize::from(file.package.is_some()) + usize::from(file.get.is_some()),
                     1,
                     "{name}: {} is got in one way",
-                    wanted.name
+                    file.name
                 );
-                if let Some(place) = &wanted.package {
+                if let Some(place) = &file.package {
                     let (package, path) = place.split_once(':').expect("package:path");
                     let package = packages().iter().find(|found| found.name == package);
                     let package =
@@ -351,7 +351,7 @@ mod tests {
             }
             for (need, file) in &quality.with {
                 assert!(method.needs.iter().any(|found| found.name == need), "{name}: {need}");
-                assert!(card.wanted().any(|wanted| wanted.name == *file), "{name}: {file}");
+                assert!(card.required_files().any(|found| found.name == *file), "{name}: {file}");
             }
         }
     }

@@ -93,9 +93,9 @@ impl fmt::Display for EncoderError {
 impl std::error::Error for EncoderError {}
 
 /// Weights by their names.
-struct Given<'a>(&'a BTreeMap<String, Tensor>);
+struct WeightTable<'a>(&'a BTreeMap<String, Tensor>);
 
-impl Given<'_> {
+impl WeightTable<'_> {
     fn floats(&self, name: &str) -> Result<(&[usize], Vec<f32>), EncoderError> {
         let found = self.0.get(name).and_then(|tensor| Some((&tensor.shape[..], tensor.floats()?)));
         found.ok_or_else(|| EncoderError::Missing(name.to_owned()))
@@ -147,8 +147,8 @@ impl Encoder {
     /// If there are no heads.
     pub fn new(weights: &BTreeMap<String, Tensor>, heads: usize) -> Result<Self, EncoderError> {
         assert!(heads > 0, "attention has heads");
-        let given = Given(weights);
-        let words = given.table("embeddings.word_embeddings.weight", [0, 0])?;
+        let table = WeightTable(weights);
+        let words = table.table("embeddings.word_embeddings.weight", [0, 0])?;
         let hidden = words.ncols();
         if !hidden.is_multiple_of(heads) {
             let expected = [words.nrows(), hidden.next_multiple_of(heads)];
@@ -156,12 +156,12 @@ impl Encoder {
         }
         let mut layers = Vec::new();
         while weights.contains_key(&format!("encoder.layer.{}.output.dense.weight", layers.len())) {
-            layers.push(Layer::new(&given, &format!("encoder.layer.{}", layers.len()), hidden)?);
+            layers.push(Layer::new(&table, &format!("encoder.layer.{}", layers.len()), hidden)?);
         }
         Ok(Self {
-            positions: given.table("embeddings.position_embeddings.weight", [0, hidden])?,
-            kinds: given.table("embeddings.token_type_embeddings.weight", [0, hidden])?,
-            norm: given.norm("embeddings.LayerNorm", hidden)?,
+            positions: table.table("embeddings.position_embeddings.weight", [0, hidden])?,
+            kinds: table.table("embeddings.token_type_embeddings.weight", [0, hidden])?,
+            norm: table.norm("embeddings.LayerNorm", hidden)?,
             words,
             layers,
             heads,
@@ -191,7 +191,7 @@ impl Encoder {
                 groups.get(at).map(|group| (at, group))
             };
             while let Some((at, group)) = group() {
-                let vectors = self.vectors_of(group);
+                let vectors = self.group_vectors(group);
                 done.lock().unwrap_or_else(PoisonError::into_inner)[at] = vectors;
             }
         };
@@ -219,7 +219,7 @@ impl Encoder {
         }
     }
 
-    fn vectors_of(&self, texts: &[Vec<u32>]) -> Vec<Vec<f32>> {
+    fn group_vectors(&self, texts: &[Vec<u32>]) -> Vec<Vec<f32>> {
         let mut lengths = Vec::with_capacity(texts.len());
         let mut x = Array2::zeros((texts.iter().map(Vec::len).sum(), self.hidden()));
         let mut rows = x.axis_iter_mut(Axis(0));
@@ -277,9 +277,9 @@ impl Linear {
 }
 
 impl Layer {
-    fn new(given: &Given, name: &str, hidden: usize) -> Result<Self, EncoderError> {
-        let linear = |part: &str, size| given.linear(&format!("{name}.{part}"), size);
-        let norm = |part: &str| given.norm(&format!("{name}.{part}.LayerNorm"), hidden);
+    fn new(table: &WeightTable, name: &str, hidden: usize) -> Result<Self, EncoderError> {
+        let linear = |part: &str, size| table.linear(&format!("{name}.{part}"), size);
+        let norm = |part: &str| table.norm(&format!("{name}.{part}.LayerNorm"), hidden);
         let square = [hidden, hidden];
         let inner = linear("intermediate.dense", [0, hidden])?;
         Ok(Self {
@@ -313,11 +313,12 @@ impl Layer {
         for text in parts(lengths) {
             for head in 0..heads {
                 let columns = Slice::from(head * width..(head + 1) * width);
-                let of = |all| part(all, text, columns);
-                let mut shares = of(&query).dot(&of(&key).t()) / (width as f32).sqrt();
+                let columns_of = |all| part(all, text, columns);
+                let mut shares =
+                    columns_of(&query).dot(&columns_of(&key).t()) / (width as f32).sqrt();
                 shares.axis_iter_mut(Axis(0)).for_each(softmax);
                 let mut rows = all.slice_axis_mut(Axis(0), text);
-                rows.slice_axis_mut(Axis(1), columns).assign(&shares.dot(&of(&value)));
+                rows.slice_axis_mut(Axis(1), columns).assign(&shares.dot(&columns_of(&value)));
             }
         }
         all

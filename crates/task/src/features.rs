@@ -18,7 +18,7 @@ use dyno_sut::tensors::{ElementType, Elements};
 
 use crate::card::Input;
 use crate::files::{Files, OpenError};
-use crate::fit::{Declared, FitError};
+use crate::fit::{FitError, ModelInterface};
 use crate::image::Picture;
 use crate::image::resize::{self, Filter};
 
@@ -32,25 +32,25 @@ const DEVIATIONS: [f32; 3] = [0.268_629_54, 0.261_302_6, 0.275_777_1];
 const IMAGES: &str = "pixel_values";
 const TOKENS: &str = "input_ids";
 const COUNTED: &str = "attention_mask";
-const OF_IMAGE: &str = "image_embeds";
-const OF_TEXT: &str = "text_embeds";
+const IMAGE_EMBEDDING: &str = "image_embeds";
+const TEXT_EMBEDDING: &str = "text_embeds";
 
 /// The networks, not loaded yet, and what images are of.
 #[derive(Debug, Clone)]
-pub struct Networks {
+pub struct FeatureNetworks {
     inception: PathBuf,
     clip: PathBuf,
     /// Of the caption of each sample, for CLIP.
     captions: Arc<[Vec<i64>]>,
 }
 
-impl Networks {
+impl FeatureNetworks {
     /// The files `inception` and `clip` of a card, if both are given; `captions` are then
     /// tokens of each sample's.
     ///
     /// # Errors
     /// A file that is no such network.
-    pub(crate) fn given(
+    pub(crate) fn from_files(
         files: &Files<'_>,
         captions: impl FnOnce() -> Arc<[Vec<i64>]>,
     ) -> Result<Option<Self>, OpenError> {
@@ -60,8 +60,8 @@ impl Networks {
         }
         let (inception, clip) = (files.path("inception")?, files.path("clip")?);
         // Told now, and not after the hours in which the images are made.
-        fits_inception(&Declared::read(&inception)?).map_err(OpenError::content)?;
-        fits_clip(&Declared::read(&clip)?).map_err(OpenError::content)?;
+        fits_inception(&ModelInterface::read(&inception)?).map_err(OpenError::content)?;
+        fits_clip(&ModelInterface::read(&clip)?).map_err(OpenError::content)?;
         Ok(Some(Self { inception, clip, captions: captions() }))
     }
 
@@ -69,29 +69,32 @@ impl Networks {
     ///
     /// # Errors
     /// A network that does not load, or takes something else.
-    pub(crate) fn before(&self, scorer: Box<dyn Scorer>) -> Result<Box<dyn Scorer>, DataError> {
-        let networks = Loaded::new(self).map_err(|error| {
+    pub(crate) fn feature_scorer(
+        &self,
+        scorer: Box<dyn Scorer>,
+    ) -> Result<Box<dyn Scorer>, DataError> {
+        let networks = NetworkSessions::new(self).map_err(|error| {
             let path = match &error {
                 OnnxError::Model { path, .. } => path.clone(),
                 _ => self.inception.clone(),
             };
             DataError::malformed(&path, None, "a network of features", error.to_string())
         })?;
-        Ok(Box::new(Seen { networks, scorer }))
+        Ok(Box::new(FeatureScorer { networks, scorer }))
     }
 }
 
-fn fits_inception(declared: &Declared) -> Result<(), FitError> {
-    declared.fed(&[input("image", "float32", &[3, 0, 0])], None).map(drop)
+fn fits_inception(declared: &ModelInterface) -> Result<(), FitError> {
+    declared.bind_inputs(&[input("image", "float32", &[3, 0, 0])], None).map(drop)
 }
 
-fn fits_clip(declared: &Declared) -> Result<(), FitError> {
-    declared.has(&[IMAGES, TOKENS], &[OF_IMAGE, OF_TEXT])?;
+fn fits_clip(declared: &ModelInterface) -> Result<(), FitError> {
+    declared.require(&[IMAGES, TOKENS], &[IMAGE_EMBEDDING, TEXT_EMBEDDING])?;
     let mut inputs = vec![input(IMAGES, "float32", &[3, 0, 0]), input(TOKENS, "int64", &[0])];
-    if declared.has(&[COUNTED], &[]).is_ok() {
+    if declared.require(&[COUNTED], &[]).is_ok() {
         inputs.push(input(COUNTED, "int64", &[0]));
     }
-    declared.fed(&inputs, None).map(drop)
+    declared.bind_inputs(&inputs, None).map(drop)
 }
 
 fn input(name: &str, element: &str, shape: &[usize]) -> Input {
@@ -100,12 +103,12 @@ fn input(name: &str, element: &str, shape: &[usize]) -> Input {
 }
 
 /// Scores what networks see in images.
-struct Seen {
-    networks: Loaded,
+struct FeatureScorer {
+    networks: NetworkSessions,
     scorer: Box<dyn Scorer>,
 }
 
-impl Scorer for Seen {
+impl Scorer for FeatureScorer {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         let features = self.networks.features(index, answer)?;
         self.scorer.take(index, &features)
@@ -129,21 +132,21 @@ impl Scorer for Seen {
 }
 
 /// The networks.
-struct Loaded {
-    inception: Inception,
-    clip: Clip,
+struct NetworkSessions {
+    inception: InceptionNetwork,
+    clip: ClipNetwork,
     captions: Arc<[Vec<i64>]>,
 }
 
-impl Loaded {
-    fn new(networks: &Networks) -> Result<Self, OnnxError> {
+impl NetworkSessions {
+    fn new(networks: &FeatureNetworks) -> Result<Self, OnnxError> {
         // It was found when the system was loaded, if there was one.
         let search = Search::everywhere(None);
         let options = OrtOptions { threads: 0, ..OrtOptions::default() };
         let open = |path: &Path| OrtModel::open(path, &search, options).map(OrtModel::callable);
         Ok(Self {
-            inception: Inception::new(open(&networks.inception)?)?,
-            clip: Clip::new(open(&networks.clip)?)?,
+            inception: InceptionNetwork::new(open(&networks.inception)?)?,
+            clip: ClipNetwork::new(open(&networks.clip)?)?,
             captions: Arc::clone(&networks.captions),
         })
     }
@@ -173,12 +176,12 @@ fn square(answer: &[u8]) -> Option<Picture<u8>> {
     is_square.then(|| Picture { width: side, height: side, values: answer.to_vec() })
 }
 
-struct Inception {
+struct InceptionNetwork {
     model: Callable,
     side: usize,
 }
 
-impl Inception {
+impl InceptionNetwork {
     fn new(model: Callable) -> Result<Self, OnnxError> {
         let [input] = model.inputs() else {
             let why = format!("expected one input, found {}", model.inputs().len());
@@ -203,14 +206,14 @@ impl Inception {
     }
 }
 
-struct Clip {
+struct ClipNetwork {
     model: Callable,
     side: usize,
     /// Places of both vectors.
     outputs: [usize; 2],
 }
 
-impl Clip {
+impl ClipNetwork {
     fn new(model: Callable) -> Result<Self, OnnxError> {
         let known = [IMAGES, TOKENS, COUNTED];
         if let Some(other) = model.inputs().iter().find(|input| !known.contains(&&input.name[..])) {
@@ -226,7 +229,7 @@ impl Clip {
         }
         let images = &model.inputs()[model.input(IMAGES)?];
         let side = side(&model, images.element, &images.shape, CLIP)?;
-        let outputs = [model.output(OF_IMAGE)?, model.output(OF_TEXT)?];
+        let outputs = [model.output(IMAGE_EMBEDDING)?, model.output(TEXT_EMBEDDING)?];
         Ok(Self { side, outputs, model })
     }
 
@@ -281,9 +284,9 @@ fn planes(values: &[f32]) -> Vec<f32> {
     (0..3).flat_map(|channel| values.iter().skip(channel).step_by(3)).copied().collect()
 }
 
-impl fmt::Debug for Seen {
+impl fmt::Debug for FeatureScorer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seen")
+        f.write_str("FeatureScorer")
     }
 }
 

@@ -12,7 +12,7 @@ use crate::image::steps::Layout;
 
 /// What a model declares.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Declared {
+pub struct ModelInterface {
     path: PathBuf,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
@@ -41,22 +41,22 @@ impl std::error::Error for FitError {}
 
 /// How samples enter a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fed {
+pub struct InputBinding {
     /// Where the channels of pictures stand.
     pub layout: Layout,
     /// What the model calls each input of the card, in the order of the card.
     pub names: Vec<String>,
 }
 
-impl Fed {
+impl InputBinding {
     /// As a card says.
     #[must_use]
-    pub fn as_of(card: &Card, layout: Layout) -> Self {
+    pub fn of_card(card: &Card, layout: Layout) -> Self {
         Self { layout, names: card.data.inputs.iter().map(|input| input.name.clone()).collect() }
     }
 }
 
-impl Declared {
+impl ModelInterface {
     /// Reads what a file declares; weights beside it stay there.
     ///
     /// # Errors
@@ -73,7 +73,11 @@ impl Declared {
     ///
     /// # Errors
     /// The first input that does not fit.
-    pub fn fed(&self, inputs: &[Input], layout: Option<Layout>) -> Result<Fed, FitError> {
+    pub fn bind_inputs(
+        &self,
+        inputs: &[Input],
+        layout: Option<Layout>,
+    ) -> Result<InputBinding, FitError> {
         let mut stand = layout.unwrap_or_default();
         let mut names = Vec::new();
         for input in inputs {
@@ -81,11 +85,11 @@ impl Declared {
                 ([_], [only]) => Some(only),
                 _ => self.inputs.iter().find(|port| input.is_called(&port.name)),
             };
-            let swapped = layout.and_then(|layout| swapped(&input.shape, layout));
-            stand = match (port, swapped) {
+            let swap_layout = layout.and_then(|layout| swap_layout(&input.shape, layout));
+            stand = match (port, swap_layout) {
                 (Some(port), _) if takes(port, input, &input.shape) => stand,
                 (Some(port), Some((shape, other))) if takes(port, input, &shape) => other,
-                _ => return Err(self.refused(format!("the input {input}"), &self.inputs)),
+                _ => return Err(self.error(format!("the input {input}"), &self.inputs)),
             };
             names.extend(port.map(|port| port.name.clone()));
         }
@@ -93,26 +97,26 @@ impl Declared {
         if self.inputs.len() > inputs.len() {
             let expected: Vec<String> = inputs.iter().map(ToString::to_string).collect();
             return Err(
-                self.refused(format!("no more inputs than {}", expected.join(", ")), &self.inputs)
+                self.error(format!("no more inputs than {}", expected.join(", ")), &self.inputs)
             );
         }
-        Ok(Fed { layout: stand, names })
+        Ok(InputBinding { layout: stand, names })
     }
 
     /// Looks for all of these inputs and outputs.
     ///
     /// # Errors
     /// The first that there is not.
-    pub fn has(&self, inputs: &[&str], outputs: &[&str]) -> Result<(), FitError> {
+    pub fn require(&self, inputs: &[&str], outputs: &[&str]) -> Result<(), FitError> {
         let missing = |ports: &[Port], names: &[&str]| {
             let is_missing = |name: &&&str| ports.iter().all(|port| port.name != **name);
             names.iter().find(is_missing).map(|name| (*name).to_owned())
         };
         if let Some(name) = missing(&self.inputs, inputs) {
-            return Err(self.refused(format!("the input {name}"), &self.inputs));
+            return Err(self.error(format!("the input {name}"), &self.inputs));
         }
         match missing(&self.outputs, outputs) {
-            Some(name) => Err(self.refused(format!("the output {name}"), &self.outputs)),
+            Some(name) => Err(self.error(format!("the output {name}"), &self.outputs)),
             None => Ok(()),
         }
     }
@@ -121,13 +125,13 @@ impl Declared {
     ///
     /// # Errors
     /// There is one.
-    pub fn takes_only(
+    pub fn reject_unknown_inputs(
         &self,
         is_known: impl Fn(&str) -> bool,
         expected: &str,
     ) -> Result<(), FitError> {
         match self.inputs.iter().find(|port| !is_known(&port.name)) {
-            Some(other) => Err(self.refused(expected.to_owned(), std::slice::from_ref(other))),
+            Some(other) => Err(self.error(expected.to_owned(), std::slice::from_ref(other))),
             None => Ok(()),
         }
     }
@@ -138,14 +142,14 @@ impl Declared {
     /// # Errors
     /// There is none of them among several.
     pub fn output(&self, names: &[String]) -> Result<&Port, FitError> {
-        match (names.iter().find_map(|name| self.named(name)), &self.outputs[..]) {
+        match (names.iter().find_map(|name| self.output_named(name)), &self.outputs[..]) {
             (Some(port), _) => Ok(port),
             (None, [only]) => Ok(only),
-            _ => Err(self.refused(format!("the output {}", names.join(" or ")), &self.outputs)),
+            _ => Err(self.error(format!("the output {}", names.join(" or ")), &self.outputs)),
         }
     }
 
-    fn named(&self, name: &str) -> Option<&Port> {
+    fn output_named(&self, name: &str) -> Option<&Port> {
         let bare = |name: &str| name.strip_suffix(":0").unwrap_or(name).to_owned();
         self.outputs.iter().find(|port| bare(&port.name) == bare(name))
     }
@@ -155,18 +159,18 @@ impl Declared {
     #[must_use]
     pub fn scores(&self, names: &[String]) -> Option<(usize, &Port)> {
         let only = (self.outputs.len() == 1).then(|| self.outputs.first()).flatten();
-        let ports = names.iter().filter_map(|name| self.named(name)).chain(only);
+        let ports = names.iter().filter_map(|name| self.output_named(name)).chain(only);
         ports.filter_map(|port| Some((scores(port)?, port))).next()
     }
 
     /// What is told of an output with another number of scores.
     #[must_use]
-    pub fn unfit(&self, expected: String, port: &Port) -> FitError {
-        self.refused(expected, std::slice::from_ref(port))
+    pub fn mismatch(&self, expected: String, port: &Port) -> FitError {
+        self.error(expected, std::slice::from_ref(port))
     }
 
-    fn refused(&self, expected: String, ports: &[Port]) -> FitError {
-        let found: Vec<String> = ports.iter().map(shown).collect();
+    fn error(&self, expected: String, ports: &[Port]) -> FitError {
+        let found: Vec<String> = ports.iter().map(describe_port).collect();
         let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
         FitError { path: self.path.clone(), expected, found }
     }
@@ -198,7 +202,7 @@ fn takes(port: &Port, input: &Input, shape: &[usize]) -> bool {
 }
 
 /// The shape of a picture with its channels at the other end.
-fn swapped(shape: &[usize], layout: Layout) -> Option<(Vec<usize>, Layout)> {
+fn swap_layout(shape: &[usize], layout: Layout) -> Option<(Vec<usize>, Layout)> {
     match (shape, layout) {
         (&[channels, height, width], Layout::Nchw) => {
             Some((vec![height, width, channels], Layout::Nhwc))
@@ -210,7 +214,7 @@ fn swapped(shape: &[usize], layout: Layout) -> Option<(Vec<usize>, Layout)> {
     }
 }
 
-fn shown(port: &Port) -> String {
+fn describe_port(port: &Port) -> String {
     let element = port.element.map_or("of a type that is not read", Element::name);
     let dims = port.shape.iter().flatten();
     let dims: Vec<String> =
@@ -229,15 +233,15 @@ mod tests {
         Port { name: name.to_owned(), element: Some(element), shape }
     }
 
-    fn declared(inputs: Vec<Port>, outputs: Vec<Port>) -> Declared {
-        Declared { path: "mine.onnx".into(), inputs, outputs }
+    fn declared(inputs: Vec<Port>, outputs: Vec<Port>) -> ModelInterface {
+        ModelInterface { path: "mine.onnx".into(), inputs, outputs }
     }
 
-    fn entered(task: &str, inputs: Vec<Port>) -> Result<Fed, String> {
+    fn entered(task: &str, inputs: Vec<Port>) -> Result<InputBinding, String> {
         let card = card::named(task).unwrap();
         let layout = card.data.inputs.len() == 1 && card.data.inputs[0].shape.len() == 3;
         let declared = declared(inputs, vec![]);
-        let fed = declared.fed(&card.data.inputs, layout.then_some(Layout::Nchw));
+        let fed = declared.bind_inputs(&card.data.inputs, layout.then_some(Layout::Nchw));
         fed.map_err(|error| error.to_string())
     }
 

@@ -9,7 +9,7 @@ use dyno_metrics::payload::Element;
 use dyno_metrics::{DataError, Inputs, Method, Scorer};
 
 use crate::card::{Bound, Quality, Unit};
-use crate::features::Networks;
+use crate::features::FeatureNetworks;
 use crate::files::{Files, OpenError};
 
 /// How answers are judged.
@@ -26,7 +26,7 @@ pub struct Judge {
     /// What is asked for; of the figure that decides first.
     pub targets: Vec<Target>,
     /// What makes the features that the method takes of images that are answered.
-    pub networks: Option<Networks>,
+    pub networks: Option<FeatureNetworks>,
 }
 
 /// What is asked for of a figure.
@@ -56,7 +56,7 @@ impl Judge {
         let scorer = self.references()?;
         match &self.networks {
             None => Ok(scorer),
-            Some(networks) => networks.before(scorer),
+            Some(networks) => networks.feature_scorer(scorer),
         }
     }
 

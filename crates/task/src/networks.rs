@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use dyno_onnx::{BuildError, Model, Tensor, Weights};
 
 use crate::archive::entry;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::graphs::{bert, efficientnet, g2p, rgat};
 use crate::weights::{safetensors, torch};
 
@@ -60,7 +60,7 @@ pub(crate) fn minilm_weights(archive: &Path) -> Result<BTreeMap<String, Tensor>,
 /// The file is not there or another one.
 pub(crate) fn g2p(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let archive = files.path("weights")?;
-    files.made("g2p.onnx", 1, Of::Files(&["weights"]), |file| {
+    files.derive("g2p.onnx", 1, CacheKey::Files(&["weights"]), |file| {
         let given = g2p::weights(&archive).map_err(OpenError::content)?;
         let model = g2p::g2p(given).map_err(OpenError::content)?;
         let bytes = model.to_bytes().map_err(OpenError::content)?;
@@ -74,7 +74,7 @@ fn built(
     build: fn(Weights) -> Result<Model, BuildError>,
     weights: impl FnOnce() -> Result<BTreeMap<String, Tensor>, OpenError>,
 ) -> Result<PathBuf, OpenError> {
-    files.made("model.onnx", REVISION, Of::Files(&[file]), |out| {
+    files.derive("model.onnx", REVISION, CacheKey::Files(&[file]), |out| {
         let model = build(Weights::given(weights()?)).map_err(OpenError::content)?;
         let bytes = model.to_bytes().map_err(OpenError::content)?;
         out.write_all(&bytes).map_err(OpenError::content)

@@ -12,9 +12,9 @@ use dyno_sut::tensors::TensorLibrary;
 
 use crate::card::{Card, Tier};
 use crate::data::SampleSet;
-use crate::files::{Files, OpenError, Replaced};
+use crate::files::{Files, OpenError, Replacements};
 use crate::judge::{Judge, judge};
-use crate::pipelines::{self, Load, Open};
+use crate::pipelines::{self, ModelOpener, PipelineLoader};
 use crate::system::{Samples, System};
 
 mod model;
@@ -22,9 +22,9 @@ mod samples;
 
 /// A task whose files are there.
 #[derive(Debug)]
-pub struct Ready {
+pub struct PreparedTask {
     /// What answers.
-    pub computes: Computes,
+    pub model: TaskModel,
     /// What it is fed.
     pub samples: TensorLibrary,
     /// How its answers are judged.
@@ -36,7 +36,7 @@ pub struct Ready {
 }
 
 /// What answers the samples of a task.
-pub enum Computes {
+pub enum TaskModel {
     /// A call of a model.
     Model {
         /// An ONNX file.
@@ -47,10 +47,10 @@ pub enum Computes {
         largest_batch: Option<NonZero<usize>>,
     },
     /// Several calls of models.
-    Pipeline(PipelineLoad),
+    Pipeline(UnloadedPipeline),
 }
 
-impl Computes {
+impl TaskModel {
     /// The engine that answers samples of this library, at most so many in a call. It has
     /// been tried on the first one.
     ///
@@ -60,22 +60,22 @@ impl Computes {
         self,
         library: &Arc<TensorLibrary>,
         largest_batch: NonZero<usize>,
-        open: &Open<'_>,
+        open: &ModelOpener<'_>,
     ) -> Result<Arc<dyn Engine>, OnnxError> {
         match self {
-            Self::Model { path, answer, largest_batch: of_model } => {
-                let largest = of_model.map_or(largest_batch, |most| most.min(largest_batch));
+            Self::Model { path, answer, largest_batch: model_limit } => {
+                let largest = model_limit.map_or(largest_batch, |most| most.min(largest_batch));
                 let options = EngineOptions { answer, largest_batch: largest.get() };
                 Ok(Arc::new(open(&path)?.engine(library, options)?))
             }
-            Self::Pipeline(PipelineLoad(load)) => {
+            Self::Pipeline(UnloadedPipeline(load)) => {
                 pipelines::engine(load, library, largest_batch.get(), open)
             }
         }
     }
 }
 
-impl fmt::Debug for Computes {
+impl fmt::Debug for TaskModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Model { path, answer, largest_batch } => f
@@ -90,7 +90,7 @@ impl fmt::Debug for Computes {
 }
 
 /// A pipeline whose models are not loaded yet.
-pub struct PipelineLoad(pub(crate) Load);
+pub struct UnloadedPipeline(pub(crate) PipelineLoader);
 
 /// Makes a task ready to be measured: every file is held against its hash, a model of the
 /// user's against what the card feeds and reads, the first sample is prepared, references
@@ -101,16 +101,16 @@ pub struct PipelineLoad(pub(crate) Load);
 ///
 /// # Panics
 /// If the card has no system.
-pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
+pub fn open(files: &Files<'_>) -> Result<PreparedTask, OpenError> {
     let card = files.card();
     let system = card.system.as_ref().expect("asked of cards with a system");
     files.check()?;
-    let Replaced { weights, data: other_data } = files.replaced()?;
+    let Replacements { weights, data: other_data } = files.replacements()?;
     let mut remarks = [weights, other_data.clone()].concat();
-    let (computes, fed) = model::computes(system, files, &mut remarks)?;
-    let read = samples::read(system, files, fed)?;
-    let SampleSet { samples, references, networks, remarks: of_samples } = read;
-    remarks.extend(of_samples);
+    let (model, binding) = model::task_model(system, files, &mut remarks)?;
+    let read = samples::read(system, files, binding)?;
+    let SampleSet { samples, references, networks, remarks: sample_remarks } = read;
+    remarks.extend(sample_remarks);
     remarks.extend(subset(card, system, &samples)?);
     let judge = match (&card.quality, unjudged(files)) {
         (Some(quality), None) => {
@@ -123,7 +123,7 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
             None
         }
     };
-    Ok(Ready { computes, samples, judge, remarks, other_data })
+    Ok(PreparedTask { model, samples, judge, remarks, other_data })
 }
 
 /// Why answers are not judged, and how they are later.

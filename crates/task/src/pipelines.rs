@@ -2,12 +2,12 @@
 //! for each token, chains of models. Timed as a whole.
 
 pub mod beam;
-mod carried;
 mod decoder;
 pub mod diffusion;
 pub mod euler;
 pub mod generation;
-pub(crate) mod neighbours;
+pub(crate) mod neighbors;
+mod recurrent;
 pub(crate) mod transducer;
 pub(crate) mod translation;
 
@@ -23,10 +23,11 @@ use dyno_sut::onnx::ort::{Callable, OrtModel};
 use dyno_sut::tensors::{SampleTensor, TensorLibrary};
 
 /// Loads a model as the options of a run say.
-pub type Open<'a> = dyn Fn(&Path) -> Result<OrtModel, OnnxError> + 'a;
+pub type ModelOpener<'a> = dyn Fn(&Path) -> Result<OrtModel, OnnxError> + 'a;
 
 /// What makes a pipeline once it is known how models are loaded.
-pub(crate) type Load = Box<dyn FnOnce(&Open<'_>) -> Result<Box<dyn Pipeline>, OnnxError> + Send>;
+pub(crate) type PipelineLoader =
+    Box<dyn FnOnce(&ModelOpener<'_>) -> Result<Box<dyn Pipeline>, OnnxError> + Send>;
 
 /// How samples are answered by several calls of models.
 pub(crate) trait Pipeline: Send + Sync {
@@ -38,13 +39,13 @@ pub(crate) trait Pipeline: Send + Sync {
     ///
     /// # Errors
     /// Why, with the name of the model that failed.
-    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String>;
+    fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String>;
 
     /// Shows that the models run on a sample, in as few calls as that takes.
     ///
     /// # Errors
     /// As [`Pipeline::answer`].
-    fn try_out(&self, first: &Asked) -> Result<(), String>;
+    fn try_out(&self, first: &LoadedSample) -> Result<(), String>;
 
     /// Whether it tells first tokens and counts tokens.
     fn is_streaming(&self) -> bool {
@@ -59,7 +60,7 @@ pub(crate) trait Pipeline: Send + Sync {
 
 /// A sample that is to be answered.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct LoadedSample {
     /// Whose answer it will be.
     pub sample: QuerySample,
     /// Its inputs, in the order of the card.
@@ -67,7 +68,7 @@ pub(crate) struct Asked {
 }
 
 /// A pipeline with its samples. Nothing is kept from call to call but the first trouble.
-struct Running {
+struct PipelineEngine {
     name: String,
     pipeline: Box<dyn Pipeline>,
     library: Arc<TensorLibrary>,
@@ -80,10 +81,10 @@ struct Running {
 /// # Errors
 /// A model that does not load or fit, or fails on the sample.
 pub(crate) fn engine(
-    load: Load,
+    load: PipelineLoader,
     library: &Arc<TensorLibrary>,
     largest_batch: usize,
-    open: &Open<'_>,
+    open: &ModelOpener<'_>,
 ) -> Result<Arc<dyn Engine>, OnnxError> {
     let pipeline = load(open)?;
     let models = pipeline.models();
@@ -108,9 +109,9 @@ pub(crate) fn engine(
     let name = models.first().map_or("pipeline", |model| model.name());
     let name = format!("onnxruntime-{name}");
     let library = Arc::clone(library);
-    let mut running = Running { name, pipeline, library, about, trouble: OnceLock::new() };
+    let mut running = PipelineEngine { name, pipeline, library, about, trouble: OnceLock::new() };
     let clock = Clock::start();
-    let first = running.asked(QuerySample { id: ResponseId(1), index: 0 });
+    let first = running.load(QuerySample { id: ResponseId(1), index: 0 });
     let tried = first.and_then(|first| running.pipeline.try_out(&first));
     tried.map_err(|why| OnnxError::Trial { why })?;
     running.about.first_call = Some(clock.now());
@@ -136,15 +137,15 @@ fn has_rows(
                 "its input '{}' is {}; expected any number of rows, or {rows}: export it with a \
                  dynamic axis",
                 port.name,
-                carried::shape(port)
+                recurrent::shape(port)
             ))),
         }
     })
 }
 
-impl Running {
-    fn asked(&self, sample: QuerySample) -> Result<Asked, String> {
-        Ok(Asked { sample, inputs: self.library.loaded(sample.index)? })
+impl PipelineEngine {
+    fn load(&self, sample: QuerySample) -> Result<LoadedSample, String> {
+        Ok(LoadedSample { sample, inputs: self.library.loaded(sample.index)? })
     }
 
     fn fail(&self, ids: impl Iterator<Item = ResponseId>, why: String, answers: &mut Answers) {
@@ -153,7 +154,7 @@ impl Running {
     }
 }
 
-impl Engine for Running {
+impl Engine for PipelineEngine {
     fn name(&self) -> &str {
         &self.name
     }
@@ -162,7 +163,7 @@ impl Engine for Running {
         for samples in samples.chunks(self.about.largest_batch.max(1)) {
             let mut asked = Vec::with_capacity(samples.len());
             for sample in samples {
-                match self.asked(*sample) {
+                match self.load(*sample) {
                     Ok(one) => asked.push(one),
                     Err(why) => {
                         answers.fail(sample.id, Failure::Rejected);
@@ -196,7 +197,7 @@ impl Engine for Running {
     /// A whole answer may take minutes; what is slow at first is over after the calls that
     /// show that the models run.
     fn warm_up(&self, calls: usize, _: std::num::NonZero<usize>) {
-        let first = self.asked(QuerySample { id: ResponseId(1), index: 0 });
+        let first = self.load(QuerySample { id: ResponseId(1), index: 0 });
         let models = self.pipeline.models();
         let prefer = |session: usize| {
             models.iter().for_each(|model| model.prefer(session % model.sessions()));
@@ -235,8 +236,8 @@ mod tests {
             Vec::new()
         }
 
-        fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
-            for Asked { sample, inputs } in asked {
+        fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+            for LoadedSample { sample, inputs } in asked {
                 let Elements::I32(number) = &inputs[0].elements else { panic!("i32 is fed") };
                 if number[0] == 2 {
                     return Err("two".into());
@@ -246,7 +247,7 @@ mod tests {
             Ok(())
         }
 
-        fn try_out(&self, first: &Asked) -> Result<(), String> {
+        fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
             self.answer(std::slice::from_ref(first), &mut Answers::new())
         }
     }
@@ -260,7 +261,7 @@ mod tests {
     #[test]
     fn an_error_fails_those_without_an_answer_and_no_other_call() {
         let open = |_: &Path| -> Result<OrtModel, OnnxError> { panic!("no model is opened") };
-        let load = || -> Load { Box::new(|_| Ok(Box::new(UntilTwo))) };
+        let load = || -> PipelineLoader { Box::new(|_| Ok(Box::new(UntilTwo))) };
         let engine = engine(load(), &library(&[7, 1, 2, 3, 4]), 4, &open).unwrap();
         let asked = [0, 1, 2, 3, 4, 9].map(|n| QuerySample { id: ResponseId(n + 1), index: n });
         let mut answers = Answers::new();
@@ -284,26 +285,26 @@ mod tests {
     }
 
     /// A model that puts out another number in each call of a session.
-    struct Dice(Arc<Callable>);
+    struct RandomModel(Arc<Callable>);
 
-    impl Dice {
-        fn thrown(&self) -> Result<Vec<f32>, String> {
+    impl RandomModel {
+        fn call(&self) -> Result<Vec<f32>, String> {
             let call = self.0.call(&[Fed::Elements(&[1], Elements::F32(vec![0.0].into()))])?;
             Ok(call[0].read()?.1.to_f32().into_owned())
         }
     }
 
-    impl Pipeline for Dice {
+    impl Pipeline for RandomModel {
         fn models(&self) -> Vec<&Callable> {
             vec![&self.0]
         }
 
-        fn answer(&self, _: &[Asked], _: &mut Answers) -> Result<(), String> {
+        fn answer(&self, _: &[LoadedSample], _: &mut Answers) -> Result<(), String> {
             Err("it is only tried".into())
         }
 
-        fn try_out(&self, _: &Asked) -> Result<(), String> {
-            self.thrown().map(drop)
+        fn try_out(&self, _: &LoadedSample) -> Result<(), String> {
+            self.call().map(drop)
         }
     }
 
@@ -341,22 +342,22 @@ mod tests {
             Err(OnnxError::Runtime(missing)) => return without_onnx_runtime(&missing),
             found => found.unwrap(),
         };
-        let one = Dice(Arc::new(one));
-        let expected: Vec<Vec<f32>> = (0..5).map(|_| one.thrown().unwrap()).collect();
+        let one = RandomModel(Arc::new(one));
+        let expected: Vec<Vec<f32>> = (0..5).map(|_| one.call().unwrap()).collect();
         assert_ne!(expected[3], expected[4]);
         let two = Arc::new(two);
-        let load: Load = Box::new({
+        let load: PipelineLoader = Box::new({
             let two = Arc::clone(&two);
-            move |_| Ok(Box::new(Dice(two)))
+            move |_| Ok(Box::new(RandomModel(two)))
         });
         let none = |_: &Path| -> Result<OrtModel, OnnxError> { panic!("it is open") };
         let engine = engine(load, &library(&[1]), 4, &none).unwrap();
         engine.warm_up(3, NonZero::<usize>::MIN);
         // The first one was tried before.
-        let dice = Dice(Arc::clone(&two));
-        assert_eq!(dice.thrown().unwrap(), expected[4]);
+        let dice = RandomModel(Arc::clone(&two));
+        assert_eq!(dice.call().unwrap(), expected[4]);
         two.prefer(1);
-        assert_eq!(dice.thrown().unwrap(), expected[3]);
+        assert_eq!(dice.call().unwrap(), expected[3]);
         assert_eq!(engine.trouble(), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::archive::entry;
 use crate::data::texts::{self, Texts, Tokenizer};
 use crate::data::{SampleSet, inputs, library, npy};
 use crate::encoder::Encoder;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::networks::minilm_weights;
 
 /// Of the references: counts up when what is computed changes.
@@ -26,8 +26,8 @@ pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let tokenizer = Tokenizer::read(&tokenizer, &archive).map_err(OpenError::content)?;
     let tokens: Vec<Vec<u32>> = texts.iter().map(|text| tokenizer.tokens(text)).collect();
     let vectors =
-        files.made("vectors.npy", REVISION, Of::Files(&["texts", "reference"]), |out| {
-            files.say("computing the vectors of the network in full precision, once");
+        files.derive("vectors.npy", REVISION, CacheKey::Files(&["texts", "reference"]), |out| {
+            files.report_progress("computing the vectors of the network in full precision, once");
             write_vectors(&archive, &tokens, out)
         })?;
     let card = files.card();

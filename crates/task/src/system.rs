@@ -6,7 +6,7 @@ use std::num::NonZero;
 
 use serde::Deserialize;
 
-use crate::answers::given;
+use crate::answers::boxes;
 use crate::image::steps::{Layout, Step};
 use crate::subgraph::HOPS;
 
@@ -133,9 +133,10 @@ pub enum AnswerKind {
     /// The boxes of a model that suppresses them itself.
     Boxes {
         /// How it puts them out.
-        given: given::Given,
+        #[serde(rename = "given")]
+        format: boxes::BoxFormat,
         /// What the outputs are called.
-        outputs: given::Names,
+        outputs: boxes::BoxOutputs,
     },
     /// The phonemes whose numbers the first output has.
     Phonemes,
@@ -174,7 +175,8 @@ pub enum AnswerKind {
     /// The class of a paper of the folder `graph`, from the neighbours that are drawn around
     /// it, by the file `model`: weights of the reference as PyTorch wrote them, or an ONNX
     /// file.
-    Neighbours {
+    #[serde(rename = "neighbours")]
+    Neighbors {
         /// Edges of each relation that are drawn at a node in each hop.
         fan_outs: [usize; HOPS],
     },

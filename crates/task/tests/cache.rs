@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use dyno_task::cache::{Cache, FetchError, Held, Origin};
+use dyno_task::cache::{Cache, FetchError, FileState, Origin};
 use dyno_task::package::{Package, PackageFile};
 use sha2::{Digest, Sha256};
 use zip::ZipWriter;
@@ -46,7 +46,7 @@ fn a_wheel_of_a_folder_is_taken_once_and_again_when_a_file_was_altered() {
     write_wheel(&wheels, CONTENT);
     let cache = Cache::at(folder("taken"));
     let file = &package.files[0];
-    assert_eq!(cache.held(&package, file).unwrap(), Held::Missing);
+    assert_eq!(cache.state(&package, file).unwrap(), FileState::Missing);
     assert!(!cache.has(&package));
     let origin = Origin::Folder(wheels);
     assert!(cache.fetch(&package, &origin).unwrap());
@@ -55,9 +55,9 @@ fn a_wheel_of_a_folder_is_taken_once_and_again_when_a_file_was_altered() {
     let path = cache.path(&package, file);
     assert_eq!(fs::read(&path).unwrap(), CONTENT);
     fs::write(&path, b"something else").unwrap();
-    assert_eq!(cache.held(&package, file).unwrap(), Held::Altered);
+    assert_eq!(cache.state(&package, file).unwrap(), FileState::Altered);
     assert!(cache.fetch(&package, &origin).unwrap());
-    assert_eq!(cache.held(&package, file).unwrap(), Held::Whole);
+    assert_eq!(cache.state(&package, file).unwrap(), FileState::Intact);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn what_has_another_hash_is_told_and_leaves_nothing() {
     let error = cache.fetch(&package, &Origin::Folder(wheels)).unwrap_err();
     assert!(matches!(error, FetchError::Hash { .. }), "{error}");
     assert!(error.to_string().starts_with("some/model.bin: expected the SHA-256 "), "{error}");
-    assert_eq!(cache.held(&package, &package.files[0]).unwrap(), Held::Missing);
+    assert_eq!(cache.state(&package, &package.files[0]).unwrap(), FileState::Missing);
     let left = fs::read_dir(cache.root().join("Some-Model-1.0")).unwrap().count();
     assert_eq!(left, 0);
 }

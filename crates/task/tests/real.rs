@@ -13,16 +13,16 @@ use dyno_task::archive::entry;
 use dyno_task::cache::Cache;
 use dyno_task::card;
 use dyno_task::data::texts::Tokenizer;
-use dyno_task::open::Ready;
+use dyno_task::open::PreparedTask;
 use dyno_task::package;
 
 /// The figures of a task, by their names; nothing where this machine cannot run it.
 fn figures(task: &str) -> Option<BTreeMap<&'static str, f64>> {
-    let Ready { computes, samples, judge, .. } = fetched::ready(task)?;
+    let PreparedTask { model, samples, judge, .. } = fetched::ready(task)?;
     let judge = judge.unwrap();
     let mut scorer = judge.scorer().unwrap();
     let library = Arc::new(samples);
-    let engine = engines::engine(computes, &library, 8)?.unwrap();
+    let engine = engines::engine(model, &library, 8)?.unwrap();
     let expected = card::named(task).unwrap().data.accuracy_samples;
     assert_eq!(library.total_sample_count() as u64, expected, "{task}");
     let answers = engines::answers(&*engine, &library);

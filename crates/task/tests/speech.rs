@@ -15,7 +15,7 @@ use dyno_task::answers::phonemes;
 use dyno_task::card::{self, Bound};
 use dyno_task::data::words;
 use dyno_task::graphs::g2p;
-use dyno_task::open::{Computes, Ready};
+use dyno_task::open::{PreparedTask, TaskModel};
 
 use crate::fetched::ready;
 
@@ -27,8 +27,8 @@ fn answers(
     answer: Answer,
     largest_batch: usize,
 ) -> Option<BTreeMap<u64, Vec<u8>>> {
-    let computes = Computes::Model { path: model.to_owned(), answer, largest_batch: None };
-    let engine = engines::engine(computes, samples, largest_batch)?;
+    let model = TaskModel::Model { path: model.to_owned(), answer, largest_batch: None };
+    let engine = engines::engine(model, samples, largest_batch)?;
     let engine = engine.expect("it is a model that fits its samples");
     let answers = engines::answers(&*engine, samples);
     assert_eq!(engine.trouble(), None);
@@ -37,13 +37,13 @@ fn answers(
 }
 
 /// The file of the model that answers, and what is made of its outputs.
-fn model(ready: &Ready) -> (&Path, Answer) {
-    let Computes::Model { path, answer, .. } = &ready.computes else { panic!("a call answers") };
+fn model(ready: &PreparedTask) -> (&Path, Answer) {
+    let TaskModel::Model { path, answer, .. } = &ready.model else { panic!("a call answers") };
     (path, answer.clone())
 }
 
 /// The metric of a task, its answers given, within what its card asks for.
-fn judged(ready: &Ready, answers: &BTreeMap<u64, Vec<u8>>) -> f64 {
+fn judged(ready: &PreparedTask, answers: &BTreeMap<u64, Vec<u8>>) -> f64 {
     let judge = ready.judge.as_ref().expect("the task is judged");
     let mut scorer = judge.scorer().expect("its references read");
     for (index, answer) in answers {

@@ -15,7 +15,7 @@ use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound};
 use dyno_task::files::Files;
 use dyno_task::judge::Target;
-use dyno_task::open::{self, Computes, Ready};
+use dyno_task::open::{self, PreparedTask, TaskModel};
 
 /// An empty folder for a cache.
 fn scratch(name: &str) -> PathBuf {
@@ -27,9 +27,9 @@ fn scratch(name: &str) -> PathBuf {
 
 /// The figure of a task that answers all of its samples, three in a call; nothing without
 /// ONNX Runtime.
-fn figure(ready: Ready) -> Option<f64> {
+fn figure(ready: PreparedTask) -> Option<f64> {
     let library = Arc::new(ready.samples);
-    let engine = engines::engine(ready.computes, &library, 3)?.unwrap();
+    let engine = engines::engine(ready.model, &library, 3)?.unwrap();
     let judge = ready.judge.unwrap();
     let mut scorer = judge.scorer().unwrap();
     assert_eq!(scorer.references(), Some(library.total_sample_count() as u64));
@@ -42,8 +42,8 @@ fn figure(ready: Ready) -> Option<f64> {
 }
 
 /// The file of the model that answers.
-fn model(ready: &Ready) -> PathBuf {
-    let Computes::Model { path, .. } = &ready.computes else { panic!("one call answers") };
+fn model(ready: &PreparedTask) -> PathBuf {
+    let TaskModel::Model { path, .. } = &ready.model else { panic!("one call answers") };
     path.clone()
 }
 
@@ -53,7 +53,7 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
     for name in ["karate", "digits-boxes", "shapes-3d"] {
         let folder = scratch(name);
         let (card, cache) = (card::named(name).unwrap(), Cache::at(folder.clone()));
-        let files = Files::of(card, &cache, BTreeMap::new()).unwrap();
+        let files = Files::new(card, &cache, BTreeMap::new()).unwrap();
         let ready = open::open(&files).unwrap();
         let targets = ready.judge.as_ref().unwrap().targets.clone();
         let found = figure(ready);
@@ -87,7 +87,7 @@ fn a_recommender_is_trained_on_the_ratings_that_there_are() {
     let cache = Cache::at(folder.join("cache"));
     let open = |card| {
         let given = BTreeMap::from([("ratings".to_owned(), ratings.clone())]);
-        open::open(&Files::of(card, &cache, given).unwrap())
+        open::open(&Files::new(card, &cache, given).unwrap())
     };
     card.data.accuracy_samples = 640;
     let ready = open(&card).unwrap();

@@ -6,13 +6,13 @@
 
 use dyno_sut::onnx::Answer;
 
-use super::detection::{Detection, payload, suppressed};
+use super::detection::{Detection, payload, suppress};
 
 /// A box to start from, in shares of the picture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Anchor {
     /// From the left and from the top.
-    pub centre: [f32; 2],
+    pub center: [f32; 2],
     /// Width and height.
     pub size: [f32; 2],
 }
@@ -35,12 +35,13 @@ pub struct Anchors {
 impl Anchor {
     /// Top, left, bottom and right of the box with these offsets: those of its centre to
     /// the right and down, and logarithms of how much wider and higher it is.
-    fn moved(&self, [right, down, wider, higher]: [f32; 4], variances: [f32; 2]) -> [f32; 4] {
-        let [of_centre, of_size] = variances;
+    fn shift(&self, [right, down, wider, higher]: [f32; 4], variances: [f32; 2]) -> [f32; 4] {
+        let [center_variance, size_variance] = variances;
         let [width, height] = self.size;
-        let x = self.centre[0] + right * of_centre * width;
-        let y = self.centre[1] + down * of_centre * height;
-        let (width, height) = (width * (wider * of_size).exp(), height * (higher * of_size).exp());
+        let x = self.center[0] + right * center_variance * width;
+        let y = self.center[1] + down * center_variance * height;
+        let (width, height) =
+            (width * (wider * size_variance).exp(), height * (higher * size_variance).exp());
         [y - height / 2.0, x - width / 2.0, y + height / 2.0, x + width / 2.0]
             .map(|edge| edge.clamp(0.0, 1.0))
     }
@@ -67,12 +68,12 @@ impl Anchors {
         for ((anchor, offsets), scores) in each {
             for (class, &score) in (0..).zip(scores) {
                 if score >= self.least {
-                    let edges = anchor.moved(*offsets, self.variances);
+                    let edges = anchor.shift(*offsets, self.variances);
                     found.push(Detection { edges, score, class });
                 }
             }
         }
-        Ok(suppressed(found, self.overlap, self.keep))
+        Ok(suppress(found, self.overlap, self.keep))
     }
 
     /// The boxes of a picture as answer, of outputs of these names.
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     fn two() -> Anchors {
-        let anchor = |x| Anchor { centre: [x, 0.5], size: [0.2, 0.4] };
+        let anchor = |x| Anchor { center: [x, 0.5], size: [0.2, 0.4] };
         let all = vec![anchor(0.3), anchor(0.7)];
         Anchors { all, variances: [0.1, 0.2], least: 0.1, overlap: 0.5, keep: 10 }
     }

@@ -37,7 +37,7 @@ fn overlap(a: [f32; 4], b: [f32; 4]) -> f32 {
 /// `keep` best of all classes, the best first. Equal scores stay in their order; scores
 /// that are no number are dropped.
 #[must_use]
-pub fn suppressed(mut detections: Vec<Detection>, most: f32, keep: usize) -> Vec<Detection> {
+pub fn suppress(mut detections: Vec<Detection>, max_overlap: f32, keep: usize) -> Vec<Detection> {
     detections.retain(|found| !found.score.is_nan());
     detections.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut kept: Vec<Detection> = Vec::new();
@@ -46,7 +46,7 @@ pub fn suppressed(mut detections: Vec<Detection>, most: f32, keep: usize) -> Vec
             break;
         }
         let hides = |better: &Detection| {
-            better.class == found.class && overlap(better.edges, found.edges) > most
+            better.class == found.class && overlap(better.edges, found.edges) > max_overlap
         };
         if !kept.iter().any(hides) {
             kept.push(found);
@@ -71,9 +71,9 @@ mod tests {
         let third = found([0.0, 0.1, 1.0, 1.1], 0.7, 1);
         let other = found([0.0, 0.1, 1.0, 1.1], 0.6, 2);
         let all = vec![other, third, second, first, found([0.0; 4], f32::NAN, 1)];
-        assert_eq!(suppressed(all.clone(), 0.5, 10), [first, second, other]);
-        assert_eq!(suppressed(all.clone(), 0.3, 10), [first, other]);
-        assert_eq!(suppressed(all, 0.5, 1), [first]);
+        assert_eq!(suppress(all.clone(), 0.5, 10), [first, second, other]);
+        assert_eq!(suppress(all.clone(), 0.3, 10), [first, other]);
+        assert_eq!(suppress(all, 0.5, 1), [first]);
     }
 
     #[test]

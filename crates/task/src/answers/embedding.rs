@@ -41,23 +41,23 @@ mod tests {
 
     use super::*;
 
-    fn of(shape: &[usize], values: &[f32]) -> Result<Vec<f32>, String> {
+    fn vector_of(shape: &[usize], values: &[f32]) -> Result<Vec<f32>, String> {
         vector(&Part { shape, elements: Elements::F32(values.to_vec().into()) })
     }
 
     #[test]
     fn the_mean_of_tokens_has_length_1() {
-        assert_eq!(of(&[2, 2], &[1.0, 2.0, 5.0, 6.0]).unwrap(), [0.6, 0.8]);
-        assert_eq!(of(&[2], &[-3.0, 4.0]).unwrap(), [-0.6, 0.8]);
+        assert_eq!(vector_of(&[2, 2], &[1.0, 2.0, 5.0, 6.0]).unwrap(), [0.6, 0.8]);
+        assert_eq!(vector_of(&[2], &[-3.0, 4.0]).unwrap(), [-0.6, 0.8]);
         // A vector without direction is none, which the metric says.
-        assert!(of(&[1, 2], &[0.0, 0.0]).unwrap()[0].is_nan());
+        assert!(vector_of(&[1, 2], &[0.0, 0.0]).unwrap()[0].is_nan());
     }
 
     #[test]
     fn what_is_no_vector_fails() {
-        let error = of(&[1, 2, 2], &[0.0; 4]).unwrap_err();
+        let error = vector_of(&[1, 2, 2], &[0.0; 4]).unwrap_err();
         assert_eq!(error, "expected a vector for each token or text, found shape [1, 2, 2]");
-        assert!(of(&[], &[1.0]).is_err());
-        assert!(of(&[0, 384], &[]).is_err());
+        assert!(vector_of(&[], &[1.0]).is_err());
+        assert!(vector_of(&[0, 384], &[]).is_err());
     }
 }

@@ -13,7 +13,7 @@ use dyno_sut::tensors::{Elements, Npy, SampleTensor, Source};
 use super::clip::ClipTokenizer;
 use super::texts::{TextsError, column};
 use super::{SampleSet, inputs, item, library};
-use crate::features::Networks;
+use crate::features::FeatureNetworks;
 use crate::files::{Files, OpenError};
 use crate::pickle::{self, Value};
 
@@ -64,7 +64,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     });
     let tokens: Vec<[Vec<i64>; 2]> = tokens.collect();
     let of_clip = || tokens.iter().map(|[first, _]| first.clone()).collect();
-    let networks = Networks::given(files, of_clip)?;
+    let networks = FeatureNetworks::from_files(files, of_clip)?;
     let noise = noise(&files.path("latents")?, &latents.shape).map_err(OpenError::content)?;
     let source = Captions {
         inputs: inputs(card),

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::pictures::{Missing, Pictures, Preparation};
+use super::pictures::{MissingFiles, Pictures, Preparation};
 
 /// A data set in this format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Set {
+pub enum CocoFormat {
     /// Validation set of 2017: `annotations/instances_val2017.json`, files in `val2017`.
     Coco,
     /// Part of the validation set of version 6: `annotations/openimages-mlperf.json`, whose
@@ -28,7 +28,7 @@ pub enum Set {
 /// Which of the images are samples, as the method `coco-map` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Images {
+pub enum ImageFilter {
     /// All of the list.
     #[default]
     All,
@@ -76,7 +76,7 @@ pub enum CocoError {
         path: PathBuf,
     },
     /// Files of the list are not in the folder.
-    Missing(Missing),
+    Missing(MissingFiles),
 }
 
 impl fmt::Display for CocoError {
@@ -104,7 +104,7 @@ impl fmt::Display for CocoError {
 impl std::error::Error for CocoError {}
 
 #[derive(Deserialize)]
-struct File {
+struct AnnotationFile {
     images: Vec<Image>,
     annotations: Vec<Annotation>,
 }
@@ -120,7 +120,7 @@ struct Annotation {
     image_id: i64,
 }
 
-impl Set {
+impl CocoFormat {
     /// Reads the annotations, by default those in the folder `annotations`, and looks for
     /// the file of every image.
     ///
@@ -130,7 +130,7 @@ impl Set {
         self,
         folder: &Path,
         annotations: Option<&Path>,
-        images: Images,
+        images: ImageFilter,
         preparation: Preparation,
     ) -> Result<Pictures, CocoError> {
         let (name, list, within, get) = match self {
@@ -149,7 +149,7 @@ impl Set {
         };
         let path = annotations.map_or_else(|| folder.join(list), Path::to_owned);
         let files = files(&path, images)?;
-        let (folder, files) = lying(folder, within, files);
+        let (folder, files) = locate(folder, within, files);
         Pictures::new(name, &folder, files, get, preparation).map_err(CocoError::Missing)
     }
 }
@@ -157,7 +157,7 @@ impl Set {
 /// The folder in which the files lie, and what they are called there: users name the one
 /// above `val2017` or that itself, and lists of OpenImages have the folder in the names of
 /// files or not.
-fn lying(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<String>) {
+fn locate(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<String>) {
     let inner = folder.join(within);
     let is_above = !within.is_empty() && inner.is_dir();
     let folder = if is_above { inner } else { folder.to_owned() };
@@ -169,13 +169,11 @@ fn lying(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<Strin
 }
 
 /// Names of files in the order of the samples.
-fn files(path: &Path, images: Images) -> Result<Vec<String>, CocoError> {
+fn files(path: &Path, images: ImageFilter) -> Result<Vec<String>, CocoError> {
     let bytes = std::fs::read(path)
         .map_err(|error| CocoError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
-    let file: File = serde_json::from_slice(&bytes).map_err(|error| CocoError::Malformed {
-        path: path.to_owned(),
-        line: error.line(),
-        found: error.to_string(),
+    let file: AnnotationFile = serde_json::from_slice(&bytes).map_err(|error| {
+        CocoError::Malformed { path: path.to_owned(), line: error.line(), found: error.to_string() }
     })?;
     let mut seen = HashSet::new();
     if let Some(twice) = file.images.iter().find(|image| !seen.insert(image.id)) {
@@ -187,7 +185,7 @@ fn files(path: &Path, images: Images) -> Result<Vec<String>, CocoError> {
         return Err(CocoError::TwiceFile { path, file });
     }
     let mut listed = file.images;
-    if images == Images::Annotated {
+    if images == ImageFilter::Annotated {
         let annotated: HashSet<i64> = file.annotations.iter().map(|of| of.image_id).collect();
         listed.retain(|image| annotated.contains(&image.id));
     }
@@ -222,11 +220,11 @@ mod tests {
         folder
     }
 
-    fn open(set: Set, folder: &Path, images: Images) -> Result<Pictures, CocoError> {
+    fn open(set: CocoFormat, folder: &Path, images: ImageFilter) -> Result<Pictures, CocoError> {
         let preparation =
             Preparation { input: "image".to_owned(), steps: vec![], layout: Layout::Nhwc };
         let list = folder.join("annotations/instances_val2017.json");
-        set.open(folder, (set == Set::OpenImages).then_some(&*list), images, preparation)
+        set.open(folder, (set == CocoFormat::OpenImages).then_some(&*list), images, preparation)
     }
 
     fn greys(pictures: &Pictures) -> Vec<u8> {
@@ -249,18 +247,22 @@ mod tests {
             write_grey(&folder.join("val2017").join(name), grey);
             write_grey(&folder.join(name), grey + 10);
         }
-        assert_eq!(greys(&open(Set::Coco, &folder, Images::All).unwrap()), [2, 1, 3]);
-        assert_eq!(greys(&open(Set::Coco, &folder, Images::Annotated).unwrap()), [2, 3]);
-        let found = open(Set::OpenImages, &folder, Images::All).unwrap();
+        assert_eq!(greys(&open(CocoFormat::Coco, &folder, ImageFilter::All).unwrap()), [2, 1, 3]);
+        assert_eq!(
+            greys(&open(CocoFormat::Coco, &folder, ImageFilter::Annotated).unwrap()),
+            [2, 3]
+        );
+        let found = open(CocoFormat::OpenImages, &folder, ImageFilter::All).unwrap();
         assert_eq!((found.name(), greys(&found)), ("openimages", vec![12, 11, 13]));
         // The folder of the pictures itself, whatever stands before their names.
         let list = folder.join("annotations/instances_val2017.json");
         std::fs::write(&list, LIST.replace("\"b.png\"", "\"validation/data/b.png\"")).unwrap();
         let preparation =
             Preparation { input: "image".to_owned(), steps: vec![], layout: Layout::Nhwc };
-        for set in [Set::Coco, Set::OpenImages] {
+        for set in [CocoFormat::Coco, CocoFormat::OpenImages] {
             let inner = folder.join("val2017");
-            let found = set.open(&inner, Some(&list), Images::All, preparation.clone()).unwrap();
+            let found =
+                set.open(&inner, Some(&list), ImageFilter::All, preparation.clone()).unwrap();
             assert_eq!(greys(&found), [2, 1, 3]);
         }
         std::fs::remove_dir_all(&folder).unwrap();
@@ -268,7 +270,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_malformed_is_named() {
-        let error = |folder: &Path| open(Set::Coco, folder, Images::Annotated).unwrap_err();
+        let error =
+            |folder: &Path| open(CocoFormat::Coco, folder, ImageFilter::Annotated).unwrap_err();
         let folder = made("missing", LIST);
         write_grey(&folder.join("val2017/c.png"), 1);
         let found = error(&folder).to_string();

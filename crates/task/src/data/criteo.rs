@@ -19,7 +19,7 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::aggregation::{Aggregation, write_trace};
 use crate::card::Input;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::system::Samples;
 
 /// Numerical features of a pair.
@@ -63,8 +63,8 @@ impl std::error::Error for CriteoError {}
 
 /// Pairs put together to samples.
 #[derive(Debug)]
-pub struct Clicks {
-    format: Format,
+pub struct ClickLog {
+    format: ClickFormat,
     /// Where samples begin, and where the last ends.
     starts: Vec<u64>,
     inputs: Vec<String>,
@@ -72,16 +72,16 @@ pub struct Clicks {
 
 /// How pairs lie in files.
 #[derive(Debug)]
-enum Format {
+enum ClickFormat {
     /// Of DLRM: 40 integers a pair.
     Binary(PathBuf),
     /// Of DLRMv2: numerical features, and rows of tables of each feature.
-    Arrays { dense: Rows, sparse: Vec<Rows> },
+    Arrays { dense: ArrayRows, sparse: Vec<ArrayRows> },
 }
 
 /// An array of two dimensions in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Rows {
+struct ArrayRows {
     path: PathBuf,
     /// Of its first element.
     start: u64,
@@ -96,7 +96,7 @@ struct Rows {
 pub(crate) fn read(
     files: &Files<'_>,
     samples: Samples,
-) -> Result<(Clicks, BTreeMap<String, PathBuf>), OpenError> {
+) -> Result<(ClickLog, BTreeMap<String, PathBuf>), OpenError> {
     let inputs = &files.card().data.inputs;
     let (format, pairs) = match samples {
         Samples::CriteoMultihot => {
@@ -108,8 +108,8 @@ pub(crate) fn read(
     .map_err(OpenError::content)?;
     let day = files.path("day_23")?;
     match &format {
-        Format::Binary(path) => same_labels(path, pairs, &day),
-        Format::Arrays { dense, .. } => same_features(dense, pairs, &day),
+        ClickFormat::Binary(path) => check_labels(path, pairs, &day),
+        ClickFormat::Arrays { dense, .. } => check_features(dense, pairs, &day),
     }
     .map_err(OpenError::content)?;
     let path = files.path("trace")?;
@@ -120,14 +120,14 @@ pub(crate) fn read(
     })?;
     let mut references = BTreeMap::new();
     if !matches!(aggregation, Aggregation::Trace(_)) {
-        let of = format!("{aggregation:?} {pairs}");
-        let made = files.made("trace", 1, Of::Text(&of), |file| {
+        let key = format!("{aggregation:?} {pairs}");
+        let made = files.derive("trace", 1, CacheKey::Text(&key), |file| {
             write_trace(&starts, file).map_err(OpenError::content)
         })?;
         references.insert("trace".to_owned(), made);
     }
     let inputs = inputs.iter().map(|Input { name, .. }| name.clone()).collect();
-    Ok((Clicks { format, starts, inputs }, references))
+    Ok((ClickLog { format, starts, inputs }, references))
 }
 
 fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> CriteoError {
@@ -136,14 +136,14 @@ fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> CriteoError {
 }
 
 /// The binary file with its count of pairs.
-fn binary(path: PathBuf) -> Result<(Format, u64), CriteoError> {
+fn binary(path: PathBuf) -> Result<(ClickFormat, u64), CriteoError> {
     let bytes = std::fs::metadata(&path).map_err(unreadable(&path))?.len();
     let pair = VALUES as u64 * BYTES;
     if bytes == 0 || !bytes.is_multiple_of(pair) {
         let expected = format!("{pair} bytes for each pair");
         return Err(CriteoError { path, expected, found: format!("{bytes} bytes") });
     }
-    Ok((Format::Binary(path), bytes / pair))
+    Ok((ClickFormat::Binary(path), bytes / pair))
 }
 
 /// The lines of the first pairs of the click logs.
@@ -158,8 +158,8 @@ fn first_lines(
 
 /// Holds the labels of the first pairs against those of the click logs, which the judge
 /// takes: logs of another day would be a figure of nothing.
-fn same_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> {
-    let rows = Rows { path: path.to_owned(), start: 0, width: VALUES };
+fn check_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> {
+    let rows = ArrayRows { path: path.to_owned(), start: 0, width: VALUES };
     let bytes = rows.read(0, pairs.min(COMPARED) as usize)?;
     let all = bytes.chunks_exact(VALUES * BYTES as usize);
     for ((pair, line), values) in (0..).zip(first_lines(day)?).zip(all) {
@@ -182,7 +182,7 @@ fn same_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> {
 
 /// The same of DLRMv2, whose arrays have no labels: their numerical features are logarithms
 /// of those of the click logs plus three.
-fn same_features(dense: &Rows, pairs: u64, day: &Path) -> Result<(), CriteoError> {
+fn check_features(dense: &ArrayRows, pairs: u64, day: &Path) -> Result<(), CriteoError> {
     let bytes = dense.read(0, pairs.min(COMPARED) as usize)?;
     let all = bytes.chunks_exact(DENSE * BYTES as usize);
     for ((pair, line), values) in (0..).zip(first_lines(day)?).zip(all) {
@@ -207,7 +207,7 @@ fn same_features(dense: &Rows, pairs: u64, day: &Path) -> Result<(), CriteoError
 }
 
 /// The arrays with their count of pairs: the first half of the day is measured.
-fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(Format, u64), CriteoError> {
+fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(ClickFormat, u64), CriteoError> {
     let mut file = File::open(dense).map_err(unreadable(dense))?;
     let (pairs, dense) = rows(&mut file, dense, "", 0, ElementType::F32)?;
     let refused = |expected: &str, found: String| CriteoError {
@@ -246,7 +246,7 @@ fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(Format, u64), Cr
             return Err(CriteoError { path: path.to_owned(), expected, found: found.to_string() });
         }
     }
-    Ok((Format::Arrays { dense, sparse: features }, pairs.div_ceil(2)))
+    Ok((ClickFormat::Arrays { dense, sparse: features }, pairs.div_ceil(2)))
 }
 
 /// The array that begins there in a file, with its count of rows; all of them must be there.
@@ -256,7 +256,7 @@ fn rows(
     name: &str,
     start: u64,
     element: ElementType,
-) -> Result<(u64, Rows), CriteoError> {
+) -> Result<(u64, ArrayRows), CriteoError> {
     let refused = |expected: String, found: String| {
         let of = if name.is_empty() { String::new() } else { format!(" as {name}") };
         CriteoError { path: path.to_owned(), expected: format!("{expected}{of}"), found }
@@ -282,10 +282,10 @@ fn rows(
     if end > length {
         return Err(refused(format!("{end} bytes at least"), length.to_string()));
     }
-    Ok((count, Rows { path: path.to_owned(), start, width }))
+    Ok((count, ArrayRows { path: path.to_owned(), start, width }))
 }
 
-impl Rows {
+impl ArrayRows {
     /// Rows of bytes, four a value.
     fn read(&self, from: u64, count: usize) -> Result<Vec<u8>, CriteoError> {
         let row = self.width as u64 * BYTES;
@@ -308,15 +308,15 @@ fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
 
 /// Of each feature where the category of each pair begins, which has one row of its table.
 fn offsets(pairs: usize) -> Cow<'static, [i64]> {
-    static HELD: [OnceLock<Vec<i64>>; SHARED + 1] = [const { OnceLock::new() }; SHARED + 1];
+    static OFFSETS: [OnceLock<Vec<i64>>; SHARED + 1] = [const { OnceLock::new() }; SHARED + 1];
     let all = || (0..SPARSE).flat_map(|_| 0..pairs as i64).collect::<Vec<i64>>();
-    match HELD.get(pairs) {
+    match OFFSETS.get(pairs) {
         Some(held) => Cow::Borrowed(held.get_or_init(all)),
         None => Cow::Owned(all()),
     }
 }
 
-impl Source for Clicks {
+impl Source for ClickLog {
     fn name(&self) -> &str {
         "criteo"
     }
@@ -336,8 +336,8 @@ impl Source for Clicks {
         };
         let count = (to - from) as usize;
         match &self.format {
-            Format::Binary(path) => of_binary(path, from, count),
-            Format::Arrays { dense, sparse } => of_arrays(dense, sparse, from, count),
+            ClickFormat::Binary(path) => binary_sample(path, from, count),
+            ClickFormat::Arrays { dense, sparse } => array_sample(dense, sparse, from, count),
         }
         .map_err(|error| error.to_string())
     }
@@ -345,8 +345,8 @@ impl Source for Clicks {
 
 /// Logarithms of numerical features, and as many offsets and rows of tables for each
 /// category as there are pairs.
-fn of_binary(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTensor>, CriteoError> {
-    let rows = Rows { path: path.to_owned(), start: 0, width: VALUES };
+fn binary_sample(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTensor>, CriteoError> {
+    let rows = ArrayRows { path: path.to_owned(), start: 0, width: VALUES };
     let bytes = rows.read(from, count)?;
     let values: Vec<i32> = integers(&bytes).collect();
     for (pair, values) in (from..).zip(values.chunks_exact(VALUES)) {
@@ -365,18 +365,18 @@ fn of_binary(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTensor>, 
         pairs().map(move |pair| i64::from(pair[1 + DENSE + feature] % LARGEST_TABLE))
     };
     let indices: Vec<i64> = (0..SPARSE).flat_map(category).collect();
-    let of = |shape: [usize; 2], elements| SampleTensor { shape: shape.to_vec(), elements };
+    let tensor = |shape: [usize; 2], elements| SampleTensor { shape: shape.to_vec(), elements };
     Ok(vec![
-        of([count, DENSE], Elements::F32(Cow::Owned(dense))),
-        of([SPARSE, count], Elements::I64(offsets(count))),
-        of([SPARSE, count], Elements::I64(Cow::Owned(indices))),
+        tensor([count, DENSE], Elements::F32(Cow::Owned(dense))),
+        tensor([SPARSE, count], Elements::I64(offsets(count))),
+        tensor([SPARSE, count], Elements::I64(Cow::Owned(indices))),
     ])
 }
 
 /// Numerical features, and the rows of tables of all features side by side.
-fn of_arrays(
-    dense: &Rows,
-    sparse: &[Rows],
+fn array_sample(
+    dense: &ArrayRows,
+    sparse: &[ArrayRows],
     from: u64,
     count: usize,
 ) -> Result<Vec<SampleTensor>, CriteoError> {
@@ -393,10 +393,10 @@ fn of_arrays(
         }
         at += rows.width;
     }
-    let of = |width, elements| SampleTensor { shape: vec![count, width], elements };
+    let tensor = |width, elements| SampleTensor { shape: vec![count, width], elements };
     Ok(vec![
-        of(dense.width, Elements::F32(Cow::Owned(features))),
-        of(width, Elements::I32(Cow::Owned(tables))),
+        tensor(dense.width, Elements::F32(Cow::Owned(features))),
+        tensor(width, Elements::I32(Cow::Owned(tables))),
     ])
 }
 

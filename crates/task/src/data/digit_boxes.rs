@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::part::Part;
 use super::{SampleSet, library};
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 
 /// Counts up when pictures become other ones.
 const REVISION: u32 = 1;
@@ -36,7 +36,7 @@ const NOISE: u32 = 64;
 
 /// A digit on a picture: the pixels that its ink covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Object {
+pub struct DigitBox {
     /// 0 to 9.
     pub digit: u8,
     /// Column of the first.
@@ -55,7 +55,7 @@ pub struct Scene {
     /// Grey, row by row.
     pub pixels: Vec<u8>,
     /// In the order in which they were drawn.
-    pub objects: Vec<Object>,
+    pub objects: Vec<DigitBox>,
 }
 
 impl Scene {
@@ -64,7 +64,7 @@ impl Scene {
     pub fn draw(part: Part, number: u64) -> Self {
         let mut random = part.random(number);
         let mut pixels: Vec<u8> = (0..SIDE * SIDE).map(|_| random.bounded(NOISE) as u8).collect();
-        let mut objects: Vec<Object> = Vec::new();
+        let mut objects: Vec<DigitBox> = Vec::new();
         for _ in 0..=random.bounded(MOST) {
             let digit = match part {
                 Part::Training => {
@@ -74,13 +74,13 @@ impl Scene {
                 Part::Test => digits::test_digit(random.bounded(TEST_COUNT as u32) as usize),
             };
             let sizes = (SIZES.end() - SIZES.start() + 1) as u32;
-            let stamp = Stamp::of(digit, SIZES.start() + random.bounded(sizes) as usize);
+            let stamp = Stamp::new(digit, SIZES.start() + random.bounded(sizes) as usize);
             let strength = 0.6 + 0.4 * random.canonical() as f32;
             for _ in 0..TRIES {
                 let mut place = |length: usize| random.bounded((SIDE - length + 1) as u32) as usize;
                 let (left, top) = (place(stamp.width), place(stamp.height));
                 let Stamp { width, height, .. } = stamp;
-                let object = Object { digit: digit.label, left, top, width, height };
+                let object = DigitBox { digit: digit.label, left, top, width, height };
                 if objects.iter().all(|other| !near(other, &object)) {
                     stamp.print(&mut pixels, &object, strength);
                     objects.push(object);
@@ -93,7 +93,7 @@ impl Scene {
 }
 
 /// Whether two boxes overlap or have less than the gap between them.
-fn near(one: &Object, other: &Object) -> bool {
+fn near(one: &DigitBox, other: &DigitBox) -> bool {
     let close = |start: usize, length: usize, from: usize, of: usize| {
         start < from + of + GAP && from < start + length + GAP
     };
@@ -110,7 +110,7 @@ struct Stamp {
 
 impl Stamp {
     /// A digit enlarged to `size` by `size` pixels, between its own in straight lines.
-    fn of(digit: Digit, size: usize) -> Self {
+    fn new(digit: Digit, size: usize) -> Self {
         let ink = |row: usize, column: usize| f32::from(digit.pixels[row * 8 + column]) * 15.0;
         // The two nearest pixels of the digit, and the weight of the second.
         let between = |at: usize| {
@@ -137,7 +137,7 @@ impl Stamp {
         Self { ink: cut.collect(), width, height }
     }
 
-    fn print(&self, pixels: &mut [u8], at: &Object, strength: f32) {
+    fn print(&self, pixels: &mut [u8], at: &DigitBox, strength: f32) {
         for (row, ink) in self.ink.chunks_exact(self.width).enumerate() {
             let line = &mut pixels[(at.top + row) * SIDE + at.left..][..self.width];
             for (pixel, ink) in line.iter_mut().zip(ink) {
@@ -192,7 +192,7 @@ pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
     for index in 0..count {
         images.push(json!({ "id": index, "width": SIDE, "height": SIDE }));
-        for Object { digit, left, top, width, height } in
+        for DigitBox { digit, left, top, width, height } in
             Scene::draw(Part::Test, index as u64).objects
         {
             annotations.push(json!({
@@ -212,7 +212,7 @@ pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
 pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let count = card.data.accuracy_samples as usize;
-    let annotations = files.made("annotations.json", REVISION, Of::Card, |file| {
+    let annotations = files.derive("annotations.json", REVISION, CacheKey::Card, |file| {
         write_annotations(count, file).map_err(OpenError::content)
     })?;
     let samples = library(card, Scenes::new(count, &card.data.inputs[0].name))?;
@@ -232,7 +232,7 @@ mod tests {
             assert_ne!(scene, Scene::draw(Part::Training, number));
             assert!((1..=MOST as usize).contains(&scene.objects.len()));
             for (at, object) in scene.objects.iter().enumerate() {
-                let Object { left, top, width, height, .. } = *object;
+                let DigitBox { left, top, width, height, .. } = *object;
                 assert!(left + width <= SIDE && top + height <= SIDE, "{object:?}");
                 assert!(scene.objects[..at].iter().all(|other| !near(other, object)));
                 // Noise is darker than the ink of each outermost row and column can be.
@@ -260,11 +260,11 @@ mod tests {
         let mut text = Vec::new();
         write_annotations(5, &mut text).unwrap();
         let all: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        let objects: Vec<Object> =
+        let objects: Vec<DigitBox> =
             (0..5).flat_map(|number| Scene::draw(Part::Test, number).objects).collect();
         assert_eq!(all["annotations"].as_array().unwrap().len(), objects.len());
         let (last, object) = (&all["annotations"][objects.len() - 1], objects[objects.len() - 1]);
-        let Object { digit, left, top, width, height } = object;
+        let DigitBox { digit, left, top, width, height } = object;
         assert_eq!(last["bbox"], json!([left, top, width, height]));
         assert_eq!((&last["category_id"], &last["image_id"]), (&json!(digit), &json!(4)));
     }

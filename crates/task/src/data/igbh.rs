@@ -20,11 +20,11 @@ use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Npy, Tensor, TensorLibrary};
 
 use super::{SampleSet, npy};
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::pickle::{self, Value};
 use crate::subgraph::{IncomingEdges, KINDS, PAPER, RELATIONS, Relation};
 
-pub(crate) use rows::Rows;
+pub(crate) use rows::FeatureRows;
 
 /// Those that have files. The first is citations; those backwards stand in the order of the
 /// others.
@@ -36,7 +36,7 @@ pub(crate) struct Igbh {
     /// In the order of [`RELATIONS`].
     pub incoming: Vec<IncomingEdges>,
     /// In the order of [`KINDS`].
-    pub features: Vec<Rows>,
+    pub features: Vec<FeatureRows>,
 }
 
 /// Why a file is not one of the data set.
@@ -76,24 +76,24 @@ impl Igbh {
     /// The first file that is missing, malformed, or names a node that has no features.
     pub(crate) fn open(folder: &Path) -> Result<Self, IgbhError> {
         let open = |kind: &&str| features(folder, kind);
-        let features: Vec<Rows> = KINDS.iter().map(open).collect::<Result<_, _>>()?;
+        let features: Vec<FeatureRows> = KINDS.iter().map(open).collect::<Result<_, _>>()?;
         if let Some(other) = features.iter().find(|rows| rows.width != features[0].width) {
             let expected = format!("{} features a node, as papers have", features[0].width);
             return Err(IgbhError::new(&other.path, expected, other.width));
         }
         let counts: Vec<usize> = features.iter().map(|rows| rows.count).collect();
-        let turned = std::thread::scope(|scope| {
-            let turn = |relation: &'static Relation| {
+        let relations = std::thread::scope(|scope| {
+            let spawn = |relation: &'static Relation| {
                 let (path, counts) = (path(folder, relation), &counts);
-                scope.spawn(move || edges::turned(&path, relation, counts))
+                scope.spawn(move || edges::adjacency(&path, relation, counts))
             };
-            let threads: Vec<_> = RELATIONS[..FILES].iter().map(turn).collect();
+            let threads: Vec<_> = RELATIONS[..FILES].iter().map(spawn).collect();
             let joined = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().expect("whoever reads edges does not panic")
             };
             threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>()
         })?;
-        let (there, back): (Vec<_>, Vec<_>) = turned.into_iter().unzip();
+        let (there, back): (Vec<_>, Vec<_>) = relations.into_iter().unzip();
         let incoming = there.into_iter().chain(back.into_iter().flatten()).collect();
         Ok(Self { incoming, features })
     }
@@ -103,8 +103,8 @@ fn path(folder: &Path, relation: &Relation) -> PathBuf {
     folder.join(relation.to_string()).join("edge_index.npy")
 }
 
-fn features(folder: &Path, kind: &str) -> Result<Rows, IgbhError> {
-    Rows::open(&folder.join(kind).join("node_feat.npy"))
+fn features(folder: &Path, kind: &str) -> Result<FeatureRows, IgbhError> {
+    FeatureRows::open(&folder.join(kind).join("node_feat.npy"))
 }
 
 /// A sample a paper of the file `nodes`, which judges as well: where PyTorch wrote it, as an
@@ -118,7 +118,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
         let expected = format!("papers from 0 to {}", count.saturating_sub(1));
         return Err(OpenError::content(IgbhError::new(&path, expected, other)));
     }
-    let made = files.made("nodes.npy", 1, Of::Files(&["nodes"]), |file| {
+    let made = files.derive("nodes.npy", 1, CacheKey::Files(&["nodes"]), |file| {
         npy::write(file, &[papers.len()], &papers).map_err(OpenError::content)
     })?;
     let name = files.card().data.inputs[0].name.clone();

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::pictures::{Missing, Pictures, Preparation};
+use super::pictures::{MissingFiles, Pictures, Preparation};
 
 /// Classes of 2012, from 0.
 const CLASSES: i64 = 1000;
@@ -45,7 +45,7 @@ pub enum ImageNetError {
         path: PathBuf,
     },
     /// Files of the list are not in the folder.
-    Missing(Missing),
+    Missing(MissingFiles),
 }
 
 impl fmt::Display for ImageNetError {

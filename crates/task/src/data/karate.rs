@@ -11,7 +11,7 @@ use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
 
 use super::SampleSet;
 use super::npy;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 
 /// Members of the club.
 pub const MEMBERS: usize = 34;
@@ -79,7 +79,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let members: Vec<i64> = (0..MEMBERS as i64).collect();
     let list = |name: &str, values: &[i64]| {
         let written = |file: &mut _| npy::write(file, &[values.len()], values);
-        files.made(name, 1, Of::Card, |file| written(file).map_err(OpenError::content))
+        files.derive(name, 1, CacheKey::Card, |file| written(file).map_err(OpenError::content))
     };
     let references = BTreeMap::from([
         ("labels".to_owned(), list("labels.npy", &sides())?),

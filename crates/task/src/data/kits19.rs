@@ -19,7 +19,7 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
 use super::{SampleSet, library};
 use crate::card::Card;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::pickle::{self, Array, Value};
 
 /// The list of the folder.
@@ -61,7 +61,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     known_cases(card, &cases)?;
     cases.check(&files.path("volumes")?).map_err(OpenError::content)?;
     let list = format!("{}\n", cases.cases().join("\n"));
-    let made = files.made("cases", 1, Of::Text(&list), |file| {
+    let made = files.derive("cases", 1, CacheKey::Text(&list), |file| {
         file.write_all(list.as_bytes()).map_err(OpenError::content)
     })?;
     let references = BTreeMap::from([("cases".to_owned(), made)]);

@@ -14,13 +14,13 @@ use dyno_metrics::DataError;
 use dyno_metrics::speech::{LONGEST_SECONDS, Utterance, read_utterances};
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
-use super::pictures::Missing;
+use super::pictures::MissingFiles;
 use super::recording::{RATE, Recording, RecordingError};
 use super::{SampleSet, inputs, item, library};
 use crate::files::{Files, OpenError};
 
 /// Seconds by which a recording may differ from the manifest, which rounds.
-const ROUNDED: f64 = 0.01;
+const DURATION_TOLERANCE: f64 = 0.01;
 /// Missing files that an error names.
 const NAMED: usize = 5;
 const GET: &str = "dev-clean.tar.gz, and convert it as the card says";
@@ -39,7 +39,7 @@ pub enum LibrispeechError {
     /// The manifest.
     Manifest(DataError),
     /// Recordings are not in the folder.
-    Missing(Missing),
+    Missing(MissingFiles),
     /// A recording does not read.
     Recording(RecordingError),
     /// A recording is of another length than the manifest says.
@@ -103,10 +103,10 @@ impl Librispeech {
             }
         }
         if !gone.is_empty() {
-            let (missing, of) = (gone.len(), utterances.len());
+            let (missing, total) = (gone.len(), utterances.len());
             gone.truncate(NAMED);
             let folder = folder.to_owned();
-            let missing = Missing { folder, missing, of, files: gone, get: GET };
+            let missing = MissingFiles { folder, missing, total, files: gone, get: GET };
             return Err(LibrispeechError::Missing(missing));
         }
         for (path, utterance) in recordings.iter().zip(&utterances) {
@@ -137,7 +137,7 @@ fn fits(path: &Path, utterance: &Utterance) -> Result<(), LibrispeechError> {
     let recording = Recording::open(path).map_err(LibrispeechError::Recording)?;
     let found = recording.count() as f64 / f64::from(RATE);
     let expected = utterance.original_duration;
-    if (found - expected).abs() <= ROUNDED {
+    if (found - expected).abs() <= DURATION_TOLERANCE {
         return Ok(());
     }
     Err(LibrispeechError::Length { path: path.to_owned(), expected, found })

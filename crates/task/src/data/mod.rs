@@ -38,7 +38,7 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{Source, TensorLibrary};
 
 use crate::card::Card;
-use crate::features::Networks;
+use crate::features::FeatureNetworks;
 use crate::files::OpenError;
 
 /// What a list has for a sample, one after the other.
@@ -56,7 +56,7 @@ pub(crate) struct SampleSet {
     /// References by the name of the method's need.
     pub references: BTreeMap<String, PathBuf>,
     /// What makes features of answers that are images.
-    pub networks: Option<Networks>,
+    pub networks: Option<FeatureNetworks>,
     /// As `remarks` of an opened task.
     pub remarks: Vec<String>,
 }

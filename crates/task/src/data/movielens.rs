@@ -11,7 +11,7 @@ use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
 use super::SampleSet;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 
 /// The first line.
 const HEADER: &str = "user_id:token\titem_id:token\trating:float\ttimestamp:float";
@@ -177,7 +177,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let samples = ratings.samples(&inputs[0].name, &inputs[1].name);
     let samples = samples.map_err(|error| OpenError::content(MovielensError::Samples(error)))?;
     let list = |name: &str, line: fn(usize, &Opinion) -> String| {
-        files.made(name, 1, Of::Card, |file| {
+        files.derive(name, 1, CacheKey::Card, |file| {
             for (at, opinion) in ratings.test.iter().enumerate() {
                 writeln!(file, "{}", line(at, opinion)).map_err(OpenError::content)?;
             }

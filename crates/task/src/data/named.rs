@@ -5,14 +5,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::pictures::{Missing, Pictures, Preparation};
+use super::pictures::{MissingFiles, Pictures, Preparation};
 
 /// Endings of pictures, in lower case.
 const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
 
 /// The pictures.
 #[derive(Debug)]
-pub struct Named {
+pub struct NamedPictures {
     /// Its samples, in the order of their names.
     pub pictures: Pictures,
     /// The class of each.
@@ -22,7 +22,7 @@ pub struct Named {
 /// Why a folder has no such pictures.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum NamedError {
+pub enum NamedPicturesError {
     /// It cannot be read.
     Io {
         /// The folder.
@@ -41,10 +41,10 @@ pub enum NamedError {
         path: PathBuf,
     },
     /// One went away meanwhile.
-    Missing(Missing),
+    Missing(MissingFiles),
 }
 
-impl fmt::Display for NamedError {
+impl fmt::Display for NamedPicturesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
@@ -64,15 +64,15 @@ impl fmt::Display for NamedError {
     }
 }
 
-impl std::error::Error for NamedError {}
+impl std::error::Error for NamedPicturesError {}
 
-impl Named {
+impl NamedPictures {
     /// Looks for the pictures of a folder; other files are left alone.
     ///
     /// # Errors
     /// There are none, or one without a class.
-    pub fn open(folder: &Path, preparation: Preparation) -> Result<Self, NamedError> {
-        let unreadable = |error| NamedError::Io { path: folder.to_owned(), error };
+    pub fn open(folder: &Path, preparation: Preparation) -> Result<Self, NamedPicturesError> {
+        let unreadable = |error| NamedPicturesError::Io { path: folder.to_owned(), error };
         let mut names = Vec::new();
         for entry in fs::read_dir(folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
@@ -81,20 +81,21 @@ impl Named {
                 continue;
             }
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-                return Err(NamedError::Name { path });
+                return Err(NamedPicturesError::Name { path });
             };
             names.push(name.to_owned());
         }
         if names.is_empty() {
-            return Err(NamedError::Empty { path: folder.to_owned() });
+            return Err(NamedPicturesError::Empty { path: folder.to_owned() });
         }
         names.sort_unstable();
-        let label =
-            |name: &String| class(name).ok_or_else(|| NamedError::Name { path: folder.join(name) });
+        let label = |name: &String| {
+            class(name).ok_or_else(|| NamedPicturesError::Name { path: folder.join(name) })
+        };
         let labels = names.iter().map(label).collect::<Result<_, _>>()?;
         let get = "the folder again";
         let pictures = Pictures::new("pictures", folder, names, get, preparation);
-        Ok(Self { pictures: pictures.map_err(NamedError::Missing)?, labels })
+        Ok(Self { pictures: pictures.map_err(NamedPicturesError::Missing)?, labels })
     }
 }
 
@@ -117,7 +118,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("dyno-named-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let preparation = Preparation { input: "x".into(), steps: vec![], layout: Layout::Nhwc };
-        let open = || Named::open(&folder, preparation.clone());
+        let open = || NamedPictures::open(&folder, preparation.clone());
         fs::write(folder.join("readme_1.txt"), "").unwrap();
         assert!(open().unwrap_err().to_string().ends_with("(jpg, jpeg, png), found none"));
         for (name, grey) in [("b_cat_285.png", 2), ("a_7.PNG", 1)] {
@@ -133,6 +134,6 @@ mod tests {
             fs::remove_file(folder.join(other)).unwrap();
         }
         fs::remove_dir_all(&folder).unwrap();
-        assert!(matches!(open(), Err(NamedError::Io { .. })));
+        assert!(matches!(open(), Err(NamedPicturesError::Io { .. })));
     }
 }

@@ -37,46 +37,46 @@ pub struct Pictures {
 
 /// Files of a list are not in its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingFiles {
     /// The folder.
     pub folder: PathBuf,
     /// How many.
     pub missing: usize,
     /// In the list.
-    pub of: usize,
+    pub total: usize,
     /// The first few.
     pub files: Vec<String>,
     /// Where they can be had.
     pub get: &'static str,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { folder, missing, of, files, get } = self;
+        let Self { folder, missing, total, files, get } = self;
         let (folder, first) = (folder.display(), files.join(", "));
-        write!(f, "{folder}: {missing} of {of} files are missing, first {first}; get {get}")
+        write!(f, "{folder}: {missing} of {total} files are missing, first {first}; get {get}")
     }
 }
 
-impl std::error::Error for Missing {}
+impl std::error::Error for MissingFiles {}
 
 impl Pictures {
     /// Looks for these files, which are the samples in this order.
     ///
     /// # Errors
-    /// [`Missing`] if some are not in the folder; `get` says where they can be had.
+    /// [`MissingFiles`] if some are not in the folder; `get` says where they can be had.
     pub fn new(
         name: &'static str,
         folder: &Path,
         files: Vec<String>,
         get: &'static str,
         preparation: Preparation,
-    ) -> Result<Self, Missing> {
+    ) -> Result<Self, MissingFiles> {
         let gone: Vec<&String> = files.iter().filter(|file| !folder.join(file).is_file()).collect();
         if !gone.is_empty() {
             let first = gone.iter().take(NAMED).map(|file| (*file).clone()).collect();
-            let (folder, missing, of) = (folder.to_owned(), gone.len(), files.len());
-            return Err(Missing { folder, missing, of, files: first, get });
+            let (folder, missing, total) = (folder.to_owned(), gone.len(), files.len());
+            return Err(MissingFiles { folder, missing, total, files: first, get });
         }
         let Preparation { input, steps, layout } = preparation;
         Ok(Self { name, folder: folder.to_owned(), files, inputs: [input], steps, layout })

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::bpe::BytePairEncoder;
 use super::table::{Cell, Table};
 use super::{SampleSet, item, library};
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::system::PromptTable;
 
 /// Tokens of a prompt of GPT-J at most.
@@ -63,12 +63,12 @@ pub(crate) fn read(files: &Files<'_>, form: PromptTable) -> Result<SampleSet, Op
     let (file, columns) = (form.file(), form.columns());
     let path = files.path(file)?;
     let mut table = None;
-    let mut of = vec![file];
+    let mut inputs = vec![file];
     if form == PromptTable::CnnDailymail {
-        of.push("tokenizer");
+        inputs.push("tokenizer");
     }
-    let tokens = files.made("tokens", REVISION, Of::Files(&of), |to| {
-        files.say("reads prompts, once");
+    let tokens = files.derive("tokens", REVISION, CacheKey::Files(&inputs), |to| {
+        files.report_progress("reads prompts, once");
         let table = table.insert(Table::read(&path, columns)?);
         let encoder = match form {
             PromptTable::CnnDailymail => {
@@ -83,7 +83,7 @@ pub(crate) fn read(files: &Files<'_>, form: PromptTable) -> Result<SampleSet, Op
             (0..table.rows()).map(|row| is_program(table, row, form)).collect();
         write(&prompts, &programs, to).map_err(OpenError::content)
     })?;
-    let references = files.made("references", REVISION, Of::Files(&of), |to| {
+    let references = files.derive("references", REVISION, CacheKey::Files(&inputs), |to| {
         let table = match table.take() {
             Some(table) => table,
             None => Table::read(&path, columns)?,
@@ -135,7 +135,7 @@ fn reference(table: &Table, row: usize, form: PromptTable) -> Result<serde_json:
             };
             if !fits {
                 let expected = "a text, or a number of GSM8K";
-                return Err(table.refused(Some(row), "gt_output", expected, output.shown()));
+                return Err(table.error(Some(row), "gt_output", expected, output.describe()));
             }
             json!({"dataset": name, "gt_output": output})
         }
@@ -171,10 +171,10 @@ impl Prompts {
             bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect();
         let card = files.card();
         let inputs = card.data.inputs.iter().map(|input| input.name.clone()).collect();
-        Self::of(&all, card.name.clone(), inputs).ok_or_else(|| OpenError::content(broken(path)))
+        Self::parse(&all, card.name.clone(), inputs).ok_or_else(|| OpenError::content(broken(path)))
     }
 
-    fn of(all: &[i32], name: String, inputs: Vec<String>) -> Option<Self> {
+    fn parse(all: &[i32], name: String, inputs: Vec<String>) -> Option<Self> {
         let (count, rest) = all.split_first()?;
         let (lengths, tokens) = rest.split_at_checked(usize::try_from(*count).ok()?)?;
         let programs = lengths.iter().map(|length| *length < 0).collect();

@@ -13,7 +13,7 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use super::npy;
 use super::part::Part;
 use super::{SampleSet, library};
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 
 /// Counts up when volumes become other ones.
 const REVISION: u32 = 1;
@@ -46,19 +46,19 @@ pub struct Scan {
 }
 
 struct Ellipsoid {
-    centre: [f32; 3],
+    center: [f32; 3],
     half: [f32; 3],
 }
 
 impl Ellipsoid {
-    fn drawn(random: &mut Mt19937, half: [f32; 2]) -> Self {
+    fn draw(random: &mut Mt19937, half: [f32; 2]) -> Self {
         let half = [(); 3].map(|()| within(random, half));
-        let centre = half.map(|half| within(random, [half, SIDE as f32 - 1.0 - half]));
-        Self { centre, half }
+        let center = half.map(|half| within(random, [half, SIDE as f32 - 1.0 - half]));
+        Self { center, half }
     }
 
-    fn holds(&self, at: [f32; 3]) -> bool {
-        let share = |axis: usize| (at[axis] - self.centre[axis]) / self.half[axis];
+    fn contains(&self, at: [f32; 3]) -> bool {
+        let share = |axis: usize| (at[axis] - self.center[axis]) / self.half[axis];
         let [x, y, z] = [share(0), share(1), share(2)];
         x * x + y * y + z * z <= 1.0
     }
@@ -79,17 +79,17 @@ impl Scan {
     #[must_use]
     pub fn draw(part: Part, number: u64) -> Self {
         let mut random = part.random(number);
-        let large = Ellipsoid::drawn(&mut random, LARGE);
+        let large = Ellipsoid::draw(&mut random, LARGE);
         let small: Vec<Ellipsoid> =
-            (0..=random.bounded(MOST)).map(|_| Ellipsoid::drawn(&mut random, SMALL)).collect();
+            (0..=random.bounded(MOST)).map(|_| Ellipsoid::draw(&mut random, SMALL)).collect();
         let (first, more) = (within(&mut random, FIRST), within(&mut random, MORE));
         let slope = [(); 3].map(|()| within(&mut random, [-SLOPE, SLOPE]) / (3 * SIDE) as f32);
         let mut scan =
             Self { brightness: Vec::with_capacity(VOXELS), classes: Vec::with_capacity(VOXELS) };
         for place in 0..VOXELS {
             let at = [place / (SIDE * SIDE), place / SIDE % SIDE, place % SIDE].map(|at| at as f32);
-            let in_large = large.holds(at);
-            let in_small = small.iter().any(|small| small.holds(at));
+            let in_large = large.contains(at);
+            let in_small = small.iter().any(|small| small.contains(at));
             // What is small adds to what is around it.
             let mut value = slope[0] * at[0] + slope[1] * at[1] + slope[2] * at[2];
             value += if in_large { first } else { 0.0 };
@@ -143,7 +143,7 @@ impl Source for Scans {
 pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let count = card.data.accuracy_samples as usize;
-    let labels = files.made("labels.npy", REVISION, Of::Card, |file| {
+    let labels = files.derive("labels.npy", REVISION, CacheKey::Card, |file| {
         let scans = (0..count as u64).map(|number| Scan::draw(Part::Test, number));
         let classes: Vec<u8> = scans.flat_map(|scan| scan.classes).collect();
         npy::write(file, &[count, SIDE, SIDE, SIDE], &classes).map_err(OpenError::content)

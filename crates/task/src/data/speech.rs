@@ -12,9 +12,9 @@ use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
 use super::SampleSet;
 use super::recording::{RATE, Recording, RecordingError};
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 
-use states::Network;
+use states::StateNetwork;
 
 /// New values of a step.
 pub const STEP: usize = 512;
@@ -150,7 +150,7 @@ fn turn(line: &str) -> Option<(f64, f64)> {
 }
 
 /// As [`spoken`], where there are steps of both kinds to be told apart.
-fn told_apart(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
+fn distinct_steps(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
     let spoken = spoken(path, steps)?;
     let found = match (spoken.contains(&true), spoken.contains(&false)) {
         (true, true) => return Ok(spoken),
@@ -171,23 +171,24 @@ pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
         let short = SpeechError::Short { path: wave, found: values.len() };
         return Err(OpenError::content(short));
     }
-    let spoken = told_apart(&turns, steps.len()).map_err(OpenError::content)?;
-    let states = files.made("states.f32", 1, Of::Files(&["recording", "weights"]), |file| {
-        let network = Network::read(&weights).map_err(OpenError::content)?;
-        files.say("computing the states of the stream, once");
-        let bytes = network.states(&steps).into_iter().flat_map(f32::to_le_bytes);
-        file.write_all(&bytes.collect::<Vec<u8>>()).map_err(OpenError::content)
-    })?;
+    let spoken = distinct_steps(&turns, steps.len()).map_err(OpenError::content)?;
+    let states =
+        files.derive("states.f32", 1, CacheKey::Files(&["recording", "weights"]), |file| {
+            let network = StateNetwork::read(&weights).map_err(OpenError::content)?;
+            files.report_progress("computing the states of the stream, once");
+            let bytes = network.states(&steps).into_iter().flat_map(f32::to_le_bytes);
+            file.write_all(&bytes.collect::<Vec<u8>>()).map_err(OpenError::content)
+        })?;
     let states = fs::read(&states).map_err(OpenError::io_at(&states))?;
     let states = states.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let samples = samples(&steps, states).map_err(OpenError::content)?;
     // The method takes many predictions to a sample; here each has one.
-    let labels = files.made("labels", 1, Of::Files(&["recording", "turns"]), |file| {
+    let labels = files.derive("labels", 1, CacheKey::Files(&["recording", "turns"]), |file| {
         let line = |is_speech: &bool| if *is_speech { "1\n" } else { "0\n" };
         let text: String = spoken.iter().map(line).collect();
         file.write_all(text.as_bytes()).map_err(OpenError::content)
     })?;
-    let counts = files.made("counts", 1, Of::Files(&["recording"]), |file| {
+    let counts = files.derive("counts", 1, CacheKey::Files(&["recording"]), |file| {
         let text: String = (0..steps.len()).map(|at| format!("{at},{},1\n", at + 1)).collect();
         file.write_all(text.as_bytes()).map_err(OpenError::content)
     })?;
@@ -270,7 +271,7 @@ mod tests {
         assert!(error.contains("turns.rttm:2: "), "{error}");
         for (turn, found) in [("9 1", "only silence"), ("0 9", "only speech")] {
             fs::write(&path, format!("SPEAKER s 1 {turn}")).unwrap();
-            let error = told_apart(&path, 4).unwrap_err().to_string();
+            let error = distinct_steps(&path, 4).unwrap_err().to_string();
             assert!(error.ends_with(&format!("in the recording, found {found}")), "{error}");
         }
         fs::remove_file(&path).unwrap();

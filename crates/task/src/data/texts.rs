@@ -123,8 +123,8 @@ pub struct Tokenizer {
 struct TokenizerFile {
     truncation: Option<Truncation>,
     normalizer: Normalizer,
-    pre_tokenizer: Kind,
-    model: Pieces,
+    pre_tokenizer: ComponentType,
+    model: PieceModel,
 }
 
 #[derive(Deserialize)]
@@ -135,7 +135,7 @@ struct Truncation {
 #[derive(Deserialize)]
 struct Normalizer {
     #[serde(flatten)]
-    kind: Kind,
+    kind: ComponentType,
     clean_text: bool,
     handle_chinese_chars: bool,
     /// As `lowercase` where nothing is said.
@@ -144,14 +144,14 @@ struct Normalizer {
 }
 
 #[derive(Deserialize)]
-struct Kind {
+struct ComponentType {
     r#type: String,
 }
 
 #[derive(Deserialize)]
-struct Pieces {
+struct PieceModel {
     #[serde(flatten)]
-    kind: Kind,
+    kind: ComponentType,
     unk_token: String,
     continuing_subword_prefix: String,
     max_input_chars_per_word: usize,

@@ -10,7 +10,7 @@ use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
 use super::SampleSet;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 
 /// Of the draw.
 const SEED: u64 = 20_061_021;
@@ -70,7 +70,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let count = usize::try_from(card.data.accuracy_samples).unwrap_or(usize::MAX);
     let drawn = draw(&dictionary, count).map_err(OpenError::content)?;
     let samples = self::samples(&drawn, input).map_err(OpenError::content)?;
-    let list = files.made("words", 1, Of::Files(&["dictionary"]), |file| {
+    let list = files.derive("words", 1, CacheKey::Files(&["dictionary"]), |file| {
         file.write_all(drawn.join("\n").as_bytes()).map_err(OpenError::content)
     })?;
     let references = BTreeMap::from([("words".to_owned(), list)]);

@@ -79,7 +79,7 @@ impl Graph {
 
 /// A graph that is too large to be run here.
 #[derive(Debug, Clone, Copy)]
-pub struct Counted {
+pub struct CountedGraph {
     /// What tables call it.
     pub name: &'static str,
     /// What it is.
@@ -282,58 +282,58 @@ pub const GRAPHS: &[Graph] = &[
 
 /// Whole graphs that no machine of a developer holds: they are built and counted,
 /// without their weights, and never written or run.
-pub const COUNTED: &[Counted] = &[
-    Counted {
+pub const COUNTED: &[CountedGraph] = &[
+    CountedGraph {
         name: "dlrm",
         title: "DLRM with all rows of its tables",
         build: |weights| dlrm::dlrm(weights, usize::MAX),
     },
-    Counted {
+    CountedGraph {
         name: "dlrm-v2",
         title: "DLRM-DCNv2 with all rows of its tables",
         build: |weights| dlrm_v2::dlrm_v2(weights, usize::MAX),
     },
-    Counted {
+    CountedGraph {
         name: "gptj-prompt",
         title: "GPT-J 6B, a prompt of 1024 tokens",
         build: |weights| GPT_J.build(weights, Phase::Prompt(1024)),
     },
-    Counted {
+    CountedGraph {
         name: "gptj-token",
         title: "GPT-J 6B, one token behind 1024",
         build: |weights| GPT_J.build(weights, TOKEN),
     },
-    Counted {
+    CountedGraph {
         name: "llama2-70b-prompt",
         title: "Llama 2 70B, a prompt of 1024 tokens",
         build: |weights| LLAMA2_70B.build(weights, Phase::Prompt(1024)),
     },
-    Counted {
+    CountedGraph {
         name: "llama2-70b-token",
         title: "Llama 2 70B, one token behind 1024",
         build: |weights| LLAMA2_70B.build(weights, TOKEN),
     },
-    Counted {
+    CountedGraph {
         name: "llama3.1-405b-prompt",
         title: "Llama 3.1 405B, a prompt of 1024 tokens",
         build: |weights| LLAMA31_405B.build(weights, Phase::Prompt(1024)),
     },
-    Counted {
+    CountedGraph {
         name: "llama3.1-405b-token",
         title: "Llama 3.1 405B, one token behind 1024",
         build: |weights| LLAMA31_405B.build(weights, TOKEN),
     },
-    Counted {
+    CountedGraph {
         name: "mixtral-8x7b-prompt",
         title: "Mixtral 8x7B, a prompt of 1024 tokens",
         build: |weights| MIXTRAL_8X7B.build(weights, Phase::Prompt(1024)),
     },
-    Counted {
+    CountedGraph {
         name: "mixtral-8x7b-token",
         title: "Mixtral 8x7B, one token behind 1024",
         build: |weights| MIXTRAL_8X7B.build(weights, TOKEN),
     },
-    Counted {
+    CountedGraph {
         name: "sdxl-unet",
         title: "Denoiser of Stable Diffusion XL, one step of an image of 1024x1024",
         build: sdxl::sdxl_unet,

@@ -121,7 +121,7 @@ pub fn edges_of(relation: &Relation, hop: usize) -> String {
 }
 
 /// Values that layers read.
-struct Shared {
+struct SharedNames {
     /// Of each relation and hop.
     edges: Vec<[Option<Name>; HOPS]>,
     /// Of each kind and hop how many nodes there are, as a vector of one number.
@@ -134,7 +134,7 @@ struct Shared {
 }
 
 /// Nodes of one kind, their projections, and those of them as attention sees them.
-struct Seen<'a> {
+struct NodeStates<'a> {
     /// `[nodes, hidden]`.
     flat: &'a Name,
     /// `[nodes, heads]`.
@@ -177,7 +177,7 @@ impl Rgat {
         &self,
         net: &mut Builder,
         extent: Extent,
-    ) -> Result<(Vec<Option<Name>>, Shared), BuildError> {
+    ) -> Result<(Vec<Option<Name>>, SharedNames), BuildError> {
         let sized = |name: &str, axis: usize| match extent {
             Extent::Any => Dim::symbol(name),
             Extent::Typical => {
@@ -213,7 +213,7 @@ impl Rgat {
                 found
             }
         };
-        Ok((nodes, Shared { edges, reached, zero, one, last }))
+        Ok((nodes, SharedNames { edges, reached, zero, one, last }))
     }
 
     /// What the relations to a kind say of its nodes, those that a layer is computed of.
@@ -221,7 +221,7 @@ impl Rgat {
         &self,
         net: &mut Builder,
         nodes: &[Option<Name>],
-        shared: &Shared,
+        shared: &SharedNames,
         layer: usize,
         kind: usize,
     ) -> Result<Name, BuildError> {
@@ -247,7 +247,7 @@ impl Rgat {
         &self,
         net: &mut Builder,
         nodes: &[Option<Name>],
-        shared: &Shared,
+        shared: &SharedNames,
         layer: usize,
         at: usize,
     ) -> Result<Name, BuildError> {
@@ -308,22 +308,22 @@ impl Rgat {
         net: &mut Builder,
         flat: &'a Name,
         attention: &Name,
-    ) -> Result<Seen<'a>, BuildError> {
+    ) -> Result<NodeStates<'a>, BuildError> {
         let heads = self.apart(net, flat)?;
         let product = net.node("Mul", &[&heads, attention], &[])?;
         // Not -1: of kinds without nodes ONNX Runtime 1.31 then gives three dimensions.
         let width = net.integers(&[2]);
         let scores = net.node("ReduceSum", &[&product, &width], &[("keepdims", 0.into())])?;
-        Ok(Seen { flat, scores })
+        Ok(NodeStates { flat, scores })
     }
 
     /// The share of each edge among those to the same target: `[edges, heads]`.
     fn shares(
         &self,
         net: &mut Builder,
-        [left, right]: [&Seen<'_>; 2],
+        [left, right]: [&NodeStates<'_>; 2],
         [sources, targets]: [&Name; 2],
-        shared: &Shared,
+        shared: &SharedNames,
     ) -> Result<Name, BuildError> {
         let of_source = net.node("Gather", &[&left.scores, sources], &[])?;
         let of_target = net.node("Gather", &[&right.scores, targets], &[])?;
@@ -349,7 +349,7 @@ impl Rgat {
         net: &mut Builder,
         targets: &Name,
         columns: usize,
-        shared: &Shared,
+        shared: &SharedNames,
     ) -> Result<Name, BuildError> {
         let rows = net.node("Unsqueeze", &[targets, &shared.one], &[])?;
         let wide = net.integers(&[1, columns as i64]);
@@ -361,7 +361,7 @@ impl Rgat {
 /// lead to nodes that it is computed of.
 fn ends_of(
     net: &mut Builder,
-    shared: &Shared,
+    shared: &SharedNames,
     layer: usize,
     at: usize,
 ) -> Result<[Name; 2], BuildError> {

@@ -109,7 +109,7 @@ enum State {
     Floats(Picture<f32>),
 }
 
-type Done = Result<State, (&'static str, String)>;
+type StepResult = Result<State, (&'static str, String)>;
 
 /// The sample that these steps make of a picture.
 ///
@@ -140,7 +140,7 @@ pub fn prepare(
     })
 }
 
-fn done(state: State, step: &Step) -> Done {
+fn done(state: State, step: &Step) -> StepResult {
     match step {
         Step::Resize { width, height, by } => resized(&state, *width, *height, *by),
         Step::ResizeShorter { to, by } => {
@@ -189,7 +189,7 @@ fn size(state: &State) -> (usize, usize) {
     }
 }
 
-fn resized(state: &State, width: usize, height: usize, by: Filter) -> Done {
+fn resized(state: &State, width: usize, height: usize, by: Filter) -> StepResult {
     const LONGEST: usize = 1 << 14;
     if ![width, height].iter().all(|n| (1..=LONGEST).contains(n)) {
         return Err(("sides of 1 to 16384 pixels", format!("{width} x {height}")));
@@ -236,7 +236,7 @@ fn padded<T: Copy>(
     Ok(Picture { width, height, values })
 }
 
-fn each(state: State, by: &[f32], apply: fn(f32, f32) -> f32) -> Done {
+fn each(state: State, by: &[f32], apply: fn(f32, f32) -> f32) -> StepResult {
     let State::Floats(mut picture) = state else {
         return Err(("floats; put a step 'float' before", "bytes".to_owned()));
     };

@@ -4,24 +4,27 @@
 use dyno_sut::onnx::Answer;
 use dyno_sut::onnx::windows::Windows;
 
-use super::{Computes, PipelineLoad};
-use crate::answers::{class, embedding, given, labels, pairs, phonemes};
+use super::{TaskModel, UnloadedPipeline};
+use crate::answers::{boxes, class, embedding, labels, pairs, phonemes};
 use crate::card::{Card, Tier};
 use crate::files::{Files, OpenError};
-use crate::fit::{Declared, Fed};
-use crate::pipelines::{Load, diffusion, generation, neighbours, transducer, translation};
+use crate::fit::{InputBinding, ModelInterface};
+use crate::pipelines::{PipelineLoader, diffusion, generation, neighbors, transducer, translation};
 use crate::system::{AnswerKind, Network, Samples, System};
 use crate::{networks, trained};
 
 /// What answers, and how samples enter it.
-pub(super) fn computes(
+pub(super) fn task_model(
     system: &System,
     files: &Files<'_>,
     remarks: &mut Vec<String>,
-) -> Result<(Computes, Fed), OpenError> {
+) -> Result<(TaskModel, InputBinding), OpenError> {
     let card = files.card();
     if let Some(load) = pipeline(&system.answer, files)? {
-        return Ok((Computes::Pipeline(PipelineLoad(load)), Fed::as_of(card, system.layout)));
+        return Ok((
+            TaskModel::Pipeline(UnloadedPipeline(load)),
+            InputBinding::of_card(card, system.layout),
+        ));
     }
     let path = match system.network {
         Network::File => files.path("model")?,
@@ -35,20 +38,20 @@ pub(super) fn computes(
     };
     // Other tiers have the models that their cards were written for.
     let declared = match card.tier {
-        Tier::Official => Some(Declared::read(&path)?),
+        Tier::Official => Some(ModelInterface::read(&path)?),
         Tier::Real | Tier::Shape => None,
     };
-    let fed = fed(system, card, declared.as_ref())?;
+    let binding = binding(system, card, declared.as_ref())?;
     let answer = answer(&system.answer, declared.as_ref(), remarks)?;
-    Ok((Computes::Model { path, answer, largest_batch: system.largest_batch }, fed))
+    Ok((TaskModel::Model { path, answer, largest_batch: system.largest_batch }, binding))
 }
 
 /// The pipeline that answers, if several calls do.
-fn pipeline(kind: &AnswerKind, files: &Files<'_>) -> Result<Option<Load>, OpenError> {
+fn pipeline(kind: &AnswerKind, files: &Files<'_>) -> Result<Option<PipelineLoader>, OpenError> {
     Ok(Some(match kind {
         AnswerKind::Generated(rules) => generation::open(files, rules)?,
         AnswerKind::Diffusion(config) => diffusion::open(files, config)?,
-        AnswerKind::Neighbours { fan_outs } => neighbours::open(files, *fan_outs)?,
+        AnswerKind::Neighbors { fan_outs } => neighbors::open(files, *fan_outs)?,
         AnswerKind::Transducer => transducer::open(files)?,
         AnswerKind::Translation { beams, length_penalty } => {
             translation::open(files, beams.get(), *length_penalty)?
@@ -58,17 +61,21 @@ fn pipeline(kind: &AnswerKind, files: &Files<'_>) -> Result<Option<Load>, OpenEr
 }
 
 /// How samples enter the model.
-fn fed(system: &System, card: &Card, declared: Option<&Declared>) -> Result<Fed, OpenError> {
+fn binding(
+    system: &System,
+    card: &Card,
+    declared: Option<&ModelInterface>,
+) -> Result<InputBinding, OpenError> {
     let is_picture =
         matches!(system.samples, Samples::Imagenet | Samples::Coco | Samples::Openimages);
-    let Some(declared) = declared else { return Ok(Fed::as_of(card, system.layout)) };
-    let fed = declared.fed(&card.data.inputs, is_picture.then_some(system.layout));
-    fed.map_err(OpenError::content)
+    let Some(declared) = declared else { return Ok(InputBinding::of_card(card, system.layout)) };
+    let binding = declared.bind_inputs(&card.data.inputs, is_picture.then_some(system.layout));
+    binding.map_err(OpenError::content)
 }
 
 fn answer(
     kind: &AnswerKind,
-    declared: Option<&Declared>,
+    declared: Option<&ModelInterface>,
     remarks: &mut Vec<String>,
 ) -> Result<Answer, OpenError> {
     Ok(match kind {
@@ -82,7 +89,7 @@ fn answer(
                     (Some(of), Some((found, scores))) if found != *of => {
                         if of.checked_add_signed(*offset as isize) != Some(found) {
                             let expected = format!("{of} scores");
-                            return Err(OpenError::content(declared.unfit(expected, scores)));
+                            return Err(OpenError::content(declared.mismatch(expected, scores)));
                         }
                         remarks.push(format!(
                             "the model has {found} scores where the reference's has {of}: the \
@@ -95,20 +102,25 @@ fn answer(
                 class::answer(offset, Some(port.name.clone()))
             }
         },
-        AnswerKind::Boxes { given, outputs } => {
-            let named = |name: &String| match declared {
+        AnswerKind::Boxes { format, outputs } => {
+            let name_of = |name: &String| match declared {
                 None => Ok(name.clone()),
                 Some(declared) => {
                     declared.output(std::slice::from_ref(name)).map(|port| port.name.clone())
                 }
             };
-            let names = given::Names {
-                boxes: named(&outputs.boxes).map_err(OpenError::content)?,
-                scores: named(&outputs.scores).map_err(OpenError::content)?,
-                classes: named(&outputs.classes).map_err(OpenError::content)?,
-                count: outputs.count.as_ref().map(named).transpose().map_err(OpenError::content)?,
+            let names = boxes::BoxOutputs {
+                boxes: name_of(&outputs.boxes).map_err(OpenError::content)?,
+                scores: name_of(&outputs.scores).map_err(OpenError::content)?,
+                classes: name_of(&outputs.classes).map_err(OpenError::content)?,
+                count: outputs
+                    .count
+                    .as_ref()
+                    .map(name_of)
+                    .transpose()
+                    .map_err(OpenError::content)?,
             };
-            given::answer(*given, names)
+            boxes::answer(*format, names)
         }
         AnswerKind::Labels => labels::answer(),
         AnswerKind::DigitsBoxes => trained::digit_boxes::answer(),
@@ -120,7 +132,7 @@ fn answer(
         }
         AnswerKind::Generated(_)
         | AnswerKind::Diffusion(_)
-        | AnswerKind::Neighbours { .. }
+        | AnswerKind::Neighbors { .. }
         | AnswerKind::Transducer
         | AnswerKind::Translation { .. } => unreachable!("a pipeline answers"),
     })

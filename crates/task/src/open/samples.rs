@@ -6,32 +6,36 @@ use std::path::PathBuf;
 
 use dyno_sut::tensors::TensorLibrary;
 
-use crate::data::coco::{Images, Set};
+use crate::data::coco::{CocoFormat, ImageFilter};
 use crate::data::criteo;
 use crate::data::imagenet::ImageNet;
-use crate::data::named::Named;
+use crate::data::named::NamedPictures;
 use crate::data::pictures::Preparation;
 use crate::data::squad::Squad;
 use crate::data::{
     SampleSet, all, captions, digit_boxes, igbh, karate, kits19, library, librispeech, lines,
     mnist, movielens, prompts, shapes3d, speech, words,
 };
-use crate::files::{Files, Of, OpenError};
-use crate::fit::Fed;
+use crate::files::{CacheKey, Files, OpenError};
+use crate::fit::InputBinding;
 use crate::sentences;
 use crate::system::{Samples, System};
 
 /// Reads the samples of a task as its model takes them.
-pub(super) fn read(system: &System, files: &Files<'_>, fed: Fed) -> Result<SampleSet, OpenError> {
+pub(super) fn read(
+    system: &System,
+    files: &Files<'_>,
+    binding: InputBinding,
+) -> Result<SampleSet, OpenError> {
     let card = files.card();
-    let Fed { layout, names } = fed;
+    let InputBinding { layout, names } = binding;
     let input = names[0].clone();
     let preparation = || Preparation { input: input.clone(), steps: system.steps.clone(), layout };
     match system.samples {
         Samples::Mnist => {
             let images = files.path("images")?;
             let samples = mnist::test_part(&images, &input).map_err(OpenError::content)?;
-            labelled(samples, &["images"], files)
+            labeled(samples, &["images"], files)
         }
         Samples::Imagenet => {
             let (folder, list) = (files.path("images")?, files.path("val_map")?);
@@ -41,11 +45,11 @@ pub(super) fn read(system: &System, files: &Files<'_>, fed: Fed) -> Result<Sampl
         }
         Samples::Coco | Samples::Openimages => {
             let set = match system.samples {
-                Samples::Coco => Set::Coco,
-                _ => Set::OpenImages,
+                Samples::Coco => CocoFormat::Coco,
+                _ => CocoFormat::OpenImages,
             };
             let (folder, annotations) = (files.path("images")?, files.path("annotations")?);
-            let set = set.open(&folder, Some(&annotations), Images::All, preparation());
+            let set = set.open(&folder, Some(&annotations), ImageFilter::All, preparation());
             library(card, set.map_err(OpenError::content)?).map(SampleSet::new)
         }
         Samples::Captions => captions::open(files),
@@ -56,8 +60,8 @@ pub(super) fn read(system: &System, files: &Files<'_>, fed: Fed) -> Result<Sampl
             Ok(SampleSet { references, ..SampleSet::new(library(card, pairs)?) })
         }
         Samples::NamedPictures => {
-            let set = Named::open(&files.path("images")?, preparation());
-            let Named { pictures, labels } = set.map_err(OpenError::content)?;
+            let set = NamedPictures::open(&files.path("images")?, preparation());
+            let NamedPictures { pictures, labels } = set.map_err(OpenError::content)?;
             let references = classes(&labels, &["images"], files)?;
             Ok(SampleSet { references, ..SampleSet::new(library(card, pictures)?) })
         }
@@ -80,11 +84,7 @@ pub(super) fn read(system: &System, files: &Files<'_>, fed: Fed) -> Result<Sampl
 }
 
 /// Samples of these files whose classes are known, as the method `top1` takes them.
-fn labelled(
-    samples: TensorLibrary,
-    of: &[&str],
-    files: &Files<'_>,
-) -> Result<SampleSet, OpenError> {
+fn labeled(samples: TensorLibrary, of: &[&str], files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let references = classes(samples.labels().unwrap_or_default(), of, files)?;
     Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
@@ -94,7 +94,7 @@ fn classes(
     of: &[&str],
     files: &Files<'_>,
 ) -> Result<BTreeMap<String, PathBuf>, OpenError> {
-    let labels = files.made("labels", 1, Of::Files(of), |file| {
+    let labels = files.derive("labels", 1, CacheKey::Files(of), |file| {
         for (index, label) in labels.iter().enumerate() {
             writeln!(file, "{index} {label}").map_err(OpenError::content)?;
         }

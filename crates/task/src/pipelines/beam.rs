@@ -14,7 +14,7 @@ const SAME: f32 = -1e9;
 
 /// A text that is made, beams of it if there are any.
 #[derive(Debug)]
-pub(super) struct Search {
+pub(super) struct TextSearch {
     length: LengthLimits,
     beams: Option<BeamSettings>,
     prompt: usize,
@@ -22,21 +22,21 @@ pub(super) struct Search {
     stop: Vec<i64>,
     /// The last tokens of the prompt, as many as the sequence has.
     before: Vec<i64>,
-    open: Vec<Open>,
-    ended: Vec<Ended>,
+    active: Vec<ActiveText>,
+    finished: Vec<FinishedText>,
     is_done: bool,
 }
 
 /// A text that may go on.
 #[derive(Debug, Clone, Default)]
-struct Open {
+struct ActiveText {
     tokens: Vec<i64>,
     score: f32,
 }
 
 /// A text that is over, without its end.
 #[derive(Debug)]
-struct Ended {
+struct FinishedText {
     tokens: Vec<i64>,
     score: f64,
 }
@@ -49,7 +49,7 @@ struct Candidate {
     score: f32,
 }
 
-impl Search {
+impl TextSearch {
     /// Nothing is made yet. After the tokens `stop`, which may begin in the prompt, comes an
     /// end; empty where there are none.
     pub fn new(
@@ -59,16 +59,16 @@ impl Search {
         stop: &[i64],
     ) -> Self {
         let count = beams.map_or(1, |beams| beams.count);
-        let mut open = vec![Open { tokens: Vec::new(), score: SAME }; count];
-        open[0].score = 0.0;
+        let mut active = vec![ActiveText { tokens: Vec::new(), score: SAME }; count];
+        active[0].score = 0.0;
         Self {
             length: length.clone(),
             beams: beams.cloned(),
             prompt: prompt.len(),
             stop: stop.to_vec(),
             before: prompt[prompt.len().saturating_sub(stop.len())..].to_vec(),
-            open,
-            ended: Vec::new(),
+            active,
+            finished: Vec::new(),
             is_done: length.most == 0,
         }
     }
@@ -80,12 +80,12 @@ impl Search {
 
     /// The last token of each beam.
     pub fn last(&self) -> impl Iterator<Item = i64> {
-        self.open.iter().filter_map(|open| open.tokens.last().copied())
+        self.active.iter().filter_map(|active| active.tokens.last().copied())
     }
 
     /// Tokens made so far.
     pub fn made(&self) -> usize {
-        self.open[0].tokens.len()
+        self.active[0].tokens.len()
     }
 
     /// Takes the scores of the next token, those of each beam, and says which beam each one
@@ -96,8 +96,8 @@ impl Search {
     pub fn step(&mut self, scores: &[&[f32]]) -> Result<Vec<usize>, String> {
         let of = |beam: usize| scores[beam.min(scores.len() - 1)];
         match &self.beams {
-            None => self.greedy(of(0)).map(|()| vec![0]),
-            Some(_) => self.beamed(&of),
+            None => self.step_greedy(of(0)).map(|()| vec![0]),
+            Some(_) => self.step_beams(&of),
         }
     }
 
@@ -106,14 +106,14 @@ impl Search {
     }
 
     /// The end that must come now, whatever the scores are.
-    fn forced(&self, open: &Open) -> Option<i64> {
+    fn forced(&self, active: &ActiveText) -> Option<i64> {
         let length = self.stop.len();
-        let behind = self.prompt + open.tokens.len() > length && length > 0;
-        let all = self.before.iter().chain(&open.tokens).rev();
+        let behind = self.prompt + active.tokens.len() > length && length > 0;
+        let all = self.before.iter().chain(&active.tokens).rev();
         (behind && all.take(length).eq(self.stop.iter().rev())).then(|| self.length.ends[0])
     }
 
-    fn greedy(&mut self, scores: &[f32]) -> Result<(), String> {
+    fn step_greedy(&mut self, scores: &[f32]) -> Result<(), String> {
         let is_early = self.made() < self.length.least;
         let mut best: Option<(i64, f32)> = None;
         for (token, score) in (0..).zip(scores) {
@@ -124,20 +124,23 @@ impl Search {
                 best = Some((token, *score));
             }
         }
-        let forced = self.forced(&self.open[0]);
+        let forced = self.forced(&self.active[0]);
         let token = forced.or(best.map(|(token, _)| token)).ok_or_else(no_numbers)?;
-        self.open[0].tokens.push(token);
+        self.active[0].tokens.push(token);
         self.is_done = self.is_end(token) || self.made() == self.length.most;
         Ok(())
     }
 
-    fn beamed<'a>(&mut self, scores: &dyn Fn(usize) -> &'a [f32]) -> Result<Vec<usize>, String> {
-        let count = self.open.len();
+    fn step_beams<'a>(
+        &mut self,
+        scores: &dyn Fn(usize) -> &'a [f32],
+    ) -> Result<Vec<usize>, String> {
+        let count = self.active.len();
         // Of the best of these so many are no ends.
         let asked = count * (1 + self.length.ends.len()).max(2);
         let mut best: Vec<Candidate> = Vec::with_capacity(asked + 1);
-        for (beam, open) in self.open.iter().enumerate() {
-            self.candidates(beam, open, scores(beam), asked, &mut best)?;
+        for (beam, active) in self.active.iter().enumerate() {
+            self.candidates(beam, active, scores(beam), asked, &mut best)?;
         }
         let highest = best.first().map_or(NEVER, |best| best.score);
         let (mut next, mut parents) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -147,24 +150,24 @@ impl Search {
                 break;
             }
             if !self.is_end(token) {
-                let mut tokens = self.open[beam].tokens.clone();
+                let mut tokens = self.active[beam].tokens.clone();
                 tokens.push(token);
-                next.push(Open { tokens, score });
+                next.push(ActiveText { tokens, score });
                 parents.push(beam);
             } else if rank < count {
-                self.end(self.open[beam].tokens.clone(), score);
+                self.end(self.active[beam].tokens.clone(), score);
             }
         }
         if next.len() < count {
             return Err(no_numbers());
         }
-        self.open = next;
+        self.active = next;
         if self.has_enough(f64::from(highest), made) {
             self.is_done = true;
         } else if self.made() == self.length.most {
-            for open in std::mem::take(&mut self.open) {
-                self.end(open.tokens.clone(), open.score);
-                self.open.push(open);
+            for active in std::mem::take(&mut self.active) {
+                self.end(active.tokens.clone(), active.score);
+                self.active.push(active);
             }
             self.is_done = true;
         }
@@ -175,7 +178,7 @@ impl Search {
     fn candidates(
         &self,
         beam: usize,
-        open: &Open,
+        active: &ActiveText,
         scores: &[f32],
         asked: usize,
         best: &mut Vec<Candidate>,
@@ -186,8 +189,8 @@ impl Search {
             return Err(no_numbers());
         }
         let whole = libm::log(sum) as f32;
-        let is_early = open.tokens.len() < self.length.least;
-        let forced = self.forced(open);
+        let is_early = active.tokens.len() < self.length.least;
+        let forced = self.forced(active);
         for (token, score) in (0..).zip(scores) {
             let likely = match forced {
                 Some(end) if token == end => 0.0,
@@ -195,7 +198,7 @@ impl Search {
                 None if is_early && self.is_end(token) => NEVER,
                 None => score - greatest - whole,
             };
-            let score = likely + open.score;
+            let score = likely + active.score;
             if best.len() == asked && best.last().is_some_and(|last| score <= last.score) {
                 continue;
             }
@@ -215,22 +218,22 @@ impl Search {
             CountedTokens::New => tokens.len() + usize::from(tokens.len() < self.length.most),
         };
         let score = f64::from(score) / (length as f64).powf(beams.length_penalty);
-        if self.ended.len() == beams.count {
-            let worst = self.ended.iter().map(|ended| ended.score).enumerate();
+        if self.finished.len() == beams.count {
+            let worst = self.finished.iter().map(|finished| finished.score).enumerate();
             let worst = worst.reduce(|worst, next| if next.1 < worst.1 { next } else { worst });
             match worst {
-                Some((at, worst)) if score > worst => drop(self.ended.remove(at)),
+                Some((at, worst)) if score > worst => drop(self.finished.remove(at)),
                 _ => return,
             }
         }
-        self.ended.push(Ended { tokens, score });
+        self.finished.push(FinishedText { tokens, score });
     }
 
     /// Whether no beam needs to be followed any further; `highest` is the score of the best
     /// one, after so many tokens and another.
     fn has_enough(&self, highest: f64, made: usize) -> bool {
         let Some(beams) = &self.beams else { return false };
-        if self.ended.len() < beams.count {
+        if self.finished.len() < beams.count {
             return false;
         }
         let new = match beams.stop {
@@ -243,17 +246,17 @@ impl Search {
             CountedTokens::New => new,
         };
         let attainable = highest / (length as f64).powf(beams.length_penalty);
-        self.ended.iter().all(|ended| ended.score >= attainable)
+        self.finished.iter().all(|finished| finished.score >= attainable)
     }
 
     /// The text that is made, with its end if it has one.
     pub fn text(self) -> Vec<i64> {
         let best = self
-            .ended
+            .finished
             .into_iter()
             .reduce(|best, next| if next.score >= best.score { next } else { best });
-        let Some(Ended { mut tokens, .. }) = best else {
-            return self.open.into_iter().next().map(|open| open.tokens).unwrap_or_default();
+        let Some(FinishedText { mut tokens, .. }) = best else {
+            return self.active.into_iter().next().map(|active| active.tokens).unwrap_or_default();
         };
         if tokens.len() < self.length.most {
             tokens.push(self.length.ends[0]);
@@ -305,7 +308,7 @@ mod tests {
         let table = table();
         let length = LengthLimits { least, most, ends: vec![end] };
         let beams = BeamSettings { count, stop, length_penalty, counted };
-        let mut search = Search::new(&length, (count > 1).then_some(&beams), prompt, &[]);
+        let mut search = TextSearch::new(&length, (count > 1).then_some(&beams), prompt, &[]);
         while !search.is_done() {
             let mut last: Vec<i64> = search.last().collect();
             last.resize(count, *prompt.last().unwrap());
@@ -320,7 +323,7 @@ mod tests {
                 .collect();
             search.step(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
         }
-        let score = search.ended.iter().map(|ended| ended.score).reduce(f64::max);
+        let score = search.finished.iter().map(|finished| finished.score).reduce(f64::max);
         (search.text(), score)
     }
 
@@ -381,7 +384,7 @@ mod tests {
     fn a_sequence_is_followed_by_an_end_even_before_the_least() {
         let length = LengthLimits { least: 3, most: 9, ends: vec![2, 5] };
         // The prompt ends with the first half of the sequence.
-        let mut search = Search::new(&length, None, &[1, 1, 3, 4], &[3, 4, 3, 4]);
+        let mut search = TextSearch::new(&length, None, &[1, 1, 3, 4], &[3, 4, 3, 4]);
         let towards = |token: usize| (0..6).map(|at| f32::from(at == token)).collect::<Vec<_>>();
         for token in [3, 4, 1] {
             assert!(!search.is_done());
@@ -390,7 +393,7 @@ mod tests {
         assert!(search.is_done());
         assert_eq!(search.text(), [3, 4, 2]);
         // Without it: no end before the least, whatever is the greatest.
-        let mut search = Search::new(&length, None, &[1], &[]);
+        let mut search = TextSearch::new(&length, None, &[1], &[]);
         for _ in 0..4 {
             search.step(&[&towards(5)]).unwrap();
         }
@@ -408,7 +411,7 @@ mod tests {
             counted: CountedTokens::All,
         };
         for beams in [None, Some(&beams)] {
-            let mut search = Search::new(&length, beams, &[1], &[]);
+            let mut search = TextSearch::new(&length, beams, &[1], &[]);
             let error = search.step(&[&[f32::NAN; 5]]).unwrap_err();
             assert!(error.starts_with("expected scores"), "{error}");
         }

@@ -8,34 +8,34 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, Kept};
 use dyno_sut::tensors::{ElementType, Elements, ModelInput};
 
-use super::{carried, has_rows};
+use super::{has_rows, recurrent};
 
 /// A model whose inputs and outputs are known.
 pub(super) struct Decoder {
     model: Callable,
     /// What each input of the model is.
-    inputs: Vec<Takes>,
+    inputs: Vec<InputRole>,
     /// Where the scores of the next token are among the outputs.
     scores: usize,
-    caches: Vec<Cache>,
+    caches: Vec<CachePort>,
     has_one_row: bool,
 }
 
 /// An input, with the type of its elements.
 #[derive(Debug, Clone, Copy)]
-enum Takes {
+enum InputRole {
     Tokens(ElementType),
     Mask(ElementType),
     Positions(ElementType),
     /// Whether there are tokens before, in a model with a branch for either.
-    IsBehind,
+    HasPast,
     /// Keys or values, by place in [`Decoder::caches`].
     Cache(usize),
 }
 
 /// Keys or values of a layer: an input and the output that it becomes.
 #[derive(Debug, Clone, Copy)]
-struct Cache {
+struct CachePort {
     element: ElementType,
     heads: usize,
     width: usize,
@@ -44,7 +44,7 @@ struct Cache {
 
 /// Tokens that are read by a call, row by row.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reads {
+pub(super) struct TokenBatch {
     pub rows: usize,
     pub tokens: Vec<i64>,
     /// Which of all tokens so far count: 1, or 0.
@@ -53,17 +53,17 @@ pub(super) struct Reads {
 }
 
 /// What a call leaves for the next.
-pub(super) struct Told {
+pub(super) struct DecoderOutput {
     scores: Kept,
-    caches: Vec<Held>,
+    caches: Vec<CacheTensor>,
 }
 
 /// Keys or values.
-enum Held {
+enum CacheTensor {
     /// As a call put them out.
-    Kept(Kept),
+    Output(Kept),
     /// Some rows of them, in another order.
-    Picked(Vec<usize>, Elements<'static>),
+    Rows(Vec<usize>, Elements<'static>),
 }
 
 impl Decoder {
@@ -71,20 +71,20 @@ impl Decoder {
     ///
     /// # Errors
     /// Something is missing, or there is an input that nothing is known of.
-    pub fn of(model: Callable) -> Result<Self, OnnxError> {
+    pub fn from_model(model: Callable) -> Result<Self, OnnxError> {
         let mut caches = Vec::new();
         let mut inputs = Vec::new();
         model.input("input_ids")?;
         for input in model.inputs() {
             let whole = || whole_numbers(&model, input);
             inputs.push(match input.name.as_str() {
-                "input_ids" => Takes::Tokens(whole()?),
-                "attention_mask" => Takes::Mask(whole()?),
-                "position_ids" => Takes::Positions(whole()?),
-                "use_cache_branch" if input.element == ElementType::Bool => Takes::IsBehind,
+                "input_ids" => InputRole::Tokens(whole()?),
+                "attention_mask" => InputRole::Mask(whole()?),
+                "position_ids" => InputRole::Positions(whole()?),
+                "use_cache_branch" if input.element == ElementType::Bool => InputRole::HasPast,
                 name if name.starts_with("past") => {
-                    caches.push(Cache::of(&model, input)?);
-                    Takes::Cache(caches.len() - 1)
+                    caches.push(CachePort::from_model(&model, input)?);
+                    InputRole::Cache(caches.len() - 1)
                 }
                 name => {
                     return Err(model.unfit(format!(
@@ -103,7 +103,7 @@ impl Decoder {
             ));
         }
         let scores = model.output("logits")?;
-        let of_rows = |at: &usize| !matches!(inputs[*at], Takes::IsBehind);
+        let of_rows = |at: &usize| !matches!(inputs[*at], InputRole::HasPast);
         let has_one_row = has_rows(&model, (0..inputs.len()).filter(of_rows), 1)?;
         Ok(Self { model, inputs, scores, caches, has_one_row })
     }
@@ -115,9 +115,9 @@ impl Decoder {
     /// Whether rows of different lengths may share a call: which tokens count, and where
     /// they stand, can be said.
     pub fn takes_padding(&self) -> bool {
-        let has = |is: fn(&Takes) -> bool| self.inputs.iter().any(is);
-        has(|takes| matches!(takes, Takes::Mask(_)))
-            && has(|takes| matches!(takes, Takes::Positions(_)))
+        let has = |is: fn(&InputRole) -> bool| self.inputs.iter().any(is);
+        has(|role| matches!(role, InputRole::Mask(_)))
+            && has(|role| matches!(role, InputRole::Positions(_)))
     }
 
     /// Whether a call has a place for one row only.
@@ -129,8 +129,12 @@ impl Decoder {
     ///
     /// # Errors
     /// ONNX Runtime's message, with the name of the model.
-    pub fn call(&self, reads: &Reads, before: Option<&Told>) -> Result<Told, String> {
-        let Reads { rows, tokens, mask, positions } = reads;
+    pub fn call(
+        &self,
+        reads: &TokenBatch,
+        before: Option<&DecoderOutput>,
+    ) -> Result<DecoderOutput, String> {
+        let TokenBatch { rows, tokens, mask, positions } = reads;
         let shape = |of: &[i64]| [*rows, of.len() / rows];
         let shapes = [shape(tokens), shape(mask), shape(positions)];
         let empty: Vec<[usize; 4]> =
@@ -139,34 +143,41 @@ impl Decoder {
         let fed: Vec<Fed<'_>> = self
             .inputs
             .iter()
-            .map(|takes| match *takes {
-                Takes::Tokens(element) => Fed::Elements(&shapes[0], whole(tokens, element)),
-                Takes::Mask(element) => Fed::Elements(&shapes[1], whole(mask, element)),
-                Takes::Positions(element) => Fed::Elements(&shapes[2], whole(positions, element)),
-                Takes::IsBehind => Fed::Elements(&[1], Elements::Bool(Cow::Borrowed(&is_behind))),
-                Takes::Cache(at) => match before.map(|told| &told.caches[at]) {
+            .map(|role| match *role {
+                InputRole::Tokens(element) => Fed::Elements(&shapes[0], whole(tokens, element)),
+                InputRole::Mask(element) => Fed::Elements(&shapes[1], whole(mask, element)),
+                InputRole::Positions(element) => {
+                    Fed::Elements(&shapes[2], whole(positions, element))
+                }
+                InputRole::HasPast => {
+                    Fed::Elements(&[1], Elements::Bool(Cow::Borrowed(&is_behind)))
+                }
+                InputRole::Cache(at) => match before.map(|output| &output.caches[at]) {
                     None => Fed::Elements(&empty[at], self.caches[at].element.read(&[])),
-                    Some(Held::Kept(kept)) => Fed::Kept(kept),
-                    Some(Held::Picked(shape, all)) => Fed::Elements(shape, all.slice(0..all.len())),
+                    Some(CacheTensor::Output(kept)) => Fed::Kept(kept),
+                    Some(CacheTensor::Rows(shape, all)) => {
+                        Fed::Elements(shape, all.slice(0..all.len()))
+                    }
                 },
             })
             .collect();
         let mut outputs: Vec<Option<Kept>> = self.model.call(&fed)?.into_iter().map(Some).collect();
         let mut take = |at: usize| outputs[at].take().expect("each output is taken once");
         let scores = take(self.scores);
-        let caches = self.caches.iter().map(|cache| Held::Kept(take(cache.output))).collect();
-        Ok(Told { scores, caches })
+        let caches =
+            self.caches.iter().map(|cache| CacheTensor::Output(take(cache.output))).collect();
+        Ok(DecoderOutput { scores, caches })
     }
 }
 
-impl Cache {
-    fn of(model: &Callable, input: &ModelInput) -> Result<Self, OnnxError> {
+impl CachePort {
+    fn from_model(model: &Callable, input: &ModelInput) -> Result<Self, OnnxError> {
         let [_, Some(heads), None, Some(width)] = input.shape[..] else {
             return Err(model.unfit(format!(
                 "expected '{}' of rows, a known number of heads, any number of tokens and a known \
                  number of elements, found {}",
                 input.name,
-                carried::shape(input)
+                recurrent::shape(input)
             )));
         };
         let name = &input.name;
@@ -176,7 +187,7 @@ impl Cache {
     }
 }
 
-impl Told {
+impl DecoderOutput {
     /// Hands the scores of the token behind the last one of each row to `take`.
     ///
     /// # Errors
@@ -211,7 +222,9 @@ impl Told {
             return Ok(());
         }
         for held in &mut self.caches {
-            let Held::Kept(kept) = &*held else { unreachable!("rows are picked once a call") };
+            let CacheTensor::Output(kept) = &*held else {
+                unreachable!("rows are picked once a call")
+            };
             let picked = {
                 let (mut shape, all) = kept.read()?;
                 if shape.first() != Some(&of) {
@@ -219,7 +232,7 @@ impl Told {
                 }
                 let picked = all.rows(shape[1..].iter().product(), rows);
                 shape[0] = rows.len();
-                Held::Picked(shape, picked)
+                CacheTensor::Rows(shape, picked)
             };
             *held = picked;
         }
@@ -238,7 +251,7 @@ fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<ElementType, On
             "expected '{}' of rows and any number of tokens in int64 or int32, found {element} {}: \
              take model.onnx or decoder_model_merged.onnx",
             input.name,
-            carried::shape(input)
+            recurrent::shape(input)
         ))),
     }
 }

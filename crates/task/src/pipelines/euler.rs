@@ -23,13 +23,13 @@ const OFFSET: usize = 1;
 
 /// The levels of noise at which the network is asked, the greatest first.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Schedule {
+pub struct NoiseSchedule {
     levels: Vec<usize>,
     /// Standard deviation of the noise at each, and 0 at the end.
     sigmas: Vec<f32>,
 }
 
-impl Schedule {
+impl NoiseSchedule {
     /// So many steps, `leading`: as far apart as they can be, and the least noise asked for.
     ///
     /// # Errors
@@ -59,15 +59,15 @@ impl Schedule {
     }
 
     /// Scales noise of variance 1 to what the first step begins with.
-    pub fn begin(&self, noise: &mut [f32]) {
-        let scale = spread(self.sigmas[0]);
+    pub fn scale_initial(&self, noise: &mut [f32]) {
+        let scale = noisy_deviation(self.sigmas[0]);
         noise.iter_mut().for_each(|value| *value *= scale);
     }
 
     /// What the network is fed at a step: of variance 1, or about.
     #[must_use]
-    pub fn fed(&self, step: usize, noisy: &[f32]) -> Vec<f32> {
-        let scale = spread(self.sigmas[step]);
+    pub fn network_input(&self, step: usize, noisy: &[f32]) -> Vec<f32> {
+        let scale = noisy_deviation(self.sigmas[step]);
         noisy.iter().map(|value| value / scale).collect()
     }
 
@@ -97,9 +97,9 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
         return Ok(());
     }
     let bytes = std::fs::read(path).map_err(OpenError::io_at(path))?;
-    let told = |what: String| OpenError::content(format!("{}: {what}", path.display()));
+    let refused = |what: String| OpenError::content(format!("{}: {what}", path.display()));
     let found: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| told(format!("expected the configuration of a scheduler: {error}")))?;
+        .map_err(|error| refused(format!("expected the configuration of a scheduler: {error}")))?;
     let [first, last] = ADDED;
     for (key, expected) in [
         ("_class_name", json!("EulerDiscreteScheduler")),
@@ -115,7 +115,7 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
         ("use_karras_sigmas", json!(false)),
     ] {
         if let Some(found) = found.get(key).filter(|found| **found != expected) {
-            return Err(told(format!(
+            return Err(refused(format!(
                 "expected {key} {expected} as in the reference, found {found}"
             )));
         }
@@ -128,13 +128,13 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
 /// # Panics
 /// If there are not as many numbers of both.
 #[must_use]
-pub fn guided(unwanted: &[f32], wanted: &[f32], guidance: f32) -> Vec<f32> {
+pub fn guide(unwanted: &[f32], wanted: &[f32], guidance: f32) -> Vec<f32> {
     assert_eq!(unwanted.len(), wanted.len(), "noise with and without what is wanted");
     unwanted.iter().zip(wanted).map(|(not, is)| not + guidance * (is - not)).collect()
 }
 
 /// The standard deviation of an image of variance 1 with noise.
-fn spread(sigma: f32) -> f32 {
+fn noisy_deviation(sigma: f32) -> f32 {
     (sigma * sigma + 1.0).sqrt()
 }
 
@@ -173,8 +173,8 @@ mod tests {
         }
     }
 
-    fn schedule(steps: usize) -> Schedule {
-        Schedule::new(NonZero::new(steps).unwrap()).unwrap()
+    fn schedule(steps: usize) -> NoiseSchedule {
+        NoiseSchedule::new(NonZero::new(steps).unwrap()).unwrap()
     }
 
     /// Values are those of `EulerDiscreteScheduler` of diffusers 0.21.2 on PyTorch 1.13,
@@ -213,9 +213,9 @@ mod tests {
         assert_eq!(levels, [853, 711, 569, 427, 285, 143, 1]);
         assert_near(&seven.sigmas[..2], &[6.570_651, 3.485_456]);
         let mut one = [1.0];
-        seven.begin(&mut one);
+        seven.scale_initial(&mut one);
         assert_near(&one, &[6.646_311_3]);
-        assert_eq!(Schedule::new(NonZero::new(1001).unwrap()), Err(1000));
+        assert_eq!(NoiseSchedule::new(NonZero::new(1001).unwrap()), Err(1000));
         assert_eq!(schedule(1000).level(0), 1000);
     }
 
@@ -224,11 +224,11 @@ mod tests {
     fn steps_are_those_of_diffusers() {
         let schedule = schedule(20);
         let mut noisy = [0.5, -1.25, 2.0, 0.0];
-        schedule.begin(&mut noisy);
+        schedule.scale_initial(&mut noisy);
         assert_near(&noisy, &[5.536_79, -13.841_974, 22.147_16, 0.0]);
         let mut fed = Vec::new();
         for step in 0..20 {
-            fed = schedule.fed(step, &noisy);
+            fed = schedule.network_input(step, &noisy);
             let line = |(value, [by, add]): (&f32, [f32; 2])| by * value + add;
             let lines = [[0.9, 0.1], [0.5, 0.0], [-0.25, 0.2], [1.0, -0.3]];
             let noise: Vec<f32> = fed.iter().zip(lines).map(line).collect();
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn guidance_goes_beyond_what_is_wanted() {
-        assert_eq!(guided(&[1.0, 2.0], &[2.0, 1.5], 8.0), [9.0, -2.0]);
-        assert_eq!(guided(&[1.0], &[2.0], 1.0), [2.0]);
+        assert_eq!(guide(&[1.0, 2.0], &[2.0, 1.5], 8.0), [9.0, -2.0]);
+        assert_eq!(guide(&[1.0], &[2.0], 1.0), [2.0]);
     }
 }

@@ -12,37 +12,40 @@ use dyno_sut::engine::Answers;
 use dyno_sut::onnx::ort::Callable;
 use dyno_sut::tensors::SampleTensor;
 
-use super::beam::Search;
-use super::decoder::{Decoder, Reads, Told};
-use super::{Asked, Load, Pipeline};
+use super::beam::TextSearch;
+use super::decoder::{Decoder, DecoderOutput, TokenBatch};
+use super::{LoadedSample, Pipeline, PipelineLoader};
 use crate::files::{Files, OpenError};
 use crate::system::{BeamSettings, GenerationRules, LengthLimits};
 
 /// Names of the file in a folder that optimum writes, the first that there is.
-const NAMES: [&str; 2] = ["model.onnx", "decoder_model_merged.onnx"];
+const FILE_NAMES: [&str; 2] = ["model.onnx", "decoder_model_merged.onnx"];
 
-struct Generation {
+struct GenerationPipeline {
     decoder: Decoder,
     rules: GenerationRules,
     element: Element,
 }
 
 /// A sample that is being answered.
-struct Live {
+struct ActiveSample {
     id: ResponseId,
     prompt: Vec<i64>,
-    search: Search,
+    search: TextSearch,
 }
 
 /// The decoder `model` of the card; answers are arrays of what the card judges.
-pub(crate) fn open(files: &Files<'_>, rules: &GenerationRules) -> Result<Load, OpenError> {
-    let path = file(files.path("model")?)?;
+pub(crate) fn open(
+    files: &Files<'_>,
+    rules: &GenerationRules,
+) -> Result<PipelineLoader, OpenError> {
+    let path = onnx_file(files.path("model")?)?;
     let rules = rules.clone();
     assert!(!rules.length.ends.is_empty(), "cards name an end");
     let element = files.card().quality.as_ref().and_then(|quality| quality.element.as_deref());
     let element = element.and_then(Element::named).unwrap_or(Element::Int64);
     Ok(Box::new(move |open| {
-        let decoder = Decoder::of(open(&path)?.callable())?;
+        let decoder = Decoder::from_model(open(&path)?.callable())?;
         if decoder.has_one_row()
             && let Some(BeamSettings { count, .. }) = &rules.beams
         {
@@ -51,33 +54,33 @@ pub(crate) fn open(files: &Files<'_>, rules: &GenerationRules) -> Result<Load, O
                  beams of a prompt"
             )));
         }
-        Ok(Box::new(Generation { decoder, rules, element }))
+        Ok(Box::new(GenerationPipeline { decoder, rules, element }))
     }))
 }
 
 /// The ONNX file, which may be in a folder.
-fn file(path: PathBuf) -> Result<PathBuf, OpenError> {
+fn onnx_file(path: PathBuf) -> Result<PathBuf, OpenError> {
     if !path.is_dir() {
         return Ok(path);
     }
-    let found = NAMES.iter().map(|name| path.join(name)).find(|path| path.is_file());
+    let found = FILE_NAMES.iter().map(|name| path.join(name)).find(|path| path.is_file());
     found.ok_or_else(|| {
-        let names = NAMES.join(", ");
+        let names = FILE_NAMES.join(", ");
         let path = path.display();
         OpenError::content(format!("{path}: expected a folder with one of {names}, found none"))
     })
 }
 
-impl Pipeline for Generation {
+impl Pipeline for GenerationPipeline {
     fn models(&self) -> Vec<&Callable> {
         vec![self.decoder.model()]
     }
 
-    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
+    fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
         let mut all = asked
             .iter()
-            .map(|asked| self.live(asked, self.rules.length.most))
-            .collect::<Result<Vec<Live>, String>>()?;
+            .map(|asked| self.activate(asked, self.rules.length.most))
+            .collect::<Result<Vec<ActiveSample>, String>>()?;
         if self.decoder.takes_padding() {
             return self.generate(all, answers);
         }
@@ -93,9 +96,9 @@ impl Pipeline for Generation {
         failed
     }
 
-    fn try_out(&self, first: &Asked) -> Result<(), String> {
+    fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
         // One call without tokens before, and one with.
-        let live = self.live(first, self.rules.length.most.min(2))?;
+        let live = self.activate(first, self.rules.length.most.min(2))?;
         self.generate(vec![live], &mut Answers::new())
     }
 
@@ -109,8 +112,8 @@ impl Pipeline for Generation {
     }
 }
 
-impl Generation {
-    fn live(&self, asked: &Asked, most: usize) -> Result<Live, String> {
+impl GenerationPipeline {
+    fn activate(&self, asked: &LoadedSample, most: usize) -> Result<ActiveSample, String> {
         let tokens = |tensor: &SampleTensor| {
             let all = tensor.elements.to_i64().map(std::borrow::Cow::into_owned);
             all.ok_or_else(|| format!("expected tokens, found {}", tensor.elements.element()))
@@ -125,21 +128,21 @@ impl Generation {
             _ => &[],
         };
         let length = LengthLimits { most, ..self.rules.length.clone() };
-        let search = Search::new(&length, self.rules.beams.as_ref(), &prompt, stop);
-        Ok(Live { id: asked.sample.id, prompt, search })
+        let search = TextSearch::new(&length, self.rules.beams.as_ref(), &prompt, stop);
+        Ok(ActiveSample { id: asked.sample.id, prompt, search })
     }
 
-    fn generate(&self, mut live: Vec<Live>, answers: &mut Answers) -> Result<(), String> {
+    fn generate(&self, mut live: Vec<ActiveSample>, answers: &mut Answers) -> Result<(), String> {
         let longest = live.iter().map(|live| live.prompt.len()).max().unwrap_or(0);
         let named = |why: String| format!("{}: {why}", self.decoder.model().name());
-        let mut told: Option<Told> = None;
+        let mut last_output: Option<DecoderOutput> = None;
         let mut made = 0;
         while !live.is_empty() {
             let beams = if made == 0 { 1 } else { self.beams() };
             let reads = self.reads(&live, longest, made);
-            let mut now = self.decoder.call(&reads, told.as_ref())?;
+            let mut now = self.decoder.call(&reads, last_output.as_ref())?;
             // What was fed is not needed any more.
-            drop(told.take());
+            drop(last_output.take());
             let parents = now.scores(reads.rows, |rows| {
                 let each = live.iter_mut().zip(rows.chunks(beams));
                 each.map(|(live, rows)| live.search.step(rows)).collect::<Result<Vec<_>, _>>()
@@ -164,7 +167,7 @@ impl Generation {
             if !next.is_empty() {
                 now.pick(&picked, reads.rows).map_err(named)?;
             }
-            told = Some(now);
+            last_output = Some(now);
             live = next;
         }
         Ok(())
@@ -175,10 +178,10 @@ impl Generation {
     }
 
     /// The prompts, or behind so many tokens the last one of each beam.
-    fn reads(&self, live: &[Live], longest: usize, made: usize) -> Reads {
+    fn reads(&self, live: &[ActiveSample], longest: usize, made: usize) -> TokenBatch {
         let pad = self.rules.length.ends[0];
-        let mut reads = Reads::default();
-        for Live { prompt, search, .. } in live {
+        let mut reads = TokenBatch::default();
+        for ActiveSample { prompt, search, .. } in live {
             let length = prompt.len();
             let padding = longest - length;
             let mut row = |last: Option<i64>| {
@@ -207,7 +210,7 @@ impl Generation {
     }
 
     /// Hands over an answer: what was made behind the prompt.
-    fn end(&self, Live { id, search, .. }: Live, answers: &mut Answers) {
+    fn end(&self, ActiveSample { id, search, .. }: ActiveSample, answers: &mut Answers) {
         let mut text = search.text();
         while text.last().is_some_and(|last| self.rules.cut.contains(last)) {
             text.pop();

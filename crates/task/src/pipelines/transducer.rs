@@ -14,38 +14,44 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Kept};
 use dyno_sut::tensors::{ElementType, Elements};
 
-use super::carried::{self, Carried, Input, Size};
-use super::{Asked, Load, Pipeline, has_rows};
+use super::recurrent::{self, CallInput, DimensionRule, RecurrentStates};
+use super::{LoadedSample, Pipeline, PipelineLoader, has_rows};
 use crate::files::{Files, OpenError};
-use features::{FEATURES, Filters};
-use greedy::{Heard, Search};
+use features::{FEATURES, FilterBank};
+use greedy::{GreedySearch, Symbol};
 
 /// Frames that the encoder joins.
 const JOINED: usize = 2;
 /// What the prediction network is told before anything was said.
-const NOTHING: i64 = -1;
+const NO_CHARACTER: i64 = -1;
 /// Characters and the blank.
 const SYMBOLS: usize = 29;
 
 /// The pipeline of the files `encoder`, `prediction` and `joint`.
-pub(crate) fn open(files: &Files<'_>) -> Result<Load, OpenError> {
+pub(crate) fn open(files: &Files<'_>) -> Result<PipelineLoader, OpenError> {
     let [encoder, prediction, joint] =
         ["encoder", "prediction", "joint"].map(|name| files.path(name));
     let (encoder, prediction, joint) = (encoder?, prediction?, joint?);
     Ok(Box::new(move |open| {
-        let encoder = Encoder::of(open(&encoder)?.callable())?;
-        let prediction = Prediction::of(open(&prediction)?.callable())?;
-        let joint = Joint::of(open(&joint)?.callable())?;
+        let encoder = Encoder::new(open(&encoder)?.callable())?;
+        let prediction = Prediction::new(open(&prediction)?.callable())?;
+        let joint = Joint::new(open(&joint)?.callable())?;
         let mut takes_one = false;
         for model in [&encoder.model, &prediction.model, &joint.model] {
             takes_one |= has_rows(model, 0..model.inputs().len(), 1)?;
         }
-        Ok(Box::new(Transducer { filters: Filters::new(), encoder, prediction, joint, takes_one }))
+        Ok(Box::new(Transducer {
+            filters: FilterBank::new(),
+            encoder,
+            prediction,
+            joint,
+            takes_one,
+        }))
     }))
 }
 
 struct Transducer {
-    filters: Filters,
+    filters: FilterBank,
     encoder: Encoder,
     prediction: Prediction,
     joint: Joint,
@@ -64,7 +70,7 @@ struct Prediction {
     model: Callable,
     character: usize,
     said: usize,
-    states: Carried,
+    states: RecurrentStates,
 }
 
 struct Joint {
@@ -88,19 +94,19 @@ impl Utterance {
 }
 
 impl Encoder {
-    fn of(model: Callable) -> Result<Self, OnnxError> {
+    fn new(model: Callable) -> Result<Self, OnnxError> {
         let (features, heard) = (model.input("features")?, model.output("heard")?);
         let lengths = model.input("lengths").ok();
-        carried::takes(
+        recurrent::takes(
             &model,
             features,
             ElementType::F32,
-            &[Size::Any, Size::Each, Size::Of(FEATURES)],
+            &[DimensionRule::Any, DimensionRule::Dynamic, DimensionRule::Fixed(FEATURES)],
         )?;
         if let Some(lengths) = lengths {
-            carried::takes(&model, lengths, ElementType::I64, &[Size::Any])?;
+            recurrent::takes(&model, lengths, ElementType::I64, &[DimensionRule::Any])?;
         }
-        carried::all_fed(&model, &[Some(features), lengths], &Carried::none())?;
+        recurrent::all_fed(&model, &[Some(features), lengths], &RecurrentStates::none())?;
         Ok(Self { model, features, lengths, heard })
     }
 
@@ -111,7 +117,7 @@ impl Encoder {
         for (to, one) in padded.chunks_mut(longest * FEATURES).zip(utterances) {
             to[..one.frames.len()].copy_from_slice(&one.frames);
         }
-        let mut inputs = vec![Input {
+        let mut inputs = vec![CallInput {
             at: self.features,
             shape: vec![utterances.len(), longest, FEATURES],
             elements: Elements::F32(padded.into()),
@@ -119,9 +125,9 @@ impl Encoder {
         if let Some(at) = self.lengths {
             let counts: Vec<i64> = utterances.iter().map(|one| one.count() as i64).collect();
             let (shape, elements) = (vec![counts.len()], Elements::I64(counts.into()));
-            inputs.push(Input { at, shape, elements });
+            inputs.push(CallInput { at, shape, elements });
         }
-        let mut outputs = carried::call(&self.model, inputs)?;
+        let mut outputs = recurrent::call(&self.model, inputs)?;
         let heard = outputs.swap_remove(self.heard);
         let (shape, _) = heard.read()?;
         let expected = [utterances.len(), longest.div_ceil(JOINED)];
@@ -138,35 +144,49 @@ impl Encoder {
 }
 
 impl Prediction {
-    fn of(model: Callable) -> Result<Self, OnnxError> {
+    fn new(model: Callable) -> Result<Self, OnnxError> {
         let (character, said) = (model.input("character")?, model.output("said")?);
-        carried::takes(&model, character, ElementType::I64, &[Size::Any, Size::Of(1)])?;
-        let states = Carried::of(&model)?;
-        carried::all_fed(&model, &[Some(character)], &states)?;
+        recurrent::takes(
+            &model,
+            character,
+            ElementType::I64,
+            &[DimensionRule::Any, DimensionRule::Fixed(1)],
+        )?;
+        let states = RecurrentStates::from_model(&model)?;
+        recurrent::all_fed(&model, &[Some(character)], &states)?;
         Ok(Self { model, character, said, states })
     }
 
     /// What is foretold behind these characters and states, which go on.
-    fn call(&self, characters: Vec<i64>, states: &mut carried::Rows) -> Result<Vec<f32>, String> {
+    fn call(
+        &self,
+        characters: Vec<i64>,
+        states: &mut recurrent::StateRows,
+    ) -> Result<Vec<f32>, String> {
         let count = characters.len();
-        let mut inputs = self.states.fed(states, count);
+        let mut inputs = self.states.inputs(states, count);
         let elements = Elements::I64(characters.into());
-        inputs.push(Input { at: self.character, shape: vec![count, 1], elements });
-        let outputs = carried::call(&self.model, inputs)?;
+        inputs.push(CallInput { at: self.character, shape: vec![count, 1], elements });
+        let outputs = recurrent::call(&self.model, inputs)?;
         let next = self.states.next(&self.model, &outputs, count)?;
         *states = next;
-        carried::rows(&self.model, &outputs[self.said], count).map(Cow::into_owned)
+        recurrent::rows(&self.model, &outputs[self.said], count).map(Cow::into_owned)
     }
 }
 
 impl Joint {
-    fn of(model: Callable) -> Result<Self, OnnxError> {
+    fn new(model: Callable) -> Result<Self, OnnxError> {
         let (heard, said) = (model.input("heard")?, model.input("said")?);
         let scores = model.output("scores")?;
         for input in [heard, said] {
-            carried::takes(&model, input, ElementType::F32, &[Size::Any, Size::Any])?;
+            recurrent::takes(
+                &model,
+                input,
+                ElementType::F32,
+                &[DimensionRule::Any, DimensionRule::Any],
+            )?;
         }
-        carried::all_fed(&model, &[Some(heard), Some(said)], &Carried::none())?;
+        recurrent::all_fed(&model, &[Some(heard), Some(said)], &RecurrentStates::none())?;
         Ok(Self { model, heard, said, scores })
     }
 
@@ -174,11 +194,11 @@ impl Joint {
     fn call(&self, count: usize, heard: Vec<f32>, said: Vec<f32>) -> Result<Vec<f32>, String> {
         let input = |at, values: Vec<f32>| {
             let shape = vec![count, values.len() / count];
-            Input { at, shape, elements: Elements::F32(values.into()) }
+            CallInput { at, shape, elements: Elements::F32(values.into()) }
         };
         let inputs = vec![input(self.heard, heard), input(self.said, said)];
-        let outputs = carried::call(&self.model, inputs)?;
-        let scores = carried::rows(&self.model, &outputs[self.scores], count)?;
+        let outputs = recurrent::call(&self.model, inputs)?;
+        let scores = recurrent::rows(&self.model, &outputs[self.scores], count)?;
         if scores.len() != count * SYMBOLS {
             return Err(format!(
                 "{}: expected {SYMBOLS} scores, of 28 characters and the blank, found {}",
@@ -192,24 +212,28 @@ impl Joint {
 
 impl Transducer {
     /// What is said in utterances, in so many rounds at most: a character or a blank each.
-    fn search(&self, utterances: &[&Utterance], rounds: usize) -> Result<Vec<Search>, String> {
+    fn search(
+        &self,
+        utterances: &[&Utterance],
+        rounds: usize,
+    ) -> Result<Vec<GreedySearch>, String> {
         let heard = self.encoder.call(utterances)?;
         let (shape, values) = heard.read()?;
         let (pairs, values) = (shape[1], values.to_f32());
         let wide = values.len() / (utterances.len() * pairs).max(1);
-        let search = |one: &&Utterance| Search::new(one.count().div_ceil(JOINED));
-        let mut searches: Vec<Search> = utterances.iter().map(search).collect();
+        let search = |one: &&Utterance| GreedySearch::new(one.count().div_ceil(JOINED));
+        let mut searches: Vec<GreedySearch> = utterances.iter().map(search).collect();
         let states = &self.prediction.states;
-        let (mut of_all, mut said) = (states.zeros(searches.len()), Vec::new());
+        let (mut all_states, mut said) = (states.zeros(searches.len()), Vec::new());
         // Those of whom something new is foretold: in the beginning all.
         let mut asking: Vec<usize> = (0..searches.len()).collect();
         for _ in 0..rounds {
             asking.retain(|at| searches[*at].frame().is_some());
             if !asking.is_empty() {
-                let last = |at: &usize| searches[*at].last().unwrap_or(NOTHING);
-                let mut rows = states.gather(&of_all, &asking);
+                let last = |at: &usize| searches[*at].last().unwrap_or(NO_CHARACTER);
+                let mut rows = states.gather(&all_states, &asking);
                 let new = self.prediction.call(asking.iter().map(last).collect(), &mut rows)?;
-                states.scatter(&rows, &asking, &mut of_all);
+                states.scatter(&rows, &asking, &mut all_states);
                 let width = new.len() / asking.len();
                 said.resize(searches.len() * width, 0.0);
                 for (at, new) in asking.iter().zip(new.chunks_exact(width)) {
@@ -230,10 +254,10 @@ impl Transducer {
             let scores = self.joint.call(going.len(), frames.collect(), foretold.collect())?;
             asking.clear();
             for ((at, frame), scores) in going.iter().zip(scores.chunks_exact(SYMBOLS)) {
-                let heard = searches[*at].hear(scores).ok_or_else(|| {
+                let heard = searches[*at].accept(scores).ok_or_else(|| {
                     format!("{}: no score of frame {frame} is a number", self.joint.model.name())
                 })?;
-                if heard == Heard::Character {
+                if heard == Symbol::Character {
                     asking.push(*at);
                 }
             }
@@ -241,7 +265,7 @@ impl Transducer {
         Ok(searches)
     }
 
-    fn prepared(&self, at: usize, asked: &Asked) -> Result<Utterance, String> {
+    fn prepare(&self, at: usize, asked: &LoadedSample) -> Result<Utterance, String> {
         let waveform = asked.inputs[0].elements.of::<f32>().ok_or("a waveform is float32")?;
         let frames = self.filters.frames(waveform).map_err(|error| error.to_string())?;
         Ok(Utterance { at, frames })
@@ -253,11 +277,11 @@ impl Pipeline for Transducer {
         vec![&self.encoder.model, &self.prediction.model, &self.joint.model]
     }
 
-    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
+    fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
         let mut failed = Ok(());
         let mut utterances = Vec::with_capacity(asked.len());
         for (at, one) in asked.iter().enumerate() {
-            match self.prepared(at, one) {
+            match self.prepare(at, one) {
                 Ok(utterance) => utterances.push(utterance),
                 Err(why) => failed = failed.and(Err(why)),
             }
@@ -287,8 +311,8 @@ impl Pipeline for Transducer {
         failed
     }
 
-    fn try_out(&self, first: &Asked) -> Result<(), String> {
-        let utterance = self.prepared(0, first)?;
+    fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
+        let utterance = self.prepare(0, first)?;
         self.search(&[&utterance], 1).map(drop)
     }
 

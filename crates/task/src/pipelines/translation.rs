@@ -15,10 +15,10 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Kept};
 use dyno_sut::tensors::{ElementType, Elements};
 
-use super::carried::{self, Carried, Input, Rows, Size};
-use super::{Asked, Load, Open, Pipeline, has_rows};
+use super::recurrent::{self, CallInput, DimensionRule, RecurrentStates, StateRows};
+use super::{LoadedSample, ModelOpener, Pipeline, PipelineLoader, has_rows};
 use crate::files::{Files, OpenError};
-use search::{END, Rules, Scores, Search};
+use search::{BeamSearch, END, ScoreKind, SearchRules};
 use vocabulary::Vocabulary;
 
 /// The pipeline of the files `encoder`, `decoder` and `vocabulary`.
@@ -26,20 +26,20 @@ pub(crate) fn open(
     files: &Files<'_>,
     width: usize,
     length_penalty: f32,
-) -> Result<Load, OpenError> {
+) -> Result<PipelineLoader, OpenError> {
     let [encoder, decoder, vocabulary] =
         ["encoder", "decoder", "vocabulary"].map(|name| files.path(name));
     let (encoder, decoder, vocabulary) = (encoder?, decoder?, vocabulary?);
     let vocabulary = Vocabulary::read(&vocabulary).map_err(OpenError::content)?;
-    let rules = Rules { width, length_penalty };
+    let rules = SearchRules { width, length_penalty };
     Ok(Box::new(move |open| {
-        Ok(Box::new(Translation::of([encoder, decoder], vocabulary, rules, open)?))
+        Ok(Box::new(Translation::new([encoder, decoder], vocabulary, rules, open)?))
     }))
 }
 
 struct Translation {
     vocabulary: Vocabulary,
-    rules: Rules,
+    rules: SearchRules,
     encoder: Encoder,
     decoder: Decoder,
     takes_one: bool,
@@ -60,11 +60,11 @@ struct Decoder {
     lengths: Option<usize>,
     /// What all steps read of the encoder: its output, the input here.
     read: Vec<(usize, usize)>,
-    states: Carried,
+    states: RecurrentStates,
     /// What the encoder puts out for a state.
     first: Vec<(usize, String)>,
     scores: usize,
-    are: Scores,
+    score_kind: ScoreKind,
 }
 
 /// A sentence that is answered.
@@ -75,14 +75,14 @@ struct Sentence {
 }
 
 impl Translation {
-    fn of(
+    fn new(
         [encoder, decoder]: [PathBuf; 2],
         vocabulary: Vocabulary,
-        rules: Rules,
-        open: &Open<'_>,
+        rules: SearchRules,
+        open: &ModelOpener<'_>,
     ) -> Result<Self, OnnxError> {
-        let encoder = Encoder::of(open(&encoder)?.callable())?;
-        let decoder = Decoder::of(open(&decoder)?.callable(), &encoder.model)?;
+        let encoder = Encoder::new(open(&encoder)?.callable())?;
+        let decoder = Decoder::new(open(&decoder)?.callable(), &encoder.model)?;
         let takes_one = has_rows(&encoder.model, 0..encoder.model.inputs().len(), 1)?;
         // Beams are rows.
         let has_one = has_rows(&decoder.model, 0..decoder.model.inputs().len(), 1)?;
@@ -102,13 +102,13 @@ impl Translation {
     }
 
     /// The searches of sentences, in so many steps at most.
-    fn search(&self, sentences: &[Sentence], steps: usize) -> Result<Vec<Search>, String> {
+    fn search(&self, sentences: &[Sentence], steps: usize) -> Result<Vec<BeamSearch>, String> {
         let outputs = self.encoder.call(sentences)?;
         let decoder = &self.decoder;
-        let mut searches: Vec<Search> =
-            sentences.iter().map(|one| Search::new(one.numbers.len(), self.rules)).collect();
+        let mut searches: Vec<BeamSearch> =
+            sentences.iter().map(|one| BeamSearch::new(one.numbers.len(), self.rules)).collect();
         let mut states = decoder.first_states(&outputs, sentences.len())?;
-        let mut fixed = Fixed::default();
+        let mut fixed = EncoderContext::default();
         // In the beginning the rows are those of the encoder.
         let mut starts: Vec<usize> = (0..sentences.len()).collect();
         for _ in 0..steps {
@@ -134,7 +134,7 @@ impl Translation {
                     let pieces = self.vocabulary.count();
                     let scores = &scores[row * pieces..(row + count) * pieces];
                     search
-                        .step(scores, decoder.are)
+                        .step(scores, decoder.score_kind)
                         .ok_or_else(|| format!("{}: no score is a number", decoder.model.name()))?;
                 }
                 row += count;
@@ -143,7 +143,7 @@ impl Translation {
         Ok(searches)
     }
 
-    fn prepared(&self, at: usize, asked: &Asked) -> Result<Sentence, String> {
+    fn prepare(&self, at: usize, asked: &LoadedSample) -> Result<Sentence, String> {
         let bytes = asked.inputs[0].elements.of::<u8>().ok_or("a sentence is bytes")?;
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
         Ok(Sentence { at, numbers: self.vocabulary.numbers(text) })
@@ -151,13 +151,18 @@ impl Translation {
 }
 
 impl Encoder {
-    fn of(model: Callable) -> Result<Self, OnnxError> {
+    fn new(model: Callable) -> Result<Self, OnnxError> {
         let (pieces, lengths) = (model.input("pieces")?, model.input("lengths").ok());
-        carried::takes(&model, pieces, ElementType::I64, &[Size::Any, Size::Each])?;
+        recurrent::takes(
+            &model,
+            pieces,
+            ElementType::I64,
+            &[DimensionRule::Any, DimensionRule::Dynamic],
+        )?;
         if let Some(lengths) = lengths {
-            carried::takes(&model, lengths, ElementType::I64, &[Size::Any])?;
+            recurrent::takes(&model, lengths, ElementType::I64, &[DimensionRule::Any])?;
         }
-        carried::all_fed(&model, &[Some(pieces), lengths], &Carried::none())?;
+        recurrent::all_fed(&model, &[Some(pieces), lengths], &RecurrentStates::none())?;
         Ok(Self { model, pieces, lengths })
     }
 
@@ -169,12 +174,12 @@ impl Encoder {
             one.numbers.iter().copied().chain(padding)
         });
         let elements = Elements::I64(padded.collect());
-        let mut inputs = vec![Input { at: self.pieces, shape: vec![count, longest], elements }];
+        let mut inputs = vec![CallInput { at: self.pieces, shape: vec![count, longest], elements }];
         if let Some(at) = self.lengths {
             let lengths = sentences.iter().map(|one| one.numbers.len() as i64).collect();
-            inputs.push(Input { at, shape: vec![count], elements: Elements::I64(lengths) });
+            inputs.push(CallInput { at, shape: vec![count], elements: Elements::I64(lengths) });
         }
-        carried::call(&self.model, inputs)
+        recurrent::call(&self.model, inputs)
     }
 }
 
@@ -183,39 +188,45 @@ fn longest(sentences: &[Sentence]) -> usize {
 }
 
 impl Decoder {
-    fn of(model: Callable, encoder: &Callable) -> Result<Self, OnnxError> {
+    fn new(model: Callable, encoder: &Callable) -> Result<Self, OnnxError> {
         let (piece, lengths) = (model.input("piece")?, model.input("lengths").ok());
         let is_column = model.inputs()[piece].shape.len() == 2;
-        let sizes: &[Size] = if is_column { &[Size::Any, Size::Of(1)] } else { &[Size::Any] };
-        carried::takes(&model, piece, ElementType::I64, sizes)?;
+        let sizes: &[DimensionRule] = if is_column {
+            &[DimensionRule::Any, DimensionRule::Fixed(1)]
+        } else {
+            &[DimensionRule::Any]
+        };
+        recurrent::takes(&model, piece, ElementType::I64, sizes)?;
         if let Some(lengths) = lengths {
-            carried::takes(&model, lengths, ElementType::I64, &[Size::Any])?;
+            recurrent::takes(&model, lengths, ElementType::I64, &[DimensionRule::Any])?;
         }
         let logarithms = model.output("log_probabilities").ok();
-        let (scores, are) = match logarithms {
-            Some(at) => (at, Scores::Logarithms),
-            None => (model.output("scores")?, Scores::Logits),
+        let (scores, score_kind) = match logarithms {
+            Some(at) => (at, ScoreKind::Logarithms),
+            None => (model.output("scores")?, ScoreKind::Logits),
         };
-        let states = Carried::of(&model)?;
-        let of_encoder = |name: &str| encoder.outputs().iter().position(|port| port.name == name);
+        let states = RecurrentStates::from_model(&model)?;
+        let encoder_output =
+            |name: &str| encoder.outputs().iter().position(|port| port.name == name);
         let mut read = Vec::new();
         for (at, port) in model.inputs().iter().enumerate() {
             let is_known = at == piece || Some(at) == lengths || states.has(&port.name);
-            if let (false, Some(output)) = (is_known, of_encoder(&port.name)) {
+            if let (false, Some(output)) = (is_known, encoder_output(&port.name)) {
                 read.push((output, at));
             }
         }
         let fed = [Some(piece), lengths].into_iter();
         let fed: Vec<Option<usize>> = fed.chain(read.iter().map(|(_, at)| Some(*at))).collect();
-        carried::all_fed(&model, &fed, &states)?;
-        let first = states.names().filter_map(|name| Some((of_encoder(name)?, name.to_owned())));
+        recurrent::all_fed(&model, &fed, &states)?;
+        let first =
+            states.names().filter_map(|name| Some((encoder_output(name)?, name.to_owned())));
         let first = first.collect();
-        Ok(Self { model, piece, is_column, lengths, read, states, first, scores, are })
+        Ok(Self { model, piece, is_column, lengths, read, states, first, scores, score_kind })
     }
 
     /// The states before the first piece, a row a sentence: what the encoder puts out under
     /// their names, else zeros.
-    fn first_states(&self, outputs: &[Kept], sentences: usize) -> Result<Rows, String> {
+    fn first_states(&self, outputs: &[Kept], sentences: usize) -> Result<StateRows, String> {
         let mut states = self.states.zeros(sentences);
         for (output, name) in &self.first {
             let (shape, elements) = outputs[*output].read()?;
@@ -231,20 +242,25 @@ impl Decoder {
     }
 
     /// All that it puts out for these last pieces and states.
-    fn call(&self, pieces: Vec<i64>, states: &Rows, fixed: &Fixed) -> Result<Vec<Kept>, String> {
+    fn call(
+        &self,
+        pieces: Vec<i64>,
+        states: &StateRows,
+        fixed: &EncoderContext,
+    ) -> Result<Vec<Kept>, String> {
         let count = pieces.len();
         let shape = if self.is_column { vec![count, 1] } else { vec![count] };
-        let mut inputs = self.states.fed(states, count);
-        inputs.push(Input { at: self.piece, shape, elements: Elements::I64(pieces.into()) });
+        let mut inputs = self.states.inputs(states, count);
+        inputs.push(CallInput { at: self.piece, shape, elements: Elements::I64(pieces.into()) });
         if let Some(at) = self.lengths {
             let elements = Elements::I64(fixed.lengths.as_slice().into());
-            inputs.push(Input { at, shape: vec![count], elements });
+            inputs.push(CallInput { at, shape: vec![count], elements });
         }
         for ((_, at), (shape, rows)) in self.read.iter().zip(&fixed.read) {
             let elements = Elements::F32(rows.as_slice().into());
-            inputs.push(Input { at: *at, shape: shape.clone(), elements });
+            inputs.push(CallInput { at: *at, shape: shape.clone(), elements });
         }
-        carried::call(&self.model, inputs)
+        recurrent::call(&self.model, inputs)
     }
 
     /// The scores of all pieces that a call of so many rows put out; they are megabytes.
@@ -254,7 +270,7 @@ impl Decoder {
         rows: usize,
         pieces: usize,
     ) -> Result<Cow<'a, [f32]>, String> {
-        let scores = carried::rows(&self.model, &outputs[self.scores], rows)?;
+        let scores = recurrent::rows(&self.model, &outputs[self.scores], rows)?;
         if scores.len() != rows * pieces {
             return Err(format!(
                 "{}: expected {pieces} scores of a row, as there are pieces in the vocabulary, \
@@ -270,14 +286,14 @@ impl Decoder {
 /// What a call reads of the encoder, a row a beam. It is put together anew only where the
 /// sentences of the rows are others.
 #[derive(Default)]
-struct Fixed {
+struct EncoderContext {
     /// The sentence of each row.
     of: Vec<usize>,
     lengths: Vec<i64>,
     read: Vec<(Vec<usize>, Vec<f32>)>,
 }
 
-impl Fixed {
+impl EncoderContext {
     fn follow(
         &mut self,
         of: Vec<usize>,
@@ -311,8 +327,8 @@ impl Pipeline for Translation {
         vec![&self.encoder.model, &self.decoder.model]
     }
 
-    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
-        let sentences = asked.iter().enumerate().map(|(at, one)| self.prepared(at, one));
+    fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+        let sentences = asked.iter().enumerate().map(|(at, one)| self.prepare(at, one));
         let mut sentences = sentences.collect::<Result<Vec<Sentence>, String>>()?;
         sentences.sort_by_key(|one| one.numbers.len());
         let is_padded = self.is_padded();
@@ -336,8 +352,8 @@ impl Pipeline for Translation {
         failed
     }
 
-    fn try_out(&self, first: &Asked) -> Result<(), String> {
-        self.search(&[self.prepared(0, first)?], 1).map(drop)
+    fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
+        self.search(&[self.prepare(0, first)?], 1).map(drop)
     }
 
     fn takes_one(&self) -> bool {

@@ -32,7 +32,7 @@ pub struct AdjacencyBuilder(IncomingEdges);
 impl EdgeCounter {
     /// Of so many nodes.
     #[must_use]
-    pub fn of(nodes: usize) -> Self {
+    pub fn new(nodes: usize) -> Self {
         Self(vec![0; nodes])
     }
 
@@ -43,7 +43,7 @@ impl EdgeCounter {
 
     /// With room for each edge that was counted.
     #[must_use]
-    pub fn filling(self) -> AdjacencyBuilder {
+    pub fn builder(self) -> AdjacencyBuilder {
         let mut starts = self.0;
         let mut end = 0;
         for start in &mut starts {
@@ -65,7 +65,7 @@ impl AdjacencyBuilder {
 
     /// All of them, those of a node in the order in which they were added.
     #[must_use]
-    pub fn turned(self) -> IncomingEdges {
+    pub fn build(self) -> IncomingEdges {
         let IncomingEdges { mut starts, sources } = self.0;
         // Each begins where the one before it ends.
         starts.insert(0, 0);
@@ -76,7 +76,7 @@ impl AdjacencyBuilder {
 impl IncomingEdges {
     /// The neighbours of a node, one for each edge.
     #[must_use]
-    pub fn of(&self, node: u32) -> &[u32] {
+    pub fn sources_of(&self, node: u32) -> &[u32] {
         let [start, end] = [0, 1].map(|more| self.starts[node as usize + more] as usize);
         &self.sources[start..end]
     }
@@ -126,8 +126,8 @@ pub fn draw(
             let SubgraphEdges { sources, targets } = &mut edges[at][hop];
             for target in before[relation.to]..now[relation.to] {
                 let node = nodes[relation.to][target];
-                let neighbours = incoming[at].of(node);
-                pick(neighbours.len(), fan_out, of(seed, at, node), &mut drawn);
+                let neighbours = incoming[at].sources_of(node);
+                pick(neighbours.len(), fan_out, random_of(seed, at, node), &mut drawn);
                 for &one in &drawn {
                     let source = neighbours[one];
                     let place = places[relation.from].entry(source).or_insert_with(|| {
@@ -146,23 +146,23 @@ pub fn draw(
 }
 
 /// The random numbers of a node in a relation.
-fn of(seed: u64, relation: usize, node: u32) -> Random {
-    Random(mixed(mixed(seed ^ relation as u64) ^ u64::from(node)))
+fn random_of(seed: u64, relation: usize, node: u32) -> SplitMix64 {
+    SplitMix64(mix(mix(seed ^ relation as u64) ^ u64::from(node)))
 }
 
 /// `SplitMix64` (Steele, Lea and Flood 2014): a state of eight bytes, for there is one of these
 /// for each node that is asked.
-struct Random(u64);
+struct SplitMix64(u64);
 
-impl Random {
+impl SplitMix64 {
     fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         // The upper half of the product; what is left is below n in 2^64.
-        ((u128::from(mixed(self.0)) * u128::from(n)) >> 64) as u64
+        ((u128::from(mix(self.0)) * u128::from(n)) >> 64) as u64
     }
 }
 
-fn mixed(x: u64) -> u64 {
+fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
@@ -170,7 +170,7 @@ fn mixed(x: u64) -> u64 {
 
 /// Picks `most` of `count` without replacement, in rising order, each set with the same
 /// chance (Floyd's algorithm); all where there are no more.
-fn pick(count: usize, most: usize, mut random: Random, picked: &mut Vec<usize>) {
+fn pick(count: usize, most: usize, mut random: SplitMix64, picked: &mut Vec<usize>) {
     picked.clear();
     if count <= most {
         picked.extend(0..count);
@@ -187,18 +187,18 @@ fn pick(count: usize, most: usize, mut random: Random, picked: &mut Vec<usize>) 
 mod tests {
     use super::*;
 
-    fn turned(nodes: usize, edges: &[[u32; 2]]) -> IncomingEdges {
-        let mut turning = EdgeCounter::of(nodes);
-        edges.iter().for_each(|[_, target]| turning.count(*target));
-        let mut filling = turning.filling();
-        edges.iter().for_each(|[source, target]| filling.add(*source, *target));
-        filling.turned()
+    fn adjacency(nodes: usize, edges: &[[u32; 2]]) -> IncomingEdges {
+        let mut counter = EdgeCounter::new(nodes);
+        edges.iter().for_each(|[_, target]| counter.count(*target));
+        let mut builder = counter.builder();
+        edges.iter().for_each(|[source, target]| builder.add(*source, *target));
+        builder.build()
     }
 
     #[test]
     fn edges_are_turned_to_the_neighbours_of_each_node() {
-        let found = turned(4, &[[5, 1], [2, 3], [9, 1], [5, 1]]);
-        let all = [0, 1, 2, 3].map(|node| found.of(node));
+        let found = adjacency(4, &[[5, 1], [2, 3], [9, 1], [5, 1]]);
+        let all = [0, 1, 2, 3].map(|node| found.sources_of(node));
         assert_eq!(all, [&[][..], &[5, 9, 5], &[], &[2]]);
     }
 
@@ -208,7 +208,7 @@ mod tests {
         let mut found: HashMap<Vec<usize>, u32> = HashMap::new();
         let mut picked = Vec::new();
         for node in 0..60_000 {
-            pick(6, 2, of(7, 3, node), &mut picked);
+            pick(6, 2, random_of(7, 3, node), &mut picked);
             *found.entry(picked.clone()).or_default() += 1;
         }
         assert_eq!(found.len(), 15);
@@ -224,10 +224,10 @@ mod tests {
         let all: Vec<[u32; 2]> = (0..count).map(|paper| [paper, 0]).collect();
         let back: Vec<[u32; 2]> = all.iter().map(|[paper, author]| [*author, *paper]).collect();
         let of = |(at, relation): (usize, &crate::subgraph::Relation)| match at {
-            0 => turned(count as usize, &cites),
-            1 => turned(1, &all),
-            6 => turned(count as usize, &back),
-            _ => turned([count as usize, 1, 0, 0, 0, 0][relation.to], &[]),
+            0 => adjacency(count as usize, &cites),
+            1 => adjacency(1, &all),
+            6 => adjacency(count as usize, &back),
+            _ => adjacency([count as usize, 1, 0, 0, 0, 0][relation.to], &[]),
         };
         RELATIONS.iter().enumerate().map(of).collect()
     }

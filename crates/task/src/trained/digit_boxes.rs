@@ -9,7 +9,7 @@ use dyno_sut::onnx::Answer;
 use super::{weights, write};
 use crate::answers::anchors::{Anchor, Anchors};
 use crate::data::digit_boxes::SIDE;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::graphs::pieces::{Activation, Conv, activated, biased, channels, images};
 
 /// Counts up when graph or weights become other ones.
@@ -108,10 +108,10 @@ pub fn anchors() -> Anchors {
     for (stride, sizes) in STRIDES.into_iter().zip(SIZES) {
         let places = SIDE / stride;
         for (row, column) in (0..places * places).map(|at| (at / places, at % places)) {
-            let centre = |at: usize| (at as f32 + 0.5) * stride as f32 / SIDE as f32;
+            let center = |at: usize| (at as f32 + 0.5) * stride as f32 / SIDE as f32;
             let share = |length: f32| length / SIDE as f32;
             let anchor = |(width, height)| Anchor {
-                centre: [centre(column), centre(row)],
+                center: [center(column), center(row)],
                 size: [share(width), share(height)],
             };
             all.extend(sizes.map(anchor));
@@ -128,7 +128,7 @@ pub(crate) fn answer() -> Answer {
 /// The network, written unless that was done before.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let input = &files.card().data.inputs[0].name;
-    files.made("detector.onnx", REVISION, Of::Card, |file| {
+    files.derive("detector.onnx", REVISION, CacheKey::Card, |file| {
         write(graph(weights(WEIGHTS), input), file)
     })
 }
@@ -148,8 +148,8 @@ mod tests {
         let anchors = anchors().all;
         assert_eq!([shape(0), shape(1)], [Some(anchors.len()); 2]);
         // The first place of the first map, and the last of the second.
-        assert_eq!(anchors[0].centre, [4.0 / 96.0; 2]);
-        assert_eq!(anchors[719].centre, [88.0 / 96.0; 2]);
+        assert_eq!(anchors[0].center, [4.0 / 96.0; 2]);
+        assert_eq!(anchors[719].center, [88.0 / 96.0; 2]);
         assert_eq!(anchors[719].size, [28.0 / 96.0, 38.0 / 96.0]);
     }
 }

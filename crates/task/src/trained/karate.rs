@@ -8,7 +8,7 @@ use dyno_onnx::{BuildError, Builder, Dim, Element, Model, Tensor, Weights};
 
 use super::{drawn, logistic, scaled_add, write};
 use crate::data::karate::{INSTRUCTOR, MEMBERS, PRESIDENT, pairs};
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 
 /// Of what is known of a member between the layers.
 pub const HIDDEN: usize = 16;
@@ -128,7 +128,7 @@ impl Convolutions {
 /// The network, trained unless that was done before.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let input = &files.card().data.inputs[0].name;
-    files.made("convolutions.onnx", REVISION, Of::Card, |file| {
+    files.derive("convolutions.onnx", REVISION, CacheKey::Card, |file| {
         write(Convolutions::trained().graph(input), file)
     })
 }

@@ -11,7 +11,7 @@ use dyno_onnx::{BuildError, Builder, Dim, Element, Model, Tensor, Weights};
 
 use super::{dot, drawn, logistic, scaled_add, write};
 use crate::data::movielens::{Opinion, Ratings};
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 
 /// Of the vector of a user or an item.
 pub const WIDTH: usize = 16;
@@ -157,9 +157,9 @@ impl Towers {
 /// The network, trained on the file `ratings` unless that was done before.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let path = files.path("ratings")?;
-    files.made("towers.onnx", REVISION, Of::Card, |file| {
+    files.derive("towers.onnx", REVISION, CacheKey::Card, |file| {
         let ratings = Ratings::read(&path).map_err(OpenError::content)?;
-        files.say("training the model, once");
+        files.report_progress("training the model, once");
         let towers = Towers::trained(&ratings.training, ratings.users, ratings.items);
         let inputs = &files.card().data.inputs;
         write(towers.graph(&inputs[0].name, &inputs[1].name), file)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::{weights, write};
 use crate::data::shapes3d::SIDE;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::graphs::unet3d::Unet3d;
 
 /// Counts up when graph or weights become other ones.
@@ -20,7 +20,7 @@ fn net(input: &str) -> Unet3d<'_> {
 /// The network, written unless that was done before.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let input = &files.card().data.inputs[0].name;
-    files.made("unet.onnx", REVISION, Of::Card, |file| {
+    files.derive("unet.onnx", REVISION, CacheKey::Card, |file| {
         write(net(input).built(weights(WEIGHTS)), file)
     })
 }

@@ -14,7 +14,7 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
 use dyno_sut::tensors::TensorLibrary;
-use dyno_task::open::Computes;
+use dyno_task::open::TaskModel;
 
 /// Says on stderr, past what tests hold back, that a test is skipped for want of ONNX Runtime.
 ///
@@ -29,14 +29,14 @@ fn without_onnx_runtime(why: &dyn std::fmt::Display) {
 /// What answers samples, so many in a call at most; nothing, and a word about it, without
 /// ONNX Runtime.
 pub fn engine(
-    computes: Computes,
+    model: TaskModel,
     library: &Arc<TensorLibrary>,
     batch: usize,
 ) -> Option<Result<Arc<dyn Engine>, OnnxError>> {
     let search = Search::everywhere(None);
     let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
     let batch = NonZero::new(batch).expect("a call has samples");
-    match computes.engine(library, batch, &open) {
+    match model.engine(library, batch, &open) {
         Err(OnnxError::Runtime(missing)) => {
             without_onnx_runtime(&missing);
             None

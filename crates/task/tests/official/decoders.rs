@@ -7,7 +7,7 @@ mod tables;
 use std::sync::Arc;
 
 use dyno_task::card::Card;
-use dyno_task::open::Ready;
+use dyno_task::open::PreparedTask;
 use dyno_task::system::{
     AnswerKind, BeamSettings, CountedTokens, GenerationRules, LengthLimits, StopRule,
 };
@@ -53,9 +53,9 @@ fn given<'a>(data: (&'a str, &'a str)) -> [(&'a str, &'a str); 4] {
 }
 
 /// Answers of all samples, so many in a call; nothing without ONNX Runtime.
-fn texts(ready: Ready, batch: usize) -> Option<Vec<Vec<i32>>> {
+fn texts(ready: PreparedTask, batch: usize) -> Option<Vec<Vec<i32>>> {
     let library = Arc::new(ready.samples);
-    let engine = engines::engine(ready.computes, &library, batch)?.unwrap();
+    let engine = engines::engine(ready.model, &library, batch)?.unwrap();
     let answers = engines::answers(&*engine, &library);
     assert_eq!(engine.trouble(), None);
     let tokens = |answer: Result<Vec<u8>, _>| -> Vec<i32> {

@@ -11,7 +11,7 @@ use dyno_onnx::Model;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Card};
 use dyno_task::files::{Files, OpenError};
-use dyno_task::open::{self, Ready};
+use dyno_task::open::{self, PreparedTask};
 
 use crate::engines::{answers, engine};
 
@@ -54,11 +54,11 @@ impl Folder {
     }
 
     /// Opens a task with these files of the folder: the name in the card, the name here.
-    pub fn open(&self, card: &Card, given: &[(&str, &str)]) -> Result<Ready, OpenError> {
+    pub fn open(&self, card: &Card, given: &[(&str, &str)]) -> Result<PreparedTask, OpenError> {
         let cache = Cache::at(self.path("cache"));
         let given = given.iter().map(|(name, file)| ((*name).to_owned(), self.path(file)));
         let given: BTreeMap<String, PathBuf> = given.collect();
-        open::open(&Files::of(card, &cache, given)?)
+        open::open(&Files::new(card, &cache, given)?)
     }
 
     /// The message with which it does not open, without the name of this folder.
@@ -104,22 +104,22 @@ pub struct Told {
 }
 
 /// The message with which its models are refused; nothing without ONNX Runtime.
-pub fn unfit(ready: Ready) -> Option<String> {
-    match engine(ready.computes, &Arc::new(ready.samples), 4)? {
+pub fn unfit(ready: PreparedTask) -> Option<String> {
+    match engine(ready.model, &Arc::new(ready.samples), 4)? {
         Err(error) => Some(error.to_string()),
         Ok(engine) => panic!("{} fits", engine.name()),
     }
 }
 
 /// Answers all samples at once; nothing without ONNX Runtime.
-pub fn answered(ready: Ready) -> Option<Told> {
+pub fn answered(ready: PreparedTask) -> Option<Told> {
     answered_in(ready, 4)
 }
 
 /// The same, so many in a call at most.
-pub fn answered_in(ready: Ready, batch: usize) -> Option<Told> {
+pub fn answered_in(ready: PreparedTask, batch: usize) -> Option<Told> {
     let library = Arc::new(ready.samples);
-    let engine = engine(ready.computes, &library, batch)?.unwrap();
+    let engine = engine(ready.model, &library, batch)?.unwrap();
     let judge = ready.judge.unwrap();
     let mut scorer = judge.scorer().unwrap();
     let (mut told, mut failed) = (BTreeMap::new(), Vec::new());

@@ -15,7 +15,7 @@ const LONGEST_HEAD: u64 = 1 << 12;
 const CHUNK: usize = 1 << 16;
 
 /// An array of pairs in a file.
-struct Pairs<'a> {
+struct EdgeFile<'a> {
     path: &'a Path,
     file: File,
     start: u64,
@@ -25,12 +25,12 @@ struct Pairs<'a> {
 
 /// The neighbours of each node by the edges of a file, there and back; of citations both
 /// are one, with a loop at each paper.
-pub(super) fn turned(
+pub(super) fn adjacency(
     path: &Path,
     relation: &Relation,
     counts: &[usize],
 ) -> Result<(IncomingEdges, Option<IncomingEdges>), IgbhError> {
-    let mut pairs = Pairs::open(path)?;
+    let mut pairs = EdgeFile::open(path)?;
     let (from, to) = (counts[relation.from], counts[relation.to]);
     let check = |edge: usize, [source, target]: [i64; 2]| {
         for (end, count, kind) in [(source, from, relation.from), (target, to, relation.to)] {
@@ -43,47 +43,47 @@ pub(super) fn turned(
         Ok([source as u32, target as u32])
     };
     if relation.from == relation.to {
-        let mut turning = EdgeCounter::of(to);
+        let mut counter = EdgeCounter::new(to);
         let loops = || 0..to as u32;
         pairs.each(|edge, ends| {
             let [source, target] = check(edge, ends)?;
             if source != target {
-                turning.count(target);
-                turning.count(source);
+                counter.count(target);
+                counter.count(source);
             }
             Ok(())
         })?;
-        loops().for_each(|paper| turning.count(paper));
-        let mut filling = turning.filling();
+        loops().for_each(|paper| counter.count(paper));
+        let mut builder = counter.builder();
         pairs.each(|edge, ends| {
             let [source, target] = check(edge, ends)?;
             if source != target {
-                filling.add(source, target);
-                filling.add(target, source);
+                builder.add(source, target);
+                builder.add(target, source);
             }
             Ok(())
         })?;
-        loops().for_each(|paper| filling.add(paper, paper));
-        return Ok((filling.turned(), None));
+        loops().for_each(|paper| builder.add(paper, paper));
+        return Ok((builder.build(), None));
     }
-    let (mut there, mut back) = (EdgeCounter::of(to), EdgeCounter::of(from));
+    let (mut there, mut back) = (EdgeCounter::new(to), EdgeCounter::new(from));
     pairs.each(|edge, ends| {
         let [source, target] = check(edge, ends)?;
         there.count(target);
         back.count(source);
         Ok(())
     })?;
-    let (mut there, mut back) = (there.filling(), back.filling());
+    let (mut there, mut back) = (there.builder(), back.builder());
     pairs.each(|edge, ends| {
         let [source, target] = check(edge, ends)?;
         there.add(source, target);
         back.add(target, source);
         Ok(())
     })?;
-    Ok((there.turned(), Some(back.turned())))
+    Ok((there.build(), Some(back.build())))
 }
 
-impl<'a> Pairs<'a> {
+impl<'a> EdgeFile<'a> {
     fn open(path: &'a Path) -> Result<Self, IgbhError> {
         let mut file = File::open(path).map_err(IgbhError::unreadable(path))?;
         let length = file.metadata().map_err(IgbhError::unreadable(path))?.len();

@@ -16,7 +16,7 @@ const FEATURES: usize = 1024;
 
 /// An array of two dimensions in a file.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct FeatureRows {
     pub path: PathBuf,
     file: File,
     /// Of the first element.
@@ -27,7 +27,7 @@ pub(crate) struct Rows {
     pub element: ElementType,
 }
 
-impl Rows {
+impl FeatureRows {
     /// Reads what stands before the elements, if anything does.
     pub(super) fn open(path: &Path) -> Result<Self, IgbhError> {
         let mut file = File::open(path).map_err(IgbhError::unreadable(path))?;
@@ -55,7 +55,7 @@ impl Rows {
             }
         };
         let rows = Self { path: path.to_owned(), file, start, count, width, element };
-        let end = (count as u64).saturating_mul(rows.bytes() as u64).saturating_add(start);
+        let end = (count as u64).saturating_mul(rows.row_bytes() as u64).saturating_add(start);
         if end != length {
             return Err(IgbhError::new(path, format!("{end} bytes"), length));
         }
@@ -67,7 +67,7 @@ impl Rows {
     }
 
     /// Of a row.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn row_bytes(&self) -> usize {
         self.width * self.element.size()
     }
 
@@ -76,7 +76,7 @@ impl Rows {
     /// # Errors
     /// With the name of the file.
     pub(crate) fn read(&self, row: u32, into: &mut [u8]) -> Result<(), String> {
-        let at = self.start + u64::from(row) * self.bytes() as u64;
+        let at = self.start + u64::from(row) * self.row_bytes() as u64;
         let failed = |error: io::Error| format!("{}: row {row}: {error}", self.path.display());
         read_at(&self.file, into, at).map_err(failed)
     }

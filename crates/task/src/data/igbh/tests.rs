@@ -129,8 +129,8 @@ fn fewer_neighbours_are_among_all_of_them() {
 fn rows_of_features_are_read_where_they_lie_with_and_without_a_header() {
     let folder = folder("rows");
     let graph = Igbh::open(&folder.0).unwrap();
-    let row = |rows: &Rows, at: u32| -> Vec<f32> {
-        let mut bytes = vec![0; rows.bytes()];
+    let row = |rows: &FeatureRows, at: u32| -> Vec<f32> {
+        let mut bytes = vec![0; rows.row_bytes()];
         rows.read(at, &mut bytes).unwrap();
         bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     };
@@ -140,7 +140,7 @@ fn rows_of_features_are_read_where_they_lie_with_and_without_a_header() {
     fs::create_dir_all(raw.parent().unwrap()).unwrap();
     let body: Vec<u8> = (0..3 * 1024).flat_map(|n| (n as f32).to_le_bytes()).collect();
     fs::write(&raw, body).unwrap();
-    let rows = Rows::open(&raw).unwrap();
+    let rows = FeatureRows::open(&raw).unwrap();
     assert_eq!((rows.count, rows.width), (3, 1024));
     assert_eq!(row(&rows, 2)[..2], [2048.0, 2049.0]);
 }

@@ -65,7 +65,7 @@ impl std::error::Error for StatesError {}
 
 /// The network as far as its state.
 #[derive(Debug)]
-pub struct Network {
+pub struct StateNetwork {
     basis: Vec<f32>,
     layers: [Layer; 4],
     /// Of what comes in and of what was put out; gates input, output, forget, cell.
@@ -80,7 +80,7 @@ struct Layer {
     bias: Vec<f32>,
 }
 
-impl Network {
+impl StateNetwork {
     /// Reads `silero_vad_16k_sequence.onnx` of the package, which has the weights of
     /// `silero_vad.onnx` where they can be read by name.
     ///
@@ -137,7 +137,7 @@ impl Network {
             .map(f32::sqrt)
             .collect();
         for (layer, (channels, _, stride)) in self.layers.iter().zip(LAYERS) {
-            x = layer.convolved(&x, channels, stride);
+            x = layer.convolve(&x, channels, stride);
         }
         x
     }
@@ -162,12 +162,12 @@ impl Network {
 
 impl Layer {
     /// A convolution with a zero on each side, and what is above zero of it.
-    fn convolved(&self, x: &[f32], channels: usize, stride: usize) -> Vec<f32> {
+    fn convolve(&self, x: &[f32], channels: usize, stride: usize) -> Vec<f32> {
         let frames = x.len() / channels;
-        let put_out = (frames - 1) / stride + 1;
-        let mut y = Vec::with_capacity(self.bias.len() * put_out);
+        let outputs_len = (frames - 1) / stride + 1;
+        let mut y = Vec::with_capacity(self.bias.len() * outputs_len);
         for (width, bias) in self.bias.iter().enumerate() {
-            for frame in 0..put_out {
+            for frame in 0..outputs_len {
                 let mut sum = *bias;
                 for channel in 0..channels {
                     let weights = &self.weights[(width * channels + channel) * 3..][..3];
@@ -198,18 +198,18 @@ mod tests {
         // One channel in, two out: the sum of three neighbours, and its opposite.
         let layer = Layer { weights: vec![1.0, 1.0, 1.0, -1.0, -1.0, -1.0], bias: vec![0.5, 7.0] };
         let x = [1.0, 2.0, 3.0, 4.0];
-        assert_eq!(layer.convolved(&x, 1, 1), [3.5, 6.5, 9.5, 7.5, 4.0, 1.0, 0.0, 0.0]);
-        assert_eq!(layer.convolved(&x, 1, 2), [3.5, 9.5, 4.0, 0.0]);
+        assert_eq!(layer.convolve(&x, 1, 1), [3.5, 6.5, 9.5, 7.5, 4.0, 1.0, 0.0, 0.0]);
+        assert_eq!(layer.convolve(&x, 1, 2), [3.5, 9.5, 4.0, 0.0]);
     }
 
     #[test]
     fn a_file_without_the_weights_is_told() {
         let path = std::env::temp_dir().join(format!("dyno-states-{}.onnx", std::process::id()));
         std::fs::write(&path, b"no model").unwrap();
-        assert!(matches!(Network::read(&path), Err(StatesError::Read { .. })));
+        assert!(matches!(StateNetwork::read(&path), Err(StatesError::Read { .. })));
         let empty = dyno_onnx::Builder::new("empty", dyno_onnx::Weights::seeded(1)).finish();
         empty.write(&path).unwrap();
-        let error = Network::read(&path).unwrap_err().to_string();
+        let error = StateNetwork::read(&path).unwrap_err().to_string();
         let expected = "expected the weights onnx::LSTM_211 of shape [1, 1024] and type float32";
         assert!(error.ends_with(expected), "{error}");
         std::fs::remove_file(&path).unwrap();

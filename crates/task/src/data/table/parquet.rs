@@ -11,7 +11,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;
 
-use super::{Cell, Nothing};
+use super::{Cell, OtherValue};
 
 /// The columns of a file that are asked for.
 pub(super) fn columns(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Vec<Cell>>, String> {
@@ -49,9 +49,9 @@ fn cell(field: &Field) -> Cell {
         Field::ListInternal(all) => {
             let token = |field: &Field| i32::try_from(whole(field)?).ok();
             let tokens: Option<Vec<i32>> = all.elements().iter().map(token).collect();
-            tokens.map_or(Cell::Other(Nothing), Cell::Tokens)
+            tokens.map_or(Cell::Other(OtherValue), Cell::Tokens)
         }
-        other => whole(other).map_or(Cell::Other(Nothing), Cell::Whole),
+        other => whole(other).map_or(Cell::Other(OtherValue), Cell::Whole),
     }
 }
 

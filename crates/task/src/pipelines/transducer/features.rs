@@ -38,16 +38,16 @@ pub(crate) const SHORTEST: usize = JOINED * HOP + 1;
 
 /// An utterance is too short to be prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooShort(usize);
+pub(crate) struct ShortUtterance(usize);
 
-impl fmt::Display for TooShort {
+impl fmt::Display for ShortUtterance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "expected an utterance of at least {SHORTEST} values, found {}", self.0)
     }
 }
 
 /// What is the same for all utterances.
-pub(crate) struct Filters {
+pub(crate) struct FilterBank {
     transform: Arc<dyn Fft<f32>>,
     window: Vec<f32>,
     bands: Vec<Band>,
@@ -59,7 +59,7 @@ struct Band {
     weights: Vec<f32>,
 }
 
-impl Filters {
+impl FilterBank {
     pub(crate) fn new() -> Self {
         let turn = |at: usize| 2.0 * PI * at as f64 / (WINDOW - 1) as f64;
         Self {
@@ -70,9 +70,9 @@ impl Filters {
     }
 
     /// Frames one after the other, [`FEATURES`] numbers each.
-    pub(crate) fn frames(&self, waveform: &[f32]) -> Result<Vec<f32>, TooShort> {
+    pub(crate) fn frames(&self, waveform: &[f32]) -> Result<Vec<f32>, ShortUtterance> {
         if waveform.len() < SHORTEST {
-            return Err(TooShort(waveform.len()));
+            return Err(ShortUtterance(waveform.len()));
         }
         let windows = self.windows(waveform);
         let frames = waveform.len().div_ceil(HOP).div_ceil(JOINED);
@@ -201,7 +201,7 @@ mod tests {
             (4001, 9, [2.07084, -0.09410, -0.35530, -0.24877, -0.00183, 2.54544], 1536.152),
             (1279, 3, [1.07262, 0.55231, 0.39169, -0.43134, 1.04208, 1.11531], 531.234),
         ];
-        let filters = Filters::new();
+        let filters = FilterBank::new();
         for (values, count, some, sum) in expected {
             let frames = filters.frames(&waveform(values)).unwrap();
             assert_eq!(frames.len(), count * FEATURES, "{values}");
@@ -218,10 +218,10 @@ mod tests {
 
     #[test]
     fn silence_has_features_and_what_is_too_short_has_none() {
-        let filters = Filters::new();
+        let filters = FilterBank::new();
         let silence = filters.frames(&[0.0; 16_000]).unwrap();
         assert!(silence.iter().all(|value| value.is_finite()));
-        assert_eq!(filters.frames(&[0.5; 480]).unwrap_err(), TooShort(480));
-        assert_eq!(filters.frames(&[]).unwrap_err(), TooShort(0));
+        assert_eq!(filters.frames(&[0.5; 480]).unwrap_err(), ShortUtterance(480));
+        assert_eq!(filters.frames(&[]).unwrap_err(), ShortUtterance(0));
     }
 }

@@ -14,11 +14,11 @@ pub(super) const END: u32 = 2;
 /// The length penalty is the share of this and the length in this and one, to a power.
 const OFFSET: f32 = 5.0;
 /// Pieces that a sentence has at most, for each of its source.
-const LONGER: usize = 2;
+const LENGTH_FACTOR: usize = 2;
 
 /// How sentences are searched.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Rules {
+pub(super) struct SearchRules {
     /// Beams.
     pub width: usize,
     /// The power of the length penalty.
@@ -27,7 +27,7 @@ pub(super) struct Rules {
 
 /// What the scores of pieces are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scores {
+pub(super) enum ScoreKind {
     /// Their exponentials are as the probabilities.
     Logits,
     /// Logarithms of the probabilities.
@@ -36,8 +36,8 @@ pub(super) enum Scores {
 
 /// A sentence while it is searched.
 #[derive(Debug)]
-pub(super) struct Search {
-    rules: Rules,
+pub(super) struct BeamSearch {
+    rules: SearchRules,
     /// The best first.
     beams: Vec<Beam>,
     /// Pieces of all beams that there were.
@@ -74,11 +74,11 @@ struct Candidate {
     total: f32,
 }
 
-impl Search {
+impl BeamSearch {
     /// Of a source of so many pieces.
-    pub(super) fn new(source: usize, rules: Rules) -> Self {
+    pub(super) fn new(source: usize, rules: SearchRules) -> Self {
         let first = Beam { total: 0.0, length: 0, is_ended: false, last: None, row: 0 };
-        let left = source.saturating_mul(LONGER);
+        let left = source.saturating_mul(LENGTH_FACTOR);
         Self { rules, beams: vec![first], pieces: Vec::new(), left }
     }
 
@@ -91,9 +91,9 @@ impl Search {
 
     /// Goes on by the scores of all pieces, a row for each of the beams that go on. Nothing
     /// if no score is a number.
-    pub(super) fn step(&mut self, scores: &[f32], are: Scores) -> Option<()> {
+    pub(super) fn step(&mut self, scores: &[f32], kind: ScoreKind) -> Option<()> {
         let pieces = scores.len() / self.live().count();
-        let mut best = Best { width: self.rules.width, all: Vec::new() };
+        let mut best = CandidateList { width: self.rules.width, all: Vec::new() };
         let mut rows = scores.chunks_exact(pieces).enumerate();
         for (at, beam) in self.beams.iter().enumerate() {
             if beam.is_ended {
@@ -102,9 +102,9 @@ impl Search {
                 continue;
             }
             let (row, scores) = rows.next()?;
-            let (greatest, sum) = match are {
-                Scores::Logits => logarithm_of_sum(scores),
-                Scores::Logarithms => (0.0, 0.0),
+            let (greatest, sum) = match kind {
+                ScoreKind::Logits => logarithm_of_sum(scores),
+                ScoreKind::Logarithms => (0.0, 0.0),
             };
             let (longer, ended) = (self.penalty(beam.length + 1), self.penalty(beam.length));
             for (number, score) in (0..).zip(scores) {
@@ -116,7 +116,7 @@ impl Search {
         if best.all.is_empty() {
             return None;
         }
-        self.beams = best.all.iter().map(|candidate| self.grown(candidate)).collect();
+        self.beams = best.all.iter().map(|candidate| self.extend(candidate)).collect();
         self.left -= 1;
         if self.beams.iter().all(|beam| beam.is_ended) {
             self.left = 0;
@@ -129,7 +129,7 @@ impl Search {
         (OFFSET + length as f32).powf(power) / (OFFSET + 1.0).powf(power)
     }
 
-    fn grown(&mut self, candidate: &Candidate) -> Beam {
+    fn extend(&mut self, candidate: &Candidate) -> Beam {
         let beam = self.beams[candidate.beam];
         if beam.is_ended {
             return beam;
@@ -166,12 +166,12 @@ fn logarithm_of_sum(scores: &[f32]) -> (f32, f32) {
 }
 
 /// The candidates of the greatest scores, in their order; of equal ones the first.
-struct Best {
+struct CandidateList {
     width: usize,
     all: Vec<Candidate>,
 }
 
-impl Best {
+impl CandidateList {
     fn offer(&mut self, candidate: Candidate) {
         let is_full = self.all.len() == self.width;
         let least = self.all.last().map_or(f32::NEG_INFINITY, |least| least.score);
@@ -192,12 +192,12 @@ mod tests {
     const ROUNDING: f32 = 1e-4;
 
     /// Scores of the next piece by the last one.
-    fn table(seed: u64, pieces: usize, divisor: f32, of_end: f32) -> Vec<Vec<f32>> {
+    fn table(seed: u64, pieces: usize, divisor: f32, end_bonus: f32) -> Vec<Vec<f32>> {
         let mut state = seed;
         let mut score = |number: usize| {
             state = (state * 1_103_515_245 + 12_345) % (1 << 31);
             let score = ((state >> 16) % 1000) as f32 / divisor;
-            if number == END as usize { score + of_end } else { score }
+            if number == END as usize { score + end_bonus } else { score }
         };
         (0..pieces).map(|_| (0..pieces).map(&mut score).collect()).collect()
     }
@@ -218,20 +218,20 @@ mod tests {
             ((11, 16, 10, 20, 1.0, 120.0, 0.0), &[14, 3, 4, 6], -3.17892, 40),
         ];
         for (case, best, score, steps) in cases {
-            let (seed, pieces, width, source, length_penalty, divisor, of_end) = case;
-            let table = table(seed, pieces, divisor, of_end);
-            let mut search = Search::new(source, Rules { width, length_penalty });
+            let (seed, pieces, width, source, length_penalty, divisor, end_bonus) = case;
+            let table = table(seed, pieces, divisor, end_bonus);
+            let mut search = BeamSearch::new(source, SearchRules { width, length_penalty });
             let mut found = 0;
             while search.live().next().is_some() {
                 let rows = search.live().flat_map(|(_, last)| &table[last as usize]).copied();
                 let rows: Vec<f32> = rows.collect();
                 // As logarithms they are the same.
-                let are = if found % 2 == 0 { Scores::Logits } else { Scores::Logarithms };
-                let rows = match are {
-                    Scores::Logits => rows,
-                    Scores::Logarithms => rows.chunks(pieces).flat_map(logarithms).collect(),
+                let kind = if found % 2 == 0 { ScoreKind::Logits } else { ScoreKind::Logarithms };
+                let rows = match kind {
+                    ScoreKind::Logits => rows,
+                    ScoreKind::Logarithms => rows.chunks(pieces).flat_map(logarithms).collect(),
                 };
-                search.step(&rows, are).unwrap();
+                search.step(&rows, kind).unwrap();
                 found += 1;
             }
             assert_eq!((search.best(), found), (best.to_vec(), steps), "{case:?}");
@@ -252,12 +252,12 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_no_candidate() {
-        let rules = Rules { width: 2, length_penalty: 1.0 };
-        let mut search = Search::new(3, rules);
+        let rules = SearchRules { width: 2, length_penalty: 1.0 };
+        let mut search = BeamSearch::new(3, rules);
         let nothing = f32::NAN;
-        assert_eq!(search.step(&[nothing; 4], Scores::Logarithms), None);
-        search.step(&[nothing, -4.0, nothing, -1.0], Scores::Logarithms).unwrap();
+        assert_eq!(search.step(&[nothing; 4], ScoreKind::Logarithms), None);
+        search.step(&[nothing, -4.0, nothing, -1.0], ScoreKind::Logarithms).unwrap();
         assert_eq!(search.live().collect::<Vec<_>>(), [(0, 3), (0, 1)]);
-        assert_eq!(Search::new(0, rules).live().count(), 0, "nothing is made of nothing");
+        assert_eq!(BeamSearch::new(0, rules).live().count(), 0, "nothing is made of nothing");
     }
 }

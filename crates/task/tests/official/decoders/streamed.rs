@@ -53,7 +53,7 @@ fn first_tokens_are_heard_before_answers_and_answers_as_they_end() {
     let engine = || {
         let ready = folder.open(&card, &given(("open_orca", "data.json"))).unwrap();
         let library = Arc::new(ready.samples);
-        let engine = crate::engines::engine(ready.computes, &library, prompts.len())?.unwrap();
+        let engine = crate::engines::engine(ready.model, &library, prompts.len())?.unwrap();
         assert!(engine.is_streaming());
         Some((engine, library))
     };
@@ -100,7 +100,7 @@ fn of_beams_no_first_token_is_told() {
     let ready =
         folder.open(&card("llama2-70b", rules), &given(("open_orca", "data.json"))).unwrap();
     let library = Arc::new(ready.samples);
-    let Some(engine) = crate::engines::engine(ready.computes, &library, 3) else { return };
+    let Some(engine) = crate::engines::engine(ready.model, &library, 3) else { return };
     let engine = engine.unwrap();
     assert!(!engine.is_streaming());
     let record = recorded(Inline::new(engine), &*library, Scenario::Server);

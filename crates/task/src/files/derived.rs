@@ -11,7 +11,7 @@ use crate::cache::{digest_of, part_name};
 
 /// What a file in the cache is made of, which tells it from those made of other things.
 #[derive(Debug, Clone, Copy)]
-pub enum Of<'a> {
+pub enum CacheKey<'a> {
     /// These files of the card: of others of the user's it is made anew.
     Files(&'a [&'a str]),
     /// All that the card has.
@@ -26,28 +26,28 @@ impl Files<'_> {
     ///
     /// # Errors
     /// That of `write`, or of the file; nothing is left of what is not whole.
-    pub fn made(
+    pub fn derive(
         &self,
         name: &str,
         revision: u32,
-        of: Of<'_>,
+        key: CacheKey<'_>,
         write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
     ) -> Result<PathBuf, OpenError> {
         let mut name = name.to_owned();
-        let given: Vec<&str> = match of {
-            Of::Files(files) => files.to_vec(),
-            Of::Card => self.given.keys().map(String::as_str).collect(),
-            Of::Text(text) => {
-                let key = Sha256::digest(text);
+        let given: Vec<&str> = match key {
+            CacheKey::Files(files) => files.to_vec(),
+            CacheKey::Card => self.given.keys().map(String::as_str).collect(),
+            CacheKey::Text(text) => {
+                let digest = Sha256::digest(text);
                 name.push('-');
-                name.extend(key[..8].iter().map(|byte| format!("{byte:02x}")));
+                name.extend(digest[..8].iter().map(|byte| format!("{byte:02x}")));
                 self.given.keys().map(String::as_str).collect()
             }
         };
-        let folder = format!("{}-{revision}{}", self.card.name, self.own_of(&given)?);
+        let folder = format!("{}-{revision}{}", self.card.name, self.own_files_hash(&given)?);
         let folder = self.cache.root().join("made").join(folder);
         let path = folder.join(&name);
-        if is_whole(&path) {
+        if is_intact(&path) {
             return Ok(path);
         }
         fs::create_dir_all(&folder).map_err(OpenError::io_at(&folder))?;
@@ -70,7 +70,7 @@ impl Files<'_> {
     }
 
     /// Tells sets of the user's own files among `of` apart; empty where there are none.
-    fn own_of(&self, of: &[&str]) -> Result<String, OpenError> {
+    fn own_files_hash(&self, of: &[&str]) -> Result<String, OpenError> {
         let mut own = Sha256::new();
         let given = self.given.iter().filter(|(name, _)| of.contains(&name.as_str()));
         let mut is_any = false;
@@ -88,7 +88,7 @@ impl Files<'_> {
 }
 
 /// Whether a file is there as it was made: another one, or a part of it, is made anew.
-fn is_whole(path: &Path) -> bool {
+fn is_intact(path: &Path) -> bool {
     let expected = fs::read_to_string(digest_path(path));
     expected.is_ok_and(|expected| digest_of::<Sha256>(path).is_ok_and(|found| found == expected))
 }
@@ -120,8 +120,8 @@ mod tests {
         let made = |text: &str, of: &[&str]| {
             fs::write(&own, text).unwrap();
             let given = BTreeMap::from([("images".to_owned(), own.clone())]);
-            let files = Files::of(card::named("mnist").unwrap(), &cache, given).unwrap();
-            files.made("list", 1, Of::Files(of), |_| Ok(())).unwrap()
+            let files = Files::new(card::named("mnist").unwrap(), &cache, given).unwrap();
+            files.derive("list", 1, CacheKey::Files(of), |_| Ok(())).unwrap()
         };
         let (first, again, other) =
             (made("a", &["images"]), made("a", &["model"]), made("bc", &["images"]));
@@ -133,14 +133,14 @@ mod tests {
     #[test]
     fn a_file_is_made_once_and_whole_or_not_at_all() {
         let cache = Cache::at(scratch("made"));
-        let files = Files::of(card::named("mnist").unwrap(), &cache, BTreeMap::new()).unwrap();
-        let failed = files.made("list", 1, Of::Card, |file| {
+        let files = Files::new(card::named("mnist").unwrap(), &cache, BTreeMap::new()).unwrap();
+        let failed = files.derive("list", 1, CacheKey::Card, |file| {
             file.write_all(b"half").unwrap();
             Err(OpenError::content("no more"))
         });
         assert_eq!(failed.unwrap_err().to_string(), "no more");
         let write = |text: &'static str| {
-            let made = files.made("list", 1, Of::Card, |file| {
+            let made = files.derive("list", 1, CacheKey::Card, |file| {
                 file.write_all(text.as_bytes()).unwrap();
                 Ok(())
             });
@@ -154,11 +154,11 @@ mod tests {
         let (card, cache) = (files.card(), &cache);
         let both = std::thread::scope(|scope| {
             let at_once = || {
-                let files = Files::of(card, cache, BTreeMap::new()).unwrap();
+                let files = Files::new(card, cache, BTreeMap::new()).unwrap();
                 let write = |file: &mut BufWriter<File>| {
                     file.write_all(b"same").map_err(OpenError::content)
                 };
-                files.made("at once", 3, Of::Card, write).unwrap()
+                files.derive("at once", 3, CacheKey::Card, write).unwrap()
             };
             [scope.spawn(at_once), scope.spawn(at_once)].map(|thread| thread.join().unwrap())
         });

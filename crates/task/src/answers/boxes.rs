@@ -14,7 +14,7 @@ use super::detection::{self, Detection};
 /// Which edges come first in a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Edges {
+pub enum EdgeOrder {
     /// Top, left, bottom, right: TensorFlow's.
     TopLeft,
     /// Left, top, right, bottom: PyTorch's.
@@ -24,9 +24,9 @@ pub enum Edges {
 /// How a model puts out boxes.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Given {
+pub struct BoxFormat {
     /// Their order.
-    pub edges: Edges,
+    pub edges: EdgeOrder,
     /// What right edges are divided by: 1 where they are shares of the picture, else the
     /// input's width.
     pub width: f32,
@@ -40,7 +40,7 @@ pub struct Given {
 /// What the outputs of such a model are called.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Names {
+pub struct BoxOutputs {
     /// Four edges a box.
     pub boxes: String,
     /// One a box, the greatest first.
@@ -53,36 +53,36 @@ pub struct Names {
 
 /// Outputs of a sample that do not belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GivenError {
+pub struct BoxFormatError {
     /// What there should be.
     pub expected: String,
     /// What there is.
     pub found: String,
 }
 
-impl fmt::Display for GivenError {
+impl fmt::Display for BoxFormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { expected, found } = self;
         write!(f, "expected {expected}, found {found}; look at the order of the model's outputs")
     }
 }
 
-impl std::error::Error for GivenError {}
+impl std::error::Error for BoxFormatError {}
 
 /// The boxes that a model puts out for a sample, with the place of the sample in the data
 /// set, as [`detection::payload`] writes them.
 #[must_use]
-pub fn answer(given: Given, names: Names) -> Answer {
+pub fn answer(boxes_format: BoxFormat, names: BoxOutputs) -> Answer {
     Answer::made(move |outputs, position, bytes| {
-        let found = found(&given, &names, outputs, position)?;
+        let found = detections(&boxes_format, &names, outputs, position)?;
         bytes.extend_from_slice(&detection::payload(outputs.index(position)?, &found));
         Ok(0)
     })
 }
 
-fn found(
-    given: &Given,
-    names: &Names,
+fn detections(
+    boxes_format: &BoxFormat,
+    names: &BoxOutputs,
     outputs: &Outputs<'_>,
     position: usize,
 ) -> Result<Vec<Detection>, String> {
@@ -95,16 +95,16 @@ fn found(
         Some(name) => part(name)?.elements.to_f32().first().map(|count| *count as usize),
     };
     let (boxes, scores) = (boxes.elements.to_f32(), scores.elements.to_f32());
-    let found = given.detections(&boxes, &scores, &classes.elements.to_f32(), count);
+    let found = boxes_format.detections(&boxes, &scores, &classes.elements.to_f32(), count);
     found.map_err(|error| error.to_string())
 }
 
-impl Given {
+impl BoxFormat {
     /// The boxes of a sample: `count` where the model says how many are meant, else those
     /// up to the least score. Fractions of classes are cut off.
     ///
     /// # Errors
-    /// [`GivenError`] if there are not four edges and a class for each score, fewer boxes
+    /// [`BoxFormatError`] if there are not four edges and a class for each score, fewer boxes
     /// than `count`, or a class is no number of one.
     pub fn detections(
         &self,
@@ -112,8 +112,8 @@ impl Given {
         scores: &[f32],
         classes: &[f32],
         count: Option<usize>,
-    ) -> Result<Vec<Detection>, GivenError> {
-        let refused = |expected: String, found: String| GivenError { expected, found };
+    ) -> Result<Vec<Detection>, BoxFormatError> {
+        let refused = |expected: String, found: String| BoxFormatError { expected, found };
         let (boxes, rest) = boxes.as_chunks::<4>();
         if !rest.is_empty() || [boxes.len(), classes.len()] != [scores.len(); 2] {
             return Err(refused(
@@ -142,8 +142,8 @@ impl Given {
                 }
                 let (width, height) = (self.width, self.height);
                 let [top, left, bottom, right] = match (self.edges, *edges) {
-                    (Edges::TopLeft, edges) => edges,
-                    (Edges::LeftTop, [left, top, right, bottom]) => [top, left, bottom, right],
+                    (EdgeOrder::TopLeft, edges) => edges,
+                    (EdgeOrder::LeftTop, [left, top, right, bottom]) => [top, left, bottom, right],
                 };
                 let edges = [top / height, left / width, bottom / height, right / width];
                 Ok(Detection { edges, score: *score, class: *class as u32 })
@@ -156,7 +156,8 @@ impl Given {
 mod tests {
     use super::*;
 
-    const PIXELS: Given = Given { edges: Edges::LeftTop, width: 800.0, height: 400.0, least: 0.5 };
+    const PIXELS: BoxFormat =
+        BoxFormat { edges: EdgeOrder::LeftTop, width: 800.0, height: 400.0, least: 0.5 };
     const BOXES: [f32; 12] = [80.0, 40.0, 160.0, 200.0, 0.0, 0.0, 8.0, 4.0, 0.0, 0.0, 1.0, 1.0];
 
     #[test]
@@ -165,7 +166,7 @@ mod tests {
         let found = PIXELS.detections(&BOXES, &scores, &[7.0, 2.9, 1.0], None).unwrap();
         let first = Detection { edges: [0.1, 0.1, 0.5, 0.2], score: 0.9, class: 7 };
         assert_eq!(found, [first], "the third comes after one that is too low");
-        let shares = Given { edges: Edges::TopLeft, width: 1.0, height: 1.0, ..PIXELS };
+        let shares = BoxFormat { edges: EdgeOrder::TopLeft, width: 1.0, height: 1.0, ..PIXELS };
         let found = shares.detections(&BOXES, &scores, &[7.0, 2.9, 1.0], Some(2)).unwrap();
         let second = Detection { edges: [0.0, 0.0, 8.0, 4.0], score: 0.4, class: 2 };
         assert_eq!((found[0].edges, found[1]), ([80.0, 40.0, 160.0, 200.0], second));

@@ -9,10 +9,10 @@ use dyno_sut::onnx::ort::{Callable, Fed};
 use dyno_sut::tensors::{Element, ElementType, Elements, ModelInput};
 use half::f16;
 
-use super::{Asked, Load, Pipeline};
-use crate::data::igbh::{Igbh, Rows};
+use super::{LoadedSample, Pipeline, PipelineLoader};
+use crate::data::igbh::{FeatureRows, Igbh};
 use crate::files::{Files, OpenError};
-use crate::fit::Declared;
+use crate::fit::ModelInterface;
 use crate::graphs::rgat::{edges_of, starts_from};
 use crate::networks;
 use crate::subgraph::{HOPS, KINDS, PAPER, RELATIONS, Subgraph, SubgraphEdges, draw};
@@ -26,7 +26,7 @@ const SEED: u64 = 20_240_712;
 
 /// An input of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Port {
+enum InputRole {
     /// Features of the nodes of a kind.
     Features(usize, ElementType),
     /// Places of the edges of a relation in a hop.
@@ -36,50 +36,53 @@ enum Port {
 }
 
 /// The graph and the model.
-struct Neighbours {
+struct RgatPipeline {
     graph: Igbh,
     model: Callable,
     /// In the order of the model's inputs.
-    ports: Vec<Port>,
+    roles: Vec<InputRole>,
     fan_outs: [usize; HOPS],
 }
 
 /// Elements of an input with their shape.
-type Input = (Vec<usize>, Elements<'static>);
+type ShapedElements = (Vec<usize>, Elements<'static>);
 
 /// Reads the graph, which takes a while and much memory, and looks for the model.
-pub(crate) fn open(files: &Files<'_>, fan_outs: [usize; HOPS]) -> Result<Load, OpenError> {
+pub(crate) fn open(
+    files: &Files<'_>,
+    fan_outs: [usize; HOPS],
+) -> Result<PipelineLoader, OpenError> {
     let path = networks::rgat(files)?;
     // Told before edges are read for minutes.
-    let declared = Declared::read(&path)?;
-    let fit = declared.takes_only(|name| port(name).is_some(), INPUTS);
+    let declared = ModelInterface::read(&path)?;
+    let fit = declared.reject_unknown_inputs(|name| role_of(name).is_some(), INPUTS);
     fit.map_err(OpenError::content)?;
     let folder = files.path("graph")?;
-    files.say("turning the edges of IGBH to the neighbours of each node, in memory");
+    files.report_progress("turning the edges of IGBH to the neighbours of each node, in memory");
     let graph = Igbh::open(&folder).map_err(OpenError::content)?;
     Ok(Box::new(move |open| {
         let model = open(&path)?.callable();
-        let ports = ports(&model, graph.features[PAPER].width)?;
+        let roles = roles(&model, graph.features[PAPER].width)?;
         check_output(&model)?;
-        Ok(Box::new(Neighbours { graph, model, ports, fan_outs }))
+        Ok(Box::new(RgatPipeline { graph, model, roles, fan_outs }))
     }))
 }
 
 /// What each input of the model is.
-fn ports(model: &Callable, width: usize) -> Result<Vec<Port>, OnnxError> {
-    let port = |input: &ModelInput| {
-        let known = port(&input.name);
+fn roles(model: &Callable, width: usize) -> Result<Vec<InputRole>, OnnxError> {
+    let role_of = |input: &ModelInput| {
+        let known = role_of(&input.name);
         let known = known.ok_or_else(|| model.unfit(format!("'{}': {INPUTS}", input.name)))?;
-        let (port, element, shape) = match known {
-            Port::Features(kind, _) => {
+        let (role_of, element, shape) = match known {
+            InputRole::Features(kind, _) => {
                 let element = match input.element {
                     ElementType::F16 => ElementType::F16,
                     _ => ElementType::F32,
                 };
-                (Port::Features(kind, element), element, [None, Some(width)])
+                (InputRole::Features(kind, element), element, [None, Some(width)])
             }
-            Port::Edges(..) => (known, ElementType::I64, [Some(2), None]),
-            Port::Reached => (known, ElementType::I64, [Some(KINDS.len()), Some(HOPS + 1)]),
+            InputRole::Edges(..) => (known, ElementType::I64, [Some(2), None]),
+            InputRole::Reached => (known, ElementType::I64, [Some(KINDS.len()), Some(HOPS + 1)]),
         };
         let found = &input.shape;
         let fits = |(found, fed): (&Option<usize>, &Option<usize>)| match (found, fed) {
@@ -100,24 +103,24 @@ fn ports(model: &Callable, width: usize) -> Result<Vec<Port>, OnnxError> {
                 shown(found)
             )));
         }
-        Ok(port)
+        Ok(role_of)
     };
-    model.inputs().iter().map(port).collect()
+    model.inputs().iter().map(role_of).collect()
 }
 
-fn port(name: &str) -> Option<Port> {
+fn role_of(name: &str) -> Option<InputRole> {
     if name == "reached" {
-        return Some(Port::Reached);
+        return Some(InputRole::Reached);
     }
     if let Some(kind) = KINDS.iter().position(|kind| *kind == name) {
-        return Some(Port::Features(kind, ElementType::F32));
+        return Some(InputRole::Features(kind, ElementType::F32));
     }
     let all = (0..RELATIONS.len()).flat_map(|at| (1..=HOPS).map(move |hop| (at, hop)));
     all.into_iter()
         .find(|(at, hop)| {
             starts_from(RELATIONS[*at].to, *hop) && edges_of(&RELATIONS[*at], *hop) == name
         })
-        .map(|(at, hop)| Port::Edges(at, hop - 1))
+        .map(|(at, hop)| InputRole::Edges(at, hop - 1))
 }
 
 /// The first output has scores of each paper, or its class.
@@ -142,28 +145,28 @@ fn check_output(model: &Callable) -> Result<(), OnnxError> {
     )))
 }
 
-impl Neighbours {
-    fn input(&self, port: Port, drawn: &Subgraph) -> Result<Input, String> {
-        Ok(match port {
-            Port::Features(kind, element) => {
+impl RgatPipeline {
+    fn input(&self, role_of: InputRole, drawn: &Subgraph) -> Result<ShapedElements, String> {
+        Ok(match role_of {
+            InputRole::Features(kind, element) => {
                 let rows = &self.graph.features[kind];
                 let nodes = &drawn.nodes[kind];
                 let elements = match element {
-                    ElementType::F16 => gathered(rows, nodes, |numbers: Vec<f32>| {
+                    ElementType::F16 => gather(rows, nodes, |numbers: Vec<f32>| {
                         numbers.into_iter().map(f16::from_f32).collect()
                     }),
-                    _ => gathered(rows, nodes, |numbers: Vec<f16>| {
+                    _ => gather(rows, nodes, |numbers: Vec<f16>| {
                         numbers.into_iter().map(f16::to_f32).collect()
                     }),
                 }?;
                 (vec![nodes.len(), rows.width], elements)
             }
-            Port::Edges(relation, hop) => {
+            InputRole::Edges(relation, hop) => {
                 let SubgraphEdges { sources, targets } = &drawn.edges[relation][hop];
                 let both = [&sources[..], targets].concat();
                 (vec![2, sources.len()], Elements::I64(both.into()))
             }
-            Port::Reached => {
+            InputRole::Reached => {
                 let counts = drawn.reached.as_flattened().iter().map(|count| *count as i64);
                 (vec![KINDS.len(), HOPS + 1], Elements::I64(counts.collect()))
             }
@@ -172,12 +175,12 @@ impl Neighbours {
 }
 
 /// Features of nodes as elements of `T`; a file of the other type is turned to it.
-fn gathered<T: Element, U: Element>(
-    rows: &Rows,
+fn gather<T: Element, U: Element>(
+    rows: &FeatureRows,
     nodes: &[u32],
     turn: impl FnOnce(Vec<U>) -> Vec<T>,
 ) -> Result<Elements<'static>, String> {
-    let row = rows.bytes();
+    let row = rows.row_bytes();
     let mut bytes = vec![0; nodes.len() * row];
     for (node, into) in nodes.iter().zip(bytes.chunks_exact_mut(row)) {
         rows.read(*node, into)?;
@@ -186,16 +189,16 @@ fn gathered<T: Element, U: Element>(
     Ok(T::wrap(all.into()))
 }
 
-impl Pipeline for Neighbours {
+impl Pipeline for RgatPipeline {
     fn models(&self) -> Vec<&Callable> {
         vec![&self.model]
     }
 
-    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
+    fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
         // A paper may be asked for twice at once.
         let (mut papers, mut places) = (Vec::new(), HashMap::new());
         let mut rows = Vec::new();
-        for Asked { inputs, .. } in asked {
+        for LoadedSample { inputs, .. } in asked {
             let paper = inputs[0].elements.to_i64().and_then(|all| all.first().copied());
             let paper = paper.and_then(|paper| u32::try_from(paper).ok());
             let paper = paper.ok_or("expected the number of a paper")?;
@@ -205,8 +208,8 @@ impl Pipeline for Neighbours {
             }));
         }
         let drawn = draw(&self.graph.incoming, &papers, self.fan_outs, SEED);
-        let inputs = self.ports.iter().map(|port| self.input(*port, &drawn));
-        let inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
+        let inputs = self.roles.iter().map(|role_of| self.input(*role_of, &drawn));
+        let inputs: Vec<ShapedElements> = inputs.collect::<Result<_, _>>()?;
         let fed: Vec<Fed<'_>> =
             inputs.iter().map(|(shape, elements)| Fed::Elements(shape, elements.clone())).collect();
         let outputs = self.model.call(&fed)?;
@@ -215,13 +218,13 @@ impl Pipeline for Neighbours {
         let classes = classes.ok_or_else(|| {
             format!("expected scores or classes of {} papers, found {shape:?}", papers.len())
         })?;
-        for (Asked { sample, .. }, row) in asked.iter().zip(rows) {
+        for (LoadedSample { sample, .. }, row) in asked.iter().zip(rows) {
             answers.push(sample.id, &classes[row].to_le_bytes());
         }
         Ok(())
     }
 
-    fn try_out(&self, first: &Asked) -> Result<(), String> {
+    fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
         self.answer(std::slice::from_ref(first), &mut Answers::new())
     }
 }
@@ -254,14 +257,14 @@ mod tests {
 
     #[test]
     fn inputs_are_known_by_kind_relation_and_hop() {
-        assert_eq!(port("reached"), Some(Port::Reached));
-        assert_eq!(port("fos"), Some(Port::Features(3, ElementType::F32)));
-        assert_eq!(port("paper__cites__paper.1"), Some(Port::Edges(0, 0)));
-        assert_eq!(port("institute__rev_affiliated_to__author.3"), Some(Port::Edges(7, 2)));
+        assert_eq!(role_of("reached"), Some(InputRole::Reached));
+        assert_eq!(role_of("fos"), Some(InputRole::Features(3, ElementType::F32)));
+        assert_eq!(role_of("paper__cites__paper.1"), Some(InputRole::Edges(0, 0)));
+        assert_eq!(role_of("institute__rev_affiliated_to__author.3"), Some(InputRole::Edges(7, 2)));
         // No hop before the third one starts from institutes.
-        assert_eq!(port("author__affiliated_to__institute.2"), None);
-        assert_eq!(port("author__affiliated_to__institute.3"), Some(Port::Edges(2, 2)));
-        assert_eq!(port("paper__cites__paper.4"), None);
+        assert_eq!(role_of("author__affiliated_to__institute.2"), None);
+        assert_eq!(role_of("author__affiliated_to__institute.3"), Some(InputRole::Edges(2, 2)));
+        assert_eq!(role_of("paper__cites__paper.4"), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use dyno_sut::tensors::{ElementType, Elements, ModelInput};
 const NEXT: &str = "next_";
 
 /// The states of a model.
-pub(super) struct Carried(Vec<State>);
+pub(super) struct RecurrentStates(Vec<State>);
 
 /// A state; its first dimension is that of the rows.
 struct State {
@@ -25,17 +25,17 @@ struct State {
 
 /// A dimension of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Size {
+pub(super) enum DimensionRule {
     /// Whatever the model has.
     Any,
     /// Another one in each call.
-    Each,
+    Dynamic,
     /// This one.
-    Of(usize),
+    Fixed(usize),
 }
 
 /// An input of a call.
-pub(super) struct Input<'a> {
+pub(super) struct CallInput<'a> {
     /// Its place in the model.
     pub at: usize,
     pub shape: Vec<usize>,
@@ -44,14 +44,14 @@ pub(super) struct Input<'a> {
 
 /// Rows of every state, one after the other.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Rows(Vec<Vec<f32>>);
+pub(super) struct StateRows(Vec<Vec<f32>>);
 
-impl Carried {
+impl RecurrentStates {
     /// The states of a model that carries some: its inputs with an output of their name.
     ///
     /// # Errors
     /// One is no float32, or is of no fixed size but for the rows.
-    pub(super) fn of(model: &Callable) -> Result<Self, OnnxError> {
+    pub(super) fn from_model(model: &Callable) -> Result<Self, OnnxError> {
         let mut states = Vec::new();
         for (input, port) in model.inputs().iter().enumerate() {
             let next = format!("{NEXT}{}", port.name);
@@ -81,14 +81,14 @@ impl Carried {
     }
 
     /// So many rows of nothing.
-    pub(super) fn zeros(&self, rows: usize) -> Rows {
+    pub(super) fn zeros(&self, rows: usize) -> StateRows {
         let zeros = |state: &State| vec![0.0; rows * state.shape.iter().product::<usize>()];
-        Rows(self.0.iter().map(zeros).collect())
+        StateRows(self.0.iter().map(zeros).collect())
     }
 
     /// The states as a call takes them: where they stand, and what is fed.
-    pub(super) fn fed<'a>(&self, rows: &'a Rows, count: usize) -> Vec<Input<'a>> {
-        let input = |(state, rows): (&State, &'a Vec<f32>)| Input {
+    pub(super) fn inputs<'a>(&self, rows: &'a StateRows, count: usize) -> Vec<CallInput<'a>> {
+        let input = |(state, rows): (&State, &'a Vec<f32>)| CallInput {
             at: state.input,
             shape: [&[count], &state.shape[..]].concat(),
             elements: Elements::F32(rows.as_slice().into()),
@@ -105,7 +105,7 @@ impl Carried {
         model: &Callable,
         outputs: &[Kept],
         rows: usize,
-    ) -> Result<Rows, String> {
+    ) -> Result<StateRows, String> {
         let of = |state: &State| {
             let (shape, elements) = outputs[state.output].read()?;
             let expected = rows * state.shape.iter().product::<usize>();
@@ -117,7 +117,7 @@ impl Carried {
             }
             Ok(elements.to_f32().into_owned())
         };
-        self.0.iter().map(of).collect::<Result<_, _>>().map(Rows)
+        self.0.iter().map(of).collect::<Result<_, _>>().map(StateRows)
     }
 
     /// Whether there is a state of this name.
@@ -127,7 +127,7 @@ impl Carried {
 
     /// Replaces a state by rows that came from elsewhere, if they are as many and as wide.
     #[must_use]
-    pub(super) fn replace(&self, name: &str, rows: &mut Rows, by: Vec<f32>) -> bool {
+    pub(super) fn replace(&self, name: &str, rows: &mut StateRows, by: Vec<f32>) -> bool {
         let states = self.0.iter().zip(&mut rows.0);
         let mut of_name =
             states.filter(|(state, rows)| state.name == name && rows.len() == by.len());
@@ -135,17 +135,17 @@ impl Carried {
     }
 
     /// These rows in this order, of which one may come twice.
-    pub(super) fn gather(&self, from: &Rows, rows: &[usize]) -> Rows {
+    pub(super) fn gather(&self, from: &StateRows, rows: &[usize]) -> StateRows {
         let states = self.0.iter().zip(&from.0);
         let gather = |(state, all): (&State, &Vec<f32>)| {
             let width: usize = state.shape.iter().product();
             rows.iter().flat_map(|row| &all[row * width..][..width]).copied().collect()
         };
-        Rows(states.map(gather).collect())
+        StateRows(states.map(gather).collect())
     }
 
     /// Puts rows where they belong among all.
-    pub(super) fn scatter(&self, from: &Rows, rows: &[usize], to: &mut Rows) {
+    pub(super) fn scatter(&self, from: &StateRows, rows: &[usize], to: &mut StateRows) {
         for ((state, from), to) in self.0.iter().zip(&from.0).zip(&mut to.0) {
             let width: usize = state.shape.iter().product();
             for (at, row) in rows.iter().enumerate() {
@@ -161,10 +161,10 @@ impl Carried {
 /// Nothing would be fed to one.
 pub(super) fn all_fed(
     model: &Callable,
-    fed: &[Option<usize>],
-    states: &Carried,
+    inputs: &[Option<usize>],
+    states: &RecurrentStates,
 ) -> Result<(), OnnxError> {
-    let is_fed = |at: usize| fed.contains(&Some(at)) || states.0.iter().any(|of| of.input == at);
+    let is_fed = |at: usize| inputs.contains(&Some(at)) || states.0.iter().any(|of| of.input == at);
     match model.inputs().iter().enumerate().find(|(at, _)| !is_fed(*at)) {
         None => Ok(()),
         Some((_, port)) => Err(model.unfit(format!(
@@ -203,22 +203,22 @@ pub(super) fn takes(
     model: &Callable,
     input: usize,
     element: ElementType,
-    sizes: &[Size],
+    sizes: &[DimensionRule],
 ) -> Result<(), OnnxError> {
     let port = &model.inputs()[input];
-    let fits = |(found, size): (&Option<usize>, &Size)| match size {
-        Size::Any => true,
-        Size::Each => found.is_none(),
-        Size::Of(size) => found.is_none_or(|found| found == *size),
+    let fits = |(found, size): (&Option<usize>, &DimensionRule)| match size {
+        DimensionRule::Any => true,
+        DimensionRule::Dynamic => found.is_none(),
+        DimensionRule::Fixed(size) => found.is_none_or(|found| found == *size),
     };
     let is_shape = port.shape.len() == sizes.len() && port.shape.iter().zip(sizes).all(fits);
     if is_shape && port.element == element {
         return Ok(());
     }
-    let size = |size: &Size| match size {
-        Size::Any => "?".to_owned(),
-        Size::Each => "any".to_owned(),
-        Size::Of(size) => size.to_string(),
+    let size = |size: &DimensionRule| match size {
+        DimensionRule::Any => "?".to_owned(),
+        DimensionRule::Dynamic => "any".to_owned(),
+        DimensionRule::Fixed(size) => size.to_string(),
     };
     let expected: Vec<String> = sizes.iter().map(size).collect();
     Err(model.unfit(format!(
@@ -234,12 +234,12 @@ pub(super) fn takes(
 ///
 /// # Errors
 /// As [`Callable::call`].
-pub(super) fn call(model: &Callable, mut inputs: Vec<Input<'_>>) -> Result<Vec<Kept>, String> {
+pub(super) fn call(model: &Callable, mut inputs: Vec<CallInput<'_>>) -> Result<Vec<Kept>, String> {
     inputs.sort_by_key(|input| input.at);
-    let fed = inputs
+    let inputs = inputs
         .iter()
         .map(|input| Fed::Elements(&input.shape, input.elements.slice(0..input.elements.len())));
-    model.call(&fed.collect::<Vec<_>>())
+    model.call(&inputs.collect::<Vec<_>>())
 }
 
 /// The numbers of an output that has so many rows.
