@@ -1,4 +1,4 @@
-//! What is made of a model's outputs before a query counts as answered; timed.
+//! Conversion of a model's outputs to answers, before a query counts as answered; timed.
 
 pub mod anchors;
 pub mod boxes;

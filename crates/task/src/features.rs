@@ -1,5 +1,5 @@
-//! Features of images that are answered: what Inception-v3 and CLIP find in them is judged
-//! in their place, after the run.
+//! Features of generated images: Inception-v3 and CLIP compute them after the run, and the method
+//! judges the features.
 //!
 //! Sources: `accuracy_coco.py` of the reference's benchmark text_to_image with its
 //! `fid/inception.py` (PyTorch's bilinear interpolation without antialiasing, of values
@@ -22,10 +22,10 @@ use crate::fit::{FitError, ModelInterface};
 use crate::image::Picture;
 use crate::image::resize::{self, Filter};
 
-/// Pixels along a side of what Inception-v3 was trained on, and CLIP's ViT-B/32.
+/// Side of the square images of Inception-v3 and of CLIP's ViT-B/32, in pixels.
 const INCEPTION: usize = 299;
 const CLIP: usize = 224;
-/// Of each channel as CLIP was trained with them.
+/// Mean and standard deviation of each channel in CLIP's training.
 const MEANS: [f32; 3] = [0.481_454_66, 0.457_827_5, 0.408_210_73];
 const DEVIATIONS: [f32; 3] = [0.268_629_54, 0.261_302_6, 0.275_777_1];
 
@@ -35,21 +35,21 @@ const COUNTED: &str = "attention_mask";
 const IMAGE_EMBEDDING: &str = "image_embeds";
 const TEXT_EMBEDDING: &str = "text_embeds";
 
-/// The networks, not loaded yet, and what images are of.
+/// Paths of the feature networks, which are not loaded yet, and the captions of the images.
 #[derive(Debug, Clone)]
 pub struct FeatureNetworks {
     inception: PathBuf,
     clip: PathBuf,
-    /// Of the caption of each sample, for CLIP.
+    /// CLIP's tokens of the caption of each sample.
     captions: Arc<[Vec<i64>]>,
 }
 
 impl FeatureNetworks {
-    /// The files `inception` and `clip` of a card, if both are given; `captions` are then
-    /// tokens of each sample's.
+    /// Returns the networks in the files `inception` and `clip` of a card, or `None` if one of them
+    /// is not given. `captions` returns the tokens of each sample's caption.
     ///
     /// # Errors
-    /// A file that is no such network.
+    /// A file is not such a network.
     pub(crate) fn from_files(
         files: &Files<'_>,
         captions: impl FnOnce() -> Arc<[Vec<i64>]>,
@@ -59,16 +59,16 @@ impl FeatureNetworks {
             return Ok(None);
         }
         let (inception, clip) = (files.path("inception")?, files.path("clip")?);
-        // Told now, and not after the hours in which the images are made.
+        // Checked now, not after the hours that the images take.
         fits_inception(&ModelInterface::read(&inception)?).map_err(OpenError::content)?;
         fits_clip(&ModelInterface::read(&clip)?).map_err(OpenError::content)?;
         Ok(Some(Self { inception, clip, captions: captions() }))
     }
 
-    /// A scorer of images, before one of their features.
+    /// Returns a scorer of images that computes their features and hands them to `scorer`.
     ///
     /// # Errors
-    /// A network that does not load, or takes something else.
+    /// A network does not load or has other inputs.
     pub(crate) fn feature_scorer(
         &self,
         scorer: Box<dyn Scorer>,
@@ -102,7 +102,7 @@ fn input(name: &str, element: &str, shape: &[usize]) -> Input {
     Input { name, also: Vec::new(), element, shape: shape.to_vec() }
 }
 
-/// Scores what networks see in images.
+/// Scores images by their features.
 struct FeatureScorer {
     networks: NetworkSessions,
     scorer: Box<dyn Scorer>,
@@ -131,7 +131,7 @@ impl Scorer for FeatureScorer {
     }
 }
 
-/// The networks.
+/// The loaded networks and the captions.
 struct NetworkSessions {
     inception: InceptionNetwork,
     clip: ClipNetwork,
@@ -140,7 +140,7 @@ struct NetworkSessions {
 
 impl NetworkSessions {
     fn new(networks: &FeatureNetworks) -> Result<Self, OnnxError> {
-        // It was found when the system was loaded, if there was one.
+        // The runtime has already been found if a system was loaded.
         let search = Search::everywhere(None);
         let options = OrtOptions { threads: 0, ..OrtOptions::default() };
         let open = |path: &Path| OrtModel::open(path, &search, options).map(OrtModel::callable);
@@ -151,7 +151,7 @@ impl NetworkSessions {
         })
     }
 
-    /// What the method `fid-clip` takes without texts: by Inception-v3, by CLIP, and by CLIP
+    /// Returns the features that the method `fid-clip` takes: by Inception-v3, by CLIP, and CLIP's
     /// of the caption.
     fn features(&self, index: u64, answer: &[u8]) -> Result<Vec<u8>, AnswerError> {
         let references = self.captions.len() as u64;
@@ -169,7 +169,7 @@ impl NetworkSessions {
     }
 }
 
-/// An image as large as its bytes.
+/// Returns the square image with these bytes; `None` if their number fits no square.
 fn square(answer: &[u8]) -> Option<Picture<u8>> {
     let side = (answer.len() / 3).isqrt();
     let is_square = side > 0 && 3 * side * side == answer.len();
@@ -194,9 +194,10 @@ impl InceptionNetwork {
     fn features(&self, image: &Picture<u8>) -> Result<Vec<f32>, String> {
         let values = image.values.iter().map(|value| f32::from(*value) / 255.0).collect();
         let image = Picture { width: image.width, height: image.height, values };
-        let image = match image.width == self.side {
-            true => image,
-            false => resize::reals(&image, self.side, self.side),
+        let image = if image.width == self.side {
+            image
+        } else {
+            resize::reals(&image, self.side, self.side)
         };
         let planes = planes(&image.values);
         let shape = [1, 3, self.side, self.side];
@@ -209,7 +210,7 @@ impl InceptionNetwork {
 struct ClipNetwork {
     model: Callable,
     side: usize,
-    /// Places of both vectors.
+    /// Indices of both output vectors.
     outputs: [usize; 2],
 }
 
@@ -233,7 +234,7 @@ impl ClipNetwork {
         Ok(Self { side, outputs, model })
     }
 
-    /// Of the image, then of its caption.
+    /// Returns the vector of the image, followed by that of its caption.
     fn features(&self, image: &Picture<u8>, caption: &[i64]) -> Result<Vec<f32>, String> {
         let small = resize::bytes(image, self.side, self.side, Filter::PillowBicubic);
         let normal = |(at, value): (usize, &u8)| {
@@ -241,7 +242,7 @@ impl ClipNetwork {
         };
         let values: Vec<f32> = small.values.iter().enumerate().map(normal).collect();
         let planes = planes(&values);
-        // Behind the first mark of the end, which is the greatest token, nothing counts.
+        // Tokens after the first end token, which is the greatest, do not count.
         let greatest = caption.iter().max();
         let end = caption.iter().position(|token| Some(token) == greatest);
         let counted: Vec<i64> = (0..caption.len()).map(|at| i64::from(Some(at) <= end)).collect();
@@ -260,7 +261,7 @@ impl ClipNetwork {
     }
 }
 
-/// The side of the images that a network takes.
+/// Returns the side of the images that a network takes, in pixels.
 fn side(
     model: &Callable,
     element: ElementType,
@@ -279,7 +280,7 @@ fn side(
     }
 }
 
-/// Channel by channel.
+/// Reorders interleaved channels into planes.
 fn planes(values: &[f32]) -> Vec<f32> {
     (0..3).flat_map(|channel| values.iter().skip(channel).step_by(3)).copied().collect()
 }
@@ -294,7 +295,8 @@ impl fmt::Debug for FeatureScorer {
 mod tests {
     use super::*;
 
-    /// By `F.interpolate(.., mode="bilinear", align_corners=False)` of PyTorch 1.13.
+    /// Expected values are from `F.interpolate(.., mode="bilinear", align_corners=False)` of
+    /// PyTorch 1.13.
     #[test]
     fn images_are_resized_as_pytorch_interpolates() {
         let values = (0..75).map(|at| (at * 7 % 11) as f32 / 10.0).collect();

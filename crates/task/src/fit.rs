@@ -1,5 +1,5 @@
-//! Whether a user's model fits its task: names, types and shapes of what it declares
-//! against what the card feeds, told before anything is measured.
+//! Checks whether a user's model fits its task: names, types and shapes of its inputs and outputs
+//! are compared with the card before anything is measured.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,19 @@ use crate::card::{Card, Input};
 use crate::files::OpenError;
 use crate::image::steps::Layout;
 
-/// What a model declares.
+/// The inputs and outputs that a model declares.
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use dyno_task::card;
+/// use dyno_task::fit::ModelInterface;
+///
+/// let card = card::named("bert").unwrap();
+/// let model = ModelInterface::read(Path::new("bert.onnx")).unwrap();
+/// let binding = model.bind_inputs(&card.data.inputs, None).unwrap();
+/// assert_eq!(binding.names.len(), 3);
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelInterface {
     path: PathBuf,
@@ -21,11 +33,11 @@ pub struct ModelInterface {
 /// A model that does not fit its task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FitError {
-    /// The model.
+    /// Path of the model.
     pub path: PathBuf,
-    /// What the task feeds or reads.
+    /// What the task requires.
     pub expected: String,
-    /// What the model has.
+    /// What the model has instead.
     pub found: String,
 }
 
@@ -39,17 +51,17 @@ impl fmt::Display for FitError {
 
 impl std::error::Error for FitError {}
 
-/// How samples enter a model.
+/// Binding of a card's inputs to those of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputBinding {
-    /// Where the channels of pictures stand.
+    /// Channel layout of pictures.
     pub layout: Layout,
-    /// What the model calls each input of the card, in the order of the card.
+    /// Name of each input in the model, in the order of the card.
     pub names: Vec<String>,
 }
 
 impl InputBinding {
-    /// As a card says.
+    /// Returns the binding with the names of the card.
     #[must_use]
     pub fn of_card(card: &Card, layout: Layout) -> Self {
         Self { layout, names: card.data.inputs.iter().map(|input| input.name.clone()).collect() }
@@ -57,22 +69,22 @@ impl InputBinding {
 }
 
 impl ModelInterface {
-    /// Reads what a file declares; weights beside it stay there.
+    /// Reads the interface of an ONNX file; weights in external files are not read.
     ///
     /// # Errors
-    /// It is no ONNX file.
+    /// The file is not an ONNX file.
     pub fn read(path: &Path) -> Result<Self, OpenError> {
         let model = Model::read(path)
             .map_err(|error| OpenError::content(format!("{}: {error}", path.display())))?;
         Ok(Self { path: path.to_owned(), inputs: model.inputs, outputs: model.outputs })
     }
 
-    /// Holds the inputs against those of the card: by their names, or where both have one,
-    /// by their place. Returns how they enter: channels of pictures as the card says, or,
-    /// where the model has them at the other end, as the model does.
+    /// Matches the inputs with those of the card: by name, or by position where both have only one.
+    /// The returned layout is the card's, or the other one if the model has the channels of
+    /// pictures at the other end.
     ///
     /// # Errors
-    /// The first input that does not fit.
+    /// The first input that does not match.
     pub fn bind_inputs(
         &self,
         inputs: &[Input],
@@ -93,7 +105,7 @@ impl ModelInterface {
             };
             names.extend(port.map(|port| port.name.clone()));
         }
-        // What the model takes and nobody feeds.
+        // The model has inputs that the card does not feed.
         if self.inputs.len() > inputs.len() {
             let expected: Vec<String> = inputs.iter().map(ToString::to_string).collect();
             return Err(
@@ -103,10 +115,10 @@ impl ModelInterface {
         Ok(InputBinding { layout: stand, names })
     }
 
-    /// Looks for all of these inputs and outputs.
+    /// Checks that the model has all of these inputs and outputs.
     ///
     /// # Errors
-    /// The first that there is not.
+    /// The first that is missing.
     pub fn require(&self, inputs: &[&str], outputs: &[&str]) -> Result<(), FitError> {
         let missing = |ports: &[Port], names: &[&str]| {
             let is_missing = |name: &&&str| ports.iter().all(|port| port.name != **name);
@@ -121,10 +133,10 @@ impl ModelInterface {
         }
     }
 
-    /// Looks for inputs that nobody feeds.
+    /// Checks that the model has only known inputs; `expected` describes them.
     ///
     /// # Errors
-    /// There is one.
+    /// The first unknown input.
     pub fn reject_unknown_inputs(
         &self,
         is_known: impl Fn(&str) -> bool,
@@ -136,11 +148,11 @@ impl ModelInterface {
         }
     }
 
-    /// The first of these outputs that the model has, with or without the `:0` of
-    /// TensorFlow; or its only one, whatever it is called.
+    /// Returns the first of these outputs that the model has, with or without the `:0` of
+    /// TensorFlow, or its only output, whatever its name.
     ///
     /// # Errors
-    /// There is none of them among several.
+    /// The model has several outputs and none of these.
     pub fn output(&self, names: &[String]) -> Result<&Port, FitError> {
         match (names.iter().find_map(|name| self.output_named(name)), &self.outputs[..]) {
             (Some(port), _) => Ok(port),
@@ -154,8 +166,8 @@ impl ModelInterface {
         self.outputs.iter().find(|port| bare(&port.name) == bare(name))
     }
 
-    /// The scores that the model has for a sample, where one of these outputs or its only
-    /// one says so.
+    /// Returns the number of scores per sample and their output, if one of these outputs or the
+    /// only one declares it.
     #[must_use]
     pub fn scores(&self, names: &[String]) -> Option<(usize, &Port)> {
         let only = (self.outputs.len() == 1).then(|| self.outputs.first()).flatten();
@@ -163,7 +175,7 @@ impl ModelInterface {
         ports.filter_map(|port| Some((scores(port)?, port))).next()
     }
 
-    /// What is told of an output with another number of scores.
+    /// Returns the error for an output with another number of scores.
     #[must_use]
     pub fn mismatch(&self, expected: String, port: &Port) -> FitError {
         self.error(expected, std::slice::from_ref(port))
@@ -176,17 +188,19 @@ impl ModelInterface {
     }
 }
 
-/// Reals of a known number, of one sample each.
+/// Returns the fixed size of the last dimension of a floating-point output.
 fn scores(port: &Port) -> Option<usize> {
     let reals = [Element::F32, Element::F16, Element::BF16, Element::F64];
     match port.shape.as_deref() {
-        Some([_, .., last]) if port.element.is_some_and(|of| reals.contains(&of)) => last.fixed(),
+        Some([_, .., last]) if port.element.is_some_and(|element| reals.contains(&element)) => {
+            last.fixed()
+        }
         _ => None,
     }
 }
 
-/// Whether a port takes samples of this input's type and of this shape, with or without a
-/// first dimension for the batch.
+/// Whether a port takes samples of this input's type and this shape, with or without a batch
+/// dimension.
 fn takes(port: &Port, input: &Input, shape: &[usize]) -> bool {
     let fits = |dims: &[Dim]| {
         let pairs = || dims.iter().zip(shape);
@@ -201,7 +215,7 @@ fn takes(port: &Port, input: &Input, shape: &[usize]) -> bool {
         }
 }
 
-/// The shape of a picture with its channels at the other end.
+/// Returns the shape of a picture with its channels at the other end, and that layout.
 fn swap_layout(shape: &[usize], layout: Layout) -> Option<(Vec<usize>, Layout)> {
     match (shape, layout) {
         (&[channels, height, width], Layout::Nchw) => {
@@ -283,7 +297,7 @@ mod tests {
         let names = ["segment_ids", "input_ids", "input_mask"];
         let of_card = ["input_ids", "input_mask", "segment_ids"];
         assert_eq!(entered("bert", names.map(ids).to_vec()).unwrap().names, of_card);
-        // As the file of the reference with numbers of eight bits calls them.
+        // Names in the int8 file of the reference.
         let others = ["input_ids", "attention_mask", "token_type_ids"];
         assert_eq!(entered("bert", others.map(ids).to_vec()).unwrap().names, others);
         let error = fed("bert", vec![ids("a"), ids("b"), ids("c")]).unwrap_err();

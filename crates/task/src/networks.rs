@@ -1,5 +1,5 @@
-//! Real networks: graphs of this crate with the weights that others trained, written once
-//! into the cache as ONNX files.
+//! Real networks: graphs of this crate with published weights, written once into the cache as ONNX
+//! files.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -12,16 +12,17 @@ use crate::files::{CacheKey, Files, OpenError};
 use crate::graphs::{bert, efficientnet, g2p, rgat};
 use crate::weights::{safetensors, torch};
 
-/// Of the graphs here: counts up when one of them, or what is read of weights, changes.
+/// Revision of the graphs: increases when one of them or the reading of weights changes.
 const REVISION: u32 = 1;
 
-/// EfficientNet-Lite0 of the file `model`: weights that `torch.save` wrote, or a network of
-/// the user's own as it is.
+/// Returns EfficientNet-Lite0 with the weights in the file `model`, which `torch.save` wrote, or
+/// the user's ONNX file.
 pub(crate) fn efficientnet_lite0(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     of_torch(files, efficientnet::efficientnet_lite0)
 }
 
-/// Built of the file `model` where PyTorch wrote it; else that file.
+/// Returns the network that `build` makes of the PyTorch weights in the file `model`, or that file
+/// itself if it is an ONNX file.
 fn of_torch(
     files: &Files<'_>,
     build: fn(Weights) -> Result<Model, BuildError>,
@@ -36,28 +37,29 @@ fn of_torch(
     })
 }
 
-/// R-GAT of the file `model`: the reference's weights that `torch.save` wrote, or a network
-/// of the user's own as it is.
+/// Returns R-GAT with the reference's weights in the file `model`, which `torch.save` wrote, or the
+/// user's ONNX file.
 pub(crate) fn rgat(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     of_torch(files, |weights| rgat::IGBH.build(weights, rgat::Extent::Any))
 }
 
-/// MiniLM-L6 for texts of any length, with the weights of the archive `reference`.
+/// Returns MiniLM-L6 for texts of any length, with the weights in the archive `reference`.
 pub(crate) fn minilm_l6(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let archive = files.path("reference")?;
     built(files, "reference", bert::minilm_l6_of_any_length, || minilm_weights(&archive))
 }
 
-/// The weights of MiniLM-L6 by their names.
+/// Returns the weights of MiniLM-L6 by name.
 pub(crate) fn minilm_weights(archive: &Path) -> Result<BTreeMap<String, Tensor>, OpenError> {
     let bytes = entry(archive, "model.safetensors").map_err(OpenError::content)?;
     safetensors::read(&bytes).map_err(|error| content(archive, &error))
 }
 
-/// The network of the card's file `weights`, made when it is asked for first.
+/// Returns the g2p network with the weights in the file `weights`; it is written when it is first
+/// needed.
 ///
 /// # Errors
-/// The file is not there or another one.
+/// The file is missing or malformed.
 pub(crate) fn g2p(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let archive = files.path("weights")?;
     files.derive("g2p.onnx", 1, CacheKey::Files(&["weights"]), |file| {
@@ -81,7 +83,7 @@ fn built(
     })
 }
 
-/// What is wrong within a file, with its name.
+/// Returns an error for the content of a file, with its name.
 fn content(path: &Path, error: &dyn std::fmt::Display) -> OpenError {
     OpenError::content(format!("{}: {error}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! Samples of tasks whose answers are vectors of texts, and the vectors that are right.
+//! Samples of tasks whose answers are sentence embeddings, and the reference embeddings.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,14 +11,15 @@ use crate::encoder::Encoder;
 use crate::files::{CacheKey, Files, OpenError};
 use crate::networks::minilm_weights;
 
-/// Of the references: counts up when what is computed changes.
+/// Revision of the references: increases when their computation changes.
 const REVISION: u32 = 1;
 
-/// Heads of attention of MiniLM-L6.
+/// Attention heads of MiniLM-L6.
 const HEADS: usize = 12;
 
-/// The file `texts`, cut by the tokenizer of the archive `reference`, with the vectors of
-/// its network in full precision. These are computed once, which takes seconds.
+/// Opens the file `texts`, tokenized by the tokenizer in the archive `reference`, with the
+/// reference vectors of the archive's network in full precision. These are computed once, which
+/// takes seconds.
 pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let (list, archive) = (files.path("texts")?, files.path("reference")?);
     let texts = texts::read(&list).map_err(OpenError::content)?;
@@ -36,7 +37,7 @@ pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
-/// Writes the vectors of the network in an archive as `numpy.save` does, a row a text.
+/// Writes the vectors of the archive's network in the format of `numpy.save`, one row per text.
 fn write_vectors(
     archive: &Path,
     texts: &[Vec<u32>],

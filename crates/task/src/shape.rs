@@ -1,5 +1,5 @@
-//! Shape tasks: the true graphs of the benchmarks with seeded weights, written
-//! once into the cache. They show speed and never quality.
+//! Shape tasks: the true graphs of the benchmarks with seeded weights, written once into the cache.
+//! They show speed and never quality.
 
 use std::fmt;
 use std::fs;
@@ -14,22 +14,22 @@ use crate::cache::{Cache, part_name};
 use crate::card::SHAPE_SUFFIX;
 use crate::graphs::{GRAPHS, Graph};
 
-/// Of all weights: any will do, as long as it stays the same.
+/// Seed of all weights; any fixed value will do.
 const SEED: u64 = 1;
 
-/// Why a model is not in the cache.
+/// Reason why a model cannot be built or written.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ShapeError {
-    /// The graph contradicts itself: a defect of this program.
+    /// The graph contradicts itself, which is a defect of this program.
     Build(BuildError),
     /// The model cannot be written.
     Write(WriteError),
-    /// A folder of the cache cannot be made or moved.
+    /// A folder of the cache cannot be created or moved.
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
@@ -46,61 +46,70 @@ impl fmt::Display for ShapeError {
 
 impl std::error::Error for ShapeError {}
 
-/// The graph behind the name of a shape task.
+/// Returns the graph of a shape task.
 #[must_use]
 pub fn graph(task: &str) -> Option<&'static Graph> {
     let name = task.strip_suffix(SHAPE_SUFFIX)?;
     GRAPHS.iter().find(|graph| graph.name == name)
 }
 
-/// Parameters, and operations per sample (two for each multiply-accumulate), of a
-/// graph, counted from the graph itself.
+/// Returns the number of parameters of a graph and its operations per sample (two for each
+/// multiply-accumulate), counted from the graph itself.
+///
+/// ```
+/// use dyno_task::shape;
+///
+/// let graph = shape::graph("mobilenet-v1-shape").unwrap();
+/// let (parameters, operations) = shape::size(graph).unwrap();
+/// assert!((4_000_000..5_000_000).contains(&parameters));
+/// assert!(operations > 1_000_000_000);
+/// ```
 ///
 /// # Errors
-/// The graph contradicts itself: a defect of this program.
+/// The graph contradicts itself, which is a defect of this program.
 pub fn size(graph: &Graph) -> Result<(u64, u64), ShapeError> {
     let model = (graph.build)(Weights::seeded(SEED)).map_err(ShapeError::Build)?;
     let cost = count(&model);
     Ok((cost.parameters, cost.operations()))
 }
 
-/// What all layers of a call may write: an engine keeps some of it at once, and beside it what it
-/// makes of an input for a convolution.
+/// Limit of the bytes that all layers of a call write: an engine keeps some of them at once, and
+/// also the temporary copies of inputs that convolutions need.
 const LARGEST_CALL: u64 = 2 << 30;
 
-/// Samples in a call at most, so that it fits into the memory of most machines; one of the
+/// Returns the maximum batch size that fits into the memory of most machines. One sample of the
 /// largest graphs may need more than these have.
 ///
 /// # Errors
-/// The graph contradicts itself: a defect of this program.
+/// The graph contradicts itself, which is a defect of this program.
 pub fn fitting_batch(graph: &Graph) -> Result<NonZero<usize>, ShapeError> {
     let model = (graph.build)(Weights::seeded(SEED)).map_err(ShapeError::Build)?;
     let cost = count(&model);
-    let written = cost.layers.iter().map(|of| of.output_bytes.saturating_mul(of.times));
+    let written = cost.layers.iter().map(|layer| layer.output_bytes.saturating_mul(layer.times));
     let bytes = written.fold(0, u64::saturating_add);
     let fitting = usize::try_from(LARGEST_CALL / bytes.max(1)).unwrap_or(usize::MAX);
     Ok(NonZero::new(fitting).unwrap_or(NonZero::<usize>::MIN))
 }
 
-/// Where the model of a graph lies in a cache, or would.
+/// Returns the path that the model of a graph has in a cache, whether it is there or not.
 #[must_use]
 pub fn path(graph: &Graph, cache: &Cache) -> PathBuf {
     folder(graph, cache).join(format!("{}.onnx", graph.name))
 }
 
 fn folder(graph: &Graph, cache: &Cache) -> PathBuf {
-    // What it is made of tells it from what another version of this program made: the
-    // nodes, and how the weights are drawn, of which none is made here.
+    // The folder name has a hash of the nodes and of the rules by which weights are drawn. This
+    // separates models of different versions of this program without drawing any weights.
     let made_of = (graph.build)(Weights::seeded(SEED)).map(|model| format!("{model:?}"));
     let key = Sha256::digest(made_of.unwrap_or_default());
     let key: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     cache.root().join("shape").join(format!("{}-{key}", graph.name))
 }
 
-/// The model of a graph; written if it is not in the cache yet.
+/// Returns the path of a graph's model and writes it if it is not in the cache yet.
 ///
 /// # Errors
-/// Nothing is left of what cannot be written whole.
+/// The model cannot be built or written. No partial model remains.
 pub fn write(graph: &Graph, cache: &Cache) -> Result<PathBuf, ShapeError> {
     let (path, folder) = (path(graph, cache), folder(graph, cache));
     if path.is_file() {
@@ -119,7 +128,7 @@ pub fn write(graph: &Graph, cache: &Cache) -> Result<PathBuf, ShapeError> {
         .and_then(|_| fs::rename(&part, &folder).map_err(io_at(&folder)));
     if written.is_err() {
         let _ = fs::remove_dir_all(&part);
-        // Somebody else may have been faster.
+        // Another process may have been faster.
         if path.is_file() {
             return Ok(path);
         }

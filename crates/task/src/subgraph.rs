@@ -11,18 +11,25 @@ pub use sampling::{AdjacencyBuilder, EdgeCounter, IncomingEdges, Subgraph, Subgr
 pub const HOPS: usize = 3;
 
 /// Kinds of nodes.
+///
+/// ```
+/// use dyno_task::subgraph::{KINDS, PAPER, RELATIONS};
+///
+/// assert_eq!(KINDS[PAPER], "paper");
+/// assert_eq!(RELATIONS[0].to_string(), "paper__cites__paper");
+/// ```
 pub const KINDS: [&str; 6] = ["paper", "author", "institute", "fos", "journal", "conference"];
-/// Those that samples are.
+/// Index of the kind of samples in [`KINDS`].
 pub const PAPER: usize = 0;
 
-/// Edges of one meaning, from nodes of one kind to those of one.
+/// A relation: edges of one meaning between two kinds of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relation {
-    /// As the reference's model calls it.
+    /// Name in the reference's model.
     pub name: &'static str,
-    /// Place of the kind in [`KINDS`] that edges come from.
+    /// Index in [`KINDS`] of the kind that edges come from.
     pub from: usize,
-    /// And of the one that they go to.
+    /// Index in [`KINDS`] of the kind that edges go to.
     pub to: usize,
 }
 
@@ -30,7 +37,7 @@ const fn relation(from: usize, name: &'static str, to: usize) -> Relation {
     Relation { name, from, to }
 }
 
-/// All relations: those of the files, and each but citations backwards.
+/// All relations: those of the files, and the reverse of each except citations.
 pub const RELATIONS: [Relation; 11] = [
     relation(0, "cites", 0),
     relation(0, "written_by", 1),
@@ -45,7 +52,7 @@ pub const RELATIONS: [Relation; 11] = [
     relation(5, "rev_venue", 0),
 ];
 impl fmt::Display for Relation {
-    /// As folders are called.
+    /// Formats the relation as the data set names folders.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}__{}__{}", KINDS[self.from], self.name, KINDS[self.to])
     }

@@ -1,4 +1,4 @@
-//! Packages come into the cache whole, or not at all.
+//! Packages enter the cache complete or not at all.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +12,7 @@ use zip::write::SimpleFileOptions;
 
 const CONTENT: &[u8] = b"weights of a model, again and again and again";
 
-/// A fresh folder of this test.
+/// Returns a new folder for this test.
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{name}"));
     let _ = fs::remove_dir_all(&path);

@@ -1,5 +1,5 @@
-//! Tasks whose models were trained here, from a clean cache to the figure that decides.
-//! What computes needs ONNX Runtime and is skipped without.
+//! Tasks with models that Dyno trained, from a clean cache to the figure that decides. Tests that
+//! compute need ONNX Runtime and are skipped without it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod engines;
@@ -17,7 +17,7 @@ use dyno_task::files::Files;
 use dyno_task::judge::Target;
 use dyno_task::open::{self, PreparedTask, TaskModel};
 
-/// An empty folder for a cache.
+/// Returns an empty folder for a cache.
 fn scratch(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("dyno-trained-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -25,7 +25,7 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// The figure of a task that answers all of its samples, three in a call; nothing without
+/// Returns the figure of a task that answers all of its samples, three per call; `None` without
 /// ONNX Runtime.
 fn figure(ready: PreparedTask) -> Option<f64> {
     let library = Arc::new(ready.samples);
@@ -41,7 +41,7 @@ fn figure(ready: PreparedTask) -> Option<f64> {
     scores.figure(&judge.metric)
 }
 
-/// The file of the model that answers.
+/// Returns the file of the model that answers.
 fn model(ready: &PreparedTask) -> PathBuf {
     let TaskModel::Model { path, .. } = &ready.model else { panic!("one call answers") };
     path.clone()
@@ -62,7 +62,7 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
         let quality = card.quality.as_ref().unwrap();
         let reference = quality.reference.unwrap();
         println!("{name}: {found}, the card has {reference}");
-        // The kernels of an engine may round in another order.
+        // Kernels of an engine may round in another order.
         assert!((found / reference - 1.0).abs() < 2e-3, "{name}: {found}, not {reference}");
         let [Target { bound: Bound::AtLeast(bound), .. }] = targets[..] else {
             panic!("{targets:?}")
@@ -71,8 +71,7 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
     }
 }
 
-/// The user's own ratings, in the form of the package's: who likes what is told by the
-/// last digit.
+/// The user's own ratings in the package's format; the last digits decide who likes what.
 #[test]
 fn a_recommender_is_trained_on_the_ratings_that_there_are() {
     let folder = scratch("movielens");

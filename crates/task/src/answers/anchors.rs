@@ -1,40 +1,39 @@
-//! Boxes of detectors that put out offsets from anchors: decoded and suppressed while the
-//! clock runs.
+//! Boxes of detectors that output offsets from anchors: decoding and non-maximum suppression, both
+//! timed.
 //!
-//! Source: Liu et al.: SSD: Single Shot MultiBox Detector, ECCV 2016, for what offsets
-//! mean.
+//! Source of the offsets: Liu et al., SSD: Single Shot MultiBox Detector, ECCV 2016.
 
 use dyno_sut::onnx::Answer;
 
 use super::detection::{Detection, payload, suppress};
 
-/// A box to start from, in shares of the picture.
+/// A reference box, in fractions of the picture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Anchor {
-    /// From the left and from the top.
+    /// Distance of the center from the left and from the top.
     pub center: [f32; 2],
     /// Width and height.
     pub size: [f32; 2],
 }
 
-/// What boxes are made of.
+/// Anchors of a detector and the settings of its suppression.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Anchors {
-    /// In the order of the outputs.
+    /// The anchors, in the order of the outputs.
     pub all: Vec<Anchor>,
-    /// What offsets of centres and logarithms of sizes are multiplied with.
+    /// Factors of the offsets of centers and of the logarithms of sizes.
     pub variances: [f32; 2],
-    /// Boxes of a lower score are dropped.
+    /// Boxes with a lower score are dropped.
     pub least: f32,
-    /// Overlap above which a box hides those of its class with lower scores.
+    /// Overlap above which a box suppresses boxes of its class with lower scores.
     pub overlap: f32,
-    /// Boxes that are answered, at most.
+    /// Maximum number of boxes in an answer.
     pub keep: usize,
 }
 
 impl Anchor {
-    /// Top, left, bottom and right of the box with these offsets: those of its centre to
-    /// the right and down, and logarithms of how much wider and higher it is.
+    /// Returns top, left, bottom and right of the box with these offsets: of the center to the
+    /// right and down, and the logarithms of the factors of width and height.
     fn shift(&self, [right, down, wider, higher]: [f32; 4], variances: [f32; 2]) -> [f32; 4] {
         let [center_variance, size_variance] = variances;
         let [width, height] = self.size;
@@ -48,10 +47,11 @@ impl Anchor {
 }
 
 impl Anchors {
-    /// The boxes of a picture: a class is the position of its score.
+    /// Returns the boxes of a picture; the class of a box is the index of its score.
     ///
     /// # Errors
-    /// There are not four offsets, and as many scores as for the others, for each anchor.
+    /// The number of offsets is not four per anchor, or the numbers of scores differ between
+    /// anchors.
     pub fn detections(&self, scores: &[f32], offsets: &[f32]) -> Result<Vec<Detection>, String> {
         let count = self.all.len();
         let classes = scores.len() / count.max(1);
@@ -76,7 +76,7 @@ impl Anchors {
         Ok(suppress(found, self.overlap, self.keep))
     }
 
-    /// The boxes of a picture as answer, of outputs of these names.
+    /// Returns the conversion of the outputs of these names to an answer.
     #[must_use]
     pub fn answer(self, scores: &'static str, offsets: &'static str) -> Answer {
         Answer::made(move |outputs, position, bytes| {

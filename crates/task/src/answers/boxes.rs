@@ -1,5 +1,5 @@
-//! Boxes of detectors that suppress themselves, such as exported SSDs: what they put out
-//! is the answer, in another order.
+//! Boxes of detectors that include non-maximum suppression, such as exported SSDs: their outputs
+//! are the answer in another order.
 //!
 //! Source: the classes `PostProcessCoco...` and `PostProcessOpenImagesRetinanet` of the
 //! reference's vision benchmarks.
@@ -11,52 +11,52 @@ use serde::Deserialize;
 
 use super::detection::{self, Detection};
 
-/// Which edges come first in a box.
+/// Order of the edges of a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EdgeOrder {
-    /// Top, left, bottom, right: TensorFlow's.
+    /// Top, left, bottom, right, as in TensorFlow.
     TopLeft,
-    /// Left, top, right, bottom: PyTorch's.
+    /// Left, top, right, bottom, as in PyTorch.
     LeftTop,
 }
 
-/// How a model puts out boxes.
+/// Format in which a model outputs boxes.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoxFormat {
-    /// Their order.
+    /// Order of the edges.
     pub edges: EdgeOrder,
-    /// What right edges are divided by: 1 where they are shares of the picture, else the
+    /// Divisor of left and right edges: 1 if they are fractions of the picture, otherwise the
     /// input's width.
     pub width: f32,
-    /// What bottom edges are divided by.
+    /// Divisor of top and bottom edges.
     pub height: f32,
-    /// Boxes end before the first of a lower score; of the reference 0.5 for ONNX's
-    /// SSD-ResNet34, 0.05 for TensorFlow's.
+    /// Boxes end before the first with a lower score. The reference uses 0.5 for ONNX's
+    /// SSD-ResNet34 and 0.05 for TensorFlow's.
     pub least: f32,
 }
 
-/// What the outputs of such a model are called.
+/// Names of the outputs of such a model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoxOutputs {
-    /// Four edges a box.
+    /// Output with four edges per box.
     pub boxes: String,
-    /// One a box, the greatest first.
+    /// Output with one score per box, in falling order.
     pub scores: String,
-    /// One a box.
+    /// Output with one class per box.
     pub classes: String,
-    /// How many boxes are meant, where the model says so.
+    /// Output with the number of valid boxes, if the model has one.
     pub count: Option<String>,
 }
 
-/// Outputs of a sample that do not belong together.
+/// Outputs of a sample do not fit each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoxFormatError {
-    /// What there should be.
+    /// What was expected.
     pub expected: String,
-    /// What there is.
+    /// What was found.
     pub found: String,
 }
 
@@ -69,8 +69,7 @@ impl fmt::Display for BoxFormatError {
 
 impl std::error::Error for BoxFormatError {}
 
-/// The boxes that a model puts out for a sample, with the place of the sample in the data
-/// set, as [`detection::payload`] writes them.
+/// Returns the conversion of a model's boxes to an answer in the format of [`detection::payload`].
 #[must_use]
 pub fn answer(boxes_format: BoxFormat, names: BoxOutputs) -> Answer {
     Answer::made(move |outputs, position, bytes| {
@@ -91,7 +90,7 @@ fn detections(
     let classes = part(&names.classes)?;
     let count = match &names.count {
         None => None,
-        // Floats hold it, and a cast takes the nearest whole number of boxes.
+        // The count may be a float, which the cast truncates.
         Some(name) => part(name)?.elements.to_f32().first().map(|count| *count as usize),
     };
     let (boxes, scores) = (boxes.elements.to_f32(), scores.elements.to_f32());
@@ -100,12 +99,12 @@ fn detections(
 }
 
 impl BoxFormat {
-    /// The boxes of a sample: `count` where the model says how many are meant, else those
-    /// up to the least score. Fractions of classes are cut off.
+    /// Returns the boxes of a sample: the first `count`, or those before the first score below the
+    /// minimum. Fractions of classes are cut off.
     ///
     /// # Errors
-    /// [`BoxFormatError`] if there are not four edges and a class for each score, fewer boxes
-    /// than `count`, or a class is no number of one.
+    /// [`BoxFormatError`] if the numbers of edges, scores and classes do not fit, if there are
+    /// fewer boxes than `count`, or if a class is not a number from 0.
     pub fn detections(
         &self,
         boxes: &[f32],
@@ -136,7 +135,7 @@ impl BoxFormat {
         let found = boxes.iter().zip(scores).zip(classes).take(meant);
         found
             .map(|((edges, score), class)| {
-                // Numbers that floats hold exactly.
+                // Floats represent whole numbers below this exactly.
                 if !(0.0..16_777_216.0).contains(class) {
                     return Err(refused("classes from 0".to_owned(), class.to_string()));
                 }

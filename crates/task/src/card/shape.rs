@@ -3,10 +3,10 @@
 use super::{Card, Data, Input, Tier};
 use crate::graphs::GRAPHS;
 
-/// What stands behind the name of a graph in that of its task.
+/// Suffix of the names of shape tasks, which follows the name of the graph.
 pub(crate) const SHAPE_SUFFIX: &str = "-shape";
 
-/// The card of each graph.
+/// Returns the card of each graph.
 pub(super) fn cards() -> impl Iterator<Item = Card> {
     GRAPHS.iter().map(|graph| {
         let (model, problem) = graph.title.split_once(", ").unwrap_or((graph.title, "inference"));

@@ -65,7 +65,8 @@ impl BpeModel {
     /// Whether words are built by merges alone, with `last` as suffix of their last piece. A
     /// field that the file lacks counts as fitting.
     pub fn is_plain(&self, last: &str) -> bool {
-        let is = |found: &Option<String>, mark: &str| found.as_deref().is_none_or(|of| of == mark);
+        let is =
+            |found: &Option<String>, mark: &str| found.as_deref().is_none_or(|found| found == mark);
         !self.ignore_merges
             && is(&self.continuing_subword_prefix, "")
             && is(&self.end_of_word_suffix, last)
@@ -319,8 +320,9 @@ mod tests {
 
     use super::*;
 
-    /// Of a tokenizer that the Python library `tokenizers` 0.20.3 trained on two sentences:
-    /// 256 bytes in the order of their characters behind one special token, then the merges.
+    /// Merges of a tokenizer that the Python library `tokenizers` 0.20.3 trained on two sentences:
+    /// the vocabulary has one special token, 256 bytes in the order of their characters, then the
+    /// merges.
     const MERGES: &str = "a t|h e|t he|Ġ a|Ġ the|c at|l l|Ġ s|Ġ cat|' s|a i|h at|m at|n d|Ġ i|\
                           Ġ mat|Ġa nd|' d|' v|' ll|0 2|2 02|S he|a ll|e e|e w|g o|h all|n ew|o n|\
                           r ai|t hat|w e|Ġ '|Ġ hat|Ġ 202|Ġ She|Ġ go|Ġ new|Ġ on";
@@ -353,7 +355,7 @@ mod tests {
     #[test]
     fn texts_become_the_tokens_of_the_library() {
         let encoder = read("equal", &document()).unwrap();
-        // Tokens that the library gave.
+        // Tokens are those of the library.
         let cases: [(&str, &[u32]); 7] = [
             ("the cats' mat", &[259, 265, 83, 7, 272]),
             ("She's in  the\n\n hall!", &[279, 266, 271, 78, 221, 261, 199, 199, 221, 284, 1]),
@@ -395,18 +397,18 @@ mod tests {
             change(&mut document);
             read(name, &document).unwrap_err().to_string()
         };
-        let kind = refusal("kind", &|of| of["pre_tokenizer"] = json!({"type": "Metaspace"}));
+        let kind = refusal("kind", &|json| json["pre_tokenizer"] = json!({"type": "Metaspace"}));
         assert!(kind.contains("found another pre-tokenizer"), "{kind}");
-        let normal = refusal("normal", &|of| of["normalizer"] = json!({"type": "NFC"}));
+        let normal = refusal("normal", &|json| json["normalizer"] = json!({"type": "NFC"}));
         assert!(normal.contains("found a normalizer"), "{normal}");
         for (name, key, value) in [
             ("ignores", "ignore_merges", json!(true)),
             ("marks", "end_of_word_suffix", json!("</w>")),
         ] {
-            let other = refusal(name, &|of| of["model"][key] = value.clone());
+            let other = refusal(name, &|json| json["model"][key] = value.clone());
             assert!(other.contains("found ignore_merges, or marks of pieces"), "{other}");
         }
-        let merge = refusal("merge", &|of| of["model"]["merges"][0] = json!("a zz"));
+        let merge = refusal("merge", &|json| json["model"]["merges"][0] = json!("a zz"));
         assert!(merge.contains("no token \"azz\""), "{merge}");
     }
 }

@@ -1,8 +1,8 @@
-//! Captions as samples of Stable Diffusion XL: tokens of both of its tokenizers, and the
-//! noise that every image starts from.
+//! Captions as samples of Stable Diffusion XL: the tokens of its two tokenizers, and the noise that
+//! every image starts from.
 //!
-//! Source: `coco.py` of the reference's benchmark text_to_image: the order of the table is
-//! that of the samples.
+//! Source: `coco.py` of the reference's benchmark text_to_image. The samples are in the order of
+//! the table.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ use crate::pickle::{self, Value};
 /// The column of the table that holds captions.
 const COLUMN: &str = "caption";
 
-/// The captions of `captions.tsv`.
+/// Reads the captions of `captions.tsv`.
 ///
 /// # Errors
-/// It does not read, or has no captions.
+/// The file cannot be read or has no captions.
 pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
     let expected = "a table with tabs between its columns, one of them `caption`";
     let captions = column(path, csv::ReaderBuilder::new().delimiter(b'\t'), COLUMN, expected)?;
@@ -34,21 +34,21 @@ pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
     Ok(captions)
 }
 
-/// Captions with what each image starts from.
+/// Captions with the noise that each image starts from.
 #[derive(Debug)]
 pub struct Captions {
     inputs: [String; 3],
-    /// By the first and by the second tokenizer.
+    /// Tokens by the first and by the second tokenizer.
     tokens: Vec<[Vec<i64>; 2]>,
     shape: Vec<usize>,
     latents: &'static [f32],
 }
 
-/// The files `captions` and `latents`, and the tokenizers in the folder `model`, of which
-/// the first is CLIP's own.
+/// Opens the files `captions` and `latents`, and the tokenizers in the folder `model`, the first of
+/// which is CLIP's own.
 ///
 /// # Errors
-/// What does not read.
+/// A file cannot be read.
 pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let model = files.path("model")?;
@@ -70,16 +70,16 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
         inputs: inputs(card),
         tokens,
         shape: latents.shape.clone(),
-        // All samples share it, as in the reference; a copy for each of 5,000 is 1.3 GB.
+        // All samples share the noise, as in the reference; 5,000 copies would take 1.3 GB.
         latents: noise.leak(),
     };
     Ok(SampleSet { networks, ..SampleSet::new(library(card, source)?) })
 }
 
-/// The array of `latents.npy` or the tensor of `latents.pt`, of one image of this shape.
+/// Reads the noise of one image from `latents.npy` or `latents.pt`.
 ///
 /// # Errors
-/// It does not read, or is of another shape or type.
+/// The file cannot be read, or has another shape or type.
 fn noise(path: &Path, shape: &[usize]) -> Result<Vec<f32>, TextsError> {
     let refused = |found: String| TextsError {
         path: path.to_owned(),

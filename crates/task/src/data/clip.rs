@@ -21,6 +21,15 @@ const BEGIN: &str = "<|startoftext|>";
 const END: &str = "<|endoftext|>";
 
 /// CLIP's tokenizer, read from a folder.
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use dyno_task::data::clip::ClipTokenizer;
+///
+/// let tokenizer = ClipTokenizer::open(Path::new("model/tokenizer")).unwrap();
+/// assert_eq!(tokenizer.tokens("A cat", 77).len(), 77);
+/// ```
 #[derive(Debug)]
 pub struct ClipTokenizer {
     encoder: BytePairEncoder,
@@ -170,7 +179,7 @@ fn split_word(text: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
 
-    /// `Ã©` is how é is spelt, byte by byte.
+    /// `Ã©` is how é is spelled, byte by byte.
     const VOCABULARY: &str = r#"{"!": 0, "a": 1, "b": 2, "c": 3, "t": 4, "'": 5, "s": 6, "!</w>": 7,
         "a</w>": 8, "b</w>": 9, "c</w>": 10, "t</w>": 11, "s</w>": 12, "'s</w>": 13, "at</w>": 14,
         "cat</w>": 15, "ab": 16, "aba": 17, "1</w>": 18, "2</w>": 19, "Ã": 20, "©</w>": 21,

@@ -1,10 +1,10 @@
-//! Pictures that a file of annotations in COCO's format lists: COCO's own and those of
-//! OpenImages that MLPerf chose.
+//! Pictures that an annotation file in COCO's format lists: COCO's own and those of OpenImages that
+//! MLPerf chose.
 //!
-//! Source: `coco.py` and `openimages.py` of the reference's vision benchmarks, for where
-//! files lie and in which order they are samples: that of the list of images, with or
-//! without those that have no annotation. The reference leaves out files that it does not
-//! find and numbers the others anew; here they are an error.
+//! Source of the places of files and the order of samples: `coco.py` and `openimages.py` of the
+//! reference's vision benchmarks. The order is that of the list of images, with or without those
+//! that have no annotation. The reference skips missing files and renumbers the others; here
+//! missing files are an error.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,29 +14,29 @@ use serde::Deserialize;
 
 use super::pictures::{MissingFiles, Pictures, Preparation};
 
-/// A data set in this format.
+/// A data set in COCO's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CocoFormat {
     /// Validation set of 2017: `annotations/instances_val2017.json`, files in `val2017`.
     Coco,
-    /// Part of the validation set of version 6: `annotations/openimages-mlperf.json`, whose
-    /// names of files have their folder.
+    /// Part of the validation set of version 6: `annotations/openimages-mlperf.json`; the names of
+    /// files include their folder.
     OpenImages,
 }
 
-/// Which of the images are samples, as the method `coco-map` has it.
+/// Which images are samples, as in the method `coco-map`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageFilter {
-    /// All of the list.
+    /// All images of the list.
     #[default]
     All,
-    /// Those with an annotation.
+    /// Images with an annotation.
     Annotated,
 }
 
-/// Why a folder is not the data set.
+/// Reason why a folder is not the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CocoError {
@@ -47,30 +47,30 @@ pub enum CocoError {
         /// The operating system's message.
         why: String,
     },
-    /// The annotations are no JSON of the format.
+    /// The annotations are not JSON of this format.
     Malformed {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What stands there.
+        /// What was found.
         found: String,
     },
-    /// Two images have one id, so that annotations belong to neither.
+    /// Two images have one id, which makes annotations ambiguous.
     Twice {
         /// The file.
         path: PathBuf,
-        /// Of both.
+        /// The id of both.
         id: i64,
     },
-    /// Two images are one file.
+    /// Two images have one file.
     TwiceFile {
         /// The list.
         path: PathBuf,
         /// The file.
         file: String,
     },
-    /// There is no image, or none with an annotation.
+    /// There are no images, or none with an annotation.
     Empty {
         /// The file.
         path: PathBuf,
@@ -121,8 +121,8 @@ struct Annotation {
 }
 
 impl CocoFormat {
-    /// Reads the annotations, by default those in the folder `annotations`, and looks for
-    /// the file of every image.
+    /// Reads the annotations, by default those in the folder `annotations`, and checks that the
+    /// file of every image exists.
     ///
     /// # Errors
     /// [`CocoError`] if annotations are malformed or files are missing.
@@ -154,9 +154,8 @@ impl CocoFormat {
     }
 }
 
-/// The folder in which the files lie, and what they are called there: users name the one
-/// above `val2017` or that itself, and lists of OpenImages have the folder in the names of
-/// files or not.
+/// Returns the folder of the files and their names in it. Users name `val2017` or the folder above
+/// it, and lists of OpenImages may have a folder before the names of files.
 fn locate(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<String>) {
     let inner = folder.join(within);
     let is_above = !within.is_empty() && inner.is_dir();
@@ -168,7 +167,7 @@ fn locate(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<Stri
     (folder, files)
 }
 
-/// Names of files in the order of the samples.
+/// Returns the names of files in the order of the samples.
 fn files(path: &Path, images: ImageFilter) -> Result<Vec<String>, CocoError> {
     let bytes = std::fs::read(path)
         .map_err(|error| CocoError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
@@ -186,7 +185,8 @@ fn files(path: &Path, images: ImageFilter) -> Result<Vec<String>, CocoError> {
     }
     let mut listed = file.images;
     if images == ImageFilter::Annotated {
-        let annotated: HashSet<i64> = file.annotations.iter().map(|of| of.image_id).collect();
+        let annotated: HashSet<i64> =
+            file.annotations.iter().map(|annotation| annotation.image_id).collect();
         listed.retain(|image| annotated.contains(&image.id));
     }
     if listed.is_empty() {
@@ -211,7 +211,7 @@ mod tests {
         "categories": [{ "id": 1 }]
     }"#;
 
-    fn made(name: &str, list: &str) -> PathBuf {
+    fn folder(name: &str, list: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("dyno-coco-{}-{name}", std::process::id()));
         for within in ["annotations", "val2017"] {
             std::fs::create_dir_all(folder.join(within)).unwrap();
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn samples_are_in_the_order_of_the_images_with_or_without_annotation() {
-        let folder = made("order", LIST);
+        let folder = folder("order", LIST);
         for (name, grey) in [("a.png", 1), ("b.png", 2), ("c.png", 3)] {
             write_grey(&folder.join("val2017").join(name), grey);
             write_grey(&folder.join(name), grey + 10);
@@ -254,7 +254,7 @@ mod tests {
         );
         let found = open(CocoFormat::OpenImages, &folder, ImageFilter::All).unwrap();
         assert_eq!((found.name(), greys(&found)), ("openimages", vec![12, 11, 13]));
-        // The folder of the pictures itself, whatever stands before their names.
+        // The folder of the pictures itself, whatever precedes their names.
         let list = folder.join("annotations/instances_val2017.json");
         std::fs::write(&list, LIST.replace("\"b.png\"", "\"validation/data/b.png\"")).unwrap();
         let preparation =
@@ -272,7 +272,7 @@ mod tests {
     fn what_is_missing_or_malformed_is_named() {
         let error =
             |folder: &Path| open(CocoFormat::Coco, folder, ImageFilter::Annotated).unwrap_err();
-        let folder = made("missing", LIST);
+        let folder = folder("missing", LIST);
         write_grey(&folder.join("val2017/c.png"), 1);
         let found = error(&folder).to_string();
         assert!(found.contains("val2017: 1 of 2 files are missing, first b.png; get"), "{found}");

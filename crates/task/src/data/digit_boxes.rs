@@ -1,9 +1,18 @@
-//! Handwritten digits on noise, with the box of each: pictures for a small detector, whose
-//! truth is exact because they are made here.
+//! Handwritten digits on noise with their bounding boxes: pictures for a small detector. The ground
+//! truth is exact because the pictures are generated here.
 //!
-//! The digits are those that come with Dyno. Pictures for training show the ones that
-//! train its perceptron, pictures of the sample library the others. A picture is a
-//! function of its part and its number; `training/digit_boxes.py` asks for the same ones.
+//! The digits are those that come with Dyno. Training pictures show the digits that train its
+//! perceptron, pictures of the sample library the others. A picture is a function of its part and
+//! its number; `training/digit_boxes.py` uses the same pictures.
+//!
+//! ```
+//! use dyno_task::data::digit_boxes::{Scene, SIDE};
+//! use dyno_task::data::part::Part;
+//!
+//! let scene = Scene::draw(Part::Training, 0);
+//! assert_eq!(scene.pixels.len(), SIDE * SIDE);
+//! assert_eq!(scene.objects.len(), 2);
+//! ```
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,49 +26,49 @@ use super::part::Part;
 use super::{SampleSet, library};
 use crate::files::{CacheKey, Files, OpenError};
 
-/// Counts up when pictures become other ones.
+/// Revision of the pictures: increases when they change.
 const REVISION: u32 = 1;
 /// Width and height of a picture.
 pub const SIDE: usize = 96;
-/// Digits on one, at most; at least one.
+/// Maximum number of digits on a picture; the minimum is one.
 const MOST: u32 = 4;
-/// Width and height that a digit is enlarged to.
+/// Range of the side to which a digit is enlarged, in pixels.
 const SIZES: std::ops::RangeInclusive<usize> = 16..=40;
-/// Pixels between the boxes of two digits, at least.
+/// Minimum distance between the boxes of two digits, in pixels.
 const GAP: usize = 1;
-/// Places that are tried for a digit before it is left out.
+/// Places that are tried for a digit before it is omitted.
 const TRIES: usize = 30;
-/// Of 240, which ink reaches: less does not count as part of a digit.
+/// Minimum ink of a pixel that belongs to a digit; the maximum is 240.
 const FAINT: f32 = 40.0;
-/// Noise is below this.
+/// Upper bound of the noise, exclusive.
 const NOISE: u32 = 64;
 
-/// A digit on a picture: the pixels that its ink covers.
+/// A digit on a picture with the bounding box of its ink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DigitBox {
-    /// 0 to 9.
+    /// The digit, 0 to 9.
     pub digit: u8,
-    /// Column of the first.
+    /// First column.
     pub left: usize,
-    /// Row of the first.
+    /// First row.
     pub top: usize,
-    /// Columns.
+    /// Number of columns.
     pub width: usize,
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
 }
 
-/// A picture and what it shows.
+/// A picture and the digits on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scene {
-    /// Grey, row by row.
+    /// Gray pixels, row by row.
     pub pixels: Vec<u8>,
-    /// In the order in which they were drawn.
+    /// Digits in the order in which they were drawn.
     pub objects: Vec<DigitBox>,
 }
 
 impl Scene {
-    /// Picture `number` of a part.
+    /// Draws picture `number` of a part.
     #[must_use]
     pub fn draw(part: Part, number: u64) -> Self {
         let mut random = part.random(number);
@@ -94,8 +103,8 @@ impl Scene {
 
 /// Whether two boxes overlap or have less than the gap between them.
 fn near(one: &DigitBox, other: &DigitBox) -> bool {
-    let close = |start: usize, length: usize, from: usize, of: usize| {
-        start < from + of + GAP && from < start + length + GAP
+    let close = |start: usize, length: usize, other: usize, other_length: usize| {
+        start < other + other_length + GAP && other < start + length + GAP
     };
     close(one.left, one.width, other.left, other.width)
         && close(one.top, one.height, other.top, other.height)
@@ -109,10 +118,11 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// A digit enlarged to `size` by `size` pixels, between its own in straight lines.
+    /// Enlarges a digit to `size` by `size` pixels with bilinear interpolation and crops it to its
+    /// ink.
     fn new(digit: Digit, size: usize) -> Self {
         let ink = |row: usize, column: usize| f32::from(digit.pixels[row * 8 + column]) * 15.0;
-        // The two nearest pixels of the digit, and the weight of the second.
+        // Returns the first of the two nearest pixels of the digit, and the weight of the second.
         let between = |at: usize| {
             let place = ((at as f32 + 0.5) * 8.0 / size as f32 - 0.5).clamp(0.0, 7.0);
             let first = (place as usize).min(6);
@@ -155,7 +165,7 @@ pub struct Scenes {
 }
 
 impl Scenes {
-    /// The first ones of the part that tests, for this input.
+    /// Returns the first `count` pictures of the test part, for this input.
     #[must_use]
     pub fn new(count: usize, input: &str) -> Self {
         Self { count, inputs: [input.to_owned()] }
@@ -183,11 +193,11 @@ impl Source for Scenes {
     }
 }
 
-/// Writes what the first pictures of the part that tests show, as COCO does. Ids of
-/// pictures are their numbers, those of categories the digits.
+/// Writes COCO annotations of the first pictures of the test part. Ids of pictures are their
+/// numbers, those of categories the digits.
 ///
 /// # Errors
-/// Those of the file.
+/// The file cannot be written.
 pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
     for index in 0..count {
@@ -196,7 +206,7 @@ pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
             Scene::draw(Part::Test, index as u64).objects
         {
             annotations.push(json!({
-                // pycocotools takes an id of 0 for none.
+                // pycocotools treats an id of 0 as missing.
                 "id": annotations.len() + 1, "image_id": index, "category_id": digit,
                 "bbox": [left, top, width, height], "area": width * height, "iscrowd": 0,
             }));
@@ -208,7 +218,7 @@ pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer(to, &all).map_err(io::Error::from)
 }
 
-/// The pictures of the card, and what they show as the method `coco-map` takes it.
+/// Opens the pictures of the card and derives their annotations for the method `coco-map`.
 pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let count = card.data.accuracy_samples as usize;
@@ -248,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_picture_is_the_one_that_the_detector_was_trained_for() {
-        // Whoever changes pictures trains the detector anew and counts up the revision.
+        // A change of pictures requires new training of the detector and a new revision.
         let scene = Scene::draw(Part::Training, 0);
         let sum = |values: &[u8]| values.iter().map(|value| u64::from(*value)).sum::<u64>();
         let sums = (sum(&scene.pixels), sum(&scene.pixels[..SIDE]));

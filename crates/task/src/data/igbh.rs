@@ -1,12 +1,11 @@
-//! IGBH, the heterogeneous graph of the Illinois Graph Benchmark, in any of its sizes: the
-//! folder `processed` with a file of features for each kind of node and a file of edges for
-//! each relation.
+//! IGBH, the heterogeneous graph of the Illinois Graph Benchmark, in any of its sizes: the folder
+//! `processed` with a file of features for each kind of node and a file of edges for each relation.
 //!
-//! Source: `igbh.py`, `dgl_utilities/feature_fetching.py` and `components.py` of the
-//! reference's benchmark R-GAT. Each relation is walked both ways, citations as one relation
-//! with a loop at each paper. Features of the full graph are 2.2 TB: rows of them are read
-//! where they lie. Its 5.8 billion edges are turned, when it is opened, to the neighbours of
-//! each node: 4 bytes an edge and way, and 8 a node and relation, which are 63 GB.
+//! Source: `igbh.py`, `dgl_utilities/feature_fetching.py` and `components.py` of the reference's
+//! benchmark R-GAT. Each relation is traversed both ways; citations are one relation with a loop at
+//! each paper. The features of the full graph have 2.2 TB, so their rows are read from disk. Its
+//! 5.8 billion edges are converted to adjacency lists in memory: 4 bytes per edge and direction and
+//! 8 bytes per node and relation, in total 63 GB.
 
 mod edges;
 mod rows;
@@ -26,27 +25,27 @@ use crate::subgraph::{IncomingEdges, KINDS, PAPER, RELATIONS, Relation};
 
 pub(crate) use rows::FeatureRows;
 
-/// Those that have files. The first is citations; those backwards stand in the order of the
-/// others.
+/// Number of relations that have files. The first is citations; the reversed relations follow in
+/// the order of the others.
 const FILES: usize = 6;
 
-/// The graph.
+/// The graph: adjacency in memory, features on disk.
 #[derive(Debug)]
 pub(crate) struct Igbh {
-    /// In the order of [`RELATIONS`].
+    /// Incoming edges, in the order of [`RELATIONS`].
     pub incoming: Vec<IncomingEdges>,
-    /// In the order of [`KINDS`].
+    /// Features of nodes, in the order of [`KINDS`].
     pub features: Vec<FeatureRows>,
 }
 
-/// Why a file is not one of the data set.
+/// Reason why a file is not part of the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgbhError {
     /// The file.
     pub path: PathBuf,
-    /// What there should be.
+    /// What was expected.
     pub expected: String,
-    /// What there is.
+    /// What was found.
     pub found: String,
 }
 
@@ -70,10 +69,10 @@ impl IgbhError {
 }
 
 impl Igbh {
-    /// Opens the files of features, and turns the edges of all relations.
+    /// Opens the files of features and builds the adjacency of all relations.
     ///
     /// # Errors
-    /// The first file that is missing, malformed, or names a node that has no features.
+    /// The first file that is missing, malformed, or names a node without features.
     pub(crate) fn open(folder: &Path) -> Result<Self, IgbhError> {
         let open = |kind: &&str| features(folder, kind);
         let features: Vec<FeatureRows> = KINDS.iter().map(open).collect::<Result<_, _>>()?;
@@ -107,8 +106,8 @@ fn features(folder: &Path, kind: &str) -> Result<FeatureRows, IgbhError> {
     FeatureRows::open(&folder.join(kind).join("node_feat.npy"))
 }
 
-/// A sample a paper of the file `nodes`, which judges as well: where PyTorch wrote it, as an
-/// array.
+/// Opens the papers of the file `nodes` as samples. The file is also the reference; a file that
+/// PyTorch wrote is converted to an array.
 pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let path = files.path("nodes")?;
     let papers = papers(&path).map_err(OpenError::content)?;
@@ -129,7 +128,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
-/// Numbers of papers, of `numpy.save` or `torch.save`.
+/// Reads numbers of papers that `numpy.save` or `torch.save` wrote.
 fn papers(path: &Path) -> Result<Vec<i64>, IgbhError> {
     let refused = |found: String| {
         let expected = "papers as one dimension of int64, of numpy.save or torch.save";

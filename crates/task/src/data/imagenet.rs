@@ -1,5 +1,5 @@
-//! ImageNet's validation set: a folder of files and `val_map.txt`, a name and a class a
-//! line, whose order is that of the samples.
+//! ImageNet's validation set: a folder of files and `val_map.txt`, which has a name and a class per
+//! line in the order of the samples.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 
 use super::pictures::{MissingFiles, Pictures, Preparation};
 
-/// Classes of 2012, from 0.
+/// Number of classes of ImageNet 2012.
 const CLASSES: i64 = 1000;
 
-/// The data set.
+/// The pictures with their labels.
 #[derive(Debug)]
 pub struct ImageNet {
-    /// Its samples.
+    /// The samples.
     pub pictures: Pictures,
     /// The class of each.
     pub labels: Vec<i64>,
 }
 
-/// Why a folder is not the data set.
+/// Reason why a folder is not the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImageNetError {
@@ -30,13 +30,13 @@ pub enum ImageNetError {
         /// The operating system's message.
         why: String,
     },
-    /// A line of the list is no name and class.
+    /// A line of the list is not a name and a class.
     Line {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What stands there.
+        /// What was found.
         found: String,
     },
     /// The list is empty.
@@ -69,7 +69,7 @@ impl fmt::Display for ImageNetError {
 impl std::error::Error for ImageNetError {}
 
 impl ImageNet {
-    /// Reads the list, by default `val_map.txt` in the folder, and looks for every file.
+    /// Reads the list, by default `val_map.txt` in the folder, and checks that every file exists.
     ///
     /// # Errors
     /// [`ImageNetError`] if the list is malformed or files are missing.

@@ -1,4 +1,4 @@
-//! Sentences, a line each, as bytes of UTF-8: what is made of them is timed.
+//! Sentences, one per line, as UTF-8 bytes: their tokenization is timed.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use super::{SampleSet, inputs, item, library};
 use crate::files::{Files, OpenError};
 
-/// The sentences.
+/// The sentences as samples.
 #[derive(Debug)]
 pub struct Lines {
     sentences: Vec<String>,
@@ -18,11 +18,11 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads sentences, and whether there are as many translations.
+    /// Reads the sentences and checks that there are as many translations.
     ///
     /// # Errors
-    /// [`DataError`] with the file and the line: what is no text, a line that is empty, other
-    /// numbers of lines.
+    /// [`DataError`] with file and line: invalid UTF-8, an empty line, or different numbers of
+    /// lines.
     pub fn open(sentences: &Path, translations: &Path, input: String) -> Result<Self, DataError> {
         let lines = lines(sentences)?;
         let (expected, found) = (lines.len(), self::lines(translations)?.len());
@@ -49,7 +49,7 @@ fn lines(path: &Path) -> Result<Vec<String>, DataError> {
     }
 }
 
-/// The samples of a card with the files `source` and `target`.
+/// Opens the samples of a card with the files `source` and `target`.
 pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let (source, target) = (files.path("source")?, files.path("target")?);
     let [input] = inputs(files.card());

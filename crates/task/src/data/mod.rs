@@ -1,5 +1,4 @@
-//! Data sets: in the formats in which their publishers give them, in tables of facts, and
-//! made of seeds.
+//! Data sets: in their publishers' formats, as tables of facts, and generated from seeds.
 
 pub mod aggregation;
 pub(crate) mod bpe;
@@ -41,23 +40,23 @@ use crate::card::Card;
 use crate::features::FeatureNetworks;
 use crate::files::OpenError;
 
-/// What a list has for a sample, one after the other.
+/// Returns the entry of a list for a sample.
 ///
 /// # Errors
-/// There are not as many.
+/// The index is beyond the list.
 pub(crate) fn item<T>(all: &[T], index: SampleIndex) -> Result<&T, String> {
     let found = usize::try_from(index).ok().and_then(|index| all.get(index));
     found.ok_or_else(|| format!("expected a sample below {}, found {index}", all.len()))
 }
 
-/// Samples, and what was made of their files to judge by.
+/// Samples with the references that were derived from their files.
 pub(crate) struct SampleSet {
     pub samples: TensorLibrary,
-    /// References by the name of the method's need.
+    /// Files of references by the name of the method's need.
     pub references: BTreeMap<String, PathBuf>,
-    /// What makes features of answers that are images.
+    /// Networks that compute the features of answers that are images.
     pub networks: Option<FeatureNetworks>,
-    /// As `remarks` of an opened task.
+    /// Remarks on the samples for the reader of the result.
     pub remarks: Vec<String>,
 }
 
@@ -67,20 +66,20 @@ impl SampleSet {
     }
 }
 
-/// The names of the inputs of a card that feeds so many.
+/// Returns the names of a card's `N` inputs.
 ///
 /// # Panics
-/// If it feeds others.
+/// Panics if the card has another number of inputs.
 pub(crate) fn inputs<const N: usize>(card: &Card) -> [String; N] {
     all(card, card.data.inputs.iter().map(|input| input.name.clone()).collect())
 }
 
-/// So many names.
+/// Converts a list to `N` names; panics if it has another number.
 pub(crate) fn all<const N: usize>(card: &Card, names: Vec<String>) -> [String; N] {
     names.try_into().unwrap_or_else(|_| panic!("{} feeds {N} inputs", card.name))
 }
 
-/// Samples of a source, of which the card says how many fit in memory.
+/// Returns a sample library of a source; the card states how many samples fit in memory.
 pub(crate) fn library(
     card: &Card,
     source: impl Source + 'static,

@@ -10,37 +10,37 @@ use super::pictures::{MissingFiles, Pictures, Preparation};
 /// Endings of pictures, in lower case.
 const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
 
-/// The pictures.
+/// The pictures of a folder with their labels.
 #[derive(Debug)]
 pub struct NamedPictures {
-    /// Its samples, in the order of their names.
+    /// The samples, in the order of their names.
     pub pictures: Pictures,
     /// The class of each.
     pub labels: Vec<i64>,
 }
 
-/// Why a folder has no such pictures.
+/// Reason why a folder is not such a data set.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NamedPicturesError {
-    /// It cannot be read.
+    /// The folder cannot be read.
     Io {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// It has none.
+    /// The folder has no pictures.
     Empty {
         /// The folder.
         path: PathBuf,
     },
-    /// A picture has another name.
+    /// The name of a picture has no class.
     Name {
         /// The file.
         path: PathBuf,
     },
-    /// One went away meanwhile.
+    /// A picture was removed meanwhile.
     Missing(MissingFiles),
 }
 
@@ -67,10 +67,10 @@ impl fmt::Display for NamedPicturesError {
 impl std::error::Error for NamedPicturesError {}
 
 impl NamedPictures {
-    /// Looks for the pictures of a folder; other files are left alone.
+    /// Lists the pictures of a folder; other files are ignored.
     ///
     /// # Errors
-    /// There are none, or one without a class.
+    /// There are no pictures, or one has no class in its name.
     pub fn open(folder: &Path, preparation: Preparation) -> Result<Self, NamedPicturesError> {
         let unreadable = |error| NamedPicturesError::Io { path: folder.to_owned(), error };
         let mut names = Vec::new();

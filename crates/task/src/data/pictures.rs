@@ -1,4 +1,4 @@
-//! Files of a folder as samples.
+//! Picture files of a folder as samples.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use super::item;
 use crate::image::decode;
 use crate::image::steps::{Layout, Step, prepare};
 
-/// Missing files that an error names.
+/// Missing files that an error names, at most.
 const NAMED: usize = 5;
 
-/// What is made of every picture.
+/// Preparation of pictures as samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preparation {
-    /// Of the model.
+    /// Name of the model's input.
     pub input: String,
-    /// From the file's picture on.
+    /// Steps from the decoded picture to the sample.
     pub steps: Vec<Step>,
-    /// Of the sample.
+    /// Channel layout of the sample.
     pub layout: Layout,
 }
 
-/// The pictures of a data set; one is in memory only while its sample is loaded.
+/// The pictures of a data set; each is in memory only while its sample is loaded.
 #[derive(Debug)]
 pub struct Pictures {
     name: &'static str,
@@ -35,18 +35,18 @@ pub struct Pictures {
     layout: Layout,
 }
 
-/// Files of a list are not in its folder.
+/// Error: files of a list are not in its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingFiles {
     /// The folder.
     pub folder: PathBuf,
-    /// How many.
+    /// Number of missing files.
     pub missing: usize,
-    /// In the list.
+    /// Number of files in the list.
     pub total: usize,
-    /// The first few.
+    /// Names of the first missing files.
     pub files: Vec<String>,
-    /// Where they can be had.
+    /// Where the user gets the files.
     pub get: &'static str,
 }
 
@@ -61,10 +61,10 @@ impl fmt::Display for MissingFiles {
 impl std::error::Error for MissingFiles {}
 
 impl Pictures {
-    /// Looks for these files, which are the samples in this order.
+    /// Checks that these files exist; they are the samples in this order.
     ///
     /// # Errors
-    /// [`MissingFiles`] if some are not in the folder; `get` says where they can be had.
+    /// [`MissingFiles`] if some are not in the folder; `get` tells the user where to get them.
     pub fn new(
         name: &'static str,
         folder: &Path,
@@ -105,7 +105,7 @@ impl Source for Pictures {
     }
 }
 
-/// A grey PNG of one pixel, for tests.
+/// A gray PNG of one pixel, for tests.
 #[cfg(test)]
 pub(super) fn write_grey(path: &Path, grey: u8) {
     let mut encoder = png::Encoder::new(std::fs::File::create(path).unwrap(), 1, 1);

@@ -1,8 +1,8 @@
-//! Prompts as tokens, for models that make text behind them.
+//! Prompts as tokens, for models that generate text.
 //!
 //! Source: `dataset.py` of the reference's benchmarks GPT-J, Llama 2 70B, Llama 3.1 405B and
-//! Mixtral 8x7B. A table is converted once: into tokens, one file for all, and into what the
-//! methods judge by.
+//! Mixtral 8x7B. A table is converted once: into a file of tokens and into the references of the
+//! methods.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,10 +20,10 @@ use super::{SampleSet, item, library};
 use crate::files::{CacheKey, Files, OpenError};
 use crate::system::PromptTable;
 
-/// Tokens of a prompt of GPT-J at most.
+/// Maximum number of tokens in a prompt of GPT-J.
 const MOST: usize = 1919;
 
-/// Counts up when the files that are made of the same table change.
+/// Revision of the derived files: increases when they change for the same table.
 const REVISION: u32 = 1;
 
 /// Prompts of a data set.
@@ -31,15 +31,15 @@ const REVISION: u32 = 1;
 struct Prompts {
     name: String,
     inputs: Vec<String>,
-    /// Where the tokens of each are.
+    /// Range of each prompt in `tokens`.
     places: Vec<Range<usize>>,
     tokens: Vec<i32>,
-    /// Whether an answer is a program, where the card feeds that.
+    /// For each prompt, whether the answer is a program; the card may feed that.
     programs: Vec<bool>,
 }
 
 impl PromptTable {
-    /// The name of the file in the card.
+    /// Returns the name of the table's file in the card.
     fn file(self) -> &'static str {
         match self {
             Self::CnnDailymail => "cnn_eval",
@@ -58,7 +58,7 @@ impl PromptTable {
     }
 }
 
-/// Samples of a table of the user's, and the references that are made of it.
+/// Opens the prompts of the user's table and derives the references.
 pub(crate) fn read(files: &Files<'_>, form: PromptTable) -> Result<SampleSet, OpenError> {
     let (file, columns) = (form.file(), form.columns());
     let path = files.path(file)?;
@@ -97,7 +97,8 @@ pub(crate) fn read(files: &Files<'_>, form: PromptTable) -> Result<SampleSet, Op
     Ok(SampleSet { references, ..SampleSet::new(library(files.card(), prompts)?) })
 }
 
-/// The tokens of a row: its own, or those of the text that it is put into.
+/// Returns the tokens of a row: those of the table, or those of the prompt template with the row's
+/// texts.
 fn prompt(
     table: &Table,
     row: usize,
@@ -114,12 +115,12 @@ fn prompt(
     tokens.collect::<Result<_, _>>().map_err(OpenError::content)
 }
 
-/// Whether an answer is a program.
+/// Whether the answer to a row is a program.
 fn is_program(table: &Table, row: usize, form: PromptTable) -> bool {
     form == PromptTable::Mixture && table.text(row, "dataset").is_ok_and(|name| name == "MBXP")
 }
 
-/// What a row is judged by, as the method of the task takes it.
+/// Returns the reference of a row in the form that the method takes.
 fn reference(table: &Table, row: usize, form: PromptTable) -> Result<serde_json::Value, OpenError> {
     Ok(match form {
         PromptTable::CnnDailymail | PromptTable::OpenOrca => {
@@ -146,8 +147,8 @@ fn reference(table: &Table, row: usize, form: PromptTable) -> Result<serde_json:
     })
 }
 
-/// Writes their count, the length of each, negative of a program, and all tokens,
-/// each in 32 bits.
+/// Writes the number of prompts, the length of each (negative if the answer is a program), and all
+/// tokens, each as `i32`.
 fn write(
     prompts: &[Vec<i32>],
     programs: &[bool],

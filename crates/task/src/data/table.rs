@@ -1,5 +1,5 @@
-//! Tables of texts and tokens, one row a sample: a `DataFrame` of pandas in a pickle, gzipped
-//! or not, a list of objects in JSON, or, where it is compiled in, a file of Parquet.
+//! Tables of texts and tokens with one row per sample: a pandas `DataFrame` in a pickle (gzipped or
+//! not), a list of objects in JSON, or a Parquet file if that feature is compiled in.
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use crate::files::OpenError;
 use crate::pickle::{self, Array, Value};
 
-/// Bytes that a gzip may have in it: more than the tables of the benchmarks have, and an end to
-/// those that are made to fill the memory.
+/// Maximum uncompressed size of a gzip file, in bytes: more than the benchmarks' tables have, and a
+/// bound for gzip bombs.
 const MOST_UNZIPPED: u64 = 16 << 30;
 
-/// A table of which some columns were read.
+/// Some columns of a table.
 #[derive(Debug)]
 pub(crate) struct Table {
     path: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct Table {
     columns: BTreeMap<String, Vec<Cell>>,
 }
 
-/// What a column has for a row.
+/// A value of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Cell {
@@ -40,7 +40,7 @@ pub(crate) enum Cell {
     Other(OtherValue),
 }
 
-/// What is none of these; written as `null`.
+/// A value of another type; serialized as `null`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct OtherValue;
 
@@ -56,7 +56,7 @@ impl<'de> Deserialize<'de> for OtherValue {
     }
 }
 
-/// A table that is not what a task needs.
+/// Error: a table does not fit its task.
 #[derive(Debug)]
 struct TableError {
     path: PathBuf,
@@ -83,10 +83,10 @@ impl fmt::Display for TableError {
 impl std::error::Error for TableError {}
 
 impl Table {
-    /// Reads these columns.
+    /// Reads these columns of a table.
     ///
     /// # Errors
-    /// It is of no known format, or lacks a column or rows.
+    /// The format is unknown, or a column or all rows are missing.
     pub fn read(path: &Path, wanted: &[&str]) -> Result<Self, OpenError> {
         Self::read_limited(path, wanted, MOST_UNZIPPED)
     }
@@ -151,15 +151,15 @@ impl Table {
         self.rows
     }
 
-    /// What a column that was asked for has for a row.
+    /// Returns the value of a column that was read.
     pub fn cell(&self, row: usize, column: &str) -> &Cell {
         &self.columns[column][row]
     }
 
-    /// A text.
+    /// Returns a text.
     ///
     /// # Errors
-    /// It is none.
+    /// The value is not a text.
     pub fn text(&self, row: usize, column: &str) -> Result<&str, OpenError> {
         match self.cell(row, column) {
             Cell::Text(text) => Ok(text),
@@ -167,10 +167,10 @@ impl Table {
         }
     }
 
-    /// One of these texts.
+    /// Returns a text that is one of `all`.
     ///
     /// # Errors
-    /// It is none of them.
+    /// The value is another text or not a text.
     pub fn one_of(&self, row: usize, column: &str, all: &[&str]) -> Result<&str, OpenError> {
         let text = self.text(row, column)?;
         if all.contains(&text) {
@@ -179,10 +179,10 @@ impl Table {
         Err(self.error(Some(row), column, &all.join(" or "), format!("{text:?}")))
     }
 
-    /// Tokens, at least one.
+    /// Returns tokens, at least one.
     ///
     /// # Errors
-    /// It is no list of them.
+    /// The value is not a list of tokens.
     pub fn tokens(&self, row: usize, column: &str) -> Result<&[i32], OpenError> {
         match self.cell(row, column) {
             Cell::Tokens(all) if !all.is_empty() && all.iter().all(|token| *token >= 0) => Ok(all),
@@ -193,7 +193,7 @@ impl Table {
         }
     }
 
-    /// The error that says what is wrong with a value.
+    /// Returns the error for a value.
     pub fn error(
         &self,
         row: Option<usize>,
@@ -207,7 +207,7 @@ impl Table {
 }
 
 impl Cell {
-    /// For people.
+    /// Returns a description for error messages.
     pub fn describe(&self) -> String {
         match self {
             Self::Text(text) => {
@@ -264,7 +264,7 @@ fn cell_of_value(value: &Value) -> Cell {
     }
 }
 
-/// The numbers of an array.
+/// Returns the numbers of an array.
 fn cells_of_array(array: &Array) -> Vec<Cell> {
     let element = array.element;
     let read = |bytes: &[u8]| match element {
@@ -296,7 +296,7 @@ fn json_columns(
     Ok(columns)
 }
 
-/// Reads rows, of which only some columns are kept.
+/// Reads rows and keeps only some columns.
 struct RowsVisitor<'a> {
     wanted: &'a [&'a str],
     columns: &'a mut BTreeMap<String, Vec<Cell>>,
@@ -351,7 +351,7 @@ impl<'de> Visitor<'de> for RowVisitor<'_> {
         let mut row = BTreeMap::new();
         while let Some(name) = map.next_key::<String>()? {
             if wanted.contains(&name.as_str()) {
-                // Of a name that is there twice, the last value counts, as in Python.
+                // The last value of a duplicate name counts, as in Python.
                 row.insert(name, map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
@@ -432,7 +432,7 @@ mod tests {
             let error = read("bad", bytes, &["a"]).unwrap_err();
             assert!(error.contains("expected a "), "{bytes:?}: {error}");
         }
-        // A dictionary of lists is what a table is read as.
+        // A table is read from a dictionary of lists.
         let lists = b"\x80\x02}X\x01\0\0\0a](X\x01\0\0\0xK\x05es.";
         let table = read("lists", lists, &["a"]).unwrap();
         assert_eq!(table.cell(1, "a"), &Cell::Whole(5));

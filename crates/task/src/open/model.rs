@@ -1,5 +1,4 @@
-//! What answers the samples of a task: the file of a model with what is made of its outputs,
-//! or a pipeline.
+//! Opens the model of a task: an ONNX file with the conversion of its outputs, or a pipeline.
 
 use dyno_sut::onnx::Answer;
 use dyno_sut::onnx::windows::Windows;
@@ -13,7 +12,7 @@ use crate::pipelines::{PipelineLoader, diffusion, generation, neighbors, transdu
 use crate::system::{AnswerKind, Network, Samples, System};
 use crate::{networks, trained};
 
-/// What answers, and how samples enter it.
+/// Returns the model of the task and the binding of its inputs; appends to `remarks`.
 pub(super) fn task_model(
     system: &System,
     files: &Files<'_>,
@@ -36,7 +35,7 @@ pub(super) fn task_model(
         Network::DigitsBoxes => trained::digit_boxes::model(files)?,
         Network::Shapes3d => trained::shapes3d::model(files)?,
     };
-    // Other tiers have the models that their cards were written for.
+    // Cards of the other tiers were written for their models.
     let declared = match card.tier {
         Tier::Official => Some(ModelInterface::read(&path)?),
         Tier::Real | Tier::Shape => None,
@@ -46,7 +45,7 @@ pub(super) fn task_model(
     Ok((TaskModel::Model { path, answer, largest_batch: system.largest_batch }, binding))
 }
 
-/// The pipeline that answers, if several calls do.
+/// Returns the pipeline of an answer kind that needs one, `None` for all other kinds.
 fn pipeline(kind: &AnswerKind, files: &Files<'_>) -> Result<Option<PipelineLoader>, OpenError> {
     Ok(Some(match kind {
         AnswerKind::Generated(rules) => generation::open(files, rules)?,
@@ -60,7 +59,7 @@ fn pipeline(kind: &AnswerKind, files: &Files<'_>) -> Result<Option<PipelineLoade
     }))
 }
 
-/// How samples enter the model.
+/// Binds the inputs of the card to those of the model.
 fn binding(
     system: &System,
     card: &Card,
@@ -81,18 +80,18 @@ fn answer(
     Ok(match kind {
         AnswerKind::Output => Answer::Output,
         AnswerKind::Argmax => Answer::Argmax,
-        AnswerKind::Class { offset, of, outputs } => match declared {
+        AnswerKind::Class { offset, scores, outputs } => match declared {
             None => class::answer(*offset, outputs.first().cloned()),
             Some(declared) => {
                 let port = declared.output(outputs).map_err(OpenError::content)?;
-                let offset = match (of, declared.scores(outputs)) {
-                    (Some(of), Some((found, scores))) if found != *of => {
-                        if of.checked_add_signed(*offset as isize) != Some(found) {
-                            let expected = format!("{of} scores");
-                            return Err(OpenError::content(declared.mismatch(expected, scores)));
+                let offset = match (scores, declared.scores(outputs)) {
+                    (Some(scores), Some((found, port))) if found != *scores => {
+                        if scores.checked_add_signed(*offset as isize) != Some(found) {
+                            let expected = format!("{scores} scores");
+                            return Err(OpenError::content(declared.mismatch(expected, port)));
                         }
                         remarks.push(format!(
-                            "the model has {found} scores where the reference's has {of}: the \
+                            "the model has {found} scores where the reference's has {scores}: the \
                              position of the greatest is the class"
                         ));
                         0

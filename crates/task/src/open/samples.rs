@@ -1,4 +1,4 @@
-//! What a task is fed: each kind of samples by the module that reads it.
+//! Opens the samples of a task with the module of their kind.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -21,7 +21,7 @@ use crate::fit::InputBinding;
 use crate::sentences;
 use crate::system::{Samples, System};
 
-/// Reads the samples of a task as its model takes them.
+/// Opens the samples of a task in the form that its model takes.
 pub(super) fn read(
     system: &System,
     files: &Files<'_>,
@@ -83,18 +83,23 @@ pub(super) fn read(
     }
 }
 
-/// Samples of these files whose classes are known, as the method `top1` takes them.
-fn labeled(samples: TensorLibrary, of: &[&str], files: &Files<'_>) -> Result<SampleSet, OpenError> {
-    let references = classes(samples.labels().unwrap_or_default(), of, files)?;
+/// Returns labeled samples with the reference file that the method `top1` takes; `sources` are the files
+/// of the card that the labels are from.
+fn labeled(
+    samples: TensorLibrary,
+    sources: &[&str],
+    files: &Files<'_>,
+) -> Result<SampleSet, OpenError> {
+    let references = classes(samples.labels().unwrap_or_default(), sources, files)?;
     Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 fn classes(
     labels: &[i64],
-    of: &[&str],
+    sources: &[&str],
     files: &Files<'_>,
 ) -> Result<BTreeMap<String, PathBuf>, OpenError> {
-    let labels = files.derive("labels", 1, CacheKey::Files(of), |file| {
+    let labels = files.derive("labels", 1, CacheKey::Files(sources), |file| {
         for (index, label) in labels.iter().enumerate() {
             writeln!(file, "{index} {label}").map_err(OpenError::content)?;
         }

@@ -1,47 +1,47 @@
-//! Which tokens a text is made of, given scores of the next one: the greatest each, or beams.
+//! Greedy search and beam search: the choice of a text's tokens by the scores of the next one.
 //!
-//! Source: what `generate` of the library `transformers` 4.31 does with `num_beams`,
-//! `early_stopping`, `length_penalty`, `min_new_tokens` and `max_new_tokens`. Scores are in
-//! float32, means in float64, as there; of equal scores the first counts.
+//! Source: `generate` of the library `transformers` 4.31 with `num_beams`, `early_stopping`,
+//! `length_penalty`, `min_new_tokens` and `max_new_tokens`. As there, scores are float32 and means
+//! float64; of equal scores the first counts.
 
 use crate::system::{BeamSettings, CountedTokens, LengthLimits, StopRule};
 
-/// What an end has as score before the least of tokens.
+/// Score of an end before the minimum number of tokens.
 const NEVER: f32 = f32::NEG_INFINITY;
 
-/// What beams but the first have before the first token: they are all the same.
+/// Score of all beams but the first before the first token, because the beams are equal then.
 const SAME: f32 = -1e9;
 
-/// A text that is made, beams of it if there are any.
+/// The search for one text.
 #[derive(Debug)]
 pub(super) struct TextSearch {
     length: LengthLimits,
     beams: Option<BeamSettings>,
     prompt: usize,
-    /// After this sequence comes an end.
+    /// Sequence of tokens that must be followed by an end; empty if there is none.
     stop: Vec<i64>,
-    /// The last tokens of the prompt, as many as the sequence has.
+    /// The last tokens of the prompt, as many as `stop` has.
     before: Vec<i64>,
     active: Vec<ActiveText>,
     finished: Vec<FinishedText>,
     is_done: bool,
 }
 
-/// A text that may go on.
+/// A text that may be continued.
 #[derive(Debug, Clone, Default)]
 struct ActiveText {
     tokens: Vec<i64>,
     score: f32,
 }
 
-/// A text that is over, without its end.
+/// A finished text without its end token.
 #[derive(Debug)]
 struct FinishedText {
     tokens: Vec<i64>,
     score: f64,
 }
 
-/// A token that may be the next.
+/// A possible next token of a beam.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     beam: usize,
@@ -50,8 +50,8 @@ struct Candidate {
 }
 
 impl TextSearch {
-    /// Nothing is made yet. After the tokens `stop`, which may begin in the prompt, comes an
-    /// end; empty where there are none.
+    /// Starts a search. After the tokens `stop`, which may begin in the prompt, an end is forced;
+    /// `stop` may be empty.
     pub fn new(
         length: &LengthLimits,
         beams: Option<&BeamSettings>,
@@ -73,31 +73,31 @@ impl TextSearch {
         }
     }
 
-    /// Whether there is nothing more to ask.
+    /// Whether the search has ended.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// The last token of each beam.
+    /// Returns the last token of each beam.
     pub fn last(&self) -> impl Iterator<Item = i64> {
         self.active.iter().filter_map(|active| active.tokens.last().copied())
     }
 
-    /// Tokens made so far.
-    pub fn made(&self) -> usize {
+    /// Returns the number of tokens generated so far.
+    pub fn token_count(&self) -> usize {
         self.active[0].tokens.len()
     }
 
-    /// Takes the scores of the next token, those of each beam, and says which beam each one
-    /// goes on from. Before the first token the scores of one stand for all.
+    /// Takes the scores of the next token of each beam, and returns for each new beam the beam that
+    /// it continues. Before the first token, the scores of one beam stand for all.
     ///
     /// # Errors
-    /// The scores are none of which one is the greatest.
+    /// No score is a number.
     pub fn step(&mut self, scores: &[&[f32]]) -> Result<Vec<usize>, String> {
-        let of = |beam: usize| scores[beam.min(scores.len() - 1)];
+        let row = |beam: usize| scores[beam.min(scores.len() - 1)];
         match &self.beams {
-            None => self.step_greedy(of(0)).map(|()| vec![0]),
-            Some(_) => self.step_beams(&of),
+            None => self.step_greedy(row(0)).map(|()| vec![0]),
+            Some(_) => self.step_beams(&row),
         }
     }
 
@@ -105,7 +105,7 @@ impl TextSearch {
         self.length.ends.contains(&token)
     }
 
-    /// The end that must come now, whatever the scores are.
+    /// Returns the end token that must follow now, whatever the scores are.
     fn forced(&self, active: &ActiveText) -> Option<i64> {
         let length = self.stop.len();
         let behind = self.prompt + active.tokens.len() > length && length > 0;
@@ -114,7 +114,7 @@ impl TextSearch {
     }
 
     fn step_greedy(&mut self, scores: &[f32]) -> Result<(), String> {
-        let is_early = self.made() < self.length.least;
+        let is_early = self.token_count() < self.length.least;
         let mut best: Option<(i64, f32)> = None;
         for (token, score) in (0..).zip(scores) {
             if best.is_none_or(|(_, most)| *score > most)
@@ -127,7 +127,7 @@ impl TextSearch {
         let forced = self.forced(&self.active[0]);
         let token = forced.or(best.map(|(token, _)| token)).ok_or_else(no_numbers)?;
         self.active[0].tokens.push(token);
-        self.is_done = self.is_end(token) || self.made() == self.length.most;
+        self.is_done = self.is_end(token) || self.token_count() == self.length.most;
         Ok(())
     }
 
@@ -136,15 +136,15 @@ impl TextSearch {
         scores: &dyn Fn(usize) -> &'a [f32],
     ) -> Result<Vec<usize>, String> {
         let count = self.active.len();
-        // Of the best of these so many are no ends.
-        let asked = count * (1 + self.length.ends.len()).max(2);
-        let mut best: Vec<Candidate> = Vec::with_capacity(asked + 1);
+        // Among this many best candidates, enough are not ends.
+        let limit = count * (1 + self.length.ends.len()).max(2);
+        let mut best: Vec<Candidate> = Vec::with_capacity(limit + 1);
         for (beam, active) in self.active.iter().enumerate() {
-            self.candidates(beam, active, scores(beam), asked, &mut best)?;
+            self.candidates(beam, active, scores(beam), limit, &mut best)?;
         }
         let highest = best.first().map_or(NEVER, |best| best.score);
         let (mut next, mut parents) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let made = self.made();
+        let made = self.token_count();
         for (rank, Candidate { beam, token, score }) in best.into_iter().enumerate() {
             if next.len() == count {
                 break;
@@ -164,7 +164,7 @@ impl TextSearch {
         self.active = next;
         if self.has_enough(f64::from(highest), made) {
             self.is_done = true;
-        } else if self.made() == self.length.most {
+        } else if self.token_count() == self.length.most {
             for active in std::mem::take(&mut self.active) {
                 self.end(active.tokens.clone(), active.score);
                 self.active.push(active);
@@ -174,13 +174,13 @@ impl TextSearch {
         Ok(parents)
     }
 
-    /// Puts what this beam may go on with among the best.
+    /// Inserts the candidates of a beam into `best`.
     fn candidates(
         &self,
         beam: usize,
         active: &ActiveText,
         scores: &[f32],
-        asked: usize,
+        limit: usize,
         best: &mut Vec<Candidate>,
     ) -> Result<(), String> {
         let greatest = scores.iter().copied().filter(|score| !score.is_nan()).fold(NEVER, f32::max);
@@ -199,22 +199,22 @@ impl TextSearch {
                 None => score - greatest - whole,
             };
             let score = likely + active.score;
-            if best.len() == asked && best.last().is_some_and(|last| score <= last.score) {
+            if best.len() == limit && best.last().is_some_and(|last| score <= last.score) {
                 continue;
             }
             let at = best.partition_point(|better| better.score >= score);
             best.insert(at, Candidate { beam, token, score });
-            best.truncate(asked);
+            best.truncate(limit);
         }
         Ok(())
     }
 
-    /// Keeps a text that is over, if it is one of the best.
+    /// Records a finished text if it is among the best.
     fn end(&mut self, tokens: Vec<i64>, score: f32) {
         let Some(beams) = &self.beams else { return };
         let length = match beams.counted {
             CountedTokens::All => self.prompt + tokens.len(),
-            // Its end counts where it is one.
+            // The end token counts if the text has one.
             CountedTokens::New => tokens.len() + usize::from(tokens.len() < self.length.most),
         };
         let score = f64::from(score) / (length as f64).powf(beams.length_penalty);
@@ -229,8 +229,8 @@ impl TextSearch {
         self.finished.push(FinishedText { tokens, score });
     }
 
-    /// Whether no beam needs to be followed any further; `highest` is the score of the best
-    /// one, after so many tokens and another.
+    /// Whether the search can stop. `highest` is the score of the best beam, after `made` tokens
+    /// and one more.
     fn has_enough(&self, highest: f64, made: usize) -> bool {
         let Some(beams) = &self.beams else { return false };
         if self.finished.len() < beams.count {
@@ -249,7 +249,7 @@ impl TextSearch {
         self.finished.iter().all(|finished| finished.score >= attainable)
     }
 
-    /// The text that is made, with its end if it has one.
+    /// Returns the generated text, with its end if it has one.
     pub fn text(self) -> Vec<i64> {
         let best = self
             .finished
@@ -273,7 +273,7 @@ fn no_numbers() -> String {
 mod tests {
     use super::*;
 
-    /// Tokens of the made model.
+    /// Number of tokens of the test model.
     const WORDS: i64 = 12;
 
     /// Scores of the next token by the last one, in 1/64.
@@ -286,8 +286,8 @@ mod tests {
         (0..WORDS).map(|_| (0..WORDS).map(|_| score()).collect()).collect()
     }
 
-    /// What `generate` was asked for: prompt, beams, least and most of tokens, when it stops,
-    /// penalty, end, and by how much each token makes an end more likely.
+    /// Arguments of `generate`: prompt, beams, minimum and maximum of tokens, stop rule, penalty,
+    /// end, and by how much each token makes an end more likely.
     type Case = (&'static [i64], usize, usize, usize, StopRule, f64, i64, f32);
 
     const CASES: [Case; 9] = [
@@ -303,7 +303,7 @@ mod tests {
     ];
 
     /// Tokens, and the score of several beams.
-    fn found(case: Case, counted: CountedTokens) -> (Vec<i64>, Option<f64>) {
+    fn search(case: Case, counted: CountedTokens) -> (Vec<i64>, Option<f64>) {
         let (prompt, count, least, most, stop, length_penalty, end, tilt) = case;
         let table = table();
         let length = LengthLimits { least, most, ends: vec![end] };
@@ -316,7 +316,7 @@ mod tests {
                 .iter()
                 .map(|token| {
                     let mut row = table[*token as usize].clone();
-                    let tokens = prompt.len() + search.made();
+                    let tokens = prompt.len() + search.token_count();
                     row[end as usize] += tilt * (tokens - 1) as f32;
                     row
                 })
@@ -327,15 +327,16 @@ mod tests {
         (search.text(), score)
     }
 
-    /// Cases in which another text is made, or one of another score.
-    fn others(counted: CountedTokens, expected: [(&[i64], Option<f64>); 9]) -> Vec<String> {
+    /// Returns cases with another text or another score.
+    fn mismatches(counted: CountedTokens, expected: [(&[i64], Option<f64>); 9]) -> Vec<String> {
         // PyTorch sums exponentials in another order.
         const ROUNDING: f64 = 1e-5;
         let other = |(case, (tokens, score)): (Case, (&[i64], Option<f64>))| {
-            let (made, of) = found(case, counted);
-            let gap = (of.unwrap_or(0.0) - score.unwrap_or(0.0)).abs();
-            let is_same = made == tokens && of.is_some() == score.is_some() && gap < ROUNDING;
-            (!is_same).then(|| format!("{case:?}: {made:?}, {of:?}"))
+            let (text, found_score) = search(case, counted);
+            let gap = (found_score.unwrap_or(0.0) - score.unwrap_or(0.0)).abs();
+            let is_same =
+                text == tokens && found_score.is_some() == score.is_some() && gap < ROUNDING;
+            (!is_same).then(|| format!("{case:?}: {text:?}, {found_score:?}"))
         };
         CASES.into_iter().zip(expected).filter_map(other).collect()
     }
@@ -343,7 +344,7 @@ mod tests {
     #[test]
     fn beams_are_those_of_transformers_4_31() {
         // generate(..) of transformers 4.31.0 with torch 1.13, whose model was this table.
-        let others = others(
+        let mismatches = mismatches(
             CountedTokens::All,
             [
                 (&[11, 7, 3, 7, 3, 7, 3, 7, 3, 7], Some(-0.696_179)),
@@ -357,13 +358,13 @@ mod tests {
                 (&[4], Some(-0.481_296)),
             ],
         );
-        assert!(others.is_empty(), "{others:?}");
+        assert!(mismatches.is_empty(), "{mismatches:?}");
     }
 
     #[test]
     fn beams_are_those_of_transformers_4_40_where_prompts_do_not_count() {
-        // The same of transformers 4.40.2.
-        let others = others(
+        // generate(..) of transformers 4.40.2 with the same table.
+        let mismatches = mismatches(
             CountedTokens::New,
             [
                 (&[11, 7, 3, 7, 3, 7, 3, 7, 3, 7], Some(-0.835_415)),
@@ -377,7 +378,7 @@ mod tests {
                 (&[4], Some(-1.443_887)),
             ],
         );
-        assert!(others.is_empty(), "{others:?}");
+        assert!(mismatches.is_empty(), "{mismatches:?}");
     }
 
     #[test]
@@ -392,7 +393,7 @@ mod tests {
         }
         assert!(search.is_done());
         assert_eq!(search.text(), [3, 4, 2]);
-        // Without it: no end before the least, whatever is the greatest.
+        // Without the sequence there is no end before the minimum, whatever score is the greatest.
         let mut search = TextSearch::new(&length, None, &[1], &[]);
         for _ in 0..4 {
             search.step(&[&towards(5)]).unwrap();

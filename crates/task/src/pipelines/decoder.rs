@@ -1,6 +1,7 @@
-//! A decoder of text with keys and values of tokens before: one call of its model.
+//! A text decoder with a key-value cache: one call of its model.
 //!
-//! Source of the names: what `optimum-cli export onnx --task text-generation-with-past` writes.
+//! Source of the names: models that `optimum-cli export onnx --task text-generation-with-past`
+//! writes.
 
 use std::borrow::Cow;
 
@@ -10,30 +11,30 @@ use dyno_sut::tensors::{ElementType, Elements, ModelInput};
 
 use super::{has_rows, recurrent};
 
-/// A model whose inputs and outputs are known.
+/// A decoder model with the roles of its inputs.
 pub(super) struct Decoder {
     model: Callable,
-    /// What each input of the model is.
+    /// Role of each input of the model.
     inputs: Vec<InputRole>,
-    /// Where the scores of the next token are among the outputs.
+    /// Index of the output with the scores of the next token.
     scores: usize,
     caches: Vec<CachePort>,
     has_one_row: bool,
 }
 
-/// An input, with the type of its elements.
+/// Role of an input, with the type of its elements.
 #[derive(Debug, Clone, Copy)]
 enum InputRole {
     Tokens(ElementType),
     Mask(ElementType),
     Positions(ElementType),
-    /// Whether there are tokens before, in a model with a branch for either.
+    /// Whether there are previous tokens, in a model with a branch for either case.
     HasPast,
-    /// Keys or values, by place in [`Decoder::caches`].
+    /// Keys or values, by index in [`Decoder::caches`].
     Cache(usize),
 }
 
-/// Keys or values of a layer: an input and the output that it becomes.
+/// Keys or values of a layer: an input and the output that becomes its next value.
 #[derive(Debug, Clone, Copy)]
 struct CachePort {
     element: ElementType,
@@ -42,45 +43,45 @@ struct CachePort {
     output: usize,
 }
 
-/// Tokens that are read by a call, row by row.
+/// The tokens of a call, row by row.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TokenBatch {
     pub rows: usize,
     pub tokens: Vec<i64>,
-    /// Which of all tokens so far count: 1, or 0.
+    /// 1 for each token so far that counts, 0 for padding.
     pub mask: Vec<i64>,
     pub positions: Vec<i64>,
 }
 
-/// What a call leaves for the next.
+/// Scores and cache that a call outputs.
 pub(super) struct DecoderOutput {
     scores: Kept,
     caches: Vec<CacheTensor>,
 }
 
-/// Keys or values.
+/// Keys or values of a layer.
 enum CacheTensor {
-    /// As a call put them out.
+    /// The output of a call.
     Output(Kept),
-    /// Some rows of them, in another order.
+    /// Some rows of the output, with their shape.
     Rows(Vec<usize>, Elements<'static>),
 }
 
 impl Decoder {
-    /// Finds what it needs among the inputs and outputs.
+    /// Assigns roles to the inputs and outputs of a model.
     ///
     /// # Errors
-    /// Something is missing, or there is an input that nothing is known of.
+    /// An input or output is missing, or an input is unknown.
     pub fn from_model(model: Callable) -> Result<Self, OnnxError> {
         let mut caches = Vec::new();
         let mut inputs = Vec::new();
         model.input("input_ids")?;
         for input in model.inputs() {
-            let whole = || whole_numbers(&model, input);
+            let integers = || whole_numbers(&model, input);
             inputs.push(match input.name.as_str() {
-                "input_ids" => InputRole::Tokens(whole()?),
-                "attention_mask" => InputRole::Mask(whole()?),
-                "position_ids" => InputRole::Positions(whole()?),
+                "input_ids" => InputRole::Tokens(integers()?),
+                "attention_mask" => InputRole::Mask(integers()?),
+                "position_ids" => InputRole::Positions(integers()?),
                 "use_cache_branch" if input.element == ElementType::Bool => InputRole::HasPast,
                 name if name.starts_with("past") => {
                     caches.push(CachePort::from_model(&model, input)?);
@@ -112,30 +113,29 @@ impl Decoder {
         &self.model
     }
 
-    /// Whether rows of different lengths may share a call: which tokens count, and where
-    /// they stand, can be said.
+    /// Whether rows of different lengths may share a call: the model takes a mask and positions.
     pub fn takes_padding(&self) -> bool {
         let has = |is: fn(&InputRole) -> bool| self.inputs.iter().any(is);
         has(|role| matches!(role, InputRole::Mask(_)))
             && has(|role| matches!(role, InputRole::Positions(_)))
     }
 
-    /// Whether a call has a place for one row only.
+    /// Whether a call takes one row only.
     pub fn has_one_row(&self) -> bool {
         self.has_one_row
     }
 
-    /// Reads tokens behind those of the call before.
+    /// Processes tokens that follow those of the previous call.
     ///
     /// # Errors
-    /// ONNX Runtime's message, with the name of the model.
+    /// ONNX Runtime's message with the name of the model.
     pub fn call(
         &self,
         reads: &TokenBatch,
         before: Option<&DecoderOutput>,
     ) -> Result<DecoderOutput, String> {
         let TokenBatch { rows, tokens, mask, positions } = reads;
-        let shape = |of: &[i64]| [*rows, of.len() / rows];
+        let shape = |list: &[i64]| [*rows, list.len() / rows];
         let shapes = [shape(tokens), shape(mask), shape(positions)];
         let empty: Vec<[usize; 4]> =
             self.caches.iter().map(|cache| [*rows, cache.heads, 0, cache.width]).collect();
@@ -144,17 +144,17 @@ impl Decoder {
             .inputs
             .iter()
             .map(|role| match *role {
-                InputRole::Tokens(element) => Fed::Elements(&shapes[0], whole(tokens, element)),
-                InputRole::Mask(element) => Fed::Elements(&shapes[1], whole(mask, element)),
+                InputRole::Tokens(element) => Fed::Elements(&shapes[0], integers(tokens, element)),
+                InputRole::Mask(element) => Fed::Elements(&shapes[1], integers(mask, element)),
                 InputRole::Positions(element) => {
-                    Fed::Elements(&shapes[2], whole(positions, element))
+                    Fed::Elements(&shapes[2], integers(positions, element))
                 }
                 InputRole::HasPast => {
                     Fed::Elements(&[1], Elements::Bool(Cow::Borrowed(&is_behind)))
                 }
                 InputRole::Cache(at) => match before.map(|output| &output.caches[at]) {
                     None => Fed::Elements(&empty[at], self.caches[at].element.read(&[])),
-                    Some(CacheTensor::Output(kept)) => Fed::Kept(kept),
+                    Some(CacheTensor::Output(output)) => Fed::Kept(output),
                     Some(CacheTensor::Rows(shape, all)) => {
                         Fed::Elements(shape, all.slice(0..all.len()))
                     }
@@ -188,10 +188,10 @@ impl CachePort {
 }
 
 impl DecoderOutput {
-    /// Hands the scores of the token behind the last one of each row to `take`.
+    /// Passes the scores of the next token of each row to `take`.
     ///
     /// # Errors
-    /// That of `take`, or there are not as many rows.
+    /// `take` fails, or the output has another number of rows.
     pub fn scores<T>(
         &self,
         rows: usize,
@@ -213,37 +213,40 @@ impl DecoderOutput {
         take(&last.iter().map(|row| &**row).collect::<Vec<_>>())
     }
 
-    /// Keys and values of these rows, in this order; a copy, unless they are all of them.
+    /// Keeps the keys and values of these rows in this order; they are copied unless they are all
+    /// rows in order.
     ///
     /// # Errors
-    /// They are of a type that is not read, or not as many.
-    pub fn pick(&mut self, rows: &[usize], of: usize) -> Result<(), String> {
-        if rows.len() == of && rows.iter().enumerate().all(|(at, row)| at == *row) {
+    /// The type cannot be read, or the number of rows differs.
+    pub fn pick(&mut self, rows: &[usize], total: usize) -> Result<(), String> {
+        if rows.len() == total && rows.iter().enumerate().all(|(at, row)| at == *row) {
             return Ok(());
         }
-        for held in &mut self.caches {
-            let CacheTensor::Output(kept) = &*held else {
+        for cache in &mut self.caches {
+            let CacheTensor::Output(output) = &*cache else {
                 unreachable!("rows are picked once a call")
             };
             let picked = {
-                let (mut shape, all) = kept.read()?;
-                if shape.first() != Some(&of) {
-                    return Err(format!("expected keys and values of {of} rows, found {shape:?}"));
+                let (mut shape, all) = output.read()?;
+                if shape.first() != Some(&total) {
+                    return Err(format!(
+                        "expected keys and values of {total} rows, found {shape:?}"
+                    ));
                 }
                 let picked = all.rows(shape[1..].iter().product(), rows);
                 shape[0] = rows.len();
                 CacheTensor::Rows(shape, picked)
             };
-            *held = picked;
+            *cache = picked;
         }
         Ok(())
     }
 }
 
-/// The type of an input of whole numbers, a row of any length each.
+/// Returns the type of an integer input whose rows have any length.
 ///
 /// # Errors
-/// It is another input.
+/// The input has another type or shape.
 fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<ElementType, OnnxError> {
     match (&input.shape[..], input.element) {
         ([_, None], ElementType::I64 | ElementType::I32) => Ok(input.element),
@@ -256,8 +259,8 @@ fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<ElementType, On
     }
 }
 
-/// Whole numbers as the model takes them.
-fn whole(all: &[i64], element: ElementType) -> Elements<'_> {
+/// Converts integers to the type of an input.
+fn integers(all: &[i64], element: ElementType) -> Elements<'_> {
     match element {
         ElementType::I32 => Elements::I32(all.iter().map(|n| *n as i32).collect()),
         _ => Elements::I64(Cow::Borrowed(all)),

@@ -1,10 +1,10 @@
-//! Images of captions by a latent diffusion model: two encoders of text, a network that
-//! finds the noise of an image, asked once a step, and the decoder of the last image.
+//! Text-to-image generation by latent diffusion: two text encoders, a denoiser that is called once
+//! per step, and an image decoder.
 //!
-//! The four are the ONNX files that `optimum-cli export onnx --task text-to-image` writes.
-//! What is computed between them is what `StableDiffusionXLPipeline` of diffusers does when
-//! the reference's `backend_pytorch.py` calls it: the negative prompt is encoded for each
-//! sample, and noise with and without the caption is found in one call.
+//! The four are the ONNX files that `optimum-cli export onnx --task text-to-image` writes. The
+//! computation between them is that of `StableDiffusionXLPipeline` of diffusers when the
+//! reference's `backend_pytorch.py` calls it: the negative prompt is encoded for each sample, and
+//! one call computes the noise with and without the caption.
 
 use std::path::Path;
 
@@ -20,11 +20,10 @@ use crate::data::clip::ClipTokenizer;
 use crate::files::{Files, OpenError};
 use crate::system::DiffusionSettings;
 
-/// Reads what is beside the models; these are opened by what is returned.
+/// Reads the tokenizers and the scheduler; the returned loader opens the models.
 ///
 /// # Errors
-/// A tokenizer that does not read, a scheduler that is another, or more steps than there
-/// are levels of noise.
+/// A tokenizer cannot be read, the scheduler differs, or there are more steps than noise levels.
 pub(crate) fn open(
     files: &Files<'_>,
     config: &DiffusionSettings,
@@ -54,7 +53,7 @@ pub(crate) fn open(
         ];
         let decoder = ImageDecoder::new(decoder, open, config.side)?;
         let denoiser = Denoiser::new(unet, open)?;
-        // With and without the caption.
+        // Each image needs a row with the caption and one without.
         let mut takes_one = has_rows(&denoiser.model, denoiser.row_inputs(), 2)?;
         for encoder in &encoders {
             takes_one |= has_rows(&encoder.model, 0..1, 2)?;
@@ -72,12 +71,12 @@ pub(crate) fn open(
     }))
 }
 
-/// Makes images.
+/// The pipeline that generates images.
 struct DiffusionPipeline {
     encoders: [TextEncoder; 2],
     denoiser: Denoiser,
     decoder: ImageDecoder,
-    /// Tokens by both tokenizers.
+    /// Tokens of the negative prompt by both tokenizers.
     negative: Vec<Vec<i64>>,
     schedule: NoiseSchedule,
     config: DiffusionSettings,
@@ -86,12 +85,12 @@ struct DiffusionPipeline {
 
 /// Rows of float32.
 struct FloatRows {
-    /// Of all rows.
+    /// Shape of all rows.
     shape: Vec<usize>,
     values: Vec<f32>,
 }
 
-/// What the network looks at: rows of the negative prompt, then as many of the captions.
+/// Text conditioning of the denoiser: rows of the negative prompt, then as many of the captions.
 struct Conditioning {
     hidden: FloatRows,
     pooled: FloatRows,
@@ -99,15 +98,15 @@ struct Conditioning {
 
 impl DiffusionPipeline {
     /// Encodes the captions, each with the negative prompt.
-    fn conditioning(&self, asked: &[LoadedSample]) -> Result<Conditioning, String> {
+    fn conditioning(&self, batch: &[LoadedSample]) -> Result<Conditioning, String> {
         let mut found = Vec::with_capacity(self.encoders.len());
         for (at, (encoder, negative)) in self.encoders.iter().zip(&self.negative).enumerate() {
-            let mut tokens = negative.repeat(asked.len());
-            for one in asked {
+            let mut tokens = negative.repeat(batch.len());
+            for one in batch {
                 let caption = one.inputs[at].elements.of::<i64>().ok_or("captions are int64")?;
                 tokens.extend_from_slice(caption);
             }
-            found.push(encoder.encode(2 * asked.len(), negative.len(), tokens)?);
+            found.push(encoder.encode(2 * batch.len(), negative.len(), tokens)?);
         }
         let second = found.pop().expect("there are two encoders");
         let first = found.pop().expect("there are two encoders");
@@ -115,7 +114,7 @@ impl DiffusionPipeline {
         Ok(Conditioning { hidden: side_by_side(&first.hidden, &second.hidden)?, pooled })
     }
 
-    /// The noise that the network finds at a step, guided.
+    /// Returns the guided noise of a step.
     fn noise(
         &self,
         step: usize,
@@ -136,12 +135,12 @@ impl DiffusionPipeline {
         Ok(guide(unwanted, wanted, self.config.guidance))
     }
 
-    /// What all images start from, a row a sample.
-    fn initial_latents(&self, asked: &[LoadedSample]) -> Result<FloatRows, String> {
-        let mut shape = vec![asked.len()];
-        shape.extend(&asked[0].inputs[2].shape);
+    /// Returns the initial latents, one row per sample.
+    fn initial_latents(&self, batch: &[LoadedSample]) -> Result<FloatRows, String> {
+        let mut shape = vec![batch.len()];
+        shape.extend(&batch[0].inputs[2].shape);
         let mut values = Vec::with_capacity(shape.iter().product());
-        for one in asked {
+        for one in batch {
             values.extend_from_slice(one.inputs[2].elements.of().ok_or("latents are float32")?);
         }
         self.schedule.scale_initial(&mut values);
@@ -164,22 +163,22 @@ impl Pipeline for DiffusionPipeline {
         vec![&self.denoiser.model, &first.model, &second.model, &self.decoder.model]
     }
 
-    fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
-        let conditioning = self.conditioning(asked)?;
-        let mut latents = self.initial_latents(asked)?;
+    fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+        let conditioning = self.conditioning(batch)?;
+        let mut latents = self.initial_latents(batch)?;
         for step in 0..self.schedule.steps() {
             let noise = self.noise(step, &latents, &conditioning)?;
             self.schedule.step(step, &mut latents.values, &noise);
         }
-        for (at, one) in asked.iter().enumerate() {
+        for (at, one) in batch.iter().enumerate() {
             answers.push(one.sample.id, &self.image(&latents, at)?);
         }
         Ok(())
     }
 
     fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
-        let asked = std::slice::from_ref(first);
-        let (conditioning, latents) = (self.conditioning(asked)?, self.initial_latents(asked)?);
+        let batch = std::slice::from_ref(first);
+        let (conditioning, latents) = (self.conditioning(batch)?, self.initial_latents(batch)?);
         self.noise(0, &latents, &conditioning)?;
         self.image(&latents, 0).map(drop)
     }
@@ -189,7 +188,7 @@ impl Pipeline for DiffusionPipeline {
     }
 }
 
-/// A network that makes vectors of tokens.
+/// A text encoder.
 struct TextEncoder {
     model: Callable,
     element: ElementType,
@@ -231,9 +230,10 @@ impl TextEncoder {
         let found = self.model.call(&[Fed::Elements(&[rows, length], tokens)])?;
         let output_rows = |at: usize, dims: usize| {
             let found = self::rows(&self.model, at, &found[at], rows)?;
-            match found.shape.len() == dims && (dims < 3 || found.shape[1] == length) {
-                true => Ok(found),
-                false => Err(self.mismatch(at, &found.shape, rows, length)),
+            if found.shape.len() == dims && (dims < 3 || found.shape[1] == length) {
+                Ok(found)
+            } else {
+                Err(self.mismatch(at, &found.shape, rows, length))
             }
         };
         let hidden = output_rows(self.hidden, 3)?;
@@ -242,19 +242,20 @@ impl TextEncoder {
 
     fn mismatch(&self, at: usize, found: &[usize], rows: usize, length: usize) -> String {
         let Port { name, .. } = &self.model.outputs()[at];
-        let of = self.model.name();
+        let model = self.model.name();
         format!(
-            "{of}: expected of {rows} texts of {length} tokens a vector each, found {name} {found:?}"
+            "{model}: expected of {rows} texts of {length} tokens a vector each, found {name} {found:?}"
         )
     }
 }
 
-/// The network that finds noise.
+/// The network that estimates noise.
 struct Denoiser {
     model: Callable,
-    /// Image, step, text, text as a whole, sizes: place and type of each.
+    /// Index and type of the inputs for the image, the step, the text, the pooled text, and the
+    /// sizes.
     inputs: [(usize, ElementType); 5],
-    /// Dimensions of the step.
+    /// Number of dimensions of the step.
     step: usize,
     output: usize,
 }
@@ -271,7 +272,7 @@ impl Denoiser {
         Ok(Self { output: model.output("out_sample")?, model, inputs, step })
     }
 
-    /// The inputs that have a row for each image: all but the step.
+    /// Returns the inputs that have a row for each image: all but the step.
     fn row_inputs(&self) -> impl Iterator<Item = usize> {
         let [image, _, rest @ ..] = self.inputs;
         [image].into_iter().chain(rest).map(|(at, _)| at)
@@ -286,7 +287,7 @@ impl Denoiser {
     ) -> Result<Vec<f32>, String> {
         let rows = image.shape[0];
         let (level, side) = (level as f32, side as f32);
-        // What the image is cut from, from where, and to what.
+        // Original size, crop offset and target size.
         let sizes = [side, side, 0.0, 0.0, side, side].repeat(rows);
         let step = &[1][..self.step];
         let fed: [(&[usize], &[f32]); 5] = [
@@ -305,14 +306,17 @@ impl Denoiser {
         let found = self.model.call(&inputs)?;
         let found = self::rows(&self.model, self.output, &found[self.output], rows)?;
         if found.shape != image.shape {
-            let (of, expected) = (self.model.name(), &image.shape);
-            return Err(format!("{of}: expected noise of {expected:?}, found {:?}", found.shape));
+            let (model_name, expected) = (self.model.name(), &image.shape);
+            return Err(format!(
+                "{model_name}: expected noise of {expected:?}, found {:?}",
+                found.shape
+            ));
         }
         Ok(found.values)
     }
 }
 
-/// The network that makes an image of latents.
+/// The network that decodes latents to an image.
 struct ImageDecoder {
     model: Callable,
     element: ElementType,
@@ -327,15 +331,17 @@ impl ImageDecoder {
         Ok(Self { output: model.output("sample")?, model, element, side })
     }
 
-    /// Bytes of red, green and blue, pixel by pixel.
+    /// Returns the bytes of red, green and blue, pixel by pixel.
     fn image(&self, latents: &FloatRows) -> Result<Vec<u8>, String> {
         let fed = Fed::Elements(&latents.shape, to_elements(self.element, &latents.values)?);
         let found = self.model.call(&[fed])?;
         let found = rows(&self.model, self.output, &found[self.output], 1)?;
         let expected = [1, 3, self.side, self.side];
         if found.shape != expected {
-            let (of, found) = (self.model.name(), &found.shape);
-            return Err(format!("{of}: expected an image of {expected:?}, found {found:?}"));
+            let (model_name, found) = (self.model.name(), &found.shape);
+            return Err(format!(
+                "{model_name}: expected an image of {expected:?}, found {found:?}"
+            ));
         }
         pixels(&found.values, self.side * self.side).ok_or_else(|| {
             format!("{}: the image has values that are no numbers", self.model.name())
@@ -343,8 +349,8 @@ impl ImageDecoder {
     }
 }
 
-/// From -1 to 1, channel by channel, to bytes, pixel by pixel; halves go to even numbers.
-/// None where a value is no number.
+/// Converts planes of values from -1 to 1 to interleaved bytes; halves are rounded to even. `None`
+/// if a value is NaN.
 fn pixels(planes: &[f32], length: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(planes.len());
     for pixel in 0..length {
@@ -359,10 +365,10 @@ fn pixels(planes: &[f32], length: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Place and type of each of these inputs.
+/// Returns the index and the type of each of these inputs.
 ///
 /// # Errors
-/// One that the model does not have, or another that it has.
+/// An input is missing, or the model has others.
 fn only_inputs<const N: usize>(
     model: &Callable,
     names: [&str; N],
@@ -380,7 +386,7 @@ fn only_inputs<const N: usize>(
     Ok(found)
 }
 
-/// Numbers as the type that a model takes.
+/// Converts numbers to the type of an input.
 fn to_elements(element: ElementType, values: &[f32]) -> Result<Elements<'_>, String> {
     Ok(match element {
         ElementType::F32 => Elements::F32(values.into()),
@@ -393,17 +399,17 @@ fn to_elements(element: ElementType, values: &[f32]) -> Result<Elements<'_>, Str
     })
 }
 
-/// An output of so many rows.
-fn rows(model: &Callable, at: usize, kept: &Kept, rows: usize) -> Result<FloatRows, String> {
-    let (shape, elements) = kept.read()?;
+/// Returns an output of `rows` rows.
+fn rows(model: &Callable, at: usize, output: &Kept, rows: usize) -> Result<FloatRows, String> {
+    let (shape, elements) = output.read()?;
     if shape.first() != Some(&rows) {
-        let (of, name) = (model.name(), &model.outputs()[at].name);
-        return Err(format!("{of}: expected {rows} rows of {name}, found {shape:?}"));
+        let (model_name, name) = (model.name(), &model.outputs()[at].name);
+        return Err(format!("{model_name}: expected {rows} rows of {name}, found {shape:?}"));
     }
     Ok(FloatRows { shape, values: elements.to_f32().into_owned() })
 }
 
-/// The vectors of each token by both encoders, behind each other.
+/// Concatenates the vectors of both encoders for each token.
 fn side_by_side(first: &FloatRows, second: &FloatRows) -> Result<FloatRows, String> {
     let ([rows, tokens, one], [.., other]) = (&first.shape[..], &second.shape[..]) else {
         return Err("encoders have vectors of tokens".to_owned());
@@ -418,8 +424,8 @@ fn side_by_side(first: &FloatRows, second: &FloatRows) -> Result<FloatRows, Stri
 mod tests {
     use super::*;
 
-    /// By NumPy: `((x / 2 + 0.5).clip(0, 1) * 255).round().astype("uint8")`, whose halves
-    /// are even, transposed.
+    /// Expected values are NumPy's: `((x / 2 + 0.5).clip(0, 1) * 255).round().astype("uint8")`,
+    /// transposed.
     #[test]
     fn images_are_bytes_pixel_by_pixel() {
         let planes = [-1.0, 1.0, -2.0, 0.0, 0.5, 3.0];

@@ -1,8 +1,8 @@
-//! Text that a decoder makes token by token, several samples in a call.
+//! Text generation token by token, with several samples per call.
 //!
-//! Prompts of different lengths are padded on the left, and which tokens count is said; of a
-//! model that cannot be told, only prompts of one length share a call. A sample that has
-//! ended leaves the calls at once, and its answer is handed over.
+//! Prompts of different lengths are padded on the left and masked. If the model takes no mask, only
+//! prompts of one length share a call. A finished sample leaves the calls at once, and its answer
+//! is handed over.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use super::{LoadedSample, Pipeline, PipelineLoader};
 use crate::files::{Files, OpenError};
 use crate::system::{BeamSettings, GenerationRules, LengthLimits};
 
-/// Names of the file in a folder that optimum writes, the first that there is.
+/// File names in a folder that optimum writes; the first that exists is used.
 const FILE_NAMES: [&str; 2] = ["model.onnx", "decoder_model_merged.onnx"];
 
 struct GenerationPipeline {
@@ -34,7 +34,8 @@ struct ActiveSample {
     search: TextSearch,
 }
 
-/// The decoder `model` of the card; answers are arrays of what the card judges.
+/// Opens the decoder `model` of the card. Answers are arrays of the element type that the card
+/// judges.
 pub(crate) fn open(
     files: &Files<'_>,
     rules: &GenerationRules,
@@ -58,7 +59,7 @@ pub(crate) fn open(
     }))
 }
 
-/// The ONNX file, which may be in a folder.
+/// Returns the ONNX file, which may be in a folder.
 fn onnx_file(path: PathBuf) -> Result<PathBuf, OpenError> {
     if !path.is_dir() {
         return Ok(path);
@@ -76,10 +77,10 @@ impl Pipeline for GenerationPipeline {
         vec![self.decoder.model()]
     }
 
-    fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
-        let mut all = asked
+    fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+        let mut all = batch
             .iter()
-            .map(|asked| self.activate(asked, self.rules.length.most))
+            .map(|sample| self.activate(sample, self.rules.length.most))
             .collect::<Result<Vec<ActiveSample>, String>>()?;
         if self.decoder.takes_padding() {
             return self.generate(all, answers);
@@ -90,19 +91,19 @@ impl Pipeline for GenerationPipeline {
             let length = first.prompt.len();
             let others = all.iter().position(|live| live.prompt.len() != length);
             let rest = all.split_off(others.unwrap_or(all.len()));
-            // Those of another call may be answered all the same.
+            // Samples of another call may still be answered.
             failed = failed.and(self.generate(std::mem::replace(&mut all, rest), answers));
         }
         failed
     }
 
     fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
-        // One call without tokens before, and one with.
+        // One call without previous tokens and one with them.
         let live = self.activate(first, self.rules.length.most.min(2))?;
         self.generate(vec![live], &mut Answers::new())
     }
 
-    /// Of beams no token is certain before all are.
+    /// With beams, no token is certain before the end.
     fn is_streaming(&self) -> bool {
         self.rules.beams.is_none()
     }
@@ -113,23 +114,23 @@ impl Pipeline for GenerationPipeline {
 }
 
 impl GenerationPipeline {
-    fn activate(&self, asked: &LoadedSample, most: usize) -> Result<ActiveSample, String> {
+    fn activate(&self, sample: &LoadedSample, most: usize) -> Result<ActiveSample, String> {
         let tokens = |tensor: &SampleTensor| {
             let all = tensor.elements.to_i64().map(std::borrow::Cow::into_owned);
             all.ok_or_else(|| format!("expected tokens, found {}", tensor.elements.element()))
         };
-        let prompt = tokens(&asked.inputs[0])?;
+        let prompt = tokens(&sample.inputs[0])?;
         if prompt.is_empty() {
             return Err("expected a prompt of at least one token, found none".into());
         }
-        let stops = asked.inputs.get(1).map(tokens).transpose()?;
+        let stops = sample.inputs.get(1).map(tokens).transpose()?;
         let stop: &[i64] = match stops.as_deref() {
             Some([1]) => &self.rules.stop,
             _ => &[],
         };
         let length = LengthLimits { most, ..self.rules.length.clone() };
         let search = TextSearch::new(&length, self.rules.beams.as_ref(), &prompt, stop);
-        Ok(ActiveSample { id: asked.sample.id, prompt, search })
+        Ok(ActiveSample { id: sample.sample.id, prompt, search })
     }
 
     fn generate(&self, mut live: Vec<ActiveSample>, answers: &mut Answers) -> Result<(), String> {
@@ -141,7 +142,7 @@ impl GenerationPipeline {
             let beams = if made == 0 { 1 } else { self.beams() };
             let reads = self.reads(&live, longest, made);
             let mut now = self.decoder.call(&reads, last_output.as_ref())?;
-            // What was fed is not needed any more.
+            // The previous cache is not needed any more.
             drop(last_output.take());
             let parents = now.scores(reads.rows, |rows| {
                 let each = live.iter_mut().zip(rows.chunks(beams));
@@ -159,7 +160,7 @@ impl GenerationPipeline {
                 if live.search.is_done() {
                     self.end(live, answers);
                 } else {
-                    // Before the first token one row stands for all beams.
+                    // Before the first token, one row stands for all beams.
                     picked.extend(parents.iter().map(|beam| at * beams + beam.min(&(beams - 1))));
                     next.push(live);
                 }
@@ -177,7 +178,8 @@ impl GenerationPipeline {
         self.rules.beams.as_ref().map_or(1, |beams| beams.count)
     }
 
-    /// The prompts, or behind so many tokens the last one of each beam.
+    /// Returns the tokens of the next call: the prompts, or after `made` tokens the last token of
+    /// each beam.
     fn reads(&self, live: &[ActiveSample], longest: usize, made: usize) -> TokenBatch {
         let pad = self.rules.length.ends[0];
         let mut reads = TokenBatch::default();
@@ -187,7 +189,7 @@ impl GenerationPipeline {
             let mut row = |last: Option<i64>| {
                 reads.rows += 1;
                 reads.mask.extend(std::iter::repeat_n(0, padding));
-                // The token that is read now counts as well.
+                // The current token counts as well.
                 reads.mask.extend(std::iter::repeat_n(1, length + made));
                 if let Some(last) = last {
                     reads.tokens.push(last);
@@ -195,7 +197,7 @@ impl GenerationPipeline {
                 } else {
                     reads.tokens.extend(std::iter::repeat_n(pad, padding));
                     reads.tokens.extend(prompt);
-                    // As `generate` has it for those that do not count.
+                    // Positions of padding are those of `generate`.
                     reads.positions.extend(std::iter::repeat_n(1, padding));
                     reads.positions.extend(0..length as i64);
                 }
@@ -209,7 +211,7 @@ impl GenerationPipeline {
         reads
     }
 
-    /// Hands over an answer: what was made behind the prompt.
+    /// Hands over an answer: the text after the prompt.
     fn end(&self, ActiveSample { id, search, .. }: ActiveSample, answers: &mut Answers) {
         let mut text = search.text();
         while text.last().is_some_and(|last| self.rules.cut.contains(last)) {

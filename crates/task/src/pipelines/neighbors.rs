@@ -1,5 +1,5 @@
-//! R-GAT: a call is answered by a subgraph that is drawn around its papers, the features of
-//! its nodes, and one call of the model.
+//! The pipeline of R-GAT: samples a subgraph around the papers of a batch, gathers the features of
+//! its nodes, and calls the model once.
 
 use std::collections::HashMap;
 
@@ -17,43 +17,43 @@ use crate::graphs::rgat::{edges_of, starts_from};
 use crate::networks;
 use crate::subgraph::{HOPS, KINDS, PAPER, RELATIONS, Subgraph, SubgraphEdges, draw};
 
-/// What a model of the task takes.
+/// Description of the inputs of the task's models.
 const INPUTS: &str = "inputs called after the kinds of nodes, such as `paper`, the relations and \
                       hops, such as `paper__cites__paper.1`, and `reached`";
 
-/// Of the neighbours that are drawn; it never changes.
+/// Seed of the sampled neighbors; it never changes.
 const SEED: u64 = 20_240_712;
 
-/// An input of the model.
+/// Role of an input of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InputRole {
-    /// Features of the nodes of a kind.
+    /// Features of the nodes of a kind (index in [`KINDS`]).
     Features(usize, ElementType),
-    /// Places of the edges of a relation in a hop.
+    /// Edges of a relation in a hop, as indices of nodes.
     Edges(usize, usize),
-    /// How many nodes of each kind each hop has reached.
+    /// Number of nodes of each kind that each hop has reached.
     Reached,
 }
 
-/// The graph and the model.
+/// The pipeline with its graph and model.
 struct RgatPipeline {
     graph: Igbh,
     model: Callable,
-    /// In the order of the model's inputs.
+    /// Roles in the order of the model's inputs.
     roles: Vec<InputRole>,
     fan_outs: [usize; HOPS],
 }
 
-/// Elements of an input with their shape.
+/// Shape and elements of an input.
 type ShapedElements = (Vec<usize>, Elements<'static>);
 
-/// Reads the graph, which takes a while and much memory, and looks for the model.
+/// Reads the graph, which takes minutes and much memory, and finds the model.
 pub(crate) fn open(
     files: &Files<'_>,
     fan_outs: [usize; HOPS],
 ) -> Result<PipelineLoader, OpenError> {
     let path = networks::rgat(files)?;
-    // Told before edges are read for minutes.
+    // Checked before edges are read, which takes minutes.
     let declared = ModelInterface::read(&path)?;
     let fit = declared.reject_unknown_inputs(|name| role_of(name).is_some(), INPUTS);
     fit.map_err(OpenError::content)?;
@@ -68,7 +68,7 @@ pub(crate) fn open(
     }))
 }
 
-/// What each input of the model is.
+/// Returns the role of each input of the model.
 fn roles(model: &Callable, width: usize) -> Result<Vec<InputRole>, OnnxError> {
     let role_of = |input: &ModelInput| {
         let known = role_of(&input.name);
@@ -123,7 +123,7 @@ fn role_of(name: &str) -> Option<InputRole> {
         .map(|(at, hop)| InputRole::Edges(at, hop - 1))
 }
 
-/// The first output has scores of each paper, or its class.
+/// Checks that the first output has the scores or the class of each paper.
 fn check_output(model: &Callable) -> Result<(), OnnxError> {
     let Some(output) = model.outputs().first() else {
         return Err(model.unfit("it has no output".to_owned()));
@@ -174,7 +174,8 @@ impl RgatPipeline {
     }
 }
 
-/// Features of nodes as elements of `T`; a file of the other type is turned to it.
+/// Returns features of nodes as elements of `T`; those of a file of the other type are converted by
+/// `turn`.
 fn gather<T: Element, U: Element>(
     rows: &FeatureRows,
     nodes: &[u32],
@@ -194,11 +195,11 @@ impl Pipeline for RgatPipeline {
         vec![&self.model]
     }
 
-    fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
-        // A paper may be asked for twice at once.
+    fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+        // A paper may occur twice in a batch.
         let (mut papers, mut places) = (Vec::new(), HashMap::new());
         let mut rows = Vec::new();
-        for LoadedSample { inputs, .. } in asked {
+        for LoadedSample { inputs, .. } in batch {
             let paper = inputs[0].elements.to_i64().and_then(|all| all.first().copied());
             let paper = paper.and_then(|paper| u32::try_from(paper).ok());
             let paper = paper.ok_or("expected the number of a paper")?;
@@ -218,7 +219,7 @@ impl Pipeline for RgatPipeline {
         let classes = classes.ok_or_else(|| {
             format!("expected scores or classes of {} papers, found {shape:?}", papers.len())
         })?;
-        for (LoadedSample { sample, .. }, row) in asked.iter().zip(rows) {
+        for (LoadedSample { sample, .. }, row) in batch.iter().zip(rows) {
             answers.push(sample.id, &classes[row].to_le_bytes());
         }
         Ok(())
@@ -229,7 +230,7 @@ impl Pipeline for RgatPipeline {
     }
 }
 
-/// The class of each paper: what the model says, or the first of the greatest scores.
+/// Returns the class of each paper: the model's output, or the first index of the greatest score.
 fn classes(shape: &[usize], elements: &Elements<'_>) -> Option<Vec<i32>> {
     let greatest = |row: &[f32]| {
         let mut best = 0;
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(role_of("fos"), Some(InputRole::Features(3, ElementType::F32)));
         assert_eq!(role_of("paper__cites__paper.1"), Some(InputRole::Edges(0, 0)));
         assert_eq!(role_of("institute__rev_affiliated_to__author.3"), Some(InputRole::Edges(7, 2)));
-        // No hop before the third one starts from institutes.
+        // No hop before the third starts from institutes.
         assert_eq!(role_of("author__affiliated_to__institute.2"), None);
         assert_eq!(role_of("author__affiliated_to__institute.3"), Some(InputRole::Edges(2, 2)));
         assert_eq!(role_of("paper__cites__paper.4"), None);

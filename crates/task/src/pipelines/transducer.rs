@@ -1,8 +1,8 @@
-//! RNN-T: features of a waveform, an encoder, and a greedy search that asks a prediction and a
-//! joint network for each character.
+//! RNN-T: features of a waveform, an encoder, and a greedy search that calls a prediction network
+//! and a joint network for each character.
 //!
-//! The three are ONNX files of the user's. What each takes and puts out is said in
-//! `docs/tasks/speech-and-translation.md`.
+//! The three models are ONNX files of the user. `docs/tasks/speech-and-translation.md` describes
+//! their inputs and outputs.
 
 mod features;
 mod greedy;
@@ -20,14 +20,14 @@ use crate::files::{Files, OpenError};
 use features::{FEATURES, FilterBank};
 use greedy::{GreedySearch, Symbol};
 
-/// Frames that the encoder joins.
+/// Frames that the encoder stacks.
 const JOINED: usize = 2;
-/// What the prediction network is told before anything was said.
+/// Input of the prediction network before the first character.
 const NO_CHARACTER: i64 = -1;
 /// Characters and the blank.
 const SYMBOLS: usize = 29;
 
-/// The pipeline of the files `encoder`, `prediction` and `joint`.
+/// Opens the pipeline of the files `encoder`, `prediction` and `joint`.
 pub(crate) fn open(files: &Files<'_>) -> Result<PipelineLoader, OpenError> {
     let [encoder, prediction, joint] =
         ["encoder", "prediction", "joint"].map(|name| files.path(name));
@@ -61,7 +61,8 @@ struct Transducer {
 struct Encoder {
     model: Callable,
     features: usize,
-    /// Where it takes the number of frames; without it all utterances of a call have as many.
+    /// Index of the input for the numbers of frames; without it all utterances of a call must have
+    /// the same length.
     lengths: Option<usize>,
     heard: usize,
 }
@@ -69,20 +70,20 @@ struct Encoder {
 struct Prediction {
     model: Callable,
     character: usize,
-    said: usize,
+    prediction: usize,
     states: RecurrentStates,
 }
 
 struct Joint {
     model: Callable,
     heard: usize,
-    said: usize,
+    prediction: usize,
     scores: usize,
 }
 
-/// An utterance that is answered.
+/// The frames of an utterance.
 struct Utterance {
-    /// Its place among those asked.
+    /// Index in the batch.
     at: usize,
     frames: Vec<f32>,
 }
@@ -110,7 +111,7 @@ impl Encoder {
         Ok(Self { model, features, lengths, heard })
     }
 
-    /// What is heard in utterances, which are padded to the longest.
+    /// Returns the encodings of utterances, which are padded to the longest.
     fn call(&self, utterances: &[&Utterance]) -> Result<Kept, String> {
         let longest = utterances.iter().map(|one| one.count()).max().unwrap_or(0);
         let mut padded = vec![0.0; utterances.len() * longest * FEATURES];
@@ -145,7 +146,7 @@ impl Encoder {
 
 impl Prediction {
     fn new(model: Callable) -> Result<Self, OnnxError> {
-        let (character, said) = (model.input("character")?, model.output("said")?);
+        let (character, prediction) = (model.input("character")?, model.output("said")?);
         recurrent::takes(
             &model,
             character,
@@ -154,10 +155,10 @@ impl Prediction {
         )?;
         let states = RecurrentStates::from_model(&model)?;
         recurrent::all_fed(&model, &[Some(character)], &states)?;
-        Ok(Self { model, character, said, states })
+        Ok(Self { model, character, prediction, states })
     }
 
-    /// What is foretold behind these characters and states, which go on.
+    /// Returns the predictions after these characters, and updates the states.
     fn call(
         &self,
         characters: Vec<i64>,
@@ -170,15 +171,15 @@ impl Prediction {
         let outputs = recurrent::call(&self.model, inputs)?;
         let next = self.states.next(&self.model, &outputs, count)?;
         *states = next;
-        recurrent::rows(&self.model, &outputs[self.said], count).map(Cow::into_owned)
+        recurrent::rows(&self.model, &outputs[self.prediction], count).map(Cow::into_owned)
     }
 }
 
 impl Joint {
     fn new(model: Callable) -> Result<Self, OnnxError> {
-        let (heard, said) = (model.input("heard")?, model.input("said")?);
+        let (heard, prediction) = (model.input("heard")?, model.input("said")?);
         let scores = model.output("scores")?;
-        for input in [heard, said] {
+        for input in [heard, prediction] {
             recurrent::takes(
                 &model,
                 input,
@@ -186,17 +187,22 @@ impl Joint {
                 &[DimensionRule::Any, DimensionRule::Any],
             )?;
         }
-        recurrent::all_fed(&model, &[Some(heard), Some(said)], &RecurrentStates::none())?;
-        Ok(Self { model, heard, said, scores })
+        recurrent::all_fed(&model, &[Some(heard), Some(prediction)], &RecurrentStates::none())?;
+        Ok(Self { model, heard, prediction, scores })
     }
 
-    /// Scores of the next character, [`SYMBOLS`] for each of so many rows.
-    fn call(&self, count: usize, heard: Vec<f32>, said: Vec<f32>) -> Result<Vec<f32>, String> {
+    /// Returns the scores of the next character, [`SYMBOLS`] for each of `count` rows.
+    fn call(
+        &self,
+        count: usize,
+        heard: Vec<f32>,
+        prediction: Vec<f32>,
+    ) -> Result<Vec<f32>, String> {
         let input = |at, values: Vec<f32>| {
             let shape = vec![count, values.len() / count];
             CallInput { at, shape, elements: Elements::F32(values.into()) }
         };
-        let inputs = vec![input(self.heard, heard), input(self.said, said)];
+        let inputs = vec![input(self.heard, heard), input(self.prediction, prediction)];
         let outputs = recurrent::call(&self.model, inputs)?;
         let scores = recurrent::rows(&self.model, &outputs[self.scores], count)?;
         if scores.len() != count * SYMBOLS {
@@ -211,7 +217,8 @@ impl Joint {
 }
 
 impl Transducer {
-    /// What is said in utterances, in so many rounds at most: a character or a blank each.
+    /// Searches the characters of utterances in at most `rounds` rounds: each yields a character or
+    /// a blank.
     fn search(
         &self,
         utterances: &[&Utterance],
@@ -224,8 +231,8 @@ impl Transducer {
         let search = |one: &&Utterance| GreedySearch::new(one.count().div_ceil(JOINED));
         let mut searches: Vec<GreedySearch> = utterances.iter().map(search).collect();
         let states = &self.prediction.states;
-        let (mut all_states, mut said) = (states.zeros(searches.len()), Vec::new());
-        // Those of whom something new is foretold: in the beginning all.
+        let (mut all_states, mut prediction) = (states.zeros(searches.len()), Vec::new());
+        // Utterances that need a new prediction: initially all.
         let mut asking: Vec<usize> = (0..searches.len()).collect();
         for _ in 0..rounds {
             asking.retain(|at| searches[*at].frame().is_some());
@@ -235,9 +242,9 @@ impl Transducer {
                 let new = self.prediction.call(asking.iter().map(last).collect(), &mut rows)?;
                 states.scatter(&rows, &asking, &mut all_states);
                 let width = new.len() / asking.len();
-                said.resize(searches.len() * width, 0.0);
+                prediction.resize(searches.len() * width, 0.0);
                 for (at, new) in asking.iter().zip(new.chunks_exact(width)) {
-                    said[at * width..][..width].copy_from_slice(new);
+                    prediction[at * width..][..width].copy_from_slice(new);
                 }
             }
             let frames = searches.iter().enumerate();
@@ -246,11 +253,12 @@ impl Transducer {
             if going.is_empty() {
                 break;
             }
-            let width = said.len() / searches.len();
+            let width = prediction.len() / searches.len();
             let frames = going.iter().flat_map(|(at, frame)| {
                 values[(at * pairs + frame) * wide..][..wide].iter().copied()
             });
-            let foretold = going.iter().flat_map(|(at, _)| &said[at * width..][..width]).copied();
+            let foretold =
+                going.iter().flat_map(|(at, _)| &prediction[at * width..][..width]).copied();
             let scores = self.joint.call(going.len(), frames.collect(), foretold.collect())?;
             asking.clear();
             for ((at, frame), scores) in going.iter().zip(scores.chunks_exact(SYMBOLS)) {
@@ -265,8 +273,8 @@ impl Transducer {
         Ok(searches)
     }
 
-    fn prepare(&self, at: usize, asked: &LoadedSample) -> Result<Utterance, String> {
-        let waveform = asked.inputs[0].elements.of::<f32>().ok_or("a waveform is float32")?;
+    fn prepare(&self, at: usize, sample: &LoadedSample) -> Result<Utterance, String> {
+        let waveform = sample.inputs[0].elements.of::<f32>().ok_or("a waveform is float32")?;
         let frames = self.filters.frames(waveform).map_err(|error| error.to_string())?;
         Ok(Utterance { at, frames })
     }
@@ -277,22 +285,22 @@ impl Pipeline for Transducer {
         vec![&self.encoder.model, &self.prediction.model, &self.joint.model]
     }
 
-    fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+    fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
         let mut failed = Ok(());
-        let mut utterances = Vec::with_capacity(asked.len());
-        for (at, one) in asked.iter().enumerate() {
+        let mut utterances = Vec::with_capacity(batch.len());
+        for (at, one) in batch.iter().enumerate() {
             match self.prepare(at, one) {
                 Ok(utterance) => utterances.push(utterance),
                 Err(why) => failed = failed.and(Err(why)),
             }
         }
-        // Those that may stand in one call beside each other.
+        // Groups that may share a call become adjacent.
         utterances.sort_by_key(Utterance::count);
         let is_padded = self.encoder.lengths.is_some();
         let groups = utterances.chunk_by(|one, next| is_padded || one.count() == next.count());
         for group in groups {
             let group: Vec<&Utterance> = group.iter().collect();
-            // Those of another call may be answered all the same.
+            // Utterances of another call may still be answered.
             let found = match self.search(&group, usize::MAX) {
                 Ok(found) => found,
                 Err(why) => {
@@ -305,7 +313,7 @@ impl Pipeline for Transducer {
                     bytes.extend(search.characters().iter().flat_map(|one| one.to_le_bytes()));
                     Ok(0)
                 };
-                answers.push_with(asked[one.at].sample.id, write)?;
+                answers.push_with(batch[one.at].sample.id, write)?;
             }
         }
         failed

@@ -1,8 +1,8 @@
-//! GNMT: pieces of words to numbers, an encoder, a step of the decoder for each piece of ten
-//! beams, and numbers to words.
+//! GNMT: numbers of word pieces, an encoder, beam search with a decoder step per piece, and words
+//! of the found numbers.
 //!
-//! The two models are ONNX files of the user's. What each takes and puts out is said in
-//! `docs/tasks/speech-and-translation.md`.
+//! Both models are ONNX files of the user. `docs/tasks/speech-and-translation.md` describes their
+//! inputs and outputs.
 
 mod search;
 mod vocabulary;
@@ -21,7 +21,7 @@ use crate::files::{Files, OpenError};
 use search::{BeamSearch, END, ScoreKind, SearchRules};
 use vocabulary::Vocabulary;
 
-/// The pipeline of the files `encoder`, `decoder` and `vocabulary`.
+/// Opens the pipeline of the files `encoder`, `decoder` and `vocabulary`.
 pub(crate) fn open(
     files: &Files<'_>,
     width: usize,
@@ -48,28 +48,28 @@ struct Translation {
 struct Encoder {
     model: Callable,
     pieces: usize,
-    /// Where it takes how many there are.
+    /// Index of the input for the numbers of pieces.
     lengths: Option<usize>,
 }
 
 struct Decoder {
     model: Callable,
     piece: usize,
-    /// Whether the last piece is a row of one.
+    /// Whether the input for the last piece is a column.
     is_column: bool,
     lengths: Option<usize>,
-    /// What all steps read of the encoder: its output, the input here.
+    /// Encoder outputs that all steps read: index of the output, index of the decoder's input.
     read: Vec<(usize, usize)>,
     states: RecurrentStates,
-    /// What the encoder puts out for a state.
+    /// Encoder outputs that initialize states: index of the output, name of the state.
     first: Vec<(usize, String)>,
     scores: usize,
     score_kind: ScoreKind,
 }
 
-/// A sentence that is answered.
+/// The pieces of a sentence.
 struct Sentence {
-    /// Its place among those asked.
+    /// Index in the batch.
     at: usize,
     numbers: Vec<i64>,
 }
@@ -84,7 +84,7 @@ impl Translation {
         let encoder = Encoder::new(open(&encoder)?.callable())?;
         let decoder = Decoder::new(open(&decoder)?.callable(), &encoder.model)?;
         let takes_one = has_rows(&encoder.model, 0..encoder.model.inputs().len(), 1)?;
-        // Beams are rows.
+        // Beams are rows of the decoder.
         let has_one = has_rows(&decoder.model, 0..decoder.model.inputs().len(), 1)?;
         if has_one && rules.width > 1 {
             return Err(decoder.model.unfit(format!(
@@ -96,20 +96,20 @@ impl Translation {
         Ok(Self { vocabulary, rules, encoder, decoder, takes_one: takes_one || has_one })
     }
 
-    /// Whether sentences of different lengths may be beside each other.
+    /// Whether sentences of different lengths may share a call.
     fn is_padded(&self) -> bool {
         self.encoder.lengths.is_some() && self.decoder.lengths.is_some()
     }
 
-    /// The searches of sentences, in so many steps at most.
+    /// Runs the beam searches of sentences for at most `steps` steps.
     fn search(&self, sentences: &[Sentence], steps: usize) -> Result<Vec<BeamSearch>, String> {
         let outputs = self.encoder.call(sentences)?;
         let decoder = &self.decoder;
         let mut searches: Vec<BeamSearch> =
             sentences.iter().map(|one| BeamSearch::new(one.numbers.len(), self.rules)).collect();
         let mut states = decoder.first_states(&outputs, sentences.len())?;
-        let mut fixed = EncoderContext::default();
-        // In the beginning the rows are those of the encoder.
+        let mut context = EncoderContext::default();
+        // Initially the rows are those of the encoder.
         let mut starts: Vec<usize> = (0..sentences.len()).collect();
         for _ in 0..steps {
             let live = searches.iter().enumerate();
@@ -120,15 +120,15 @@ impl Translation {
             }
             let from: Vec<usize> = live.iter().map(|(at, (row, _))| starts[*at] + row).collect();
             let rows = decoder.states.gather(&states, &from);
-            let of: Vec<usize> = live.iter().map(|(at, _)| *at).collect();
-            fixed.follow(of, &decoder.read, &outputs, sentences)?;
+            let rows_of: Vec<usize> = live.iter().map(|(at, _)| *at).collect();
+            context.update(rows_of, &decoder.read, &outputs, sentences)?;
             let pieces = live.iter().map(|(_, (_, piece))| i64::from(*piece)).collect();
-            let said = decoder.call(pieces, &rows, &fixed)?;
-            let scores = decoder.scores(&said, live.len(), self.vocabulary.count())?;
-            states = decoder.states.next(&decoder.model, &said, live.len())?;
+            let decoded = decoder.call(pieces, &rows, &context)?;
+            let scores = decoder.scores(&decoded, live.len(), self.vocabulary.count())?;
+            states = decoder.states.next(&decoder.model, &decoded, live.len())?;
             let mut row = 0;
             for (at, search) in searches.iter_mut().enumerate() {
-                let count = live.iter().filter(|(of, _)| *of == at).count();
+                let count = live.iter().filter(|(sentence, _)| *sentence == at).count();
                 starts[at] = row;
                 if count > 0 {
                     let pieces = self.vocabulary.count();
@@ -143,8 +143,8 @@ impl Translation {
         Ok(searches)
     }
 
-    fn prepare(&self, at: usize, asked: &LoadedSample) -> Result<Sentence, String> {
-        let bytes = asked.inputs[0].elements.of::<u8>().ok_or("a sentence is bytes")?;
+    fn prepare(&self, at: usize, sample: &LoadedSample) -> Result<Sentence, String> {
+        let bytes = sample.inputs[0].elements.of::<u8>().ok_or("a sentence is bytes")?;
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
         Ok(Sentence { at, numbers: self.vocabulary.numbers(text) })
     }
@@ -166,7 +166,7 @@ impl Encoder {
         Ok(Self { model, pieces, lengths })
     }
 
-    /// All that it puts out for sentences, which are padded with ends.
+    /// Returns all outputs for sentences, which are padded with ends.
     fn call(&self, sentences: &[Sentence]) -> Result<Vec<Kept>, String> {
         let (count, longest) = (sentences.len(), longest(sentences));
         let padded = sentences.iter().flat_map(|one| {
@@ -224,8 +224,8 @@ impl Decoder {
         Ok(Self { model, piece, is_column, lengths, read, states, first, scores, score_kind })
     }
 
-    /// The states before the first piece, a row a sentence: what the encoder puts out under
-    /// their names, else zeros.
+    /// Returns the states before the first piece, one row per sentence: the encoder outputs of
+    /// their names, otherwise zeros.
     fn first_states(&self, outputs: &[Kept], sentences: usize) -> Result<StateRows, String> {
         let mut states = self.states.zeros(sentences);
         for (output, name) in &self.first {
@@ -241,29 +241,29 @@ impl Decoder {
         Ok(states)
     }
 
-    /// All that it puts out for these last pieces and states.
+    /// Returns all outputs for these last pieces and states.
     fn call(
         &self,
         pieces: Vec<i64>,
         states: &StateRows,
-        fixed: &EncoderContext,
+        context: &EncoderContext,
     ) -> Result<Vec<Kept>, String> {
         let count = pieces.len();
         let shape = if self.is_column { vec![count, 1] } else { vec![count] };
         let mut inputs = self.states.inputs(states, count);
         inputs.push(CallInput { at: self.piece, shape, elements: Elements::I64(pieces.into()) });
         if let Some(at) = self.lengths {
-            let elements = Elements::I64(fixed.lengths.as_slice().into());
+            let elements = Elements::I64(context.lengths.as_slice().into());
             inputs.push(CallInput { at, shape: vec![count], elements });
         }
-        for ((_, at), (shape, rows)) in self.read.iter().zip(&fixed.read) {
+        for ((_, at), (shape, rows)) in self.read.iter().zip(&context.read) {
             let elements = Elements::F32(rows.as_slice().into());
             inputs.push(CallInput { at: *at, shape: shape.clone(), elements });
         }
         recurrent::call(&self.model, inputs)
     }
 
-    /// The scores of all pieces that a call of so many rows put out; they are megabytes.
+    /// Returns the scores of all pieces that a call of `rows` rows output; they are megabytes.
     fn scores<'a>(
         &self,
         outputs: &'a [Kept],
@@ -283,28 +283,28 @@ impl Decoder {
     }
 }
 
-/// What a call reads of the encoder, a row a beam. It is put together anew only where the
-/// sentences of the rows are others.
+/// Encoder outputs as inputs of the decoder, one row per beam. They are gathered again only if the
+/// sentences of the rows change.
 #[derive(Default)]
 struct EncoderContext {
-    /// The sentence of each row.
-    of: Vec<usize>,
+    /// Index of each row's sentence.
+    rows_of: Vec<usize>,
     lengths: Vec<i64>,
     read: Vec<(Vec<usize>, Vec<f32>)>,
 }
 
 impl EncoderContext {
-    fn follow(
+    fn update(
         &mut self,
-        of: Vec<usize>,
+        rows_of: Vec<usize>,
         read: &[(usize, usize)],
         outputs: &[Kept],
         sentences: &[Sentence],
     ) -> Result<(), String> {
-        if self.of == of {
+        if self.rows_of == rows_of {
             return Ok(());
         }
-        self.lengths = of.iter().map(|at| sentences[*at].numbers.len() as i64).collect();
+        self.lengths = rows_of.iter().map(|at| sentences[*at].numbers.len() as i64).collect();
         self.read.clear();
         for (output, _) in read {
             let (mut shape, elements) = outputs[*output].read()?;
@@ -313,11 +313,11 @@ impl EncoderContext {
                 return Err(format!("expected outputs of {count} sentences, found {shape:?}"));
             }
             let (elements, wide) = (elements.to_f32(), elements.len() / sentences.len());
-            let rows = of.iter().flat_map(|at| &elements[at * wide..][..wide]).copied();
-            shape[0] = of.len();
+            let rows = rows_of.iter().flat_map(|at| &elements[at * wide..][..wide]).copied();
+            shape[0] = rows_of.len();
             self.read.push((shape, rows.collect()));
         }
-        self.of = of;
+        self.rows_of = rows_of;
         Ok(())
     }
 }
@@ -327,8 +327,8 @@ impl Pipeline for Translation {
         vec![&self.encoder.model, &self.decoder.model]
     }
 
-    fn answer(&self, asked: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
-        let sentences = asked.iter().enumerate().map(|(at, one)| self.prepare(at, one));
+    fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+        let sentences = batch.iter().enumerate().map(|(at, one)| self.prepare(at, one));
         let mut sentences = sentences.collect::<Result<Vec<Sentence>, String>>()?;
         sentences.sort_by_key(|one| one.numbers.len());
         let is_padded = self.is_padded();
@@ -336,7 +336,7 @@ impl Pipeline for Translation {
             |one: &Sentence, next: &Sentence| is_padded || one.numbers.len() == next.numbers.len();
         let mut failed = Ok(());
         for group in sentences.chunk_by(is_beside) {
-            // Those of another call may be answered all the same.
+            // Sentences of another call may still be answered.
             let found = match self.search(group, usize::MAX) {
                 Ok(found) => found,
                 Err(why) => {
@@ -346,7 +346,7 @@ impl Pipeline for Translation {
             };
             for (one, search) in group.iter().zip(found) {
                 let words = self.vocabulary.words(&search.best());
-                answers.push(asked[one.at].sample.id, words.as_bytes());
+                answers.push(batch[one.at].sample.id, words.as_bytes());
             }
         }
         failed

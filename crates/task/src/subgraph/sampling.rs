@@ -1,47 +1,47 @@
-//! Neighbours drawn around papers of IGBH, hop by hop, as a subgraph.
+//! Sampling of neighbors around papers of IGBH, hop by hop, to a subgraph.
 //!
-//! Source: `PyGSampler` of the reference's `dgl_utilities/pyg_sampler.py`. A hop starts from
-//! the nodes that the hop before found first; of each, and of each relation that leads to
-//! it, so many edges are drawn without replacement, or all where there are no more. A node is
-//! asked once, in the hop behind the one that found it.
+//! Source: `PyGSampler` of the reference's `dgl_utilities/pyg_sampler.py`. A hop starts from the
+//! nodes that the previous hop discovered. At each of them, up to a fan-out of edges of each
+//! incoming relation is drawn without replacement. Each node is expanded once, in the hop after the
+//! one that discovered it.
 //!
-//! The reference draws from one stream of random numbers, so that a draw depends on all that
-//! were before. Here the edges that are drawn at a node follow from a seed, the relation, the
-//! node and the fan-out: the same in every run, on every thread, and in whatever batch.
+//! The reference draws from one stream of random numbers, so that a draw depends on all previous
+//! ones. Here the edges that are drawn at a node depend only on a seed, the relation, the node and
+//! the fan-out: they are the same in every run, on every thread, and in every batch.
 
 use std::collections::HashMap;
 
 use super::{HOPS, KINDS, PAPER, RELATIONS};
 
-/// Of each node of a kind, those from which edges of a relation come.
+/// Adjacency of a relation: the sources of the edges that lead to each node.
 #[derive(Debug, PartialEq, Eq)]
 pub struct IncomingEdges {
-    /// Where the neighbours of a node begin, and where the last one's end.
+    /// Start of each node's sources, and the end of the last.
     starts: Vec<u64>,
     sources: Vec<u32>,
 }
 
-/// Counts the edges that lead to each node.
+/// First pass over edges: counts the edges that lead to each node.
 #[derive(Debug)]
 pub struct EdgeCounter(Vec<u64>);
 
-/// Puts edges to the nodes that they lead to, all that were counted.
+/// Second pass over edges: stores the source of each edge that was counted.
 #[derive(Debug)]
 pub struct AdjacencyBuilder(IncomingEdges);
 
 impl EdgeCounter {
-    /// Of so many nodes.
+    /// Creates counters for `nodes` nodes.
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self(vec![0; nodes])
     }
 
-    /// Counts an edge.
+    /// Counts an edge to `target`.
     pub fn count(&mut self, target: u32) {
         self.0[target as usize] += 1;
     }
 
-    /// With room for each edge that was counted.
+    /// Returns the builder of the second pass, with room for each counted edge.
     #[must_use]
     pub fn builder(self) -> AdjacencyBuilder {
         let mut starts = self.0;
@@ -55,7 +55,7 @@ impl EdgeCounter {
 }
 
 impl AdjacencyBuilder {
-    /// Adds an edge; where those of its target begin moves on to where they end.
+    /// Adds an edge. The start of its target's sources advances, finally to their end.
     pub fn add(&mut self, source: u32, target: u32) {
         let IncomingEdges { starts, sources } = &mut self.0;
         let start = &mut starts[target as usize];
@@ -63,18 +63,18 @@ impl AdjacencyBuilder {
         *start += 1;
     }
 
-    /// All of them, those of a node in the order in which they were added.
+    /// Returns the adjacency; the sources of a node are in the order in which they were added.
     #[must_use]
     pub fn build(self) -> IncomingEdges {
         let IncomingEdges { mut starts, sources } = self.0;
-        // Each begins where the one before it ends.
+        // The sources of a node begin where those of the node before end.
         starts.insert(0, 0);
         IncomingEdges { starts, sources }
     }
 }
 
 impl IncomingEdges {
-    /// The neighbours of a node, one for each edge.
+    /// Returns the sources of the edges that lead to a node.
     #[must_use]
     pub fn sources_of(&self, node: u32) -> &[u32] {
         let [start, end] = [0, 1].map(|more| self.starts[node as usize + more] as usize);
@@ -82,28 +82,27 @@ impl IncomingEdges {
     }
 }
 
-/// What was drawn around some papers.
+/// A subgraph that was sampled around some papers.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Subgraph {
-    /// Of each kind the nodes, in the order in which they were found; the first papers are
-    /// those that were asked.
+    /// Nodes of each kind, in the order of their discovery; the requested papers come first.
     pub nodes: [Vec<u32>; KINDS.len()],
-    /// Of each kind how many were there before the first hop, and behind each.
+    /// Number of nodes of each kind before the first hop and after each hop.
     pub reached: [[usize; HOPS + 1]; KINDS.len()],
-    /// Of each relation and hop.
+    /// Edges of each relation and hop.
     pub edges: [[SubgraphEdges; HOPS]; RELATIONS.len()],
 }
 
 /// SubgraphEdges as places in [`Subgraph::nodes`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SubgraphEdges {
-    /// Where each comes from.
+    /// Source of each edge.
     pub sources: Vec<i64>,
-    /// Where each goes to.
+    /// Target of each edge.
     pub targets: Vec<i64>,
 }
 
-/// Draws around papers, of which none is named twice.
+/// Samples a subgraph around distinct papers; `incoming` has the adjacency of each relation.
 #[must_use]
 pub fn draw(
     incoming: &[IncomingEdges],
@@ -145,19 +144,19 @@ pub fn draw(
     Subgraph { nodes, reached, edges }
 }
 
-/// The random numbers of a node in a relation.
+/// Returns the random numbers of a node in a relation.
 fn random_of(seed: u64, relation: usize, node: u32) -> SplitMix64 {
     SplitMix64(mix(mix(seed ^ relation as u64) ^ u64::from(node)))
 }
 
-/// `SplitMix64` (Steele, Lea and Flood 2014): a state of eight bytes, for there is one of these
-/// for each node that is asked.
+/// `SplitMix64` (Steele, Lea and Flood 2014), which has a state of only eight bytes: there is one
+/// generator per relation and expanded node.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
     fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        // The upper half of the product; what is left is below n in 2^64.
+        // The upper half of the product; its bias is below n in 2^64.
         ((u128::from(mix(self.0)) * u128::from(n)) >> 64) as u64
     }
 }
@@ -168,8 +167,8 @@ fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Picks `most` of `count` without replacement, in rising order, each set with the same
-/// chance (Floyd's algorithm); all where there are no more.
+/// Picks `most` of `count` without replacement, in rising order and uniformly (Floyd's algorithm);
+/// picks all if there are no more.
 fn pick(count: usize, most: usize, mut random: SplitMix64, picked: &mut Vec<usize>) {
     picked.clear();
     if count <= most {
@@ -204,7 +203,8 @@ mod tests {
 
     #[test]
     fn each_set_of_neighbours_is_picked_equally_often() {
-        // 60,000 draws of 2 of 6: 4,000 of each of 15 pairs, with a deviation of 61.
+        // 60,000 draws of 2 of 6: each of the 15 pairs is expected 4,000 times, with a deviation of
+        // 61.
         let mut found: HashMap<Vec<usize>, u32> = HashMap::new();
         let mut picked = Vec::new();
         for node in 0..60_000 {
@@ -216,20 +216,20 @@ mod tests {
         assert!(found.values().all(|count| count.abs_diff(4000) < 300), "{found:?}");
     }
 
-    /// Papers in a row, each cited by its neighbours and by itself, and by 40 of one author.
+    /// Papers in a row, each cited by its neighbors and by itself, and by 40 of one author.
     fn row() -> Vec<IncomingEdges> {
         let count = 40;
         let mut cites: Vec<[u32; 2]> = (0..count).map(|paper| [paper, paper]).collect();
         cites.extend((1..count).flat_map(|paper| [[paper - 1, paper], [paper, paper - 1]]));
         let all: Vec<[u32; 2]> = (0..count).map(|paper| [paper, 0]).collect();
         let back: Vec<[u32; 2]> = all.iter().map(|[paper, author]| [*author, *paper]).collect();
-        let of = |(at, relation): (usize, &crate::subgraph::Relation)| match at {
+        let adjacency_of = |(at, relation): (usize, &crate::subgraph::Relation)| match at {
             0 => adjacency(count as usize, &cites),
             1 => adjacency(1, &all),
             6 => adjacency(count as usize, &back),
             _ => adjacency([count as usize, 1, 0, 0, 0, 0][relation.to], &[]),
         };
-        RELATIONS.iter().enumerate().map(of).collect()
+        RELATIONS.iter().enumerate().map(adjacency_of).collect()
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((&first.sources[..], &first.targets[..]), (&[0, 1, 2][..], &[0; 3][..]));
         assert_eq!(second.targets, [1, 1, 1, 2, 2, 2]);
         assert_eq!(found.edges[1].each_ref().map(|edges| edges.targets.len()), [0, 10, 0]);
-        // Papers of the third hop are asked nothing; each of the second one is, once.
+        // Papers of the third hop are not expanded; each of the second hop is expanded once.
         let [_, from, to, all] = found.reached[PAPER];
         assert!(third.targets.iter().all(|target| (from..to).contains(&(*target as usize))));
         assert!(all <= 40 && found.nodes[PAPER].len() == all);
@@ -255,20 +255,20 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_and_another_one_does_not() {
-        let of = |seed| draw(&row(), &[3, 30], [15, 10, 5], seed);
-        assert_eq!(of(1), of(1));
-        assert_ne!(of(1), of(2));
+        let sample = |seed| draw(&row(), &[3, 30], [15, 10, 5], seed);
+        assert_eq!(sample(1), sample(1));
+        assert_ne!(sample(1), sample(2));
     }
 
     #[test]
     fn what_is_drawn_at_a_node_is_the_same_in_whatever_batch() {
         let graph = row();
-        // Papers of the author, who is asked in the second hop of both.
-        let of = |papers: &[u32]| -> Vec<u32> {
+        // Papers of the author, who is expanded in the second hop of both.
+        let sources_of = |papers: &[u32]| -> Vec<u32> {
             let found = draw(&graph, papers, [15, 10, 5], 5);
             let sources = &found.edges[1][1].sources;
             sources.iter().map(|source| found.nodes[PAPER][*source as usize]).collect()
         };
-        assert_eq!(of(&[3]), of(&[30, 7]));
+        assert_eq!(sources_of(&[3]), sources_of(&[30, 7]));
     }
 }

@@ -2,57 +2,57 @@
 
 use serde::Deserialize;
 
-/// How text is made.
+/// How a decoder generates text.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GenerationRules {
-    /// When it is over.
+    /// Limits of the length.
     pub length: LengthLimits,
-    /// Several texts that are followed, of which the best is the answer.
+    /// Settings of beam search; `None` means greedy search.
     pub beams: Option<BeamSettings>,
-    /// Behind these tokens comes an end, of samples whose second input is 1.
+    /// Sequence of tokens that ends the text, for samples whose second input is 1.
     #[serde(default)]
     pub stop: Vec<i64>,
-    /// Tokens that are cut off the end of an answer.
+    /// Tokens that are removed from the end of an answer.
     #[serde(default)]
     pub cut: Vec<i64>,
 }
 
-/// When a text is over.
+/// Limits of a text's length.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LengthLimits {
-    /// New tokens before which none is an end.
+    /// Minimum number of new tokens before an end.
     pub least: usize,
-    /// New tokens, with the end.
+    /// Maximum number of new tokens, including the end.
     pub most: usize,
-    /// Tokens that are an end.
+    /// End tokens.
     pub ends: Vec<i64>,
 }
 
-/// How several texts are followed.
+/// Settings of beam search.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BeamSettings {
-    /// How many; at least 2.
+    /// Number of beams; at least 2.
     pub count: usize,
-    /// When none is followed any further.
+    /// When the search stops.
     pub stop: StopRule,
-    /// The power of the length by which the score of a text is divided.
+    /// Exponent of the length by which the score of a text is divided.
     pub length_penalty: f64,
-    /// What counts as length.
+    /// Which tokens count as length.
     pub counted: CountedTokens,
 }
 
-/// When beams are not followed any further, besides the most of tokens.
+/// When beam search stops before the maximum number of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopRule {
     /// As many texts have ended as there are beams: `early_stopping=True`.
     Early,
-    /// And the best beam is no better than the worst of them: `early_stopping=False`.
+    /// In addition, the best beam is no better than the worst ended text: `early_stopping=False`.
     Likely,
-    /// And no beam can become better than the worst of them: `early_stopping="never"`.
+    /// In addition, no beam can become better than the worst ended text: `early_stopping="never"`.
     Never,
 }
 
@@ -60,8 +60,8 @@ pub enum StopRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CountedTokens {
-    /// With those of the prompt, as up to version 4.37 of the library.
+    /// All tokens, including the prompt, as up to version 4.37 of the library.
     All,
-    /// Without, as from then on.
+    /// New tokens only, as from version 4.38 on.
     New,
 }

@@ -1,5 +1,5 @@
-//! A small single-shot detector (Liu et al. 2016) with separable convolutions, trained by
-//! `training/digit_boxes.py`: two maps of places, four anchors at each.
+//! A small single-shot detector (Liu et al. 2016) with separable convolutions and two maps with
+//! four anchors per place. `training/digit_boxes.py` trained it.
 
 use std::path::PathBuf;
 
@@ -10,39 +10,39 @@ use super::{weights, write};
 use crate::answers::anchors::{Anchor, Anchors};
 use crate::data::digit_boxes::SIDE;
 use crate::files::{CacheKey, Files, OpenError};
-use crate::graphs::pieces::{Activation, Conv, activated, biased, channels, images};
+use crate::graphs::pieces::{Activation, Conv, activate, channels, conv_with_bias, images};
 
-/// Counts up when graph or weights become other ones.
+/// Revision of graph and weights: increases when one of them changes.
 const REVISION: u32 = 1;
 const WEIGHTS: &[u8] = include_bytes!("../../weights/digit_boxes.safetensors");
 
-/// The digits.
+/// Number of digits.
 const CLASSES: usize = 10;
-/// Pixels between the places of each map.
+/// Distance between the places of each map, in pixels.
 const STRIDES: [usize; 2] = [8, 16];
 /// Width and height of the anchors of each map, in pixels.
 const SIZES: [[(f32, f32); 4]; 2] = [
     [(7.0, 18.0), (13.0, 18.0), (9.0, 24.0), (18.0, 24.0)],
     [(12.0, 31.0), (23.0, 31.0), (14.0, 38.0), (28.0, 38.0)],
 ];
-/// Of offsets of centres, and of logarithms of sizes.
+/// Factors of the offsets of centers and of the logarithms of sizes.
 const VARIANCES: [f32; 2] = [0.1, 0.2];
 
-/// Boxes of a lower score are none.
+/// Boxes with a lower score are dropped.
 const LEAST: f32 = 0.05;
-/// Boxes of a digit overlap by no more.
+/// Maximum overlap of boxes of a digit.
 const OVERLAP: f32 = 0.5;
-/// Boxes on a picture, at most.
+/// Maximum number of boxes on a picture.
 const KEEP: usize = 100;
 
-/// Scores of the digits and offsets for each anchor of a picture.
+/// Builds the graph: scores of the digits and offsets for each anchor of a picture.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn graph(weights: Weights, input: &str) -> Result<Model, BuildError> {
     let mut net = Builder::new("digits-boxes", weights);
     let mut x = images(&mut net, input, [1, SIDE, SIDE]);
-    // Channels, width of the kernel and stride; without channels one kernel for each.
+    // Channels, kernel size and stride; without channels the convolution is depthwise.
     let fine = [(16, 3, 2), (32, 3, 2), (32, 3, 1), (48, 3, 2)];
     let separable = |channels: usize, stride: usize| [(0, 3, stride), (channels, 1, 1)];
     let fine = fine.into_iter().chain(separable(64, 1)).chain(separable(64, 1));
@@ -51,7 +51,7 @@ pub fn graph(weights: Weights, input: &str) -> Result<Model, BuildError> {
     let maps: [(&str, Vec<_>); 2] = [("fine", fine.collect()), ("coarse", coarse.collect())];
     for (at, (name, layers)) in maps.into_iter().enumerate() {
         for (layer, choices) in layers.into_iter().enumerate() {
-            x = convolved(&mut net, &x, &format!("{name}.{layer}"), choices)?;
+            x = separable_conv(&mut net, &x, &format!("{name}.{layer}"), choices)?;
         }
         let [score, offset] = head(&mut net, &x, at)?;
         scores.push(score);
@@ -68,7 +68,7 @@ pub fn graph(weights: Weights, input: &str) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-fn convolved(
+fn separable_conv(
     net: &mut Builder,
     x: &Name,
     name: &str,
@@ -79,16 +79,16 @@ fn convolved(
         0 => Conv { groups: before, ..Conv::new(name, before, kernel, stride) },
         filters => Conv::new(name, filters, kernel, stride),
     };
-    let y = biased(net, x, conv)?;
-    activated(net, &y, Activation::Relu)
+    let y = conv_with_bias(net, x, conv)?;
+    activate(net, &y, Activation::Relu)
 }
 
-/// Scores and offsets of the anchors of a map, in the order of [`anchors`].
+/// Returns scores and offsets of a map's anchors, in the order of [`anchors`].
 fn head(net: &mut Builder, x: &Name, at: usize) -> Result<[Name; 2], BuildError> {
     let each = SIZES[at].len();
-    let x = convolved(net, x, &format!("head.{at}.0"), (0, 3, 1))?;
+    let x = separable_conv(net, x, &format!("head.{at}.0"), (0, 3, 1))?;
     let name = format!("head.{at}.1");
-    let x = biased(net, &x, Conv::new(&name, each * (CLASSES + 4), 1, 1))?;
+    let x = conv_with_bias(net, &x, Conv::new(&name, each * (CLASSES + 4), 1, 1))?;
     let parts = net.integers(&[(each * CLASSES) as i64, (each * 4) as i64]);
     let parts: [Name; 2] = net.nodes("Split", &[&x, &parts], &[("axis", 1.into())])?;
     let count = (SIDE / STRIDES[at]).pow(2) * each;
@@ -101,7 +101,7 @@ fn head(net: &mut Builder, x: &Name, at: usize) -> Result<[Name; 2], BuildError>
     Ok([listed(&scores, CLASSES)?, listed(&offsets, 4)?])
 }
 
-/// The anchors in the order of the outputs, as shares of the picture.
+/// Returns the anchors in the order of the outputs, in fractions of the picture.
 #[must_use]
 pub fn anchors() -> Anchors {
     let mut all = Vec::new();
@@ -120,12 +120,12 @@ pub fn anchors() -> Anchors {
     Anchors { all, variances: VARIANCES, least: LEAST, overlap: OVERLAP, keep: KEEP }
 }
 
-/// The boxes of a picture.
+/// Returns the conversion of the outputs to boxes.
 pub(crate) fn answer() -> Answer {
     anchors().answer("scores", "offsets")
 }
 
-/// The network, written unless that was done before.
+/// Returns the path of the network, which is written when it is first needed.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let input = &files.card().data.inputs[0].name;
     files.derive("detector.onnx", REVISION, CacheKey::Card, |file| {
@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn weights_fit_the_graph_and_anchors_its_outputs() {
         let model = graph(weights(WEIGHTS), "image").unwrap();
-        // The 65,040 that the script tells, less one of the two numbers that it has for each
-        // of the 880 channels that are normalised.
+        // The script reports 65,040 parameters. It has two numbers for each of the 880 normalized
+        // channels where the graph has one.
         assert_eq!(count(&model).parameters, 65_040 - 880);
         let shape = |at: usize| model.outputs[at].shape.clone().unwrap()[1].fixed();
         let anchors = anchors().all;

@@ -1,4 +1,4 @@
-//! Tasks whose files were fetched, for all tests that need them: they are skipped without.
+//! Tasks with fetched files, for all tests that need them; they are skipped without the files.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use dyno_task::card;
 use dyno_task::files::{Files, OpenError};
 use dyno_task::open::{self, PreparedTask};
 
-/// Whether nothing was fetched; what is there and altered is a failure.
+/// Whether the files were not fetched; altered files are a failure.
 fn is_absent(error: &OpenError) -> bool {
     match error {
         OpenError::Fetch { held, .. } => *held == FileState::Missing,
@@ -16,7 +16,7 @@ fn is_absent(error: &OpenError) -> bool {
     }
 }
 
-/// A task whose files `DYNO_CACHE` has; nothing, and a word about it, where it has not.
+/// Returns a task with the files in `DYNO_CACHE`; `None`, with a message, if they are missing.
 pub fn ready(task: &str) -> Option<PreparedTask> {
     let Some(root) = std::env::var_os("DYNO_CACHE").filter(|root| !root.is_empty()) else {
         println!("skipped: DYNO_CACHE names no folder with files of {task}");

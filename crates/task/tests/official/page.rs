@@ -1,11 +1,11 @@
-//! The table of `docs/tasks/benchmarks.md` that says which files a user brings.
+//! The table of `docs/tasks/benchmarks.md` that lists the files of users.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use dyno_task::card::{Card, RequiredFile, Tier, cards};
 
-/// Before the table.
+/// Text before the table.
 const MADE: &str = "<!-- Made from the cards: UPDATE_EXPECT=1 cargo test -p dyno-task --test official page -->\n\n";
 
 fn table() -> String {

@@ -1,4 +1,4 @@
-//! Lists of edges, turned to the neighbours of each node.
+//! Converts edge lists to adjacency lists.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -9,12 +9,12 @@ use dyno_sut::tensors::{ElementType, NpyHead};
 use super::IgbhError;
 use crate::subgraph::{EdgeCounter, IncomingEdges, KINDS, Relation};
 
-/// Headers of arrays are shorter.
+/// Upper bound of the length of a NumPy header, in bytes.
 const LONGEST_HEAD: u64 = 1 << 12;
-/// Edges that are read at once.
+/// Edges that are read per chunk.
 const CHUNK: usize = 1 << 16;
 
-/// An array of pairs in a file.
+/// A file with an array of pairs.
 struct EdgeFile<'a> {
     path: &'a Path,
     file: File,
@@ -23,8 +23,8 @@ struct EdgeFile<'a> {
     element: ElementType,
 }
 
-/// The neighbours of each node by the edges of a file, there and back; of citations both
-/// are one, with a loop at each paper.
+/// Returns the adjacency of a file's edges in both directions. Citations have one adjacency for
+/// both, with a loop at each paper.
 pub(super) fn adjacency(
     path: &Path,
     relation: &Relation,
@@ -104,7 +104,7 @@ impl<'a> EdgeFile<'a> {
         Ok(Self { path, file, start, count, element })
     }
 
-    /// Gives each edge to `take`, with its row.
+    /// Calls `take` with the row and the ends of each edge.
     fn each(
         &mut self,
         mut take: impl FnMut(usize, [i64; 2]) -> Result<(), IgbhError>,

@@ -1,4 +1,5 @@
-//! A small graph in the form of the data set, and subgraphs of it against a plain search.
+//! Tests on a small graph in the format of the data set; subgraphs are compared with a plain
+//! search.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,7 +49,7 @@ fn folder(name: &str) -> Folder {
     Folder(root)
 }
 
-/// All edges of a relation, as the reference makes them of those of the files.
+/// All edges of a relation, as the reference derives them from the files.
 fn all(at: usize) -> Vec<[u32; 2]> {
     let plain = |relation: &Relation| -> Vec<[u32; 2]> {
         edges(relation).iter().map(|edge| edge.map(|end| end as u32)).collect()
@@ -97,7 +98,7 @@ fn a_subgraph_of_all_neighbours_is_the_one_that_a_plain_search_finds() {
     for (found, expected) in drawn.nodes.iter().zip(&known) {
         assert_eq!((found.len(), &found.iter().copied().collect()), (expected.len(), expected));
     }
-    // The test is worth something: hops find new nodes, and institutes are among them.
+    // The test is meaningful: hops find new nodes, and institutes are among them.
     assert!(drawn.reached[PAPER].windows(2).any(|pair| pair[0] < pair[1]));
     assert!(!drawn.nodes[2].is_empty());
 }
@@ -135,7 +136,7 @@ fn rows_of_features_are_read_where_they_lie_with_and_without_a_header() {
         bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     };
     assert_eq!(row(&graph.features[3], 5), [20.0, 21.0, 22.0, 23.0]);
-    // As the two largest sizes have papers and authors.
+    // Raw float32, as papers and authors in the two largest sizes.
     let raw = folder.0.join("raw/node_feat.npy");
     fs::create_dir_all(raw.parent().unwrap()).unwrap();
     let body: Vec<u8> = (0..3 * 1024).flat_map(|n| (n as f32).to_le_bytes()).collect();

@@ -1,53 +1,53 @@
-//! The greedy search of a transducer: of each frame the character of the greatest score, as
-//! long as it is none that says that there is no more in it.
+//! Greedy search of a transducer: the character of the greatest score is taken, repeatedly in each
+//! frame until the blank has the greatest score.
 //!
 //! Source: `pytorch/decoders.py` of the reference's benchmark RNN-T.
 
-/// Characters that a frame has at most.
+/// Maximum number of characters in a frame.
 const MAX_FRAME_CHARACTERS: usize = 30;
 
-/// An utterance while it is searched.
+/// State of the search in an utterance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GreedySearch {
     frames: usize,
     frame: usize,
-    /// Characters of this frame.
+    /// Number of characters in the current frame.
     frame_characters: usize,
     characters: Vec<i64>,
 }
 
-/// What became of a greatest score.
+/// Symbol with the greatest score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Symbol {
-    /// A character, by which the next ones are foretold.
+    /// A character, which changes the next prediction.
     Character,
-    /// Nothing more in this frame.
+    /// The blank, which ends the frame.
     Blank,
 }
 
 impl GreedySearch {
-    /// Of so many frames.
+    /// Starts the search in `frames` frames.
     pub(super) fn new(frames: usize) -> Self {
         Self { frames, frame: 0, frame_characters: 0, characters: Vec::new() }
     }
 
-    /// The frame that is asked for; none behind the last.
+    /// Returns the current frame; `None` after the last.
     pub(super) fn frame(&self) -> Option<usize> {
         (self.frame < self.frames).then_some(self.frame)
     }
 
-    /// What was said last.
+    /// Returns the last character.
     pub(super) fn last(&self) -> Option<i64> {
         self.characters.last().copied()
     }
 
-    /// What was said.
+    /// Returns all characters.
     pub(super) fn characters(&self) -> &[i64] {
         &self.characters
     }
 
-    /// Goes on by the greatest of the scores of this frame, the first one of equals; the
-    /// last score is that of the blank. Nothing if no score is a number.
+    /// Takes the symbol with the greatest score in the current frame, the first of equal ones; the
+    /// last score is that of the blank. `None` if no score is a number.
     pub(super) fn accept(&mut self, scores: &[f32]) -> Option<Symbol> {
         let numbers = scores.iter().enumerate().filter(|(_, score)| !score.is_nan());
         let (best, _) = numbers.reduce(|best, next| if next.1 > best.1 { next } else { best })?;
@@ -73,7 +73,7 @@ impl GreedySearch {
 mod tests {
     use super::*;
 
-    /// Scores of three characters and the blank, of which this is the greatest.
+    /// Scores of three characters and the blank, with the greatest at `at`.
     fn best(at: usize) -> [f32; 4] {
         std::array::from_fn(|score| if score == at { 1.0 } else { -1.0 })
     }
