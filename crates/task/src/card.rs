@@ -124,7 +124,7 @@ pub struct Input {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// The path.
+    /// Description of the samples.
     pub what: String,
     /// Number of samples.
     pub samples: u64,

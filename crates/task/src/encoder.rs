@@ -133,7 +133,8 @@ impl WeightTable<'_> {
 }
 
 fn misfit(name: &str, expected: &[usize], found: &[usize]) -> EncoderError {
-    let (expected, found) = (expected.to_vec(), found.to_vec());
+    let expected = expected.to_vec();
+    let found = found.to_vec();
     EncoderError::Shape { name: name.to_owned(), expected, found }
 }
 
@@ -183,7 +184,8 @@ impl Encoder {
             self.check(text).map_err(|why| EncoderError::Text { at, why })?;
         }
         let groups: Vec<&[Vec<u32>]> = texts.chunks(TEXTS_AT_ONCE).collect();
-        let (next, done) = (AtomicUsize::new(0), Mutex::new(vec![Vec::new(); groups.len()]));
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(vec![Vec::new(); groups.len()]);
         let work = || {
             // Each group is claimed by one thread.
             let group = || {

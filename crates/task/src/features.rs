@@ -58,7 +58,8 @@ impl FeatureNetworks {
         if files.unjudged().iter().any(is_missing) {
             return Ok(None);
         }
-        let (inception, clip) = (files.path("inception")?, files.path("clip")?);
+        let inception = files.path("inception")?;
+        let clip = files.path("clip")?;
         // Checked now, not after the hours that the images take.
         fits_inception(&ModelInterface::read(&inception)?).map_err(OpenError::content)?;
         fits_clip(&ModelInterface::read(&clip)?).map_err(OpenError::content)?;
@@ -98,7 +99,8 @@ fn fits_clip(declared: &ModelInterface) -> Result<(), FitError> {
 }
 
 fn input(name: &str, element: &str, shape: &[usize]) -> Input {
-    let (name, element) = (name.to_owned(), element.to_owned());
+    let name = name.to_owned();
+    let element = element.to_owned();
     Input { name, also: Vec::new(), element, shape: shape.to_vec() }
 }
 
@@ -246,7 +248,8 @@ impl ClipNetwork {
         let greatest = caption.iter().max();
         let end = caption.iter().position(|token| Some(token) == greatest);
         let counted: Vec<i64> = (0..caption.len()).map(|at| i64::from(Some(at) <= end)).collect();
-        let (image_shape, text_shape) = ([1, 3, self.side, self.side], [1, caption.len()]);
+        let image_shape = [1, 3, self.side, self.side];
+        let text_shape = [1, caption.len()];
         let fed = self.model.inputs().iter().map(|input| match &input.name[..] {
             IMAGES => Fed::Elements(&image_shape, Elements::F32(planes[..].into())),
             TOKENS => Fed::Elements(&text_shape, Elements::I64(caption.into())),

@@ -264,7 +264,8 @@ impl<'a> Files<'a> {
                 // Other data must match; [`Self::path`] has checked that.
                 None if !is_weights && !required.is_replaceable => None,
                 None => self.md5_mismatch(path, required)?.map(|(expected, found)| {
-                    let (path, name) = (path.display(), &required.name);
+                    let path = path.display();
+                    let name = &required.name;
                     format!(
                         "{path} has the MD5 {found}, and the `{name}` of the reference \
                          {expected}: a result must state what was changed"
@@ -333,7 +334,8 @@ impl<'a> Files<'a> {
     /// Checks the user's data against the checksums that the reference publishes.
     fn check_checksums(&self, path: &Path, required: &RequiredFile) -> Result<(), OpenError> {
         let differs = |path: &Path, expected, found| {
-            let (path, kind) = (path.to_owned(), "MD5");
+            let path = path.to_owned();
+            let kind = "MD5";
             Err(OpenError::Hash { path, kind, expected, found })
         };
         if !required.is_replaceable
@@ -360,7 +362,8 @@ impl<'a> Files<'a> {
         if let Some(expected) = required.sha256.clone() {
             let found = self.digest::<Sha256>(path)?;
             if found != expected {
-                let (path, kind) = (path.to_owned(), "SHA-256");
+                let path = path.to_owned();
+                let kind = "SHA-256";
                 return Err(OpenError::Hash { path, kind, expected, found });
             }
         }

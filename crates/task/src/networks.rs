@@ -18,12 +18,12 @@ const REVISION: u32 = 1;
 /// Returns EfficientNet-Lite0 with the weights in the file `model`, which `torch.save` wrote, or
 /// the user's ONNX file.
 pub(crate) fn efficientnet_lite0(files: &Files<'_>) -> Result<PathBuf, OpenError> {
-    of_torch(files, efficientnet::efficientnet_lite0)
+    from_torch(files, efficientnet::efficientnet_lite0)
 }
 
 /// Returns the network that `build` makes of the PyTorch weights in the file `model`, or that file
 /// itself if it is an ONNX file.
-fn of_torch(
+fn from_torch(
     files: &Files<'_>,
     build: fn(Weights) -> Result<Model, BuildError>,
 ) -> Result<PathBuf, OpenError> {
@@ -31,7 +31,7 @@ fn of_torch(
     if weights.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx")) {
         return Ok(weights);
     }
-    built(files, "model", build, || {
+    build_from(files, "model", build, || {
         let bytes = std::fs::read(&weights).map_err(OpenError::io_at(&weights))?;
         torch(&bytes).map_err(|error| content(&weights, &error))
     })
@@ -40,13 +40,13 @@ fn of_torch(
 /// Returns R-GAT with the reference's weights in the file `model`, which `torch.save` wrote, or the
 /// user's ONNX file.
 pub(crate) fn rgat(files: &Files<'_>) -> Result<PathBuf, OpenError> {
-    of_torch(files, |weights| rgat::IGBH.build(weights, rgat::Extent::Any))
+    from_torch(files, |weights| rgat::IGBH.build(weights, rgat::Extent::Any))
 }
 
 /// Returns MiniLM-L6 for texts of any length, with the weights in the archive `reference`.
 pub(crate) fn minilm_l6(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let archive = files.path("reference")?;
-    built(files, "reference", bert::minilm_l6_of_any_length, || minilm_weights(&archive))
+    build_from(files, "reference", bert::minilm_l6_of_any_length, || minilm_weights(&archive))
 }
 
 /// Returns the weights of MiniLM-L6 by name.
@@ -70,7 +70,7 @@ pub(crate) fn g2p(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     })
 }
 
-fn built(
+fn build_from(
     files: &Files<'_>,
     file: &str,
     build: fn(Weights) -> Result<Model, BuildError>,

@@ -147,7 +147,8 @@ fn subset(
     system: &System,
     samples: &TensorLibrary,
 ) -> Result<Option<String>, OpenError> {
-    let (expected, found) = (card.data.accuracy_samples, samples.total_sample_count() as u64);
+    let expected = card.data.accuracy_samples;
+    let found = samples.total_sample_count() as u64;
     if found == expected {
         return Ok(None);
     }

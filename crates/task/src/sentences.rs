@@ -21,7 +21,8 @@ const HEADS: usize = 12;
 /// reference vectors of the archive's network in full precision. These are computed once, which
 /// takes seconds.
 pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
-    let (list, archive) = (files.path("texts")?, files.path("reference")?);
+    let list = files.path("texts")?;
+    let archive = files.path("reference")?;
     let texts = texts::read(&list).map_err(OpenError::content)?;
     let tokenizer = entry(&archive, "tokenizer.json").map_err(OpenError::content)?;
     let tokenizer = Tokenizer::read(&tokenizer, &archive).map_err(OpenError::content)?;

@@ -111,7 +111,8 @@ fn folder(graph: &Graph, cache: &Cache) -> PathBuf {
 /// # Errors
 /// The model cannot be built or written. No partial model remains.
 pub fn write(graph: &Graph, cache: &Cache) -> Result<PathBuf, ShapeError> {
-    let (path, folder) = (path(graph, cache), folder(graph, cache));
+    let path = path(graph, cache);
+    let folder = folder(graph, cache);
     if path.is_file() {
         return Ok(path);
     }

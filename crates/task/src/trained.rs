@@ -50,7 +50,8 @@ const LANES: usize = 8;
 
 /// Returns the dot product of two rows, whose length is a multiple of [`LANES`].
 fn dot(one: &[f32], other: &[f32]) -> f32 {
-    let (one, other) = (one.as_chunks::<LANES>().0, other.as_chunks::<LANES>().0);
+    let one = one.as_chunks::<LANES>().0;
+    let other = other.as_chunks::<LANES>().0;
     let mut sums = [0.0_f32; LANES];
     for (a, b) in one.iter().zip(other) {
         for lane in 0..LANES {

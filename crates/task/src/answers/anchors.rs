@@ -57,7 +57,8 @@ impl Anchors {
         let classes = scores.len() / count.max(1);
         let (offsets, rest) = offsets.as_chunks::<4>();
         if offsets.len() != count || !rest.is_empty() || classes * count != scores.len() {
-            let (found, values) = (scores.len(), 4 * offsets.len() + rest.len());
+            let found = scores.len();
+            let values = 4 * offsets.len() + rest.len();
             return Err(format!(
                 "expected scores and four offsets for {count} anchors, found {found} scores and \
                  {values} offsets"

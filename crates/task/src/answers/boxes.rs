@@ -86,14 +86,16 @@ fn detections(
     position: usize,
 ) -> Result<Vec<Detection>, String> {
     let part = |name: &str| outputs.named(name)?.part(position);
-    let (boxes, scores) = (part(&names.boxes)?, part(&names.scores)?);
+    let boxes = part(&names.boxes)?;
+    let scores = part(&names.scores)?;
     let classes = part(&names.classes)?;
     let count = match &names.count {
         None => None,
         // The count may be a float, which the cast truncates.
         Some(name) => part(name)?.elements.to_f32().first().map(|count| *count as usize),
     };
-    let (boxes, scores) = (boxes.elements.to_f32(), scores.elements.to_f32());
+    let boxes = boxes.elements.to_f32();
+    let scores = scores.elements.to_f32();
     let found = boxes_format.detections(&boxes, &scores, &classes.elements.to_f32(), count);
     found.map_err(|error| error.to_string())
 }
@@ -139,7 +141,8 @@ impl BoxFormat {
                 if !(0.0..16_777_216.0).contains(class) {
                     return Err(refused("classes from 0".to_owned(), class.to_string()));
                 }
-                let (width, height) = (self.width, self.height);
+                let width = self.width;
+                let height = self.height;
                 let [top, left, bottom, right] = match (self.edges, *edges) {
                     (EdgeOrder::TopLeft, edges) => edges,
                     (EdgeOrder::LeftTop, [left, top, right, bottom]) => [top, left, bottom, right],

@@ -29,7 +29,8 @@ pub fn payload(index: u64, detections: &[Detection]) -> Vec<u8> {
 fn overlap(a: [f32; 4], b: [f32; 4]) -> f32 {
     let area = |edges: [f32; 4]| (edges[2] - edges[0]).max(0.0) * (edges[3] - edges[1]).max(0.0);
     let both = [a[0].max(b[0]), a[1].max(b[1]), a[2].min(b[2]), a[3].min(b[3])];
-    let (both, sum) = (area(both), area(a) + area(b));
+    let both = area(both);
+    let sum = area(a) + area(b);
     if both > 0.0 { both / (sum - both) } else { 0.0 }
 }
 

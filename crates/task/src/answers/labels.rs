@@ -36,7 +36,8 @@ pub fn labels(scores: &[f32], classes: usize) -> Result<Vec<u8>, String> {
     if places == 0 {
         return Ok(Vec::new());
     }
-    let (mut best, mut labels) = (scores[..places].to_vec(), vec![0; places]);
+    let mut best = scores[..places].to_vec();
+    let mut labels = vec![0; places];
     // Class by class, in the order of memory.
     for (class, scores) in (1..=u8::MAX).zip(scores.chunks_exact(places).skip(1)) {
         for ((best, label), score) in best.iter_mut().zip(&mut labels).zip(scores) {

@@ -21,7 +21,8 @@ pub fn answer() -> Answer {
 
 fn pair(first: &[f32], second: &[f32], bytes: &mut Vec<u8>) -> Result<(), String> {
     if first.len() != second.len() || first.is_empty() {
-        let (first, second) = (first.len(), second.len());
+        let first = first.len();
+        let second = second.len();
         return Err(format!("expected as many starts as ends, found {first} and {second}"));
     }
     for (first, second) in first.iter().zip(second) {

@@ -28,7 +28,8 @@ pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
     let expected = "a table with tabs between its columns, one of them `caption`";
     let captions = column(path, csv::ReaderBuilder::new().delimiter(b'\t'), COLUMN, expected)?;
     if captions.is_empty() {
-        let (path, found) = (path.to_owned(), "no caption".to_owned());
+        let path = path.to_owned();
+        let found = "no caption".to_owned();
         return Err(TextsError { path, line: None, expected, found });
     }
     Ok(captions)
@@ -54,7 +55,8 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let model = files.path("model")?;
     let clips = ["tokenizer", "tokenizer_2"].map(|name| ClipTokenizer::open(&model.join(name)));
     let [first, second] = clips.map(|clip| clip.map_err(OpenError::content));
-    let (first, second) = (first?, second?);
+    let first = first?;
+    let second = second?;
     let [one, other, latents] = &card.data.inputs[..] else {
         panic!("{} feeds tokens of two tokenizers, and latents", card.name);
     };

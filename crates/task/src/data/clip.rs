@@ -115,7 +115,8 @@ fn tables(folder: &Path) -> Result<Tables, TextsError> {
             ..refused(path, PAIRS, format!("`{line}`"))
         })
     };
-    let (words, whole) = (folder.join("vocab.json"), folder.join("tokenizer.json"));
+    let words = folder.join("vocab.json");
+    let whole = folder.join("tokenizer.json");
     if !words.is_file() && whole.is_file() {
         const WHOLE: &str = "tokenizer.json of CLIP, with a model that has vocab and merges";
         let Document { model } = json(&whole, WHOLE)?;

@@ -180,7 +180,8 @@ fn files(path: &Path, images: ImageFilter) -> Result<Vec<String>, CocoError> {
     }
     let mut seen = HashSet::new();
     if let Some(twice) = file.images.iter().find(|image| !seen.insert(&image.file_name)) {
-        let (path, file) = (path.to_owned(), twice.file_name.clone());
+        let path = path.to_owned();
+        let file = twice.file_name.clone();
         return Err(CocoError::TwiceFile { path, file });
     }
     let mut listed = file.images;

@@ -115,7 +115,8 @@ pub(crate) fn read(
     let path = files.path("trace")?;
     let aggregation = Aggregation::read(&path).map_err(OpenError::content)?;
     let starts = aggregation.starts(pairs).map_err(|end| {
-        let (expected, found) = (format!("samples of {pairs} pairs"), format!("{end} pairs"));
+        let expected = format!("samples of {pairs} pairs");
+        let found = format!("{end} pairs");
         OpenError::content(CriteoError { path: path.clone(), expected, found })
     })?;
     let mut references = BTreeMap::new();
@@ -131,7 +132,8 @@ pub(crate) fn read(
 }
 
 fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> CriteoError {
-    let (path, expected) = (path.to_owned(), "a file that can be read".to_owned());
+    let path = path.to_owned();
+    let expected = "a file that can be read".to_owned();
     |error| CriteoError { path, expected, found: error.to_string() }
 }
 
@@ -197,7 +199,8 @@ fn check_features(dense: &ArrayRows, pairs: u64, day: &Path) -> Result<(), Crite
             // have none.
             let is_near = (expected - found).abs() <= 1e-4 * expected.abs().max(1.0);
             if expected.is_finite() && !is_near {
-                let (path, day) = (dense.path.clone(), day.display());
+                let path = dense.path.clone();
+                let day = day.display();
                 let of_day = format!("the logarithm of {number} + 3 of line {} of {day}", pair + 1);
                 let expected = format!("{expected} as feature {feature} of pair {pair}, {of_day}");
                 return Err(CriteoError { path, expected, found: found.to_string() });

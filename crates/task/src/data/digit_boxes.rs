@@ -87,7 +87,8 @@ impl Scene {
             let strength = 0.6 + 0.4 * random.canonical() as f32;
             for _ in 0..TRIES {
                 let mut place = |length: usize| random.bounded((SIDE - length + 1) as u32) as usize;
-                let (left, top) = (place(stamp.width), place(stamp.height));
+                let left = place(stamp.width);
+                let top = place(stamp.height);
                 let Stamp { width, height, .. } = stamp;
                 let object = DigitBox { digit: digit.label, left, top, width, height };
                 if objects.iter().all(|other| !near(other, &object)) {
@@ -199,7 +200,8 @@ impl Source for Scenes {
 /// # Errors
 /// The file cannot be written.
 pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
-    let (mut images, mut annotations) = (Vec::new(), Vec::new());
+    let mut images = Vec::new();
+    let mut annotations = Vec::new();
     for index in 0..count {
         images.push(json!({ "id": index, "width": SIDE, "height": SIDE }));
         for DigitBox { digit, left, top, width, height } in

@@ -83,7 +83,8 @@ impl Igbh {
         let counts: Vec<usize> = features.iter().map(|rows| rows.count).collect();
         let relations = std::thread::scope(|scope| {
             let spawn = |relation: &'static Relation| {
-                let (path, counts) = (path(folder, relation), &counts);
+                let path = path(folder, relation);
+                let counts = &counts;
                 scope.spawn(move || edges::adjacency(&path, relation, counts))
             };
             let threads: Vec<_> = RELATIONS[..FILES].iter().map(spawn).collect();

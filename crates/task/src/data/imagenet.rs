@@ -81,7 +81,8 @@ impl ImageNet {
         let path = list.map_or_else(|| folder.join("val_map.txt"), Path::to_owned);
         let text = std::fs::read_to_string(&path)
             .map_err(|error| ImageNetError::List { path: path.clone(), why: error.to_string() })?;
-        let (mut names, mut labels) = (Vec::new(), Vec::new());
+        let mut names = Vec::new();
+        let mut labels = Vec::new();
         let mut seen = HashSet::new();
         for (line, number) in text.lines().zip(1..) {
             let words: Vec<&str> = line.split_whitespace().collect();

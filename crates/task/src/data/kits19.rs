@@ -116,7 +116,8 @@ impl Kits19 {
         let set = Self { folder: folder.to_owned(), cases, inputs: [input.to_owned()] };
         match set.cases.iter().map(|case| set.path(case)).find(|path| !path.is_file()) {
             Some(path) => {
-                let (expected, found) = ("the file of a case of the list".into(), "none".into());
+                let expected = "the file of a case of the list".into();
+                let found = "none".into();
                 Err(KitsError { path, expected, found })
             }
             None => Ok(set),

@@ -101,7 +101,8 @@ impl Librispeech {
             }
         }
         if !gone.is_empty() {
-            let (missing, total) = (gone.len(), utterances.len());
+            let missing = gone.len();
+            let total = utterances.len();
             gone.truncate(NAMED);
             let folder = folder.to_owned();
             let missing = MissingFiles { folder, missing, total, files: gone, get: GET };
@@ -143,7 +144,8 @@ fn fits(path: &Path, utterance: &Utterance) -> Result<(), LibrispeechError> {
 
 /// Opens the samples of a card with the files `audio` and `manifest`.
 pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
-    let (folder, manifest) = (files.path("audio")?, files.path("manifest")?);
+    let folder = files.path("audio")?;
+    let manifest = files.path("manifest")?;
     let [input] = inputs(files.card());
     let recordings = Librispeech::open(&folder, &manifest, input);
     library(files.card(), recordings.map_err(OpenError::content)?).map(SampleSet::new)

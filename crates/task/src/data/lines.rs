@@ -25,7 +25,8 @@ impl Lines {
     /// lines.
     pub fn open(sentences: &Path, translations: &Path, input: String) -> Result<Self, DataError> {
         let lines = lines(sentences)?;
-        let (expected, found) = (lines.len(), self::lines(translations)?.len());
+        let expected = lines.len();
+        let found = self::lines(translations)?.len();
         if expected != found {
             let expected = format!("{expected} lines, as {} has", sentences.display());
             return Err(DataError::malformed(translations, None, expected, found.to_string()));
@@ -51,7 +52,8 @@ fn lines(path: &Path) -> Result<Vec<String>, DataError> {
 
 /// Opens the samples of a card with the files `source` and `target`.
 pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
-    let (source, target) = (files.path("source")?, files.path("target")?);
+    let source = files.path("source")?;
+    let target = files.path("target")?;
     let [input] = inputs(files.card());
     let lines = Lines::open(&source, &target, input).map_err(OpenError::content)?;
     library(files.card(), lines).map(SampleSet::new)

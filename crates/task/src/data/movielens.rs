@@ -164,7 +164,8 @@ impl Ratings {
 fn opinion(line: &str) -> Option<Opinion> {
     let mut fields = line.split('\t');
     let mut number = || fields.next()?.parse::<usize>().ok().filter(|number| *number < MOST);
-    let (user, item) = (number()?, number()?);
+    let user = number()?;
+    let item = number()?;
     let rating: f32 = fields.next()?.parse().ok()?;
     let (_time, end): (f64, _) = (fields.next()?.parse().ok()?, fields.next());
     let is_whole = (1.0..=5.0).contains(&rating) && end.is_none();

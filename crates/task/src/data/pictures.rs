@@ -53,7 +53,8 @@ pub struct MissingFiles {
 impl fmt::Display for MissingFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { folder, missing, total, files, get } = self;
-        let (folder, first) = (folder.display(), files.join(", "));
+        let folder = folder.display();
+        let first = files.join(", ");
         write!(f, "{folder}: {missing} of {total} files are missing, first {first}; get {get}")
     }
 }
@@ -75,7 +76,9 @@ impl Pictures {
         let gone: Vec<&String> = files.iter().filter(|file| !folder.join(file).is_file()).collect();
         if !gone.is_empty() {
             let first = gone.iter().take(NAMED).map(|file| (*file).clone()).collect();
-            let (folder, missing, total) = (folder.to_owned(), gone.len(), files.len());
+            let folder = folder.to_owned();
+            let missing = gone.len();
+            let total = files.len();
             return Err(MissingFiles { folder, missing, total, files: first, get });
         }
         let Preparation { input, steps, layout } = preparation;

@@ -60,7 +60,8 @@ impl PromptTable {
 
 /// Opens the prompts of the user's table and derives the references.
 pub(crate) fn read(files: &Files<'_>, form: PromptTable) -> Result<SampleSet, OpenError> {
-    let (file, columns) = (form.file(), form.columns());
+    let file = form.file();
+    let columns = form.columns();
     let path = files.path(file)?;
     let mut table = None;
     let mut inputs = vec![file];
@@ -105,7 +106,8 @@ fn prompt(
     encoder: Option<&BytePairEncoder>,
 ) -> Result<Vec<i32>, OpenError> {
     let Some(encoder) = encoder else { return Ok(table.tokens(row, "tok_input")?.to_vec()) };
-    let (instruction, input) = (table.text(row, "instruction")?, table.text(row, "input")?);
+    let instruction = table.text(row, "instruction")?;
+    let input = table.text(row, "input")?;
     let text = format!(
         "Below is an instruction that describes a task, paired with an input that provides \
          further context. Write a response that appropriately completes the request.\n\n\

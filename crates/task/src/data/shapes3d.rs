@@ -90,7 +90,8 @@ impl Scan {
         let large = Ellipsoid::draw(&mut random, LARGE);
         let small: Vec<Ellipsoid> =
             (0..=random.bounded(MOST)).map(|_| Ellipsoid::draw(&mut random, SMALL)).collect();
-        let (first, more) = (within(&mut random, FIRST), within(&mut random, MORE));
+        let first = within(&mut random, FIRST);
+        let more = within(&mut random, MORE);
         let slope = [(); 3].map(|()| within(&mut random, [-SLOPE, SLOPE]) / (3 * SIDE) as f32);
         let mut scan =
             Self { brightness: Vec::with_capacity(VOXELS), classes: Vec::with_capacity(VOXELS) };

@@ -164,7 +164,9 @@ fn distinct_steps(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
 /// labels for the method `roc-auc`.
 pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let [wave, turns, weights] = ["recording", "turns", "weights"].map(|name| files.path(name));
-    let (wave, turns, weights) = (wave?, turns?, weights?);
+    let wave = wave?;
+    let turns = turns?;
+    let weights = weights?;
     let values = recording(&wave).map_err(OpenError::content)?;
     let steps = steps(&values);
     if steps.is_empty() {

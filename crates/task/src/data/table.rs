@@ -201,7 +201,8 @@ impl Table {
         expected: &str,
         found: String,
     ) -> OpenError {
-        let (path, column) = (self.path.clone(), Some(column.to_owned()));
+        let path = self.path.clone();
+        let column = Some(column.to_owned());
         OpenError::content(TableError { path, row, column, expected: expected.to_owned(), found })
     }
 }

@@ -185,7 +185,8 @@ impl Tokenizer {
             && model.continuing_subword_prefix == "##"
             && model.max_input_chars_per_word == 100;
         if !is_plain || !cuts {
-            let (normal, cut) = (&normalizer.kind.r#type, &model.kind.r#type);
+            let normal = &normalizer.kind.r#type;
+            let cut = &model.kind.r#type;
             let found = format!("{normal}, {} and {cut} that cut otherwise", pre_tokenizer.r#type);
             return Err(refused(None, found));
         }

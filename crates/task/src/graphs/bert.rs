@@ -93,7 +93,7 @@ impl Encoder {
         let shape = [Dim::symbol("N"), tokens];
         let [tokens, mask, segments] =
             self.inputs.map(|name| net.input(name, Element::I64, &shape));
-        let mask = attended(net, &mask)?;
+        let mask = attention_mask(net, &mask)?;
         let mut x = self.embed(net, &tokens, &segments)?;
         for layer in 0..self.layers {
             x = self.layer(net, &x, &mask, &format!("{}encoder.layer.{layer}", self.prefix))?;
@@ -113,7 +113,8 @@ impl Encoder {
         let kinds = net.node("Gather", &[&kinds, segments], &[])?;
         let positions = match self.tokens {
             Some(count) => {
-                let (first, behind) = (net.integers(&[0]), net.integers(&[count as i64]));
+                let first = net.integers(&[0]);
+                let behind = net.integers(&[count as i64]);
                 net.node("Slice", &[&positions, &first, &behind], &[])?
             }
             None => {
@@ -186,14 +187,15 @@ impl Encoder {
 /// Returns the position of each token from 0: a running sum of ones, whose shape follows that of
 /// the tokens.
 fn places(net: &mut Builder, tokens: &Name) -> Result<Name, BuildError> {
-    let (one, axis) = (net.integers(&[1]), net.integers(&[1]));
+    let one = net.integers(&[1]);
+    let axis = net.integers(&[1]);
     let ones = net.node("Sub", &[tokens, tokens], &[])?;
     let ones = net.node("Add", &[&ones, &one], &[])?;
     net.node("CumSum", &[&ones, &axis], &[("exclusive", 1.into())])
 }
 
 /// Returns what is added to attention scores: 0 for tokens, a large negative number for padding.
-fn attended(net: &mut Builder, mask: &Name) -> Result<Name, BuildError> {
+fn attention_mask(net: &mut Builder, mask: &Name) -> Result<Name, BuildError> {
     let axes = net.integers(&[1, 2]);
     let mask = net.node("Unsqueeze", &[mask, &axes], &[])?;
     let mask = net.node("Cast", &[&mask], &[("to", (Element::F32 as i64).into())])?;

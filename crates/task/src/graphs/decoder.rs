@@ -173,7 +173,8 @@ impl Decoder {
             caches.push(cache);
         }
         if phase.tokens() > 1 {
-            let (last, behind) = (net.integers(&[-1]), net.integers(&[i64::MAX]));
+            let last = net.integers(&[-1]);
+            let behind = net.integers(&[i64::MAX]);
             let axis = net.integers(&[1]);
             x = net.node("Slice", &[&x, &last, &behind, &axis], &[])?;
         }

@@ -98,7 +98,8 @@ pub fn layers(
     sizes: &[usize],
     last: &str,
 ) -> Result<Name, BuildError> {
-    let (mut x, mut inputs) = (x.clone(), inputs);
+    let mut x = x.clone();
+    let mut inputs = inputs;
     for (at, &outputs) in sizes.iter().enumerate() {
         // The public model also counts activations as layers.
         let name = format!("{name}.{}", 2 * at);

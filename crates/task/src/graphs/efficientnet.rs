@@ -49,7 +49,7 @@ pub fn efficientnet_lite0(weights: Weights) -> Result<Model, BuildError> {
     for stage in STAGES {
         for block in 0..stage.blocks {
             let stride = if block == 0 { stage.stride } else { 1 };
-            x = inverted(&mut net, &x, &format!("_blocks.{at}"), &stage, stride)?;
+            x = inverted_residual(&mut net, &x, &format!("_blocks.{at}"), &stage, stride)?;
             at += 1;
         }
     }
@@ -61,7 +61,7 @@ pub fn efficientnet_lite0(weights: Weights) -> Result<Model, BuildError> {
 
 /// Inverted residual block: expansion, depthwise convolution, projection, and a residual connection
 /// where sizes are equal.
-fn inverted(
+fn inverted_residual(
     net: &mut Builder,
     x: &Name,
     name: &str,

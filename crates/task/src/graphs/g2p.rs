@@ -70,7 +70,9 @@ pub fn weights(path: &Path) -> Result<Weights, G2pError> {
     let arrays = npz::read(path).map_err(G2pError::File)?;
     let floats = |name: &str, expected: &[usize]| {
         let other = |found: String| {
-            let (path, name, expected) = (path.to_owned(), name.to_owned(), expected.to_vec());
+            let path = path.to_owned();
+            let name = name.to_owned();
+            let expected = expected.to_vec();
             G2pError::Array { path, name, expected, found }
         };
         match arrays.get(name) {
@@ -175,7 +177,8 @@ struct Gru {
 
 impl Gru {
     fn new(net: &mut Builder, part: &str) -> Result<Self, BuildError> {
-        let (gates, fill) = ([1, 3 * WIDE, WIDE], Fill::even(WIDE));
+        let gates = [1, 3 * WIDE, WIDE];
+        let fill = Fill::even(WIDE);
         Ok(Self {
             inputs: net.weight(&format!("{part}_w_ih"), &gates, fill)?,
             states: net.weight(&format!("{part}_w_hh"), &gates, fill)?,

@@ -102,7 +102,8 @@ fn encoder(net: &mut Builder, pieces: &Name) -> Result<(Name, Vec<State>), Build
     let x = net.node("Gather", &[&table, pieces], &[])?;
     let cell = Cell::new(net, "encoder.0", UNITS, 2)?;
     let [both, last, cells] = cell.add(net, &x, None)?;
-    let (one, two) = (net.integers(&[1]), net.integers(&[2]));
+    let one = net.integers(&[1]);
+    let two = net.integers(&[2]);
     let backward = |net: &mut Builder, x: &Name| net.node("Slice", &[x, &one, &two], &[]);
     let mut states = vec![(backward(net, &last)?, backward(net, &cells)?)];
     let both = net.node("Transpose", &[&both], &[("perm", [0, 2, 1, 3].into())])?;
@@ -169,7 +170,9 @@ impl Decoder {
             let element = if at == 0 { Element::I64 } else { Element::F32 };
             handed.push(body.input(&format!("carried_{at}"), element, net.shape(value)));
         }
-        let (token, context, states) = (&handed[0], &handed[1], &handed[2..]);
+        let token = &handed[0];
+        let context = &handed[1];
+        let states = &handed[2..];
         let last_axis = [("axis", (-1).into())];
         let mut x = body.node("Gather", &[&self.table, token], &[])?;
         let mut context = context.clone();

@@ -46,7 +46,12 @@ impl<'a> Conv<'a> {
         self.add_with_bias(net, x, &[])
     }
 
-    fn add_with_bias(&self, net: &mut Builder, x: &Name, bias: &[&Name]) -> Result<Name, BuildError> {
+    fn add_with_bias(
+        &self,
+        net: &mut Builder,
+        x: &Name,
+        bias: &[&Name],
+    ) -> Result<Name, BuildError> {
         let weights = self.weights(net, channels(net, x))?;
         self.apply(net, x, &[&[&weights], bias].concat())
     }
@@ -72,7 +77,8 @@ impl<'a> Conv<'a> {
         x: &Name,
         weights: &[&Name],
     ) -> Result<Name, BuildError> {
-        let (kernel, stride) = (self.kernel as i64, self.stride as i64);
+        let kernel = self.kernel as i64;
+        let stride = self.stride as i64;
         let [before, behind] = self.pads.map(|pad| pad as i64);
         let attributes = [
             ("kernel_shape", [kernel, kernel].into()),
@@ -108,8 +114,10 @@ pub fn normalize(
     let mut part = |part: &str, value| {
         net.weight(&format!("{name}.{part}"), &[channels], Fill::Constant(value))
     };
-    let (scale, shift) = (part("weight", 1.0)?, part("bias", 0.0)?);
-    let (mean, variance) = (part("running_mean", 0.0)?, part("running_var", 1.0)?);
+    let scale = part("weight", 1.0)?;
+    let shift = part("bias", 0.0)?;
+    let mean = part("running_mean", 0.0)?;
+    let variance = part("running_var", 1.0)?;
     let inputs = [x, &scale, &shift, &mean, &variance];
     let y = net.node("BatchNormalization", &inputs, &[("epsilon", epsilon.into())])?;
     activate(net, &y, then)
@@ -124,7 +132,8 @@ pub fn activate(net: &mut Builder, x: &Name, then: Activation) -> Result<Name, B
         Activation::None => Ok(x.clone()),
         Activation::Relu => net.node("Relu", &[x], &[]),
         Activation::Relu6 => {
-            let (zero, six) = (net.number(0.0), net.number(6.0));
+            let zero = net.number(0.0);
+            let six = net.number(6.0);
             net.node("Clip", &[x, &zero, &six], &[])
         }
     }
@@ -135,7 +144,9 @@ pub fn activate(net: &mut Builder, x: &Name, then: Activation) -> Result<Name, B
 /// # Errors
 /// Only if the graph is inconsistent, which is a defect of this program.
 pub fn gelu(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
-    let (root, one, half) = (net.number(2_f32.sqrt()), net.number(1.0), net.number(0.5));
+    let root = net.number(2_f32.sqrt());
+    let one = net.number(1.0);
+    let half = net.number(0.5);
     let y = net.node("Div", &[x, &root], &[])?;
     let y = net.node("Erf", &[&y], &[])?;
     let y = net.node("Add", &[&y, &one], &[])?;

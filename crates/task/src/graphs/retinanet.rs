@@ -44,7 +44,8 @@ fn backbone(net: &mut Builder, x: &Name) -> Result<Vec<Name>, BuildError> {
         for block in 0..blocks {
             let stride = if stage > 0 && block == 0 { 2 } else { 1 };
             let name = format!("backbone.body.layer{}.{block}", stage + 1);
-            let (inner, outer) = (2 * width, 4 * width);
+            let inner = 2 * width;
+            let outer = 4 * width;
             x = Block { name: &name, inner, outer, stride, groups: GROUPS }.add(net, &x)?;
         }
         stages.push(x.clone());

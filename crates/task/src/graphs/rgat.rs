@@ -98,7 +98,8 @@ typical! {
 const fn ends(count: usize, from: usize, to: usize, hop: usize) -> [Span; 2] {
     let begin = if hop == 1 { 0 } else { REACHED[to][hop - 2] };
     let sources = Span { elements: count, from: 0, to: REACHED[from][hop] as i64 };
-    let (begin, end) = (begin as i64, REACHED[to][hop - 1] as i64);
+    let begin = begin as i64;
+    let end = REACHED[to][hop - 1] as i64;
     [sources, Span { elements: count, from: begin, to: end }]
 }
 
@@ -292,7 +293,7 @@ impl Rgat {
         let nothing = net.number(0.0);
         let none = net.node("Mul", &[target_states.flat, &nothing], &[])?;
         let places = self.places(net, &targets, self.hidden, shared)?;
-        let sum = scatter(net, [&none, &places, &messages], "add")?;
+        let sum = scatter(net, &none, &places, &messages, "add")?;
         net.node("Add", &[&sum, &bias], &[])
     }
 
@@ -330,15 +331,16 @@ impl Rgat {
         let scores = net.node("Add", &[&of_source, &of_target], &[])?;
         let slope = [("alpha", ATTENTION_SLOPE.into())];
         let scores = net.node("LeakyRelu", &[&scores], &slope)?;
-        let (nothing, least) = (net.number(0.0), net.number(LEAST));
+        let nothing = net.number(0.0);
+        let least = net.number(LEAST);
         let none = net.node("Mul", &[&right.scores, &nothing], &[])?;
         let lowest = net.node("Add", &[&none, &least], &[])?;
         let places = self.places(net, targets, self.heads, shared)?;
-        let most = scatter(net, [&lowest, &places, &scores], "max")?;
+        let most = scatter(net, &lowest, &places, &scores, "max")?;
         let most = net.node("Gather", &[&most, targets], &[])?;
         let scores = net.node("Sub", &[&scores, &most], &[])?;
         let powers = net.node("Exp", &[&scores], &[])?;
-        let sums = scatter(net, [&none, &places, &powers], "add")?;
+        let sums = scatter(net, &none, &places, &powers, "add")?;
         let sums = net.node("Gather", &[&sums, targets], &[])?;
         net.node("Div", &[&powers, &sums], &[])
     }
@@ -378,7 +380,9 @@ fn ends_of(
 
 fn scatter(
     net: &mut Builder,
-    [onto, places, values]: [&Name; 3],
+    onto: &Name,
+    places: &Name,
+    values: &Name,
     reduction: &str,
 ) -> Result<Name, BuildError> {
     let choices = [("axis", 0.into()), ("reduction", reduction.into())];

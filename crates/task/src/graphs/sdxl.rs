@@ -39,7 +39,8 @@ pub fn sdxl_unet(weights: Weights) -> Result<Model, BuildError> {
     let sample = input("sample", &[LATENT, SIDE, SIDE]);
     let step = input("timestep", &[1]);
     let tokens = input("encoder_hidden_states", &[TOKENS, TOKEN]);
-    let (prompt, sizes) = (input("text_embeds", &[PROMPT]), input("time_ids", &[SIZES]));
+    let prompt = input("text_embeds", &[PROMPT]);
+    let sizes = input("time_ids", &[SIZES]);
     let step = embed(&mut net, [&step, &prompt, &sizes])?;
     let mut net = Denoiser { net, step, tokens };
     let x = conv(&mut net.net, &sample, "conv_in", LEVELS[0].0, 3, 1)?;

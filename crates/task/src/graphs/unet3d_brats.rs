@@ -67,7 +67,8 @@ fn layer(
         net.weight(&format!("{name}.{part}"), &[filters], Fill::Constant(value))
     };
     let bias = part("conv.bias", 0.0)?;
-    let (scale, shift) = (part("instnorm.weight", 1.0)?, part("instnorm.bias", 0.0)?);
+    let scale = part("instnorm.weight", 1.0)?;
+    let shift = part("instnorm.bias", 0.0)?;
     let choices =
         [("kernel_shape", [3; 3].into()), ("strides", [stride; 3].into()), ("pads", [1; 6].into())];
     let y = net.node("Conv", &[x, &weights, &bias], &choices)?;

@@ -61,7 +61,8 @@ fn png(bytes: &[u8]) -> Result<Picture<u8>, String> {
     let mut decoder = png::Decoder::new(Cursor::new(bytes));
     decoder.set_transformations(png::Transformations::normalize_to_color8());
     let mut reader = decoder.read_info().map_err(|error| error.to_string())?;
-    let (width, height) = (reader.info().width as usize, reader.info().height as usize);
+    let width = reader.info().width as usize;
+    let height = reader.info().height as usize;
     if width > LONGEST || height > LONGEST {
         return Err(format!("{width} x {height} pixels (at most {LONGEST} along an axis)"));
     }

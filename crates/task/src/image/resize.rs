@@ -116,7 +116,8 @@ fn linear(from: usize, to: usize) -> Taps<f32> {
 
 /// Returns the weights of `INTER_AREA` for enlargement.
 fn enlarge(from: usize, to: usize) -> Taps<f32> {
-    let (scale, inverse) = (opencv_scale(from, to), to as f64 / from as f64);
+    let scale = opencv_scale(from, to);
+    let inverse = to as f64 / from as f64;
     let sources = (0..to).map(|at| {
         let first = (at as f64 * scale).floor();
         let part = ((at as f64 + 1.0) - (first + 1.0) * inverse) as f32;
@@ -134,7 +135,8 @@ fn area(from: usize, to: usize) -> Taps<f32> {
     const LEAST: f64 = 1e-3;
     let scale = opencv_scale(from, to);
     let sources = (0..to).map(|at| {
-        let (start, end) = (at as f64 * scale, (at as f64 + 1.0) * scale);
+        let start = at as f64 * scale;
+        let end = (at as f64 + 1.0) * scale;
         let width = scale.min(from as f64 - start);
         let first = (start.ceil() as usize).min(from - 1);
         let last = (end.floor() as usize).min(from - 1);
@@ -155,7 +157,8 @@ fn area(from: usize, to: usize) -> Taps<f32> {
 }
 
 fn apply_taps(picture: &Picture<f32>, columns: &Taps<f32>, rows: &Taps<f32>) -> Picture<f32> {
-    let (width, height) = (columns.sources.len(), rows.sources.len());
+    let width = columns.sources.len();
+    let height = rows.sources.len();
     let mut wide: Vec<f32> = Vec::with_capacity(picture.height * width * 3);
     for row in picture.values.chunks_exact(picture.width * 3) {
         for (first, weights) in &columns.sources {
@@ -183,7 +186,8 @@ fn whole_taps(taps: &Taps<f32>) -> Taps<i32> {
 }
 
 fn opencv_bytes(picture: &Picture<u8>, columns: &Taps<i32>, rows: &Taps<i32>) -> Picture<u8> {
-    let (width, height) = (columns.sources.len(), rows.sources.len());
+    let width = columns.sources.len();
+    let height = rows.sources.len();
     let mut wide = Vec::with_capacity(picture.height * width * 3);
     for row in picture.values.chunks_exact(picture.width * 3) {
         for (first, weights) in &columns.sources {
@@ -262,7 +266,8 @@ fn pillow_byte<'a>(values: impl Iterator<Item = &'a u8>, weights: &[i32]) -> u8 
 }
 
 fn pillow_across(picture: &Picture<u8>, columns: &Taps<i32>) -> Picture<u8> {
-    let (width, height) = (columns.sources.len(), picture.height);
+    let width = columns.sources.len();
+    let height = picture.height;
     if width == picture.width {
         return picture.clone();
     }
@@ -279,7 +284,8 @@ fn pillow_across(picture: &Picture<u8>, columns: &Taps<i32>) -> Picture<u8> {
 }
 
 fn pillow_down(picture: &Picture<u8>, rows: &Taps<i32>) -> Picture<u8> {
-    let (width, height) = (picture.width, rows.sources.len());
+    let width = picture.width;
+    let height = rows.sources.len();
     if height == picture.height {
         return picture.clone();
     }

@@ -221,7 +221,8 @@ fn crop<T: Copy>(
         let found = format!("{} x {} for {width} x {height}", picture.width, picture.height);
         return Err(("a picture that is no smaller than its crop", found));
     }
-    let (left, top) = ((picture.width - width) / 2, (picture.height - height) / 2);
+    let left = (picture.width - width) / 2;
+    let top = (picture.height - height) / 2;
     let rows = picture.values.chunks_exact(picture.width * 3).skip(top).take(height);
     let values = rows.flat_map(|row| &row[left * 3..][..width * 3]).copied().collect();
     Ok(Picture { width, height, values })

@@ -38,7 +38,8 @@ pub(super) fn read(
             labeled(samples, &["images"], files)
         }
         Samples::Imagenet => {
-            let (folder, list) = (files.path("images")?, files.path("val_map")?);
+            let folder = files.path("images")?;
+            let list = files.path("val_map")?;
             let set = ImageNet::open(&folder, Some(&list), preparation());
             let set = set.map_err(OpenError::content)?;
             library(card, set.pictures).map(SampleSet::new)
@@ -48,7 +49,8 @@ pub(super) fn read(
                 Samples::Coco => CocoFormat::Coco,
                 _ => CocoFormat::OpenImages,
             };
-            let (folder, annotations) = (files.path("images")?, files.path("annotations")?);
+            let folder = files.path("images")?;
+            let annotations = files.path("annotations")?;
             let set = set.open(&folder, Some(&annotations), ImageFilter::All, preparation());
             library(card, set.map_err(OpenError::content)?).map(SampleSet::new)
         }
@@ -66,7 +68,8 @@ pub(super) fn read(
             Ok(SampleSet { references, ..SampleSet::new(library(card, pictures)?) })
         }
         Samples::Squad => {
-            let (dataset, vocabulary) = (files.path("dataset")?, files.path("vocabulary")?);
+            let dataset = files.path("dataset")?;
+            let vocabulary = files.path("vocabulary")?;
             let set = Squad::open(&dataset, &vocabulary, all(card, names));
             library(card, set.map_err(OpenError::content)?).map(SampleSet::new)
         }

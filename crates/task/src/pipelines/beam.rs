@@ -143,7 +143,8 @@ impl TextSearch {
             self.candidates(beam, active, scores(beam), limit, &mut best)?;
         }
         let highest = best.first().map_or(NEVER, |best| best.score);
-        let (mut next, mut parents) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut next = Vec::with_capacity(count);
+        let mut parents = Vec::with_capacity(count);
         let made = self.token_count();
         for (rank, Candidate { beam, token, score }) in best.into_iter().enumerate() {
             if next.len() == count {

@@ -178,7 +178,8 @@ impl Pipeline for DiffusionPipeline {
 
     fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
         let batch = std::slice::from_ref(first);
-        let (conditioning, latents) = (self.conditioning(batch)?, self.initial_latents(batch)?);
+        let conditioning = self.conditioning(batch)?;
+        let latents = self.initial_latents(batch)?;
         self.noise(0, &latents, &conditioning)?;
         self.image(&latents, 0).map(drop)
     }
@@ -286,7 +287,8 @@ impl Denoiser {
         side: usize,
     ) -> Result<Vec<f32>, String> {
         let rows = image.shape[0];
-        let (level, side) = (level as f32, side as f32);
+        let level = level as f32;
+        let side = side as f32;
         // Original size, crop offset and target size.
         let sizes = [side, side, 0.0, 0.0, side, side].repeat(rows);
         let step = &[1][..self.step];
@@ -306,7 +308,8 @@ impl Denoiser {
         let found = self.model.call(&inputs)?;
         let found = self::rows(&self.model, self.output, &found[self.output], rows)?;
         if found.shape != image.shape {
-            let (model_name, expected) = (self.model.name(), &image.shape);
+            let model_name = self.model.name();
+            let expected = &image.shape;
             return Err(format!(
                 "{model_name}: expected noise of {expected:?}, found {:?}",
                 found.shape
@@ -338,7 +341,8 @@ impl ImageDecoder {
         let found = rows(&self.model, self.output, &found[self.output], 1)?;
         let expected = [1, 3, self.side, self.side];
         if found.shape != expected {
-            let (model_name, found) = (self.model.name(), &found.shape);
+            let model_name = self.model.name();
+            let found = &found.shape;
             return Err(format!(
                 "{model_name}: expected an image of {expected:?}, found {found:?}"
             ));
@@ -403,7 +407,8 @@ fn to_elements(element: ElementType, values: &[f32]) -> Result<Elements<'_>, Str
 fn rows(model: &Callable, at: usize, output: &Kept, rows: usize) -> Result<FloatRows, String> {
     let (shape, elements) = output.read()?;
     if shape.first() != Some(&rows) {
-        let (model_name, name) = (model.name(), &model.outputs()[at].name);
+        let model_name = model.name();
+        let name = &model.outputs()[at].name;
         return Err(format!("{model_name}: expected {rows} rows of {name}, found {shape:?}"));
     }
     Ok(FloatRows { shape, values: elements.to_f32().into_owned() })

@@ -86,7 +86,8 @@ impl NoiseSchedule {
     /// Panics if the lengths differ.
     pub fn step(&self, step: usize, noisy: &mut [f32], noise: &[f32]) {
         assert_eq!(noisy.len(), noise.len(), "noise is of each number");
-        let (sigma, next) = (self.sigmas[step], self.sigmas[step + 1]);
+        let sigma = self.sigmas[step];
+        let next = self.sigmas[step + 1];
         let far = next - sigma;
         for (value, noise) in noisy.iter_mut().zip(noise) {
             let clean = *value - sigma * noise;

@@ -150,7 +150,8 @@ impl GenerationPipeline {
             });
             let parents = parents.map_err(named)?;
             made += 1;
-            let (mut next, mut picked) = (Vec::new(), Vec::new());
+            let mut next = Vec::new();
+            let mut picked = Vec::new();
             for (at, (live, parents)) in live.into_iter().zip(parents).enumerate() {
                 if made == 1
                     && let (None, Some(first)) = (&self.rules.beams, live.search.last().next())

@@ -197,7 +197,8 @@ impl Pipeline for RgatPipeline {
 
     fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
         // A paper may occur twice in a batch.
-        let (mut papers, mut places) = (Vec::new(), HashMap::new());
+        let mut papers = Vec::new();
+        let mut places = HashMap::new();
         let mut rows = Vec::new();
         for LoadedSample { inputs, .. } in batch {
             let paper = inputs[0].elements.to_i64().and_then(|all| all.first().copied());

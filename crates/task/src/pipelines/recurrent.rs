@@ -110,7 +110,8 @@ impl RecurrentStates {
             let (shape, elements) = outputs[state.output].read()?;
             let expected = rows * state.shape.iter().product::<usize>();
             if elements.len() != expected {
-                let (model, name) = (model.name(), &state.name);
+                let model = model.name();
+                let name = &state.name;
                 return Err(format!(
                     "{model}: expected {expected} numbers of {NEXT}{name}, found {shape:?}"
                 ));

@@ -31,7 +31,9 @@ const SYMBOLS: usize = 29;
 pub(crate) fn open(files: &Files<'_>) -> Result<PipelineLoader, OpenError> {
     let [encoder, prediction, joint] =
         ["encoder", "prediction", "joint"].map(|name| files.path(name));
-    let (encoder, prediction, joint) = (encoder?, prediction?, joint?);
+    let encoder = encoder?;
+    let prediction = prediction?;
+    let joint = joint?;
     Ok(Box::new(move |open| {
         let encoder = Encoder::new(open(&encoder)?.callable())?;
         let prediction = Prediction::new(open(&prediction)?.callable())?;
@@ -96,7 +98,8 @@ impl Utterance {
 
 impl Encoder {
     fn new(model: Callable) -> Result<Self, OnnxError> {
-        let (features, heard) = (model.input("features")?, model.output("heard")?);
+        let features = model.input("features")?;
+        let heard = model.output("heard")?;
         let lengths = model.input("lengths").ok();
         recurrent::takes(
             &model,
@@ -125,7 +128,8 @@ impl Encoder {
         }];
         if let Some(at) = self.lengths {
             let counts: Vec<i64> = utterances.iter().map(|one| one.count() as i64).collect();
-            let (shape, elements) = (vec![counts.len()], Elements::I64(counts.into()));
+            let shape = vec![counts.len()];
+            let elements = Elements::I64(counts.into());
             inputs.push(CallInput { at, shape, elements });
         }
         let mut outputs = recurrent::call(&self.model, inputs)?;
@@ -146,7 +150,8 @@ impl Encoder {
 
 impl Prediction {
     fn new(model: Callable) -> Result<Self, OnnxError> {
-        let (character, prediction) = (model.input("character")?, model.output("said")?);
+        let character = model.input("character")?;
+        let prediction = model.output("said")?;
         recurrent::takes(
             &model,
             character,
@@ -177,7 +182,8 @@ impl Prediction {
 
 impl Joint {
     fn new(model: Callable) -> Result<Self, OnnxError> {
-        let (heard, prediction) = (model.input("heard")?, model.input("said")?);
+        let heard = model.input("heard")?;
+        let prediction = model.input("said")?;
         let scores = model.output("scores")?;
         for input in [heard, prediction] {
             recurrent::takes(
@@ -226,12 +232,14 @@ impl Transducer {
     ) -> Result<Vec<GreedySearch>, String> {
         let heard = self.encoder.call(utterances)?;
         let (shape, values) = heard.read()?;
-        let (pairs, values) = (shape[1], values.to_f32());
+        let pairs = shape[1];
+        let values = values.to_f32();
         let wide = values.len() / (utterances.len() * pairs).max(1);
         let search = |one: &&Utterance| GreedySearch::new(one.count().div_ceil(JOINED));
         let mut searches: Vec<GreedySearch> = utterances.iter().map(search).collect();
         let states = &self.prediction.states;
-        let (mut all_states, mut prediction) = (states.zeros(searches.len()), Vec::new());
+        let mut all_states = states.zeros(searches.len());
+        let mut prediction = Vec::new();
         // Utterances that need a new prediction: initially all.
         let mut asking: Vec<usize> = (0..searches.len()).collect();
         for _ in 0..rounds {

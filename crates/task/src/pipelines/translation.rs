@@ -8,7 +8,7 @@ mod search;
 mod vocabulary;
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::Path;
 
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::OnnxError;
@@ -29,11 +29,13 @@ pub(crate) fn open(
 ) -> Result<PipelineLoader, OpenError> {
     let [encoder, decoder, vocabulary] =
         ["encoder", "decoder", "vocabulary"].map(|name| files.path(name));
-    let (encoder, decoder, vocabulary) = (encoder?, decoder?, vocabulary?);
+    let encoder = encoder?;
+    let decoder = decoder?;
+    let vocabulary = vocabulary?;
     let vocabulary = Vocabulary::read(&vocabulary).map_err(OpenError::content)?;
     let rules = SearchRules { width, length_penalty };
     Ok(Box::new(move |open| {
-        Ok(Box::new(Translation::new([encoder, decoder], vocabulary, rules, open)?))
+        Ok(Box::new(Translation::new(&encoder, &decoder, vocabulary, rules, open)?))
     }))
 }
 
@@ -76,13 +78,14 @@ struct Sentence {
 
 impl Translation {
     fn new(
-        [encoder, decoder]: [PathBuf; 2],
+        encoder: &Path,
+        decoder: &Path,
         vocabulary: Vocabulary,
         rules: SearchRules,
         open: &ModelOpener<'_>,
     ) -> Result<Self, OnnxError> {
-        let encoder = Encoder::new(open(&encoder)?.callable())?;
-        let decoder = Decoder::new(open(&decoder)?.callable(), &encoder.model)?;
+        let encoder = Encoder::new(open(encoder)?.callable())?;
+        let decoder = Decoder::new(open(decoder)?.callable(), &encoder.model)?;
         let takes_one = has_rows(&encoder.model, 0..encoder.model.inputs().len(), 1)?;
         // Beams are rows of the decoder.
         let has_one = has_rows(&decoder.model, 0..decoder.model.inputs().len(), 1)?;
@@ -152,7 +155,8 @@ impl Translation {
 
 impl Encoder {
     fn new(model: Callable) -> Result<Self, OnnxError> {
-        let (pieces, lengths) = (model.input("pieces")?, model.input("lengths").ok());
+        let pieces = model.input("pieces")?;
+        let lengths = model.input("lengths").ok();
         recurrent::takes(
             &model,
             pieces,
@@ -168,7 +172,8 @@ impl Encoder {
 
     /// Returns all outputs for sentences, which are padded with ends.
     fn call(&self, sentences: &[Sentence]) -> Result<Vec<Kept>, String> {
-        let (count, longest) = (sentences.len(), longest(sentences));
+        let count = sentences.len();
+        let longest = longest(sentences);
         let padded = sentences.iter().flat_map(|one| {
             let padding = std::iter::repeat_n(i64::from(END), longest - one.numbers.len());
             one.numbers.iter().copied().chain(padding)
@@ -189,7 +194,8 @@ fn longest(sentences: &[Sentence]) -> usize {
 
 impl Decoder {
     fn new(model: Callable, encoder: &Callable) -> Result<Self, OnnxError> {
-        let (piece, lengths) = (model.input("piece")?, model.input("lengths").ok());
+        let piece = model.input("piece")?;
+        let lengths = model.input("lengths").ok();
         let is_column = model.inputs()[piece].shape.len() == 2;
         let sizes: &[DimensionRule] = if is_column {
             &[DimensionRule::Any, DimensionRule::Fixed(1)]

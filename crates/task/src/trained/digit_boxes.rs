@@ -47,7 +47,8 @@ pub fn graph(weights: Weights, input: &str) -> Result<Model, BuildError> {
     let separable = |channels: usize, stride: usize| [(0, 3, stride), (channels, 1, 1)];
     let fine = fine.into_iter().chain(separable(64, 1)).chain(separable(64, 1));
     let coarse = separable(96, 2).into_iter().chain(separable(96, 1));
-    let (mut scores, mut offsets) = (Vec::new(), Vec::new());
+    let mut scores = Vec::new();
+    let mut offsets = Vec::new();
     let maps: [(&str, Vec<_>); 2] = [("fine", fine.collect()), ("coarse", coarse.collect())];
     for (at, (name, layers)) in maps.into_iter().enumerate() {
         for (layer, choices) in layers.into_iter().enumerate() {
@@ -61,7 +62,8 @@ pub fn graph(weights: Weights, input: &str) -> Result<Model, BuildError> {
         let parts: Vec<&Name> = parts.iter().collect();
         net.node("Concat", &parts, &[("axis", 1.into())])
     };
-    let (scores, offsets) = (joined(&scores)?, joined(&offsets)?);
+    let scores = joined(&scores)?;
+    let offsets = joined(&offsets)?;
     let scores = net.node("Sigmoid", &[&scores], &[])?;
     net.output("scores", &scores)?;
     net.output("offsets", &offsets)?;

@@ -82,7 +82,8 @@ fn as_i32(tokens: Vec<i64>) -> Vec<i32> {
 
 #[test]
 fn every_batch_makes_the_tokens_that_one_prompt_alone_makes() {
-    for form in [DecoderForm::Whole, DecoderForm::Half, DecoderForm::Unplaced, DecoderForm::Merged] {
+    for form in [DecoderForm::Whole, DecoderForm::Half, DecoderForm::Unplaced, DecoderForm::Merged]
+    {
         let plain = PlainDecoder::new(20, form);
         let folder = folder(&plain, &words(20));
         let prompts = prompts(20);

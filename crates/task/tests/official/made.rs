@@ -134,7 +134,12 @@ pub fn answered_in(ready: PreparedTask, batch: usize) -> Option<TaskOutcome> {
         }
     }
     let figure = scorer.scores().figure(&judge.metric).unwrap();
-    Some(TaskOutcome { answers: told, failed, trouble: engine.trouble().map(str::to_owned), figure })
+    Some(TaskOutcome {
+        answers: told,
+        failed,
+        trouble: engine.trouble().map(str::to_owned),
+        figure,
+    })
 }
 
 /// Returns an answer as floats.

@@ -31,7 +31,8 @@ pub(super) fn adjacency(
     counts: &[usize],
 ) -> Result<(IncomingEdges, Option<IncomingEdges>), IgbhError> {
     let mut pairs = EdgeFile::open(path)?;
-    let (from, to) = (counts[relation.from], counts[relation.to]);
+    let from = counts[relation.from];
+    let to = counts[relation.to];
     let check = |edge: usize, [source, target]: [i64; 2]| {
         for (end, count, kind) in [(source, from, relation.from), (target, to, relation.to)] {
             if !usize::try_from(end).is_ok_and(|end| end < count) {
@@ -66,14 +67,16 @@ pub(super) fn adjacency(
         loops().for_each(|paper| builder.add(paper, paper));
         return Ok((builder.build(), None));
     }
-    let (mut there, mut back) = (EdgeCounter::new(to), EdgeCounter::new(from));
+    let mut there = EdgeCounter::new(to);
+    let mut back = EdgeCounter::new(from);
     pairs.each(|edge, ends| {
         let [source, target] = check(edge, ends)?;
         there.count(target);
         back.count(source);
         Ok(())
     })?;
-    let (mut there, mut back) = (there.builder(), back.builder());
+    let mut there = there.builder();
+    let mut back = back.builder();
     pairs.each(|edge, ends| {
         let [source, target] = check(edge, ends)?;
         there.add(source, target);

@@ -29,7 +29,8 @@ fn array(path: &Path, element: &str, shape: &str, body: &[u8]) {
 
 /// Edges of a file: some twice, some from a node to itself.
 fn edges(relation: &Relation) -> Vec<[i64; 2]> {
-    let (from, to) = (COUNTS[relation.from] as i64, COUNTS[relation.to] as i64);
+    let from = COUNTS[relation.from] as i64;
+    let to = COUNTS[relation.to] as i64;
     let salt = relation.name.len() as i64;
     let edge = |n: i64| [(17 * n + salt) % from, (5 * n + n / 7) % to];
     (0..60).map(|n| edge(n % 50)).collect()

@@ -91,7 +91,9 @@ impl StateNetwork {
         let weight = |name: &str, shape: &[usize]| {
             let found = model.tensors.iter().find(|tensor| tensor.name == name);
             let found = found.filter(|tensor| tensor.shape == shape).and_then(Tensor::floats);
-            let (path, name, expected) = (path.to_owned(), name.to_owned(), shape.to_vec());
+            let path = path.to_owned();
+            let name = name.to_owned();
+            let expected = shape.to_vec();
             found.ok_or(StatesError::Weight { path, name, expected })
         };
         let layer = |at: usize| {

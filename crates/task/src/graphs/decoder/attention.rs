@@ -67,8 +67,10 @@ impl Decoder {
         past: Option<(Name, Name)>,
         name: &str,
     ) -> Result<(Name, [Name; 2]), BuildError> {
-        let (width, heads) = (self.width, self.key_heads as i64);
-        let (asking, each) = ((self.heads / self.key_heads) as i64, width as i64);
+        let width = self.width;
+        let heads = self.key_heads as i64;
+        let asking = (self.heads / self.key_heads) as i64;
+        let each = width as i64;
         let output = if self.family == Family::GptJ { "out_proj" } else { "o_proj" };
         let project = |net: &mut Builder, part: &str, heads: usize| {
             linear(net, x, &format!("{name}.{part}"), [self.hidden, heads * width], false)
@@ -130,8 +132,10 @@ impl Decoder {
         }
         let [a, b] = net.nodes("Split", &[&x], &last)?;
         let mut product = |x: &Name, by: &Name| net.node("Mul", &[x, by], &[]);
-        let (ac, bs) = (product(&a, &shared.cosines)?, product(&b, &shared.sines)?);
-        let (bc, sa) = (product(&b, &shared.cosines)?, product(&a, &shared.sines)?);
+        let ac = product(&a, &shared.cosines)?;
+        let bs = product(&b, &shared.sines)?;
+        let bc = product(&b, &shared.cosines)?;
+        let sa = product(&a, &shared.sines)?;
         let a = net.node("Sub", &[&ac, &bs], &[])?;
         let b = net.node("Add", &[&bc, &sa], &[])?;
         let mut y = net.node("Concat", &[&a, &b], &last)?;

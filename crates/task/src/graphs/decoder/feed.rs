@@ -16,7 +16,8 @@ impl Decoder {
         x: &Name,
         name: &str,
     ) -> Result<Name, BuildError> {
-        let (hidden, inner) = (self.hidden, self.inner);
+        let hidden = self.hidden;
+        let inner = self.inner;
         let y = linear(net, x, &format!("{name}.fc_in"), [hidden, inner], true)?;
         let y = gelu(net, &y)?;
         linear(net, &y, &format!("{name}.fc_out"), [inner, hidden], true)
@@ -29,7 +30,8 @@ impl Decoder {
         x: &Name,
         name: &str,
     ) -> Result<Name, BuildError> {
-        let (hidden, inner) = (self.hidden, self.inner);
+        let hidden = self.hidden;
+        let inner = self.inner;
         let gate = linear(net, x, &format!("{name}.gate_proj"), [hidden, inner], false)?;
         let up = linear(net, x, &format!("{name}.up_proj"), [hidden, inner], false)?;
         let y = gate_with_silu(net, &gate, &up)?;
@@ -44,14 +46,16 @@ impl Decoder {
         phase: Phase,
         name: &str,
     ) -> Result<Name, BuildError> {
-        let (hidden, inner) = (self.hidden, self.inner);
+        let hidden = self.hidden;
+        let inner = self.inner;
         let scores = linear(net, x, &format!("{name}.gate"), [hidden, EXPERTS], false)?;
         let shares = net.node("Softmax", &[&scores], &[("axis", (-1).into())])?;
         let mut part = |part: &str, size: [usize; 2]| {
             let shape = [EXPERTS, size[0], size[1]];
             net.weight(&format!("{name}.experts.{part}.weight"), &shape, Fill::even(size[0]))
         };
-        let (gates, ups) = (part("w1", [hidden, inner])?, part("w3", [hidden, inner])?);
+        let gates = part("w1", [hidden, inner])?;
+        let ups = part("w3", [hidden, inner])?;
         let weights = [gates, ups, part("w2", [inner, hidden])?];
         match phase {
             Phase::Token(_) => token_experts(net, x, &shares, &weights),
@@ -70,7 +74,8 @@ impl Decoder {
         weights: &[Name; 3],
         tokens: usize,
     ) -> Result<Name, BuildError> {
-        let (experts, hidden) = (EXPERTS as i64, self.hidden as i64);
+        let experts = EXPERTS as i64;
+        let hidden = self.hidden as i64;
         let each = tokens as i64 * ACTIVE_EXPERTS / experts;
         let shares = net.node("Transpose", &[shares], &[("perm", [0, 2, 1].into())])?;
         let count = net.integers(&[each]);
@@ -121,7 +126,8 @@ fn token_experts(
         net.node("MatMul", &[x, &weights], &[])
     };
     let [gates, ups, downs] = weights;
-    let (gate, up) = (gather(net, &x, gates)?, gather(net, &x, ups)?);
+    let gate = gather(net, &x, gates)?;
+    let up = gather(net, &x, ups)?;
     let y = gate_with_silu(net, &gate, &up)?;
     // [N, 2, 1, hidden], with the shares as [N, 2, 1, 1].
     let y = gather(net, &y, downs)?;

@@ -52,11 +52,13 @@ pub fn waves(net: &mut Builder, x: &Name, count: usize) -> Result<Name, BuildErr
     let places: Vec<i64> = (0..half as i64).collect();
     let places = net.integers(&places);
     let places = net.node("Cast", &[&places], &[("to", (Element::F32 as i64).into())])?;
-    let (step, base) = (net.number(-1.0 / half as f32), net.number(10_000.0));
+    let step = net.number(-1.0 / half as f32);
+    let base = net.number(10_000.0);
     let places = net.node("Mul", &[&places, &step], &[])?;
     let frequencies = net.node("Pow", &[&base, &places], &[])?;
     let angles = net.node("Mul", &[x, &frequencies], &[])?;
-    let (cosines, sines) = (net.node("Cos", &[&angles], &[])?, net.node("Sin", &[&angles], &[])?);
+    let cosines = net.node("Cos", &[&angles], &[])?;
+    let sines = net.node("Sin", &[&angles], &[])?;
     net.node("Concat", &[&cosines, &sines], &[("axis", (-1).into())])
 }
 
@@ -78,7 +80,8 @@ pub fn normalize_groups(
         let value: Attribute = Tensor::of_f32("", &[1], &[value]).into();
         net.node("ConstantOfShape", &[&groups], &[("value", value)])
     };
-    let (ones, zeros) = (all(1.0)?, all(0.0)?);
+    let ones = all(1.0)?;
+    let zeros = all(0.0)?;
     let y = net.node("Reshape", &[x, &grouped], &[])?;
     let floor = [("epsilon", epsilon.into())];
     let y = net.node("InstanceNormalization", &[&y, &ones, &zeros], &floor)?;
@@ -88,7 +91,8 @@ pub fn normalize_groups(
         let part = net.weight(&format!("{name}.{part}"), &[count], Fill::Constant(value))?;
         net.node("Unsqueeze", &[&part, &axes], &[])
     };
-    let (scale, shift) = (part("weight", 1.0)?, part("bias", 0.0)?);
+    let scale = part("weight", 1.0)?;
+    let shift = part("bias", 0.0)?;
     let y = net.node("Mul", &[&y, &scale], &[])?;
     net.node("Add", &[&y, &shift], &[])
 }

@@ -107,7 +107,8 @@ impl BeamSearch {
                 ScoreKind::Logits => logarithm_of_sum(scores),
                 ScoreKind::Logarithms => (0.0, 0.0),
             };
-            let (longer, ended) = (self.penalty(beam.length + 1), self.penalty(beam.length));
+            let longer = self.penalty(beam.length + 1);
+            let ended = self.penalty(beam.length);
             for (number, score) in (0..).zip(scores) {
                 let total = beam.total + (score - greatest - sum);
                 let penalty = if number == END { ended } else { longer };

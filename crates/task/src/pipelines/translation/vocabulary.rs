@@ -58,7 +58,8 @@ impl Vocabulary {
     /// Returns the words of these pieces, separated by spaces. An unfinished word at the end is
     /// dropped, as in the tutorial.
     pub(super) fn words(&self, numbers: &[u32]) -> String {
-        let (mut words, mut word) = (Vec::new(), String::new());
+        let mut words = Vec::new();
+        let mut word = String::new();
         for number in numbers {
             let piece = self.pieces.get(*number as usize).map_or(MARKS[0], String::as_str);
             match piece.strip_suffix(GOES_ON) {
