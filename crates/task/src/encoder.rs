@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_none_and_texts_that_do_not_fit_are_named() {
+    fn errors_name_missing_weights_and_unfit_texts() {
         let encoder = Encoder::new(&weights(), 2).unwrap();
         let error =
             |text: &[u32]| encoder.vectors(&[vec![1], text.to_vec()]).unwrap_err().to_string();

@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_were_held_against_their_hash_are_not_read_again() {
+    fn data_with_a_checked_hash_are_not_read_again() {
         let folder = scratch("once");
         fs::create_dir_all(&folder).unwrap();
         let mut card = card::named("bert").unwrap().clone();

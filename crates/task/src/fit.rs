@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_what_the_card_feeds() {
+    fn a_model_that_does_not_fit_is_rejected_with_what_the_card_feeds() {
         let wrong = [None, Some(3), Some(299), Some(299)];
         let error = fed("resnet50", vec![port("x", Element::F32, &wrong)]).unwrap_err();
         assert_eq!(

@@ -1,11 +1,11 @@
 //! Pipelines: systems whose answer takes several calls of one or more models, such as decoders and
 //! chains of models. A pipeline is timed as a whole.
 
-pub mod beam;
+mod beam;
 mod decoder;
-pub mod diffusion;
+pub(crate) mod diffusion;
 pub mod euler;
-pub mod generation;
+pub(crate) mod generation;
 pub(crate) mod neighbors;
 mod recurrent;
 pub(crate) mod transducer;

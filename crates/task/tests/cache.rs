@@ -61,7 +61,7 @@ fn a_wheel_of_a_folder_is_taken_once_and_again_when_a_file_was_altered() {
 }
 
 #[test]
-fn what_has_another_hash_is_told_and_leaves_nothing() {
+fn a_file_with_another_hash_is_rejected_and_not_kept() {
     let (wheels, package) = (folder("wrong-wheels"), package());
     write_wheel(&wheels, &CONTENT.repeat(1000));
     let cache = Cache::at(folder("wrong"));
@@ -74,7 +74,7 @@ fn what_has_another_hash_is_told_and_leaves_nothing() {
 }
 
 #[test]
-fn a_folder_without_the_wheel_and_a_wheel_that_is_none_are_told() {
+fn a_missing_wheel_and_a_malformed_wheel_are_rejected() {
     let (wheels, package) = (folder("no-wheels"), package());
     let cache = Cache::at(folder("none"));
     let origin = Origin::Folder(wheels.clone());
@@ -86,7 +86,7 @@ fn a_folder_without_the_wheel_and_a_wheel_that_is_none_are_told() {
 }
 
 #[test]
-fn a_client_that_fails_or_is_not_there_is_told_with_its_last_words() {
+fn a_client_that_fails_or_is_missing_is_reported_with_its_last_line() {
     let (package, cache) = (package(), Cache::at(folder("client")));
     let origin = Origin::Index(vec!["no-such-client-of-packages".into()]);
     let error = cache.fetch(&package, &origin).unwrap_err().to_string();

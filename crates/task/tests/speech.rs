@@ -103,7 +103,7 @@ fn thousand_words_are_said_as_their_card_has_it() {
 }
 
 #[test]
-fn speech_is_told_from_silence_as_the_card_has_it() {
+fn speech_and_silence_are_distinguished_as_well_as_the_card_states() {
     let Some(ready) = ready("silero-vad") else { return };
     let samples = Arc::new(ready.samples.clone());
     let (model, answer) = model(&ready);

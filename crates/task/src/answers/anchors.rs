@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_of_other_anchors_are_told() {
+    fn outputs_of_other_anchors_are_rejected() {
         let anchors = two();
         for (scores, offsets) in [(3, 8), (4, 7), (4, 12), (4, 0)] {
             let error = anchors.detections(&vec![0.5; scores], &vec![0.0; offsets]).unwrap_err();

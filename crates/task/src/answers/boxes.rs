@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_that_do_not_belong_together_are_told() {
+    fn outputs_that_do_not_fit_each_other_are_rejected() {
         let error = |boxes: &[f32], classes: &[f32], count| {
             PIXELS.detections(boxes, &[0.9], classes, count).unwrap_err().to_string()
         };

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_vector_fails() {
+    fn other_shapes_than_vectors_fail() {
         let error = vector_of(&[1, 2, 2], &[0.0; 4]).unwrap_err();
         assert_eq!(error, "expected a vector for each token or text, found shape [1, 2, 2]");
         assert!(vector_of(&[], &[1.0]).is_err());

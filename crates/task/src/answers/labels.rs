@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_of_no_whole_number_of_places_are_told() {
+    fn scores_of_no_whole_number_of_places_are_rejected() {
         for (count, classes) in [(4, 3), (4, 0), (514, 257)] {
             let error = labels(&vec![0.0; count], classes).unwrap_err();
             assert!(error.ends_with(&format!("found {count} of {classes} classes")), "{error}");

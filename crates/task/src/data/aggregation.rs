@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_a_trace_or_quantiles_or_said() {
+    fn sizes_are_a_trace_quantiles_or_explicit() {
         let trace = Aggregation::Trace(vec![100, 350]);
         assert_eq!(read("trace", "0, 100, 100\n100, 350, 250\n"), Ok(trace));
         assert_eq!(read("fixed", "fixed 100\n"), Ok(Aggregation::Fixed(100)));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_sizes_is_told_with_its_line() {
+    fn malformed_sizes_are_rejected_with_their_line() {
         let error = |text| read("sizes", text).unwrap_err();
         let found = error("0, 100, 100\n101, 200, 99\n");
         assert!(found.starts_with(":2: expected `100, END, PAIRS` with 1 to"), "{found}");

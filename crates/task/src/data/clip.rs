@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_says_the_same_as_two() {
+    fn one_file_gives_the_same_tokenizer_as_two() {
         let lines = MERGES.lines().skip(1);
         let pairs: Vec<_> = lines.clone().map(|line| line.split(' ').collect::<Vec<_>>()).collect();
         let lines: Vec<&str> = lines.collect();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_the_file() {
+    fn malformed_tokenizers_are_rejected_with_their_file() {
         let vocabulary = ("vocab.json", VOCABULARY);
         let told = |files: &[(&str, &str)]| folder("wrong", files).unwrap_err().to_string();
         let found = told(&[]);

@@ -201,7 +201,7 @@ mod tests {
     use dyno_sut::tensors::{Elements, Source};
 
     use super::*;
-    use crate::data::pictures::write_grey;
+    use crate::data::pictures::write_gray;
     use crate::image::steps::Layout;
 
     const LIST: &str = r#"{
@@ -228,7 +228,7 @@ mod tests {
         set.open(folder, (set == CocoFormat::OpenImages).then_some(&*list), images, preparation)
     }
 
-    fn greys(pictures: &Pictures) -> Vec<u8> {
+    fn grays(pictures: &Pictures) -> Vec<u8> {
         let grey = |index: usize| match pictures
             .sample(index.try_into().unwrap())
             .unwrap()
@@ -245,16 +245,16 @@ mod tests {
     fn samples_are_in_the_order_of_the_images_with_or_without_annotation() {
         let folder = folder("order", LIST);
         for (name, grey) in [("a.png", 1), ("b.png", 2), ("c.png", 3)] {
-            write_grey(&folder.join("val2017").join(name), grey);
-            write_grey(&folder.join(name), grey + 10);
+            write_gray(&folder.join("val2017").join(name), grey);
+            write_gray(&folder.join(name), grey + 10);
         }
-        assert_eq!(greys(&open(CocoFormat::Coco, &folder, ImageFilter::All).unwrap()), [2, 1, 3]);
+        assert_eq!(grays(&open(CocoFormat::Coco, &folder, ImageFilter::All).unwrap()), [2, 1, 3]);
         assert_eq!(
-            greys(&open(CocoFormat::Coco, &folder, ImageFilter::Annotated).unwrap()),
+            grays(&open(CocoFormat::Coco, &folder, ImageFilter::Annotated).unwrap()),
             [2, 3]
         );
         let found = open(CocoFormat::OpenImages, &folder, ImageFilter::All).unwrap();
-        assert_eq!((found.name(), greys(&found)), ("openimages", vec![12, 11, 13]));
+        assert_eq!((found.name(), grays(&found)), ("openimages", vec![12, 11, 13]));
         // The folder of the pictures itself, whatever precedes their names.
         let list = folder.join("annotations/instances_val2017.json");
         std::fs::write(&list, LIST.replace("\"b.png\"", "\"validation/data/b.png\"")).unwrap();
@@ -264,7 +264,7 @@ mod tests {
             let inner = folder.join("val2017");
             let found =
                 set.open(&inner, Some(&list), ImageFilter::All, preparation.clone()).unwrap();
-            assert_eq!(greys(&found), [2, 1, 3]);
+            assert_eq!(grays(&found), [2, 1, 3]);
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -274,7 +274,7 @@ mod tests {
         let error =
             |folder: &Path| open(CocoFormat::Coco, folder, ImageFilter::Annotated).unwrap_err();
         let folder = folder("missing", LIST);
-        write_grey(&folder.join("val2017/c.png"), 1);
+        write_gray(&folder.join("val2017/c.png"), 1);
         let found = error(&folder).to_string();
         assert!(found.contains("val2017: 1 of 2 files are missing, first b.png; get"), "{found}");
         let list = folder.join("annotations/instances_val2017.json");

@@ -120,7 +120,7 @@ mod tests {
     use dyno_sut::tensors::{Elements, Source};
 
     use super::*;
-    use crate::data::pictures::write_grey;
+    use crate::data::pictures::write_gray;
     use crate::image::steps::Layout;
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let error = open().unwrap_err().to_string();
         assert!(error.contains("2 of 2 files are missing, first b.png, a.png"), "{error}");
         for (name, grey) in [("a.png", 1), ("b.png", 2)] {
-            write_grey(&folder.join(name), grey);
+            write_gray(&folder.join(name), grey);
         }
         let set = open().unwrap();
         assert_eq!((&set.labels[..], set.pictures.count()), (&[65, 970][..], 2));

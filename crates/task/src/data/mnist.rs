@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_something_else_is_told() {
+    fn files_with_other_content_are_rejected() {
         let path = written(&[pair(1, &[5]), pair(1, &[6])]);
         let error = test_part(&path, "ink").unwrap_err().to_string();
         assert!(error.ends_with("expected three pairs of images and labels, found something else"));

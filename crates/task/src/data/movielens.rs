@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rating_is_told_by_its_line() {
+    fn malformed_ratings_are_rejected_with_their_line() {
         let cases = [
             ("user\titem\n", ":1: expected the header of ml-100k.inter, found \"user\\titem\""),
             ("", ":1: expected the header"),

@@ -110,7 +110,7 @@ mod tests {
     use dyno_sut::tensors::Source;
 
     use super::*;
-    use crate::data::pictures::write_grey;
+    use crate::data::pictures::write_gray;
     use crate::image::steps::Layout;
 
     #[test]
@@ -122,13 +122,13 @@ mod tests {
         fs::write(folder.join("readme_1.txt"), "").unwrap();
         assert!(open().unwrap_err().to_string().ends_with("(jpg, jpeg, png), found none"));
         for (name, grey) in [("b_cat_285.png", 2), ("a_7.PNG", 1)] {
-            write_grey(&folder.join(name), grey);
+            write_gray(&folder.join(name), grey);
         }
         let named = open().unwrap();
         assert_eq!((&named.labels[..], named.pictures.count()), (&[7, 285][..], 2));
         assert_eq!(named.pictures.sample(1).unwrap()[0].elements.to_f64(), [2.0; 3]);
         for other in ["cat.png", "cat_.png", "cat_-1.png"] {
-            write_grey(&folder.join(other), 0);
+            write_gray(&folder.join(other), 0);
             let error = open().unwrap_err().to_string();
             assert!(error.contains(other) && error.contains("such as cat_285.jpg"), "{error}");
             fs::remove_file(folder.join(other)).unwrap();

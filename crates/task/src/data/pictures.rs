@@ -110,7 +110,7 @@ impl Source for Pictures {
 
 /// A gray PNG of one pixel, for tests.
 #[cfg(test)]
-pub(super) fn write_grey(path: &Path, grey: u8) {
+pub(super) fn write_gray(path: &Path, grey: u8) {
     let mut encoder = png::Encoder::new(std::fs::File::create(path).unwrap(), 1, 1);
     encoder.set_color(png::ColorType::Grayscale);
     encoder.write_header().unwrap().write_image_data(&[grey]).unwrap();

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_recording_is_told() {
+    fn malformed_recordings_are_rejected_with_the_reason() {
         let path = scratch("wrong");
         let refusal = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn vocabularies_and_data_sets_that_do_not_do_are_named() {
+    fn unfit_vocabularies_and_data_sets_are_named() {
         let error = opened("marks", "[UNK]\n[CLS]\n", "bb").unwrap_err().to_string();
         assert!(error.ends_with("[SEP] among them, found none that is [SEP]"), "{error}");
         let error = opened("none", VOCABULARY, " ").unwrap_err().to_string();

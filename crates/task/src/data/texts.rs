@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_lines_or_a_column_and_files_without_are_named() {
+    fn texts_are_lines_or_a_column_and_files_without_texts_are_named() {
         let folder = std::env::temp_dir().join(format!("dyno-texts-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let written = |name: &str, text: &[u8]| {

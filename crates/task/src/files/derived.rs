@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_of_a_file_of_the_user_is_kept_apart() {
+    fn files_derived_from_a_file_of_the_user_are_separate() {
         let cache = Cache::at(scratch("own"));
         fs::create_dir_all(cache.root()).unwrap();
         let own = cache.root().join("own.gz");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_made_once_and_whole_or_not_at_all() {
+    fn a_file_is_derived_once_and_completely_or_not_at_all() {
         let cache = Cache::at(scratch("made"));
         let files = Files::new(card::named("mnist").unwrap(), &cache, BTreeMap::new()).unwrap();
         let failed = files.derive("list", 1, CacheKey::Card, |file| {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn grey_pictures_have_three_equal_channels_and_truncated_ones_are_refused() {
+    fn gray_pictures_have_three_equal_channels_and_truncated_ones_are_refused() {
         let mut file = Vec::new();
         let mut encoder = png::Encoder::new(&mut file, 2, 1);
         encoder.set_color(png::ColorType::Grayscale);

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_samplings_and_colours_are_read_as_opencv_reads_them() {
+    fn rare_samplings_and_color_spaces_are_read_as_in_opencv() {
         check(
             include_bytes!("../../testdata/jpeg/4-1-1.jpg"),
             [[26, 188, 69], [196, 95, 139], [110, 147, 106]],
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_told_by_the_head_of_the_file() {
+    fn unsupported_files_are_rejected_by_their_header() {
         let head = |kind: u8, bits: u8, factors: &[u8]| -> Result<(), String> {
             let length = 8 + 3 * factors.len() as u8;
             let parts = factors.iter().zip(1..).flat_map(|(both, number)| [number, *both, 0]);

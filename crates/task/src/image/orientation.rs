@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_say_the_way_and_broken_ones_say_nothing() {
+    fn orientation_is_read_and_broken_metadata_are_ignored() {
         let whole = exif(6);
         assert_eq!(stated(&whole), Some(6));
         assert_eq!(stated(&[b"Exif\0\0", &whole[..]].concat()), Some(6));

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_is_another_is_told() {
+    fn a_scheduler_with_other_settings_is_rejected() {
         let path = std::env::temp_dir().join(format!("dyno-scheduler-{}.json", std::process::id()));
         assert!(check(&path).is_ok());
         let found = |text: &str| {

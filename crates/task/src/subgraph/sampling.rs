@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_turned_to_the_neighbours_of_each_node() {
+    fn edges_become_the_sources_of_each_node() {
         let found = adjacency(4, &[[5, 1], [2, 3], [9, 1], [5, 1]]);
         let all = [0, 1, 2, 3].map(|node| found.sources_of(node));
         assert_eq!(all, [&[][..], &[5, 9, 5], &[], &[2]]);
     }
 
     #[test]
-    fn each_set_of_neighbours_is_picked_equally_often() {
+    fn each_set_of_neighbors_is_picked_equally_often() {
         // 60,000 draws of 2 of 6: each of the 15 pairs is expected 4,000 times, with a deviation of
         // 61.
         let mut found: HashMap<Vec<usize>, u32> = HashMap::new();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn hops_ask_the_nodes_that_the_hop_before_found_first() {
+    fn hops_expand_the_nodes_that_the_previous_hop_discovered() {
         let found = draw(&row(), &[20], [15, 10, 5], 1);
         assert_eq!(found.nodes[PAPER][..3], [20, 19, 21]);
         // The loop at paper 20 finds nothing new; the author finds ten of 40 in the second hop.
@@ -254,14 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_draws_the_same_and_another_one_does_not() {
+    fn equal_seeds_draw_equal_subgraphs_and_others_do_not() {
         let sample = |seed| draw(&row(), &[3, 30], [15, 10, 5], seed);
         assert_eq!(sample(1), sample(1));
         assert_ne!(sample(1), sample(2));
     }
 
     #[test]
-    fn what_is_drawn_at_a_node_is_the_same_in_whatever_batch() {
+    fn sampled_edges_of_a_node_are_the_same_in_every_batch() {
         let graph = row();
         // Papers of the author, who is expanded in the second hop of both.
         let sources_of = |papers: &[u32]| -> Vec<u32> {

@@ -155,7 +155,7 @@ mod tests {
     use crate::data::karate::sides;
 
     #[test]
-    fn two_known_members_tell_the_sides_of_nearly_all() {
+    fn two_known_members_suffice_to_predict_nearly_all_sides() {
         let found = Convolutions::train().sides();
         let right = found.iter().zip(sides()).filter(|(found, side)| **found == *side).count();
         assert_eq!(right, 33, "{found:?}");

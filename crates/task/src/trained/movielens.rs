@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn towers_foretell_what_they_were_not_told() {
+    fn towers_predict_held_out_opinions() {
         let (known, held_out) = kinds();
         let towers = Towers::train(&known, 60, 60);
         let right = |opinion: &&Opinion| {

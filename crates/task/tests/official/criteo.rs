@@ -65,7 +65,7 @@ fn binary(pairs: &[(i32, u8)]) -> Vec<u8> {
 }
 
 #[test]
-fn pairs_are_put_together_as_the_trace_says() {
+fn pairs_are_aggregated_by_the_trace() {
     let folder = Folder::new();
     folder.model(&dlrm());
     folder.write("pairs.bin", binary(&PAIRS));
@@ -193,7 +193,7 @@ fn features_with_many_rows_of_tables_stand_side_by_side() {
 }
 
 #[test]
-fn what_is_wrong_with_click_logs_is_told_with_the_file() {
+fn errors_in_click_logs_are_reported_with_the_file() {
     let folder = Folder::new();
     let card = made::card("dlrm");
     folder.model(&dlrm());
@@ -232,7 +232,7 @@ fn what_is_wrong_with_click_logs_is_told_with_the_file() {
 }
 
 #[test]
-fn what_is_wrong_with_arrays_is_told_with_the_file() {
+fn errors_in_arrays_are_reported_with_the_file() {
     let folder = arrays();
     let card = made::card("dlrm-v2");
     let refusal = || folder.refusal(&card, &ARRAYS);

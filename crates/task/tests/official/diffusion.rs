@@ -366,7 +366,7 @@ fn a_network_of_two_rows_makes_one_image_a_call() {
 }
 
 #[test]
-fn without_networks_it_runs_and_says_what_judges_later() {
+fn without_networks_it_runs_and_names_the_later_judge() {
     let folder = folder(&[], WHOLE);
     let ready = folder.open(&card(), &FILES).unwrap();
     assert!(ready.judge.is_none());
@@ -381,7 +381,7 @@ fn without_networks_it_runs_and_says_what_judges_later() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_before_anything_is_timed() {
+fn models_that_do_not_fit_are_rejected_before_anything_is_timed() {
     let folder = folder(&[], WHOLE);
     let scheduler = "export/scheduler/scheduler_config.json";
     fs::create_dir_all(folder.path("export/scheduler")).unwrap();

@@ -172,7 +172,7 @@ fn a_call_that_breaks_fails_its_own_sentences() {
 }
 
 #[test]
-fn what_is_wrong_with_translations_is_told_with_the_file() {
+fn errors_in_translations_are_reported_with_the_file() {
     let folder = folder(&encoder(true), &decoder("scores"));
     let refusal = || folder.refusal(&card("gnmt"), &FILES);
     folder.write("target.de", "der\n");

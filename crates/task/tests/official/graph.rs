@@ -248,7 +248,7 @@ fn a_model_takes_those_inputs_that_it_needs_with_features_of_either_type() {
 }
 
 #[test]
-fn what_is_wrong_with_the_model_or_the_papers_is_told_before_the_run() {
+fn errors_in_the_model_or_the_papers_are_reported_before_the_run() {
     let folder = made_folder();
     let card = made::card("rgat");
     folder.write("val_idx.pt", torch(&[0, 1, 2, 16, 3, 4]));

@@ -126,7 +126,7 @@ fn volumes_are_labelled_in_windows_and_judged_case_by_case() {
 }
 
 #[test]
-fn a_case_that_is_not_the_references_is_told_before_it_is_read() {
+fn a_case_that_is_not_the_references_is_rejected_before_it_is_read() {
     let folder = made_folder();
     let card = dyno_task::card::named("3d-unet").unwrap();
     let found = folder.refusal(card, &FILES);
@@ -146,7 +146,7 @@ fn a_case_that_the_reference_does_not_know_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_with_cases_is_told_with_the_file() {
+fn errors_in_cases_are_reported_with_the_file() {
     let folder = made_folder();
     let card = card();
     folder.write("images/case_00000.pkl", case([1, 8, 12, 16], "f8", &[0; 8 * 1536]));

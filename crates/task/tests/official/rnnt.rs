@@ -247,7 +247,7 @@ fn a_recording_that_breaks_off_fails_where_it_is_asked_for() {
 }
 
 #[test]
-fn what_is_wrong_with_recordings_is_told_before_a_run() {
+fn errors_in_recordings_are_reported_before_a_run() {
     let folder = folder(true);
     let refusal = || folder.refusal(&card("rnnt"), &FILES);
     let whole = wave(16_000, &values(&[true, false], 0));

@@ -82,7 +82,7 @@ fn classifiers_answer_classes_as_the_labels_number_them() {
 }
 
 #[test]
-fn what_is_wrong_with_a_classifier_is_told_with_its_file() {
+fn errors_in_a_classifier_are_reported_with_its_file() {
     let folder = Folder::new();
     colours(&folder);
     let card = made::card("resnet50");
@@ -121,7 +121,7 @@ fn what_is_wrong_with_a_classifier_is_told_with_its_file() {
 }
 
 #[test]
-fn files_that_are_not_the_references_are_errors_as_data_and_told_as_weights() {
+fn files_that_are_not_the_references_are_errors_as_data_and_remarks_as_weights() {
     let folder = Folder::new();
     colours(&folder);
     folder.write("val_map.txt", "red.png 0\n");
@@ -298,7 +298,7 @@ fn detectors_that_count_their_boxes_are_believed() {
 }
 
 #[test]
-fn what_is_wrong_with_a_detector_is_told_with_its_file() {
+fn errors_in_a_detector_are_reported_with_its_file() {
     let folder = Folder::new();
     folder.picture("bright.png", [200, 100], [255; 3]);
     folder.write("annotations.json", ANNOTATIONS.replace("CLASS", "9"));

@@ -67,7 +67,7 @@ fn all(at: usize) -> Vec<[u32; 2]> {
 }
 
 #[test]
-fn a_subgraph_of_all_neighbours_is_the_one_that_a_plain_search_finds() {
+fn a_subgraph_of_all_neighbors_equals_that_of_a_plain_search() {
     let folder = folder("search");
     let graph = Igbh::open(&folder.0).unwrap();
     let papers = [4, 17, 9];
@@ -105,7 +105,7 @@ fn a_subgraph_of_all_neighbours_is_the_one_that_a_plain_search_finds() {
 }
 
 #[test]
-fn fewer_neighbours_are_among_all_of_them() {
+fn sampled_neighbors_are_a_subset_of_all() {
     let folder = folder("fewer");
     let graph = Igbh::open(&folder.0).unwrap();
     let drawn = draw(&graph.incoming, &[4, 17, 9], [3, 2, 1], 1);
@@ -148,7 +148,7 @@ fn rows_of_features_are_read_where_they_lie_with_and_without_a_header() {
 }
 
 #[test]
-fn what_is_wrong_with_the_graph_is_told_with_its_file() {
+fn malformed_graphs_are_rejected_with_their_file() {
     let refusal = |folder: &Folder| {
         let error = Igbh::open(&folder.0).map(drop).unwrap_err();
         let path = error.path.strip_prefix(&folder.0).unwrap().to_owned();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_the_weights_is_told() {
+    fn a_file_without_the_weights_is_rejected() {
         let path = std::env::temp_dir().join(format!("dyno-states-{}.onnx", std::process::id()));
         std::fs::write(&path, b"no model").unwrap();
         assert!(matches!(StateNetwork::read(&path), Err(StatesError::Read { .. })));

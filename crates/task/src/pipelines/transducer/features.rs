@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_has_features_and_what_is_too_short_has_none() {
+    fn silence_has_features_and_short_utterances_are_rejected() {
         let filters = FilterBank::new();
         let silence = filters.frames(&[0.0; 16_000]).unwrap();
         assert!(silence.iter().all(|value| value.is_finite()));

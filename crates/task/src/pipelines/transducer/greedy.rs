@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_scores_the_first_counts_and_what_is_no_number_does_not() {
+    fn the_first_of_equal_scores_counts_and_nan_does_not() {
         let mut search = GreedySearch::new(2);
         assert_eq!(search.accept(&[0.5, f32::NAN, 0.5, 0.5]), Some(Symbol::Character));
         assert_eq!(search.last(), Some(0));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_no_candidate() {
+    fn nan_scores_are_not_candidates() {
         let rules = SearchRules { width: 2, length_penalty: 1.0 };
         let mut search = BeamSearch::new(3, rules);
         let nothing = f32::NAN;

@@ -90,7 +90,7 @@ fn first_tokens_are_heard_before_answers_and_answers_as_they_end() {
 }
 
 #[test]
-fn of_beams_no_first_token_is_told() {
+fn beams_report_no_first_token() {
     let plain = PlainDecoder::new(20, DecoderForm::Whole);
     let folder = folder(&plain, &words(20));
     folder.write("data.json", table(&prompts(20)).to_string());

@@ -189,7 +189,7 @@ fn programs_of_mixtral_end_behind_their_sequence_and_ends_are_cut_off() {
 }
 
 #[test]
-fn what_is_wrong_with_a_table_is_told_with_its_row_and_column() {
+fn errors_in_a_table_are_reported_with_its_row_and_column() {
     let folder = folder(&PlainDecoder::new(20, DecoderForm::Whole), &words(20));
     let refusal = |name: &str, file: &str, data: &[u8]| {
         folder.write("data", data);
