@@ -17,7 +17,7 @@ const BEFORE: usize = 10;
 /// let mut bytes = Vec::new();
 /// dyno_task::data::npy::write(&mut bytes, &[2], &[1.0_f32, 2.0]).unwrap();
 /// assert!(bytes.starts_with(b"\x93NUMPY"));
-/// assert_eq!(bytes.len(), 64 + 2 * 4);
+/// assert_eq!(bytes.len(), 128 + 2 * 4);
 /// ```
 ///
 /// # Errors
