@@ -65,7 +65,7 @@ impl Pictures {
     /// Checks that these files exist; they are the samples in this order.
     ///
     /// # Errors
-    /// [`MissingFiles`] if some are not in the folder; `get` tells the user where to get them.
+    /// [`MissingFiles`] if some are not in the folder; `get` states where the user gets them.
     pub fn new(
         name: &'static str,
         folder: &Path,
