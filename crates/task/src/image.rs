@@ -1,4 +1,4 @@
-//! Pictures: decoding, and what is done to them before they are samples.
+//! Pictures: decoding and preparation as samples.
 
 pub mod decode;
 mod jpeg;
@@ -6,13 +6,13 @@ pub mod orientation;
 pub mod resize;
 pub mod steps;
 
-/// Three channels, red first, row by row.
+/// A picture of three channels, red first, row by row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Picture<T> {
-    /// Columns.
+    /// Number of columns.
     pub width: usize,
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
-    /// Three values a pixel.
+    /// Three values per pixel.
     pub values: Vec<T>,
 }

@@ -1,5 +1,5 @@
-//! How the answers of a task are judged: a method of `dyno-metrics`, its references, and the
-//! figures that decide.
+//! The judge of a task's answers: a method of `dyno-metrics`, its references, and the figures that
+//! decide.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,67 +9,68 @@ use dyno_metrics::payload::Element;
 use dyno_metrics::{DataError, Inputs, Method, Scorer};
 
 use crate::card::{Bound, Quality, Unit};
-use crate::features::Networks;
+use crate::features::FeatureNetworks;
 use crate::files::{Files, OpenError};
 
-/// How answers are judged.
+/// The method that scores answers, with its references and targets.
 #[derive(Debug, Clone)]
 pub struct Judge {
-    /// The way to score.
+    /// The scoring method.
     pub method: &'static Method,
-    /// References and choices.
+    /// References and choices of the method.
     pub inputs: Inputs,
-    /// The figure that decides.
+    /// Name of the figure that decides.
     pub metric: String,
-    /// Of the figure.
+    /// Unit of the figure.
     pub unit: Unit,
-    /// What is asked for; of the figure that decides first.
+    /// Targets; that of the figure that decides comes first.
     pub targets: Vec<Target>,
-    /// What makes the features that the method takes of images that are answered.
-    pub networks: Option<Networks>,
+    /// Networks that compute the features of images, if the method scores features.
+    pub networks: Option<FeatureNetworks>,
 }
 
-/// What is asked for of a figure.
+/// A bound that a figure must meet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
-    /// The figure.
+    /// Name of the figure.
     pub metric: String,
-    /// What it must be.
+    /// The bound.
     pub bound: Bound,
-    /// The only scenario that asks for it.
+    /// The only scenario to which the target applies; `None` means all.
     pub scenario: Option<Scenario>,
 }
 
 impl Judge {
-    /// What a scenario asks for.
+    /// Returns the targets of a scenario.
     pub fn targets_in(&self, scenario: Scenario) -> impl Iterator<Item = &Target> {
-        let of_all = move |of: &Scenario| *of == scenario;
-        self.targets.iter().filter(move |target| target.scenario.as_ref().is_none_or(of_all))
+        let applies = move |only: &Scenario| *only == scenario;
+        self.targets.iter().filter(move |target| target.scenario.as_ref().is_none_or(applies))
     }
 
-    /// A scorer that has seen nothing yet. Networks are loaded by the ONNX Runtime of this
-    /// process, and compute on all cores.
+    /// Returns a new scorer. Feature networks are loaded by the ONNX Runtime of this process and
+    /// use all cores.
     ///
     /// # Errors
-    /// References that do not read, or networks that do not load.
+    /// References cannot be read, or networks do not load.
     pub fn scorer(&self) -> Result<Box<dyn Scorer>, DataError> {
         let scorer = self.references()?;
         match &self.networks {
             None => Ok(scorer),
-            Some(networks) => networks.before(scorer),
+            Some(networks) => networks.feature_scorer(scorer),
         }
     }
 
-    /// The same, of answers that the method takes as they are.
+    /// Returns a scorer of answers in the form that the method takes, without feature networks.
     pub(crate) fn references(&self) -> Result<Box<dyn Scorer>, DataError> {
         (self.method.open)(&self.inputs)
     }
 }
 
-/// The judge that a card asks for; `references` are those that a reader of samples made.
+/// Returns the judge of a card. `references` are files that a reader of samples derived; they take
+/// precedence over the card's files.
 ///
 /// # Errors
-/// A file of the card that is missing or wrong.
+/// A file of the card is missing or wrong.
 pub(crate) fn judge(
     quality: &Quality,
     files: &Files<'_>,
@@ -77,7 +78,7 @@ pub(crate) fn judge(
 ) -> Result<Judge, OpenError> {
     let method = Method::named(&quality.method).expect("cards name methods that there are");
     for (need, file) in &quality.with {
-        // What a reader made of the file stands for it.
+        // A derived file replaces the card's file.
         if !references.contains_key(need) {
             references.insert(need.clone(), files.path(file)?);
         }

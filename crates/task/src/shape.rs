@@ -1,5 +1,5 @@
-//! Shape tasks: the true graphs of the benchmarks with seeded weights, written
-//! once into the cache. They show speed and never quality.
+//! Shape tasks: the true graphs of the benchmarks with seeded weights, written once into the cache.
+//! They show speed and never quality.
 
 use std::fmt;
 use std::fs;
@@ -11,34 +11,25 @@ use dyno_onnx::{BuildError, Weights, WriteError, count};
 use sha2::{Digest as _, Sha256};
 
 use crate::cache::{Cache, part_name};
-use crate::card::{Card, Data, Input, Tier};
+use crate::card::SHAPE_SUFFIX;
 use crate::graphs::{GRAPHS, Graph};
 
-/// What stands behind the name of a graph in that of its task.
-const SUFFIX: &str = "-shape";
-
-/// Of all weights: any will do, as long as it stays the same.
+/// Seed of all weights; any fixed value will do.
 const SEED: u64 = 1;
 
-/// Samples hold so many bytes at most, if they are random.
-const LARGEST_SET: u64 = 1 << 28;
-
-/// Samples at most.
-const MOST_SAMPLES: u64 = 1024;
-
-/// Why a model is not in the cache.
+/// Reason why a model cannot be built or written.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ShapeError {
-    /// The graph contradicts itself: a defect of this program.
+    /// The graph contradicts itself, which is a defect of this program.
     Build(BuildError),
     /// The model cannot be written.
     Write(WriteError),
-    /// A folder of the cache cannot be made or moved.
+    /// A folder of the cache cannot be created or moved.
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
@@ -55,107 +46,73 @@ impl fmt::Display for ShapeError {
 
 impl std::error::Error for ShapeError {}
 
-/// The graph behind the name of a shape task.
+/// Returns the graph of a shape task.
 #[must_use]
 pub fn graph(task: &str) -> Option<&'static Graph> {
-    let name = task.strip_suffix(SUFFIX)?;
+    let name = task.strip_suffix(SHAPE_SUFFIX)?;
     GRAPHS.iter().find(|graph| graph.name == name)
 }
 
-/// The card of each graph.
-pub(crate) fn cards() -> impl Iterator<Item = Card> {
-    GRAPHS.iter().map(|graph| {
-        let (model, problem) = graph.title.split_once(", ").unwrap_or((graph.title, "inference"));
-        let input = |&(name, shape): &(&str, &[usize])| Input {
-            name: name.to_owned(),
-            also: Vec::new(),
-            element: "as the model declares it".to_owned(),
-            shape: shape.to_vec(),
-        };
-        let samples = samples(graph);
-        Card {
-            name: format!("{}{SUFFIX}", graph.name),
-            tier: Tier::Shape,
-            problem: problem.to_owned(),
-            model: model.to_owned(),
-            publication: "see the official task of the same model".to_owned(),
-            rules: None,
-            weights: Vec::new(),
-            data: Data {
-                name: "random samples".to_owned(),
-                inputs: graph.inputs.iter().map(input).collect(),
-                accuracy_samples: samples,
-                performance_samples: samples,
-                calibration: None,
-                files: Vec::new(),
-                untimed: Vec::new(),
-                timed: Vec::new(),
-            },
-            system: None,
-            quality: None,
-        }
-    })
-}
-
-/// Random samples that a run of this graph holds where nobody says how many.
-#[must_use]
-pub fn samples(graph: &Graph) -> u64 {
-    let elements = |(_, shape): &(&str, &[usize])| shape.iter().product::<usize>() as u64;
-    // The widest elements that are drawn have eight bytes.
-    let bytes: u64 = graph.inputs.iter().map(elements).sum::<u64>().saturating_mul(8);
-    (LARGEST_SET / bytes.max(1)).clamp(1, MOST_SAMPLES)
-}
-
-/// Parameters, and operations per sample (two for each multiply-accumulate), of a
-/// graph, counted from the graph itself.
+/// Returns the number of parameters of a graph and its operations per sample (two for each
+/// multiply-accumulate), counted from the graph itself.
+///
+/// ```
+/// use dyno_task::shape;
+///
+/// let graph = shape::graph("mobilenet-v1-shape").unwrap();
+/// let (parameters, operations) = shape::size(graph).unwrap();
+/// assert!((4_000_000..5_000_000).contains(&parameters));
+/// assert!(operations > 1_000_000_000);
+/// ```
 ///
 /// # Errors
-/// The graph contradicts itself: a defect of this program.
+/// The graph contradicts itself, which is a defect of this program.
 pub fn size(graph: &Graph) -> Result<(u64, u64), ShapeError> {
     let model = (graph.build)(Weights::seeded(SEED)).map_err(ShapeError::Build)?;
     let cost = count(&model);
     Ok((cost.parameters, cost.operations()))
 }
 
-/// What all layers of a call may write: an engine keeps some of it at once, and beside it what it
-/// makes of an input for a convolution.
+/// Limit of the bytes that all layers of a call write: an engine keeps some of them at once, and
+/// also the temporary copies of inputs that convolutions need.
 const LARGEST_CALL: u64 = 2 << 30;
 
-/// Samples in a call at most, so that it fits into the memory of most machines; one of the
+/// Returns the maximum batch size that fits into the memory of most machines. One sample of the
 /// largest graphs may need more than these have.
 ///
 /// # Errors
-/// The graph contradicts itself: a defect of this program.
+/// The graph contradicts itself, which is a defect of this program.
 pub fn fitting_batch(graph: &Graph) -> Result<NonZero<usize>, ShapeError> {
     let model = (graph.build)(Weights::seeded(SEED)).map_err(ShapeError::Build)?;
     let cost = count(&model);
-    let written = cost.layers.iter().map(|of| of.output_bytes.saturating_mul(of.times));
+    let written = cost.layers.iter().map(|layer| layer.output_bytes.saturating_mul(layer.times));
     let bytes = written.fold(0, u64::saturating_add);
     let fitting = usize::try_from(LARGEST_CALL / bytes.max(1)).unwrap_or(usize::MAX);
     Ok(NonZero::new(fitting).unwrap_or(NonZero::<usize>::MIN))
 }
 
-/// Where the model of a graph lies in a cache, or would.
+/// Returns the path that the model of a graph has in a cache, whether it is there or not.
 #[must_use]
 pub fn path(graph: &Graph, cache: &Cache) -> PathBuf {
     folder(graph, cache).join(format!("{}.onnx", graph.name))
 }
 
 fn folder(graph: &Graph, cache: &Cache) -> PathBuf {
-    // What it is made of tells it from what another version of this program made: the
-    // nodes, and how the weights are drawn, of which none is made here.
+    // The folder name has a hash of the nodes and of the rules by which weights are drawn. This
+    // separates models of different versions of this program without drawing any weights.
     let made_of = (graph.build)(Weights::seeded(SEED)).map(|model| format!("{model:?}"));
     let key = Sha256::digest(made_of.unwrap_or_default());
     let key: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     cache.root().join("shape").join(format!("{}-{key}", graph.name))
 }
 
-/// The model of a graph; written if it is not in the cache yet.
+/// Returns the path of a graph's model and writes it if it is not in the cache yet.
 ///
 /// # Errors
-/// Nothing is left of what cannot be written whole.
+/// The model cannot be built or written. No partial model remains.
 pub fn write(graph: &Graph, cache: &Cache) -> Result<PathBuf, ShapeError> {
-    let (path, folder) = (path(graph, cache), folder(graph, cache));
+    let path = path(graph, cache);
+    let folder = folder(graph, cache);
     if path.is_file() {
         return Ok(path);
     }
@@ -172,7 +129,7 @@ pub fn write(graph: &Graph, cache: &Cache) -> Result<PathBuf, ShapeError> {
         .and_then(|_| fs::rename(&part, &folder).map_err(io_at(&folder)));
     if written.is_err() {
         let _ = fs::remove_dir_all(&part);
-        // Somebody else may have been faster.
+        // Another process may have been faster.
         if path.is_file() {
             return Ok(path);
         }
@@ -206,13 +163,5 @@ mod tests {
         let left = fs::read_dir(root.join("shape")).unwrap().count();
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(left, 1);
-    }
-
-    #[test]
-    fn random_samples_stay_within_memory() {
-        for graph in GRAPHS {
-            assert!((1..=MOST_SAMPLES).contains(&samples(graph)), "{}", graph.name);
-        }
-        assert_eq!(samples(graph("ssd-resnet34-shape").unwrap()), 7);
     }
 }

@@ -1,9 +1,8 @@
-//! Small networks of our own: trained here when a task is first opened, or before by the
-//! scripts in `training/`, whose weights come with Dyno.
+//! Small networks of our own. Some are trained here when a task is first opened; the weights of the
+//! others come with Dyno and were trained by the scripts in `training/`.
 //!
-//! What is trained here has the same bits on every machine: every sum has one order, and
-//! every function is computed of additions, multiplications, divisions and roots, which
-//! IEEE 754 fixes.
+//! Training gives the same bits on every machine: every sum has a fixed order, and every function
+//! consists of additions, multiplications, divisions and roots, which IEEE 754 defines exactly.
 
 pub mod digit_boxes;
 pub mod karate;
@@ -20,13 +19,13 @@ use half::f16;
 use crate::files::OpenError;
 use crate::weights::safetensors;
 
-/// Writes a network into the file that is kept of it.
+/// Writes a network to its cached file.
 fn write(graph: Result<Model, BuildError>, file: &mut BufWriter<File>) -> Result<(), OpenError> {
     let bytes = graph.map_err(OpenError::content)?.to_bytes().map_err(OpenError::content)?;
     file.write_all(&bytes).map_err(OpenError::content)
 }
 
-/// Weights that a script of `training/` wrote, float16 as safetensors.
+/// Reads weights that a script of `training/` wrote, float16 in safetensors.
 fn weights(file: &'static [u8]) -> Weights {
     const FORMAT: &str = "the scripts write this format, and a test reads each file";
     let tensor = |(name, tensor): (String, Tensor)| {
@@ -41,17 +40,18 @@ fn weights(file: &'static [u8]) -> Weights {
     Weights::given(read.into_iter().map(tensor).collect())
 }
 
-/// Numbers evenly between minus and plus `bound`.
-fn drawn(random: &mut Mt19937, count: usize, bound: f32) -> Vec<f32> {
+/// Draws uniform numbers between minus and plus `bound`.
+fn draw(random: &mut Mt19937, count: usize, bound: f32) -> Vec<f32> {
     (0..count).map(|_| (2.0 * random.canonical() as f32 - 1.0) * bound).collect()
 }
 
-/// Partial sums of [`dot`]; a machine may compute them at once, but no other ones.
+/// Number of partial sums of [`dot`]; a machine may compute them in parallel.
 const LANES: usize = 8;
 
-/// Sum of the products of two rows, of a whole number of [`LANES`].
+/// Returns the dot product of two rows, whose length is a multiple of [`LANES`].
 fn dot(one: &[f32], other: &[f32]) -> f32 {
-    let (one, other) = (one.as_chunks::<LANES>().0, other.as_chunks::<LANES>().0);
+    let one = one.as_chunks::<LANES>().0;
+    let other = other.as_chunks::<LANES>().0;
     let mut sums = [0.0_f32; LANES];
     for (a, b) in one.iter().zip(other) {
         for lane in 0..LANES {
@@ -62,12 +62,12 @@ fn dot(one: &[f32], other: &[f32]) -> f32 {
     ((a + b) + (c + d)) + ((e + f) + (g + h))
 }
 
-/// Adds a multiple of a row to another one.
+/// Adds a multiple of a row to another row.
 fn scaled_add(to: &mut [f32], factor: f32, row: &[f32]) {
     to.iter_mut().zip(row).for_each(|(to, value)| *to += factor * value);
 }
 
-/// 1 / (1 + e^-x).
+/// Logistic function: 1 / (1 + e^-x).
 fn logistic(x: f32) -> f32 {
     1.0 / (1.0 + libm::expf(-x))
 }

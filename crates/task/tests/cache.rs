@@ -1,10 +1,10 @@
-//! Packages come into the cache whole, or not at all.
+//! Packages enter the cache complete or not at all.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use dyno_task::cache::{Cache, FetchError, Held, Origin};
+use dyno_task::cache::{Cache, FetchError, FileState, Origin};
 use dyno_task::package::{Package, PackageFile};
 use sha2::{Digest, Sha256};
 use zip::ZipWriter;
@@ -12,7 +12,7 @@ use zip::write::SimpleFileOptions;
 
 const CONTENT: &[u8] = b"weights of a model, again and again and again";
 
-/// A fresh folder of this test.
+/// Returns a new folder for this test.
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{name}"));
     let _ = fs::remove_dir_all(&path);
@@ -46,7 +46,7 @@ fn a_wheel_of_a_folder_is_taken_once_and_again_when_a_file_was_altered() {
     write_wheel(&wheels, CONTENT);
     let cache = Cache::at(folder("taken"));
     let file = &package.files[0];
-    assert_eq!(cache.held(&package, file).unwrap(), Held::Missing);
+    assert_eq!(cache.state(&package, file).unwrap(), FileState::Missing);
     assert!(!cache.has(&package));
     let origin = Origin::Folder(wheels);
     assert!(cache.fetch(&package, &origin).unwrap());
@@ -55,26 +55,26 @@ fn a_wheel_of_a_folder_is_taken_once_and_again_when_a_file_was_altered() {
     let path = cache.path(&package, file);
     assert_eq!(fs::read(&path).unwrap(), CONTENT);
     fs::write(&path, b"something else").unwrap();
-    assert_eq!(cache.held(&package, file).unwrap(), Held::Altered);
+    assert_eq!(cache.state(&package, file).unwrap(), FileState::Altered);
     assert!(cache.fetch(&package, &origin).unwrap());
-    assert_eq!(cache.held(&package, file).unwrap(), Held::Whole);
+    assert_eq!(cache.state(&package, file).unwrap(), FileState::Intact);
 }
 
 #[test]
-fn what_has_another_hash_is_told_and_leaves_nothing() {
+fn a_file_with_another_hash_is_rejected_and_not_kept() {
     let (wheels, package) = (folder("wrong-wheels"), package());
     write_wheel(&wheels, &CONTENT.repeat(1000));
     let cache = Cache::at(folder("wrong"));
     let error = cache.fetch(&package, &Origin::Folder(wheels)).unwrap_err();
     assert!(matches!(error, FetchError::Hash { .. }), "{error}");
     assert!(error.to_string().starts_with("some/model.bin: expected the SHA-256 "), "{error}");
-    assert_eq!(cache.held(&package, &package.files[0]).unwrap(), Held::Missing);
+    assert_eq!(cache.state(&package, &package.files[0]).unwrap(), FileState::Missing);
     let left = fs::read_dir(cache.root().join("Some-Model-1.0")).unwrap().count();
     assert_eq!(left, 0);
 }
 
 #[test]
-fn a_folder_without_the_wheel_and_a_wheel_that_is_none_are_told() {
+fn a_missing_wheel_and_a_malformed_wheel_are_rejected() {
     let (wheels, package) = (folder("no-wheels"), package());
     let cache = Cache::at(folder("none"));
     let origin = Origin::Folder(wheels.clone());
@@ -86,7 +86,7 @@ fn a_folder_without_the_wheel_and_a_wheel_that_is_none_are_told() {
 }
 
 #[test]
-fn a_client_that_fails_or_is_not_there_is_told_with_its_last_words() {
+fn a_client_that_fails_or_is_missing_is_reported_with_its_last_line() {
     let (package, cache) = (package(), Cache::at(folder("client")));
     let origin = Origin::Index(vec!["no-such-client-of-packages".into()]);
     let error = cache.fetch(&package, &origin).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! Graphs against the counts that the paper prints (Reddi et al. 2020, Table 1)
-//! and those of public implementations.
+//! Graphs compared with the counts in the paper (Reddi et al. 2020, Table 1) and in public
+//! implementations.
 
 use dyno_onnx::{Dim, Element, Model, Weights, count};
 use dyno_task::graphs::bert::minilm_l6_of_any_length;
@@ -9,7 +9,7 @@ mod formulas;
 
 use formulas::{Decoder, GNMT, RGAT, RNNT_ENCODER, RNNT_STEP, brats};
 
-/// Parameters, and multiply-accumulates.
+/// Parameters and multiply-accumulates.
 const COUNTS: &[(&str, u64, u64)] = &[
     // torchvision's `resnet50` has 25,557,032; 25.6 M and 8.2 GOPs in the paper.
     ("resnet50", 25_557_032, 4_089_184_256),
@@ -32,7 +32,7 @@ const COUNTS: &[(&str, u64, u64)] = &[
         22_713_216 - 384 * 385,
         128 * 6 * (4 * 384 * 384 + 2 * 384 * 1536 + 2 * 128 * 384),
     ),
-    // ResNet-34 up to its third stage, five maps, two heads; `MISPRINTED` says more.
+    // ResNet-34 up to its third stage, five maps, two heads; see `MISPRINTED`.
     ("ssd-resnet34", 19_972_534, 216_415_931_904),
     // The sum over the public model's layers, by hand.
     ("3d-unet-kits19", 31_190_243, 477_298_688_000),
@@ -55,14 +55,14 @@ const COUNTS: &[(&str, u64, u64)] = &[
             + (8 * 590_080 + 9 * (264 + 4) * (9 * 256 + 1)),
         201_208_394_752,
     ),
-    // MobileNet-v1, four pairs of maps, two heads; `MISPRINTED` says more.
+    // MobileNet-v1, four pairs of maps, two heads; see `MISPRINTED`.
     ("ssd-mobilenet-v1", 6_819_839, 1_237_129_408),
-    // The sums of `formulas`.
+    // Sums of `formulas`.
     ("3d-unet-brats", brats().0, brats().1),
     ("gnmt", GNMT.0, GNMT.1),
     ("rnnt-encoder", RNNT_ENCODER.0, RNNT_ENCODER.1),
     ("rnnt-step", RNNT_STEP.0, RNNT_STEP.1),
-    // As of DLRM, with three crosses of 3456 numbers through 512.
+    // DLRM's counts, with three cross layers of 3456 numbers and rank 512.
     (
         "dlrm-v2",
         formulas::sum(&dyno_task::graphs::dlrm_v2::ROWS, 40_000) * 128 + formulas::DLRM_V2.0,
@@ -74,11 +74,11 @@ const COUNTS: &[(&str, u64, u64)] = &[
     ("llama2-70b-2l-token", Decoder::LLAMA2.parameters(2), Decoder::LLAMA2.macs(2, 1, 1024)),
     ("mixtral-8x7b-1l-prompt", Decoder::MIXTRAL.parameters(1), Decoder::MIXTRAL.macs(1, 128, 0)),
     ("mixtral-8x7b-1l-token", Decoder::MIXTRAL.parameters(1), Decoder::MIXTRAL.macs(1, 1, 1024)),
-    // All of the reference's weights but those that no answer reads, see `formulas`.
+    // All of the reference's weights except those that affect no answer; see `formulas`.
     ("rgat", RGAT.0, RGAT.1),
 ];
 
-/// As `COUNTS`, of graphs that are not run.
+/// Counts of graphs that are not run, in the form of `COUNTS`.
 const WHOLE: &[(&str, u64, u64)] = &[
     // The model of the benchmark has about 100 GB.
     (
@@ -98,14 +98,14 @@ const WHOLE: &[(&str, u64, u64)] = &[
     // `Llama-2-70b-chat-hf` has 137,953,316,864 bytes, 20,480 of which are frequencies.
     ("llama2-70b-prompt", 68_976_648_192, Decoder::LLAMA2.macs(80, 1024, 0)),
     ("llama2-70b-token", 68_976_648_192, Decoder::LLAMA2.macs(80, 1, 1024)),
-    // As the hub counts those of `Llama-3.1-405B`.
+    // The hub's count for `Llama-3.1-405B`.
     ("llama3.1-405b-prompt", 405_853_388_800, Decoder::LLAMA31.macs(126, 1024, 0)),
     ("llama3.1-405b-token", 405_853_388_800, Decoder::LLAMA31.macs(126, 1, 1024)),
-    // As the hub counts those of `Mixtral-8x7B-Instruct-v0.1`; a token takes 12.9 billion.
+    // The hub's count for `Mixtral-8x7B-Instruct-v0.1`; 12.9 billion are active for a token.
     ("mixtral-8x7b-prompt", 46_702_792_704, Decoder::MIXTRAL.macs(32, 1024, 0)),
     ("mixtral-8x7b-token", 46_702_792_704, Decoder::MIXTRAL.macs(32, 1, 1024)),
-    // As the hub counts those of `stable-diffusion-xl-base-1.0`. The operations are those
-    // that follow from the shapes which the `onnx` package infers.
+    // The hub's count for `stable-diffusion-xl-base-1.0`. The operations follow from the shapes
+    // that the `onnx` package infers.
     ("sdxl-unet", 2_567_463_684, 3_380_618_199_040),
 ];
 
@@ -124,14 +124,14 @@ fn parameters_and_operations_are_those_that_were_published() {
     }
 }
 
-/// A row of Table 1, and of what was published of the models that came with v0.7.
+/// A row of Table 1, or of the published counts of the models of v0.7.
 struct Row {
     model: &'static str,
-    /// Graphs that the model is made of.
+    /// Graphs of the model.
     graphs: &'static [&'static str],
-    /// In millions.
+    /// Parameters in millions.
     parameters: f64,
-    /// In billions, for one input.
+    /// Operations in billions, for one input.
     operations: Option<f64>,
     source: &'static str,
 }
@@ -161,12 +161,11 @@ const TABLE: &[Row] = &[
 /// Figures are printed with two to four digits, and BERT's is "340M" in its paper.
 const PRINTED: f64 = 0.02;
 
-/// Parameters that Table 1 prints and no public form of the model has, with what
-/// OpenVINO's model zoo counts in millions, and our count in the same way: it folds
-/// normalisations into biases, which takes one number off each of so many channels, and
-/// counts six numbers of each anchor of SSD-ResNet34, which are constants of its file.
-/// The files, as Kalray publishes them, have 80.1 and 27.3 MB: room for 20.0 and 6.8
-/// million floats.
+/// Parameters that Table 1 prints and no public form of the model has. They are followed by the
+/// count of OpenVINO's model zoo in millions and ours by the same rules: it folds normalizations
+/// into biases, which removes one number per channel, and counts six numbers of each anchor of
+/// SSD-ResNet34, which are constants of its file. The files that Kalray publishes have 80.1 and
+/// 27.3 MB: room for 20.0 and 6.8 million floats.
 const MISPRINTED: &[(&str, f64, i64)] =
     &[("SSD-ResNet34", 20.058, 6 * 15_130 - 4928), ("SSD-MobileNet-v1", 6.807, -12_672)];
 
@@ -198,7 +197,7 @@ fn table_1_of_the_paper_is_that_of_the_graphs() {
     }
 }
 
-/// Without the dimension of the batch, if there is one.
+/// Returns a shape without the batch dimension, if it has one.
 fn of_sample(shape: &[Dim]) -> &[Dim] {
     if shape[0].fixed().is_none() { &shape[1..] } else { shape }
 }
@@ -221,7 +220,8 @@ fn inputs_are_those_that_graphs_say() {
     }
 }
 
-/// Rows of the table out of which a graph picks by this input, whatever is between.
+/// Returns the number of rows of the table that a graph indexes with this input, across
+/// intermediate nodes.
 fn rows_of(model: &Model, input: &str) -> Vec<usize> {
     let mut reached = vec![input];
     let mut rows = Vec::new();

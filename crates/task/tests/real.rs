@@ -1,5 +1,5 @@
-//! Real tasks from their files to their figures, where `DYNO_CACHE` has what they need and
-//! ONNX Runtime is installed: `dyno fetch minilm minilm-fp32 efficientnet-lite0`.
+//! Real tasks from their files to their figures. They run if `DYNO_CACHE` has their files and ONNX
+//! Runtime is installed: `dyno fetch minilm minilm-fp32 efficientnet-lite0`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod engines;
@@ -13,16 +13,16 @@ use dyno_task::archive::entry;
 use dyno_task::cache::Cache;
 use dyno_task::card;
 use dyno_task::data::texts::Tokenizer;
-use dyno_task::open::Ready;
+use dyno_task::open::PreparedTask;
 use dyno_task::package;
 
-/// The figures of a task, by their names; nothing where this machine cannot run it.
+/// Returns the figures of a task by name; `None` if this machine cannot run it.
 fn figures(task: &str) -> Option<BTreeMap<&'static str, f64>> {
-    let Ready { computes, samples, judge, .. } = fetched::ready(task)?;
+    let PreparedTask { model, samples, judge, .. } = fetched::ready(task)?;
     let judge = judge.unwrap();
     let mut scorer = judge.scorer().unwrap();
     let library = Arc::new(samples);
-    let engine = engines::engine(computes, &library, 8)?.unwrap();
+    let engine = engines::engine(model, &library, 8)?.unwrap();
     let expected = card::named(task).unwrap().data.accuracy_samples;
     assert_eq!(library.total_sample_count() as u64, expected, "{task}");
     let answers = engines::answers(&*engine, &library);
@@ -35,7 +35,7 @@ fn figures(task: &str) -> Option<BTreeMap<&'static str, f64>> {
     Some(scores.figures.iter().map(|figure| (figure.metric, figure.value)).collect())
 }
 
-/// Characters that texts are made of: letters mostly, and whatever tokenizers treat apart.
+/// Characters of generated texts: mostly letters, and characters that tokenizers treat specially.
 const CHARACTERS: [(u32, u32); 25] = [
     (0x61, 0x7a),
     (0x61, 0x7a),
@@ -102,7 +102,7 @@ fn tokens_are_those_of_the_tokenizers_library() {
     let tokens: Vec<u32> = texts().iter().flat_map(|text| tokenizer.tokens(text)).collect();
     let mix = |hash: u64, token: &u32| (hash ^ u64::from(*token)).wrapping_mul(0x100_0000_01b3);
     let hash = tokens.iter().fold(0xcbf2_9ce4_8422_2325, mix);
-    // By tokenizers 0.23.3 on the same texts without the nine characters of Greek that Unicode
+    // Values of tokenizers 0.23.3 on the same texts without the nine Greek characters that Unicode
     // does not assign: it keeps them in words, and BertTokenizer of transformers drops them.
     assert_eq!((tokens.len(), hash), (79_254, 15_458_764_087_242_822_655));
 }

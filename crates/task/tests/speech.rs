@@ -1,5 +1,5 @@
-//! Tasks of speech with the files of their packages, where `DYNO_CACHE` has them, and with
-//! ONNX Runtime, where there is one.
+//! Speech tasks with the files of their packages. They run if `DYNO_CACHE` has the files; tests
+//! that compute also need ONNX Runtime.
 
 mod engines;
 mod fetched;
@@ -15,20 +15,20 @@ use dyno_task::answers::phonemes;
 use dyno_task::card::{self, Bound};
 use dyno_task::data::words;
 use dyno_task::graphs::g2p;
-use dyno_task::open::{Computes, Ready};
+use dyno_task::open::{PreparedTask, TaskModel};
 
 use crate::fetched::ready;
 
-/// The answers of a model to samples, this many in a call at most; `None` after saying that
-/// there is no ONNX Runtime.
+/// Returns a model's answers to samples, at most this many per call; `None`, with a message,
+/// without ONNX Runtime.
 fn answers(
     model: &Path,
     samples: &Arc<TensorLibrary>,
     answer: Answer,
     largest_batch: usize,
 ) -> Option<BTreeMap<u64, Vec<u8>>> {
-    let computes = Computes::Model { path: model.to_owned(), answer, largest_batch: None };
-    let engine = engines::engine(computes, samples, largest_batch)?;
+    let model = TaskModel::Model { path: model.to_owned(), answer, largest_batch: None };
+    let engine = engines::engine(model, samples, largest_batch)?;
     let engine = engine.expect("it is a model that fits its samples");
     let answers = engines::answers(&*engine, samples);
     assert_eq!(engine.trouble(), None);
@@ -36,14 +36,14 @@ fn answers(
     Some(answers.into_iter().map(answered).collect())
 }
 
-/// The file of the model that answers, and what is made of its outputs.
-fn model(ready: &Ready) -> (&Path, Answer) {
-    let Computes::Model { path, answer, .. } = &ready.computes else { panic!("a call answers") };
+/// Returns the file of the model and the conversion of its outputs.
+fn model(ready: &PreparedTask) -> (&Path, Answer) {
+    let TaskModel::Model { path, answer, .. } = &ready.model else { panic!("a call answers") };
     (path, answer.clone())
 }
 
-/// The metric of a task, its answers given, within what its card asks for.
-fn judged(ready: &Ready, answers: &BTreeMap<u64, Vec<u8>>) -> f64 {
+/// Returns the metric of a task for these answers, and checks the card's bound.
+fn judged(ready: &PreparedTask, answers: &BTreeMap<u64, Vec<u8>>) -> f64 {
     let judge = ready.judge.as_ref().expect("the task is judged");
     let mut scorer = judge.scorer().expect("its references read");
     for (index, answer) in answers {
@@ -69,7 +69,7 @@ fn words_of_different_length_share_a_call_and_are_said_as_alone() {
     model.write(&path).unwrap();
     let Some(alone) = answers(&path, &samples, Answer::Output, 1) else { return };
     assert_eq!(answers(&path, &samples, Answer::Output, 5).unwrap(), alone);
-    // Seeded weights tell words apart, so that a mix-up would show.
+    // Seeded weights give different answers to different words, so that a mix-up would be found.
     let mut different: Vec<&Vec<u8>> = alone.values().collect();
     different.sort();
     different.dedup();
@@ -103,7 +103,7 @@ fn thousand_words_are_said_as_their_card_has_it() {
 }
 
 #[test]
-fn speech_is_told_from_silence_as_the_card_has_it() {
+fn speech_and_silence_are_distinguished_as_well_as_the_card_states() {
     let Some(ready) = ready("silero-vad") else { return };
     let samples = Arc::new(ready.samples.clone());
     let (model, answer) = model(&ready);
@@ -111,10 +111,10 @@ fn speech_is_told_from_silence_as_the_card_has_it() {
     let Some(found) = found else { return };
     let area = judged(&ready, &found);
     let reference = card::named("silero-vad").unwrap().quality.as_ref().unwrap().reference;
-    // Two pairs of steps out of 164,970 that states of another rounding may turn.
+    // States with other rounding may swap two of 164,970 pairs of steps.
     assert!((area - reference.unwrap()).abs() < 0.002, "{area}");
 
-    // A step leaves the state that the next one brings along.
+    // A step outputs the state that the next sample has.
     let state = Answer::made(|outputs, position, bytes| {
         let next = outputs.named("stateN")?.part(position)?;
         next.elements.to_f32().iter().for_each(|value| bytes.extend(value.to_le_bytes()));
@@ -129,6 +129,6 @@ fn speech_is_told_from_silence_as_the_card_has_it() {
         let pairs = left.zip(brought.elements.to_f32().into_owned());
         worst = pairs.fold(worst, |worst, (a, b)| worst.max((a - b).abs()));
     }
-    // Of numbers up to about 10 in float32.
+    // Tolerance for numbers up to about 10 in float32.
     assert!(worst < 1e-4, "{worst}");
 }

@@ -1,5 +1,5 @@
-//! Windows of SQuAD against those that Python makes of the same made-up data set: words,
-//! windows and padding by the rules of the reference's `create_squad_data.py`, pieces by
+//! Windows of SQuAD compared with Python's for the same generated data set: words, windows and
+//! padding by the rules of the reference's `create_squad_data.py`, pieces by
 //! `BertWordPieceTokenizer` of tokenizers 0.23.3.
 
 use std::fs;
@@ -8,7 +8,7 @@ use dyno_sut::tensors::Source;
 use dyno_task::data::squad::Squad;
 use serde_json::json;
 
-/// Words of which some are cut in unlike ways by unlike tokenizers.
+/// Words that tokenizers split differently.
 const WORDS: [&str; 42] = [
     "Denver",
     "Broncos'",
@@ -64,7 +64,7 @@ const FIRST: [&str; 19] = [
 const LAST: &str = "0123456789'$.,()-\u{2014}\u{201c}\u{201d}`~\u{bd}\u{663}[]#\u{4e2d}\u{6587}\u{6771}\u{4eac}\
      \u{3c3}\u{3c9}\u{ff07}";
 
-/// Each piece once, a line each.
+/// Each piece once, one per line.
 fn vocabulary() -> String {
     let mut pieces: Vec<String> = FIRST.iter().map(|piece| (*piece).to_owned()).collect();
     let letters = || 'a'..='z';

@@ -1,5 +1,5 @@
-//! Tasks whose models were trained here, from a clean cache to the figure that decides.
-//! What computes needs ONNX Runtime and is skipped without.
+//! Tasks with models that Dyno trained, from a clean cache to the figure that decides. Tests that
+//! compute need ONNX Runtime and are skipped without it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod engines;
@@ -15,9 +15,9 @@ use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound};
 use dyno_task::files::Files;
 use dyno_task::judge::Target;
-use dyno_task::open::{self, Computes, Ready};
+use dyno_task::open::{self, PreparedTask, TaskModel};
 
-/// An empty folder for a cache.
+/// Returns an empty folder for a cache.
 fn scratch(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("dyno-trained-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -25,11 +25,11 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// The figure of a task that answers all of its samples, three in a call; nothing without
+/// Returns the figure of a task that answers all of its samples, three per call; `None` without
 /// ONNX Runtime.
-fn figure(ready: Ready) -> Option<f64> {
+fn figure(ready: PreparedTask) -> Option<f64> {
     let library = Arc::new(ready.samples);
-    let engine = engines::engine(ready.computes, &library, 3)?.unwrap();
+    let engine = engines::engine(ready.model, &library, 3)?.unwrap();
     let judge = ready.judge.unwrap();
     let mut scorer = judge.scorer().unwrap();
     assert_eq!(scorer.references(), Some(library.total_sample_count() as u64));
@@ -41,9 +41,9 @@ fn figure(ready: Ready) -> Option<f64> {
     scores.figure(&judge.metric)
 }
 
-/// The file of the model that answers.
-fn model(ready: &Ready) -> PathBuf {
-    let Computes::Model { path, .. } = &ready.computes else { panic!("one call answers") };
+/// Returns the file of the model that answers.
+fn model(ready: &PreparedTask) -> PathBuf {
+    let TaskModel::Model { path, .. } = &ready.model else { panic!("one call answers") };
     path.clone()
 }
 
@@ -53,7 +53,7 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
     for name in ["karate", "digits-boxes", "shapes-3d"] {
         let folder = scratch(name);
         let (card, cache) = (card::named(name).unwrap(), Cache::at(folder.clone()));
-        let files = Files::of(card, &cache, BTreeMap::new()).unwrap();
+        let files = Files::new(card, &cache, BTreeMap::new()).unwrap();
         let ready = open::open(&files).unwrap();
         let targets = ready.judge.as_ref().unwrap().targets.clone();
         let found = figure(ready);
@@ -62,7 +62,7 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
         let quality = card.quality.as_ref().unwrap();
         let reference = quality.reference.unwrap();
         println!("{name}: {found}, the card has {reference}");
-        // The kernels of an engine may round in another order.
+        // Kernels of an engine may round in another order.
         assert!((found / reference - 1.0).abs() < 2e-3, "{name}: {found}, not {reference}");
         let [Target { bound: Bound::AtLeast(bound), .. }] = targets[..] else {
             panic!("{targets:?}")
@@ -71,8 +71,7 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
     }
 }
 
-/// The user's own ratings, in the form of the package's: who likes what is told by the
-/// last digit.
+/// The user's own ratings in the package's format; the last digits decide who likes what.
 #[test]
 fn a_recommender_is_trained_on_the_ratings_that_there_are() {
     let folder = scratch("movielens");
@@ -87,7 +86,7 @@ fn a_recommender_is_trained_on_the_ratings_that_there_are() {
     let cache = Cache::at(folder.join("cache"));
     let open = |card| {
         let given = BTreeMap::from([("ratings".to_owned(), ratings.clone())]);
-        open::open(&Files::of(card, &cache, given).unwrap())
+        open::open(&Files::new(card, &cache, given).unwrap())
     };
     card.data.accuracy_samples = 640;
     let ready = open(&card).unwrap();

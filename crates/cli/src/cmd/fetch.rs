@@ -80,7 +80,7 @@ fn needed(name: &str) -> Result<Vec<&'static Package>, Failure> {
         return Err(Failure::usage(format!("there is no task or package `{name}`"))
             .hint(format!("did you mean {near}? dyno task list has all tasks")));
     };
-    if let Some(own) = card.wanted().find(|wanted| wanted.package.is_none()) {
+    if let Some(own) = card.required_files().find(|wanted| wanted.package.is_none()) {
         let get = own.get.as_deref().unwrap_or_default();
         return Err(Failure::set_up(format!(
             "no package has {} of task {name}: {}",

@@ -11,7 +11,7 @@ use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{CAN_LOAD, Search};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
-use dyno_task::open::Computes;
+use dyno_task::open::TaskModel;
 
 use super::kind::{Drive, Opened, Request, Resources, SystemKind};
 use super::shapes::{self, Symbols};
@@ -159,7 +159,7 @@ fn load_ort(
 /// # Errors
 /// A missing engine, or samples that do not fit the model.
 pub fn load_prepared(
-    computes: Computes,
+    model: TaskModel,
     library: TensorLibrary,
     run: &RunOptions,
 ) -> Result<Loaded, Failure> {
@@ -172,7 +172,7 @@ pub fn load_prepared(
         Ok(model)
     };
     let library = Arc::new(library);
-    let engine = computes.engine(&library, largest_batch(run), &open);
+    let engine = model.engine(&library, largest_batch(run), &open);
     let engine = engine.map_err(|error| missing(error, &inputs.take(), run))?;
     Ok(Loaded { engine, library, offline_workers: 1 })
 }

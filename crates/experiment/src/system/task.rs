@@ -13,7 +13,7 @@ use dyno_task::card::{self, Bound, Card, Unit};
 use dyno_task::files::{Files, OpenError};
 use dyno_task::graphs::Graph;
 use dyno_task::judge::{Judge, Target};
-use dyno_task::open::Ready;
+use dyno_task::open::PreparedTask;
 use dyno_task::{open, shape};
 
 use super::kind::{Drive, Opened, Resources, SystemKind};
@@ -88,7 +88,7 @@ fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Opened, 
 /// A shape task: its graph with random samples.
 fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Opened, Failure> {
     let path = shape::write(graph, cache).map_err(Failure::set_up)?;
-    let samples = NonZero::new(shape::samples(graph) as usize);
+    let samples = NonZero::new(graph.random_samples() as usize);
     let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
     let fitting = shape::fitting_batch(graph).map_err(Failure::set_up)?;
     let fitting = run.batch.is_none().then_some(fitting);
@@ -124,7 +124,7 @@ fn ready(
     card: &Card,
     (cache, watch): (&Cache, &Arc<dyn Watch>),
     with: &[(String, PathBuf)],
-) -> Result<Ready, Failure> {
+) -> Result<PreparedTask, Failure> {
     let mut given = BTreeMap::new();
     for (name, path) in with {
         if given.insert(name.clone(), path.clone()).is_some() {
@@ -132,9 +132,9 @@ fn ready(
         }
     }
     let failed = |error| failed(card, &error);
-    let files = Files::of(card, cache, given).map_err(failed)?;
+    let files = Files::new(card, cache, given).map_err(failed)?;
     let say = |what: &str| watch.say(&format!("{what} ..."));
-    let files = files.telling(&say);
+    let files = files.with_progress(&say);
     open::open(&files).map_err(failed)
 }
 
@@ -148,7 +148,7 @@ fn opened(
     let labels = ready.samples.labels().map(<[i64]>::to_vec);
     let watch = watch.clone();
     let samples = ready.samples.telling(move |samples| tell_broken(samples, &*watch));
-    let loaded = onnx::load_prepared(ready.computes, samples, run)?;
+    let loaded = onnx::load_prepared(ready.model, samples, run)?;
     let judge = ready.judge.map(|judge| of_round(judge, card, run));
     let least = judge.as_ref().and_then(|judge| match (judge.unit, judge.targets.first()?.bound) {
         (Unit::Percent, Bound::AtLeast(least)) => Some(least / 100.0),

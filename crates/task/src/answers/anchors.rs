@@ -1,62 +1,64 @@
-//! Boxes of detectors that put out offsets from anchors: decoded and suppressed while the
-//! clock runs.
+//! Boxes of detectors that output offsets from anchors: decoding and non-maximum suppression, both
+//! timed.
 //!
-//! Source: Liu et al.: SSD: Single Shot MultiBox Detector, ECCV 2016, for what offsets
-//! mean.
+//! Source of the offsets: Liu et al., SSD: Single Shot MultiBox Detector, ECCV 2016.
 
 use dyno_sut::onnx::Answer;
 
-use super::detection::{Detection, payload, suppressed};
+use super::detection::{Detection, payload, suppress};
 
-/// A box to start from, in shares of the picture.
+/// A reference box, in fractions of the picture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Anchor {
-    /// From the left and from the top.
-    pub centre: [f32; 2],
+    /// Distance of the center from the left and from the top.
+    pub center: [f32; 2],
     /// Width and height.
     pub size: [f32; 2],
 }
 
-/// What boxes are made of.
+/// Anchors of a detector and the settings of its suppression.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Anchors {
-    /// In the order of the outputs.
+    /// The anchors, in the order of the outputs.
     pub all: Vec<Anchor>,
-    /// What offsets of centres and logarithms of sizes are multiplied with.
+    /// Factors of the offsets of centers and of the logarithms of sizes.
     pub variances: [f32; 2],
-    /// Boxes of a lower score are dropped.
+    /// Boxes with a lower score are dropped.
     pub least: f32,
-    /// Overlap above which a box hides those of its class with lower scores.
+    /// Overlap above which a box suppresses boxes of its class with lower scores.
     pub overlap: f32,
-    /// Boxes that are answered, at most.
+    /// Maximum number of boxes in an answer.
     pub keep: usize,
 }
 
 impl Anchor {
-    /// Top, left, bottom and right of the box with these offsets: those of its centre to
-    /// the right and down, and logarithms of how much wider and higher it is.
-    fn moved(&self, [right, down, wider, higher]: [f32; 4], variances: [f32; 2]) -> [f32; 4] {
-        let [of_centre, of_size] = variances;
+    /// Returns top, left, bottom and right of the box with these offsets: of the center to the
+    /// right and down, and the logarithms of the factors of width and height.
+    fn shift(&self, [right, down, wider, higher]: [f32; 4], variances: [f32; 2]) -> [f32; 4] {
+        let [center_variance, size_variance] = variances;
         let [width, height] = self.size;
-        let x = self.centre[0] + right * of_centre * width;
-        let y = self.centre[1] + down * of_centre * height;
-        let (width, height) = (width * (wider * of_size).exp(), height * (higher * of_size).exp());
+        let x = self.center[0] + right * center_variance * width;
+        let y = self.center[1] + down * center_variance * height;
+        let (width, height) =
+            (width * (wider * size_variance).exp(), height * (higher * size_variance).exp());
         [y - height / 2.0, x - width / 2.0, y + height / 2.0, x + width / 2.0]
             .map(|edge| edge.clamp(0.0, 1.0))
     }
 }
 
 impl Anchors {
-    /// The boxes of a picture: a class is the position of its score.
+    /// Returns the boxes of a picture; the class of a box is the index of its score.
     ///
     /// # Errors
-    /// There are not four offsets, and as many scores as for the others, for each anchor.
+    /// The number of offsets is not four per anchor, or the numbers of scores differ between
+    /// anchors.
     pub fn detections(&self, scores: &[f32], offsets: &[f32]) -> Result<Vec<Detection>, String> {
         let count = self.all.len();
         let classes = scores.len() / count.max(1);
         let (offsets, rest) = offsets.as_chunks::<4>();
         if offsets.len() != count || !rest.is_empty() || classes * count != scores.len() {
-            let (found, values) = (scores.len(), 4 * offsets.len() + rest.len());
+            let found = scores.len();
+            let values = 4 * offsets.len() + rest.len();
             return Err(format!(
                 "expected scores and four offsets for {count} anchors, found {found} scores and \
                  {values} offsets"
@@ -67,15 +69,15 @@ impl Anchors {
         for ((anchor, offsets), scores) in each {
             for (class, &score) in (0..).zip(scores) {
                 if score >= self.least {
-                    let edges = anchor.moved(*offsets, self.variances);
+                    let edges = anchor.shift(*offsets, self.variances);
                     found.push(Detection { edges, score, class });
                 }
             }
         }
-        Ok(suppressed(found, self.overlap, self.keep))
+        Ok(suppress(found, self.overlap, self.keep))
     }
 
-    /// The boxes of a picture as answer, of outputs of these names.
+    /// Returns the conversion of the outputs of these names to an answer.
     #[must_use]
     pub fn answer(self, scores: &'static str, offsets: &'static str) -> Answer {
         Answer::made(move |outputs, position, bytes| {
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     fn two() -> Anchors {
-        let anchor = |x| Anchor { centre: [x, 0.5], size: [0.2, 0.4] };
+        let anchor = |x| Anchor { center: [x, 0.5], size: [0.2, 0.4] };
         let all = vec![anchor(0.3), anchor(0.7)];
         Anchors { all, variances: [0.1, 0.2], least: 0.1, overlap: 0.5, keep: 10 }
     }
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_of_other_anchors_are_told() {
+    fn outputs_of_other_anchors_are_rejected() {
         let anchors = two();
         for (scores, offsets) in [(3, 8), (4, 7), (4, 12), (4, 0)] {
             let error = anchors.detections(&vec![0.5; scores], &vec![0.0; offsets]).unwrap_err();

@@ -1,4 +1,4 @@
-//! Classes of classifiers as answers.
+//! Answers of classifiers.
 //!
 //! Source: `PostProcessArgMax` and `PostProcessCommon` of the reference's vision
 //! benchmarks, which add the same number to every class before they answer.
@@ -6,9 +6,9 @@
 use dyno_sut::onnx::Answer;
 use dyno_sut::top1::argmax;
 
-/// The class that the sample's part of an output, by default the first, tells, as the labels
-/// number it: the position of the greatest score, or the element itself if it is a single
-/// integer.
+/// Returns the conversion of an output (by default the first) to a class in the numbering of the
+/// labels: the index of the greatest score, or the element itself if it is a single integer.
+/// `offset` is added.
 #[must_use]
 pub fn answer(offset: i64, output: Option<String>) -> Answer {
     Answer::made(move |outputs, position, bytes| {
@@ -19,21 +19,28 @@ pub fn answer(offset: i64, output: Option<String>) -> Answer {
     })
 }
 
-/// The class with the greatest score, as the labels number it: `offset` is added to its
-/// position, -1 where the model has a class 0 for the background that labels do not have.
-/// That one becomes -1 itself, which is no label.
+/// Returns the class with the greatest score in the numbering of the labels. `offset` is added to
+/// its index: -1 if the model has a background class 0 that the labels lack. The background itself
+/// becomes -1, which is not a label.
+///
+/// ```
+/// use dyno_task::answers::class::{best, payload};
+///
+/// assert_eq!(best(&[0.1, 0.7, 0.2], -1), 0);
+/// assert_eq!(payload(7), [7, 0, 0, 0, 0, 0, 0, 0]);
+/// ```
 #[must_use]
 pub fn best(scores: &[f32], offset: i64) -> i64 {
     numbered(i64::try_from(argmax(scores)).unwrap_or(i64::MAX), offset)
 }
 
-/// A class that the model itself chose, as the labels number it.
+/// Returns a class that the model itself chose, in the numbering of the labels.
 #[must_use]
 pub fn numbered(class: i64, offset: i64) -> i64 {
     class.saturating_add(offset)
 }
 
-/// The answer: eight bytes, little-endian, which accuracy scripts read as `int64`.
+/// Returns the bytes of an answer: `int64`, little-endian, as accuracy scripts read it.
 #[must_use]
 pub fn payload(class: i64) -> [u8; 8] {
     class.to_le_bytes()

@@ -1,4 +1,4 @@
-//! Vectors of texts as answers.
+//! Answers of text encoders: embeddings.
 //!
 //! Source: `1_Pooling` and `2_Normalize` of the model all-MiniLM-L6-v2, as its package
 //! describes them.
@@ -6,8 +6,8 @@
 use dyno_sut::onnx::Answer;
 use dyno_sut::onnx::answer::Part;
 
-/// The mean of the vectors of a text's tokens, of length 1, as float32. A model whose first
-/// output is one vector a text gives that one, of length 1.
+/// Returns the conversion to an embedding: the mean of a text's token vectors, scaled to length 1,
+/// as float32. If the first output is one vector per text, that vector is scaled.
 #[must_use]
 pub fn answer() -> Answer {
     Answer::made(|outputs, position, bytes| {
@@ -17,7 +17,7 @@ pub fn answer() -> Answer {
     })
 }
 
-/// All rows count: texts are not padded.
+/// Returns the scaled mean of all rows; texts are not padded.
 fn vector(part: &Part<'_>) -> Result<Vec<f32>, String> {
     let values = part.elements.to_f32();
     let columns = match *part.shape {
@@ -41,23 +41,23 @@ mod tests {
 
     use super::*;
 
-    fn of(shape: &[usize], values: &[f32]) -> Result<Vec<f32>, String> {
+    fn vector_of(shape: &[usize], values: &[f32]) -> Result<Vec<f32>, String> {
         vector(&Part { shape, elements: Elements::F32(values.to_vec().into()) })
     }
 
     #[test]
     fn the_mean_of_tokens_has_length_1() {
-        assert_eq!(of(&[2, 2], &[1.0, 2.0, 5.0, 6.0]).unwrap(), [0.6, 0.8]);
-        assert_eq!(of(&[2], &[-3.0, 4.0]).unwrap(), [-0.6, 0.8]);
-        // A vector without direction is none, which the metric says.
-        assert!(of(&[1, 2], &[0.0, 0.0]).unwrap()[0].is_nan());
+        assert_eq!(vector_of(&[2, 2], &[1.0, 2.0, 5.0, 6.0]).unwrap(), [0.6, 0.8]);
+        assert_eq!(vector_of(&[2], &[-3.0, 4.0]).unwrap(), [-0.6, 0.8]);
+        // A zero vector has no direction; the metric reports it.
+        assert!(vector_of(&[1, 2], &[0.0, 0.0]).unwrap()[0].is_nan());
     }
 
     #[test]
-    fn what_is_no_vector_fails() {
-        let error = of(&[1, 2, 2], &[0.0; 4]).unwrap_err();
+    fn other_shapes_than_vectors_fail() {
+        let error = vector_of(&[1, 2, 2], &[0.0; 4]).unwrap_err();
         assert_eq!(error, "expected a vector for each token or text, found shape [1, 2, 2]");
-        assert!(of(&[], &[1.0]).is_err());
-        assert!(of(&[0, 384], &[]).is_err());
+        assert!(vector_of(&[], &[1.0]).is_err());
+        assert!(vector_of(&[0, 384], &[]).is_err());
     }
 }

@@ -1,9 +1,9 @@
-//! Classes of places, such as the voxels of a volume, as answers.
+//! Answers of segmentation: the class of each place, such as the voxels of a volume.
 
 use dyno_sut::onnx::Answer;
 
-/// Of each place of the first output `[classes, places...]` the class with the greatest
-/// score, the first of equal ones, as a byte.
+/// Returns the conversion of the first output `[classes, places...]` to the class with the greatest
+/// score at each place, the first of equal ones, as a byte.
 #[must_use]
 pub fn answer() -> Answer {
     Answer::made(|outputs, position, bytes| {
@@ -14,10 +14,17 @@ pub fn answer() -> Answer {
     })
 }
 
-/// The class of each place; scores of a class lie together.
+/// Returns the class of each place; the scores of a class lie together.
+///
+/// ```
+/// use dyno_task::answers::labels::labels;
+///
+/// // Two classes at three places.
+/// assert_eq!(labels(&[0.1, 0.9, 0.2, 0.3, 0.1, 0.4], 2), Ok(vec![1, 0, 1]));
+/// ```
 ///
 /// # Errors
-/// There are no classes, more than bytes can tell, or no whole number of places.
+/// There are no classes, more than 256, or the number of scores is not a multiple of theirs.
 pub fn labels(scores: &[f32], classes: usize) -> Result<Vec<u8>, String> {
     if !(1..=256).contains(&classes) || !scores.len().is_multiple_of(classes) {
         let found = scores.len();
@@ -29,11 +36,12 @@ pub fn labels(scores: &[f32], classes: usize) -> Result<Vec<u8>, String> {
     if places == 0 {
         return Ok(Vec::new());
     }
-    let (mut best, mut labels) = (scores[..places].to_vec(), vec![0; places]);
-    // Class by class, as they lie in memory.
+    let mut best = scores[..places].to_vec();
+    let mut labels = vec![0; places];
+    // Class by class, in the order of memory.
     for (class, scores) in (1..=u8::MAX).zip(scores.chunks_exact(places).skip(1)) {
         for ((best, label), score) in best.iter_mut().zip(&mut labels).zip(scores) {
-            // A score that is no number is never the greatest.
+            // NaN is never the greatest score.
             if *score > *best || best.is_nan() {
                 (*best, *label) = (*score, class);
             }
@@ -54,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_of_no_whole_number_of_places_are_told() {
+    fn scores_of_no_whole_number_of_places_are_rejected() {
         for (count, classes) in [(4, 3), (4, 0), (514, 257)] {
             let error = labels(&vec![0.0; count], classes).unwrap_err();
             assert!(error.ends_with(&format!("found {count} of {classes} classes")), "{error}");

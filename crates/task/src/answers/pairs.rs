@@ -1,12 +1,12 @@
-//! Two outputs side by side as an answer.
+//! Answers of two interleaved outputs.
 //!
 //! Source: `onnxruntime_SUT.py` of the reference's benchmark BERT, which stacks the outputs
 //! of its model along a new last axis.
 
 use dyno_sut::onnx::Answer;
 
-/// The elements of a sample's parts of the first two outputs in turn, as float32: a pair a
-/// token.
+/// Returns the conversion that interleaves the elements of the first two outputs as float32: one
+/// pair per token.
 #[must_use]
 pub fn answer() -> Answer {
     Answer::made(|outputs, position, bytes| {
@@ -21,7 +21,8 @@ pub fn answer() -> Answer {
 
 fn pair(first: &[f32], second: &[f32], bytes: &mut Vec<u8>) -> Result<(), String> {
     if first.len() != second.len() || first.is_empty() {
-        let (first, second) = (first.len(), second.len());
+        let first = first.len();
+        let second = second.len();
         return Err(format!("expected as many starts as ends, found {first} and {second}"));
     }
     for (first, second) in first.iter().zip(second) {

@@ -1,9 +1,8 @@
-//! Phonemes as text: the numbers that g2p-en's decoder puts out, up to the end of the
-//! word.
+//! Answers of g2p-en: the numbers that its decoder outputs, as phonemes up to the end of the word.
 
 use dyno_sut::onnx::Answer;
 
-/// What the package numbers its phonemes by: the ARPAbet with stress, behind four marks.
+/// Phonemes by their numbers in the package: four marks, then the ARPAbet with stress.
 const NAMES: [&str; 74] = [
     "<pad>", "<unk>", "<s>", "</s>", "AA0", "AA1", "AA2", "AE0", "AE1", "AE2", "AH0", "AH1", "AH2",
     "AO0", "AO1", "AO2", "AW0", "AW1", "AW2", "AY0", "AY1", "AY2", "B", "CH", "D", "DH", "EH0",
@@ -16,8 +15,8 @@ const NAMES: [&str; 74] = [
 /// The number of the end of a word.
 const END: i64 = 3;
 
-/// The first output's numbers as phonemes with spaces between, up to the end of the word;
-/// as many tokens.
+/// Returns the conversion of the first output's numbers to phonemes with spaces between, up to the
+/// end of the word. Each phoneme counts as a token.
 #[must_use]
 pub fn answer() -> Answer {
     Answer::made(|outputs, position, bytes| {

@@ -1,9 +1,9 @@
-//! How pairs of user and item are put together to samples: as a trace of the reference
-//! says, or by sizes that are fixed, uniform or drawn by their quantiles.
+//! Aggregation of user-item pairs to samples: by a trace of the reference, or by sizes that are
+//! fixed, uniform or drawn from quantiles.
 //!
-//! Source: `criteo.py` of the reference's recommendation benchmarks, and the FAQ of the
-//! rules, which names the trace. The reference draws sizes with Python's own generators
-//! and publishes what came of it; other sizes are drawn here with a seed of our own.
+//! Source: `criteo.py` of the reference's recommendation benchmarks, and the FAQ of the rules,
+//! which names the trace. The reference draws sizes with Python's generators and publishes the
+//! result; other sizes are drawn here with a fixed seed.
 
 use std::fmt;
 use std::fs::File;
@@ -12,39 +12,39 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::rng::Mt19937;
 
-/// Of sizes that are drawn: any will do, as long as it stays the same.
+/// Seed of drawn sizes; any fixed value will do.
 const SEED: u64 = 1;
 
-/// More pairs in a sample than any model is fed at once.
+/// Maximum number of pairs in a sample; no model is fed more at once.
 const MOST: usize = 1 << 20;
 
-/// Bytes of a longer file than any trace: one of the reference has 8 MB, and a day of click
-/// logs would fill the memory before its first line is looked at.
+/// Maximum size of the file in bytes. The reference's trace has 8 MB; a day of click logs, given by
+/// mistake, would fill the memory.
 const LONGEST: u64 = 1 << 30;
 
-/// Where samples end.
+/// Rule by which pairs are aggregated to samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Aggregation {
-    /// Ends of the samples of a trace; the first begins at 0.
+    /// Ends of the samples of a trace; the first sample begins at 0.
     Trace(Vec<u64>),
-    /// All of one size, but for the last.
+    /// Samples of one size; the last may be smaller.
     Fixed(usize),
-    /// Sizes from the first to the second, each as likely as the other.
+    /// Sizes from the first to the second number, uniformly drawn.
     Uniform(usize, usize),
-    /// One of these sizes, each as likely as the other.
+    /// Sizes that are uniformly drawn from this list.
     Quantiles(Vec<usize>),
 }
 
-/// Why a file says nothing of sizes.
+/// Reason why a file is not an aggregation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AggregationError {
     /// The file.
     pub path: PathBuf,
-    /// From 1; none is the file as a whole.
+    /// Line number, from 1; `None` means the file as a whole.
     pub line: Option<usize>,
-    /// What there should be.
+    /// What was expected.
     pub expected: String,
-    /// What there is.
+    /// What was found.
     pub found: String,
 }
 
@@ -62,11 +62,11 @@ impl fmt::Display for AggregationError {
 impl std::error::Error for AggregationError {}
 
 impl Aggregation {
-    /// Reads a trace (`begin, end, pairs` a line), the quantiles of sizes (a line of
-    /// numbers), or a line `fixed 100` or `uniform 100 700`.
+    /// Reads a trace (`begin, end, pairs` on each line), quantiles of sizes (a line of numbers), or
+    /// a line `fixed 100` or `uniform 100 700`.
     ///
     /// # Errors
-    /// It is none of these, or the lines of a trace do not follow each other.
+    /// The file is none of these, or the samples of a trace are not contiguous.
     pub fn read(path: &Path) -> Result<Self, AggregationError> {
         let refused = |found: String| AggregationError {
             path: path.to_owned(),
@@ -85,10 +85,20 @@ impl Aggregation {
         Self::parse(path, &text)
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file; `path` is for errors.
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use dyno_task::data::aggregation::Aggregation;
+    ///
+    /// let sizes = Aggregation::parse(Path::new("sizes.txt"), "fixed 100").unwrap();
+    /// assert_eq!(sizes, Aggregation::Fixed(100));
+    /// assert_eq!(sizes.starts(250), Ok(vec![0, 100, 200, 250]));
+    /// ```
     ///
     /// # Errors
-    /// As [`Aggregation::read`].
+    /// The text is none of the forms of [`Aggregation::read`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, AggregationError> {
         let refused = |line, expected: &str, found: &str| AggregationError {
             path: path.to_owned(),
@@ -139,14 +149,14 @@ impl Aggregation {
         Ok(Self::Trace(ends))
     }
 
-    /// Where the samples of so many pairs begin, and where the last ends; a trace must not
-    /// reach beyond them.
+    /// Returns the starts of the samples of `pairs` pairs, and the end of the last sample. A trace
+    /// must not reach beyond the pairs.
     ///
     /// # Errors
-    /// The last end of a trace that does.
+    /// The end of a trace that reaches beyond them.
     pub fn starts(&self, pairs: u64) -> Result<Vec<u64>, u64> {
         let mut random = Mt19937::new(SEED);
-        // Below 2^53, so that a product of a share of one is exact enough.
+        // Sizes are below 2^53, so that the product is exact enough.
         let mut below = |n: usize| (random.canonical() * n as f64) as usize;
         let mut size: Box<dyn FnMut() -> usize + '_> = match self {
             Self::Trace(ends) => {
@@ -168,10 +178,10 @@ impl Aggregation {
     }
 }
 
-/// Writes the trace of samples that begin and end there.
+/// Writes the trace of the samples with these starts, in the reference's format.
 ///
 /// # Errors
-/// That of the file.
+/// The file cannot be written.
 pub fn write_trace(starts: &[u64], to: &mut impl Write) -> io::Result<()> {
     for pair in starts.windows(2) {
         writeln!(to, "{}, {}, {}", pair[0], pair[1], pair[1] - pair[0])?;
@@ -197,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_a_trace_or_quantiles_or_said() {
+    fn sizes_are_a_trace_quantiles_or_explicit() {
         let trace = Aggregation::Trace(vec![100, 350]);
         assert_eq!(read("trace", "0, 100, 100\n100, 350, 250\n"), Ok(trace));
         assert_eq!(read("fixed", "fixed 100\n"), Ok(Aggregation::Fixed(100)));
@@ -207,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_sizes_is_told_with_its_line() {
+    fn malformed_sizes_are_rejected_with_their_line() {
         let error = |text| read("sizes", text).unwrap_err();
         let found = error("0, 100, 100\n101, 200, 99\n");
         assert!(found.starts_with(":2: expected `100, END, PAIRS` with 1 to"), "{found}");

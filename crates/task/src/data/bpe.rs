@@ -1,10 +1,11 @@
-//! Tokens of a text by pairs of bytes that are merged: the encoding side of a `tokenizer.json`
-//! of GPT-2's kind, as GPT-J has it.
+//! Byte-pair encoding: a text becomes tokens by merging pairs of pieces that stand side by side.
+//! GPT-2's rules and CLIP's (`super::clip`) are parameters of one implementation.
 //!
 //! Source: Sennrich et al., *Neural Machine Translation of Rare Words with Subword Units*,
-//! 2016, on bytes; words are those of GPT-2's pattern. What turns tokens into text is in
-//! `dyno-metrics`, whose accuracy needs no more.
+//! 2016, on bytes. Decoding of tokens is in `dyno-metrics`, whose accuracy needs no encoder.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -14,50 +15,65 @@ use unicode_general_category::{GeneralCategory as Category, get_general_category
 
 use dyno_metrics::DataError;
 
-/// Turns texts into tokens.
+/// A byte-pair encoder of one vocabulary.
 #[derive(Debug)]
-pub(crate) struct Encoder {
-    /// Tokens of single bytes.
-    bytes: [u32; 256],
-    /// What two tokens side by side become, and how early.
+pub(crate) struct BytePairEncoder {
+    /// Tokens of single bytes: within a word, then at its end.
+    bytes: [Vec<Option<u32>>; 2],
+    /// Rank and token of each pair that is merged.
     merges: HashMap<(u32, u32), (usize, u32)>,
-    /// Texts that are tokens wherever they stand, the longest first.
-    added: Vec<(String, u32)>,
+    /// Texts that are tokens wherever they occur, the longest first.
+    special: Vec<(String, u32)>,
+    rules: BpeRules,
+}
+
+/// Rules in which byte-pair vocabularies differ.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BpeRules {
+    /// Suffix of the last piece of a word in the vocabulary.
+    pub end_of_word: &'static str,
+    /// Token of bytes that the vocabulary lacks; without it the vocabulary must have all bytes.
+    pub unknown: Option<u32>,
+    /// Normalizes the text between special tokens.
+    pub normalize: fn(&str) -> Cow<'_, str>,
+    /// Splits the first word off; `None` if there is no word left.
+    pub split_word: fn(&str) -> Option<(&str, &str)>,
 }
 
 #[derive(Deserialize)]
 struct Document {
-    model: Model,
+    model: BpeModel,
     #[serde(default)]
-    added_tokens: Vec<Added>,
+    added_tokens: Vec<AddedToken>,
     normalizer: Option<serde_json::Value>,
-    pre_tokenizer: Option<Before>,
+    pre_tokenizer: Option<PreTokenizer>,
 }
 
-/// Of `tokenizer.json`, the part that says how pieces become tokens.
+/// The field `model` of `tokenizer.json`.
 #[derive(Deserialize)]
-pub(crate) struct Model {
+pub(crate) struct BpeModel {
     pub vocab: HashMap<String, u32>,
     pub merges: Vec<Merge>,
-    /// Words that are tokens as they stand are not put together.
+    /// Whether words that are tokens are not merged from their bytes.
     #[serde(default)]
     ignore_merges: bool,
     continuing_subword_prefix: Option<String>,
     end_of_word_suffix: Option<String>,
 }
 
-impl Model {
-    /// Whether words are put together by their merges alone, the last piece of each marked by
-    /// this, as far as the file says.
+impl BpeModel {
+    /// Whether words are built by merges alone, with `last` as suffix of their last piece. A
+    /// field that the file lacks counts as fitting.
     pub fn is_plain(&self, last: &str) -> bool {
-        let is = |found: &Option<String>, mark: &str| found.as_deref().is_none_or(|of| of == mark);
+        let is =
+            |found: &Option<String>, mark: &str| found.as_deref().is_none_or(|found| found == mark);
         !self.ignore_merges
             && is(&self.continuing_subword_prefix, "")
             && is(&self.end_of_word_suffix, last)
     }
 }
 
-/// A pair, as older and newer versions write it.
+/// A pair of pieces, as older (`Line`) and newer (`Pair`) files write it.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Merge {
@@ -65,14 +81,32 @@ pub(crate) enum Merge {
     Pair(String, String),
 }
 
+impl Merge {
+    /// The two pieces.
+    ///
+    /// # Errors
+    /// The line, if it is not two pieces with a space between.
+    pub fn pair(self) -> Result<(String, String), String> {
+        match self {
+            Self::Pair(first, second) => Ok((first, second)),
+            Self::Line(line) => match line.split_once(' ') {
+                Some((first, second)) if !second.contains(' ') => {
+                    Ok((first.to_owned(), second.to_owned()))
+                }
+                _ => Err(line),
+            },
+        }
+    }
+}
+
 #[derive(Deserialize)]
-struct Added {
+struct AddedToken {
     id: u32,
     content: String,
 }
 
 #[derive(Deserialize)]
-struct Before {
+struct PreTokenizer {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -85,12 +119,41 @@ fn yes() -> bool {
     true
 }
 
-impl Encoder {
-    /// Reads `tokenizer.json`.
+impl BytePairEncoder {
+    /// Builds the encoder of a vocabulary; `merges` come in the order of their ranks.
     ///
     /// # Errors
-    /// It does not read, or is of another kind.
-    pub fn read(path: &Path) -> Result<Self, DataError> {
+    /// The first piece that has no token.
+    pub fn new(
+        vocabulary: &HashMap<String, u32>,
+        merges: Vec<(String, String)>,
+        mut special: Vec<(String, u32)>,
+        rules: BpeRules,
+    ) -> Result<Self, String> {
+        let id = |piece: &str| vocabulary.get(piece).copied().ok_or_else(|| piece.to_owned());
+        let mut bytes = [const { Vec::new() }; 2];
+        for (bytes, suffix) in bytes.iter_mut().zip(["", rules.end_of_word]) {
+            for byte in 0..=255 {
+                let token = id(&format!("{}{suffix}", character(byte)));
+                let is_required = rules.unknown.is_none();
+                bytes.push(if is_required { Some(token?) } else { token.ok() });
+            }
+        }
+        let mut ranked = HashMap::with_capacity(merges.len());
+        for (rank, (first, second)) in merges.into_iter().enumerate() {
+            let merged = id(&format!("{first}{second}"))?;
+            ranked.entry((id(&first)?, id(&second)?)).or_insert((rank, merged));
+        }
+        special.retain(|(text, _)| !text.is_empty());
+        special.sort_by_key(|(text, _)| Reverse(text.len()));
+        Ok(Self { bytes, merges: ranked, special, rules })
+    }
+
+    /// Reads `tokenizer.json` of GPT-2's kind, as GPT-J has it.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is of another kind.
+    pub fn read_gpt2(path: &Path) -> Result<Self, DataError> {
         let json = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
         let expected = "tokenizer.json of GPT-2's kind: merges of bytes with the pre-tokenizer \
                         ByteLevel, no normalizer and no space before";
@@ -98,58 +161,48 @@ impl Encoder {
             |line: Option<usize>, found: String| DataError::malformed(path, line, expected, found);
         let document: Document = serde_json::from_slice(&json)
             .map_err(|error| refused(Some(error.line()), error.to_string()))?;
-        let Document { model, added_tokens, .. } = &document;
-        let Model { vocab, merges, .. } = model;
         match &document.pre_tokenizer {
-            Some(Before { kind, add_prefix_space: false, use_regex: true })
+            Some(PreTokenizer { kind, add_prefix_space: false, use_regex: true })
                 if kind == "ByteLevel" => {}
             _ => return Err(refused(None, "another pre-tokenizer".into())),
         }
         if document.normalizer.is_some() {
             return Err(refused(None, "a normalizer".into()));
         }
-        if !model.is_plain("") {
+        if !document.model.is_plain("") {
             return Err(refused(None, "ignore_merges, or marks of pieces".into()));
         }
-        let id = |text: &str| {
-            vocab.get(text).copied().ok_or_else(|| refused(None, format!("no token {text:?}")))
+        let BpeModel { vocab, merges, .. } = document.model;
+        let merges = merges.into_iter().map(Merge::pair).collect::<Result<_, _>>();
+        let merges = merges.map_err(|line| refused(None, format!("the merge {line:?}")))?;
+        let special = document.added_tokens.into_iter().map(|added| (added.content, added.id));
+        let rules = BpeRules {
+            end_of_word: "",
+            unknown: None,
+            normalize: |text| text.into(),
+            split_word: split_gpt2_word,
         };
-        let mut bytes = [0; 256];
-        for byte in 0..=255_u8 {
-            bytes[usize::from(byte)] = id(character(byte).encode_utf8(&mut [0; 4]))?;
-        }
-        let mut pairs = HashMap::with_capacity(merges.len());
-        for (rank, merge) in merges.iter().enumerate() {
-            let (first, second) = match merge {
-                Merge::Line(line) => line
-                    .split_once(' ')
-                    .ok_or_else(|| refused(None, format!("the merge {line:?}")))?,
-                Merge::Pair(first, second) => (first.as_str(), second.as_str()),
-            };
-            let merged = id(&format!("{first}{second}"))?;
-            pairs.entry((id(first)?, id(second)?)).or_insert((rank, merged));
-        }
-        let added = added_tokens.iter().map(|added| (added.content.clone(), added.id));
-        let mut added: Vec<(String, u32)> = added.filter(|(text, _)| !text.is_empty()).collect();
-        added.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
-        Ok(Self { bytes, merges: pairs, added })
+        Self::new(&vocab, merges, special.collect(), rules)
+            .map_err(|piece| refused(None, format!("no token {piece:?}")))
     }
 
-    /// The first tokens of a text, so many at most.
+    /// The first tokens of a text, at most `most`. Text behind them is not read.
     pub fn encode(&self, text: &str, most: usize) -> Vec<u32> {
         let mut tokens = Vec::new();
         let mut rest = text;
         while !rest.is_empty() && tokens.len() < most {
-            // The earliest, and of those that begin there the longest.
+            // The earliest special token, and the longest of those that begin there.
             let found =
-                self.added.iter().filter_map(|(text, id)| Some((rest.find(text)?, text, id)));
+                self.special.iter().filter_map(|(text, id)| Some((rest.find(text)?, text, id)));
             let found = found.reduce(|best, next| if next.0 < best.0 { next } else { best });
-            let end = found.map_or(rest.len(), |(at, ..)| at);
-            for word in words(&rest[..end]) {
-                if tokens.len() >= most {
-                    break;
-                }
-                self.word(word, &mut tokens);
+            let end = found.map_or(rest.len(), |(start, ..)| start);
+            let part = (self.rules.normalize)(&rest[..end]);
+            let mut words = &part[..];
+            while tokens.len() < most
+                && let Some((word, behind)) = (self.rules.split_word)(words)
+            {
+                self.encode_word(word.as_bytes(), &mut tokens);
+                words = behind;
             }
             rest = &rest[end..];
             if let Some((_, text, id)) = found {
@@ -161,103 +214,103 @@ impl Encoder {
         tokens
     }
 
-    fn word(&self, word: &str, tokens: &mut Vec<u32>) {
-        let parts = word.bytes().map(|byte| self.bytes[usize::from(byte)]).collect();
-        tokens.extend(merged(parts, |first, second| self.merges.get(&(*first, *second)).copied()));
-    }
-}
-
-/// Puts the parts of a word together, the pair of the least rank first, everywhere in the
-/// word; `rank` says of a pair its rank and what it becomes.
-pub(crate) fn merged<T: PartialEq + Clone>(
-    mut parts: Vec<T>,
-    rank: impl Fn(&T, &T) -> Option<(usize, T)>,
-) -> Vec<T> {
-    loop {
-        let ranked = parts.windows(2).enumerate();
-        let ranked = ranked.filter_map(|(at, two)| Some((rank(&two[0], &two[1])?, at)));
-        let least = ranked.min_by_key(|((rank, _), _)| *rank);
-        let Some(((_, whole), at)) = least else { return parts };
-        let pair = [parts[at].clone(), parts[at + 1].clone()];
-        let mut next = Vec::with_capacity(parts.len());
-        let mut rest = &parts[..];
-        while let Some((first, behind)) = rest.split_first() {
-            let is_pair = rest.starts_with(&pair);
-            next.push(if is_pair { whole.clone() } else { first.clone() });
-            rest = if is_pair { &rest[2..] } else { behind };
+    /// Appends the tokens of a word: the pair of the lowest rank is merged first, everywhere in
+    /// the word.
+    fn encode_word(&self, word: &[u8], tokens: &mut Vec<u32>) {
+        let [within, last] = &self.bytes;
+        let token = |(place, byte): (usize, &u8)| {
+            let table = if place + 1 == word.len() { last } else { within };
+            table[usize::from(*byte)]
+        };
+        let mut parts: Vec<Option<u32>> = word.iter().enumerate().map(token).collect();
+        let rank = |pair: &[Option<u32>]| self.merges.get(&(pair[0]?, pair[1]?)).copied();
+        while let Some((_, merged, pair)) = parts
+            .windows(2)
+            .filter_map(|pair| rank(pair).map(|(rank, merged)| (rank, merged, [pair[0], pair[1]])))
+            .min_by_key(|(rank, ..)| *rank)
+        {
+            let mut next = Vec::with_capacity(parts.len());
+            let mut rest = &parts[..];
+            while let Some((first, behind)) = rest.split_first() {
+                let is_pair = rest.starts_with(&pair);
+                next.push(if is_pair { Some(merged) } else { *first });
+                rest = if is_pair { &rest[2..] } else { behind };
+            }
+            parts = next;
         }
-        parts = next;
+        let unknown = self.rules.unknown.unwrap_or_default();
+        tokens.extend(parts.into_iter().map(|part| part.unwrap_or(unknown)));
     }
 }
 
-/// The character that stands for a byte: itself where it can be seen, else one from U+0100 on.
-pub(crate) fn character(byte: u8) -> char {
-    let is_seen = |byte: u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
-    if is_seen(byte) {
+/// The character that stands for a byte in a vocabulary: the byte itself if it is printable,
+/// otherwise one from U+0100 on.
+fn character(byte: u8) -> char {
+    let is_printable = |byte: u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+    if is_printable(byte) {
         return char::from(byte);
     }
-    let before = (0..byte).filter(|byte| !is_seen(*byte)).count() as u32;
+    let before = (0..byte).filter(|byte| !is_printable(*byte)).count() as u32;
     char::from_u32(0x100 + before).expect("68 characters from U+0100 on")
 }
 
-/// What a character is to the pattern.
+/// Class of a character in the patterns that split words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CharacterClass {
     Space,
     Letter,
     Number,
     Other,
 }
 
-pub(crate) fn kind(letter: char) -> Kind {
-    if letter.is_whitespace() {
-        return Kind::Space;
+/// The class of a character by its Unicode category.
+pub(crate) fn class_of(character: char) -> CharacterClass {
+    if character.is_whitespace() {
+        return CharacterClass::Space;
     }
-    match get_general_category(letter) {
+    match get_general_category(character) {
         Category::UppercaseLetter
         | Category::LowercaseLetter
         | Category::TitlecaseLetter
         | Category::ModifierLetter
-        | Category::OtherLetter => Kind::Letter,
-        Category::DecimalNumber | Category::LetterNumber | Category::OtherNumber => Kind::Number,
-        _ => Kind::Other,
+        | Category::OtherLetter => CharacterClass::Letter,
+        Category::DecimalNumber | Category::LetterNumber | Category::OtherNumber => {
+            CharacterClass::Number
+        }
+        _ => CharacterClass::Other,
     }
 }
 
-/// The words of GPT-2's pattern: `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
-/// ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let (word, after) = rest.split_at(length(rest));
-        rest = after;
-        Some(word)
-    })
+/// The English contraction that a text begins with.
+pub(crate) fn contraction(text: &str) -> Option<&'static str> {
+    ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"].into_iter().find(|part| text.starts_with(part))
 }
 
-/// Bytes of the first word.
-fn length(text: &str) -> usize {
-    let short = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
-    if let Some(short) = short.iter().find(|short| text.starts_with(**short)) {
+/// Splits the first word of GPT-2's pattern off: `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
+/// ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
+fn split_gpt2_word(text: &str) -> Option<(&str, &str)> {
+    (!text.is_empty()).then(|| text.split_at(gpt2_word_length(text)))
+}
+
+/// Bytes of the first word of GPT-2's pattern.
+fn gpt2_word_length(text: &str) -> usize {
+    if let Some(short) = contraction(text) {
         return short.len();
     }
-    let run = |text: &str, of: Kind| {
-        text.char_indices().find(|(_, letter)| kind(*letter) != of).map_or(text.len(), |(at, _)| at)
+    let run = |text: &str, class: CharacterClass| {
+        text.find(|character| class_of(character) != class).unwrap_or(text.len())
     };
     let behind = text.strip_prefix(' ').unwrap_or(text);
-    let first = behind.chars().next().map_or(Kind::Space, kind);
-    if first != Kind::Space {
+    let first = behind.chars().next().map_or(CharacterClass::Space, class_of);
+    if first != CharacterClass::Space {
         return text.len() - behind.len() + run(behind, first);
     }
-    let spaces = run(text, Kind::Space);
+    let spaces = run(text, CharacterClass::Space);
     if spaces == text.len() {
         return spaces;
     }
-    // The last one goes with the word behind, unless it is the only one.
-    let last = text[..spaces].char_indices().next_back().map_or(0, |(at, _)| at);
+    // The last space belongs to the word behind it, unless it is the only one.
+    let last = text[..spaces].char_indices().next_back().map_or(0, |(start, _)| start);
     if last == 0 { spaces } else { last }
 }
 
@@ -267,8 +320,9 @@ mod tests {
 
     use super::*;
 
-    /// Of a tokenizer that the Python library `tokenizers` 0.20.3 trained on two sentences:
-    /// 256 bytes in the order of their characters behind one special token, then the merges.
+    /// Merges of a tokenizer that the Python library `tokenizers` 0.20.3 trained on two sentences:
+    /// the vocabulary has one special token, 256 bytes in the order of their characters, then the
+    /// merges.
     const MERGES: &str = "a t|h e|t he|Ġ a|Ġ the|c at|l l|Ġ s|Ġ cat|' s|a i|h at|m at|n d|Ġ i|\
                           Ġ mat|Ġa nd|' d|' v|' ll|0 2|2 02|S he|a ll|e e|e w|g o|h all|n ew|o n|\
                           r ai|t hat|w e|Ġ '|Ġ hat|Ġ 202|Ġ She|Ġ go|Ġ new|Ġ on";
@@ -290,10 +344,10 @@ mod tests {
         })
     }
 
-    fn read(name: &str, document: &Value) -> Result<Encoder, DataError> {
+    fn read(name: &str, document: &Value) -> Result<BytePairEncoder, DataError> {
         let path = std::env::temp_dir().join(format!("dyno-bpe-{name}-{}", std::process::id()));
         fs::write(&path, document.to_string()).unwrap();
-        let read = Encoder::read(&path);
+        let read = BytePairEncoder::read_gpt2(&path);
         fs::remove_file(&path).unwrap();
         read
     }
@@ -301,7 +355,7 @@ mod tests {
     #[test]
     fn texts_become_the_tokens_of_the_library() {
         let encoder = read("equal", &document()).unwrap();
-        // Tokens that the library gave.
+        // Tokens are those of the library.
         let cases: [(&str, &[u32]); 7] = [
             ("the cats' mat", &[259, 265, 83, 7, 272]),
             ("She's in  the\n\n hall!", &[279, 266, 271, 78, 221, 261, 199, 199, 221, 284, 1]),
@@ -343,18 +397,18 @@ mod tests {
             change(&mut document);
             read(name, &document).unwrap_err().to_string()
         };
-        let kind = refusal("kind", &|of| of["pre_tokenizer"] = json!({"type": "Metaspace"}));
+        let kind = refusal("kind", &|json| json["pre_tokenizer"] = json!({"type": "Metaspace"}));
         assert!(kind.contains("found another pre-tokenizer"), "{kind}");
-        let normal = refusal("normal", &|of| of["normalizer"] = json!({"type": "NFC"}));
+        let normal = refusal("normal", &|json| json["normalizer"] = json!({"type": "NFC"}));
         assert!(normal.contains("found a normalizer"), "{normal}");
         for (name, key, value) in [
             ("ignores", "ignore_merges", json!(true)),
             ("marks", "end_of_word_suffix", json!("</w>")),
         ] {
-            let other = refusal(name, &|of| of["model"][key] = value.clone());
+            let other = refusal(name, &|json| json["model"][key] = value.clone());
             assert!(other.contains("found ignore_merges, or marks of pieces"), "{other}");
         }
-        let merge = refusal("merge", &|of| of["model"]["merges"][0] = json!("a zz"));
+        let merge = refusal("merge", &|json| json["model"]["merges"][0] = json!("a zz"));
         assert!(merge.contains("no token \"azz\""), "{merge}");
     }
 }

@@ -1,8 +1,8 @@
-//! Captions as samples of Stable Diffusion XL: tokens of both of its tokenizers, and the
-//! noise that every image starts from.
+//! Captions as samples of Stable Diffusion XL: the tokens of its two tokenizers, and the noise that
+//! every image starts from.
 //!
-//! Source: `coco.py` of the reference's benchmark text_to_image: the order of the table is
-//! that of the samples.
+//! Source: `coco.py` of the reference's benchmark text_to_image. The samples are in the order of
+//! the table.
 
 use std::path::Path;
 
@@ -10,52 +10,53 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Npy, SampleTensor, Source};
 
-use super::clip::Clip;
-use super::item;
+use super::clip::ClipTokenizer;
 use super::texts::{TextsError, column};
-use crate::features::Networks;
+use super::{SampleSet, inputs, item, library};
+use crate::features::FeatureNetworks;
 use crate::files::{Files, OpenError};
-use crate::open::{Read, inputs, library};
 use crate::pickle::{self, Value};
 
 /// The column of the table that holds captions.
 const COLUMN: &str = "caption";
 
-/// The captions of `captions.tsv`.
+/// Reads the captions of `captions.tsv`.
 ///
 /// # Errors
-/// It does not read, or has no captions.
+/// The file cannot be read or has no captions.
 pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
     let expected = "a table with tabs between its columns, one of them `caption`";
     let captions = column(path, csv::ReaderBuilder::new().delimiter(b'\t'), COLUMN, expected)?;
     if captions.is_empty() {
-        let (path, found) = (path.to_owned(), "no caption".to_owned());
+        let path = path.to_owned();
+        let found = "no caption".to_owned();
         return Err(TextsError { path, line: None, expected, found });
     }
     Ok(captions)
 }
 
-/// Captions with what each image starts from.
+/// Captions with the noise that each image starts from.
 #[derive(Debug)]
 pub struct Captions {
     inputs: [String; 3],
-    /// By the first and by the second tokenizer.
+    /// Tokens by the first and by the second tokenizer.
     tokens: Vec<[Vec<i64>; 2]>,
     shape: Vec<usize>,
     latents: &'static [f32],
 }
 
-/// The files `captions` and `latents`, and the tokenizers in the folder `model`, of which
-/// the first is CLIP's own.
+/// Opens the files `captions` and `latents`, and the tokenizers in the folder `model`, the first of
+/// which is CLIP's own.
 ///
 /// # Errors
-/// What does not read.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+/// A file cannot be read.
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let model = files.path("model")?;
-    let clips = ["tokenizer", "tokenizer_2"].map(|name| Clip::open(&model.join(name)));
+    let clips = ["tokenizer", "tokenizer_2"].map(|name| ClipTokenizer::open(&model.join(name)));
     let [first, second] = clips.map(|clip| clip.map_err(OpenError::content));
-    let (first, second) = (first?, second?);
+    let first = first?;
+    let second = second?;
     let [one, other, latents] = &card.data.inputs[..] else {
         panic!("{} feeds tokens of two tokenizers, and latents", card.name);
     };
@@ -65,22 +66,22 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     });
     let tokens: Vec<[Vec<i64>; 2]> = tokens.collect();
     let of_clip = || tokens.iter().map(|[first, _]| first.clone()).collect();
-    let networks = Networks::given(files, of_clip)?;
+    let networks = FeatureNetworks::from_files(files, of_clip)?;
     let noise = noise(&files.path("latents")?, &latents.shape).map_err(OpenError::content)?;
     let source = Captions {
         inputs: inputs(card),
         tokens,
         shape: latents.shape.clone(),
-        // All samples share it, as in the reference; a copy for each of 5,000 is 1.3 GB.
+        // All samples share the noise, as in the reference; 5,000 copies would take 1.3 GB.
         latents: noise.leak(),
     };
-    Ok(Read { networks, ..Read::of(library(card, source)?) })
+    Ok(SampleSet { networks, ..SampleSet::new(library(card, source)?) })
 }
 
-/// The array of `latents.npy` or the tensor of `latents.pt`, of one image of this shape.
+/// Reads the noise of one image from `latents.npy` or `latents.pt`.
 ///
 /// # Errors
-/// It does not read, or is of another shape or type.
+/// The file cannot be read, or has another shape or type.
 fn noise(path: &Path, shape: &[usize]) -> Result<Vec<f32>, TextsError> {
     let refused = |found: String| TextsError {
         path: path.to_owned(),

@@ -1,9 +1,9 @@
-//! Texts as tokens of CLIP (Radford et al. 2021): pairs of bytes that stand together often
-//! are one token, the last of a word is marked, and a text is cut or padded to one length.
+//! CLIP's tokenizer (Radford et al. 2021): byte pairs whose last piece in a word is marked, in
+//! texts that are cut or padded to one length.
 //!
 //! Tokens are those of `CLIPTokenizer` of transformers 5 with tokenizers 0.23; the reference
-//! has an older one, which cuts Chinese otherwise. A text that spells a mark is that mark:
-//! so every `!` becomes padding for the second tokenizer of Stable Diffusion XL.
+//! uses an older one, which splits Chinese differently. A text that spells a special token
+//! becomes that token: each `!` is padding for the second tokenizer of Stable Diffusion XL.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,38 +12,41 @@ use serde::Deserialize;
 
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::bpe::{self, Kind, Merge, Model};
+use super::bpe::{self, BpeModel, BpeRules, BytePairEncoder, CharacterClass, Merge};
 use super::texts::TextsError;
 
-/// Behind the last byte of a word.
-const LAST: &str = "</w>";
+/// Suffix of the last piece of a word.
+const END_OF_WORD: &str = "</w>";
 const BEGIN: &str = "<|startoftext|>";
 const END: &str = "<|endoftext|>";
 
-/// What is a token of its own behind an apostrophe.
-const SHORTENED: [&str; 7] = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
-
-/// A tokenizer.
+/// CLIP's tokenizer, read from a folder.
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use dyno_task::data::clip::ClipTokenizer;
+///
+/// let tokenizer = ClipTokenizer::open(Path::new("model/tokenizer")).unwrap();
+/// assert_eq!(tokenizer.tokens("A cat", 77).len(), 77);
+/// ```
 #[derive(Debug)]
-pub struct Clip {
-    vocabulary: HashMap<String, u32>,
-    /// Which pair is put together first.
-    ranks: HashMap<(String, String), usize>,
-    /// Texts that are tokens as they stand, with what they are.
-    marks: Vec<(String, u32)>,
-    ends: [u32; 2],
+pub struct ClipTokenizer {
+    encoder: BytePairEncoder,
+    begin: u32,
+    end: u32,
     padding: u32,
 }
 
-/// `tokenizer.json`, as far as it matters.
+/// The fields of `tokenizer.json` that are read.
 #[derive(Deserialize)]
-struct Whole {
-    model: Model,
+struct Document {
+    model: BpeModel,
 }
 
-/// `special_tokens_map.json` and `tokenizer_config.json`, as far as they matter.
+/// The fields of `special_tokens_map.json` and `tokenizer_config.json` that are read.
 #[derive(Deserialize)]
-struct Special {
+struct SpecialTokens {
     pad_token: Option<Token>,
 }
 
@@ -54,93 +57,46 @@ enum Token {
     Described { content: String },
 }
 
-impl Clip {
+impl ClipTokenizer {
     /// Reads the folder of a tokenizer: `vocab.json` and `merges.txt`, or `tokenizer.json`,
-    /// and beside them what says how texts are padded.
+    /// and the file that names the padding token.
     ///
     /// # Errors
-    /// A file is missing, is not of its format, or its vocabulary has no marks.
+    /// A file is missing or malformed, or the vocabulary lacks a special token or a piece of a
+    /// merge.
     pub fn open(folder: &Path) -> Result<Self, TextsError> {
         let (vocabulary, merges, path) = tables(folder)?;
-        let mut ranks = HashMap::with_capacity(merges.len());
-        for (rank, pair) in merges.into_iter().enumerate() {
-            ranks.entry(pair).or_insert(rank);
-        }
-        let padding = padding(folder)?;
-        let id = |mark: &str| {
-            let found = || format!("no token {mark}");
-            vocabulary
-                .get(mark)
-                .copied()
-                .ok_or_else(|| refused(&path, "the marks of CLIP's tokens", found()))
+        let missing =
+            |piece| refused(&path, "the marks of CLIP's tokens", format!("no token {piece}"));
+        let special = [BEGIN, END, &padding(folder)?].map(|text| match vocabulary.get(text) {
+            Some(id) => Ok((text.to_owned(), *id)),
+            None => Err(missing(text.to_owned())),
+        });
+        let special: Vec<_> = special.into_iter().collect::<Result<_, TextsError>>()?;
+        let [begin, end, padding] = [0, 1, 2].map(|place| special[place].1);
+        let rules = BpeRules {
+            end_of_word: END_OF_WORD,
+            unknown: Some(end),
+            // Each letter by itself: the library has no form of sigma for the end of a word.
+            normalize: |text| text.nfc().flat_map(char::to_lowercase).collect(),
+            split_word,
         };
-        let marks = [BEGIN, END, &padding].map(|mark| Ok((mark.to_owned(), id(mark)?)));
-        let marks: Vec<_> = marks.into_iter().collect::<Result<_, TextsError>>()?;
-        let [ends @ .., padding] = [marks[0].1, marks[1].1, marks[2].1];
-        Ok(Self { vocabulary, ranks, marks, ends, padding })
+        let encoder = BytePairEncoder::new(&vocabulary, merges, special, rules).map_err(missing)?;
+        Ok(Self { encoder, begin, end, padding })
     }
 
-    /// The tokens of a text between its marks, so many: cut off, or padded behind them.
+    /// Exactly `length` tokens of a text, between the tokens of begin and end: cut off, or padded
+    /// behind the end.
     ///
     /// # Panics
-    /// If there is no room for the marks.
+    /// If `length` is below 2.
     #[must_use]
     pub fn tokens(&self, text: &str, length: usize) -> Vec<i64> {
-        assert!(length >= self.ends.len(), "the marks are tokens, too");
-        let most = length - self.ends.len();
-        let mut within = Vec::new();
-        let mut rest = text;
-        // What is behind the last token that counts is not looked at, however long it is.
-        while let Some((at, mark, token)) = self.next_mark(rest).filter(|_| within.len() < most) {
-            self.append(&rest[..at], most, &mut within);
-            within.push(token);
-            rest = &rest[at + mark.len()..];
-        }
-        self.append(rest, most, &mut within);
-        within.truncate(most);
-        let [begin, end] = self.ends;
-        let all = [begin].into_iter().chain(within).chain([end]);
+        assert!(length >= 2, "the marks are tokens, too");
+        let within = self.encoder.encode(text, length - 2);
+        let all = [self.begin].into_iter().chain(within).chain([self.end]);
         let all = all.chain(std::iter::repeat(self.padding)).take(length);
         all.map(i64::from).collect()
-    }
-
-    /// The first mark that a text spells.
-    fn next_mark(&self, text: &str) -> Option<(usize, &str, u32)> {
-        let places = self
-            .marks
-            .iter()
-            .filter_map(|(mark, token)| Some((text.find(mark.as_str())?, mark.as_str(), *token)));
-        places.min_by_key(|(at, mark, _)| (*at, usize::MAX - mark.len()))
-    }
-
-    /// Appends the tokens of a text, and goes on to none of its words behind so many in all.
-    fn append(&self, text: &str, most: usize, tokens: &mut Vec<u32>) {
-        if tokens.len() >= most {
-            return;
-        }
-        // Each letter alone: the library knows no sigma that ends a word.
-        let text: String = text.nfc().flat_map(char::to_lowercase).collect();
-        for word in words(&text) {
-            if tokens.len() >= most {
-                break;
-            }
-            let [_, unknown] = self.ends;
-            let ids = self.pieces(word).into_iter();
-            tokens.extend(ids.map(|piece| self.vocabulary.get(&piece).copied().unwrap_or(unknown)));
-        }
-    }
-
-    /// Puts the bytes of a word together, the pair of the least rank first.
-    fn pieces(&self, word: &str) -> Vec<String> {
-        let mut pieces: Vec<String> =
-            word.bytes().map(|byte| bpe::character(byte).to_string()).collect();
-        if let Some(last) = pieces.last_mut() {
-            last.push_str(LAST);
-        }
-        bpe::merged(pieces, |first, second| {
-            let rank = self.ranks.get(&(first.clone(), second.clone()))?;
-            Some((*rank, format!("{first}{second}")))
-        })
     }
 }
 
@@ -150,32 +106,27 @@ fn refused(path: &Path, expected: &'static str, found: String) -> TextsError {
 
 type Tables = (HashMap<String, u32>, Vec<(String, String)>, PathBuf);
 
-/// Vocabulary, merges and the file of the first.
+/// The vocabulary, the merges, and the file that the vocabulary is from.
 fn tables(folder: &Path) -> Result<Tables, TextsError> {
     const PAIRS: &str = "merges.txt of CLIP: two pieces a line";
-    let pair = |line: &str, number: usize, path: &Path| {
-        let pair = line.split_once(' ').filter(|(_, second)| !second.contains(' '));
-        let pair = pair.map(|(first, second)| (first.to_owned(), second.to_owned()));
-        pair.ok_or_else(|| TextsError {
-            line: Some(number as u64),
+    let pair = |merge: Merge, number: u64, path: &Path| {
+        merge.pair().map_err(|line| TextsError {
+            line: Some(number),
             ..refused(path, PAIRS, format!("`{line}`"))
         })
     };
-    let (words, whole) = (folder.join("vocab.json"), folder.join("tokenizer.json"));
+    let words = folder.join("vocab.json");
+    let whole = folder.join("tokenizer.json");
     if !words.is_file() && whole.is_file() {
         const WHOLE: &str = "tokenizer.json of CLIP, with a model that has vocab and merges";
-        let Whole { model } = json(&whole, WHOLE)?;
-        if !model.is_plain(LAST) {
-            let found = format!("ignore_merges, or pieces that are not marked by {LAST}");
+        let Document { model } = json(&whole, WHOLE)?;
+        if !model.is_plain(END_OF_WORD) {
+            let found = format!("ignore_merges, or pieces that are not marked by {END_OF_WORD}");
             return Err(refused(&whole, WHOLE, found));
         }
-        let Model { vocab, merges, .. } = model;
-        let merges = (1..).zip(merges).map(|(number, merge)| match merge {
-            Merge::Pair(first, second) => Ok((first, second)),
-            Merge::Line(line) => pair(&line, number, &whole),
-        });
+        let merges = (1..).zip(model.merges).map(|(number, merge)| pair(merge, number, &whole));
         let merges = merges.collect::<Result<_, _>>()?;
-        return Ok((vocab, merges, whole));
+        return Ok((model.vocab, merges, whole));
     }
     let vocabulary =
         json(&words, "vocab.json of CLIP's tokenizer (or tokenizer.json): a number a token")?;
@@ -184,17 +135,17 @@ fn tables(folder: &Path) -> Result<Tables, TextsError> {
     let text = text.map_err(|error| refused(&path, PAIRS, error.to_string()))?;
     let lines = (1..).zip(text.lines());
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with("#version"));
-    let merges = lines.map(|(number, line)| pair(line, number, &path)).collect::<Result<_, _>>()?;
-    Ok((vocabulary, merges, words))
+    let merges = lines.map(|(number, line)| pair(Merge::Line(line.to_owned()), number, &path));
+    Ok((vocabulary, merges.collect::<Result<_, _>>()?, words))
 }
 
-/// What texts are padded with; it is said in one of two files.
+/// The padding token, which one of two files names.
 fn padding(folder: &Path) -> Result<String, TextsError> {
     const EXPECTED: &str = "special_tokens_map.json or tokenizer_config.json with a pad_token";
     for name in ["special_tokens_map.json", "tokenizer_config.json"] {
         let path = folder.join(name);
         if path.is_file()
-            && let Special { pad_token: Some(token) } = json(&path, EXPECTED)?
+            && let SpecialTokens { pad_token: Some(token) } = json(&path, EXPECTED)?
         {
             return Ok(match token {
                 Token::Plain(content) | Token::Described { content } => content,
@@ -212,29 +163,24 @@ fn json<T: for<'a> Deserialize<'a>>(path: &Path, expected: &'static str) -> Resu
     })
 }
 
-/// Letters that stand together, single digits, and other characters that stand together.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        rest = rest.trim_start_matches(char::is_whitespace);
-        let first = rest.chars().next()?;
-        let shortened = SHORTENED.iter().find(|part| rest.starts_with(**part));
-        let length = match (shortened, bpe::kind(first)) {
-            (Some(part), _) => part.len(),
-            (None, Kind::Number) => first.len_utf8(),
-            (None, kind) => rest.find(|next| bpe::kind(next) != kind).unwrap_or(rest.len()),
-        };
-        let (word, behind) = rest.split_at(length);
-        rest = behind;
-        Some(word)
-    })
+/// Splits the first word off, without the spaces before it: a contraction, a single digit, or a
+/// run of letters or of other characters.
+fn split_word(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start_matches(char::is_whitespace);
+    let first = text.chars().next()?;
+    let length = match (bpe::contraction(text), bpe::class_of(first)) {
+        (Some(part), _) => part.len(),
+        (None, CharacterClass::Number) => first.len_utf8(),
+        (None, class) => text.find(|next| bpe::class_of(next) != class).unwrap_or(text.len()),
+    };
+    Some(text.split_at(length))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// `Ã©` is how é is spelt, byte by byte.
+    /// `Ã©` is how é is spelled, byte by byte.
     const VOCABULARY: &str = r#"{"!": 0, "a": 1, "b": 2, "c": 3, "t": 4, "'": 5, "s": 6, "!</w>": 7,
         "a</w>": 8, "b</w>": 9, "c</w>": 10, "t</w>": 11, "s</w>": 12, "'s</w>": 13, "at</w>": 14,
         "cat</w>": 15, "ab": 16, "aba": 17, "1</w>": 18, "2</w>": 19, "Ã": 20, "©</w>": 21,
@@ -285,18 +231,18 @@ mod tests {
         ),
     ];
 
-    fn folder(name: &str, files: &[(&str, &str)]) -> Result<Clip, TextsError> {
+    fn folder(name: &str, files: &[(&str, &str)]) -> Result<ClipTokenizer, TextsError> {
         let folder = std::env::temp_dir().join(format!("dyno-clip-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         for (name, text) in files {
             std::fs::write(folder.join(name), text).unwrap();
         }
-        let opened = Clip::open(&folder);
+        let opened = ClipTokenizer::open(&folder);
         std::fs::remove_dir_all(&folder).unwrap();
         opened
     }
 
-    fn clip(name: &str, padding: &str) -> Clip {
+    fn clip(name: &str, padding: &str) -> ClipTokenizer {
         let special = format!(r#"{{"pad_token": {padding}}}"#);
         let files = [("vocab.json", VOCABULARY), ("merges.txt", MERGES)];
         folder(name, &[&files[..], &[("special_tokens_map.json", &special)]].concat()).unwrap()
@@ -328,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_says_the_same_as_two() {
+    fn one_file_gives_the_same_tokenizer_as_two() {
         let lines = MERGES.lines().skip(1);
         let pairs: Vec<_> = lines.clone().map(|line| line.split(' ').collect::<Vec<_>>()).collect();
         let lines: Vec<&str> = lines.collect();
@@ -345,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_the_file() {
+    fn malformed_tokenizers_are_rejected_with_their_file() {
         let vocabulary = ("vocab.json", VOCABULARY);
         let told = |files: &[(&str, &str)]| folder("wrong", files).unwrap_err().to_string();
         let found = told(&[]);

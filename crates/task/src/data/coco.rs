@@ -1,10 +1,10 @@
-//! Pictures that a file of annotations in COCO's format lists: COCO's own and those of
-//! OpenImages that MLPerf chose.
+//! Pictures that an annotation file in COCO's format lists: COCO's own and those of OpenImages that
+//! MLPerf chose.
 //!
-//! Source: `coco.py` and `openimages.py` of the reference's vision benchmarks, for where
-//! files lie and in which order they are samples: that of the list of images, with or
-//! without those that have no annotation. The reference leaves out files that it does not
-//! find and numbers the others anew; here they are an error.
+//! Source of the places of files and the order of samples: `coco.py` and `openimages.py` of the
+//! reference's vision benchmarks. The order is that of the list of images, with or without those
+//! that have no annotation. The reference skips missing files and renumbers the others; here
+//! missing files are an error.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,31 +12,31 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::pictures::{Missing, Pictures, Preparation};
+use super::pictures::{MissingFiles, Pictures, Preparation};
 
-/// A data set in this format.
+/// A data set in COCO's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Set {
+pub enum CocoFormat {
     /// Validation set of 2017: `annotations/instances_val2017.json`, files in `val2017`.
     Coco,
-    /// Part of the validation set of version 6: `annotations/openimages-mlperf.json`, whose
-    /// names of files have their folder.
+    /// Part of the validation set of version 6: `annotations/openimages-mlperf.json`; the names of
+    /// files include their folder.
     OpenImages,
 }
 
-/// Which of the images are samples, as the method `coco-map` has it.
+/// Which images are samples, as in the method `coco-map`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Images {
-    /// All of the list.
+pub enum ImageFilter {
+    /// All images of the list.
     #[default]
     All,
-    /// Those with an annotation.
+    /// Images with an annotation.
     Annotated,
 }
 
-/// Why a folder is not the data set.
+/// Reason why a folder is not the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CocoError {
@@ -47,36 +47,36 @@ pub enum CocoError {
         /// The operating system's message.
         why: String,
     },
-    /// The annotations are no JSON of the format.
+    /// The annotations are not JSON of this format.
     Malformed {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What stands there.
+        /// What was found.
         found: String,
     },
-    /// Two images have one id, so that annotations belong to neither.
+    /// Two images have one id, which makes annotations ambiguous.
     Twice {
         /// The file.
         path: PathBuf,
-        /// Of both.
+        /// The id of both.
         id: i64,
     },
-    /// Two images are one file.
+    /// Two images have one file.
     TwiceFile {
         /// The list.
         path: PathBuf,
         /// The file.
         file: String,
     },
-    /// There is no image, or none with an annotation.
+    /// There are no images, or none with an annotation.
     Empty {
         /// The file.
         path: PathBuf,
     },
     /// Files of the list are not in the folder.
-    Missing(Missing),
+    Missing(MissingFiles),
 }
 
 impl fmt::Display for CocoError {
@@ -104,7 +104,7 @@ impl fmt::Display for CocoError {
 impl std::error::Error for CocoError {}
 
 #[derive(Deserialize)]
-struct File {
+struct AnnotationFile {
     images: Vec<Image>,
     annotations: Vec<Annotation>,
 }
@@ -120,9 +120,9 @@ struct Annotation {
     image_id: i64,
 }
 
-impl Set {
-    /// Reads the annotations, by default those in the folder `annotations`, and looks for
-    /// the file of every image.
+impl CocoFormat {
+    /// Reads the annotations, by default those in the folder `annotations`, and checks that the
+    /// file of every image exists.
     ///
     /// # Errors
     /// [`CocoError`] if annotations are malformed or files are missing.
@@ -130,7 +130,7 @@ impl Set {
         self,
         folder: &Path,
         annotations: Option<&Path>,
-        images: Images,
+        images: ImageFilter,
         preparation: Preparation,
     ) -> Result<Pictures, CocoError> {
         let (name, list, within, get) = match self {
@@ -149,15 +149,14 @@ impl Set {
         };
         let path = annotations.map_or_else(|| folder.join(list), Path::to_owned);
         let files = files(&path, images)?;
-        let (folder, files) = lying(folder, within, files);
+        let (folder, files) = locate(folder, within, files);
         Pictures::new(name, &folder, files, get, preparation).map_err(CocoError::Missing)
     }
 }
 
-/// The folder in which the files lie, and what they are called there: users name the one
-/// above `val2017` or that itself, and lists of OpenImages have the folder in the names of
-/// files or not.
-fn lying(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<String>) {
+/// Returns the folder of the files and their names in it. Users name `val2017` or the folder above
+/// it, and lists of OpenImages may have a folder before the names of files.
+fn locate(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<String>) {
     let inner = folder.join(within);
     let is_above = !within.is_empty() && inner.is_dir();
     let folder = if is_above { inner } else { folder.to_owned() };
@@ -168,14 +167,12 @@ fn lying(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<Strin
     (folder, files)
 }
 
-/// Names of files in the order of the samples.
-fn files(path: &Path, images: Images) -> Result<Vec<String>, CocoError> {
+/// Returns the names of files in the order of the samples.
+fn files(path: &Path, images: ImageFilter) -> Result<Vec<String>, CocoError> {
     let bytes = std::fs::read(path)
         .map_err(|error| CocoError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
-    let file: File = serde_json::from_slice(&bytes).map_err(|error| CocoError::Malformed {
-        path: path.to_owned(),
-        line: error.line(),
-        found: error.to_string(),
+    let file: AnnotationFile = serde_json::from_slice(&bytes).map_err(|error| {
+        CocoError::Malformed { path: path.to_owned(), line: error.line(), found: error.to_string() }
     })?;
     let mut seen = HashSet::new();
     if let Some(twice) = file.images.iter().find(|image| !seen.insert(image.id)) {
@@ -183,12 +180,14 @@ fn files(path: &Path, images: Images) -> Result<Vec<String>, CocoError> {
     }
     let mut seen = HashSet::new();
     if let Some(twice) = file.images.iter().find(|image| !seen.insert(&image.file_name)) {
-        let (path, file) = (path.to_owned(), twice.file_name.clone());
+        let path = path.to_owned();
+        let file = twice.file_name.clone();
         return Err(CocoError::TwiceFile { path, file });
     }
     let mut listed = file.images;
-    if images == Images::Annotated {
-        let annotated: HashSet<i64> = file.annotations.iter().map(|of| of.image_id).collect();
+    if images == ImageFilter::Annotated {
+        let annotated: HashSet<i64> =
+            file.annotations.iter().map(|annotation| annotation.image_id).collect();
         listed.retain(|image| annotated.contains(&image.id));
     }
     if listed.is_empty() {
@@ -202,7 +201,7 @@ mod tests {
     use dyno_sut::tensors::{Elements, Source};
 
     use super::*;
-    use crate::data::pictures::write_grey;
+    use crate::data::pictures::write_gray;
     use crate::image::steps::Layout;
 
     const LIST: &str = r#"{
@@ -213,7 +212,7 @@ mod tests {
         "categories": [{ "id": 1 }]
     }"#;
 
-    fn made(name: &str, list: &str) -> PathBuf {
+    fn folder(name: &str, list: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("dyno-coco-{}-{name}", std::process::id()));
         for within in ["annotations", "val2017"] {
             std::fs::create_dir_all(folder.join(within)).unwrap();
@@ -222,14 +221,14 @@ mod tests {
         folder
     }
 
-    fn open(set: Set, folder: &Path, images: Images) -> Result<Pictures, CocoError> {
+    fn open(set: CocoFormat, folder: &Path, images: ImageFilter) -> Result<Pictures, CocoError> {
         let preparation =
             Preparation { input: "image".to_owned(), steps: vec![], layout: Layout::Nhwc };
         let list = folder.join("annotations/instances_val2017.json");
-        set.open(folder, (set == Set::OpenImages).then_some(&*list), images, preparation)
+        set.open(folder, (set == CocoFormat::OpenImages).then_some(&*list), images, preparation)
     }
 
-    fn greys(pictures: &Pictures) -> Vec<u8> {
+    fn grays(pictures: &Pictures) -> Vec<u8> {
         let grey = |index: usize| match pictures
             .sample(index.try_into().unwrap())
             .unwrap()
@@ -244,33 +243,38 @@ mod tests {
 
     #[test]
     fn samples_are_in_the_order_of_the_images_with_or_without_annotation() {
-        let folder = made("order", LIST);
+        let folder = folder("order", LIST);
         for (name, grey) in [("a.png", 1), ("b.png", 2), ("c.png", 3)] {
-            write_grey(&folder.join("val2017").join(name), grey);
-            write_grey(&folder.join(name), grey + 10);
+            write_gray(&folder.join("val2017").join(name), grey);
+            write_gray(&folder.join(name), grey + 10);
         }
-        assert_eq!(greys(&open(Set::Coco, &folder, Images::All).unwrap()), [2, 1, 3]);
-        assert_eq!(greys(&open(Set::Coco, &folder, Images::Annotated).unwrap()), [2, 3]);
-        let found = open(Set::OpenImages, &folder, Images::All).unwrap();
-        assert_eq!((found.name(), greys(&found)), ("openimages", vec![12, 11, 13]));
-        // The folder of the pictures itself, whatever stands before their names.
+        assert_eq!(grays(&open(CocoFormat::Coco, &folder, ImageFilter::All).unwrap()), [2, 1, 3]);
+        assert_eq!(
+            grays(&open(CocoFormat::Coco, &folder, ImageFilter::Annotated).unwrap()),
+            [2, 3]
+        );
+        let found = open(CocoFormat::OpenImages, &folder, ImageFilter::All).unwrap();
+        assert_eq!((found.name(), grays(&found)), ("openimages", vec![12, 11, 13]));
+        // The folder of the pictures itself, whatever precedes their names.
         let list = folder.join("annotations/instances_val2017.json");
         std::fs::write(&list, LIST.replace("\"b.png\"", "\"validation/data/b.png\"")).unwrap();
         let preparation =
             Preparation { input: "image".to_owned(), steps: vec![], layout: Layout::Nhwc };
-        for set in [Set::Coco, Set::OpenImages] {
+        for set in [CocoFormat::Coco, CocoFormat::OpenImages] {
             let inner = folder.join("val2017");
-            let found = set.open(&inner, Some(&list), Images::All, preparation.clone()).unwrap();
-            assert_eq!(greys(&found), [2, 1, 3]);
+            let found =
+                set.open(&inner, Some(&list), ImageFilter::All, preparation.clone()).unwrap();
+            assert_eq!(grays(&found), [2, 1, 3]);
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn what_is_missing_or_malformed_is_named() {
-        let error = |folder: &Path| open(Set::Coco, folder, Images::Annotated).unwrap_err();
-        let folder = made("missing", LIST);
-        write_grey(&folder.join("val2017/c.png"), 1);
+        let error =
+            |folder: &Path| open(CocoFormat::Coco, folder, ImageFilter::Annotated).unwrap_err();
+        let folder = folder("missing", LIST);
+        write_gray(&folder.join("val2017/c.png"), 1);
         let found = error(&folder).to_string();
         assert!(found.contains("val2017: 1 of 2 files are missing, first b.png; get"), "{found}");
         let list = folder.join("annotations/instances_val2017.json");

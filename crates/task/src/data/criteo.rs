@@ -1,9 +1,9 @@
-//! Click logs of Criteo as the reference prepares them, a sample being many pairs of user
-//! and item: of DLRM one binary file, of DLRMv2 arrays of NumPy.
+//! Click logs of Criteo as the reference prepares them: one binary file for DLRM, NumPy arrays for
+//! DLRMv2. A sample consists of many user-item pairs.
 //!
-//! Source: `criteo.py`, `multihot_criteo.py` and `data_loader_terabyte.py` of the
-//! reference's recommendation benchmarks. Files are hundreds of gigabytes, so that a
-//! sample is read where it lies, when it is loaded.
+//! Source: `criteo.py`, `multihot_criteo.py` and `data_loader_terabyte.py` of the reference's
+//! recommendation benchmarks. Files are hundreds of gigabytes, so samples are read from disk when
+//! they are loaded.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,36 +19,36 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::aggregation::{Aggregation, write_trace};
 use crate::card::Input;
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::system::Samples;
 
 /// Numerical features of a pair.
 const DENSE: usize = 13;
-/// Features of a pair that are categories.
+/// Categorical features of a pair.
 const SPARSE: usize = 26;
-/// Values of a pair in the binary file: its label, then both.
+/// Values of a pair in the binary file: its label, then both kinds of features.
 const VALUES: usize = 1 + DENSE + SPARSE;
 /// Bytes of a value.
 const BYTES: u64 = 4;
-/// Categories count up to the largest table: `--max-ind-range` of the official model.
+/// Categories are folded to the size of the largest table: `--max-ind-range` of the official model.
 const LARGEST_TABLE: i32 = 40_000_000;
-/// Pairs that are compared with the click logs. One in thirty is clicked, so that labels of
-/// another day differ in hundreds of them.
+/// Pairs that are compared with the click logs. One in thirty is clicked, so the labels of another
+/// day differ in hundreds of them.
 const COMPARED: u64 = 1 << 12;
-/// Samples of up to so many pairs share the offsets of their size. These are half of what a
-/// sample of DLRM takes, and the trace has 601 sizes, whose offsets take 50 MB.
+/// Samples of up to this many pairs share the offsets of their size. Offsets are half of the memory
+/// of a DLRM sample; those of the trace's 601 sizes take 50 MB.
 const SHARED: usize = 1 << 10;
-/// Headers of arrays are shorter.
+/// Upper bound of the length of a NumPy header, in bytes.
 const LONGEST_HEAD: u64 = 1 << 12;
 
-/// Why a file is not the data set.
+/// Reason why a file is not the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CriteoError {
     /// The file.
     pub path: PathBuf,
-    /// What there should be.
+    /// What was expected.
     pub expected: String,
-    /// What there is.
+    /// What was found.
     pub found: String,
 }
 
@@ -61,42 +61,42 @@ impl fmt::Display for CriteoError {
 
 impl std::error::Error for CriteoError {}
 
-/// Pairs put together to samples.
+/// User-item pairs, aggregated to samples.
 #[derive(Debug)]
-pub struct Clicks {
-    format: Format,
-    /// Where samples begin, and where the last ends.
+pub struct ClickLog {
+    format: ClickFormat,
+    /// Starts of the samples, and the end of the last.
     starts: Vec<u64>,
     inputs: Vec<String>,
 }
 
-/// How pairs lie in files.
+/// File format of the pairs.
 #[derive(Debug)]
-enum Format {
-    /// Of DLRM: 40 integers a pair.
+enum ClickFormat {
+    /// DLRM's: 40 integers per pair.
     Binary(PathBuf),
-    /// Of DLRMv2: numerical features, and rows of tables of each feature.
-    Arrays { dense: Rows, sparse: Vec<Rows> },
+    /// DLRMv2's: the numerical features, and for each categorical feature the rows of its table.
+    Arrays { dense: ArrayRows, sparse: Vec<ArrayRows> },
 }
 
-/// An array of two dimensions in a file.
+/// A two-dimensional array in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Rows {
+struct ArrayRows {
     path: PathBuf,
-    /// Of its first element.
+    /// Offset of the first element, in bytes.
     start: u64,
     width: usize,
 }
 
-/// The pairs of a task as its trace puts them together, and the trace for the judge where
-/// it was made here.
+/// Opens the pairs of a task, aggregated by its trace. Also returns the trace for the judge if it
+/// was derived here.
 ///
 /// # Errors
-/// What is missing or wrong, and where.
+/// A file is missing or wrong; the error names it.
 pub(crate) fn read(
     files: &Files<'_>,
     samples: Samples,
-) -> Result<(Clicks, BTreeMap<String, PathBuf>), OpenError> {
+) -> Result<(ClickLog, BTreeMap<String, PathBuf>), OpenError> {
     let inputs = &files.card().data.inputs;
     let (format, pairs) = match samples {
         Samples::CriteoMultihot => {
@@ -108,63 +108,65 @@ pub(crate) fn read(
     .map_err(OpenError::content)?;
     let day = files.path("day_23")?;
     match &format {
-        Format::Binary(path) => same_labels(path, pairs, &day),
-        Format::Arrays { dense, .. } => same_features(dense, pairs, &day),
+        ClickFormat::Binary(path) => check_labels(path, pairs, &day),
+        ClickFormat::Arrays { dense, .. } => check_features(dense, pairs, &day),
     }
     .map_err(OpenError::content)?;
     let path = files.path("trace")?;
     let aggregation = Aggregation::read(&path).map_err(OpenError::content)?;
     let starts = aggregation.starts(pairs).map_err(|end| {
-        let (expected, found) = (format!("samples of {pairs} pairs"), format!("{end} pairs"));
+        let expected = format!("samples of {pairs} pairs");
+        let found = format!("{end} pairs");
         OpenError::content(CriteoError { path: path.clone(), expected, found })
     })?;
     let mut references = BTreeMap::new();
     if !matches!(aggregation, Aggregation::Trace(_)) {
-        let of = format!("{aggregation:?} {pairs}");
-        let made = files.made("trace", 1, Of::Text(&of), |file| {
+        let key = format!("{aggregation:?} {pairs}");
+        let made = files.derive("trace", 1, CacheKey::Text(&key), |file| {
             write_trace(&starts, file).map_err(OpenError::content)
         })?;
         references.insert("trace".to_owned(), made);
     }
     let inputs = inputs.iter().map(|Input { name, .. }| name.clone()).collect();
-    Ok((Clicks { format, starts, inputs }, references))
+    Ok((ClickLog { format, starts, inputs }, references))
 }
 
 fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> CriteoError {
-    let (path, expected) = (path.to_owned(), "a file that can be read".to_owned());
+    let path = path.to_owned();
+    let expected = "a file that can be read".to_owned();
     |error| CriteoError { path, expected, found: error.to_string() }
 }
 
-/// The binary file with its count of pairs.
-fn binary(path: PathBuf) -> Result<(Format, u64), CriteoError> {
+/// Returns the format of a binary file and its number of pairs.
+fn binary(path: PathBuf) -> Result<(ClickFormat, u64), CriteoError> {
     let bytes = std::fs::metadata(&path).map_err(unreadable(&path))?.len();
     let pair = VALUES as u64 * BYTES;
     if bytes == 0 || !bytes.is_multiple_of(pair) {
         let expected = format!("{pair} bytes for each pair");
         return Err(CriteoError { path, expected, found: format!("{bytes} bytes") });
     }
-    Ok((Format::Binary(path), bytes / pair))
+    Ok((ClickFormat::Binary(path), bytes / pair))
 }
 
-/// The lines of the first pairs of the click logs.
+/// Returns the first lines of the click logs.
 fn first_lines(
     day: &Path,
 ) -> Result<impl Iterator<Item = Result<Vec<u8>, CriteoError>>, CriteoError> {
-    // They are shorter than 64 KiB.
+    // Lines are shorter than 64 KiB.
     let day_23 = File::open(day).map_err(unreadable(day))?.take(COMPARED << 16);
     let lines = BufReader::new(day_23).split(b'\n');
     Ok(lines.map(|line| line.map_err(unreadable(day))))
 }
 
-/// Holds the labels of the first pairs against those of the click logs, which the judge
-/// takes: logs of another day would be a figure of nothing.
-fn same_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> {
-    let rows = Rows { path: path.to_owned(), start: 0, width: VALUES };
+/// Compares the labels of the first pairs with the click logs that the judge reads: logs of another
+/// day would give a meaningless figure.
+fn check_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> {
+    let rows = ArrayRows { path: path.to_owned(), start: 0, width: VALUES };
     let bytes = rows.read(0, pairs.min(COMPARED) as usize)?;
     let all = bytes.chunks_exact(VALUES * BYTES as usize);
     for ((pair, line), values) in (0..).zip(first_lines(day)?).zip(all) {
         let line = line?;
-        // What is no label is told with its line by whoever reads all of them.
+        // The judge reports malformed labels with their line.
         let found = line.first().filter(|label| matches!(label, b'0' | b'1'));
         let of_pair = integers(values).next().unwrap_or_default();
         if let Some(found) = found.map(|label| i32::from(label - b'0'))
@@ -180,23 +182,25 @@ fn same_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> {
     Ok(())
 }
 
-/// The same of DLRMv2, whose arrays have no labels: their numerical features are logarithms
-/// of those of the click logs plus three.
-fn same_features(dense: &Rows, pairs: u64, day: &Path) -> Result<(), CriteoError> {
+/// Compares the numerical features of the first pairs with the click logs: DLRMv2's arrays have no
+/// labels, and the features are logarithms of those of the logs plus three.
+fn check_features(dense: &ArrayRows, pairs: u64, day: &Path) -> Result<(), CriteoError> {
     let bytes = dense.read(0, pairs.min(COMPARED) as usize)?;
     let all = bytes.chunks_exact(DENSE * BYTES as usize);
     for ((pair, line), values) in (0..).zip(first_lines(day)?).zip(all) {
         let line = line?;
-        // The label, then the features; what is none is 0.
+        // The label precedes the features; a missing feature is 0.
         let numbers = line.split(|byte| *byte == b'\t').skip(1).map(|number| {
             str::from_utf8(number).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0_i32)
         });
         for ((feature, number), found) in (1..).zip(numbers).zip(floats(values)) {
             let expected = (number as f32 + 3.0).ln();
-            // Of other logarithms the last digits differ. There is none of -3 and below.
+            // Implementations of the logarithm differ in the last digits. Values of -3 and below
+            // have none.
             let is_near = (expected - found).abs() <= 1e-4 * expected.abs().max(1.0);
             if expected.is_finite() && !is_near {
-                let (path, day) = (dense.path.clone(), day.display());
+                let path = dense.path.clone();
+                let day = day.display();
                 let of_day = format!("the logarithm of {number} + 3 of line {} of {day}", pair + 1);
                 let expected = format!("{expected} as feature {feature} of pair {pair}, {of_day}");
                 return Err(CriteoError { path, expected, found: found.to_string() });
@@ -206,8 +210,9 @@ fn same_features(dense: &Rows, pairs: u64, day: &Path) -> Result<(), CriteoError
     Ok(())
 }
 
-/// The arrays with their count of pairs: the first half of the day is measured.
-fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(Format, u64), CriteoError> {
+/// Returns the format of the arrays and the number of pairs that are measured: the first half of
+/// the day.
+fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(ClickFormat, u64), CriteoError> {
     let mut file = File::open(dense).map_err(unreadable(dense))?;
     let (pairs, dense) = rows(&mut file, dense, "", 0, ElementType::F32)?;
     let refused = |expected: &str, found: String| CriteoError {
@@ -246,20 +251,21 @@ fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(Format, u64), Cr
             return Err(CriteoError { path: path.to_owned(), expected, found: found.to_string() });
         }
     }
-    Ok((Format::Arrays { dense, sparse: features }, pairs.div_ceil(2)))
+    Ok((ClickFormat::Arrays { dense, sparse: features }, pairs.div_ceil(2)))
 }
 
-/// The array that begins there in a file, with its count of rows; all of them must be there.
+/// Returns the number of rows and the array that begins at `start` in a file; all rows must be
+/// there.
 fn rows(
     file: &mut File,
     path: &Path,
     name: &str,
     start: u64,
     element: ElementType,
-) -> Result<(u64, Rows), CriteoError> {
+) -> Result<(u64, ArrayRows), CriteoError> {
     let refused = |expected: String, found: String| {
-        let of = if name.is_empty() { String::new() } else { format!(" as {name}") };
-        CriteoError { path: path.to_owned(), expected: format!("{expected}{of}"), found }
+        let suffix = if name.is_empty() { String::new() } else { format!(" as {name}") };
+        CriteoError { path: path.to_owned(), expected: format!("{expected}{suffix}"), found }
     };
     let mut head = Vec::new();
     let length = file.metadata().map_err(unreadable(path))?.len();
@@ -282,11 +288,11 @@ fn rows(
     if end > length {
         return Err(refused(format!("{end} bytes at least"), length.to_string()));
     }
-    Ok((count, Rows { path: path.to_owned(), start, width }))
+    Ok((count, ArrayRows { path: path.to_owned(), start, width }))
 }
 
-impl Rows {
-    /// Rows of bytes, four a value.
+impl ArrayRows {
+    /// Reads `count` rows as bytes, four per value.
     fn read(&self, from: u64, count: usize) -> Result<Vec<u8>, CriteoError> {
         let row = self.width as u64 * BYTES;
         let mut file = File::open(&self.path).map_err(unreadable(&self.path))?;
@@ -306,17 +312,17 @@ fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
 }
 
-/// Of each feature where the category of each pair begins, which has one row of its table.
+/// Returns for each feature the offset of each pair's category; each pair has one row of a table.
 fn offsets(pairs: usize) -> Cow<'static, [i64]> {
-    static HELD: [OnceLock<Vec<i64>>; SHARED + 1] = [const { OnceLock::new() }; SHARED + 1];
+    static OFFSETS: [OnceLock<Vec<i64>>; SHARED + 1] = [const { OnceLock::new() }; SHARED + 1];
     let all = || (0..SPARSE).flat_map(|_| 0..pairs as i64).collect::<Vec<i64>>();
-    match HELD.get(pairs) {
+    match OFFSETS.get(pairs) {
         Some(held) => Cow::Borrowed(held.get_or_init(all)),
         None => Cow::Owned(all()),
     }
 }
 
-impl Source for Clicks {
+impl Source for ClickLog {
     fn name(&self) -> &str {
         "criteo"
     }
@@ -336,21 +342,21 @@ impl Source for Clicks {
         };
         let count = (to - from) as usize;
         match &self.format {
-            Format::Binary(path) => of_binary(path, from, count),
-            Format::Arrays { dense, sparse } => of_arrays(dense, sparse, from, count),
+            ClickFormat::Binary(path) => binary_sample(path, from, count),
+            ClickFormat::Arrays { dense, sparse } => array_sample(dense, sparse, from, count),
         }
         .map_err(|error| error.to_string())
     }
 }
 
-/// Logarithms of numerical features, and as many offsets and rows of tables for each
-/// category as there are pairs.
-fn of_binary(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTensor>, CriteoError> {
-    let rows = Rows { path: path.to_owned(), start: 0, width: VALUES };
+/// Returns the logarithms of the numerical features, and for each categorical feature an offset and
+/// a table row per pair.
+fn binary_sample(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTensor>, CriteoError> {
+    let rows = ArrayRows { path: path.to_owned(), start: 0, width: VALUES };
     let bytes = rows.read(from, count)?;
     let values: Vec<i32> = integers(&bytes).collect();
     for (pair, values) in (from..).zip(values.chunks_exact(VALUES)) {
-        // A label of 0 or 1, features from 0: the reference raises those below.
+        // Labels are 0 or 1 and features are from 0: the reference raises negative ones.
         let wrong = values.iter().find(|value| **value < 0);
         if let Some(wrong) = wrong.or(values.first().filter(|label| **label > 1)) {
             let expected = "labels of 0 or 1 and features from 0".to_owned();
@@ -365,18 +371,18 @@ fn of_binary(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTensor>, 
         pairs().map(move |pair| i64::from(pair[1 + DENSE + feature] % LARGEST_TABLE))
     };
     let indices: Vec<i64> = (0..SPARSE).flat_map(category).collect();
-    let of = |shape: [usize; 2], elements| SampleTensor { shape: shape.to_vec(), elements };
+    let tensor = |shape: [usize; 2], elements| SampleTensor { shape: shape.to_vec(), elements };
     Ok(vec![
-        of([count, DENSE], Elements::F32(Cow::Owned(dense))),
-        of([SPARSE, count], Elements::I64(offsets(count))),
-        of([SPARSE, count], Elements::I64(Cow::Owned(indices))),
+        tensor([count, DENSE], Elements::F32(Cow::Owned(dense))),
+        tensor([SPARSE, count], Elements::I64(offsets(count))),
+        tensor([SPARSE, count], Elements::I64(Cow::Owned(indices))),
     ])
 }
 
-/// Numerical features, and the rows of tables of all features side by side.
-fn of_arrays(
-    dense: &Rows,
-    sparse: &[Rows],
+/// Returns the numerical features, and the table rows of all categorical features side by side.
+fn array_sample(
+    dense: &ArrayRows,
+    sparse: &[ArrayRows],
     from: u64,
     count: usize,
 ) -> Result<Vec<SampleTensor>, CriteoError> {
@@ -393,10 +399,10 @@ fn of_arrays(
         }
         at += rows.width;
     }
-    let of = |width, elements| SampleTensor { shape: vec![count, width], elements };
+    let tensor = |width, elements| SampleTensor { shape: vec![count, width], elements };
     Ok(vec![
-        of(dense.width, Elements::F32(Cow::Owned(features))),
-        of(width, Elements::I32(Cow::Owned(tables))),
+        tensor(dense.width, Elements::F32(Cow::Owned(features))),
+        tensor(width, Elements::I32(Cow::Owned(tables))),
     ])
 }
 

@@ -1,9 +1,18 @@
-//! Handwritten digits on noise, with the box of each: pictures for a small detector, whose
-//! truth is exact because they are made here.
+//! Handwritten digits on noise with their bounding boxes: pictures for a small detector. The ground
+//! truth is exact because the pictures are generated here.
 //!
-//! The digits are those that come with Dyno. Pictures for training show the ones that
-//! train its perceptron, pictures of the sample library the others. A picture is a
-//! function of its part and its number; `training/digit_boxes.py` asks for the same ones.
+//! The digits are those that come with Dyno. Training pictures show the digits that train its
+//! perceptron, pictures of the sample library the others. A picture is a function of its part and
+//! its number; `training/digit_boxes.py` uses the same pictures.
+//!
+//! ```
+//! use dyno_task::data::digit_boxes::{Scene, SIDE};
+//! use dyno_task::data::part::Part;
+//!
+//! let scene = Scene::draw(Part::Training, 0);
+//! assert_eq!(scene.pixels.len(), SIDE * SIDE);
+//! assert_eq!(scene.objects.len(), 2);
+//! ```
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,57 +23,57 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use serde_json::json;
 
 use super::part::Part;
-use crate::files::{Files, Of, OpenError};
-use crate::open::{Read, library};
+use super::{SampleSet, library};
+use crate::files::{CacheKey, Files, OpenError};
 
-/// Counts up when pictures become other ones.
+/// Revision of the pictures: increases when they change.
 const REVISION: u32 = 1;
 /// Width and height of a picture.
 pub const SIDE: usize = 96;
-/// Digits on one, at most; at least one.
+/// Maximum number of digits on a picture; the minimum is one.
 const MOST: u32 = 4;
-/// Width and height that a digit is enlarged to.
+/// Range of the side to which a digit is enlarged, in pixels.
 const SIZES: std::ops::RangeInclusive<usize> = 16..=40;
-/// Pixels between the boxes of two digits, at least.
+/// Minimum distance between the boxes of two digits, in pixels.
 const GAP: usize = 1;
-/// Places that are tried for a digit before it is left out.
+/// Places that are tried for a digit before it is omitted.
 const TRIES: usize = 30;
-/// Of 240, which ink reaches: less does not count as part of a digit.
+/// Minimum ink of a pixel that belongs to a digit; the maximum is 240.
 const FAINT: f32 = 40.0;
-/// Noise is below this.
+/// Upper bound of the noise, exclusive.
 const NOISE: u32 = 64;
 
-/// A digit on a picture: the pixels that its ink covers.
+/// A digit on a picture with the bounding box of its ink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Object {
-    /// 0 to 9.
+pub struct DigitBox {
+    /// The digit, 0 to 9.
     pub digit: u8,
-    /// Column of the first.
+    /// First column.
     pub left: usize,
-    /// Row of the first.
+    /// First row.
     pub top: usize,
-    /// Columns.
+    /// Number of columns.
     pub width: usize,
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
 }
 
-/// A picture and what it shows.
+/// A picture and the digits on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scene {
-    /// Grey, row by row.
+    /// Gray pixels, row by row.
     pub pixels: Vec<u8>,
-    /// In the order in which they were drawn.
-    pub objects: Vec<Object>,
+    /// Digits in the order in which they were drawn.
+    pub objects: Vec<DigitBox>,
 }
 
 impl Scene {
-    /// Picture `number` of a part.
+    /// Draws picture `number` of a part.
     #[must_use]
     pub fn draw(part: Part, number: u64) -> Self {
         let mut random = part.random(number);
         let mut pixels: Vec<u8> = (0..SIDE * SIDE).map(|_| random.bounded(NOISE) as u8).collect();
-        let mut objects: Vec<Object> = Vec::new();
+        let mut objects: Vec<DigitBox> = Vec::new();
         for _ in 0..=random.bounded(MOST) {
             let digit = match part {
                 Part::Training => {
@@ -74,13 +83,14 @@ impl Scene {
                 Part::Test => digits::test_digit(random.bounded(TEST_COUNT as u32) as usize),
             };
             let sizes = (SIZES.end() - SIZES.start() + 1) as u32;
-            let stamp = Stamp::of(digit, SIZES.start() + random.bounded(sizes) as usize);
+            let stamp = Stamp::new(digit, SIZES.start() + random.bounded(sizes) as usize);
             let strength = 0.6 + 0.4 * random.canonical() as f32;
             for _ in 0..TRIES {
                 let mut place = |length: usize| random.bounded((SIDE - length + 1) as u32) as usize;
-                let (left, top) = (place(stamp.width), place(stamp.height));
+                let left = place(stamp.width);
+                let top = place(stamp.height);
                 let Stamp { width, height, .. } = stamp;
-                let object = Object { digit: digit.label, left, top, width, height };
+                let object = DigitBox { digit: digit.label, left, top, width, height };
                 if objects.iter().all(|other| !near(other, &object)) {
                     stamp.print(&mut pixels, &object, strength);
                     objects.push(object);
@@ -93,9 +103,9 @@ impl Scene {
 }
 
 /// Whether two boxes overlap or have less than the gap between them.
-fn near(one: &Object, other: &Object) -> bool {
-    let close = |start: usize, length: usize, from: usize, of: usize| {
-        start < from + of + GAP && from < start + length + GAP
+fn near(one: &DigitBox, other: &DigitBox) -> bool {
+    let close = |start: usize, length: usize, other: usize, other_length: usize| {
+        start < other + other_length + GAP && other < start + length + GAP
     };
     close(one.left, one.width, other.left, other.width)
         && close(one.top, one.height, other.top, other.height)
@@ -109,10 +119,11 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// A digit enlarged to `size` by `size` pixels, between its own in straight lines.
-    fn of(digit: Digit, size: usize) -> Self {
+    /// Enlarges a digit to `size` by `size` pixels with bilinear interpolation and crops it to its
+    /// ink.
+    fn new(digit: Digit, size: usize) -> Self {
         let ink = |row: usize, column: usize| f32::from(digit.pixels[row * 8 + column]) * 15.0;
-        // The two nearest pixels of the digit, and the weight of the second.
+        // Returns the first of the two nearest pixels of the digit, and the weight of the second.
         let between = |at: usize| {
             let place = ((at as f32 + 0.5) * 8.0 / size as f32 - 0.5).clamp(0.0, 7.0);
             let first = (place as usize).min(6);
@@ -137,7 +148,7 @@ impl Stamp {
         Self { ink: cut.collect(), width, height }
     }
 
-    fn print(&self, pixels: &mut [u8], at: &Object, strength: f32) {
+    fn print(&self, pixels: &mut [u8], at: &DigitBox, strength: f32) {
         for (row, ink) in self.ink.chunks_exact(self.width).enumerate() {
             let line = &mut pixels[(at.top + row) * SIDE + at.left..][..self.width];
             for (pixel, ink) in line.iter_mut().zip(ink) {
@@ -155,7 +166,7 @@ pub struct Scenes {
 }
 
 impl Scenes {
-    /// The first ones of the part that tests, for this input.
+    /// Returns the first `count` pictures of the test part, for this input.
     #[must_use]
     pub fn new(count: usize, input: &str) -> Self {
         Self { count, inputs: [input.to_owned()] }
@@ -183,20 +194,21 @@ impl Source for Scenes {
     }
 }
 
-/// Writes what the first pictures of the part that tests show, as COCO does. Ids of
-/// pictures are their numbers, those of categories the digits.
+/// Writes COCO annotations of the first pictures of the test part. Ids of pictures are their
+/// numbers, those of categories the digits.
 ///
 /// # Errors
-/// Those of the file.
+/// The file cannot be written.
 pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
-    let (mut images, mut annotations) = (Vec::new(), Vec::new());
+    let mut images = Vec::new();
+    let mut annotations = Vec::new();
     for index in 0..count {
         images.push(json!({ "id": index, "width": SIDE, "height": SIDE }));
-        for Object { digit, left, top, width, height } in
+        for DigitBox { digit, left, top, width, height } in
             Scene::draw(Part::Test, index as u64).objects
         {
             annotations.push(json!({
-                // pycocotools takes an id of 0 for none.
+                // pycocotools treats an id of 0 as missing.
                 "id": annotations.len() + 1, "image_id": index, "category_id": digit,
                 "bbox": [left, top, width, height], "area": width * height, "iscrowd": 0,
             }));
@@ -208,16 +220,16 @@ pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer(to, &all).map_err(io::Error::from)
 }
 
-/// The pictures of the card, and what they show as the method `coco-map` takes it.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+/// Opens the pictures of the card and derives their annotations for the method `coco-map`.
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let count = card.data.accuracy_samples as usize;
-    let annotations = files.made("annotations.json", REVISION, Of::Card, |file| {
+    let annotations = files.derive("annotations.json", REVISION, CacheKey::Card, |file| {
         write_annotations(count, file).map_err(OpenError::content)
     })?;
     let samples = library(card, Scenes::new(count, &card.data.inputs[0].name))?;
     let references = BTreeMap::from([("annotations".to_owned(), annotations)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 #[cfg(test)]
@@ -232,7 +244,7 @@ mod tests {
             assert_ne!(scene, Scene::draw(Part::Training, number));
             assert!((1..=MOST as usize).contains(&scene.objects.len()));
             for (at, object) in scene.objects.iter().enumerate() {
-                let Object { left, top, width, height, .. } = *object;
+                let DigitBox { left, top, width, height, .. } = *object;
                 assert!(left + width <= SIDE && top + height <= SIDE, "{object:?}");
                 assert!(scene.objects[..at].iter().all(|other| !near(other, object)));
                 // Noise is darker than the ink of each outermost row and column can be.
@@ -248,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_picture_is_the_one_that_the_detector_was_trained_for() {
-        // Whoever changes pictures trains the detector anew and counts up the revision.
+        // A change of pictures requires new training of the detector and a new revision.
         let scene = Scene::draw(Part::Training, 0);
         let sum = |values: &[u8]| values.iter().map(|value| u64::from(*value)).sum::<u64>();
         let sums = (sum(&scene.pixels), sum(&scene.pixels[..SIDE]));
@@ -260,11 +272,11 @@ mod tests {
         let mut text = Vec::new();
         write_annotations(5, &mut text).unwrap();
         let all: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        let objects: Vec<Object> =
+        let objects: Vec<DigitBox> =
             (0..5).flat_map(|number| Scene::draw(Part::Test, number).objects).collect();
         assert_eq!(all["annotations"].as_array().unwrap().len(), objects.len());
         let (last, object) = (&all["annotations"][objects.len() - 1], objects[objects.len() - 1]);
-        let Object { digit, left, top, width, height } = object;
+        let DigitBox { digit, left, top, width, height } = object;
         assert_eq!(last["bbox"], json!([left, top, width, height]));
         assert_eq!((&last["category_id"], &last["image_id"]), (&json!(digit), &json!(4)));
     }

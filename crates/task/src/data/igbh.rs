@@ -1,12 +1,11 @@
-//! IGBH, the heterogeneous graph of the Illinois Graph Benchmark, in any of its sizes: the
-//! folder `processed` with a file of features for each kind of node and a file of edges for
-//! each relation.
+//! IGBH, the heterogeneous graph of the Illinois Graph Benchmark, in any of its sizes: the folder
+//! `processed` with a file of features for each kind of node and a file of edges for each relation.
 //!
-//! Source: `igbh.py`, `dgl_utilities/feature_fetching.py` and `components.py` of the
-//! reference's benchmark R-GAT. Each relation is walked both ways, citations as one relation
-//! with a loop at each paper. Features of the full graph are 2.2 TB: rows of them are read
-//! where they lie. Its 5.8 billion edges are turned, when it is opened, to the neighbours of
-//! each node: 4 bytes an edge and way, and 8 a node and relation, which are 63 GB.
+//! Source: `igbh.py`, `dgl_utilities/feature_fetching.py` and `components.py` of the reference's
+//! benchmark R-GAT. Each relation is traversed both ways; citations are one relation with a loop at
+//! each paper. The features of the full graph have 2.2 TB, so their rows are read from disk. Its
+//! 5.8 billion edges are converted to adjacency lists in memory: 4 bytes per edge and direction and
+//! 8 bytes per node and relation, in total 63 GB.
 
 mod edges;
 mod rows;
@@ -19,76 +18,34 @@ use std::path::{Path, PathBuf};
 use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Npy, Tensor, TensorLibrary};
 
-use super::npy;
-use crate::files::{Files, Of, OpenError};
-use crate::open::Read;
+use super::{SampleSet, npy};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::pickle::{self, Value};
-use crate::pipelines::sampling::Incoming;
+use crate::subgraph::{IncomingEdges, KINDS, PAPER, RELATIONS, Relation};
 
-pub(crate) use rows::Rows;
+pub(crate) use rows::FeatureRows;
 
-/// Kinds of nodes.
-pub const KINDS: [&str; 6] = ["paper", "author", "institute", "fos", "journal", "conference"];
-/// Those that samples are.
-pub const PAPER: usize = 0;
-
-/// Edges of one meaning, from nodes of one kind to those of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Relation {
-    /// As the reference's model calls it.
-    pub name: &'static str,
-    /// Place of the kind in [`KINDS`] that edges come from.
-    pub from: usize,
-    /// And of the one that they go to.
-    pub to: usize,
-}
-
-const fn relation(from: usize, name: &'static str, to: usize) -> Relation {
-    Relation { name, from, to }
-}
-
-/// All relations: those of the files, and each but citations backwards.
-pub const RELATIONS: [Relation; 11] = [
-    relation(0, "cites", 0),
-    relation(0, "written_by", 1),
-    relation(1, "affiliated_to", 2),
-    relation(0, "topic", 3),
-    relation(0, "published", 4),
-    relation(0, "venue", 5),
-    relation(1, "rev_written_by", 0),
-    relation(2, "rev_affiliated_to", 1),
-    relation(3, "rev_topic", 0),
-    relation(4, "rev_published", 0),
-    relation(5, "rev_venue", 0),
-];
-/// Those that have files. The first is citations; those backwards stand in the order of the
-/// others.
+/// Number of relations that have files. The first is citations; the reversed relations follow in
+/// the order of the others.
 const FILES: usize = 6;
 
-impl fmt::Display for Relation {
-    /// As folders are called.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}__{}__{}", KINDS[self.from], self.name, KINDS[self.to])
-    }
-}
-
-/// The graph.
+/// The graph: adjacency in memory, features on disk.
 #[derive(Debug)]
 pub(crate) struct Igbh {
-    /// In the order of [`RELATIONS`].
-    pub incoming: Vec<Incoming>,
-    /// In the order of [`KINDS`].
-    pub features: Vec<Rows>,
+    /// Incoming edges, in the order of [`RELATIONS`].
+    pub incoming: Vec<IncomingEdges>,
+    /// Features of nodes, in the order of [`KINDS`].
+    pub features: Vec<FeatureRows>,
 }
 
-/// Why a file is not one of the data set.
+/// Reason why a file is not part of the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgbhError {
     /// The file.
     pub path: PathBuf,
-    /// What there should be.
+    /// What was expected.
     pub expected: String,
-    /// What there is.
+    /// What was found.
     pub found: String,
 }
 
@@ -112,30 +69,31 @@ impl IgbhError {
 }
 
 impl Igbh {
-    /// Opens the files of features, and turns the edges of all relations.
+    /// Opens the files of features and builds the adjacency of all relations.
     ///
     /// # Errors
-    /// The first file that is missing, malformed, or names a node that has no features.
+    /// The first file that is missing, malformed, or names a node without features.
     pub(crate) fn open(folder: &Path) -> Result<Self, IgbhError> {
         let open = |kind: &&str| features(folder, kind);
-        let features: Vec<Rows> = KINDS.iter().map(open).collect::<Result<_, _>>()?;
+        let features: Vec<FeatureRows> = KINDS.iter().map(open).collect::<Result<_, _>>()?;
         if let Some(other) = features.iter().find(|rows| rows.width != features[0].width) {
             let expected = format!("{} features a node, as papers have", features[0].width);
             return Err(IgbhError::new(&other.path, expected, other.width));
         }
         let counts: Vec<usize> = features.iter().map(|rows| rows.count).collect();
-        let turned = std::thread::scope(|scope| {
-            let turn = |relation: &'static Relation| {
-                let (path, counts) = (path(folder, relation), &counts);
-                scope.spawn(move || edges::turned(&path, relation, counts))
+        let relations = std::thread::scope(|scope| {
+            let spawn = |relation: &'static Relation| {
+                let path = path(folder, relation);
+                let counts = &counts;
+                scope.spawn(move || edges::adjacency(&path, relation, counts))
             };
-            let threads: Vec<_> = RELATIONS[..FILES].iter().map(turn).collect();
+            let threads: Vec<_> = RELATIONS[..FILES].iter().map(spawn).collect();
             let joined = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().expect("whoever reads edges does not panic")
             };
             threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>()
         })?;
-        let (there, back): (Vec<_>, Vec<_>) = turned.into_iter().unzip();
+        let (there, back): (Vec<_>, Vec<_>) = relations.into_iter().unzip();
         let incoming = there.into_iter().chain(back.into_iter().flatten()).collect();
         Ok(Self { incoming, features })
     }
@@ -145,13 +103,13 @@ fn path(folder: &Path, relation: &Relation) -> PathBuf {
     folder.join(relation.to_string()).join("edge_index.npy")
 }
 
-fn features(folder: &Path, kind: &str) -> Result<Rows, IgbhError> {
-    Rows::open(&folder.join(kind).join("node_feat.npy"))
+fn features(folder: &Path, kind: &str) -> Result<FeatureRows, IgbhError> {
+    FeatureRows::open(&folder.join(kind).join("node_feat.npy"))
 }
 
-/// A sample a paper of the file `nodes`, which judges as well: where PyTorch wrote it, as an
-/// array.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+/// Opens the papers of the file `nodes` as samples. The file is also the reference; a file that
+/// PyTorch wrote is converted to an array.
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let path = files.path("nodes")?;
     let papers = papers(&path).map_err(OpenError::content)?;
     let count = features(&files.path("graph")?, KINDS[PAPER]).map_err(OpenError::content)?.count;
@@ -160,7 +118,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
         let expected = format!("papers from 0 to {}", count.saturating_sub(1));
         return Err(OpenError::content(IgbhError::new(&path, expected, other)));
     }
-    let made = files.made("nodes.npy", 1, Of::Files(&["nodes"]), |file| {
+    let made = files.derive("nodes.npy", 1, CacheKey::Files(&["nodes"]), |file| {
         npy::write(file, &[papers.len()], &papers).map_err(OpenError::content)
     })?;
     let name = files.card().data.inputs[0].name.clone();
@@ -168,10 +126,10 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     let tensor = Tensor { name, sample_shape: vec![1], elements };
     let samples = TensorLibrary::new("igbh", vec![tensor], None).map_err(OpenError::content)?;
     let references = BTreeMap::from([("nodes".to_owned(), made)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
-/// Numbers of papers, of `numpy.save` or `torch.save`.
+/// Reads numbers of papers that `numpy.save` or `torch.save` wrote.
 fn papers(path: &Path) -> Result<Vec<i64>, IgbhError> {
     let refused = |found: String| {
         let expected = "papers as one dimension of int64, of numpy.save or torch.save";

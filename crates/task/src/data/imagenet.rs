@@ -1,25 +1,25 @@
-//! ImageNet's validation set: a folder of files and `val_map.txt`, a name and a class a
-//! line, whose order is that of the samples.
+//! ImageNet's validation set: a folder of files and `val_map.txt`, which has a name and a class per
+//! line in the order of the samples.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::pictures::{Missing, Pictures, Preparation};
+use super::pictures::{MissingFiles, Pictures, Preparation};
 
-/// Classes of 2012, from 0.
+/// Number of classes of ImageNet 2012.
 const CLASSES: i64 = 1000;
 
-/// The data set.
+/// The pictures with their labels.
 #[derive(Debug)]
 pub struct ImageNet {
-    /// Its samples.
+    /// The samples.
     pub pictures: Pictures,
     /// The class of each.
     pub labels: Vec<i64>,
 }
 
-/// Why a folder is not the data set.
+/// Reason why a folder is not the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImageNetError {
@@ -30,13 +30,13 @@ pub enum ImageNetError {
         /// The operating system's message.
         why: String,
     },
-    /// A line of the list is no name and class.
+    /// A line of the list is not a name and a class.
     Line {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What stands there.
+        /// What was found.
         found: String,
     },
     /// The list is empty.
@@ -45,7 +45,7 @@ pub enum ImageNetError {
         path: PathBuf,
     },
     /// Files of the list are not in the folder.
-    Missing(Missing),
+    Missing(MissingFiles),
 }
 
 impl fmt::Display for ImageNetError {
@@ -69,7 +69,7 @@ impl fmt::Display for ImageNetError {
 impl std::error::Error for ImageNetError {}
 
 impl ImageNet {
-    /// Reads the list, by default `val_map.txt` in the folder, and looks for every file.
+    /// Reads the list, by default `val_map.txt` in the folder, and checks that every file exists.
     ///
     /// # Errors
     /// [`ImageNetError`] if the list is malformed or files are missing.
@@ -81,7 +81,8 @@ impl ImageNet {
         let path = list.map_or_else(|| folder.join("val_map.txt"), Path::to_owned);
         let text = std::fs::read_to_string(&path)
             .map_err(|error| ImageNetError::List { path: path.clone(), why: error.to_string() })?;
-        let (mut names, mut labels) = (Vec::new(), Vec::new());
+        let mut names = Vec::new();
+        let mut labels = Vec::new();
         let mut seen = HashSet::new();
         for (line, number) in text.lines().zip(1..) {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -119,7 +120,7 @@ mod tests {
     use dyno_sut::tensors::{Elements, Source};
 
     use super::*;
-    use crate::data::pictures::write_grey;
+    use crate::data::pictures::write_gray;
     use crate::image::steps::Layout;
 
     #[test]
@@ -133,7 +134,7 @@ mod tests {
         let error = open().unwrap_err().to_string();
         assert!(error.contains("2 of 2 files are missing, first b.png, a.png"), "{error}");
         for (name, grey) in [("a.png", 1), ("b.png", 2)] {
-            write_grey(&folder.join(name), grey);
+            write_gray(&folder.join(name), grey);
         }
         let set = open().unwrap();
         assert_eq!((&set.labels[..], set.pictures.count()), (&[65, 970][..], 2));

@@ -1,5 +1,5 @@
-//! KiTS 2019 as the reference prepares it: a folder with a pickle of each case, and one
-//! that lists the cases in the order of the samples.
+//! KiTS 2019 as the reference prepares it: a folder with a pickle of each case, and a pickle that
+//! lists the cases in the order of the samples.
 //!
 //! Source: `preprocess.py` and `kits_QSL.py` of the reference's benchmark 3D-UNet: a case
 //! is the first array of its pickle, of one channel and three axes.
@@ -17,15 +17,15 @@ use dyno_metrics::payload::Element;
 use dyno_metrics::segmentation::segmentation;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
+use super::{SampleSet, library};
 use crate::card::Card;
-use crate::files::{Files, Of, OpenError};
-use crate::open::{Read, library};
+use crate::files::{CacheKey, Files, OpenError};
 use crate::pickle::{self, Array, Value};
 
-/// The list of the folder.
+/// File name of the list.
 const LIST: &str = "preprocessed_files.pkl";
 
-/// The cases.
+/// The cases of a folder.
 #[derive(Debug)]
 pub struct Kits19 {
     folder: PathBuf,
@@ -33,14 +33,14 @@ pub struct Kits19 {
     inputs: [String; 1],
 }
 
-/// Why a file of the folder is not what it should be.
+/// Reason why a file of the folder is not as expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KitsError {
     /// The file.
     pub path: PathBuf,
-    /// What there should be.
+    /// What was expected.
     pub expected: Cow<'static, str>,
-    /// What there is.
+    /// What was found.
     pub found: String,
 }
 
@@ -53,22 +53,22 @@ impl fmt::Display for KitsError {
 
 impl std::error::Error for KitsError {}
 
-/// Cases of KiTS 2019, and the list of their names.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+/// Opens the cases of KiTS 2019 and derives the list of their names.
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let input = &card.data.inputs[0].name;
     let cases = Kits19::open(&files.path("images")?, input).map_err(OpenError::content)?;
     known_cases(card, &cases)?;
     cases.check(&files.path("volumes")?).map_err(OpenError::content)?;
     let list = format!("{}\n", cases.cases().join("\n"));
-    let made = files.made("cases", 1, Of::Text(&list), |file| {
+    let made = files.derive("cases", 1, CacheKey::Text(&list), |file| {
         file.write_all(list.as_bytes()).map_err(OpenError::content)
     })?;
     let references = BTreeMap::from([("cases".to_owned(), made)]);
-    Ok(Read { references, ..Read::of(library(card, cases)?) })
+    Ok(SampleSet { references, ..SampleSet::new(library(card, cases)?) })
 }
 
-/// The reference publishes a checksum of each case of its own; another has none.
+/// Checks that all cases are known: the reference publishes a checksum of each.
 fn known_cases(card: &Card, cases: &Kits19) -> Result<(), OpenError> {
     let known = card.data.files.iter().find(|file| file.name == "images");
     let known = known.map(|file| &file.md5_of).filter(|known| !known.is_empty());
@@ -85,7 +85,7 @@ fn known_cases(card: &Card, cases: &Kits19) -> Result<(), OpenError> {
 }
 
 impl Kits19 {
-    /// Reads the list, and looks for the file of every case.
+    /// Reads the list and checks that the file of every case exists.
     ///
     /// # Errors
     /// [`KitsError`] if the list is malformed, empty, or names a case that has no file.
@@ -116,29 +116,31 @@ impl Kits19 {
         let set = Self { folder: folder.to_owned(), cases, inputs: [input.to_owned()] };
         match set.cases.iter().map(|case| set.path(case)).find(|path| !path.is_file()) {
             Some(path) => {
-                let (expected, found) = ("the file of a case of the list".into(), "none".into());
+                let expected = "the file of a case of the list".into();
+                let found = "none".into();
                 Err(KitsError { path, expected, found })
             }
             None => Ok(set),
         }
     }
 
-    /// Names of the cases, in the order of the samples.
+    /// Returns the names of the cases in the order of the samples.
     #[must_use]
     pub fn cases(&self) -> &[String] {
         &self.cases
     }
 
-    /// The file that lists them.
+    /// Returns the path of the list.
     pub(crate) fn list(&self) -> PathBuf {
         self.folder.join(LIST)
     }
 
-    /// Compares the edges of every case with those of its labels, which are in a folder
-    /// of each case in `labels`. What cannot be read is left to whoever reads it whole.
+    /// Compares the shape of every case with that of its labels, which are in a folder per case in
+    /// `labels`. Files that cannot be read are skipped; the code that reads them in full reports
+    /// them.
     ///
     /// # Errors
-    /// [`KitsError`] of the first case whose labels are of other edges.
+    /// [`KitsError`] for the first case whose labels have another shape.
     pub fn check(&self, labels: &Path) -> Result<(), KitsError> {
         for case in &self.cases {
             let path = self.path(case);
@@ -164,7 +166,7 @@ impl Kits19 {
     }
 }
 
-/// Shape of the array of a case, of which the beginning of the file tells it.
+/// Returns the shape of a case's array, from the beginning of the file where possible.
 fn shape(path: &Path) -> Option<Vec<usize>> {
     const BEGINNING: u64 = 1 << 12;
     let mut bytes = Vec::new();

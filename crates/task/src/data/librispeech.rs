@@ -1,10 +1,9 @@
-//! LibriSpeech as the benchmark RNN-T has it: a folder of recordings and a manifest, whose
-//! order is that of the samples.
+//! LibriSpeech in the form of the benchmark RNN-T: a folder of recordings and a manifest in the
+//! order of the samples.
 //!
 //! Source: `pytorch/parts/manifest.py`, `pytorch/QSL.py` and `pytorch/utils/preprocessing_utils.py`
-//! of the reference's benchmark: utterances longer than 15 s are left out, of those with
-//! several files the first is the recording, and its place begins at the folder that holds
-//! `dev-clean-wav`.
+//! of the reference's benchmark. Utterances longer than 15 s are omitted, the first of several
+//! files is the recording, and its path begins at the folder that holds `dev-clean-wav`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,36 +13,35 @@ use dyno_metrics::DataError;
 use dyno_metrics::speech::{LONGEST_SECONDS, Utterance, read_utterances};
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
-use super::item;
-use super::pictures::Missing;
+use super::pictures::MissingFiles;
 use super::recording::{RATE, Recording, RecordingError};
+use super::{SampleSet, inputs, item, library};
 use crate::files::{Files, OpenError};
-use crate::open::{Read, inputs, library};
 
-/// Seconds by which a recording may differ from the manifest, which rounds.
-const ROUNDED: f64 = 0.01;
-/// Missing files that an error names.
+/// Tolerance of a recording's duration, in seconds, because the manifest rounds.
+const DURATION_TOLERANCE: f64 = 0.01;
+/// Missing files that an error names, at most.
 const NAMED: usize = 5;
 const GET: &str = "dev-clean.tar.gz, and convert it as the card says";
 
-/// The recordings; one is in memory only while its sample is loaded.
+/// The recordings; each is in memory only while its sample is loaded.
 #[derive(Debug)]
 pub struct Librispeech {
     recordings: Vec<PathBuf>,
     inputs: [String; 1],
 }
 
-/// Why they are not what they should be.
+/// Reason why manifest and recordings are not the data set.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LibrispeechError {
-    /// The manifest.
+    /// The manifest cannot be read.
     Manifest(DataError),
     /// Recordings are not in the folder.
-    Missing(Missing),
-    /// A recording does not read.
+    Missing(MissingFiles),
+    /// A recording cannot be read.
     Recording(RecordingError),
-    /// A recording is of another length than the manifest says.
+    /// A recording has another duration than the manifest states.
     Length {
         /// The file.
         path: PathBuf,
@@ -72,12 +70,11 @@ impl fmt::Display for LibrispeechError {
 impl std::error::Error for LibrispeechError {}
 
 impl Librispeech {
-    /// Looks for the recording of each utterance and reads its header. The folder is
-    /// `dev-clean-wav` or what holds it; recordings may be those of LibriSpeech itself, in
-    /// FLAC.
+    /// Finds the recording of each utterance and reads its header. The folder is `dev-clean-wav` or
+    /// the one above it; recordings may also be LibriSpeech's own FLAC files.
     ///
     /// # Errors
-    /// [`LibrispeechError`] with the file.
+    /// [`LibrispeechError`], which names the file.
     pub fn open(folder: &Path, manifest: &Path, input: String) -> Result<Self, LibrispeechError> {
         let utterances =
             read_utterances(manifest, LONGEST_SECONDS).map_err(LibrispeechError::Manifest)?;
@@ -104,10 +101,11 @@ impl Librispeech {
             }
         }
         if !gone.is_empty() {
-            let (missing, of) = (gone.len(), utterances.len());
+            let missing = gone.len();
+            let total = utterances.len();
             gone.truncate(NAMED);
             let folder = folder.to_owned();
-            let missing = Missing { folder, missing, of, files: gone, get: GET };
+            let missing = MissingFiles { folder, missing, total, files: gone, get: GET };
             return Err(LibrispeechError::Missing(missing));
         }
         for (path, utterance) in recordings.iter().zip(&utterances) {
@@ -117,13 +115,13 @@ impl Librispeech {
     }
 }
 
-/// Whether a place does not leave the folder.
+/// Whether a relative path stays within the folder.
 fn is_below(name: &str) -> bool {
     let mut parts = Path::new(name).components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
-/// Where the recording of this name lies.
+/// Returns the path of the recording of this name, if it exists.
 fn place(folder: &Path, name: &str) -> Option<PathBuf> {
     let name = Path::new(name);
     let without_first: PathBuf = name.components().skip(1).collect();
@@ -133,23 +131,24 @@ fn place(folder: &Path, name: &str) -> Option<PathBuf> {
     places.find(|path| path.is_file())
 }
 
-/// The header of a recording is one of the utterance.
+/// Checks that the duration of a recording is that of the utterance.
 fn fits(path: &Path, utterance: &Utterance) -> Result<(), LibrispeechError> {
     let recording = Recording::open(path).map_err(LibrispeechError::Recording)?;
     let found = recording.count() as f64 / f64::from(RATE);
     let expected = utterance.original_duration;
-    if (found - expected).abs() <= ROUNDED {
+    if (found - expected).abs() <= DURATION_TOLERANCE {
         return Ok(());
     }
     Err(LibrispeechError::Length { path: path.to_owned(), expected, found })
 }
 
-/// The samples of a card with the files `audio` and `manifest`.
-pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
-    let (folder, manifest) = (files.path("audio")?, files.path("manifest")?);
+/// Opens the samples of a card with the files `audio` and `manifest`.
+pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
+    let folder = files.path("audio")?;
+    let manifest = files.path("manifest")?;
     let [input] = inputs(files.card());
     let recordings = Librispeech::open(&folder, &manifest, input);
-    library(files.card(), recordings.map_err(OpenError::content)?).map(Read::of)
+    library(files.card(), recordings.map_err(OpenError::content)?).map(SampleSet::new)
 }
 
 impl Source for Librispeech {

@@ -1,4 +1,4 @@
-//! Sentences, a line each, as bytes of UTF-8: what is made of them is timed.
+//! Sentences, one per line, as UTF-8 bytes: their tokenization is timed.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,10 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::DataError;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
-use super::item;
+use super::{SampleSet, inputs, item, library};
 use crate::files::{Files, OpenError};
-use crate::open::{Read, inputs, library};
 
-/// The sentences.
+/// The sentences as samples.
 #[derive(Debug)]
 pub struct Lines {
     sentences: Vec<String>,
@@ -19,14 +18,15 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads sentences, and whether there are as many translations.
+    /// Reads the sentences and checks that there are as many translations.
     ///
     /// # Errors
-    /// [`DataError`] with the file and the line: what is no text, a line that is empty, other
-    /// numbers of lines.
+    /// [`DataError`] with file and line: invalid UTF-8, an empty line, or different numbers of
+    /// lines.
     pub fn open(sentences: &Path, translations: &Path, input: String) -> Result<Self, DataError> {
         let lines = lines(sentences)?;
-        let (expected, found) = (lines.len(), self::lines(translations)?.len());
+        let expected = lines.len();
+        let found = self::lines(translations)?.len();
         if expected != found {
             let expected = format!("{expected} lines, as {} has", sentences.display());
             return Err(DataError::malformed(translations, None, expected, found.to_string()));
@@ -50,12 +50,13 @@ fn lines(path: &Path) -> Result<Vec<String>, DataError> {
     }
 }
 
-/// The samples of a card with the files `source` and `target`.
-pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
-    let (source, target) = (files.path("source")?, files.path("target")?);
+/// Opens the samples of a card with the files `source` and `target`.
+pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
+    let source = files.path("source")?;
+    let target = files.path("target")?;
     let [input] = inputs(files.card());
     let lines = Lines::open(&source, &target, input).map_err(OpenError::content)?;
-    library(files.card(), lines).map(Read::of)
+    library(files.card(), lines).map(SampleSet::new)
 }
 
 impl Source for Lines {

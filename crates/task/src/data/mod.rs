@@ -1,5 +1,4 @@
-//! Data sets: in the formats in which their publishers give them, in tables of facts, and
-//! made of seeds.
+//! Data sets: in their publishers' formats, as tables of facts, and generated from seeds.
 
 pub mod aggregation;
 pub(crate) mod bpe;
@@ -29,13 +28,63 @@ pub(crate) mod table;
 pub mod texts;
 pub mod words;
 
-use dyno_loadgen::qsl::SampleIndex;
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-/// What a list has for a sample, one after the other.
+use dyno_loadgen::qsl::SampleIndex;
+use dyno_sut::tensors::{Source, TensorLibrary};
+
+use crate::card::Card;
+use crate::features::FeatureNetworks;
+use crate::files::OpenError;
+
+/// Returns the entry of a list for a sample.
 ///
 /// # Errors
-/// There are not as many.
+/// The index is beyond the list.
 pub(crate) fn item<T>(all: &[T], index: SampleIndex) -> Result<&T, String> {
     let found = usize::try_from(index).ok().and_then(|index| all.get(index));
     found.ok_or_else(|| format!("expected a sample below {}, found {index}", all.len()))
+}
+
+/// Samples with the references that were derived from their files.
+pub(crate) struct SampleSet {
+    pub samples: TensorLibrary,
+    /// Files of references by the name of the method's need.
+    pub references: BTreeMap<String, PathBuf>,
+    /// Networks that compute the features of answers that are images.
+    pub networks: Option<FeatureNetworks>,
+    /// Remarks on the samples for the reader of the result.
+    pub remarks: Vec<String>,
+}
+
+impl SampleSet {
+    pub(crate) fn new(samples: TensorLibrary) -> Self {
+        Self { samples, references: BTreeMap::new(), networks: None, remarks: Vec::new() }
+    }
+}
+
+/// Returns the names of a card's `N` inputs.
+///
+/// # Panics
+/// Panics if the card has another number of inputs.
+pub(crate) fn inputs<const N: usize>(card: &Card) -> [String; N] {
+    all(card, card.data.inputs.iter().map(|input| input.name.clone()).collect())
+}
+
+/// Converts a list to `N` names; panics if it has another number.
+pub(crate) fn all<const N: usize>(card: &Card, names: Vec<String>) -> [String; N] {
+    names.try_into().unwrap_or_else(|_| panic!("{} feeds {N} inputs", card.name))
+}
+
+/// Returns a sample library of a source; the card states how many samples fit in memory.
+pub(crate) fn library(
+    card: &Card,
+    source: impl Source + 'static,
+) -> Result<TensorLibrary, OpenError> {
+    let held = usize::try_from(card.data.performance_samples).unwrap_or(usize::MAX);
+    let held = NonZero::new(held).unwrap_or(NonZero::<usize>::MIN);
+    TensorLibrary::from_source(Arc::new(source), held, None).map_err(OpenError::content)
 }

@@ -1,5 +1,5 @@
-//! MovieLens 100k as the package `recbole` has it, split into ratings to train with and
-//! ratings to foretell.
+//! MovieLens 100k in the format of the package `recbole`, split into ratings for training and for
+//! test.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,51 +10,50 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
-use crate::files::{Files, Of, OpenError};
-use crate::open::Read;
-use crate::trained::movielens::Opinion;
+use super::SampleSet;
+use crate::files::{CacheKey, Files, OpenError};
 
-/// The first line.
+/// First line of the file.
 const HEADER: &str = "user_id:token\titem_id:token\trating:float\ttimestamp:float";
-/// From this rating on, a user likes what was rated.
+/// Minimum rating that counts as liking.
 const LIKED: f32 = 4.0;
-/// One rating of so many is to be foretold.
+/// One rating of this many is in the test part.
 const SHARE: usize = 10;
-/// Of the order in which ratings are drawn.
+/// Seed of the split.
 const SEED: u64 = 100;
-/// Users and items are fewer: what is taken for one is no table of gigabytes.
+/// Upper bound of the numbers of users and items, which limits the size of tables.
 const MOST: usize = 1 << 17;
 
-/// Why a file is not the data set.
+/// Reason why a file is not the data set.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MovielensError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable {
         /// The file.
         path: PathBuf,
         /// The operating system's message.
         why: String,
     },
-    /// A line is of another form.
+    /// A line is malformed.
     Line {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What should stand there.
+        /// What was expected.
         expected: &'static str,
-        /// What stands there.
+        /// What was found.
         found: String,
     },
-    /// There are too few ratings to train and to measure with.
+    /// There are too few ratings for training and test.
     Few {
         /// The file.
         path: PathBuf,
-        /// How many there are.
+        /// Number of ratings.
         found: usize,
     },
-    /// Samples that do not belong together.
+    /// The samples do not fit together.
     Samples(TensorError),
 }
 
@@ -75,16 +74,27 @@ impl fmt::Display for MovielensError {
 
 impl std::error::Error for MovielensError {}
 
-/// The ratings of a file, as opinions.
+/// A user's opinion of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opinion {
+    /// Row of the user's vector.
+    pub user: usize,
+    /// Row of the item's vector.
+    pub item: usize,
+    /// The label that is predicted.
+    pub is_liked: bool,
+}
+
+/// The ratings of a file as opinions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ratings {
-    /// To train with.
+    /// Opinions for training.
     pub training: Vec<Opinion>,
-    /// To be foretold, in the order of the samples.
+    /// Opinions for test, in the order of the samples.
     pub test: Vec<Opinion>,
-    /// More than the greatest number of a user.
+    /// Number of users: the greatest number plus one.
     pub users: usize,
-    /// More than the greatest number of an item.
+    /// Number of items: the greatest number plus one.
     pub items: usize,
 }
 
@@ -92,7 +102,7 @@ impl Ratings {
     /// Reads the file and splits it by a seed.
     ///
     /// # Errors
-    /// [`MovielensError`] if the file is not of the form.
+    /// [`MovielensError`] if the file is malformed.
     pub fn read(path: &Path) -> Result<Self, MovielensError> {
         let text = fs::read_to_string(path).map_err(|error| MovielensError::Unreadable {
             path: path.to_owned(),
@@ -101,16 +111,16 @@ impl Ratings {
         Self::parse(path, &text)
     }
 
-    /// Likewise of the text of a file, whose path is told where it is wrong.
+    /// Parses the text of a file and splits it by a seed; `path` is for errors.
     ///
     /// # Errors
-    /// [`MovielensError`] if the text is not of the form.
+    /// [`MovielensError`] if the text is malformed.
     pub fn parse(path: &Path, text: &str) -> Result<Self, MovielensError> {
         let wrong = |at: usize, expected, found: &str| MovielensError::Line {
             path: path.to_owned(),
             line: at + 1,
             expected,
-            // A line of another file may be long.
+            // Lines of unrelated files may be long.
             found: found.chars().take(80).collect(),
         };
         let mut lines = text.lines().enumerate();
@@ -129,45 +139,49 @@ impl Ratings {
             return Err(MovielensError::Few { path: path.to_owned(), found: all.len() });
         }
         let count = |number: fn(&Opinion) -> usize| all.iter().map(number).max().unwrap_or(0) + 1;
-        let (users, items) = (count(|of| of.user), count(|of| of.item));
+        let (users, items) = (count(|opinion| opinion.user), count(|opinion| opinion.item));
         Mt19937::new(SEED).shuffle(&mut all);
         let training = all.split_off(all.len() / SHARE);
         Ok(Self { training, test: all, users, items })
     }
 
-    /// Those to be foretold, a sample each, for inputs of these names.
+    /// Returns one sample per test opinion, for inputs of these names.
     fn samples(&self, user: &str, item: &str) -> Result<TensorLibrary, TensorError> {
         let tensor = |name: &str, number: fn(&Opinion) -> usize| Tensor {
             name: name.to_owned(),
             sample_shape: Vec::new(),
-            elements: Elements::I64(self.test.iter().map(|of| number(of) as i64).collect()),
+            elements: Elements::I64(
+                self.test.iter().map(|opinion| number(opinion) as i64).collect(),
+            ),
         };
-        let inputs = vec![tensor(user, |of| of.user), tensor(item, |of| of.item)];
+        let inputs =
+            vec![tensor(user, |opinion| opinion.user), tensor(item, |opinion| opinion.item)];
         TensorLibrary::new("movielens", inputs, None)
     }
 }
 
-/// A line's user, item and whether the rating is one of liking.
+/// Parses a line.
 fn opinion(line: &str) -> Option<Opinion> {
     let mut fields = line.split('\t');
     let mut number = || fields.next()?.parse::<usize>().ok().filter(|number| *number < MOST);
-    let (user, item) = (number()?, number()?);
+    let user = number()?;
+    let item = number()?;
     let rating: f32 = fields.next()?.parse().ok()?;
     let (_time, end): (f64, _) = (fields.next()?.parse().ok()?, fields.next());
     let is_whole = (1.0..=5.0).contains(&rating) && end.is_none();
     is_whole.then_some(Opinion { user, item, is_liked: rating >= LIKED })
 }
 
-/// The samples of the task, and their labels as the method `roc-auc` takes them: a line a
-/// rating, and a sample a rating.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+/// Opens the samples of the task and derives their labels for the method `roc-auc`: one line per
+/// rating, and one rating per sample.
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let path = files.path("ratings")?;
     let ratings = Ratings::read(&path).map_err(OpenError::content)?;
     let inputs = &files.card().data.inputs;
     let samples = ratings.samples(&inputs[0].name, &inputs[1].name);
     let samples = samples.map_err(|error| OpenError::content(MovielensError::Samples(error)))?;
     let list = |name: &str, line: fn(usize, &Opinion) -> String| {
-        files.made(name, 1, Of::Card, |file| {
+        files.derive(name, 1, CacheKey::Card, |file| {
             for (at, opinion) in ratings.test.iter().enumerate() {
                 writeln!(file, "{}", line(at, opinion)).map_err(OpenError::content)?;
             }
@@ -177,7 +191,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     let labels = list("labels", |_, opinion| u8::from(opinion.is_liked).to_string())?;
     let trace = list("trace", |at, _| format!("{at},{},1", at + 1))?;
     let references = BTreeMap::from([("day_23".to_owned(), labels), ("trace".to_owned(), trace)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 #[cfg(test)]
@@ -200,14 +214,14 @@ mod tests {
         assert_eq!((ratings.training.len(), ratings.test.len()), (36, 4));
         assert_eq!((ratings.users, ratings.items), (41, 81));
         let mut all = [ratings.training, ratings.test].concat();
-        all.sort_by_key(|of| of.user);
+        all.sort_by_key(|opinion| opinion.user);
         let is_liked = |at: usize| at % 5 + 1 >= 4;
         let expected = |at| Opinion { user: at, item: 2 * at, is_liked: is_liked(at) };
         assert_eq!(all, (1..=40).map(expected).collect::<Vec<_>>());
     }
 
     #[test]
-    fn what_is_no_rating_is_told_by_its_line() {
+    fn malformed_ratings_are_rejected_with_their_line() {
         let cases = [
             ("user\titem\n", ":1: expected the header of ml-100k.inter, found \"user\\titem\""),
             ("", ":1: expected the header"),

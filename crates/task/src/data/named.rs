@@ -5,46 +5,46 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::pictures::{Missing, Pictures, Preparation};
+use super::pictures::{MissingFiles, Pictures, Preparation};
 
 /// Endings of pictures, in lower case.
 const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
 
-/// The pictures.
+/// The pictures of a folder with their labels.
 #[derive(Debug)]
-pub struct Named {
-    /// Its samples, in the order of their names.
+pub struct NamedPictures {
+    /// The samples, in the order of their names.
     pub pictures: Pictures,
     /// The class of each.
     pub labels: Vec<i64>,
 }
 
-/// Why a folder has no such pictures.
+/// Reason why a folder is not such a data set.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum NamedError {
-    /// It cannot be read.
+pub enum NamedPicturesError {
+    /// The folder cannot be read.
     Io {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// It has none.
+    /// The folder has no pictures.
     Empty {
         /// The folder.
         path: PathBuf,
     },
-    /// A picture has another name.
+    /// The name of a picture has no class.
     Name {
         /// The file.
         path: PathBuf,
     },
-    /// One went away meanwhile.
-    Missing(Missing),
+    /// A picture was removed meanwhile.
+    Missing(MissingFiles),
 }
 
-impl fmt::Display for NamedError {
+impl fmt::Display for NamedPicturesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
@@ -64,15 +64,15 @@ impl fmt::Display for NamedError {
     }
 }
 
-impl std::error::Error for NamedError {}
+impl std::error::Error for NamedPicturesError {}
 
-impl Named {
-    /// Looks for the pictures of a folder; other files are left alone.
+impl NamedPictures {
+    /// Lists the pictures of a folder; other files are ignored.
     ///
     /// # Errors
-    /// There are none, or one without a class.
-    pub fn open(folder: &Path, preparation: Preparation) -> Result<Self, NamedError> {
-        let unreadable = |error| NamedError::Io { path: folder.to_owned(), error };
+    /// There are no pictures, or one has no class in its name.
+    pub fn open(folder: &Path, preparation: Preparation) -> Result<Self, NamedPicturesError> {
+        let unreadable = |error| NamedPicturesError::Io { path: folder.to_owned(), error };
         let mut names = Vec::new();
         for entry in fs::read_dir(folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
@@ -81,20 +81,21 @@ impl Named {
                 continue;
             }
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-                return Err(NamedError::Name { path });
+                return Err(NamedPicturesError::Name { path });
             };
             names.push(name.to_owned());
         }
         if names.is_empty() {
-            return Err(NamedError::Empty { path: folder.to_owned() });
+            return Err(NamedPicturesError::Empty { path: folder.to_owned() });
         }
         names.sort_unstable();
-        let label =
-            |name: &String| class(name).ok_or_else(|| NamedError::Name { path: folder.join(name) });
+        let label = |name: &String| {
+            class(name).ok_or_else(|| NamedPicturesError::Name { path: folder.join(name) })
+        };
         let labels = names.iter().map(label).collect::<Result<_, _>>()?;
         let get = "the folder again";
         let pictures = Pictures::new("pictures", folder, names, get, preparation);
-        Ok(Self { pictures: pictures.map_err(NamedError::Missing)?, labels })
+        Ok(Self { pictures: pictures.map_err(NamedPicturesError::Missing)?, labels })
     }
 }
 
@@ -109,7 +110,7 @@ mod tests {
     use dyno_sut::tensors::Source;
 
     use super::*;
-    use crate::data::pictures::write_grey;
+    use crate::data::pictures::write_gray;
     use crate::image::steps::Layout;
 
     #[test]
@@ -117,22 +118,22 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("dyno-named-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let preparation = Preparation { input: "x".into(), steps: vec![], layout: Layout::Nhwc };
-        let open = || Named::open(&folder, preparation.clone());
+        let open = || NamedPictures::open(&folder, preparation.clone());
         fs::write(folder.join("readme_1.txt"), "").unwrap();
         assert!(open().unwrap_err().to_string().ends_with("(jpg, jpeg, png), found none"));
         for (name, grey) in [("b_cat_285.png", 2), ("a_7.PNG", 1)] {
-            write_grey(&folder.join(name), grey);
+            write_gray(&folder.join(name), grey);
         }
         let named = open().unwrap();
         assert_eq!((&named.labels[..], named.pictures.count()), (&[7, 285][..], 2));
         assert_eq!(named.pictures.sample(1).unwrap()[0].elements.to_f64(), [2.0; 3]);
         for other in ["cat.png", "cat_.png", "cat_-1.png"] {
-            write_grey(&folder.join(other), 0);
+            write_gray(&folder.join(other), 0);
             let error = open().unwrap_err().to_string();
             assert!(error.contains(other) && error.contains("such as cat_285.jpg"), "{error}");
             fs::remove_file(folder.join(other)).unwrap();
         }
         fs::remove_dir_all(&folder).unwrap();
-        assert!(matches!(open(), Err(NamedError::Io { .. })));
+        assert!(matches!(open(), Err(NamedPicturesError::Io { .. })));
     }
 }

@@ -1,4 +1,4 @@
-//! Arrays as `numpy.save` writes them, for references that are made here.
+//! Writes arrays in the format of `numpy.save`, for derived references.
 //!
 //! Source: "NPY format" of the NumPy reference, version 1.
 
@@ -6,15 +6,22 @@ use std::io::{self, Write};
 
 use dyno_sut::tensors::{Element, ElementType};
 
-/// Elements begin at a multiple of this.
+/// Alignment of the elements, in bytes.
 const ALIGNED: usize = 64;
 /// Bytes before the header: magic, version and length.
 const BEFORE: usize = 10;
 
 /// Writes an array, row by row.
 ///
+/// ```
+/// let mut bytes = Vec::new();
+/// dyno_task::data::npy::write(&mut bytes, &[2], &[1.0_f32, 2.0]).unwrap();
+/// assert!(bytes.starts_with(b"\x93NUMPY"));
+/// assert_eq!(bytes.len(), 128 + 2 * 4);
+/// ```
+///
 /// # Errors
-/// Those of the file.
+/// The file cannot be written.
 pub fn write<T: Element>(to: &mut impl Write, shape: &[usize], all: &[T]) -> io::Result<()> {
     let element = match T::TYPE {
         ElementType::U8 => "|u1",

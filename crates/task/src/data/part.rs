@@ -1,19 +1,19 @@
-//! Samples that are made: which for training, and which to measure with.
+//! Parts of generated data sets.
 
 use dyno_loadgen::rng::Mt19937;
 
-/// Which samples of a data set that is made of seeds.
+/// Part of a data set that is generated from seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Those that a model was trained with.
+    /// Samples for training.
     Training,
-    /// The sample library.
+    /// Samples of the sample library.
     Test,
 }
 
 impl Part {
-    /// The random numbers of which sample `number` is made; no sample of another part has
-    /// the same.
+    /// Returns the random numbers from which sample `number` is generated; no sample of the other
+    /// part has the same seed.
     pub(crate) fn random(self, number: u64) -> Mt19937 {
         Mt19937::new(match self {
             Self::Training => 2 * number + 1,

@@ -1,4 +1,4 @@
-//! Files of a folder as samples.
+//! Picture files of a folder as samples.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use super::item;
 use crate::image::decode;
 use crate::image::steps::{Layout, Step, prepare};
 
-/// Missing files that an error names.
+/// Missing files that an error names, at most.
 const NAMED: usize = 5;
 
-/// What is made of every picture.
+/// Preparation of pictures as samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preparation {
-    /// Of the model.
+    /// Name of the model's input.
     pub input: String,
-    /// From the file's picture on.
+    /// Steps from the decoded picture to the sample.
     pub steps: Vec<Step>,
-    /// Of the sample.
+    /// Channel layout of the sample.
     pub layout: Layout,
 }
 
-/// The pictures of a data set; one is in memory only while its sample is loaded.
+/// The pictures of a data set; each is in memory only while its sample is loaded.
 #[derive(Debug)]
 pub struct Pictures {
     name: &'static str,
@@ -35,48 +35,51 @@ pub struct Pictures {
     layout: Layout,
 }
 
-/// Files of a list are not in its folder.
+/// Error: files of a list are not in its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingFiles {
     /// The folder.
     pub folder: PathBuf,
-    /// How many.
+    /// Number of missing files.
     pub missing: usize,
-    /// In the list.
-    pub of: usize,
-    /// The first few.
+    /// Number of files in the list.
+    pub total: usize,
+    /// Names of the first missing files.
     pub files: Vec<String>,
-    /// Where they can be had.
+    /// Where the user gets the files.
     pub get: &'static str,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { folder, missing, of, files, get } = self;
-        let (folder, first) = (folder.display(), files.join(", "));
-        write!(f, "{folder}: {missing} of {of} files are missing, first {first}; get {get}")
+        let Self { folder, missing, total, files, get } = self;
+        let folder = folder.display();
+        let first = files.join(", ");
+        write!(f, "{folder}: {missing} of {total} files are missing, first {first}; get {get}")
     }
 }
 
-impl std::error::Error for Missing {}
+impl std::error::Error for MissingFiles {}
 
 impl Pictures {
-    /// Looks for these files, which are the samples in this order.
+    /// Checks that these files exist; they are the samples in this order.
     ///
     /// # Errors
-    /// [`Missing`] if some are not in the folder; `get` says where they can be had.
+    /// [`MissingFiles`] if some are not in the folder; `get` states where the user gets them.
     pub fn new(
         name: &'static str,
         folder: &Path,
         files: Vec<String>,
         get: &'static str,
         preparation: Preparation,
-    ) -> Result<Self, Missing> {
+    ) -> Result<Self, MissingFiles> {
         let gone: Vec<&String> = files.iter().filter(|file| !folder.join(file).is_file()).collect();
         if !gone.is_empty() {
             let first = gone.iter().take(NAMED).map(|file| (*file).clone()).collect();
-            let (folder, missing, of) = (folder.to_owned(), gone.len(), files.len());
-            return Err(Missing { folder, missing, of, files: first, get });
+            let folder = folder.to_owned();
+            let missing = gone.len();
+            let total = files.len();
+            return Err(MissingFiles { folder, missing, total, files: first, get });
         }
         let Preparation { input, steps, layout } = preparation;
         Ok(Self { name, folder: folder.to_owned(), files, inputs: [input], steps, layout })
@@ -105,9 +108,9 @@ impl Source for Pictures {
     }
 }
 
-/// A grey PNG of one pixel, for tests.
+/// A gray PNG of one pixel, for tests.
 #[cfg(test)]
-pub(super) fn write_grey(path: &Path, grey: u8) {
+pub(super) fn write_gray(path: &Path, grey: u8) {
     let mut encoder = png::Encoder::new(std::fs::File::create(path).unwrap(), 1, 1);
     encoder.set_color(png::ColorType::Grayscale);
     encoder.write_header().unwrap().write_image_data(&[grey]).unwrap();

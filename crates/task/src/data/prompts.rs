@@ -1,8 +1,8 @@
-//! Prompts as tokens, for models that make text behind them.
+//! Prompts as tokens, for models that generate text.
 //!
 //! Source: `dataset.py` of the reference's benchmarks GPT-J, Llama 2 70B, Llama 3.1 405B and
-//! Mixtral 8x7B. A table is converted once: into tokens, one file for all, and into what the
-//! methods judge by.
+//! Mixtral 8x7B. A table is converted once: into a file of tokens and into the references of the
+//! methods.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,19 +12,18 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
-use serde::Deserialize;
 use serde_json::json;
 
-use super::bpe::Encoder;
-use super::item;
+use super::bpe::BytePairEncoder;
 use super::table::{Cell, Table};
-use crate::files::{Files, Of, OpenError};
-use crate::open::{Read, library};
+use super::{SampleSet, item, library};
+use crate::files::{CacheKey, Files, OpenError};
+use crate::system::PromptTable;
 
-/// Tokens of a prompt of GPT-J at most.
+/// Maximum number of tokens in a prompt of GPT-J.
 const MOST: usize = 1919;
 
-/// Counts up when the files that are made of the same table change.
+/// Revision of the derived files: increases when they change for the same table.
 const REVISION: u32 = 1;
 
 /// Prompts of a data set.
@@ -32,29 +31,15 @@ const REVISION: u32 = 1;
 struct Prompts {
     name: String,
     inputs: Vec<String>,
-    /// Where the tokens of each are.
+    /// Range of each prompt in `tokens`.
     places: Vec<Range<usize>>,
     tokens: Vec<i32>,
-    /// Whether an answer is a program, where the card feeds that.
+    /// For each prompt, whether the answer is a program; the card may feed that.
     programs: Vec<bool>,
 }
 
-/// What a table of prompts is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Form {
-    /// The file `cnn_eval`, cut by the file `tokenizer`.
-    CnnDailymail,
-    /// The file `open_orca`, which has tokens.
-    OpenOrca,
-    /// The file `dataset`, which has tokens, and the way each answer is judged.
-    LongContext,
-    /// The file `dataset`, which has tokens of three data sets, of which one asks for programs.
-    Mixture,
-}
-
-impl Form {
-    /// The name of the file in the card.
+impl PromptTable {
+    /// Returns the name of the table's file in the card.
     fn file(self) -> &'static str {
         match self {
             Self::CnnDailymail => "cnn_eval",
@@ -73,22 +58,23 @@ impl Form {
     }
 }
 
-/// Samples of a table of the user's, and the references that are made of it.
-pub(crate) fn read(files: &Files<'_>, form: Form) -> Result<Read, OpenError> {
-    let (file, columns) = (form.file(), form.columns());
+/// Opens the prompts of the user's table and derives the references.
+pub(crate) fn read(files: &Files<'_>, form: PromptTable) -> Result<SampleSet, OpenError> {
+    let file = form.file();
+    let columns = form.columns();
     let path = files.path(file)?;
     let mut table = None;
-    let mut of = vec![file];
-    if form == Form::CnnDailymail {
-        of.push("tokenizer");
+    let mut inputs = vec![file];
+    if form == PromptTable::CnnDailymail {
+        inputs.push("tokenizer");
     }
-    let tokens = files.made("tokens", REVISION, Of::Files(&of), |to| {
-        files.say("reads prompts, once");
+    let tokens = files.derive("tokens", REVISION, CacheKey::Files(&inputs), |to| {
+        files.report_progress("reads prompts, once");
         let table = table.insert(Table::read(&path, columns)?);
         let encoder = match form {
-            Form::CnnDailymail => {
+            PromptTable::CnnDailymail => {
                 let path = files.path("tokenizer")?;
-                Some(Encoder::read(&path).map_err(OpenError::content)?)
+                Some(BytePairEncoder::read_gpt2(&path).map_err(OpenError::content)?)
             }
             _ => None,
         };
@@ -98,7 +84,7 @@ pub(crate) fn read(files: &Files<'_>, form: Form) -> Result<Read, OpenError> {
             (0..table.rows()).map(|row| is_program(table, row, form)).collect();
         write(&prompts, &programs, to).map_err(OpenError::content)
     })?;
-    let references = files.made("references", REVISION, Of::Files(&of), |to| {
+    let references = files.derive("references", REVISION, CacheKey::Files(&inputs), |to| {
         let table = match table.take() {
             Some(table) => table,
             None => Table::read(&path, columns)?,
@@ -109,13 +95,19 @@ pub(crate) fn read(files: &Files<'_>, form: Form) -> Result<Read, OpenError> {
     })?;
     let prompts = Prompts::open(&tokens, files)?;
     let references = BTreeMap::from([("reference".to_owned(), references)]);
-    Ok(Read { references, ..Read::of(library(files.card(), prompts)?) })
+    Ok(SampleSet { references, ..SampleSet::new(library(files.card(), prompts)?) })
 }
 
-/// The tokens of a row: its own, or those of the text that it is put into.
-fn prompt(table: &Table, row: usize, encoder: Option<&Encoder>) -> Result<Vec<i32>, OpenError> {
+/// Returns the tokens of a row: those of the table, or those of the prompt template with the row's
+/// texts.
+fn prompt(
+    table: &Table,
+    row: usize,
+    encoder: Option<&BytePairEncoder>,
+) -> Result<Vec<i32>, OpenError> {
     let Some(encoder) = encoder else { return Ok(table.tokens(row, "tok_input")?.to_vec()) };
-    let (instruction, input) = (table.text(row, "instruction")?, table.text(row, "input")?);
+    let instruction = table.text(row, "instruction")?;
+    let input = table.text(row, "input")?;
     let text = format!(
         "Below is an instruction that describes a task, paired with an input that provides \
          further context. Write a response that appropriately completes the request.\n\n\
@@ -125,18 +117,18 @@ fn prompt(table: &Table, row: usize, encoder: Option<&Encoder>) -> Result<Vec<i3
     tokens.collect::<Result<_, _>>().map_err(OpenError::content)
 }
 
-/// Whether an answer is a program.
-fn is_program(table: &Table, row: usize, form: Form) -> bool {
-    form == Form::Mixture && table.text(row, "dataset").is_ok_and(|name| name == "MBXP")
+/// Whether the answer to a row is a program.
+fn is_program(table: &Table, row: usize, form: PromptTable) -> bool {
+    form == PromptTable::Mixture && table.text(row, "dataset").is_ok_and(|name| name == "MBXP")
 }
 
-/// What a row is judged by, as the method of the task takes it.
-fn reference(table: &Table, row: usize, form: Form) -> Result<serde_json::Value, OpenError> {
+/// Returns the reference of a row in the form that the method takes.
+fn reference(table: &Table, row: usize, form: PromptTable) -> Result<serde_json::Value, OpenError> {
     Ok(match form {
-        Form::CnnDailymail | Form::OpenOrca => {
+        PromptTable::CnnDailymail | PromptTable::OpenOrca => {
             json!({"output": table.text(row, "output")?})
         }
-        Form::Mixture => {
+        PromptTable::Mixture => {
             let name = table.one_of(row, "dataset", &["OpenOrca", "GSM8K", "MBXP"])?;
             let output = table.cell(row, "gt_output");
             let fits = match name {
@@ -146,19 +138,19 @@ fn reference(table: &Table, row: usize, form: Form) -> Result<serde_json::Value,
             };
             if !fits {
                 let expected = "a text, or a number of GSM8K";
-                return Err(table.refused(Some(row), "gt_output", expected, output.shown()));
+                return Err(table.error(Some(row), "gt_output", expected, output.describe()));
             }
             json!({"dataset": name, "gt_output": output})
         }
-        Form::LongContext => {
+        PromptTable::LongContext => {
             let metric = table.one_of(row, "metric", &["rouge", "niah_em", "qa_em"])?;
             json!({"gt_output": table.text(row, "gt_output")?, "metric": metric})
         }
     })
 }
 
-/// Writes their count, the length of each, negative of a program, and all tokens,
-/// each in 32 bits.
+/// Writes the number of prompts, the length of each (negative if the answer is a program), and all
+/// tokens, each as `i32`.
 fn write(
     prompts: &[Vec<i32>],
     programs: &[bool],
@@ -182,10 +174,10 @@ impl Prompts {
             bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect();
         let card = files.card();
         let inputs = card.data.inputs.iter().map(|input| input.name.clone()).collect();
-        Self::of(&all, card.name.clone(), inputs).ok_or_else(|| OpenError::content(broken(path)))
+        Self::parse(&all, card.name.clone(), inputs).ok_or_else(|| OpenError::content(broken(path)))
     }
 
-    fn of(all: &[i32], name: String, inputs: Vec<String>) -> Option<Self> {
+    fn parse(all: &[i32], name: String, inputs: Vec<String>) -> Option<Self> {
         let (count, rest) = all.split_first()?;
         let (lengths, tokens) = rest.split_at_checked(usize::try_from(*count).ok()?)?;
         let programs = lengths.iter().map(|length| *length < 0).collect();

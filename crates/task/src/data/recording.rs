@@ -1,4 +1,4 @@
-//! Recordings of speech: WAVE and FLAC files of one channel of 16 kHz and 16 bits.
+//! Recordings of speech: WAVE and FLAC files with one channel, 16 kHz and 16 bits.
 
 use std::fmt;
 use std::fs::File;
@@ -8,35 +8,35 @@ use std::path::{Path, PathBuf};
 use claxon::FlacReader;
 use hound::{SampleFormat, WavReader, WavSpec};
 
-/// Of a recording, in hertz.
+/// Sample rate in hertz.
 pub const RATE: u32 = 16_000;
 const BITS: u16 = 16;
 
-/// Why a recording cannot be used.
+/// Reason why a recording cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// It cannot be read, or is no recording.
+    /// The file cannot be read or is not a recording.
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The message of whoever reads.
+        /// Message of the reader.
         why: String,
     },
-    /// It is of another kind.
+    /// The file has another number of channels, rate or sample format.
     Kind {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its format.
         found: String,
     },
-    /// Its end is missing.
+    /// The file is truncated.
     Cut {
         /// The file.
         path: PathBuf,
-        /// Values that its header tells of.
+        /// Number of values that the header states.
         expected: u64,
-        /// Values that there are.
+        /// Number of values in the file.
         found: u64,
     },
 }
@@ -63,7 +63,7 @@ impl fmt::Display for RecordingError {
 
 impl std::error::Error for RecordingError {}
 
-/// A file whose header has been read.
+/// A recording whose header has been read.
 pub struct Recording {
     path: PathBuf,
     values: Values,
@@ -76,11 +76,10 @@ enum Values {
 }
 
 impl Recording {
-    /// Reads the header.
+    /// Opens a recording and reads its header.
     ///
     /// # Errors
-    /// [`RecordingError`] if it is another kind of file, or one whose end is missing as far
-    /// as its size tells.
+    /// [`RecordingError`] if the file has another format or its size shows that it is truncated.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let mut file = File::open(path).map_err(|error| unreadable(path, error))?;
         let mut magic = [0; 4];
@@ -96,7 +95,7 @@ impl Recording {
         let is_known = sample_format == SampleFormat::Int;
         kind(path, channels.into(), sample_rate, bits_per_sample.into(), is_known)?;
         let count = u64::from(reader.duration());
-        // The header is behind it: what is left of the file are the values.
+        // The reader is behind the header: the rest of the file are the values.
         let mut file = reader.into_inner();
         let left = || -> std::io::Result<u64> {
             let length = file.get_ref().metadata()?.len();
@@ -121,16 +120,16 @@ impl Recording {
         Ok(Self { path: path.to_owned(), values: Values::Flac(reader), count })
     }
 
-    /// Values that there are.
+    /// Returns the number of values that the header states.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The values in [-1, 1).
+    /// Returns the values, scaled to [-1, 1).
     ///
     /// # Errors
-    /// [`RecordingError`] if one does not read, or some are missing.
+    /// [`RecordingError`] if a value cannot be read or values are missing.
     pub fn read(self) -> Result<Vec<f32>, RecordingError> {
         let Self { path, values, count } = self;
         let share = |value: i16| f32::from(value) / 32_768.0;
@@ -145,7 +144,7 @@ impl Recording {
                     let short = i16::try_from(value).map(share);
                     short.map_err(|_| unreadable(&path, format!("a value of {value}")))
                 };
-                // A few bytes may be a block of silence without end.
+                // A few bytes may encode an endless block of silence.
                 let most = usize::try_from(count).unwrap_or(usize::MAX).saturating_add(1);
                 reader.samples().take(most).map(value).collect::<Result<_, _>>()?
             }
@@ -198,8 +197,8 @@ mod tests {
         std::env::temp_dir().join(format!("dyno-recording-{}-{name}", std::process::id()))
     }
 
-    /// FLAC of 16 kHz, one channel and 16 bits, a block as it stands: RFC 9639, sections 8.2,
-    /// 9.1 and 9.2.2. Checksums are those of the RFC's polynomials.
+    /// FLAC of 16 kHz, one channel and 16 bits, one verbatim block: RFC 9639, sections 8.2, 9.1 and
+    /// 9.2.2. Checksums are those of the RFC's polynomials.
     fn flac(values: &[i16], told: u64) -> Vec<u8> {
         let crc = |bytes: &[u8], bits: u32, polynomial: u32| {
             bytes.iter().fold(0_u32, |crc, byte| {
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_recording_is_told() {
+    fn malformed_recordings_are_rejected_with_the_reason() {
         let path = scratch("wrong");
         let refusal = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();

@@ -1,8 +1,7 @@
-//! Noisy volumes of a large ellipsoid and small ones, with the class of each voxel: a task
-//! for a small 3D-UNet, whose truth is exact because it is made here.
+//! Noisy volumes of one large and several small ellipsoids, with the class of each voxel: a task
+//! for a small 3D-UNet. The ground truth is exact because the volumes are generated here.
 //!
-//! A volume is a function of its part and its number; `training/shapes3d.py` asks for the
-//! same ones.
+//! A volume is a function of its part and its number; `training/shapes3d.py` uses the same volumes.
 
 use std::collections::BTreeMap;
 
@@ -12,53 +11,53 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
 use super::npy;
 use super::part::Part;
-use crate::files::{Files, Of, OpenError};
-use crate::open::{Read, library};
+use super::{SampleSet, library};
+use crate::files::{CacheKey, Files, OpenError};
 
-/// Counts up when volumes become other ones.
+/// Revision of the volumes: increases when they change.
 const REVISION: u32 = 1;
 /// Voxels along each axis.
 pub const SIDE: usize = 32;
-/// In a volume.
+/// Voxels of a volume.
 pub const VOXELS: usize = SIDE * SIDE * SIDE;
-/// Half axes of the large ellipsoid.
+/// Range of the half axes of the large ellipsoid, in voxels.
 const LARGE: [f32; 2] = [7.0, 12.0];
-/// Those of small ones.
+/// Range of the half axes of small ellipsoids, in voxels.
 const SMALL: [f32; 2] = [2.5, 5.0];
-/// Small ones, at most; at least one.
+/// Maximum number of small ellipsoids; the minimum is one.
 const MOST: u32 = 3;
-/// Brightness of the large one, from and to.
+/// Range of the brightness of the large ellipsoid.
 const FIRST: [f32; 2] = [0.3, 0.5];
-/// How much brighter small ones are, from and to.
+/// Range of the brightness that small ellipsoids add.
 const MORE: [f32; 2] = [0.2, 0.35];
 /// Standard deviation of the noise.
 const NOISE: f32 = 0.2;
-/// How much a corner is brighter than the one across, at most.
+/// Maximum difference of brightness between opposite corners.
 const SLOPE: f32 = 0.3;
 
-/// A volume and the class of each voxel; the last axis is the fastest.
+/// A volume and the class of each voxel; the last axis varies fastest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scan {
-    /// About 0 to 1.
+    /// Brightness, about 0 to 1.
     pub brightness: Vec<f32>,
-    /// 0 nothing, 1 the large ellipsoid, 2 a small one.
+    /// Classes: 0 is background, 1 the large ellipsoid, 2 a small one.
     pub classes: Vec<u8>,
 }
 
 struct Ellipsoid {
-    centre: [f32; 3],
+    center: [f32; 3],
     half: [f32; 3],
 }
 
 impl Ellipsoid {
-    fn drawn(random: &mut Mt19937, half: [f32; 2]) -> Self {
+    fn draw(random: &mut Mt19937, half: [f32; 2]) -> Self {
         let half = [(); 3].map(|()| within(random, half));
-        let centre = half.map(|half| within(random, [half, SIDE as f32 - 1.0 - half]));
-        Self { centre, half }
+        let center = half.map(|half| within(random, [half, SIDE as f32 - 1.0 - half]));
+        Self { center, half }
     }
 
-    fn holds(&self, at: [f32; 3]) -> bool {
-        let share = |axis: usize| (at[axis] - self.centre[axis]) / self.half[axis];
+    fn contains(&self, at: [f32; 3]) -> bool {
+        let share = |axis: usize| (at[axis] - self.center[axis]) / self.half[axis];
         let [x, y, z] = [share(0), share(1), share(2)];
         x * x + y * y + z * z <= 1.0
     }
@@ -68,29 +67,39 @@ fn within(random: &mut Mt19937, [from, to]: [f32; 2]) -> f32 {
     from + (to - from) * random.canonical() as f32
 }
 
-/// Four even numbers added: near enough to a normal one, and the same on every machine.
+/// Returns the sum of four uniform numbers: close to a normal distribution, and the same on every
+/// machine.
 fn noise(random: &mut Mt19937) -> f32 {
     let sum: u32 = (0..4).map(|_| random.next_u32() >> 16).sum();
     (sum as f32 / 65_536.0 - 2.0) * 1.732_050_8
 }
 
 impl Scan {
-    /// Volume `number` of a part.
+    /// Draws volume `number` of a part.
+    ///
+    /// ```
+    /// use dyno_task::data::part::Part;
+    /// use dyno_task::data::shapes3d::{Scan, VOXELS};
+    ///
+    /// let scan = Scan::draw(Part::Test, 0);
+    /// assert_eq!(scan.classes.len(), VOXELS);
+    /// ```
     #[must_use]
     pub fn draw(part: Part, number: u64) -> Self {
         let mut random = part.random(number);
-        let large = Ellipsoid::drawn(&mut random, LARGE);
+        let large = Ellipsoid::draw(&mut random, LARGE);
         let small: Vec<Ellipsoid> =
-            (0..=random.bounded(MOST)).map(|_| Ellipsoid::drawn(&mut random, SMALL)).collect();
-        let (first, more) = (within(&mut random, FIRST), within(&mut random, MORE));
+            (0..=random.bounded(MOST)).map(|_| Ellipsoid::draw(&mut random, SMALL)).collect();
+        let first = within(&mut random, FIRST);
+        let more = within(&mut random, MORE);
         let slope = [(); 3].map(|()| within(&mut random, [-SLOPE, SLOPE]) / (3 * SIDE) as f32);
         let mut scan =
             Self { brightness: Vec::with_capacity(VOXELS), classes: Vec::with_capacity(VOXELS) };
         for place in 0..VOXELS {
             let at = [place / (SIDE * SIDE), place / SIDE % SIDE, place % SIDE].map(|at| at as f32);
-            let in_large = large.holds(at);
-            let in_small = small.iter().any(|small| small.holds(at));
-            // What is small adds to what is around it.
+            let in_large = large.contains(at);
+            let in_small = small.iter().any(|small| small.contains(at));
+            // Small ellipsoids add to the brightness around them.
             let mut value = slope[0] * at[0] + slope[1] * at[1] + slope[2] * at[2];
             value += if in_large { first } else { 0.0 };
             value += if in_small { more } else { 0.0 };
@@ -113,7 +122,7 @@ pub struct Scans {
 }
 
 impl Scans {
-    /// The first ones of the part that tests, for this input.
+    /// Returns the first `count` volumes of the test part, for this input.
     #[must_use]
     pub fn new(count: usize, input: &str) -> Self {
         Self { count, inputs: [input.to_owned()] }
@@ -139,18 +148,18 @@ impl Source for Scans {
     }
 }
 
-/// The volumes of the card, and their classes as the method `dice` takes them.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+/// Opens the volumes of the card and derives their classes for the method `dice`.
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let count = card.data.accuracy_samples as usize;
-    let labels = files.made("labels.npy", REVISION, Of::Card, |file| {
+    let labels = files.derive("labels.npy", REVISION, CacheKey::Card, |file| {
         let scans = (0..count as u64).map(|number| Scan::draw(Part::Test, number));
         let classes: Vec<u8> = scans.flat_map(|scan| scan.classes).collect();
         npy::write(file, &[count, SIDE, SIDE, SIDE], &classes).map_err(OpenError::content)
     })?;
     let samples = library(card, Scans::new(count, &card.data.inputs[0].name))?;
     let references = BTreeMap::from([("labels".to_owned(), labels)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 #[cfg(test)]
@@ -163,14 +172,14 @@ mod tests {
             let scan = Scan::draw(Part::Test, number);
             assert_eq!(scan, Scan::draw(Part::Test, number));
             assert_ne!(scan, Scan::draw(Part::Training, number));
-            let of = |class: u8| {
+            let count_and_mean = |class: u8| {
                 let is_its = |at: &&(&u8, &f32)| *at.0 == class;
                 let all: Vec<_> = scan.classes.iter().zip(&scan.brightness).collect();
                 let values: Vec<f32> =
                     all.iter().filter(is_its).map(|(_, value)| **value).collect();
                 (values.len(), values.iter().sum::<f32>() / values.len() as f32)
             };
-            let [nothing, large, small] = [0, 1, 2].map(of);
+            let [nothing, large, small] = [0, 1, 2].map(count_and_mean);
             // Four thirds of pi of the half axes' product bound the numbers of voxels.
             assert!((1_000..=7_400).contains(&large.0) && (50..=1_600).contains(&small.0));
             assert!(nothing.1 + 0.1 < large.1, "{nothing:?} {large:?} {small:?}");
@@ -179,10 +188,10 @@ mod tests {
 
     #[test]
     fn a_volume_is_the_one_that_the_net_was_trained_for() {
-        // Whoever changes volumes trains the net anew and counts up the revision.
+        // A change of volumes requires new training of the network and a new revision.
         let scan = Scan::draw(Part::Training, 0);
-        let of = |class: u8| scan.classes.iter().filter(|found| **found == class).count();
+        let count = |class: u8| scan.classes.iter().filter(|found| **found == class).count();
         let first = scan.brightness[..2].to_vec();
-        assert_eq!((of(1), of(2), first), (4_383, 194, vec![-0.101_053_916, 0.437_994_03]));
+        assert_eq!((count(1), count(2), first), (4_383, 194, vec![-0.101_053_916, 0.437_994_03]));
     }
 }

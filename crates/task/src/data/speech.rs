@@ -1,5 +1,5 @@
-//! A recording with the turns of its speakers, for detectors of speech that are asked
-//! every 32 ms: what such a detector is fed at each step, and whether there was speech.
+//! A recording with the turns of its speakers, for voice activity detectors that run every 32 ms:
+//! the inputs of each step, and whether it contains speech.
 
 pub mod states;
 
@@ -10,22 +10,22 @@ use std::path::{Path, PathBuf};
 
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
+use super::SampleSet;
 use super::recording::{RATE, Recording, RecordingError};
-use crate::files::{Files, Of, OpenError};
-use crate::open::Read;
+use crate::files::{CacheKey, Files, OpenError};
 
-use states::Network;
+use states::StateNetwork;
 
-/// New values of a step.
+/// New samples of a step.
 pub const STEP: usize = 512;
-/// Values of the step before that stand in front of them.
+/// Samples of the previous step that precede them.
 pub const CONTEXT: usize = 64;
-/// Numbers of a state: outputs and cells of the LSTM.
+/// Size of a state: outputs and cells of the LSTM.
 pub const STATE: usize = 2 * WIDE;
 /// Width of the LSTM.
 const WIDE: usize = 128;
 
-/// Why a recording or its turns cannot be used.
+/// Reason why a recording or its turns cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SpeechError {
@@ -35,33 +35,33 @@ pub enum SpeechError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: std::io::Error,
     },
-    /// A line is no turn.
+    /// A line is not a turn.
     Turn {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What it says.
+        /// Text of the line.
         found: String,
     },
     /// The recording is shorter than a step.
     Short {
         /// The file.
         path: PathBuf,
-        /// Values that it has.
+        /// Number of samples of the recording.
         found: usize,
     },
-    /// The turns leave only speech, or only silence, which nothing can be told apart by.
+    /// All steps are speech, or all are silence, so that the metric is undefined.
     Alike {
         /// The file.
         path: PathBuf,
-        /// Of all steps.
+        /// Kind of all steps.
         found: &'static str,
     },
-    /// The samples are not those of the states.
+    /// The numbers of samples and states differ.
     Samples(TensorError),
 }
 
@@ -93,16 +93,16 @@ impl fmt::Display for SpeechError {
 
 impl std::error::Error for SpeechError {}
 
-/// The values of a recording in [-1, 1).
+/// Reads the values of a recording, scaled to [-1, 1).
 ///
 /// # Errors
-/// [`SpeechError::Recording`] if it is another kind of file.
+/// [`SpeechError::Recording`] if the file has another format.
 pub fn recording(path: &Path) -> Result<Vec<f32>, SpeechError> {
     Recording::open(path).and_then(Recording::read).map_err(SpeechError::Recording)
 }
 
-/// What each step is fed: the end of the step before, zeros before the first, and its own
-/// values. What is left at the end is no step.
+/// Returns the input of each step: the end of the previous step (zeros before the first), then its
+/// own values. An incomplete step at the end is dropped.
 #[must_use]
 pub fn steps(recording: &[f32]) -> Vec<[f32; CONTEXT + STEP]> {
     let mut context = [0.0; CONTEXT];
@@ -117,11 +117,11 @@ pub fn steps(recording: &[f32]) -> Vec<[f32; CONTEXT + STEP]> {
     steps.iter().map(step).collect()
 }
 
-/// Whether somebody speaks during at least half of each of so many steps, by a file of
-/// turns in the form RTTM of NIST's evaluations.
+/// Returns for each step whether at least half of it is speech, by a file of turns in NIST's RTTM
+/// format.
 ///
 /// # Errors
-/// [`SpeechError`] if it is another kind of file.
+/// [`SpeechError`] if the file is malformed.
 pub fn spoken(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
     let text = fs::read_to_string(path)
         .map_err(|why| SpeechError::Unreadable { path: path.to_owned(), why })?;
@@ -140,7 +140,7 @@ pub fn spoken(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
     Ok(each.iter().map(|step| 2 * step.iter().filter(|one| **one).count() >= STEP).collect())
 }
 
-/// Begin and duration of a turn, in seconds.
+/// Parses the begin and the duration of a turn, in seconds.
 fn turn(line: &str) -> Option<(f64, f64)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let ["SPEAKER", _, _, begin, duration, ..] = fields[..] else { return None };
@@ -149,8 +149,8 @@ fn turn(line: &str) -> Option<(f64, f64)> {
     Some((seconds(begin)?, seconds(duration)?))
 }
 
-/// As [`spoken`], where there are steps of both kinds to be told apart.
-fn told_apart(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
+/// Returns the result of [`spoken`], or an error if all steps are of one kind.
+fn distinct_steps(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
     let spoken = spoken(path, steps)?;
     let found = match (spoken.contains(&true), spoken.contains(&false)) {
         (true, true) => return Ok(spoken),
@@ -160,47 +160,50 @@ fn told_apart(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
     Err(SpeechError::Alike { path: path.to_owned(), found })
 }
 
-/// The samples of a card with the files `recording`, `turns` and `weights`, and their labels
-/// as the method `roc-auc` takes them.
-pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
+/// Opens the samples of a card with the files `recording`, `turns` and `weights`, and derives their
+/// labels for the method `roc-auc`.
+pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let [wave, turns, weights] = ["recording", "turns", "weights"].map(|name| files.path(name));
-    let (wave, turns, weights) = (wave?, turns?, weights?);
+    let wave = wave?;
+    let turns = turns?;
+    let weights = weights?;
     let values = recording(&wave).map_err(OpenError::content)?;
     let steps = steps(&values);
     if steps.is_empty() {
         let short = SpeechError::Short { path: wave, found: values.len() };
         return Err(OpenError::content(short));
     }
-    let spoken = told_apart(&turns, steps.len()).map_err(OpenError::content)?;
-    let states = files.made("states.f32", 1, Of::Files(&["recording", "weights"]), |file| {
-        let network = Network::read(&weights).map_err(OpenError::content)?;
-        files.say("computing the states of the stream, once");
-        let bytes = network.states(&steps).into_iter().flat_map(f32::to_le_bytes);
-        file.write_all(&bytes.collect::<Vec<u8>>()).map_err(OpenError::content)
-    })?;
+    let spoken = distinct_steps(&turns, steps.len()).map_err(OpenError::content)?;
+    let states =
+        files.derive("states.f32", 1, CacheKey::Files(&["recording", "weights"]), |file| {
+            let network = StateNetwork::read(&weights).map_err(OpenError::content)?;
+            files.report_progress("computing the states of the stream, once");
+            let bytes = network.states(&steps).into_iter().flat_map(f32::to_le_bytes);
+            file.write_all(&bytes.collect::<Vec<u8>>()).map_err(OpenError::content)
+        })?;
     let states = fs::read(&states).map_err(OpenError::io_at(&states))?;
     let states = states.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let samples = samples(&steps, states).map_err(OpenError::content)?;
-    // The method takes many predictions to a sample; here each has one.
-    let labels = files.made("labels", 1, Of::Files(&["recording", "turns"]), |file| {
+    // The method takes many predictions per sample; here each sample has one.
+    let labels = files.derive("labels", 1, CacheKey::Files(&["recording", "turns"]), |file| {
         let line = |is_speech: &bool| if *is_speech { "1\n" } else { "0\n" };
         let text: String = spoken.iter().map(line).collect();
         file.write_all(text.as_bytes()).map_err(OpenError::content)
     })?;
-    let counts = files.made("counts", 1, Of::Files(&["recording"]), |file| {
+    let counts = files.derive("counts", 1, CacheKey::Files(&["recording"]), |file| {
         let text: String = (0..steps.len()).map(|at| format!("{at},{},1\n", at + 1)).collect();
         file.write_all(text.as_bytes()).map_err(OpenError::content)
     })?;
     let references = [("day_23", labels), ("trace", counts)];
     let references = references.map(|(need, path)| (need.to_owned(), path)).into();
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
-/// Steps as samples of the packaged model: `input`, `sr`, and the state before each as
-/// `state`.
+/// Returns the steps as samples of the packaged model: `input`, `sr`, and the state before each
+/// step as `state`.
 ///
 /// # Errors
-/// [`SpeechError::Samples`] if there are no steps, or not a state for each.
+/// [`SpeechError::Samples`] if there are no steps, or not one state per step.
 pub fn samples(
     steps: &[[f32; CONTEXT + STEP]],
     states: Vec<f32>,
@@ -257,8 +260,8 @@ mod tests {
     #[test]
     fn a_step_is_speech_if_half_of_it_is_in_a_turn() {
         let path = scratch("turns.rttm");
-        // Of the four steps of 32 ms: half of the first, the second in two turns, a
-        // little of the third, and what is behind the end.
+        // Speech in the four steps of 32 ms: half of the first, the second in two turns, a little
+        // of the third, and time after the end.
         let turns = "SPEAKER s 1 0.016 0.026 <NA> <NA> a <NA> <NA>\n\n\
                      SPEAKER s 1 0.040 0.030 <NA> <NA> b <NA> <NA>\n\
                      SPEAKER s 1 9.0 1.0 <NA> <NA> b <NA> <NA>\n";
@@ -270,7 +273,7 @@ mod tests {
         assert!(error.contains("turns.rttm:2: "), "{error}");
         for (turn, found) in [("9 1", "only silence"), ("0 9", "only speech")] {
             fs::write(&path, format!("SPEAKER s 1 {turn}")).unwrap();
-            let error = told_apart(&path, 4).unwrap_err().to_string();
+            let error = distinct_steps(&path, 4).unwrap_err().to_string();
             assert!(error.ends_with(&format!("in the recording, found {found}")), "{error}");
         }
         fs::remove_file(&path).unwrap();

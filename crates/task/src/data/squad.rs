@@ -1,7 +1,7 @@
 //! SQuAD v1.1 as samples of BERT: a question with a window of its context, padded.
 //!
-//! Source: `create_squad_data.py` and `squad_QSL.py` of the reference's benchmark BERT. The
-//! windows are those by which the method `squad` judges.
+//! Source: `create_squad_data.py` and `squad_QSL.py` of the reference's benchmark BERT. The method
+//! `squad` judges with the same windows.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
 use super::item;
 
-/// What stands for a piece that the vocabulary does not have.
+/// Token of pieces that the vocabulary lacks.
 const UNKNOWN: &str = "[UNK]";
 
-/// The data set.
+/// The questions as samples.
 #[derive(Debug)]
 pub struct Squad {
     inputs: [String; 3],
@@ -25,11 +25,11 @@ pub struct Squad {
 }
 
 impl Squad {
-    /// Reads the questions of `dev-v1.1.json` and the vocabulary `vocab.txt`. Inputs are
-    /// those of tokens, of which tokens count, and of segments.
+    /// Reads the questions of `dev-v1.1.json` and the vocabulary `vocab.txt`. `inputs` are the
+    /// names of the inputs for tokens, mask and segments.
     ///
     /// # Errors
-    /// A file does not read, is not of its format, or the vocabulary has no marks.
+    /// A file cannot be read or is malformed, or the vocabulary lacks `[CLS]` or `[SEP]`.
     pub fn open(dataset: &Path, vocabulary: &Path, inputs: [String; 3]) -> Result<Self, DataError> {
         let pieces = WordPieces::read(vocabulary)?;
         for mark in ["[CLS]", "[SEP]"] {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn vocabularies_and_data_sets_that_do_not_do_are_named() {
+    fn unfit_vocabularies_and_data_sets_are_named() {
         let error = opened("marks", "[UNK]\n[CLS]\n", "bb").unwrap_err().to_string();
         assert!(error.ends_with("[SEP] among them, found none that is [SEP]"), "{error}");
         let error = opened("none", VOCABULARY, " ").unwrap_err().to_string();

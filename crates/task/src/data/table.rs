@@ -1,5 +1,5 @@
-//! Tables of texts and tokens, one row a sample: a `DataFrame` of pandas in a pickle, gzipped
-//! or not, a list of objects in JSON, or, where it is compiled in, a file of Parquet.
+//! Tables of texts and tokens with one row per sample: a pandas `DataFrame` in a pickle (gzipped or
+//! not), a list of objects in JSON, or a Parquet file if that feature is compiled in.
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use crate::files::OpenError;
 use crate::pickle::{self, Array, Value};
 
-/// Bytes that a gzip may have in it: more than the tables of the benchmarks have, and an end to
-/// those that are made to fill the memory.
+/// Maximum uncompressed size of a gzip file, in bytes: more than the benchmarks' tables have, and a
+/// bound for gzip bombs.
 const MOST_UNZIPPED: u64 = 16 << 30;
 
-/// A table of which some columns were read.
+/// Some columns of a table.
 #[derive(Debug)]
 pub(crate) struct Table {
     path: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct Table {
     columns: BTreeMap<String, Vec<Cell>>,
 }
 
-/// What a column has for a row.
+/// A value of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Cell {
@@ -37,26 +37,26 @@ pub(crate) enum Cell {
     Tokens(Vec<i32>),
     Whole(i64),
     Number(f64),
-    Other(Nothing),
+    Other(OtherValue),
 }
 
-/// What is none of these; written as `null`.
+/// A value of another type; serialized as `null`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Nothing;
+pub(crate) struct OtherValue;
 
-impl Serialize for Nothing {
+impl Serialize for OtherValue {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_none()
     }
 }
 
-impl<'de> Deserialize<'de> for Nothing {
+impl<'de> Deserialize<'de> for OtherValue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(from).map(|_| Self)
     }
 }
 
-/// A table that is not what a task needs.
+/// Error: a table does not fit its task.
 #[derive(Debug)]
 struct TableError {
     path: PathBuf,
@@ -83,15 +83,15 @@ impl fmt::Display for TableError {
 impl std::error::Error for TableError {}
 
 impl Table {
-    /// Reads these columns.
+    /// Reads these columns of a table.
     ///
     /// # Errors
-    /// It is of no known format, or lacks a column or rows.
+    /// The format is unknown, or a column or all rows are missing.
     pub fn read(path: &Path, wanted: &[&str]) -> Result<Self, OpenError> {
-        Self::of(path, wanted, MOST_UNZIPPED)
+        Self::read_limited(path, wanted, MOST_UNZIPPED)
     }
 
-    fn of(path: &Path, wanted: &[&str], most: u64) -> Result<Self, OpenError> {
+    fn read_limited(path: &Path, wanted: &[&str], most: u64) -> Result<Self, OpenError> {
         let error = |expected: &str, found: String| {
             let expected = expected.to_owned();
             let path = path.to_owned();
@@ -112,7 +112,7 @@ impl Table {
                 let value = pickle::read(&bytes)
                     .map_err(|why| error("a table of pandas", format!("{why}")))?;
                 drop(bytes);
-                of_pandas(value, wanted).map_err(|found| error("a table of pandas", found))?
+                pandas_columns(value, wanted).map_err(|found| error("a table of pandas", found))?
             }
             #[cfg(feature = "parquet")]
             Some(b'P') if bytes.starts_with(b"PAR1") => {
@@ -126,7 +126,7 @@ impl Table {
                                 write it by pandas.read_parquet(..).to_pickle(..)";
                 return Err(error(expected, "a file of Parquet".into()));
             }
-            _ => of_json(&bytes, wanted).map_err(|why| {
+            _ => json_columns(&bytes, wanted).map_err(|why| {
                 let expected = "a pickle of pandas, or a list of objects in JSON";
                 let line = why.line();
                 error(expected, format!("in line {line}: {why}"))
@@ -141,7 +141,7 @@ impl Table {
             let found = table.columns.get(*column).map_or(0, Vec::len);
             if found != rows {
                 let row = (found > 0).then_some(found);
-                return Err(table.refused(row, column, "a value in each row", "none".into()));
+                return Err(table.error(row, column, "a value in each row", "none".into()));
             }
         }
         Ok(table)
@@ -151,64 +151,65 @@ impl Table {
         self.rows
     }
 
-    /// What a column that was asked for has for a row.
+    /// Returns the value of a column that was read.
     pub fn cell(&self, row: usize, column: &str) -> &Cell {
         &self.columns[column][row]
     }
 
-    /// A text.
+    /// Returns a text.
     ///
     /// # Errors
-    /// It is none.
+    /// The value is not a text.
     pub fn text(&self, row: usize, column: &str) -> Result<&str, OpenError> {
         match self.cell(row, column) {
             Cell::Text(text) => Ok(text),
-            other => Err(self.refused(Some(row), column, "a text", other.shown())),
+            other => Err(self.error(Some(row), column, "a text", other.describe())),
         }
     }
 
-    /// One of these texts.
+    /// Returns a text that is one of `all`.
     ///
     /// # Errors
-    /// It is none of them.
+    /// The value is another text or not a text.
     pub fn one_of(&self, row: usize, column: &str, all: &[&str]) -> Result<&str, OpenError> {
         let text = self.text(row, column)?;
         if all.contains(&text) {
             return Ok(text);
         }
-        Err(self.refused(Some(row), column, &all.join(" or "), format!("{text:?}")))
+        Err(self.error(Some(row), column, &all.join(" or "), format!("{text:?}")))
     }
 
-    /// Tokens, at least one.
+    /// Returns tokens, at least one.
     ///
     /// # Errors
-    /// It is no list of them.
+    /// The value is not a list of tokens.
     pub fn tokens(&self, row: usize, column: &str) -> Result<&[i32], OpenError> {
         match self.cell(row, column) {
             Cell::Tokens(all) if !all.is_empty() && all.iter().all(|token| *token >= 0) => Ok(all),
             other => {
                 let expected = "a list of tokens, numbers from 0 to 2147483647";
-                Err(self.refused(Some(row), column, expected, other.shown()))
+                Err(self.error(Some(row), column, expected, other.describe()))
             }
         }
     }
 
-    /// The error that says what is wrong with a value.
-    pub fn refused(
+    /// Returns the error for a value.
+    pub fn error(
         &self,
         row: Option<usize>,
         column: &str,
         expected: &str,
         found: String,
     ) -> OpenError {
-        let (path, column) = (self.path.clone(), Some(column.to_owned()));
+        let path = self.path.clone();
+        let column = Some(column.to_owned());
         OpenError::content(TableError { path, row, column, expected: expected.to_owned(), found })
     }
 }
 
 impl Cell {
-    /// For people.
-    pub fn shown(&self) -> String {
+    /// Returns a description for error messages.
+    pub fn describe(&self) -> String {
         match self {
             Self::Text(text) => {
                 let start: String = text.chars().take(40).collect();
@@ -225,7 +226,7 @@ impl Cell {
     }
 }
 
-fn of_pandas(value: Value, wanted: &[&str]) -> Result<BTreeMap<String, Vec<Cell>>, String> {
+fn pandas_columns(value: Value, wanted: &[&str]) -> Result<BTreeMap<String, Vec<Cell>>, String> {
     let Value::Dict(columns) = value else { return Err("another object".into()) };
     let mut cells = BTreeMap::new();
     for (name, column) in columns {
@@ -234,8 +235,8 @@ fn of_pandas(value: Value, wanted: &[&str]) -> Result<BTreeMap<String, Vec<Cell>
             continue;
         }
         let column = match column {
-            Value::List(all) => all.iter().map(of_value).collect(),
-            Value::Array(array) if array.shape.len() == 1 => of_array(&array),
+            Value::List(all) => all.iter().map(cell_of_value).collect(),
+            Value::Array(array) if array.shape.len() == 1 => cells_of_array(&array),
             _ => return Err(format!("no values under {name}")),
         };
         cells.insert(name.to_string(), column);
@@ -243,36 +244,36 @@ fn of_pandas(value: Value, wanted: &[&str]) -> Result<BTreeMap<String, Vec<Cell>
     Ok(cells)
 }
 
-fn of_value(value: &Value) -> Cell {
+fn cell_of_value(value: &Value) -> Cell {
     match value {
         Value::Text(text) => Cell::Text(text.to_string()),
         Value::Int(number) => Cell::Whole(*number),
         Value::Float(number) => Cell::Number(*number),
         Value::Array(array) if array.shape.is_empty() => {
-            of_array(array).pop().unwrap_or(Cell::Other(Nothing))
+            cells_of_array(array).pop().unwrap_or(Cell::Other(OtherValue))
         }
         Value::Array(array) if array.shape.len() == 1 => {
             let whole = |cell| match cell {
                 Cell::Whole(number) => i32::try_from(number).ok(),
                 _ => None,
             };
-            let tokens: Option<Vec<i32>> = of_array(array).into_iter().map(whole).collect();
-            tokens.map_or(Cell::Other(Nothing), Cell::Tokens)
+            let tokens: Option<Vec<i32>> = cells_of_array(array).into_iter().map(whole).collect();
+            tokens.map_or(Cell::Other(OtherValue), Cell::Tokens)
         }
         Value::List(all) if all.is_empty() => Cell::Tokens(Vec::new()),
-        _ => Cell::Other(Nothing),
+        _ => Cell::Other(OtherValue),
     }
 }
 
-/// The numbers of an array.
-fn of_array(array: &Array) -> Vec<Cell> {
+/// Returns the numbers of an array.
+fn cells_of_array(array: &Array) -> Vec<Cell> {
     let element = array.element;
     let read = |bytes: &[u8]| match element {
         Element::Float64 => bytes.try_into().ok().map(f64::from_le_bytes).map(Cell::Number),
         Element::Float32 => {
             bytes.try_into().ok().map(f32::from_le_bytes).map(|x| Cell::Number(x.into()))
         }
-        Element::Float16 => Some(Cell::Other(Nothing)),
+        Element::Float16 => Some(Cell::Other(OtherValue)),
         Element::Uint8 => Some(Cell::Whole(bytes[0].into())),
         Element::Int8 | Element::Int16 | Element::Int32 | Element::Int64 => {
             let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
@@ -284,27 +285,27 @@ fn of_array(array: &Array) -> Vec<Cell> {
     array.bytes.chunks_exact(element.size()).filter_map(read).collect()
 }
 
-fn of_json(
+fn json_columns(
     bytes: &[u8],
     wanted: &[&str],
 ) -> Result<BTreeMap<String, Vec<Cell>>, serde_json::Error> {
     let mut columns = BTreeMap::new();
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let rows = Rows { wanted, columns: &mut columns };
+    let rows = RowsVisitor { wanted, columns: &mut columns };
     rows.deserialize(&mut json)?;
     json.end()?;
     Ok(columns)
 }
 
-/// Reads rows, of which only some columns are kept.
-struct Rows<'a> {
+/// Reads rows and keeps only some columns.
+struct RowsVisitor<'a> {
     wanted: &'a [&'a str],
     columns: &'a mut BTreeMap<String, Vec<Cell>>,
 }
 
-struct Row<'a>(Rows<'a>);
+struct RowVisitor<'a>(RowsVisitor<'a>);
 
-impl<'de> DeserializeSeed<'de> for Rows<'_> {
+impl<'de> DeserializeSeed<'de> for RowsVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -312,7 +313,7 @@ impl<'de> DeserializeSeed<'de> for Rows<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Rows<'_> {
+impl<'de> Visitor<'de> for RowsVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -322,7 +323,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
         let Self { wanted, columns } = self;
         loop {
-            let row = Row(Rows { wanted, columns: &mut *columns });
+            let row = RowVisitor(RowsVisitor { wanted, columns: &mut *columns });
             if rows.next_element_seed(row)?.is_none() {
                 return Ok(());
             }
@@ -330,7 +331,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Row<'_> {
+impl<'de> DeserializeSeed<'de> for RowVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -338,7 +339,7 @@ impl<'de> DeserializeSeed<'de> for Row<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Row<'_> {
+impl<'de> Visitor<'de> for RowVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -347,11 +348,11 @@ impl<'de> Visitor<'de> for Row<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Rows { wanted, columns } = self.0;
+        let RowsVisitor { wanted, columns } = self.0;
         let mut row = BTreeMap::new();
         while let Some(name) = map.next_key::<String>()? {
             if wanted.contains(&name.as_str()) {
-                // Of a name that is there twice, the last value counts, as in Python.
+                // The last value of a duplicate name counts, as in Python.
                 row.insert(name, map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
@@ -393,11 +394,11 @@ mod tests {
         assert_eq!((table.rows(), table.text(0, "a").unwrap()), (2, "x"));
         assert_eq!(table.cell(1, "a"), &Cell::Number(4.5));
         assert_eq!(table.tokens(0, "b").unwrap(), [1, 2]);
-        let refused = table.tokens(1, "b").unwrap_err().to_string();
-        assert!(refused.contains("row 1, column b: expected a list of tokens"), "{refused}");
+        let error = table.tokens(1, "b").unwrap_err().to_string();
+        assert!(error.contains("row 1, column b: expected a list of tokens"), "{error}");
         let json = br#"[{"a": null}, {"a": [1, 3000000000]}, {"a": true}]"#;
         let table = read("others", json, &["a"]).unwrap();
-        assert!((0..3).all(|row| *table.cell(row, "a") == Cell::Other(Nothing)));
+        assert!((0..3).all(|row| *table.cell(row, "a") == Cell::Other(OtherValue)));
         assert_eq!(serde_json::to_string(table.cell(0, "a")).unwrap(), "null");
     }
 
@@ -419,20 +420,20 @@ mod tests {
         assert_eq!(read("gzip", &gzip, &["a"]).unwrap().text(0, "a").unwrap(), "x");
         let path = std::env::temp_dir().join(format!("dyno-table-bomb-{}", std::process::id()));
         std::fs::write(&path, &gzip).unwrap();
-        assert!(Table::of(&path, &["a"], 12).is_ok());
-        let refused = Table::of(&path, &["a"], 11).unwrap_err().to_string();
+        assert!(Table::read_limited(&path, &["a"], 12).is_ok());
+        let error = Table::read_limited(&path, &["a"], 11).unwrap_err().to_string();
         assert!(
-            refused
+            error
                 .ends_with("expected at most 11 bytes in the gzip, or a file unzipped, found more")
         );
         std::fs::remove_file(&path).unwrap();
-        let refused = read("cut", &gzip[..gzip.len() - 9], &["a"]).unwrap_err();
-        assert!(refused.starts_with("dyno-table-cut"), "{refused}");
+        let error = read("cut", &gzip[..gzip.len() - 9], &["a"]).unwrap_err();
+        assert!(error.starts_with("dyno-table-cut"), "{error}");
         for bytes in [&b""[..], b"[", b"{}", b"[1]", b"[{}]", b"[{\"a\": 1}] 2", b"\x80\x02N."] {
-            let refused = read("bad", bytes, &["a"]).unwrap_err();
-            assert!(refused.contains("expected a "), "{bytes:?}: {refused}");
+            let error = read("bad", bytes, &["a"]).unwrap_err();
+            assert!(error.contains("expected a "), "{bytes:?}: {error}");
         }
-        // A dictionary of lists is what a table is read as.
+        // A table is read from a dictionary of lists.
         let lists = b"\x80\x02}X\x01\0\0\0a](X\x01\0\0\0xK\x05es.";
         let table = read("lists", lists, &["a"]).unwrap();
         assert_eq!(table.cell(1, "a"), &Cell::Whole(5));

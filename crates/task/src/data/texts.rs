@@ -1,10 +1,10 @@
-//! Texts as samples of encoders: cut into pieces of words, each as long as it is.
+//! Texts as samples of encoders: tokenized by WordPiece, without padding.
 //!
-//! Texts are not padded, so that a model does no work for nothing and an answer is the
-//! same in a call with others as alone; those of equally many tokens share calls.
+//! Without padding a model does no useless work, and an answer is the same alone and in a batch.
+//! Texts with the same number of tokens share calls.
 //!
-//! Tokens are those of the library tokenizers 0.23 but for characters that Unicode does not
-//! assign: these are dropped, as `BertTokenizer` of transformers drops them.
+//! Tokens are those of the library tokenizers 0.23, except for unassigned Unicode characters: these
+//! are dropped, as `BertTokenizer` of transformers drops them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ use serde::Deserialize;
 
 use super::item;
 
-/// The column of a table that holds texts.
+/// Column of a table that holds the texts.
 const COLUMN: &str = "Description";
 
-/// Tokens of a text at most, where the tokenizer does not say: of BERT.
+/// Maximum number of tokens of a text if the tokenizer does not state one: that of BERT.
 const LONGEST: usize = 512;
 
-/// What is wrong with a file of texts or of a tokenizer.
+/// Error in a file of texts or of a tokenizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextsError {
     /// The file.
     pub path: PathBuf,
-    /// From 1, where it is known.
+    /// Line number from 1, if known.
     pub line: Option<u64>,
-    /// What there should be.
+    /// What was expected.
     pub expected: &'static str,
-    /// What there is.
+    /// What was found.
     pub found: String,
 }
 
@@ -48,11 +48,11 @@ impl fmt::Display for TextsError {
 
 impl std::error::Error for TextsError {}
 
-/// The texts of a file: of a table (`.csv`) its column `Description`, of any other file its
-/// lines that are not empty.
+/// Reads the texts of a file: the column `Description` of a table (`.csv`), or the non-empty lines
+/// of any other file.
 ///
 /// # Errors
-/// It cannot be read, is no such table, or has no texts.
+/// The file cannot be read, is not such a table, or has no texts.
 pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
     let is_table = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
     let expected = "a table with a column Description, or a text a line, as UTF-8";
@@ -63,7 +63,7 @@ pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
         found,
     };
     let texts = if is_table {
-        // MITRE's rows end in a comma that the header does not have.
+        // MITRE's rows end in a comma, its header does not.
         column(path, csv::ReaderBuilder::new().flexible(true), COLUMN, expected)?
     } else {
         let text =
@@ -77,10 +77,10 @@ pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
     Ok(texts)
 }
 
-/// The column of this name, of a table whose first row has the names.
+/// Reads the column of this name; the first row of the table has the names.
 ///
 /// # Errors
-/// It is no such table, which `expected` describes.
+/// The file is not such a table; `expected` describes it.
 pub(super) fn column(
     path: &Path,
     format: &csv::ReaderBuilder,
@@ -109,11 +109,11 @@ pub(super) fn column(
     table.records().map(text).collect()
 }
 
-/// Cuts texts as `tokenizer.json` of an uncased English BERT says.
+/// The tokenizer of an uncased English BERT, as `tokenizer.json` describes it.
 #[derive(Debug)]
 pub struct Tokenizer {
     pieces: WordPieces,
-    /// Before and behind a text.
+    /// Tokens before and after a text.
     marks: [u32; 2],
     unknown: u32,
     longest: usize,
@@ -123,8 +123,8 @@ pub struct Tokenizer {
 struct TokenizerFile {
     truncation: Option<Truncation>,
     normalizer: Normalizer,
-    pre_tokenizer: Kind,
-    model: Pieces,
+    pre_tokenizer: ComponentType,
+    model: PieceModel,
 }
 
 #[derive(Deserialize)]
@@ -135,23 +135,23 @@ struct Truncation {
 #[derive(Deserialize)]
 struct Normalizer {
     #[serde(flatten)]
-    kind: Kind,
+    kind: ComponentType,
     clean_text: bool,
     handle_chinese_chars: bool,
-    /// As `lowercase` where nothing is said.
+    /// Defaults to `lowercase`.
     strip_accents: Option<bool>,
     lowercase: bool,
 }
 
 #[derive(Deserialize)]
-struct Kind {
+struct ComponentType {
     r#type: String,
 }
 
 #[derive(Deserialize)]
-struct Pieces {
+struct PieceModel {
     #[serde(flatten)]
-    kind: Kind,
+    kind: ComponentType,
     unk_token: String,
     continuing_subword_prefix: String,
     max_input_chars_per_word: usize,
@@ -159,10 +159,10 @@ struct Pieces {
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json` of an archive, which errors name.
+    /// Parses `tokenizer.json`; `path` is for errors.
     ///
     /// # Errors
-    /// It is no JSON of the format, or of a tokenizer that cuts otherwise.
+    /// The text is not such JSON, or describes another tokenizer.
     pub fn read(json: &[u8], path: &Path) -> Result<Self, TextsError> {
         let refused = |line: Option<usize>, found: String| TextsError {
             path: path.to_owned(),
@@ -185,7 +185,8 @@ impl Tokenizer {
             && model.continuing_subword_prefix == "##"
             && model.max_input_chars_per_word == 100;
         if !is_plain || !cuts {
-            let (normal, cut) = (&normalizer.kind.r#type, &model.kind.r#type);
+            let normal = &normalizer.kind.r#type;
+            let cut = &model.kind.r#type;
             let found = format!("{normal}, {} and {cut} that cut otherwise", pre_tokenizer.r#type);
             return Err(refused(None, found));
         }
@@ -199,7 +200,7 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of a text between its marks; those that are too many are cut off.
+    /// Returns the tokens of a text between those of begin and end, cut off at the maximum length.
     #[must_use]
     pub fn tokens(&self, text: &str) -> Vec<u32> {
         let [begin, end] = self.marks;
@@ -209,8 +210,7 @@ impl Tokenizer {
     }
 }
 
-/// Texts as inputs of a model: tokens, which of them count (all), and their segment (the
-/// first).
+/// Texts as inputs of a model: tokens, mask (all 1) and segments (all 0).
 #[derive(Debug)]
 pub struct Texts {
     inputs: [String; 3],
@@ -218,7 +218,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// These tokens for these inputs.
+    /// Creates the samples from the names of the inputs and the tokens of each text.
     #[must_use]
     pub fn new(inputs: [String; 3], texts: Vec<Vec<u32>>) -> Self {
         Self { inputs, texts }
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_lines_or_a_column_and_files_without_are_named() {
+    fn texts_are_lines_or_a_column_and_files_without_texts_are_named() {
         let folder = std::env::temp_dir().join(format!("dyno-texts-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let written = |name: &str, text: &[u8]| {

@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
-use crate::files::{Files, Of, OpenError};
-use crate::open::Read;
+use super::SampleSet;
+use crate::files::{CacheKey, Files, OpenError};
 
-/// Of the draw.
+/// Seed of the draw.
 const SEED: u64 = 20_061_021;
 
-/// What stands behind a word that is shorter than others.
+/// Padding of words that are shorter than the longest.
 const PADDING: i64 = 0;
-/// What a word ends with.
+/// Number of the end of a word.
 const END: i64 = 2;
-/// The number of `a`; the others follow.
+/// Number of the letter `a`; the others follow.
 const FIRST: i64 = 3;
 
-/// Why there are no words.
+/// Reason why words cannot be drawn.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WordsError {
@@ -30,19 +30,19 @@ pub enum WordsError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: std::io::Error,
     },
-    /// It has not as many words as are asked for.
+    /// The dictionary has too few words.
     Few {
         /// The file.
         path: PathBuf,
-        /// As the card has it.
+        /// Number of words of the card.
         expected: usize,
-        /// Words of letters alone.
+        /// Number of words that consist of letters only.
         found: usize,
     },
-    /// No words were asked for.
+    /// The number of words is 0.
     Samples(TensorError),
 }
 
@@ -62,26 +62,26 @@ impl fmt::Display for WordsError {
 
 impl std::error::Error for WordsError {}
 
-/// Words of a dictionary, and the list of those that were drawn.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+/// Opens words of a dictionary as samples and derives the list of the drawn words.
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let input = &card.data.inputs[0].name;
     let dictionary = files.path("dictionary")?;
     let count = usize::try_from(card.data.accuracy_samples).unwrap_or(usize::MAX);
     let drawn = draw(&dictionary, count).map_err(OpenError::content)?;
     let samples = self::samples(&drawn, input).map_err(OpenError::content)?;
-    let list = files.made("words", 1, Of::Files(&["dictionary"]), |file| {
+    let list = files.derive("words", 1, CacheKey::Files(&["dictionary"]), |file| {
         file.write_all(drawn.join("\n").as_bytes()).map_err(OpenError::content)
     })?;
     let references = BTreeMap::from([("words".to_owned(), list)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
-/// So many words of a dictionary: of those that consist of the letters a to z, in the
-/// order of the file, shuffled as `std::shuffle` does with `std::mt19937`, the first.
+/// Draws `count` words of a dictionary: the words that consist of the letters a to z, in the order
+/// of the file, are shuffled as `std::shuffle` does with `std::mt19937`, and the first are taken.
 ///
 /// # Errors
-/// [`WordsError`] if the dictionary is not there or has not as many.
+/// [`WordsError`] if the dictionary is missing or has too few words.
 pub fn draw(dictionary: &Path, count: usize) -> Result<Vec<String>, WordsError> {
     let path = || dictionary.to_owned();
     let text = fs::read_to_string(dictionary)
@@ -89,10 +89,10 @@ pub fn draw(dictionary: &Path, count: usize) -> Result<Vec<String>, WordsError> 
     let mut words: Vec<&str> = text
         .lines()
         .filter_map(|line| line.split_whitespace().next())
-        // Further pronunciations are of `word(2)`.
+        // Further pronunciations have the form `word(2)`.
         .filter(|word| word.bytes().all(|letter| letter.is_ascii_lowercase()))
         .collect();
-    // They stand side by side in a sorted file.
+    // Duplicates are adjacent in a sorted file.
     words.dedup();
     if words.len() < count {
         return Err(WordsError::Few { path: path(), expected: count, found: words.len() });
@@ -101,13 +101,13 @@ pub fn draw(dictionary: &Path, count: usize) -> Result<Vec<String>, WordsError> 
     Ok(words[..count].iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// The letters of each word with an end behind, as numbers, padded to the longest.
+/// Returns the letters of each word as numbers, followed by the end and padded to the longest word.
 ///
 /// # Errors
 /// [`WordsError::Samples`] if there are no words.
 ///
 /// # Panics
-/// If a word has other letters than a to z.
+/// Panics if a word has other letters than a to z.
 pub fn samples(words: &[String], input: &str) -> Result<TensorLibrary, WordsError> {
     let longest = words.iter().map(String::len).max().unwrap_or(0) + 1;
     let mut numbers = Vec::with_capacity(words.len() * longest);

@@ -1,30 +1,30 @@
-//! BERT (Devlin et al. 2018): BERT-large that answers questions of SQuAD, and the
-//! encoder of MiniLM-L6. Names are those of the `transformers` library.
+//! BERT (Devlin et al. 2018): BERT-large for questions of SQuAD, and the encoder of MiniLM-L6.
+//! Names are those of the `transformers` library.
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 
 use super::pieces::gelu;
 
-/// Words that the tokenizer of uncased English models knows.
+/// Vocabulary size of uncased English models.
 const VOCABULARY: usize = 30_522;
 const POSITIONS: usize = 512;
 const SEGMENTS: usize = 2;
 const EPSILON: f32 = 1e-12;
-/// What is added to the attention to tokens that are padding.
+/// Added to the attention scores of padding.
 const MASKED: f32 = -10_000.0;
 
 /// Sizes of an encoder.
 #[derive(Debug, Clone, Copy)]
 struct Encoder {
-    /// Before the names of all weights.
+    /// Prefix of the names of all weights.
     prefix: &'static str,
     layers: usize,
     hidden: usize,
     heads: usize,
     inner: usize,
-    /// Tokens of a sample; as many as a call has where it is not said.
+    /// Tokens of a sample; `None` means dynamic.
     tokens: Option<usize>,
-    /// Names of the tokens, of which tokens are no padding, and of their segments.
+    /// Names of the inputs for tokens, mask and segments.
     inputs: [&'static str; 3],
 }
 
@@ -48,10 +48,10 @@ const MINILM: Encoder = Encoder {
     inputs: ["input_ids", "attention_mask", "token_type_ids"],
 };
 
-/// Scores of each of 384 tokens to be the first and the last of the answer.
+/// Builds BERT-large: scores of each of 384 tokens to be the first and the last of the answer.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn bert_large(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("bert-large", weights);
     let hidden = LARGE.add(&mut net)?;
@@ -65,10 +65,10 @@ pub fn bert_large(weights: Weights) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-/// What MiniLM-L6 makes of each of 128 tokens; sentences are compared by its mean.
+/// Builds MiniLM-L6 for 128 tokens: a vector per token, whose mean is the embedding.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn minilm_l6(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("minilm-l6", weights);
     let hidden = MINILM.add(&mut net)?;
@@ -76,10 +76,10 @@ pub fn minilm_l6(weights: Weights) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-/// The same for texts of any length, with the weights of the public model.
+/// Builds MiniLM-L6 for texts of any length, with the weights of the public model.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn minilm_l6_of_any_length(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("minilm-l6", weights);
     let hidden = Encoder { tokens: None, ..MINILM }.add(&mut net)?;
@@ -93,20 +93,15 @@ impl Encoder {
         let shape = [Dim::symbol("N"), tokens];
         let [tokens, mask, segments] =
             self.inputs.map(|name| net.input(name, Element::I64, &shape));
-        let mask = attended(net, &mask)?;
-        let mut x = self.embedded(net, &tokens, &segments)?;
+        let mask = attention_mask(net, &mask)?;
+        let mut x = self.embed(net, &tokens, &segments)?;
         for layer in 0..self.layers {
             x = self.layer(net, &x, &mask, &format!("{}encoder.layer.{layer}", self.prefix))?;
         }
         Ok(x)
     }
 
-    fn embedded(
-        &self,
-        net: &mut Builder,
-        tokens: &Name,
-        segments: &Name,
-    ) -> Result<Name, BuildError> {
+    fn embed(&self, net: &mut Builder, tokens: &Name, segments: &Name) -> Result<Name, BuildError> {
         let name = |part: &str| format!("{}embeddings.{part}", self.prefix);
         let mut table = |part: &str, rows| {
             net.weight(&name(&format!("{part}.weight")), &[rows, self.hidden], Fill::Uniform(0.05))
@@ -118,7 +113,8 @@ impl Encoder {
         let kinds = net.node("Gather", &[&kinds, segments], &[])?;
         let positions = match self.tokens {
             Some(count) => {
-                let (first, behind) = (net.integers(&[0]), net.integers(&[count as i64]));
+                let first = net.integers(&[0]);
+                let behind = net.integers(&[count as i64]);
                 net.node("Slice", &[&positions, &first, &behind], &[])?
             }
             None => {
@@ -128,10 +124,10 @@ impl Encoder {
         };
         let sum = net.node("Add", &[&words, &kinds], &[])?;
         let sum = net.node("Add", &[&sum, &positions], &[])?;
-        self.normalised(net, &sum, &name("LayerNorm"))
+        self.normalize(net, &sum, &name("LayerNorm"))
     }
 
-    fn normalised(&self, net: &mut Builder, x: &Name, name: &str) -> Result<Name, BuildError> {
+    fn normalize(&self, net: &mut Builder, x: &Name, name: &str) -> Result<Name, BuildError> {
         let size = [self.hidden];
         let scale = net.weight(&format!("{name}.weight"), &size, Fill::Constant(1.0))?;
         let shift = net.weight(&format!("{name}.bias"), &size, Fill::Constant(0.0))?;
@@ -151,12 +147,12 @@ impl Encoder {
         let output = format!("{name}.attention.output");
         let y = linear(net, &attention, &format!("{output}.dense"), hidden, hidden)?;
         let sum = net.node("Add", &[&y, x], &[])?;
-        let x = self.normalised(net, &sum, &format!("{output}.LayerNorm"))?;
+        let x = self.normalize(net, &sum, &format!("{output}.LayerNorm"))?;
         let y = linear(net, &x, &format!("{name}.intermediate.dense"), hidden, self.inner)?;
         let y = gelu(net, &y)?;
         let y = linear(net, &y, &format!("{name}.output.dense"), self.inner, hidden)?;
         let sum = net.node("Add", &[&y, &x], &[])?;
-        self.normalised(net, &sum, &format!("{name}.output.LayerNorm"))
+        self.normalize(net, &sum, &format!("{name}.output.LayerNorm"))
     }
 
     fn attention(
@@ -188,17 +184,18 @@ impl Encoder {
     }
 }
 
-/// The place of each token in its text, from 0: a running sum of ones, whose shape follows
-/// from that of the tokens.
+/// Returns the position of each token from 0: a running sum of ones, whose shape follows that of
+/// the tokens.
 fn places(net: &mut Builder, tokens: &Name) -> Result<Name, BuildError> {
-    let (one, axis) = (net.integers(&[1]), net.integers(&[1]));
+    let one = net.integers(&[1]);
+    let axis = net.integers(&[1]);
     let ones = net.node("Sub", &[tokens, tokens], &[])?;
     let ones = net.node("Add", &[&ones, &one], &[])?;
     net.node("CumSum", &[&ones, &axis], &[("exclusive", 1.into())])
 }
 
-/// What is added to scores of attention: 0 for tokens, much less for padding.
-fn attended(net: &mut Builder, mask: &Name) -> Result<Name, BuildError> {
+/// Returns what is added to attention scores: 0 for tokens, a large negative number for padding.
+fn attention_mask(net: &mut Builder, mask: &Name) -> Result<Name, BuildError> {
     let axes = net.integers(&[1, 2]);
     let mask = net.node("Unsqueeze", &[mask, &axes], &[])?;
     let mask = net.node("Cast", &[&mask], &[("to", (Element::F32 as i64).into())])?;
@@ -208,8 +205,7 @@ fn attended(net: &mut Builder, mask: &Name) -> Result<Name, BuildError> {
     net.node("Mul", &[&padding, &masked], &[])
 }
 
-/// A linear layer with bias over the last dimension; its weights lie as PyTorch
-/// has them.
+/// A linear layer with bias over the last dimension, with weights in PyTorch's order.
 fn linear(
     net: &mut Builder,
     x: &Name,

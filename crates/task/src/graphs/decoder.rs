@@ -1,23 +1,21 @@
-//! Decoders of text: GPT-J (Wang and Komatsuzaki 2021), Llama 2 70B and Llama 3.1
-//! 405B (Touvron et al. 2023, Dubey et al. 2024) and Mixtral 8x7B (Jiang et al. 2024),
-//! with keys and values of tokens before as inputs. Names are those of the `transformers`
-//! library; weights of linear layers lie as `[inputs, outputs]`, for an engine that turns
-//! them when it starts would hold them twice.
+//! Text decoders: GPT-J (Wang and Komatsuzaki 2021), Llama 2 70B and Llama 3.1 405B (Touvron et al.
+//! 2023, Dubey et al. 2024) and Mixtral 8x7B (Jiang et al. 2024), with a key-value cache as inputs.
+//! Names are those of the `transformers` library. Weights of linear layers have the order `[inputs,
+//! outputs]`, because an engine that transposes them at start would hold them twice.
 
 mod attention;
 mod feed;
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 
-/// What a block is made of.
+/// Structure of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
-    /// Attention and two layers side by side, behind one layer normalisation.
+    /// Attention and two layers in parallel, after one layer normalization.
     GptJ,
-    /// Attention, then three layers, one of which is a gate, each behind the root of
-    /// its mean square.
+    /// Attention, then three layers with one gate, each part after an RMS normalization.
     Llama,
-    /// As Llama, but a token takes two of eight triples of layers.
+    /// Llama with experts: a token uses two of eight triples of layers.
     Mixtral,
 }
 
@@ -27,19 +25,19 @@ pub struct Decoder {
     family: Family,
     name: &'static str,
     vocabulary: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub layers: usize,
     hidden: usize,
     heads: usize,
-    /// Heads of keys and values, each for as many of queries.
+    /// Heads of keys and values; each is shared by an equal number of query heads.
     key_heads: usize,
-    /// Numbers of a head.
+    /// Size of a head.
     width: usize,
-    /// Numbers of a head that are turned by the position of the token.
+    /// Size of the part of a head to which rotary position embedding applies.
     turned: usize,
     inner: usize,
-    /// Base of the frequencies of turning. Llama 3.1 scales low ones further, which
-    /// changes no shape and is left out.
+    /// Base of the rotary frequencies. Llama 3.1 also scales low frequencies, which changes no
+    /// shape and is omitted.
     base: f32,
     epsilon: f32,
 }
@@ -88,7 +86,7 @@ pub const LLAMA31_405B: Decoder = Decoder {
     ..LLAMA2_70B
 };
 
-/// 46.7 billion parameters, of which a token takes 12.9 billion.
+/// 46.7 billion parameters, 12.9 billion of which are active for a token.
 pub const MIXTRAL_8X7B: Decoder = Decoder {
     family: Family::Mixtral,
     name: "mixtral-8x7b",
@@ -100,17 +98,17 @@ pub const MIXTRAL_8X7B: Decoder = Decoder {
     ..LLAMA2_70B
 };
 
-/// What one call does.
+/// Phase of generation that a call computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Reads a prompt of so many tokens; of the last one come the scores.
+    /// Processes a prompt of this many tokens; outputs the scores after the last one.
     Prompt(usize),
-    /// Reads one token behind so many.
+    /// Processes one token after this many.
     Token(usize),
 }
 
 impl Phase {
-    /// Tokens that are read.
+    /// Returns the number of tokens of a call.
     fn tokens(self) -> usize {
         match self {
             Self::Prompt(tokens) => tokens,
@@ -118,7 +116,7 @@ impl Phase {
         }
     }
 
-    /// Tokens before them.
+    /// Returns the number of cached tokens.
     fn before(self) -> usize {
         match self {
             Self::Prompt(_) => 0,
@@ -127,35 +125,35 @@ impl Phase {
     }
 }
 
-/// Values that all blocks read.
+/// Values that all blocks use.
 struct Shared {
     phase: Phase,
-    /// Cosines and sines of the angles of each token.
+    /// Cosines and sines of the rotary angles of each token.
     cosines: Name,
     sines: Name,
-    /// What is added to the attention of each token to each other.
+    /// Added to the attention scores between tokens.
     mask: Name,
 }
 
 impl Decoder {
-    /// The same with fewer blocks: a cut, which is not the model.
+    /// Returns the decoder with only the first `layers` blocks, which is not the full model.
     #[must_use]
     pub const fn cut(self, layers: usize) -> Self {
         Self { layers, ..self }
     }
 
-    /// Scores `[N, 1, vocabulary]` of the next token, and keys and values of all tokens
-    /// so far, from `input_ids` and `attention_mask` and, for a token behind others, keys
-    /// and values of those.
+    /// Builds the graph: scores `[N, 1, vocabulary]` of the next token, and keys and values of all
+    /// tokens so far, from `input_ids` and `attention_mask` and, in [`Phase::Token`], cached keys
+    /// and values.
     ///
     /// # Errors
-    /// Weights given do not fit.
+    /// Given weights do not fit the graph.
     pub fn build(&self, weights: Weights, phase: Phase) -> Result<Model, BuildError> {
         let mut net = Builder::new(self.name, weights);
         let batch = Dim::symbol("N");
         let ids = net.input("input_ids", Element::I64, &[batch.clone(), phase.tokens().into()]);
-        let asked = phase.before() + phase.tokens();
-        let mask = net.input("attention_mask", Element::I64, &[batch.clone(), asked.into()]);
+        let total = phase.before() + phase.tokens();
+        let mask = net.input("attention_mask", Element::I64, &[batch.clone(), total.into()]);
         let shared = self.shared(&mut net, &mask, phase)?;
         let table = format!("{}.weight", self.named("wte", "embed_tokens"));
         let shape = [self.vocabulary, self.hidden];
@@ -175,11 +173,12 @@ impl Decoder {
             caches.push(cache);
         }
         if phase.tokens() > 1 {
-            let (last, behind) = (net.integers(&[-1]), net.integers(&[i64::MAX]));
+            let last = net.integers(&[-1]);
+            let behind = net.integers(&[i64::MAX]);
             let axis = net.integers(&[1]);
             x = net.node("Slice", &[&x, &last, &behind, &axis], &[])?;
         }
-        let x = self.normalised(&mut net, &x, &self.named("ln_f", "norm"))?;
+        let x = self.normalize(&mut net, &x, &self.named("ln_f", "norm"))?;
         let bias = self.family == Family::GptJ;
         let scores = linear(&mut net, &x, "lm_head", [self.hidden, self.vocabulary], bias)?;
         net.output("logits", &scores)?;
@@ -190,7 +189,7 @@ impl Decoder {
         Ok(net.finish())
     }
 
-    /// What a part of the whole is called.
+    /// Returns the name of a part outside of the blocks.
     fn named(&self, gptj: &str, llama: &str) -> String {
         match self.family {
             Family::GptJ => format!("transformer.{gptj}"),
@@ -211,16 +210,16 @@ impl Decoder {
             format!("{list}.{layer}.{part}")
         };
         if self.family == Family::GptJ {
-            let seen = self.normalised(net, x, &name("ln_1"))?;
+            let seen = self.normalize(net, x, &name("ln_1"))?;
             let (told, cache) = self.attention(net, &seen, shared, past, &name("attn"))?;
             let fed = self.two_layers(net, &seen, &name("mlp"))?;
             let sum = net.node("Add", &[&told, &fed], &[])?;
             return Ok((net.node("Add", &[&sum, x], &[])?, cache));
         }
-        let seen = self.normalised(net, x, &name("input_layernorm"))?;
+        let seen = self.normalize(net, x, &name("input_layernorm"))?;
         let (told, cache) = self.attention(net, &seen, shared, past, &name("self_attn"))?;
         let x = net.node("Add", &[x, &told], &[])?;
-        let seen = self.normalised(net, &x, &name("post_attention_layernorm"))?;
+        let seen = self.normalize(net, &x, &name("post_attention_layernorm"))?;
         let fed = match self.family {
             Family::Mixtral => self.experts(net, &seen, shared.phase, &name("block_sparse_moe"))?,
             _ => self.gated(net, &seen, &name("mlp"))?,
@@ -228,8 +227,8 @@ impl Decoder {
         Ok((net.node("Add", &[&x, &fed], &[])?, cache))
     }
 
-    /// By mean and variance in GPT-J, by the mean square in others.
-    fn normalised(&self, net: &mut Builder, x: &Name, name: &str) -> Result<Name, BuildError> {
+    /// Layer normalization in GPT-J, RMS normalization in the others.
+    fn normalize(&self, net: &mut Builder, x: &Name, name: &str) -> Result<Name, BuildError> {
         let size = [self.hidden];
         let scale = net.weight(&format!("{name}.weight"), &size, Fill::Constant(1.0))?;
         if self.family == Family::GptJ {
@@ -247,7 +246,7 @@ impl Decoder {
     }
 }
 
-/// A linear layer over the last dimension, of so many inputs and outputs.
+/// A linear layer over the last dimension.
 fn linear(
     net: &mut Builder,
     x: &Name,

@@ -1,6 +1,6 @@
-//! DLRM (Naumov et al. 2019) with the layers of the benchmark on Criteo's
-//! terabyte. Its tables have up to 40 million rows; here the rows of each are
-//! capped. Names are those of Facebook's public model.
+//! DLRM (Naumov et al. 2019) with the layers of the benchmark on the Criteo terabyte data set. Its
+//! tables have up to 40 million rows; here the rows of each are capped. Names are those of
+//! Facebook's public model.
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 use dyno_sut::tensors::Span;
@@ -11,17 +11,18 @@ pub const ROWS: [usize; 26] = [
     10, 2_208, 11_938, 155, 4, 976, 14, 39_979_771, 25_641_295, 39_664_984, 585_935, 12_972, 108,
     36,
 ];
-/// Numbers beside the categories.
+/// Numerical features.
 const DENSE: usize = 13;
 const WIDTH: usize = 128;
 const BOTTOM: [usize; 3] = [512, 256, WIDTH];
 const TOP: [usize; 5] = [1024, 1024, 512, 256, 1];
-/// Rows of a table in the model that fits in memory.
+/// Maximum number of rows of a table in the model that fits in memory.
 const CAP: usize = 40_000;
-/// Rows of each table in the model that fits in memory.
+/// Ranges of the row numbers of each table in the model that fits in memory.
 pub const SPANS: [Span; 26] = spans(&ROWS, &[1; 26], CAP);
 
-/// Of tables with at most `cap` rows each, the rows of which random samples pick so many.
+/// Returns the ranges of random row numbers in tables of at most `cap` rows; a sample picks
+/// `picked` rows of each table.
 #[must_use]
 pub const fn spans(rows: &[usize; 26], picked: &[usize; 26], cap: usize) -> [Span; 26] {
     let mut spans = [Span::below(0); 26];
@@ -34,19 +35,19 @@ pub const fn spans(rows: &[usize; 26], picked: &[usize; 26], cap: usize) -> [Spa
     spans
 }
 
-/// The chance of a click, of tables with at most 40,000 rows.
+/// Builds DLRM with tables of at most 40,000 rows; it outputs the probability of a click.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn dlrm_capped(weights: Weights) -> Result<Model, BuildError> {
     dlrm(weights, CAP)
 }
 
-/// The chance of a click, of tables with at most `cap` rows; indices above are
-/// for the caller to fold.
+/// Builds DLRM with tables of at most `cap` rows; it outputs the probability of a click. The caller
+/// must fold larger indices.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn dlrm(weights: Weights, cap: usize) -> Result<Model, BuildError> {
     let mut net = Builder::new("dlrm", weights);
     let batch = Dim::symbol("N");
@@ -73,7 +74,7 @@ pub fn dlrm(weights: Weights, cap: usize) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-/// Products of all vectors with those before them.
+/// Returns the dot products of all pairs of vectors.
 fn interactions(net: &mut Builder, vectors: &Name, count: usize) -> Result<Name, BuildError> {
     let turned = net.node("Transpose", &[vectors], &[("perm", [0, 2, 1].into())])?;
     let products = net.node("MatMul", &[vectors, &turned], &[])?;
@@ -85,10 +86,10 @@ fn interactions(net: &mut Builder, vectors: &Name, count: usize) -> Result<Name,
     net.node("Gather", &[&products, &below], &[("axis", 1.into())])
 }
 
-/// Linear layers, each with a ReLU but the last, which has `last`.
+/// Linear layers with a ReLU after each but the last, which is followed by `last`.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn layers(
     net: &mut Builder,
     x: &Name,
@@ -97,9 +98,10 @@ pub fn layers(
     sizes: &[usize],
     last: &str,
 ) -> Result<Name, BuildError> {
-    let (mut x, mut inputs) = (x.clone(), inputs);
+    let mut x = x.clone();
+    let mut inputs = inputs;
     for (at, &outputs) in sizes.iter().enumerate() {
-        // The public model counts activations as layers, too.
+        // The public model also counts activations as layers.
         let name = format!("{name}.{}", 2 * at);
         let fill = Fill::he(inputs);
         let weights = net.weight(&format!("{name}.weight"), &[outputs, inputs], fill)?;

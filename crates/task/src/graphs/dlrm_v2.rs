@@ -1,7 +1,7 @@
-//! DLRM with crosses (Wang et al. 2021) and the layers of the second benchmark on
-//! Criteo's terabyte: of each of 26 features 1 to 100 rows of its table are summed. The
-//! tables have up to 40 million rows; here the rows of each are capped. Names follow
-//! TorchRec's `DLRM_DCN`, whose crosses are one level deeper (`inter_arch.crossnet`).
+//! DLRM-DCNv2: DLRM with cross layers (Wang et al. 2021), as in the second benchmark on the Criteo
+//! terabyte data set. For each of 26 features, 1 to 100 rows of its table are summed. The tables
+//! have up to 40 million rows; here the rows of each are capped. Names follow TorchRec's
+//! `DLRM_DCN`, whose cross layers are nested one level deeper (`inter_arch.crossnet`).
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 use dyno_sut::tensors::Span;
@@ -12,37 +12,37 @@ pub const ROWS: [usize; 26] = [
     10, 2_209, 11_938, 155, 4, 976, 14, 40_000_000, 40_000_000, 40_000_000, 590_152, 12_973, 108,
     36,
 ];
-/// Rows of each that a sample sums.
+/// Rows of each table that a sample sums.
 pub const PICKED: [usize; 26] =
     [3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1];
-/// Rows that a sample names in all.
+/// Row numbers of a sample in total.
 const NAMED: usize = 214;
-/// Numbers beside the categories.
+/// Numerical features.
 const DENSE: usize = 13;
 const WIDTH: usize = 128;
 const BOTTOM: [usize; 3] = [512, 256, WIDTH];
 const TOP: [usize; 5] = [1024, 1024, 512, 256, 1];
 const CROSSES: usize = 3;
-/// Of the two matrices that a cross is made of.
+/// Rank of the two matrices of a cross layer.
 const RANK: usize = 512;
-/// Rows of a table in the model that fits in memory.
+/// Maximum number of rows of a table in the model that fits in memory.
 const CAP: usize = 40_000;
-/// Rows of each table in the model that fits in memory.
+/// Ranges of the row numbers of each table in the model that fits in memory.
 pub const SPANS: [Span; 26] = super::dlrm::spans(&ROWS, &PICKED, CAP);
 
-/// The chance of a click, of tables with at most 40,000 rows.
+/// Builds DLRM-DCNv2 with tables of at most 40,000 rows; it outputs the probability of a click.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn dlrm_v2_capped(weights: Weights) -> Result<Model, BuildError> {
     dlrm_v2(weights, CAP)
 }
 
-/// The chance of a click, of tables with at most `cap` rows; indices above are for the
-/// caller to fold.
+/// Builds DLRM-DCNv2 with tables of at most `cap` rows; it outputs the probability of a click. The
+/// caller must fold larger indices.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn dlrm_v2(weights: Weights, cap: usize) -> Result<Model, BuildError> {
     let mut net = Builder::new("dlrm-v2", weights);
     let batch = Dim::symbol("N");
@@ -75,7 +75,7 @@ pub fn dlrm_v2(weights: Weights, cap: usize) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-/// x + first * (W V x + b)
+/// Cross layer: x + first * (W V x + b).
 fn cross(net: &mut Builder, first: &Name, x: &Name, at: usize) -> Result<Name, BuildError> {
     let inputs = (ROWS.len() + 1) * WIDTH;
     let mut part = |part: &str, shape: &[usize], fill: Fill| {

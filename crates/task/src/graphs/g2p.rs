@@ -1,47 +1,45 @@
-//! The network of g2p-en (Park and Kim 2019): letters to phonemes by an encoder and a
-//! decoder of one GRU layer each, greedy.
+//! The network of g2p-en (Park and Kim 2019): letters to phonemes with greedy decoding, by an
+//! encoder and a decoder of one GRU layer each.
 //!
-//! Words of different length share a call: their letters are padded, the graph counts
-//! them, and the encoder ends where its word does. The decoder is unrolled to all of its
-//! steps; what comes behind the end of a word is cut off by whoever reads the answer.
+//! Words of different lengths share a call: letters are padded, the graph counts them, and the
+//! encoder stops at the end of each word. The decoder is unrolled to its maximum number of steps;
+//! `dyno_task::answers::phonemes` cuts off what follows the end of a word.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, Weights};
 use dyno_sut::tensors::{Elements, Npy};
 
-use crate::files::{Files, Of, OpenError};
 use crate::npz::{self, NpzError};
 
-/// Letters and what stands for no letter; see `dyno_task::data::words`.
+/// Letters and marks; see `dyno_task::data::words`.
 const LETTERS: usize = 29;
-/// Phonemes and what stands for none; see `dyno_task::answers::phonemes`.
+/// Phonemes and marks; see `dyno_task::answers::phonemes`.
 const PHONEMES: usize = 74;
 /// Width of embeddings and states.
 const WIDE: usize = 256;
-/// Of the decoder, as the package has it.
+/// Steps of the decoder, as in the package.
 pub const STEPS: usize = 20;
-/// The number that the decoder begins with.
+/// First input of the decoder.
 const BEGIN: i64 = 2;
 
-/// Why a file has not the weights.
+/// Reason why a file does not have the weights.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum G2pError {
-    /// It is no archive of arrays.
+    /// The file is not an archive of arrays.
     File(NpzError),
-    /// An array is missing or another one.
+    /// An array is missing or has another shape or type.
     Array {
         /// The file.
         path: PathBuf,
-        /// The array.
+        /// Name of the array.
         name: String,
-        /// Its dimensions, as the network needs them.
+        /// The required shape.
         expected: Vec<usize>,
-        /// What there is.
+        /// What was found.
         found: String,
     },
 }
@@ -62,31 +60,19 @@ impl fmt::Display for G2pError {
 
 impl std::error::Error for G2pError {}
 
-/// The network of the card's file `weights`, made when it is asked for first.
+/// Reads the weights in the package's archive.
+///
+/// The archive has the gates in the order reset, update, new; ONNX has update first.
 ///
 /// # Errors
-/// The file is not there or another one.
-pub fn file(files: &Files<'_>) -> Result<PathBuf, OpenError> {
-    let archive = files.path("weights")?;
-    files.made("g2p.onnx", 1, Of::Files(&["weights"]), |file| {
-        let given = weights(&archive).map_err(OpenError::content)?;
-        let model = g2p(given).map_err(OpenError::content)?;
-        let bytes = model.to_bytes().map_err(OpenError::content)?;
-        file.write_all(&bytes).map_err(OpenError::content)
-    })
-}
-
-/// The weights of the package's archive, as the graph takes them.
-///
-/// Gates stand there in the order reset, update, new; ONNX has the update first.
-///
-/// # Errors
-/// [`G2pError`] if the file is another one.
+/// [`G2pError`] if the file does not have these weights.
 pub fn weights(path: &Path) -> Result<Weights, G2pError> {
     let arrays = npz::read(path).map_err(G2pError::File)?;
     let floats = |name: &str, expected: &[usize]| {
         let other = |found: String| {
-            let (path, name, expected) = (path.to_owned(), name.to_owned(), expected.to_vec());
+            let path = path.to_owned();
+            let name = name.to_owned();
+            let expected = expected.to_vec();
             G2pError::Array { path, name, expected, found }
         };
         match arrays.get(name) {
@@ -99,9 +85,9 @@ pub fn weights(path: &Path) -> Result<Weights, G2pError> {
             None => Err(other("none of that name".into())),
         }
     };
-    let mut given = BTreeMap::new();
+    let mut tensors = BTreeMap::new();
     let mut give = |name: &str, shape: &[usize], values: &[f32]| {
-        given.insert(name.to_owned(), Tensor::of_f32(name, shape, values));
+        tensors.insert(name.to_owned(), Tensor::of_f32(name, shape, values));
     };
     for (part, rows) in [("enc", LETTERS), ("dec", PHONEMES)] {
         let named = |what: &str| format!("{part}_{what}");
@@ -118,7 +104,7 @@ pub fn weights(path: &Path) -> Result<Weights, G2pError> {
         (0..WIDE * PHONEMES).map(|at| dense[at % PHONEMES * WIDE + at / PHONEMES]).collect();
     give("fc_w", &[WIDE, PHONEMES], &turned);
     give("fc_b", &[PHONEMES], floats("fc_b", &[PHONEMES])?);
-    Ok(Weights::given(given))
+    Ok(Weights::given(tensors))
 }
 
 fn update_first(gates: &[f32]) -> Vec<f32> {
@@ -126,10 +112,10 @@ fn update_first(gates: &[f32]) -> Vec<f32> {
     [&gates[gate..2 * gate], &gates[..gate], &gates[2 * gate..]].concat()
 }
 
-/// The numbers of phonemes `[N, 20]` of padded letters `[N, letters]`.
+/// Builds the network: numbers of phonemes `[N, 20]` from padded letters `[N, letters]`.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn g2p(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("g2p", weights);
     let shape = [Dim::symbol("N"), Dim::symbol("letters")];
@@ -144,16 +130,16 @@ pub fn g2p(weights: Weights) -> Result<Model, BuildError> {
     let decoder = Gru::new(&mut net, "dec")?;
     let dense = net.weight("fc_w", &[WIDE, PHONEMES], Fill::even(WIDE))?;
     let bias = net.weight("fc_b", &[PHONEMES], Fill::Constant(0.0))?;
-    let mut said = begin(&mut net, &lengths)?;
+    let mut token = begin(&mut net, &lengths)?;
     let mut steps = Vec::new();
     for _ in 0..STEPS {
-        let x = net.node("Gather", &[&embedding, &said], &[])?;
+        let x = net.node("Gather", &[&embedding, &token], &[])?;
         state = decoder.last(&mut net, &x, &Name::NONE, &state)?;
         let scores = net.node("MatMul", &[&state, &dense], &[])?;
         let scores = net.node("Add", &[&scores, &bias], &[])?;
         let greatest = [("axis", 2.into()), ("keepdims", 0.into())];
-        said = net.node("ArgMax", &[&scores], &greatest)?;
-        steps.push(said.clone());
+        token = net.node("ArgMax", &[&scores], &greatest)?;
+        steps.push(token.clone());
     }
     let steps: Vec<&Name> = steps.iter().collect();
     let steps = net.node("Concat", &steps, &[("axis", 0.into())])?;
@@ -162,7 +148,7 @@ pub fn g2p(weights: Weights) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-/// Letters of each word: those whose number is not 0.
+/// Returns the number of letters of each word: those that are not 0.
 fn lengths(net: &mut Builder, letters: &Name) -> Result<Name, BuildError> {
     let padding = net.tensor(Tensor::of_i64("padding", &[], &[0]))?;
     let is_letter = net.node("Greater", &[letters, &padding], &[])?;
@@ -171,7 +157,7 @@ fn lengths(net: &mut Builder, letters: &Name) -> Result<Name, BuildError> {
     net.node("ReduceSum", &[&counted, &axes], &[("keepdims", 0.into())])
 }
 
-/// The number that the decoder begins with, for each word: `[1, N]`.
+/// Returns the first input of the decoder for each word: `[1, N]`.
 fn begin(net: &mut Builder, lengths: &Name) -> Result<Name, BuildError> {
     let whole = net.node("Cast", &[lengths], &[("to", (Element::I64 as i64).into())])?;
     let none = net.integers(&[0]);
@@ -191,7 +177,8 @@ struct Gru {
 
 impl Gru {
     fn new(net: &mut Builder, part: &str) -> Result<Self, BuildError> {
-        let (gates, fill) = ([1, 3 * WIDE, WIDE], Fill::even(WIDE));
+        let gates = [1, 3 * WIDE, WIDE];
+        let fill = Fill::even(WIDE);
         Ok(Self {
             inputs: net.weight(&format!("{part}_w_ih"), &gates, fill)?,
             states: net.weight(&format!("{part}_w_hh"), &gates, fill)?,
@@ -199,7 +186,7 @@ impl Gru {
         })
     }
 
-    /// The state `[1, N, 256]` after the last step of `x`.
+    /// Returns the state `[1, N, 256]` after the last step of `x`.
     fn last(
         &self,
         net: &mut Builder,
@@ -208,7 +195,7 @@ impl Gru {
         first: &Name,
     ) -> Result<Name, BuildError> {
         let inputs = [x, &self.inputs, &self.states, &self.bias, lengths, first];
-        // The bias of the states is within the reset, as PyTorch has it.
+        // As in PyTorch, the reset gate applies to the state's bias, too.
         let choices = [("hidden_size", (WIDE as i64).into()), ("linear_before_reset", 1.into())];
         let [_, last] = net.nodes("GRU", &inputs, &choices)?;
         Ok(last)

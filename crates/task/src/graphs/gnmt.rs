@@ -1,7 +1,7 @@
-//! GNMT (Wu et al. 2016) in the form of the benchmark: `wmt16_gnmt_4_layer` of the `nmt`
-//! tutorial of TensorFlow, four layers each way and normed Bahdanau attention
-//! (`gnmt_v2`). A sentence of 32 pieces becomes one of 32; the benchmark's search keeps
-//! ten beams, this one the best alone, and does not end early.
+//! GNMT (Wu et al. 2016) in the form of the benchmark: `wmt16_gnmt_4_layer` of TensorFlow's `nmt`
+//! tutorial, with four layers each way and normed Bahdanau attention (`gnmt_v2`). A sentence of 32
+//! pieces becomes one of 32. The benchmark searches with ten beams; this graph is greedy and does
+//! not stop early.
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, Weights};
 
@@ -9,24 +9,24 @@ use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, We
 const VOCABULARY: usize = 36_548;
 const UNITS: usize = 1024;
 const LAYERS: usize = 4;
-/// From this layer on, what comes in is added to what comes out.
+/// First layer with a residual connection.
 const RESIDUAL_FROM: usize = 2;
-/// Pieces of the sentence that is read, and of the one that is written.
+/// Pieces of the source sentence and of the translation.
 const PIECES: usize = 32;
 /// The piece with which sentences begin.
 const BEGIN: i64 = 1;
 
-/// The most likely pieces `[N, 32]` one after the other.
+/// Builds the network: the most likely pieces `[N, 32]`, one after the other.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn gnmt(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("gnmt", weights);
     let pieces = net.input("pieces", Element::I64, &[Dim::symbol("N"), PIECES.into()]);
     let pieces = net.node("Transpose", &[&pieces], &[("perm", [1, 0].into())])?;
     let (memory, states) = encoder(&mut net, &pieces)?;
     let decoder = Decoder::new(&mut net, &memory)?;
-    // As many beginnings as sentences.
+    // One begin per sentence.
     let first = net.integers(&[0]);
     let token = net.node("Gather", &[&pieces, &first], &[])?;
     let none = net.node("Sub", &[&token, &token], &[])?;
@@ -39,7 +39,7 @@ pub fn gnmt(weights: Weights) -> Result<Model, BuildError> {
     let body = decoder.step(&net, &carried)?;
     let without_end = Name::NONE;
     let inputs: Vec<&Name> = [&steps, &without_end].into_iter().chain(&carried).collect();
-    // All that is carried, and the tokens as [32, 1, N].
+    // Loop state, and the tokens as [32, 1, N].
     let outputs: [Name; 2 + 2 * LAYERS + 1] =
         net.nodes("Loop", &inputs, &[("body", body.into())])?;
     let tokens = &outputs[2 + 2 * LAYERS];
@@ -50,8 +50,8 @@ pub fn gnmt(weights: Weights) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-/// Weights of an LSTM layer: of what comes in, of its outputs, biases. TensorFlow has one
-/// bias where ONNX has two; the other is zero.
+/// Weights of an LSTM layer: of the inputs, of the outputs, and biases. TensorFlow has one bias
+/// where ONNX has two; the second is zero.
 struct Cell {
     weights: [Name; 3],
     direction: &'static str,
@@ -73,7 +73,7 @@ impl Cell {
         Ok(Self { weights: [of_inputs, of_outputs, biases], direction })
     }
 
-    /// Outputs of all steps, and outputs and cells of the last.
+    /// Returns the outputs of all steps, and outputs and cells of the last.
     fn add(
         &self,
         net: &mut Builder,
@@ -92,17 +92,18 @@ impl Cell {
     }
 }
 
-/// Outputs and cell of a layer.
+/// Output and cell of a layer.
 type State = (Name, Name);
 
-/// What attention looks at, `[N, 32, 1024]`, and the states with which the decoder
-/// begins: of the first layer the one that reads backwards.
+/// Returns the memory of the attention `[N, 32, 1024]` and the decoder's initial states; that of
+/// the first layer is the state of the backward layer.
 fn encoder(net: &mut Builder, pieces: &Name) -> Result<(Name, Vec<State>), BuildError> {
     let table = net.weight("encoder.embedding", &[VOCABULARY, UNITS], Fill::Uniform(0.05))?;
     let x = net.node("Gather", &[&table, pieces], &[])?;
     let cell = Cell::new(net, "encoder.0", UNITS, 2)?;
     let [both, last, cells] = cell.add(net, &x, None)?;
-    let (one, two) = (net.integers(&[1]), net.integers(&[2]));
+    let one = net.integers(&[1]);
+    let two = net.integers(&[2]);
     let backward = |net: &mut Builder, x: &Name| net.node("Slice", &[x, &one, &two], &[]);
     let mut states = vec![(backward(net, &last)?, backward(net, &cells)?)];
     let both = net.node("Transpose", &[&both], &[("perm", [0, 2, 1, 3].into())])?;
@@ -121,16 +122,16 @@ fn encoder(net: &mut Builder, pieces: &Name) -> Result<(Name, Vec<State>), Build
     Ok((memory, states))
 }
 
-/// What all steps of the decoder read.
+/// Values that all steps of the decoder use.
 struct Decoder {
     table: Name,
     cells: Vec<Cell>,
     memory: Name,
-    /// The memory as attention compares it.
+    /// The memory, projected to keys of the attention.
     keys: Name,
     query: Name,
     bias: Name,
-    /// The direction along which attention measures, at its length.
+    /// The scaled direction of the normed attention.
     measure: Name,
     projection: Name,
 }
@@ -141,7 +142,7 @@ impl Decoder {
         let table = net.weight("decoder.embedding", &[VOCABULARY, UNITS], Fill::Uniform(0.05))?;
         let mut cells = Vec::new();
         for layer in 0..LAYERS {
-            // All layers see what attention found beside what comes in.
+            // Each layer also receives the attention context.
             cells.push(Cell::new(net, &format!("decoder.{layer}"), 2 * UNITS, 1)?);
         }
         let of_memory = net.weight("attention.memory", &square, Fill::even(UNITS))?;
@@ -158,8 +159,8 @@ impl Decoder {
         Ok(Self { table, cells, memory, keys, query, bias, measure, projection })
     }
 
-    /// One step: tokens `[1, N]`, what attention found `[1, N, 1024]`, and states, as
-    /// before; the same behind it, and the tokens again.
+    /// One step of the loop. Inputs: tokens `[1, N]`, context `[1, N, 1024]` and states; outputs:
+    /// their next values, and the tokens again.
     fn step(&self, net: &Builder, carried: &[Name]) -> Result<dyno_onnx::Body, BuildError> {
         let mut body = net.body("step");
         body.input("turn", Element::I64, &[]);
@@ -169,7 +170,9 @@ impl Decoder {
             let element = if at == 0 { Element::I64 } else { Element::F32 };
             handed.push(body.input(&format!("carried_{at}"), element, net.shape(value)));
         }
-        let (token, context, states) = (&handed[0], &handed[1], &handed[2..]);
+        let token = &handed[0];
+        let context = &handed[1];
+        let states = &handed[2..];
         let last_axis = [("axis", (-1).into())];
         let mut x = body.node("Gather", &[&self.table, token], &[])?;
         let mut context = context.clone();
@@ -196,7 +199,8 @@ impl Decoder {
         Ok(body.finish_body())
     }
 
-    /// The sum of the memory in the shares that a query `[1, N, 1024]` has in it.
+    /// Returns the context: the sum of the memory, weighted by the attention of a query `[1, N,
+    /// 1024]`.
     fn attention(&self, net: &mut Builder, query: &Name) -> Result<Name, BuildError> {
         let swapped = [("perm", [1, 0, 2].into())];
         let query = net.node("Transpose", &[query], &swapped)?;

@@ -2,9 +2,9 @@
 
 use dyno_onnx::{BuildError, Builder, Model, Name, Weights};
 
-use super::pieces::{Activation, Conv, classified, images, normalised};
+use super::pieces::{Activation, Conv, classify, images, normalize};
 
-/// Of the TensorFlow model.
+/// Epsilon of batch normalization in the TensorFlow model.
 pub const EPSILON: f32 = 1e-3;
 /// Channels and stride of each pair of a depthwise and a pointwise convolution.
 pub const PAIRS: [(usize, usize); 13] = [
@@ -23,10 +23,10 @@ pub const PAIRS: [(usize, usize); 13] = [
     (1024, 1),
 ];
 
-/// Scores of 1001 classes, the first of which is none.
+/// Builds the network: scores of 1001 classes, the first of which is the background.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn mobilenet_v1(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("mobilenet-v1", weights);
     let x = images(&mut net, "input", [3, 224, 224]);
@@ -38,12 +38,12 @@ pub fn mobilenet_v1(weights: Weights) -> Result<Model, BuildError> {
         x = layer(&mut net, &x, depthwise)?;
         x = layer(&mut net, &x, Conv::new(&format!("conv{at}.pointwise"), channels, 1, 1))?;
     }
-    let scores = classified(&mut net, &x, "fc", 1001)?;
+    let scores = classify(&mut net, &x, "fc", 1001)?;
     net.output("scores", &scores)?;
     Ok(net.finish())
 }
 
-/// TensorFlow's padding: an even image halved has its zeros behind.
+/// A convolution with TensorFlow's padding: an even image that is halved is padded at the end.
 fn same(name: &str, channels: usize, kernel: usize, stride: usize) -> Conv<'_> {
     let conv = Conv::new(name, channels, kernel, stride);
     Conv { pads: if stride == 2 { [0, 1] } else { conv.pads }, ..conv }
@@ -51,5 +51,5 @@ fn same(name: &str, channels: usize, kernel: usize, stride: usize) -> Conv<'_> {
 
 fn layer(net: &mut Builder, x: &Name, conv: Conv) -> Result<Name, BuildError> {
     let y = conv.add(net, x)?;
-    normalised(net, &y, &format!("{}.bn", conv.name), EPSILON, Activation::Relu6)
+    normalize(net, &y, &format!("{}.bn", conv.name), EPSILON, Activation::Relu6)
 }

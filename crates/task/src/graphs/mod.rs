@@ -1,8 +1,16 @@
 //! The graphs of the benchmarks, built layer by layer.
 //!
-//! Names of weights follow those of the public models, and are theirs where a graph takes
-//! given weights; where files of the same network differ in them, or number their stages
-//! otherwise, weights have to be renamed before.
+//! ```
+//! use dyno_onnx::{Weights, count};
+//! use dyno_task::graphs::GRAPHS;
+//!
+//! let graph = GRAPHS.iter().find(|graph| graph.name == "resnet50").unwrap();
+//! let model = (graph.build)(Weights::seeded(1)).unwrap();
+//! assert_eq!(count(&model).parameters, 25_557_032);
+//! ```
+//!
+//! Names of weights follow the public models; graphs that take given weights use exactly those
+//! names. Weights of files with other names or stage numbers have to be renamed first.
 
 pub mod bert;
 pub mod decoder;
@@ -28,52 +36,67 @@ use dyno_sut::tensors::{Span, Spans};
 
 use decoder::{GPT_J, LLAMA2_70B, LLAMA31_405B, MIXTRAL_8X7B, Phase};
 
-/// What the cuts of large decoders do.
+/// Phases of the cut decoders.
 const PROMPT: Phase = Phase::Prompt(128);
 const TOKEN: Phase = Phase::Token(1024);
 
-/// Of masks: all tokens are there.
+/// Range of masks: all tokens count.
 const ALL: &[Span] = &[Span::always(1)];
-/// Of Llama 2 and Mixtral, whose vocabulary it is.
+/// Ranges of the inputs of Llama 2 and Mixtral, which share a vocabulary.
 const LLAMA_TOKENS: &[(&str, &[Span])] =
     &[("input_ids", &[Span::below(32_000)]), ("attention_mask", ALL)];
 
-/// A graph that can be built.
+/// Maximum memory of random samples, in bytes.
+const LARGEST_SET: u64 = 1 << 28;
+
+/// Maximum number of random samples.
+const MOST_SAMPLES: u64 = 1024;
+
+/// A graph that can be built and run.
 #[derive(Debug, Clone, Copy)]
 pub struct Graph {
-    /// What commands call it.
+    /// Name in commands.
     pub name: &'static str,
-    /// What it is.
+    /// Title: the model, and what it does.
     pub title: &'static str,
     /// Inputs with the shapes of one sample.
     pub inputs: &'static [(&'static str, &'static [usize])],
-    /// The integers that random samples have, of inputs that are integers: positions in
-    /// all of a table, so that as much memory is read as of real samples.
+    /// Ranges of random values of integer inputs. Indices cover the whole table, so that as much
+    /// memory is read as with real samples.
     pub integers: &'static [(&'static str, &'static [Span])],
     /// Builds it with seeded or given weights.
     pub build: fn(Weights) -> Result<Model, BuildError>,
 }
 
 impl Graph {
-    /// The integers of random samples by the names of their inputs.
+    /// Returns the ranges of random integers by the names of their inputs.
     #[must_use]
     pub fn spans(&self) -> Spans<'static> {
         self.integers.iter().copied().collect()
     }
+
+    /// Returns the default number of random samples.
+    #[must_use]
+    pub fn random_samples(&self) -> u64 {
+        let elements = |(_, shape): &(&str, &[usize])| shape.iter().product::<usize>() as u64;
+        // The widest elements have eight bytes.
+        let bytes: u64 = self.inputs.iter().map(elements).sum::<u64>().saturating_mul(8);
+        (LARGEST_SET / bytes.max(1)).clamp(1, MOST_SAMPLES)
+    }
 }
 
-/// A graph that is too large to be run here.
+/// A graph that is too large to run; it is only counted.
 #[derive(Debug, Clone, Copy)]
-pub struct Counted {
-    /// What tables call it.
+pub struct CountedGraph {
+    /// Name in tables.
     pub name: &'static str,
-    /// What it is.
+    /// Title of the graph.
     pub title: &'static str,
-    /// Builds it with seeded weights, none of which is made.
+    /// Builds it with seeded weights, which are never generated.
     pub build: fn(Weights) -> Result<Model, BuildError>,
 }
 
-/// Those that can be run.
+/// Graphs that can be run.
 pub const GRAPHS: &[Graph] = &[
     Graph {
         name: "resnet50",
@@ -265,62 +288,76 @@ pub const GRAPHS: &[Graph] = &[
     },
 ];
 
-/// Whole graphs that no machine of a developer holds: they are built and counted,
-/// without their weights, and never written or run.
-pub const COUNTED: &[Counted] = &[
-    Counted {
+/// Full graphs that do not fit on a developer's machine: they are built and counted without their
+/// weights, and never written or run.
+pub const COUNTED: &[CountedGraph] = &[
+    CountedGraph {
         name: "dlrm",
         title: "DLRM with all rows of its tables",
         build: |weights| dlrm::dlrm(weights, usize::MAX),
     },
-    Counted {
+    CountedGraph {
         name: "dlrm-v2",
         title: "DLRM-DCNv2 with all rows of its tables",
         build: |weights| dlrm_v2::dlrm_v2(weights, usize::MAX),
     },
-    Counted {
+    CountedGraph {
         name: "gptj-prompt",
         title: "GPT-J 6B, a prompt of 1024 tokens",
         build: |weights| GPT_J.build(weights, Phase::Prompt(1024)),
     },
-    Counted {
+    CountedGraph {
         name: "gptj-token",
         title: "GPT-J 6B, one token behind 1024",
         build: |weights| GPT_J.build(weights, TOKEN),
     },
-    Counted {
+    CountedGraph {
         name: "llama2-70b-prompt",
         title: "Llama 2 70B, a prompt of 1024 tokens",
         build: |weights| LLAMA2_70B.build(weights, Phase::Prompt(1024)),
     },
-    Counted {
+    CountedGraph {
         name: "llama2-70b-token",
         title: "Llama 2 70B, one token behind 1024",
         build: |weights| LLAMA2_70B.build(weights, TOKEN),
     },
-    Counted {
+    CountedGraph {
         name: "llama3.1-405b-prompt",
         title: "Llama 3.1 405B, a prompt of 1024 tokens",
         build: |weights| LLAMA31_405B.build(weights, Phase::Prompt(1024)),
     },
-    Counted {
+    CountedGraph {
         name: "llama3.1-405b-token",
         title: "Llama 3.1 405B, one token behind 1024",
         build: |weights| LLAMA31_405B.build(weights, TOKEN),
     },
-    Counted {
+    CountedGraph {
         name: "mixtral-8x7b-prompt",
         title: "Mixtral 8x7B, a prompt of 1024 tokens",
         build: |weights| MIXTRAL_8X7B.build(weights, Phase::Prompt(1024)),
     },
-    Counted {
+    CountedGraph {
         name: "mixtral-8x7b-token",
         title: "Mixtral 8x7B, one token behind 1024",
         build: |weights| MIXTRAL_8X7B.build(weights, TOKEN),
     },
-    Counted {
+    CountedGraph {
         name: "sdxl-unet",
         title: "Denoiser of Stable Diffusion XL, one step of an image of 1024x1024",
         build: sdxl::sdxl_unet,
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_samples_stay_within_memory() {
+        for graph in GRAPHS {
+            assert!((1..=MOST_SAMPLES).contains(&graph.random_samples()), "{}", graph.name);
+        }
+        let resnet34 = GRAPHS.iter().find(|graph| graph.name == "ssd-resnet34").unwrap();
+        assert_eq!(resnet34.random_samples(), 7);
+    }
+}

@@ -2,7 +2,7 @@
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Name};
 
-/// What follows a convolution and its normalisation.
+/// Activation after a convolution and its normalization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// Nothing.
@@ -16,45 +16,50 @@ pub enum Activation {
 /// A convolution of images with a square kernel, without bias.
 #[derive(Debug, Clone, Copy)]
 pub struct Conv<'a> {
-    /// Of its weights, without the ending.
+    /// Name of its weights, without the suffix.
     pub name: &'a str,
-    /// Channels out.
+    /// Output channels.
     pub channels: usize,
     /// Width and height of the kernel.
     pub kernel: usize,
-    /// Of the window, both ways.
+    /// Stride along both axes.
     pub stride: usize,
-    /// Groups of channels.
+    /// Number of groups of channels.
     pub groups: usize,
-    /// Rows and columns of zeros before and behind.
+    /// Zero padding before and after, along both axes.
     pub pads: [usize; 2],
 }
 
 impl<'a> Conv<'a> {
-    /// With half a kernel of zeros around and one group.
+    /// Returns a convolution with zero padding of half a kernel and one group.
     #[must_use]
     pub fn new(name: &'a str, channels: usize, kernel: usize, stride: usize) -> Self {
         let pads = [(kernel - 1) / 2; 2];
         Self { name, channels, kernel, stride, groups: 1, pads }
     }
 
-    /// Adds it behind `x`.
+    /// Adds the convolution after `x`.
     ///
     /// # Errors
-    /// The weights given do not fit.
+    /// Given weights do not fit the graph.
     pub fn add(&self, net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
-        self.with(net, x, &[])
+        self.add_with_bias(net, x, &[])
     }
 
-    fn with(&self, net: &mut Builder, x: &Name, bias: &[&Name]) -> Result<Name, BuildError> {
+    fn add_with_bias(
+        &self,
+        net: &mut Builder,
+        x: &Name,
+        bias: &[&Name],
+    ) -> Result<Name, BuildError> {
         let weights = self.weights(net, channels(net, x))?;
         self.apply(net, x, &[&[&weights], bias].concat())
     }
 
-    /// Its weights, for so many channels that come in.
+    /// Adds the weights for `before` input channels.
     ///
     /// # Errors
-    /// The weights given do not fit.
+    /// Given weights do not fit the graph.
     pub fn weights(&self, net: &mut Builder, before: usize) -> Result<Name, BuildError> {
         let each = before / self.groups;
         let shape = [self.channels, each, self.kernel, self.kernel];
@@ -62,7 +67,7 @@ impl<'a> Conv<'a> {
         net.weight(&format!("{}.weight", self.name), &shape, fill)
     }
 
-    /// Adds it behind `x` with weights, and a bias or none, that others may share.
+    /// Adds the convolution after `x` with weights, and optionally a bias, that others may share.
     ///
     /// # Errors
     /// The weights do not fit.
@@ -72,7 +77,8 @@ impl<'a> Conv<'a> {
         x: &Name,
         weights: &[&Name],
     ) -> Result<Name, BuildError> {
-        let (kernel, stride) = (self.kernel as i64, self.stride as i64);
+        let kernel = self.kernel as i64;
+        let stride = self.stride as i64;
         let [before, behind] = self.pads.map(|pad| pad as i64);
         let attributes = [
             ("kernel_shape", [kernel, kernel].into()),
@@ -84,20 +90,20 @@ impl<'a> Conv<'a> {
     }
 }
 
-/// A convolution with bias.
+/// Adds a convolution with bias.
 ///
 /// # Errors
-/// The weights given do not fit.
-pub fn biased(net: &mut Builder, x: &Name, conv: Conv) -> Result<Name, BuildError> {
+/// Given weights do not fit the graph.
+pub fn conv_with_bias(net: &mut Builder, x: &Name, conv: Conv) -> Result<Name, BuildError> {
     let bias = net.weight(&format!("{}.bias", conv.name), &[conv.channels], Fill::Constant(0.0))?;
-    conv.with(net, x, &[&bias])
+    conv.add_with_bias(net, x, &[&bias])
 }
 
-/// A batch normalisation with the variance's floor `epsilon`, then an activation.
+/// Adds a batch normalization with epsilon `epsilon`, then an activation.
 ///
 /// # Errors
-/// The weights given do not fit.
-pub fn normalised(
+/// Given weights do not fit the graph.
+pub fn normalize(
     net: &mut Builder,
     x: &Name,
     name: &str,
@@ -108,34 +114,39 @@ pub fn normalised(
     let mut part = |part: &str, value| {
         net.weight(&format!("{name}.{part}"), &[channels], Fill::Constant(value))
     };
-    let (scale, shift) = (part("weight", 1.0)?, part("bias", 0.0)?);
-    let (mean, variance) = (part("running_mean", 0.0)?, part("running_var", 1.0)?);
+    let scale = part("weight", 1.0)?;
+    let shift = part("bias", 0.0)?;
+    let mean = part("running_mean", 0.0)?;
+    let variance = part("running_var", 1.0)?;
     let inputs = [x, &scale, &shift, &mean, &variance];
     let y = net.node("BatchNormalization", &inputs, &[("epsilon", epsilon.into())])?;
-    activated(net, &y, then)
+    activate(net, &y, then)
 }
 
-/// An activation behind `x`.
+/// Adds an activation after `x`.
 ///
 /// # Errors
-/// None but for a graph that is wrong.
-pub fn activated(net: &mut Builder, x: &Name, then: Activation) -> Result<Name, BuildError> {
+/// Only if the graph is inconsistent, which is a defect of this program.
+pub fn activate(net: &mut Builder, x: &Name, then: Activation) -> Result<Name, BuildError> {
     match then {
         Activation::None => Ok(x.clone()),
         Activation::Relu => net.node("Relu", &[x], &[]),
         Activation::Relu6 => {
-            let (zero, six) = (net.number(0.0), net.number(6.0));
+            let zero = net.number(0.0);
+            let six = net.number(6.0);
             net.node("Clip", &[x, &zero, &six], &[])
         }
     }
 }
 
-/// x times the chance that a normal number is below x.
+/// Adds a GELU: x times the probability that a standard normal variable is below x.
 ///
 /// # Errors
-/// None but for a graph that is wrong.
+/// Only if the graph is inconsistent, which is a defect of this program.
 pub fn gelu(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
-    let (root, one, half) = (net.number(2_f32.sqrt()), net.number(1.0), net.number(0.5));
+    let root = net.number(2_f32.sqrt());
+    let one = net.number(1.0);
+    let half = net.number(0.5);
     let y = net.node("Div", &[x, &root], &[])?;
     let y = net.node("Erf", &[&y], &[])?;
     let y = net.node("Add", &[&y, &one], &[])?;
@@ -143,11 +154,11 @@ pub fn gelu(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
     net.node("Mul", &[&y, &half], &[])
 }
 
-/// The mean of each channel, then a linear layer with bias.
+/// Adds global average pooling, then a linear layer with bias.
 ///
 /// # Errors
-/// The weights given do not fit.
-pub fn classified(
+/// Given weights do not fit the graph.
+pub fn classify(
     net: &mut Builder,
     x: &Name,
     name: &str,
@@ -158,10 +169,10 @@ pub fn classified(
     linear(net, &flat, name, classes)
 }
 
-/// A linear layer with bias over rows; its weights lie as PyTorch has them.
+/// Adds a linear layer with bias over rows, with weights in PyTorch's order.
 ///
 /// # Errors
-/// The weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn linear(net: &mut Builder, x: &Name, name: &str, outputs: usize) -> Result<Name, BuildError> {
     let inputs = channels(net, x);
     let weights = net.weight(&format!("{name}.weight"), &[outputs, inputs], Fill::even(inputs))?;
@@ -169,13 +180,13 @@ pub fn linear(net: &mut Builder, x: &Name, name: &str, outputs: usize) -> Result
     net.node("Gemm", &[x, &weights, &bias], &[("transB", 1.into())])
 }
 
-/// A batch of images as an input.
+/// Adds a batch of images as an input.
 pub fn images(net: &mut Builder, name: &str, shape: [usize; 3]) -> Name {
     let [channels, height, width] = shape.map(Dim::Fixed);
     net.input(name, Element::F32, &[Dim::symbol("N"), channels, height, width])
 }
 
-/// Size of the second dimension, which layers here need as a number.
+/// Returns the size of the second dimension, which must be fixed.
 pub fn channels(net: &Builder, x: &Name) -> usize {
     let size = net.shape(x).get(1).and_then(Dim::fixed);
     size.expect("graphs here leave no dimension open but the batch")

@@ -3,18 +3,18 @@
 
 use dyno_onnx::{BuildError, Builder, Model, Name, Weights};
 
-use super::pieces::{Activation, Conv, activated, channels, classified, images, normalised};
+use super::pieces::{Activation, Conv, activate, channels, classify, images, normalize};
 
 const EPSILON: f32 = 1e-5;
 /// Blocks and inner channels of each stage.
 pub const STAGES: [(usize, usize); 4] = [(3, 64), (4, 128), (6, 256), (3, 512)];
-/// Channels out of a block for each inner one.
+/// Output channels of a block per inner channel.
 const EXPANSION: usize = 4;
 
-/// Scores of 1000 classes for images of 224x224.
+/// Builds the network: scores of 1000 classes for images of 224x224.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn resnet50(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("resnet50", weights);
     let x = images(&mut net, "input", [3, 224, 224]);
@@ -27,20 +27,20 @@ pub fn resnet50(weights: Weights) -> Result<Model, BuildError> {
             x = block.add(&mut net, &x)?;
         }
     }
-    let scores = classified(&mut net, &x, "fc", 1000)?;
+    let scores = classify(&mut net, &x, "fc", 1000)?;
     net.output("scores", &scores)?;
     Ok(net.finish())
 }
 
-/// The first convolution and window, which quarter an image; names of the
-/// convolution and of its normalisation.
+/// Adds the first convolution and pooling, which reduce the sides to a quarter; `names` are those
+/// of the convolution and of its normalization.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn stem(net: &mut Builder, x: &Name, names: [&str; 2]) -> Result<Name, BuildError> {
     let [conv, norm] = names;
     let x = Conv::new(conv, 64, 7, 2).add(net, x)?;
-    let x = normalised(net, &x, norm, EPSILON, Activation::Relu)?;
+    let x = normalize(net, &x, norm, EPSILON, Activation::Relu)?;
     let window = [
         ("kernel_shape", [3, 3].into()),
         ("strides", [2, 2].into()),
@@ -49,26 +49,27 @@ pub fn stem(net: &mut Builder, x: &Name, names: [&str; 2]) -> Result<Name, Build
     net.node("MaxPool", &[&x], &window)
 }
 
-/// 1x1, 3x3, 1x1, and what came in added; it is projected where sizes differ.
+/// A bottleneck block: convolutions 1x1, 3x3 and 1x1, and a residual connection with a projection
+/// where sizes differ.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
-    /// Before the names of its weights.
+    /// Prefix of the names of its weights.
     pub name: &'a str,
     /// Channels of the 3x3 convolution.
     pub inner: usize,
-    /// Channels that come out.
+    /// Output channels.
     pub outer: usize,
-    /// Of the 3x3 convolution.
+    /// Stride of the 3x3 convolution.
     pub stride: usize,
-    /// Of the 3x3 convolution; one in a ResNet, more in a ResNeXt.
+    /// Groups of the 3x3 convolution: one in a ResNet, more in a ResNeXt.
     pub groups: usize,
 }
 
 impl Block<'_> {
-    /// Adds it behind `x`.
+    /// Adds the block after `x`.
     ///
     /// # Errors
-    /// Weights given do not fit.
+    /// Given weights do not fit the graph.
     pub fn add(&self, net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
         let Self { name, inner, outer, stride, groups } = *self;
         let layers = [(inner, 1, 1, 1), (inner, 3, stride, groups), (outer, 1, 1, 1)];
@@ -78,15 +79,15 @@ impl Block<'_> {
             let conv = Conv { groups, ..Conv::new(&conv, channels, kernel, stride) };
             y = conv.add(net, &y)?;
             let then = if at == layers.len() { Activation::None } else { Activation::Relu };
-            y = normalised(net, &y, &format!("{name}.bn{at}"), EPSILON, then)?;
+            y = normalize(net, &y, &format!("{name}.bn{at}"), EPSILON, then)?;
         }
         let mut shortcut = x.clone();
         if channels(net, x) != outer {
             shortcut = Conv::new(&format!("{name}.downsample.0"), outer, 1, stride).add(net, x)?;
             let name = format!("{name}.downsample.1");
-            shortcut = normalised(net, &shortcut, &name, EPSILON, Activation::None)?;
+            shortcut = normalize(net, &shortcut, &name, EPSILON, Activation::None)?;
         }
         let sum = net.node("Add", &[&y, &shortcut], &[])?;
-        activated(net, &sum, Activation::Relu)
+        activate(net, &sum, Activation::Relu)
     }
 }

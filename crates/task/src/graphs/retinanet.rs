@@ -1,14 +1,14 @@
-//! RetinaNet (Lin et al. 2017) over ResNeXt-50 32x4d for images of 800x800 and
-//! the 264 classes of OpenImages that the benchmark keeps. Boxes and scores come
-//! out before suppression, as 120087 anchors have them. Names are torchvision's.
+//! RetinaNet (Lin et al. 2017) over ResNeXt-50 32x4d for images of 800x800 and the 264 classes of
+//! OpenImages that the benchmark uses. Boxes and scores of 120087 anchors are output before
+//! suppression. Names are torchvision's.
 
 use dyno_onnx::{BuildError, Builder, Fill, Model, Name, Weights};
 
-use super::pieces::{Activation, Conv, activated, biased, images};
+use super::pieces::{Activation, Conv, activate, conv_with_bias, images};
 use super::resnet::{Block, STAGES, stem};
 
 const CLASSES: usize = 264;
-/// At each place of a map.
+/// Anchors at each place of a map.
 const ANCHORS: usize = 9;
 /// Channels of all maps.
 const WIDTH: usize = 256;
@@ -16,10 +16,10 @@ const GROUPS: usize = 32;
 /// Layers of a head before its last.
 const DEPTH: usize = 4;
 
-/// Scores `[N, 120087, 264]` and boxes `[N, 120087, 4]` of an image.
+/// Builds the network: scores `[N, 120087, 264]` and boxes `[N, 120087, 4]`.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn retinanet(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("retinanet", weights);
     let x = images(&mut net, "images", [3, 800, 800]);
@@ -36,7 +36,7 @@ pub fn retinanet(weights: Weights) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-/// Outputs of the last three stages.
+/// Returns the outputs of the last three stages.
 fn backbone(net: &mut Builder, x: &Name) -> Result<Vec<Name>, BuildError> {
     let mut x = stem(net, x, ["backbone.body.conv1", "backbone.body.bn1"])?;
     let mut stages = Vec::new();
@@ -44,7 +44,8 @@ fn backbone(net: &mut Builder, x: &Name) -> Result<Vec<Name>, BuildError> {
         for block in 0..blocks {
             let stride = if stage > 0 && block == 0 { 2 } else { 1 };
             let name = format!("backbone.body.layer{}.{block}", stage + 1);
-            let (inner, outer) = (2 * width, 4 * width);
+            let inner = 2 * width;
+            let outer = 4 * width;
             x = Block { name: &name, inner, outer, stride, groups: GROUPS }.add(net, &x)?;
         }
         stages.push(x.clone());
@@ -52,34 +53,38 @@ fn backbone(net: &mut Builder, x: &Name) -> Result<Vec<Name>, BuildError> {
     Ok(stages.split_off(1))
 }
 
-/// Five maps: of each stage with all above it added, and two beyond.
+/// Feature pyramid of five maps: each stage with all above it added, and two further maps.
 fn pyramid(net: &mut Builder, stages: &[Name]) -> Result<Vec<Name>, BuildError> {
     let mut maps = Vec::new();
     let mut above: Option<Name> = None;
     for (at, stage) in stages.iter().enumerate().rev() {
         let name = format!("backbone.fpn.inner_blocks.{at}");
-        let mut x = biased(net, stage, Conv::new(&name, WIDTH, 1, 1))?;
+        let mut x = conv_with_bias(net, stage, Conv::new(&name, WIDTH, 1, 1))?;
         if let Some(above) = &above {
-            let twice = doubled(net, above)?;
+            let twice = upsample(net, above)?;
             x = net.node("Add", &[&x, &twice], &[])?;
         }
         let name = format!("backbone.fpn.layer_blocks.{at}");
-        maps.insert(0, biased(net, &x, Conv::new(&name, WIDTH, 3, 1))?);
+        maps.insert(0, conv_with_bias(net, &x, Conv::new(&name, WIDTH, 3, 1))?);
         above = Some(x);
     }
     let mut x = maps.last().expect("there are three stages").clone();
     for name in ["p6", "p7"] {
         if name == "p7" {
-            x = activated(net, &x, Activation::Relu)?;
+            x = activate(net, &x, Activation::Relu)?;
         }
-        x = biased(net, &x, Conv::new(&format!("backbone.fpn.extra_blocks.{name}"), WIDTH, 3, 2))?;
+        x = conv_with_bias(
+            net,
+            &x,
+            Conv::new(&format!("backbone.fpn.extra_blocks.{name}"), WIDTH, 3, 2),
+        )?;
         maps.push(x.clone());
     }
     Ok(maps)
 }
 
-/// Each place four times.
-fn doubled(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
+/// Doubles both sides by repetition.
+fn upsample(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
     let factors = net.numbers(&[1.0, 1.0, 2.0, 2.0]);
     let choices = [
         ("mode", "nearest".into()),
@@ -89,7 +94,7 @@ fn doubled(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
     net.node("Resize", &[x, &Name::NONE, &factors], &choices)
 }
 
-/// One head over all maps, which share its weights.
+/// One head over all maps, with shared weights.
 fn look(
     net: &mut Builder,
     maps: &[Name],
@@ -113,7 +118,7 @@ fn look(
         for (at, (conv, weights, bias)) in layers.iter().enumerate() {
             x = conv.apply(net, &x, &[weights, bias])?;
             if at < DEPTH {
-                x = activated(net, &x, Activation::Relu)?;
+                x = activate(net, &x, Activation::Relu)?;
             }
         }
         let x = net.node("Transpose", &[&x], &[("perm", [0, 2, 3, 1].into())])?;

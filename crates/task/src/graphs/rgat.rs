@@ -1,29 +1,28 @@
-//! Relational graph attention (Busbridge et al. 2019) with the layers of the benchmark on
-//! IGBH, over a subgraph that was drawn around papers. Names are those of the reference's
-//! model, `RGAT_DGL` of `dgl_utilities/components.py`.
+//! Relational graph attention (Busbridge et al. 2019) with the layers of the benchmark on IGBH,
+//! over a sampled subgraph. Names are those of the reference's model, `RGAT_DGL` of
+//! `dgl_utilities/components.py`.
 //!
-//! A layer attends within each relation and adds what the relations to a kind of nodes say.
-//! As the reference's, the first layer is computed of the nodes that two hops reach, the second
-//! one of those that one hop reaches, and the last one of the papers that were asked. What no
-//! answer reads is not in the graph: relations of the last layers that lead to other kinds.
+//! A layer attends within each relation and sums over the relations to a kind of nodes. As in the
+//! reference, the first layer is computed for the nodes that two hops reach, the second for those
+//! that one hop reaches, and the last for the requested papers. Relations of the last layers that
+//! cannot affect these papers are not in the graph.
 //!
-//! Inputs are the features of each kind of nodes by its name; the edges of each relation and
-//! hop, such as `paper__cites__paper.1`, as two rows of places, sources and targets, where a
-//! hop can have any; and `reached`, of each kind how many nodes there were before the first
-//! hop and behind each.
+//! Inputs are the features of each kind of nodes under its name; the edges of each relation and
+//! hop, such as `paper__cites__paper.1`, as two rows of indices (sources and targets), where a hop
+//! can have edges; and `reached`, for each kind the number of nodes before the first hop and after
+//! each hop.
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 use dyno_sut::tensors::Span;
 
-use crate::data::igbh::{KINDS, PAPER, RELATIONS, Relation};
-use crate::pipelines::sampling::HOPS;
+use crate::subgraph::{HOPS, KINDS, PAPER, RELATIONS, Relation};
 
-/// The operators of which `ScatterElements` finds maxima.
+/// Version of the operator set, in which `ScatterElements` supports maxima.
 const OPERATORS: i64 = 18;
-/// Of attention, and of what is between layers.
+/// Negative slopes of leaky ReLUs: in attention, and between layers (below).
 const ATTENTION_SLOPE: f32 = 0.2;
 const SLOPE: f32 = 0.01;
-/// Below every score.
+/// A number below every score.
 const LEAST: f32 = -3e38;
 
 /// Sizes of the network.
@@ -31,27 +30,27 @@ const LEAST: f32 = -3e38;
 pub struct Rgat {
     /// Features of a node.
     pub features: usize,
-    /// Numbers of a node behind each layer.
+    /// Size of a node's state after each layer.
     pub hidden: usize,
-    /// Parts of these that attend on their own.
+    /// Attention heads.
     pub heads: usize,
     /// Scores of a paper.
     pub classes: usize,
 }
 
-/// The benchmark's.
+/// Sizes of the benchmark's network.
 pub const IGBH: Rgat = Rgat { features: 1024, hidden: 512, heads: 4, classes: 2983 };
 
-/// How large subgraphs are.
+/// Sizes of subgraphs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// As each call says.
+    /// Dynamic: each call has its own sizes.
     Any,
-    /// As [`INPUTS`] says, so that there is no input `reached`.
+    /// Fixed to [`INPUTS`], without the input `reached`.
     Typical,
 }
 
-/// Nodes of each kind in a typical subgraph: before the first hop and behind each.
+/// Nodes of each kind in a typical subgraph before the first hop and after each hop.
 pub const REACHED: [[usize; HOPS + 1]; KINDS.len()] = [
     [1, 12, 162, 1122],
     [0, 3, 33, 473],
@@ -61,12 +60,12 @@ pub const REACHED: [[usize; HOPS + 1]; KINDS.len()] = [
     [0, 1, 3, 18],
 ];
 
-/// Inputs of a typical subgraph, and the places that random edges have: sources among the
-/// nodes that a hop has reached, targets among those that the hop before it found.
+/// Inputs of a typical subgraph, and the ranges of random edges: sources among the nodes that a hop
+/// has reached, targets among those that the previous hop discovered.
 macro_rules! typical {
     ($($name:literal $from:literal $to:literal: $($hop:literal $count:literal),+;)+) => {
-        /// Inputs with their sizes around one paper. They were chosen, not measured: within the
-        /// fan-outs 15, 10 and 5, and so that few nodes are found twice.
+        /// Inputs with their sizes around one paper. The sizes were chosen, not measured: within
+        /// the fan-outs 15, 10 and 5, and with few nodes that are found twice.
         pub const INPUTS: &[(&str, &[usize])] = &[
             ("paper", &[REACHED[0][HOPS], IGBH.features]),
             ("author", &[REACHED[1][HOPS], IGBH.features]),
@@ -76,7 +75,7 @@ macro_rules! typical {
             ("conference", &[REACHED[5][HOPS], IGBH.features]),
             $($((concat!($name, ".", $hop), &[2, $count])),+),+
         ];
-        /// The edges of random samples.
+        /// Ranges of the edges of random samples.
         pub const INTEGERS: &[(&str, &[Span])] =
             &[$($((concat!($name, ".", $hop), &ends($count, $from, $to, $hop))),+),+];
     };
@@ -99,7 +98,8 @@ typical! {
 const fn ends(count: usize, from: usize, to: usize, hop: usize) -> [Span; 2] {
     let begin = if hop == 1 { 0 } else { REACHED[to][hop - 2] };
     let sources = Span { elements: count, from: 0, to: REACHED[from][hop] as i64 };
-    let (begin, end) = (begin as i64, REACHED[to][hop - 1] as i64);
+    let begin = begin as i64;
+    let end = REACHED[to][hop - 1] as i64;
     [sources, Span { elements: count, from: begin, to: end }]
 }
 
@@ -121,11 +121,11 @@ pub fn edges_of(relation: &Relation, hop: usize) -> String {
     format!("{relation}.{hop}")
 }
 
-/// Values that layers read.
-struct Shared {
-    /// Of each relation and hop.
+/// Values that all layers use.
+struct SharedNames {
+    /// Edges of each relation and hop.
     edges: Vec<[Option<Name>; HOPS]>,
-    /// Of each kind and hop how many nodes there are, as a vector of one number.
+    /// Number of nodes of each kind and hop, as a vector of one number.
     reached: [[Name; HOPS + 1]; KINDS.len()],
     /// Constants as vectors.
     zero: Name,
@@ -134,8 +134,8 @@ struct Shared {
     last: Name,
 }
 
-/// Nodes of one kind, their projections, and those of them as attention sees them.
-struct Seen<'a> {
+/// States of the nodes of one kind and their attention scores.
+struct NodeStates<'a> {
     /// `[nodes, hidden]`.
     flat: &'a Name,
     /// `[nodes, heads]`.
@@ -143,19 +143,19 @@ struct Seen<'a> {
 }
 
 impl Rgat {
-    /// Scores `[papers, classes]` of the papers that were asked.
+    /// Builds the graph: scores `[papers, classes]` of the requested papers.
     ///
     /// # Errors
-    /// Weights given do not fit.
+    /// Given weights do not fit the graph.
     pub fn build(&self, weights: Weights, extent: Extent) -> Result<Model, BuildError> {
         let mut net = Builder::new("rgat", weights);
         let (mut nodes, shared) = self.inputs(&mut net, extent)?;
         for layer in 0..HOPS {
             let mut next: Vec<Option<Name>> = vec![None; KINDS.len()];
             for (kind, next) in next.iter_mut().enumerate() {
-                // What the layers behind this one read: the kinds that as many hops reach.
+                // Later layers read the kinds that as many hops reach.
                 if starts_from(kind, HOPS - layer) {
-                    *next = Some(self.of_kind(&mut net, &nodes, &shared, layer, kind)?);
+                    *next = Some(self.kind_states(&mut net, &nodes, &shared, layer, kind)?);
                 }
             }
             nodes = next;
@@ -178,7 +178,7 @@ impl Rgat {
         &self,
         net: &mut Builder,
         extent: Extent,
-    ) -> Result<(Vec<Option<Name>>, Shared), BuildError> {
+    ) -> Result<(Vec<Option<Name>>, SharedNames), BuildError> {
         let sized = |name: &str, axis: usize| match extent {
             Extent::Any => Dim::symbol(name),
             Extent::Typical => {
@@ -214,15 +214,15 @@ impl Rgat {
                 found
             }
         };
-        Ok((nodes, Shared { edges, reached, zero, one, last }))
+        Ok((nodes, SharedNames { edges, reached, zero, one, last }))
     }
 
-    /// What the relations to a kind say of its nodes, those that a layer is computed of.
-    fn of_kind(
+    /// Sums the messages of all relations to a kind, for the nodes of a layer.
+    fn kind_states(
         &self,
         net: &mut Builder,
         nodes: &[Option<Name>],
-        shared: &Shared,
+        shared: &SharedNames,
         layer: usize,
         kind: usize,
     ) -> Result<Name, BuildError> {
@@ -231,10 +231,10 @@ impl Rgat {
             if relation.to != kind {
                 continue;
             }
-            let said = self.of_relation(net, nodes, shared, layer, at)?;
+            let messages = self.relation_messages(net, nodes, shared, layer, at)?;
             sum = Some(match sum {
-                Some(sum) => net.node("Add", &[&sum, &said], &[])?,
-                None => said,
+                Some(sum) => net.node("Add", &[&sum, &messages], &[])?,
+                None => messages,
             });
         }
         let sum = sum.expect("relations lead to each kind");
@@ -244,11 +244,11 @@ impl Rgat {
         net.node("LeakyRelu", &[&sum], &[("alpha", SLOPE.into())])
     }
 
-    fn of_relation(
+    fn relation_messages(
         &self,
         net: &mut Builder,
         nodes: &[Option<Name>],
-        shared: &Shared,
+        shared: &SharedNames,
         layer: usize,
         at: usize,
     ) -> Result<Name, BuildError> {
@@ -271,7 +271,7 @@ impl Rgat {
         let project =
             |net: &mut Builder, x: &Name| net.node("Gemm", &[x, &weights], &[("transB", 1.into())]);
         let flat = project(net, there(from))?;
-        // The same product is not computed twice.
+        // Reuses the product where source and target kinds are equal.
         let asking = if from == to {
             cut(net, &flat)?
         } else {
@@ -279,78 +279,79 @@ impl Rgat {
             project(net, &x)?
         };
         let [sources, targets] = ends_of(net, shared, layer, at)?;
-        let sources_seen = self.seen(net, &flat, &left)?;
-        let targets_seen = self.seen(net, &asking, &right)?;
+        let source_states = self.node_states(net, &flat, &left)?;
+        let target_states = self.node_states(net, &asking, &right)?;
         let shares =
-            self.shares(net, [&sources_seen, &targets_seen], [&sources, &targets], shared)?;
-        // Of each edge what its source says, by its share; of each target the sum.
-        let said = net.node("Gather", &[sources_seen.flat, &sources], &[])?;
-        let said = self.apart(net, &said)?;
+            self.shares(net, [&source_states, &target_states], [&sources, &targets], shared)?;
+        // Messages of the sources, weighted by attention, are summed per target.
+        let messages = net.node("Gather", &[source_states.flat, &sources], &[])?;
+        let messages = self.split_heads(net, &messages)?;
         let shares = net.node("Unsqueeze", &[&shares, &shared.last], &[])?;
-        let said = net.node("Mul", &[&said, &shares], &[])?;
+        let messages = net.node("Mul", &[&messages, &shares], &[])?;
         let joined = net.integers(&[0, self.hidden as i64]);
-        let said = net.node("Reshape", &[&said, &joined], &[])?;
+        let messages = net.node("Reshape", &[&messages, &joined], &[])?;
         let nothing = net.number(0.0);
-        let none = net.node("Mul", &[targets_seen.flat, &nothing], &[])?;
+        let none = net.node("Mul", &[target_states.flat, &nothing], &[])?;
         let places = self.places(net, &targets, self.hidden, shared)?;
-        let sum = scattered(net, [&none, &places, &said], "add")?;
+        let sum = scatter(net, &none, &places, &messages, "add")?;
         net.node("Add", &[&sum, &bias], &[])
     }
 
     /// Splits rows into heads.
-    fn apart(&self, net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
+    fn split_heads(&self, net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
         let heads = net.integers(&[0, self.heads as i64, (self.hidden / self.heads) as i64]);
         net.node("Reshape", &[x, &heads], &[])
     }
 
-    /// Projections with their part in the score of an edge.
-    fn seen<'a>(
+    /// Projects states and computes their part of the attention scores.
+    fn node_states<'a>(
         &self,
         net: &mut Builder,
         flat: &'a Name,
         attention: &Name,
-    ) -> Result<Seen<'a>, BuildError> {
-        let heads = self.apart(net, flat)?;
+    ) -> Result<NodeStates<'a>, BuildError> {
+        let heads = self.split_heads(net, flat)?;
         let product = net.node("Mul", &[&heads, attention], &[])?;
-        // Not -1: of kinds without nodes ONNX Runtime 1.31 then gives three dimensions.
+        // Not -1: for kinds without nodes ONNX Runtime 1.31 would return three dimensions.
         let width = net.integers(&[2]);
         let scores = net.node("ReduceSum", &[&product, &width], &[("keepdims", 0.into())])?;
-        Ok(Seen { flat, scores })
+        Ok(NodeStates { flat, scores })
     }
 
-    /// The share of each edge among those to the same target: `[edges, heads]`.
+    /// Returns the softmax of each edge among those to the same target: `[edges, heads]`.
     fn shares(
         &self,
         net: &mut Builder,
-        [left, right]: [&Seen<'_>; 2],
+        [left, right]: [&NodeStates<'_>; 2],
         [sources, targets]: [&Name; 2],
-        shared: &Shared,
+        shared: &SharedNames,
     ) -> Result<Name, BuildError> {
         let of_source = net.node("Gather", &[&left.scores, sources], &[])?;
         let of_target = net.node("Gather", &[&right.scores, targets], &[])?;
         let scores = net.node("Add", &[&of_source, &of_target], &[])?;
         let slope = [("alpha", ATTENTION_SLOPE.into())];
         let scores = net.node("LeakyRelu", &[&scores], &slope)?;
-        let (nothing, least) = (net.number(0.0), net.number(LEAST));
+        let nothing = net.number(0.0);
+        let least = net.number(LEAST);
         let none = net.node("Mul", &[&right.scores, &nothing], &[])?;
         let lowest = net.node("Add", &[&none, &least], &[])?;
         let places = self.places(net, targets, self.heads, shared)?;
-        let most = scattered(net, [&lowest, &places, &scores], "max")?;
+        let most = scatter(net, &lowest, &places, &scores, "max")?;
         let most = net.node("Gather", &[&most, targets], &[])?;
         let scores = net.node("Sub", &[&scores, &most], &[])?;
         let powers = net.node("Exp", &[&scores], &[])?;
-        let sums = scattered(net, [&none, &places, &powers], "add")?;
+        let sums = scatter(net, &none, &places, &powers, "add")?;
         let sums = net.node("Gather", &[&sums, targets], &[])?;
         net.node("Div", &[&powers, &sums], &[])
     }
 
-    /// Targets, once for each of so many columns.
+    /// Repeats targets for each column.
     fn places(
         &self,
         net: &mut Builder,
         targets: &Name,
         columns: usize,
-        shared: &Shared,
+        shared: &SharedNames,
     ) -> Result<Name, BuildError> {
         let rows = net.node("Unsqueeze", &[targets, &shared.one], &[])?;
         let wide = net.integers(&[1, columns as i64]);
@@ -358,11 +359,11 @@ impl Rgat {
     }
 }
 
-/// Sources and targets of the edges of a relation that a layer reads: those of all hops that
-/// lead to nodes that it is computed of.
+/// Returns sources and targets of the edges of a relation in a layer: those of all hops that lead
+/// to nodes of the layer.
 fn ends_of(
     net: &mut Builder,
-    shared: &Shared,
+    shared: &SharedNames,
     layer: usize,
     at: usize,
 ) -> Result<[Name; 2], BuildError> {
@@ -377,19 +378,21 @@ fn ends_of(
     Ok([flat(net, &sources)?, flat(net, &targets)?])
 }
 
-fn scattered(
+fn scatter(
     net: &mut Builder,
-    [onto, places, values]: [&Name; 3],
+    onto: &Name,
+    places: &Name,
+    values: &Name,
     reduction: &str,
 ) -> Result<Name, BuildError> {
     let choices = [("axis", 0.into()), ("reduction", reduction.into())];
     net.node("ScatterElements", &[onto, places, values], &choices)
 }
 
-/// The benchmark's network over a typical subgraph around one paper.
+/// Builds the benchmark's network over a typical subgraph around one paper.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn rgat(weights: Weights) -> Result<Model, BuildError> {
     IGBH.build(weights, Extent::Typical)
 }

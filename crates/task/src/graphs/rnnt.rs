@@ -1,14 +1,14 @@
-//! RNN-T of the benchmark on LibriSpeech: the encoder, two LSTM layers, two frames
-//! joined, three more, and one step of the greedy search, which asks the prediction and
-//! the joint network. How many steps an utterance takes depends on what is said, so they
-//! are two graphs. Names follow the public model's (`lstm.l0.weight_ih` for its
-//! `lstm.weight_ih_l0`); gates lie in the order of ONNX.
+//! RNN-T of the benchmark on LibriSpeech, as two graphs: the encoder (two LSTM layers, two frames
+//! stacked, three more layers), and one step of the greedy search with the prediction and the joint
+//! network. They are separate because the number of steps depends on the utterance. Names follow
+//! the public model's (`lstm.l0.weight_ih` for its `lstm.weight_ih_l0`); gates have the order of
+//! ONNX.
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 
-/// Logarithms of 80 filter banks of three windows.
+/// Features of a frame: logarithms of 80 filter banks of three windows.
 const FEATURES: usize = 240;
-/// Of 30 ms each: an utterance of 15 s, the longest of the benchmark.
+/// Frames of 30 ms in an utterance of 15 s, the longest of the benchmark.
 const FRAMES: usize = 500;
 const ENCODER: usize = 1024;
 const PREDICTION: usize = 320;
@@ -16,10 +16,10 @@ const JOINT: usize = 512;
 /// 28 characters and the blank.
 const SYMBOLS: usize = 29;
 
-/// What is heard in each of 250 pairs of frames, `[N, 250, 1024]`.
+/// Builds the encoder: encodings of 250 pairs of frames, `[N, 250, 1024]`.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn encoder(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("rnnt-encoder", weights);
     let shape = [Dim::symbol("N"), FRAMES.into(), FEATURES.into()];
@@ -43,11 +43,11 @@ pub fn encoder(weights: Weights) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-/// Scores `[N, 29]` of the next character from what is heard in a frame, the character
-/// before and the states of the prediction network, and the states behind it.
+/// Builds a step of the search: scores `[N, 29]` of the next character and the next states, from
+/// the encoding of a frame, the previous character and the states of the prediction network.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn step(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("rnnt-step", weights);
     let batch = Dim::symbol("N");
@@ -86,8 +86,8 @@ pub fn step(weights: Weights) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-/// A layer that reads forwards, of so many inputs and outputs; outputs of all steps,
-/// and output and cells of the last. Both biases are learned, as PyTorch has them.
+/// A forward LSTM layer; returns the outputs of all steps, and output and cell of the last. It has
+/// two learned biases, as in PyTorch.
 fn lstm(
     net: &mut Builder,
     x: &Name,

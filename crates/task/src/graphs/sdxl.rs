@@ -1,33 +1,33 @@
-//! The denoiser of Stable Diffusion XL (Podell et al. 2023) for images of 1024x1024:
-//! what each of the 20 steps of the benchmark asks twice, with the prompt and without.
-//! Names are those of the `diffusers` library.
+//! The denoiser of Stable Diffusion XL (Podell et al. 2023) for images of 1024x1024. Each of the
+//! benchmark's 20 steps evaluates it twice, with the prompt and without. Names are those of the
+//! `diffusers` library.
 
 mod layers;
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Model, Name, Weights};
 
-use layers::{Resnet, conv, group_normalised, linear, silu, waves};
+use layers::{Resnet, conv, linear, normalize_groups, silu, waves};
 
-/// Of the image that is denoised, an eighth of the one that comes out.
+/// Side of the latents, an eighth of that of the image.
 const SIDE: usize = 128;
 const LATENT: usize = 4;
-/// Channels of each level, and transformers behind each of its residual blocks.
+/// Channels of each level, and transformers after each of its residual blocks.
 const LEVELS: [(usize, usize); 3] = [(320, 0), (640, 2), (1280, 10)];
 const BLOCKS: usize = 2;
-/// Numbers that say which step it is.
+/// Size of the step embedding.
 const STEP: usize = 1280;
-/// Tokens of the prompt, and numbers of each and of the prompt as a whole.
+/// Tokens of the prompt. The sizes of their vectors and of the pooled vector follow.
 const TOKENS: usize = 77;
 const TOKEN: usize = 2048;
 const PROMPT: usize = 1280;
-/// Sizes and edges of the image, and waves of each.
+/// Numbers of the size conditioning. The size of each embedding follows.
 const SIZES: usize = 6;
 const SIZE_WAVES: usize = 256;
 
-/// The noise `[N, 4, 128, 128]` of a noisy image.
+/// Builds the denoiser: the noise `[N, 4, 128, 128]` of noisy latents.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn sdxl_unet(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("sdxl-unet", weights);
     let batch = Dim::symbol("N");
@@ -39,23 +39,24 @@ pub fn sdxl_unet(weights: Weights) -> Result<Model, BuildError> {
     let sample = input("sample", &[LATENT, SIDE, SIDE]);
     let step = input("timestep", &[1]);
     let tokens = input("encoder_hidden_states", &[TOKENS, TOKEN]);
-    let (prompt, sizes) = (input("text_embeds", &[PROMPT]), input("time_ids", &[SIZES]));
-    let step = embedded(&mut net, [&step, &prompt, &sizes])?;
+    let prompt = input("text_embeds", &[PROMPT]);
+    let sizes = input("time_ids", &[SIZES]);
+    let step = embed(&mut net, [&step, &prompt, &sizes])?;
     let mut net = Denoiser { net, step, tokens };
     let x = conv(&mut net.net, &sample, "conv_in", LEVELS[0].0, 3, 1)?;
     let (x, skips) = net.down(x)?;
     let x = net.middle(&x)?;
     let x = net.up(x, skips)?;
     let Denoiser { mut net, .. } = net;
-    let x = group_normalised(&mut net, &x, "conv_norm_out", 1e-5)?;
+    let x = normalize_groups(&mut net, &x, "conv_norm_out", 1e-5)?;
     let x = silu(&mut net, &x)?;
     let noise = conv(&mut net, &x, "conv_out", LATENT, 3, 1)?;
     net.output("out_sample", &noise)?;
     Ok(net.finish())
 }
 
-/// Which step it is, what is asked for and how large it is, in 1280 numbers.
-fn embedded(net: &mut Builder, [step, prompt, sizes]: [&Name; 3]) -> Result<Name, BuildError> {
+/// Returns the embedding of step, pooled prompt and sizes, in 1280 numbers.
+fn embed(net: &mut Builder, [step, prompt, sizes]: [&Name; 3]) -> Result<Name, BuildError> {
     let two = |net: &mut Builder, x: &Name, name: &str, inputs: usize| {
         let y = linear(net, x, &format!("{name}.linear_1"), [inputs, STEP], true)?;
         let y = silu(net, &y)?;
@@ -74,7 +75,7 @@ fn embedded(net: &mut Builder, [step, prompt, sizes]: [&Name; 3]) -> Result<Name
     net.node("Add", &[&step, &more], &[])
 }
 
-/// The net, and what all of its blocks read.
+/// The graph, and the values that all blocks use.
 struct Denoiser {
     net: Builder,
     step: Name,
@@ -87,7 +88,7 @@ impl Denoiser {
         resnet.add(&mut self.net, x)
     }
 
-    /// A residual block, then transformers if the level has them.
+    /// A residual block, followed by transformers if the level has them.
     fn pair(&mut self, x: &Name, name: &str, at: usize, level: usize) -> Result<Name, BuildError> {
         let (channels, depth) = LEVELS[level];
         let y = self.resnet(x, &format!("{name}.resnets.{at}"), channels)?;
@@ -103,7 +104,7 @@ impl Denoiser {
         )
     }
 
-    /// Half the size from level to level; what each block saw.
+    /// Downward path with half the size at each level; also returns the output of each block.
     fn down(&mut self, x: Name) -> Result<(Name, Vec<Name>), BuildError> {
         let (mut x, mut seen) = (x.clone(), vec![x]);
         for (level, (channels, _)) in LEVELS.into_iter().enumerate() {
@@ -129,7 +130,8 @@ impl Denoiser {
         self.resnet(&x, "mid_block.resnets.1", channels)
     }
 
-    /// Twice the size from level to level, each block with what was seen on the way down.
+    /// Upward path with twice the size at each level; each block also takes an output of the
+    /// downward path.
     fn up(&mut self, x: Name, mut seen: Vec<Name>) -> Result<Name, BuildError> {
         let mut x = x;
         for (block, level) in (0..LEVELS.len()).rev().enumerate() {

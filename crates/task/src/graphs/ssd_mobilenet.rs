@@ -1,24 +1,24 @@
-//! SSD-MobileNet-v1 for images of 300x300 and the 90 classes of COCO. Boxes and
-//! scores come out before suppression, as 1917 anchors have them.
+//! SSD-MobileNet-v1 for images of 300x300 and the 90 classes of COCO. Boxes and scores of 1917
+//! anchors are output before suppression.
 
 use dyno_onnx::{BuildError, Builder, Dim, Model, Name, Weights};
 
 use super::mobilenet::{EPSILON, PAIRS};
-use super::pieces::{Activation, Conv, biased, channels, images, normalised};
+use super::pieces::{Activation, Conv, channels, conv_with_bias, images, normalize};
 
-/// With the background.
+/// Classes, including the background.
 const CLASSES: usize = 91;
-/// Inner and outer channels of each further map.
+/// Inner and output channels of each further map.
 const MAPS: [(usize, usize); 4] = [(256, 512), (128, 256), (128, 256), (64, 128)];
-/// Pair of convolutions whose output is the first map; the last one's is the second.
+/// Pair of convolutions whose output is the first map; the output of the last pair is the second.
 const FIRST_MAP: usize = 11;
 /// Anchors at each place of a map.
 const ANCHORS: [usize; 6] = [3, 6, 6, 6, 6, 6];
 
-/// Boxes `[N, 1917, 4]` and scores `[N, 1917, 91]` of an image.
+/// Builds the network: boxes `[N, 1917, 4]` and scores `[N, 1917, 91]`.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn ssd_mobilenet_v1(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("ssd-mobilenet-v1", weights);
     let x = images(&mut net, "image", [3, 300, 300]);
@@ -43,7 +43,7 @@ pub fn ssd_mobilenet_v1(weights: Weights) -> Result<Model, BuildError> {
         let mut all = Vec::new();
         for (at, (map, anchors)) in maps.iter().zip(ANCHORS).enumerate() {
             let name = format!("{output}.{at}");
-            let y = biased(&mut net, map, Conv::new(&name, anchors * size, 1, 1))?;
+            let y = conv_with_bias(&mut net, map, Conv::new(&name, anchors * size, 1, 1))?;
             let y = net.node("Transpose", &[&y], &[("perm", [0, 2, 3, 1].into())])?;
             all.push(net.node("Reshape", &[&y, &shape], &[])?);
         }
@@ -54,13 +54,13 @@ pub fn ssd_mobilenet_v1(weights: Weights) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-/// A convolution with TensorFlow's padding, normalised: as many rows of zeros as
-/// the last window needs, the odd one behind.
+/// A normalized convolution with TensorFlow's padding: as many rows of zeros as the last window
+/// needs, the odd one at the end.
 fn layer(net: &mut Builder, x: &Name, conv: Conv) -> Result<Name, BuildError> {
     let side = net.shape(x).get(2).and_then(Dim::fixed).unwrap_or(0);
     let reach = (side.div_ceil(conv.stride).max(1) - 1) * conv.stride + conv.kernel;
     let zeros = reach.saturating_sub(side);
     let conv = Conv { pads: [zeros / 2, zeros.div_ceil(2)], ..conv };
     let y = conv.add(net, x)?;
-    normalised(net, &y, &format!("{}.bn", conv.name), EPSILON, Activation::Relu6)
+    normalize(net, &y, &format!("{}.bn", conv.name), EPSILON, Activation::Relu6)
 }

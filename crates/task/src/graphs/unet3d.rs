@@ -1,5 +1,5 @@
-//! 3D-UNet for volumes of KiTS19 (Çiçek et al. 2016, in the form of the
-//! benchmarks of training). Names are those of that public model.
+//! 3D-UNet for volumes of KiTS19 (Çiçek et al. 2016, in the form of the training benchmarks). Names
+//! are those of that public model.
 
 use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 
@@ -10,22 +10,22 @@ const EPSILON: f32 = 1e-5;
 /// A 3D-UNet for volumes of one channel.
 #[derive(Debug, Clone, Copy)]
 pub struct Unet3d<'a> {
-    /// Of the graph.
+    /// Name of the graph.
     pub name: &'a str,
-    /// Of its input.
+    /// Name of its input.
     pub input: &'a str,
     /// Voxels along each axis.
     pub side: usize,
-    /// Of each level, the finest first; each has half the voxels of the one before along
-    /// each axis.
+    /// Filters of each level, the finest first; each level has half the voxels of the previous one
+    /// along each axis.
     pub filters: &'a [usize],
     /// Filters below the last level.
     pub bottleneck: usize,
-    /// Of a voxel.
+    /// Number of classes.
     pub classes: usize,
 }
 
-/// The benchmark's: a window of a volume; background, kidney, tumour.
+/// The benchmark's network for a window of a volume; classes are background, kidney and tumor.
 const KITS19: Unet3d<'_> = Unet3d {
     name: "3d-unet-kits19",
     input: "input",
@@ -35,20 +35,21 @@ const KITS19: Unet3d<'_> = Unet3d {
     classes: 3,
 };
 
-/// Scores of three classes for each place of a window of 128x128x128.
+/// Builds the benchmark's network: scores of three classes for each place of a window of
+/// 128x128x128.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn unet3d_kits19(weights: Weights) -> Result<Model, BuildError> {
-    KITS19.built(weights)
+    KITS19.build(weights)
 }
 
 impl Unet3d<'_> {
-    /// Scores of the classes for each voxel.
+    /// Builds the network: scores of the classes for each voxel.
     ///
     /// # Errors
-    /// Weights given do not fit.
-    pub fn built(&self, weights: Weights) -> Result<Model, BuildError> {
+    /// Given weights do not fit the graph.
+    pub fn build(&self, weights: Weights) -> Result<Model, BuildError> {
         let mut net = Builder::new(self.name, weights);
         let side = Dim::Fixed(self.side);
         let shape = [Dim::symbol("N"), 1.into(), side.clone(), side.clone(), side];
@@ -65,7 +66,7 @@ impl Unet3d<'_> {
         for (at, skip) in levels.iter().rev().enumerate() {
             let name = format!("upsample.{at}");
             let filters = channels(&net, skip);
-            let wide = doubled(&mut net, &x, &format!("{name}.upsample_conv.0"), filters)?;
+            let wide = upsample(&mut net, &x, &format!("{name}.upsample_conv.0"), filters)?;
             let both = net.node("Concat", &[&wide, skip], &[("axis", 1.into())])?;
             x = pair(&mut net, &both, &name, filters, 1)?;
         }
@@ -83,7 +84,7 @@ fn cube(name: &'static str, size: i64) -> [(&'static str, Attribute); 1] {
     [(name, [size; 3].into())]
 }
 
-/// Two convolutions, each normalised; the first one may halve.
+/// Two normalized convolutions; the first may halve the size.
 fn pair(
     net: &mut Builder,
     x: &Name,
@@ -112,12 +113,12 @@ fn layer(
     let shift = net.weight(&format!("{name}.1.bias"), &[filters], Fill::Constant(0.0))?;
     let floor = [("epsilon", EPSILON.into())];
     let y = net.node("InstanceNormalization", &[&y, &scale, &shift], &floor)?;
-    // As the model for inference has it; the one for training can leak.
+    // As in the inference model; the training model can use a leaky ReLU.
     net.node("Relu", &[&y], &[])
 }
 
-/// Twice the size each way.
-fn doubled(net: &mut Builder, x: &Name, name: &str, filters: usize) -> Result<Name, BuildError> {
+/// Doubles the size along each axis.
+fn upsample(net: &mut Builder, x: &Name, name: &str, filters: usize) -> Result<Name, BuildError> {
     let before = channels(net, x);
     let shape = [before, filters, 2, 2, 2];
     let weights = net.weight(&format!("{name}.weight"), &shape, Fill::even(before))?;

@@ -1,5 +1,5 @@
-//! JPEG and PNG files as pictures of 8 bits. PNG equals Pillow's and OpenCV's; of JPEG
-//! `image::jpeg` says how far it does.
+//! Decodes JPEG and PNG files to pictures of 8 bits. PNG equals Pillow and OpenCV; `image::jpeg`
+//! describes how JPEG differs.
 
 use std::fmt;
 use std::io::Cursor;
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use super::{Picture, jpeg, orientation};
 
-/// Pictures of more pixels along an axis are refused: a small file may claim any size.
+/// Maximum number of pixels along an axis: a small file may claim any size.
 pub(super) const LONGEST: usize = 1 << 14;
 
-/// Why a file is no picture.
+/// Reason why a file cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
     /// The file.
     pub path: PathBuf,
-    /// What its decoder says.
+    /// Message of the decoder.
     pub why: String,
 }
 
@@ -33,21 +33,21 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Reads a file; grey becomes three equal channels, transparency is dropped, and what
-/// metadata say of its orientation is done, all as OpenCV does by default.
+/// Decodes a file. As in OpenCV's default, gray becomes three equal channels, transparency is
+/// dropped, and the picture is rotated by its metadata.
 ///
 /// # Errors
-/// [`DecodeError`] if it cannot be read, is truncated or broken, or of another format.
+/// [`DecodeError`] if the file cannot be read, is truncated or broken, or has another format.
 pub fn open(path: &Path) -> Result<Picture<u8>, DecodeError> {
     let refused = |why: String| DecodeError { path: path.to_owned(), why };
     let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
     picture(&bytes).map_err(refused)
 }
 
-/// The picture that the bytes of a file are.
+/// Decodes the bytes of a file.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The problem with the bytes.
 pub fn picture(bytes: &[u8]) -> Result<Picture<u8>, String> {
     match bytes {
         [0xff, 0xd8, ..] => jpeg::picture(bytes),
@@ -61,7 +61,8 @@ fn png(bytes: &[u8]) -> Result<Picture<u8>, String> {
     let mut decoder = png::Decoder::new(Cursor::new(bytes));
     decoder.set_transformations(png::Transformations::normalize_to_color8());
     let mut reader = decoder.read_info().map_err(|error| error.to_string())?;
-    let (width, height) = (reader.info().width as usize, reader.info().height as usize);
+    let width = reader.info().width as usize;
+    let height = reader.info().height as usize;
     if width > LONGEST || height > LONGEST {
         return Err(format!("{width} x {height} pixels (at most {LONGEST} along an axis)"));
     }
@@ -76,10 +77,10 @@ fn png(bytes: &[u8]) -> Result<Picture<u8>, String> {
         _ => values.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect(),
     };
     let exif = reader.info().exif_metadata.as_deref();
-    whole(width, height, values, exif.and_then(orientation::stated))
+    assemble(width, height, values, exif.and_then(orientation::stated))
 }
 
-pub(super) fn whole(
+pub(super) fn assemble(
     width: usize,
     height: usize,
     values: Vec<u8>,
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn grey_pictures_have_three_equal_channels_and_truncated_ones_are_refused() {
+    fn gray_pictures_have_three_equal_channels_and_truncated_ones_are_refused() {
         let mut file = Vec::new();
         let mut encoder = png::Encoder::new(&mut file, 2, 1);
         encoder.set_color(png::ColorType::Grayscale);

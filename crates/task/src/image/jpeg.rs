@@ -1,32 +1,31 @@
-//! JPEG files.
+//! Decodes JPEG files.
 //!
-//! They are decoded by `zune-jpeg`, whose inverse transform and interpolation of colours are
-//! not libjpeg's: measured on 24 files of three qualities and samplings, values differ from
-//! Pillow's by 4 of 255 at most and by 0.17 on average at most. Where colours are held at half
-//! the width and height (4:2:0, as in most photographs), the differences have a sign: over
-//! four photographs the mean of a channel moves by up to 0.3 of 255 (red and blue up, green
-//! down), over a picture of smooth colours by 0.43, since libjpeg rounds up and down in turn.
+//! The decoder is `zune-jpeg`, whose inverse transform and chroma interpolation differ from
+//! libjpeg's: on 24 files of three qualities and samplings, values differ from Pillow's by at most
+//! 4 of 255, and by at most 0.17 on average. With chroma subsampling 4:2:0, as in most photographs,
+//! the differences have a sign, because libjpeg rounds up and down in turn: over four photographs
+//! the mean of a channel changes by up to 0.3 of 255 (red and blue up, green down), over a picture
+//! of smooth colors by 0.43.
 //!
-//! Of 338 files of cjpeg 2.1.5 (4:1:1, 4:4:0, 4:1:0 and mixed factors, of odd sizes, grey, in
-//! RGB, with restarts, progressive or not) and of Pillow's in CMYK, none differs from OpenCV's
-//! by more than 6. Not read, and told, are arithmetic coding, lossless and hierarchical files,
-//! twelve bits, factors of three, and colours with more samples than the brightness, of which
-//! the decoder would make another picture.
+//! Values of 338 files of cjpeg 2.1.5 (4:1:1, 4:4:0, 4:1:0 and mixed factors, odd sizes, gray, RGB,
+//! with restarts, progressive or not) and of Pillow's CMYK differ from OpenCV's by at most 6.
+//! Arithmetic coding, lossless and hierarchical files, twelve bits, factors of three, and chroma
+//! with more samples than luma are rejected, because the decoder would return a wrong picture.
 
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::decode::{LONGEST, whole};
+use super::decode::{LONGEST, assemble};
 use super::{Picture, orientation};
 
-/// The picture that the bytes of a file are.
+/// Decodes the bytes of a file.
 pub(super) fn picture(bytes: &[u8]) -> Result<Picture<u8>, String> {
     if let Some(why) = unread(bytes) {
         return Err(why);
     }
-    // A decoder that is not strict fills what is missing with grey.
+    // A non-strict decoder would fill missing data with gray.
     let options = DecoderOptions::default()
         .set_strict_mode(true)
         .set_max_width(LONGEST)
@@ -36,10 +35,10 @@ pub(super) fn picture(bytes: &[u8]) -> Result<Picture<u8>, String> {
     let values = decoder.decode().map_err(|error| format!("{error:?}"))?;
     let (width, height) = decoder.dimensions().ok_or("no dimensions")?;
     let way = decoder.exif().and_then(|exif| orientation::stated(exif));
-    whole(width, height, values, way)
+    assemble(width, height, values, way)
 }
 
-/// Why a whole file is not read, by the head of its frame.
+/// Returns the reason why a complete file is rejected, by its frame header.
 fn unread(bytes: &[u8]) -> Option<String> {
     let (kind, frame) = frame(bytes)?;
     match kind {
@@ -51,7 +50,7 @@ fn unread(bytes: &[u8]) -> Option<String> {
     if *bits != 8 {
         return Some(format!("a JPEG of {bits} bits a value"));
     }
-    // Of each colour its number, both factors in a byte, and the number of a table.
+    // Each component has its number, both factors in a byte, and the number of a table.
     let factors = parts.chunks_exact(3).take(usize::from(*count)).map(|part| part[1]);
     let factors: Vec<[u8; 2]> = factors.map(|both| [both >> 4, both & 15]).collect();
     let [first, others @ ..] = &factors[..] else { return None };
@@ -63,16 +62,16 @@ fn unread(bytes: &[u8]) -> Option<String> {
     Some(format!("a JPEG with the sampling {}", told.join(",")))
 }
 
-/// The mark of the frame, and what stands behind its length.
+/// Returns the marker of the frame and the bytes after its length.
 fn frame(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let mut rest = bytes.get(2..)?;
     loop {
-        // A mark is a byte behind any number of 0xff.
+        // A marker is a byte after any number of 0xff.
         let mark = rest.iter().position(|byte| *byte != 0xff).filter(|at| *at > 0)?;
         let kind = rest[mark];
         let length = usize::from(u16::from_be_bytes(*rest.get(mark + 1..)?.first_chunk()?));
         let segment = rest.get(mark + 1..)?.get(2..length)?;
-        // Three in the range are of tables; the data of a scan come behind a frame.
+        // Three markers in the range are of tables; the data of a scan follow a frame.
         if (0xc0..=0xcf).contains(&kind) && ![0xc4, 0xc8, 0xcc].contains(&kind) {
             return Some((kind, segment));
         }
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_samplings_and_colours_are_read_as_opencv_reads_them() {
+    fn rare_samplings_and_color_spaces_are_read_as_in_opencv() {
         check(
             include_bytes!("../../testdata/jpeg/4-1-1.jpg"),
             [[26, 188, 69], [196, 95, 139], [110, 147, 106]],
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_told_by_the_head_of_the_file() {
+    fn unsupported_files_are_rejected_by_their_header() {
         let head = |kind: u8, bits: u8, factors: &[u8]| -> Result<(), String> {
             let length = 8 + 3 * factors.len() as u8;
             let parts = factors.iter().zip(1..).flat_map(|(both, number)| [number, *both, 0]);
@@ -131,7 +130,7 @@ mod tests {
         let found = told(0xc0, 8, &[0x11, 0x22, 0x22]);
         assert_eq!(found, "a JPEG with the sampling 1x1,2x2,2x2");
         assert_eq!(told(0xc2, 8, &[0x31, 0x11]), "a JPEG with the sampling 3x1,1x1");
-        // What is read up to here ends.
+        // Files end after the frame header.
         for whole in [&[0x22, 0x11, 0x11, 0x22][..], &[0x41, 0x11, 0x11], &[0x12]] {
             assert!(!told(0xc0, 8, whole).contains("sampling"), "{whole:?}");
         }

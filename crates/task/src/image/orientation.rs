@@ -1,15 +1,25 @@
-//! The way up of a picture, as the metadata of its file say and OpenCV's `imread` turns
-//! it. Source: the Exif standard (TIFF's directories, tag 274).
+//! Orientation of a picture by the metadata of its file, applied as in OpenCV's `imread`. Source:
+//! the Exif standard (TIFF's directories, tag 274).
 
 use super::Picture;
 
-/// The tag of the orientation.
+/// Exif tag of the orientation.
 const TAG: u16 = 274;
 
-/// The number at `tag` of the first directory; metadata that are malformed say nothing.
+/// Returns the orientation of Exif metadata; `None` if they are malformed or have none.
+///
+/// ```
+/// use dyno_task::image::Picture;
+/// use dyno_task::image::orientation::{stated, upright};
+///
+/// assert_eq!(stated(b"no metadata"), None);
+/// let picture = Picture { width: 1, height: 2, values: vec![1, 1, 1, 2, 2, 2] };
+/// let turned = upright(picture, 6);
+/// assert_eq!((turned.width, turned.values), (2, vec![2, 2, 2, 1, 1, 1]));
+/// ```
 #[must_use]
 pub fn stated(exif: &[u8]) -> Option<u16> {
-    // Some writers put JPEG's mark before it in other formats, too.
+    // Some writers put JPEG's marker before the metadata in other formats, too.
     let exif = exif.strip_prefix(b"Exif\0\0").unwrap_or(exif);
     let is_little = match exif.get(..4)? {
         b"II*\0" => true,
@@ -29,11 +39,11 @@ pub fn stated(exif: &[u8]) -> Option<u16> {
     short(entry + 8)
 }
 
-/// The picture with its first row at the top and its first column at the left, where
-/// `orientation` says where they are; numbers that mean nothing turn nothing.
+/// Rotates and mirrors a picture so that its first row is at the top and its first column at the
+/// left. Unknown orientations change nothing.
 #[must_use]
 pub fn upright(picture: Picture<u8>, orientation: u16) -> Picture<u8> {
-    // Whether rows become columns; then, what is mirrored.
+    // Whether the picture is transposed, and along which axes it is mirrored.
     let (turned, left_right, top_bottom) = match orientation {
         2 => (false, true, false),
         3 => (false, true, true),
@@ -62,7 +72,7 @@ pub fn upright(picture: Picture<u8>, orientation: u16) -> Picture<u8> {
 mod tests {
     use super::*;
 
-    /// A directory with a tag before that of the orientation.
+    /// A directory with another tag before that of the orientation.
     fn exif(orientation: u8) -> Vec<u8> {
         let mut bytes = b"MM\0*\0\0\0\x08\0\x02".to_vec();
         bytes.extend([1, 0, 0, 3, 0, 0, 0, 1, 0, 7, 0, 0]);
@@ -71,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_say_the_way_and_broken_ones_say_nothing() {
+    fn orientation_is_read_and_broken_metadata_are_ignored() {
         let whole = exif(6);
         assert_eq!(stated(&whole), Some(6));
         assert_eq!(stated(&[b"Exif\0\0", &whole[..]].concat()), Some(6));

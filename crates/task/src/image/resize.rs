@@ -1,20 +1,19 @@
-//! Resizing as OpenCV and Pillow do it, whose results differ from each other's.
+//! Resizing with the results of OpenCV and of Pillow, which differ from each other.
 //!
-//! Sources: `resize.cpp` of OpenCV's imgproc and `Resample.c` of Pillow, for what is
-//! weighted how and rounded where. Measured on three photographs and three pictures of
-//! noise at six sizes: `opencv-area`, `pillow-bilinear` and `pillow-bicubic` equal OpenCV's
-//! and Pillow's bytes; `opencv-linear` differs by 1 in 0.05 % of the bytes, and of floats
-//! up to 255 by 0.00002 from OpenCV's plain code, by 0.006 from its vectorised one; where a
-//! step then cuts them off to bytes, up to 1.4 % of these differ by 1.
-//! As in Pillow 13, columns are weighed before rows where more than twice as many rows as
-//! columns go; Pillow before 13 weighs rows first in every case, which differs there by 1
-//! or 2. `cargo xtask peers images` measures all of it again.
+//! Sources of weights and rounding: `resize.cpp` of OpenCV's imgproc and `Resample.c` of Pillow.
+//! Measured on three photographs and three pictures of noise at six sizes: `opencv-area`,
+//! `pillow-bilinear` and `pillow-bicubic` equal OpenCV's and Pillow's bytes; `opencv-linear`
+//! differs by 1 in 0.05 % of the bytes. For floats up to 255 it differs by 0.00002 from OpenCV's
+//! scalar code and by 0.006 from its vectorized code; where a step then truncates to bytes, up to
+//! 1.4 % of these differ by 1. As in Pillow 13, columns are filtered before rows if rows are
+//! reduced more than twice as much as columns. Pillow before 13 always filters rows first, which
+//! differs there by 1 or 2. `cargo xtask peers images` repeats the measurements.
 
 use serde::Deserialize;
 
 use super::Picture;
 
-/// How a picture is resized.
+/// Interpolation of resizing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Filter {
@@ -28,16 +27,24 @@ pub enum Filter {
     PillowBicubic,
 }
 
-/// What each value of a row or a column is made of.
+/// Weighted sources of each value of a row or a column.
 struct Taps<W> {
-    /// First source and weights.
-    of: Vec<(usize, Vec<W>)>,
+    /// First source and the weights from there on, for each value.
+    sources: Vec<(usize, Vec<W>)>,
 }
 
-/// A picture of 8 bits at another size.
+/// Resizes a picture of 8 bits.
+///
+/// ```
+/// use dyno_task::image::Picture;
+/// use dyno_task::image::resize::{Filter, bytes};
+///
+/// let picture = Picture { width: 2, height: 1, values: vec![10, 10, 10, 30, 30, 30] };
+/// assert_eq!(bytes(&picture, 1, 1, Filter::OpencvArea).values, [20, 20, 20]);
+/// ```
 ///
 /// # Panics
-/// A size is 0.
+/// Panics if a size is 0.
 #[must_use]
 pub fn bytes(picture: &Picture<u8>, width: usize, height: usize, by: Filter) -> Picture<u8> {
     assert!(width > 0 && height > 0, "a picture has pixels");
@@ -49,9 +56,9 @@ pub fn bytes(picture: &Picture<u8>, width: usize, height: usize, by: Filter) -> 
             let taps = |from, to| whole_taps(&linear(from, to));
             opencv_bytes(picture, &taps(picture.width, width), &taps(picture.height, height))
         }
-        // An axis that grows makes OpenCV interpolate along both.
+        // OpenCV interpolates along both axes if one of them grows.
         Filter::OpencvArea if width > picture.width || height > picture.height => {
-            let taps = |from, to| whole_taps(&grown(from, to));
+            let taps = |from, to| whole_taps(&enlarge(from, to));
             opencv_bytes(picture, &taps(picture.width, width), &taps(picture.height, height))
         }
         Filter::OpencvArea => {
@@ -60,12 +67,13 @@ pub fn bytes(picture: &Picture<u8>, width: usize, height: usize, by: Filter) -> 
                 height: picture.height,
                 values: picture.values.iter().map(|value| f32::from(*value)).collect(),
             };
-            let made = weighed(&real, &area(picture.width, width), &area(picture.height, height));
+            let output =
+                apply_taps(&real, &area(picture.width, width), &area(picture.height, height));
             let exact = picture.width == 2 * width && picture.height == 2 * height;
-            // Four bytes are summed as whole numbers, and a half rounds up.
+            // The mean of four bytes is an integer sum; a half rounds up.
             let round =
                 |value: f32| if exact { (value + 0.5).floor() } else { value.round_ties_even() };
-            let values = made.values.iter().map(|value| round(*value) as u8).collect();
+            let values = output.values.iter().map(|value| round(*value) as u8).collect();
             Picture { width, height, values }
         }
         Filter::PillowBilinear => pillow(picture, width, height, 1.0, |x| (1.0 - x).max(0.0)),
@@ -73,14 +81,14 @@ pub fn bytes(picture: &Picture<u8>, width: usize, height: usize, by: Filter) -> 
     }
 }
 
-/// A picture of real numbers at another size, with OpenCV's `INTER_LINEAR`.
+/// Resizes a picture of real numbers with OpenCV's `INTER_LINEAR`.
 ///
 /// # Panics
-/// A size is 0.
+/// Panics if a size is 0.
 #[must_use]
 pub fn reals(picture: &Picture<f32>, width: usize, height: usize) -> Picture<f32> {
     assert!(width > 0 && height > 0, "a picture has pixels");
-    weighed(picture, &linear(picture.width, width), &linear(picture.height, height))
+    apply_taps(picture, &linear(picture.width, width), &linear(picture.height, height))
 }
 
 fn pair(at: f32, from: usize) -> (usize, Vec<f32>) {
@@ -94,37 +102,41 @@ fn pair(at: f32, from: usize) -> (usize, Vec<f32>) {
     (first as usize, vec![1.0 - (at - first), at - first])
 }
 
-/// Pixels of the source for one, rounded as OpenCV has it: its pixels fall on others.
+/// Returns the source pixels per pixel with OpenCV's rounding, which decides on which pixels others
+/// fall.
 fn opencv_scale(from: usize, to: usize) -> f64 {
     1.0 / (to as f64 / from as f64)
 }
 
 fn linear(from: usize, to: usize) -> Taps<f32> {
     let scale = opencv_scale(from, to);
-    let of = (0..to).map(|at| pair(((at as f64 + 0.5) * scale - 0.5) as f32, from)).collect();
-    Taps { of }
+    let sources = (0..to).map(|at| pair(((at as f64 + 0.5) * scale - 0.5) as f32, from)).collect();
+    Taps { sources }
 }
 
-/// Weights of `INTER_AREA` where a picture grows.
-fn grown(from: usize, to: usize) -> Taps<f32> {
-    let (scale, inverse) = (opencv_scale(from, to), to as f64 / from as f64);
-    let of = (0..to).map(|at| {
+/// Returns the weights of `INTER_AREA` for enlargement.
+fn enlarge(from: usize, to: usize) -> Taps<f32> {
+    let scale = opencv_scale(from, to);
+    let inverse = to as f64 / from as f64;
+    let sources = (0..to).map(|at| {
         let first = (at as f64 * scale).floor();
         let part = ((at as f64 + 1.0) - (first + 1.0) * inverse) as f32;
         let part = if part <= 0.0 { 0.0 } else { part - part.floor() };
         let first = first as usize;
         if first + 1 >= from { (from - 1, vec![1.0]) } else { (first, vec![1.0 - part, part]) }
     });
-    Taps { of: of.collect() }
+    Taps { sources: sources.collect() }
 }
 
-/// Shares of the sources that a value covers.
+/// Returns the weights of `INTER_AREA` for reduction: the fractions of the sources that a value
+/// covers.
 fn area(from: usize, to: usize) -> Taps<f32> {
-    // Shares of less than this are rounding.
+    // Smaller fractions are rounding errors.
     const LEAST: f64 = 1e-3;
     let scale = opencv_scale(from, to);
-    let of = (0..to).map(|at| {
-        let (start, end) = (at as f64 * scale, (at as f64 + 1.0) * scale);
+    let sources = (0..to).map(|at| {
+        let start = at as f64 * scale;
+        let end = (at as f64 + 1.0) * scale;
         let width = scale.min(from as f64 - start);
         let first = (start.ceil() as usize).min(from - 1);
         let last = (end.floor() as usize).min(from - 1);
@@ -141,14 +153,15 @@ fn area(from: usize, to: usize) -> Taps<f32> {
         }
         (begin, weights)
     });
-    Taps { of: of.collect() }
+    Taps { sources: sources.collect() }
 }
 
-fn weighed(picture: &Picture<f32>, columns: &Taps<f32>, rows: &Taps<f32>) -> Picture<f32> {
-    let (width, height) = (columns.of.len(), rows.of.len());
+fn apply_taps(picture: &Picture<f32>, columns: &Taps<f32>, rows: &Taps<f32>) -> Picture<f32> {
+    let width = columns.sources.len();
+    let height = rows.sources.len();
     let mut wide: Vec<f32> = Vec::with_capacity(picture.height * width * 3);
     for row in picture.values.chunks_exact(picture.width * 3) {
-        for (first, weights) in &columns.of {
+        for (first, weights) in &columns.sources {
             for channel in 0..3 {
                 let sources = row[first * 3 + channel..].iter().step_by(3);
                 wide.push(sources.zip(weights).map(|(value, weight)| value * weight).sum());
@@ -156,26 +169,28 @@ fn weighed(picture: &Picture<f32>, columns: &Taps<f32>, rows: &Taps<f32>) -> Pic
         }
     }
     let mut values = vec![0_f32; width * height * 3];
-    for ((first, weights), made) in rows.of.iter().zip(values.chunks_exact_mut(width * 3)) {
+    for ((first, weights), output) in rows.sources.iter().zip(values.chunks_exact_mut(width * 3)) {
         for (row, weight) in wide[first * width * 3..].chunks_exact(width * 3).zip(weights) {
-            made.iter_mut().zip(row).for_each(|(made, value)| *made += value * weight);
+            output.iter_mut().zip(row).for_each(|(output, value)| *output += value * weight);
         }
     }
     Picture { width, height, values }
 }
 
-/// Weights as OpenCV has them for bytes: of 2048.
+/// Converts weights to OpenCV's integers for bytes, in units of 1/2048.
 fn whole_taps(taps: &Taps<f32>) -> Taps<i32> {
     let whole = |weight: &f32| (weight * 2048.0).round_ties_even() as i32;
-    let of = taps.of.iter().map(|(first, weights)| (*first, weights.iter().map(whole).collect()));
-    Taps { of: of.collect() }
+    let sources =
+        taps.sources.iter().map(|(first, weights)| (*first, weights.iter().map(whole).collect()));
+    Taps { sources: sources.collect() }
 }
 
 fn opencv_bytes(picture: &Picture<u8>, columns: &Taps<i32>, rows: &Taps<i32>) -> Picture<u8> {
-    let (width, height) = (columns.of.len(), rows.of.len());
+    let width = columns.sources.len();
+    let height = rows.sources.len();
     let mut wide = Vec::with_capacity(picture.height * width * 3);
     for row in picture.values.chunks_exact(picture.width * 3) {
-        for (first, weights) in &columns.of {
+        for (first, weights) in &columns.sources {
             for channel in 0..3 {
                 let sources = row[first * 3 + channel..].iter().step_by(3);
                 wide.push(sources.zip(weights).map(|(v, w)| i32::from(*v) * w).sum::<i32>());
@@ -183,7 +198,7 @@ fn opencv_bytes(picture: &Picture<u8>, columns: &Taps<i32>, rows: &Taps<i32>) ->
         }
     }
     let mut values = Vec::with_capacity(width * height * 3);
-    for (first, weights) in &rows.of {
+    for (first, weights) in &rows.sources {
         for at in 0..width * 3 {
             let row = |row: usize| wide[(first + row) * width * 3 + at] >> 4;
             let parts = weights.iter().enumerate().map(|(tap, weight)| (weight * row(tap)) >> 16);
@@ -203,25 +218,25 @@ fn cubic(x: f64) -> f64 {
     }
 }
 
-/// Bits after the point of Pillow's weights.
+/// Fractional bits of Pillow's weights.
 const PILLOW_BITS: u32 = 22;
 
 fn pillow_taps(from: usize, to: usize, support: f64, filter: fn(f64) -> f64) -> Taps<i32> {
     let scale = from as f64 / to as f64;
     let stretch = scale.max(1.0);
     let support = support * stretch;
-    let of = (0..to).map(|at| {
-        let centre = (at as f64 + 0.5) * scale;
-        let first = ((centre - support + 0.5) as i64).max(0) as usize;
-        let end = ((centre + support + 0.5) as i64).max(0) as usize;
+    let sources = (0..to).map(|at| {
+        let center = (at as f64 + 0.5) * scale;
+        let first = ((center - support + 0.5) as i64).max(0) as usize;
+        let end = ((center + support + 0.5) as i64).max(0) as usize;
         let weights: Vec<f64> = (first..end.min(from))
-            .map(|source| filter(((source as f64 - centre + 0.5) / stretch).abs()))
+            .map(|source| filter(((source as f64 - center + 0.5) / stretch).abs()))
             .collect();
         let sum: f64 = weights.iter().sum();
         let one = f64::from(1_u32 << PILLOW_BITS);
         (first, weights.iter().map(|weight| (weight / sum * one).round() as i32).collect())
     });
-    Taps { of: of.collect() }
+    Taps { sources: sources.collect() }
 }
 
 fn pillow(
@@ -233,7 +248,7 @@ fn pillow(
 ) -> Picture<u8> {
     let columns = pillow_taps(picture.width, width, support, filter);
     let rows = pillow_taps(picture.height, height, support, filter);
-    // What is rounded between the two depends on their order.
+    // The order matters because values are rounded between the two.
     let (rows_go, columns_go) =
         (picture.height.saturating_sub(height), picture.width.saturating_sub(width));
     if rows_go > 2 * columns_go {
@@ -243,7 +258,7 @@ fn pillow(
     }
 }
 
-/// A sum of bytes with weights.
+/// Returns the weighted sum of bytes.
 fn pillow_byte<'a>(values: impl Iterator<Item = &'a u8>, weights: &[i32]) -> u8 {
     const HALF: i32 = 1 << (PILLOW_BITS - 1);
     let parts = values.zip(weights).map(|(value, weight)| i32::from(*value) * weight);
@@ -251,13 +266,14 @@ fn pillow_byte<'a>(values: impl Iterator<Item = &'a u8>, weights: &[i32]) -> u8 
 }
 
 fn pillow_across(picture: &Picture<u8>, columns: &Taps<i32>) -> Picture<u8> {
-    let (width, height) = (columns.of.len(), picture.height);
+    let width = columns.sources.len();
+    let height = picture.height;
     if width == picture.width {
         return picture.clone();
     }
     let mut values = Vec::with_capacity(height * width * 3);
     for row in picture.values.chunks_exact(picture.width * 3) {
-        for (first, weights) in &columns.of {
+        for (first, weights) in &columns.sources {
             for channel in 0..3 {
                 let sources = row[first * 3 + channel..].iter().step_by(3);
                 values.push(pillow_byte(sources, weights));
@@ -268,12 +284,13 @@ fn pillow_across(picture: &Picture<u8>, columns: &Taps<i32>) -> Picture<u8> {
 }
 
 fn pillow_down(picture: &Picture<u8>, rows: &Taps<i32>) -> Picture<u8> {
-    let (width, height) = (picture.width, rows.of.len());
+    let width = picture.width;
+    let height = rows.sources.len();
     if height == picture.height {
         return picture.clone();
     }
     let mut values = Vec::with_capacity(width * height * 3);
-    for (first, weights) in &rows.of {
+    for (first, weights) in &rows.sources {
         for at in 0..width * 3 {
             let sources = picture.values[first * width * 3 + at..].iter().step_by(width * 3);
             values.push(pillow_byte(sources, weights));

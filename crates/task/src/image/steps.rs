@@ -1,4 +1,4 @@
-//! What is done to a picture before it is a sample, as data of a task card.
+//! Preparation steps of pictures, which are data of a task card.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::Picture;
 use super::resize::{self, Filter};
 
-/// One step; a card lists them as `[[data.step]]`, in their order.
+/// A preparation step; a card lists the steps in order as `[[data.step]]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(
     tag = "do",
@@ -18,79 +18,80 @@ use super::resize::{self, Filter};
     deny_unknown_fields
 )]
 pub enum Step {
-    /// To this size, whatever the proportions.
+    /// Resizes to this size without keeping proportions.
     Resize {
         /// Columns.
         width: usize,
         /// Rows.
         height: usize,
-        /// Of a picture of floats, `opencv-linear` alone.
+        /// Interpolation; pictures of floats support only `opencv-linear`.
         by: Filter,
     },
-    /// In proportion, so that the shorter side has this length; the other is cut off to
+    /// Resizes in proportion so that the shorter side has this length; the other is truncated to
     /// whole pixels.
     ResizeShorter {
         /// Pixels.
         to: usize,
-        /// Of a picture of floats, `opencv-linear` alone.
+        /// Interpolation; pictures of floats support only `opencv-linear`.
         by: Filter,
     },
-    /// The middle of the picture.
-    CentreCrop {
+    /// Crops to the center of the picture.
+    #[serde(rename = "centre-crop")]
+    CenterCrop {
         /// Columns.
         width: usize,
         /// Rows.
         height: usize,
     },
-    /// At the right and below, up to this size.
+    /// Pads at the right and at the bottom to this size.
     Pad {
         /// Columns.
         width: usize,
         /// Rows.
         height: usize,
-        /// Of the new pixels.
+        /// Value of the new pixels.
         value: f32,
     },
-    /// To 32-bit floats, from 0 to 255.
+    /// Converts to 32-bit floats from 0 to 255.
     Float {},
-    /// To bytes; fractions are cut off.
+    /// Converts to bytes; fractions are truncated.
     Byte {},
-    /// Of a picture of floats.
+    /// Subtracts from a picture of floats.
     Subtract {
-        /// One for all channels, or three.
+        /// One value for all channels, or three.
         values: Vec<f32>,
     },
-    /// Of a picture of floats.
+    /// Divides a picture of floats.
     Divide {
-        /// One for all channels, or three.
+        /// One value for all channels, or three.
         values: Vec<f32>,
     },
-    /// Of a picture of floats.
+    /// Multiplies a picture of floats.
     Multiply {
-        /// One for all channels, or three.
+        /// One value for all channels, or three.
         values: Vec<f32>,
     },
 }
 
-/// Where the channels stand in a sample.
+/// Channel layout of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// One plane a channel.
+    /// One plane per channel.
     #[default]
     Nchw,
-    /// Three values a pixel.
+    /// Three values per pixel.
     Nhwc,
 }
 
-/// A step that does not fit what it is given.
+/// Error: a step does not fit its input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepError {
-    /// From 1.
+    /// Number of the step, from 1.
     pub step: usize,
-    /// What it needs.
+    /// The required input.
     pub expected: &'static str,
-    /// What it was given.
+    /// The actual input.
     pub found: String,
 }
 
@@ -109,9 +110,19 @@ enum State {
     Floats(Picture<f32>),
 }
 
-type Done = Result<State, (&'static str, String)>;
+type StepResult = Result<State, (&'static str, String)>;
 
-/// The sample that these steps make of a picture.
+/// Prepares a picture: applies the steps and returns the sample in this layout.
+///
+/// ```
+/// use dyno_task::image::Picture;
+/// use dyno_task::image::steps::{Layout, Step, prepare};
+///
+/// let picture = Picture { width: 1, height: 1, values: vec![1, 2, 3] };
+/// let sample = prepare(picture, &[Step::Float {}], Layout::Nchw).unwrap();
+/// assert_eq!(sample.shape, [3, 1, 1]);
+/// assert_eq!(sample.elements.to_f64(), [1.0, 2.0, 3.0]);
+/// ```
 ///
 /// # Errors
 /// [`StepError`] if a step does not fit the picture or the step before.
@@ -122,7 +133,7 @@ pub fn prepare(
 ) -> Result<SampleTensor, StepError> {
     let mut state = State::Bytes(picture);
     for (step, number) in steps.iter().zip(1..) {
-        state = done(state, step).map_err(|(expected, found)| StepError {
+        state = apply_step(state, step).map_err(|(expected, found)| StepError {
             step: number,
             expected,
             found,
@@ -130,19 +141,19 @@ pub fn prepare(
     }
     Ok(match state {
         State::Bytes(picture) => {
-            let (shape, values) = laid_out(picture, layout);
+            let (shape, values) = lay_out(picture, layout);
             SampleTensor { shape, elements: Elements::U8(Cow::Owned(values)) }
         }
         State::Floats(picture) => {
-            let (shape, values) = laid_out(picture, layout);
+            let (shape, values) = lay_out(picture, layout);
             SampleTensor { shape, elements: Elements::F32(Cow::Owned(values)) }
         }
     })
 }
 
-fn done(state: State, step: &Step) -> Done {
+fn apply_step(state: State, step: &Step) -> StepResult {
     match step {
-        Step::Resize { width, height, by } => resized(&state, *width, *height, *by),
+        Step::Resize { width, height, by } => scale(&state, *width, *height, *by),
         Step::ResizeShorter { to, by } => {
             let (width, height) = size(&state);
             let (width, height) = if height > width {
@@ -150,17 +161,15 @@ fn done(state: State, step: &Step) -> Done {
             } else {
                 (to * width / height, *to)
             };
-            resized(&state, width, height, *by)
+            scale(&state, width, height, *by)
         }
-        Step::CentreCrop { width, height } => match state {
-            State::Bytes(picture) => cropped(&picture, *width, *height).map(State::Bytes),
-            State::Floats(picture) => cropped(&picture, *width, *height).map(State::Floats),
+        Step::CenterCrop { width, height } => match state {
+            State::Bytes(picture) => crop(&picture, *width, *height).map(State::Bytes),
+            State::Floats(picture) => crop(&picture, *width, *height).map(State::Floats),
         },
         Step::Pad { width, height, value } => match state {
-            State::Bytes(picture) => {
-                padded(&picture, *width, *height, *value as u8).map(State::Bytes)
-            }
-            State::Floats(picture) => padded(&picture, *width, *height, *value).map(State::Floats),
+            State::Bytes(picture) => pad(&picture, *width, *height, *value as u8).map(State::Bytes),
+            State::Floats(picture) => pad(&picture, *width, *height, *value).map(State::Floats),
         },
         Step::Float {} => Ok(match state {
             State::Bytes(Picture { width, height, values }) => {
@@ -189,7 +198,7 @@ fn size(state: &State) -> (usize, usize) {
     }
 }
 
-fn resized(state: &State, width: usize, height: usize, by: Filter) -> Done {
+fn scale(state: &State, width: usize, height: usize, by: Filter) -> StepResult {
     const LONGEST: usize = 1 << 14;
     if ![width, height].iter().all(|n| (1..=LONGEST).contains(n)) {
         return Err(("sides of 1 to 16384 pixels", format!("{width} x {height}")));
@@ -203,7 +212,7 @@ fn resized(state: &State, width: usize, height: usize, by: Filter) -> Done {
     })
 }
 
-fn cropped<T: Copy>(
+fn crop<T: Copy>(
     picture: &Picture<T>,
     width: usize,
     height: usize,
@@ -212,13 +221,14 @@ fn cropped<T: Copy>(
         let found = format!("{} x {} for {width} x {height}", picture.width, picture.height);
         return Err(("a picture that is no smaller than its crop", found));
     }
-    let (left, top) = ((picture.width - width) / 2, (picture.height - height) / 2);
+    let left = (picture.width - width) / 2;
+    let top = (picture.height - height) / 2;
     let rows = picture.values.chunks_exact(picture.width * 3).skip(top).take(height);
     let values = rows.flat_map(|row| &row[left * 3..][..width * 3]).copied().collect();
     Ok(Picture { width, height, values })
 }
 
-fn padded<T: Copy>(
+fn pad<T: Copy>(
     picture: &Picture<T>,
     width: usize,
     height: usize,
@@ -236,7 +246,7 @@ fn padded<T: Copy>(
     Ok(Picture { width, height, values })
 }
 
-fn each(state: State, by: &[f32], apply: fn(f32, f32) -> f32) -> Done {
+fn each(state: State, by: &[f32], apply: fn(f32, f32) -> f32) -> StepResult {
     let State::Floats(mut picture) = state else {
         return Err(("floats; put a step 'float' before", "bytes".to_owned()));
     };
@@ -248,8 +258,8 @@ fn each(state: State, by: &[f32], apply: fn(f32, f32) -> f32) -> Done {
     Ok(State::Floats(picture))
 }
 
-/// The shape of a sample, and its values in the layout's order.
-fn laid_out<T: Copy>(picture: Picture<T>, layout: Layout) -> (Vec<usize>, Vec<T>) {
+/// Returns the shape of a sample, and its values in the layout's order.
+fn lay_out<T: Copy>(picture: Picture<T>, layout: Layout) -> (Vec<usize>, Vec<T>) {
     let Picture { width, height, values } = picture;
     match layout {
         Layout::Nhwc => (vec![height, width, 3], values),

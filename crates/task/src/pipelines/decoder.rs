@@ -1,6 +1,7 @@
-//! A decoder of text with keys and values of tokens before: one call of its model.
+//! A text decoder with a key-value cache: one call of its model.
 //!
-//! Source of the names: what `optimum-cli export onnx --task text-generation-with-past` writes.
+//! Source of the names: models that `optimum-cli export onnx --task text-generation-with-past`
+//! writes.
 
 use std::borrow::Cow;
 
@@ -8,83 +9,83 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, Kept};
 use dyno_sut::tensors::{ElementType, Elements, ModelInput};
 
-use super::{carried, has_rows};
+use super::{has_rows, recurrent};
 
-/// A model whose inputs and outputs are known.
+/// A decoder model with the roles of its inputs.
 pub(super) struct Decoder {
     model: Callable,
-    /// What each input of the model is.
-    inputs: Vec<Takes>,
-    /// Where the scores of the next token are among the outputs.
+    /// Role of each input of the model.
+    inputs: Vec<InputRole>,
+    /// Index of the output with the scores of the next token.
     scores: usize,
-    caches: Vec<Cache>,
+    caches: Vec<CachePort>,
     has_one_row: bool,
 }
 
-/// An input, with the type of its elements.
+/// Role of an input, with the type of its elements.
 #[derive(Debug, Clone, Copy)]
-enum Takes {
+enum InputRole {
     Tokens(ElementType),
     Mask(ElementType),
     Positions(ElementType),
-    /// Whether there are tokens before, in a model with a branch for either.
-    IsBehind,
-    /// Keys or values, by place in [`Decoder::caches`].
+    /// Whether there are previous tokens, in a model with a branch for either case.
+    HasPast,
+    /// Keys or values, by index in [`Decoder::caches`].
     Cache(usize),
 }
 
-/// Keys or values of a layer: an input and the output that it becomes.
+/// Keys or values of a layer: an input and the output that becomes its next value.
 #[derive(Debug, Clone, Copy)]
-struct Cache {
+struct CachePort {
     element: ElementType,
     heads: usize,
     width: usize,
     output: usize,
 }
 
-/// Tokens that are read by a call, row by row.
+/// The tokens of a call, row by row.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reads {
+pub(super) struct TokenBatch {
     pub rows: usize,
     pub tokens: Vec<i64>,
-    /// Which of all tokens so far count: 1, or 0.
+    /// 1 for each token so far that counts, 0 for padding.
     pub mask: Vec<i64>,
     pub positions: Vec<i64>,
 }
 
-/// What a call leaves for the next.
-pub(super) struct Told {
+/// Scores and cache that a call outputs.
+pub(super) struct DecoderOutput {
     scores: Kept,
-    caches: Vec<Held>,
+    caches: Vec<CacheTensor>,
 }
 
-/// Keys or values.
-enum Held {
-    /// As a call put them out.
-    Kept(Kept),
-    /// Some rows of them, in another order.
-    Picked(Vec<usize>, Elements<'static>),
+/// Keys or values of a layer.
+enum CacheTensor {
+    /// The output of a call.
+    Output(Kept),
+    /// Some rows of the output, with their shape.
+    Rows(Vec<usize>, Elements<'static>),
 }
 
 impl Decoder {
-    /// Finds what it needs among the inputs and outputs.
+    /// Assigns roles to the inputs and outputs of a model.
     ///
     /// # Errors
-    /// Something is missing, or there is an input that nothing is known of.
-    pub fn of(model: Callable) -> Result<Self, OnnxError> {
+    /// An input or output is missing, or an input is unknown.
+    pub fn from_model(model: Callable) -> Result<Self, OnnxError> {
         let mut caches = Vec::new();
         let mut inputs = Vec::new();
         model.input("input_ids")?;
         for input in model.inputs() {
-            let whole = || whole_numbers(&model, input);
+            let integers = || whole_numbers(&model, input);
             inputs.push(match input.name.as_str() {
-                "input_ids" => Takes::Tokens(whole()?),
-                "attention_mask" => Takes::Mask(whole()?),
-                "position_ids" => Takes::Positions(whole()?),
-                "use_cache_branch" if input.element == ElementType::Bool => Takes::IsBehind,
+                "input_ids" => InputRole::Tokens(integers()?),
+                "attention_mask" => InputRole::Mask(integers()?),
+                "position_ids" => InputRole::Positions(integers()?),
+                "use_cache_branch" if input.element == ElementType::Bool => InputRole::HasPast,
                 name if name.starts_with("past") => {
-                    caches.push(Cache::of(&model, input)?);
-                    Takes::Cache(caches.len() - 1)
+                    caches.push(CachePort::from_model(&model, input)?);
+                    InputRole::Cache(caches.len() - 1)
                 }
                 name => {
                     return Err(model.unfit(format!(
@@ -103,7 +104,7 @@ impl Decoder {
             ));
         }
         let scores = model.output("logits")?;
-        let of_rows = |at: &usize| !matches!(inputs[*at], Takes::IsBehind);
+        let of_rows = |at: &usize| !matches!(inputs[*at], InputRole::HasPast);
         let has_one_row = has_rows(&model, (0..inputs.len()).filter(of_rows), 1)?;
         Ok(Self { model, inputs, scores, caches, has_one_row })
     }
@@ -112,26 +113,29 @@ impl Decoder {
         &self.model
     }
 
-    /// Whether rows of different lengths may share a call: which tokens count, and where
-    /// they stand, can be said.
+    /// Whether rows of different lengths may share a call: the model takes a mask and positions.
     pub fn takes_padding(&self) -> bool {
-        let has = |is: fn(&Takes) -> bool| self.inputs.iter().any(is);
-        has(|takes| matches!(takes, Takes::Mask(_)))
-            && has(|takes| matches!(takes, Takes::Positions(_)))
+        let has = |is: fn(&InputRole) -> bool| self.inputs.iter().any(is);
+        has(|role| matches!(role, InputRole::Mask(_)))
+            && has(|role| matches!(role, InputRole::Positions(_)))
     }
 
-    /// Whether a call has a place for one row only.
+    /// Whether a call takes one row only.
     pub fn has_one_row(&self) -> bool {
         self.has_one_row
     }
 
-    /// Reads tokens behind those of the call before.
+    /// Processes tokens that follow those of the previous call.
     ///
     /// # Errors
-    /// ONNX Runtime's message, with the name of the model.
-    pub fn call(&self, reads: &Reads, before: Option<&Told>) -> Result<Told, String> {
-        let Reads { rows, tokens, mask, positions } = reads;
-        let shape = |of: &[i64]| [*rows, of.len() / rows];
+    /// ONNX Runtime's message with the name of the model.
+    pub fn call(
+        &self,
+        reads: &TokenBatch,
+        before: Option<&DecoderOutput>,
+    ) -> Result<DecoderOutput, String> {
+        let TokenBatch { rows, tokens, mask, positions } = reads;
+        let shape = |list: &[i64]| [*rows, list.len() / rows];
         let shapes = [shape(tokens), shape(mask), shape(positions)];
         let empty: Vec<[usize; 4]> =
             self.caches.iter().map(|cache| [*rows, cache.heads, 0, cache.width]).collect();
@@ -139,34 +143,41 @@ impl Decoder {
         let fed: Vec<Fed<'_>> = self
             .inputs
             .iter()
-            .map(|takes| match *takes {
-                Takes::Tokens(element) => Fed::Elements(&shapes[0], whole(tokens, element)),
-                Takes::Mask(element) => Fed::Elements(&shapes[1], whole(mask, element)),
-                Takes::Positions(element) => Fed::Elements(&shapes[2], whole(positions, element)),
-                Takes::IsBehind => Fed::Elements(&[1], Elements::Bool(Cow::Borrowed(&is_behind))),
-                Takes::Cache(at) => match before.map(|told| &told.caches[at]) {
+            .map(|role| match *role {
+                InputRole::Tokens(element) => Fed::Elements(&shapes[0], integers(tokens, element)),
+                InputRole::Mask(element) => Fed::Elements(&shapes[1], integers(mask, element)),
+                InputRole::Positions(element) => {
+                    Fed::Elements(&shapes[2], integers(positions, element))
+                }
+                InputRole::HasPast => {
+                    Fed::Elements(&[1], Elements::Bool(Cow::Borrowed(&is_behind)))
+                }
+                InputRole::Cache(at) => match before.map(|output| &output.caches[at]) {
                     None => Fed::Elements(&empty[at], self.caches[at].element.read(&[])),
-                    Some(Held::Kept(kept)) => Fed::Kept(kept),
-                    Some(Held::Picked(shape, all)) => Fed::Elements(shape, all.slice(0..all.len())),
+                    Some(CacheTensor::Output(output)) => Fed::Kept(output),
+                    Some(CacheTensor::Rows(shape, all)) => {
+                        Fed::Elements(shape, all.slice(0..all.len()))
+                    }
                 },
             })
             .collect();
         let mut outputs: Vec<Option<Kept>> = self.model.call(&fed)?.into_iter().map(Some).collect();
         let mut take = |at: usize| outputs[at].take().expect("each output is taken once");
         let scores = take(self.scores);
-        let caches = self.caches.iter().map(|cache| Held::Kept(take(cache.output))).collect();
-        Ok(Told { scores, caches })
+        let caches =
+            self.caches.iter().map(|cache| CacheTensor::Output(take(cache.output))).collect();
+        Ok(DecoderOutput { scores, caches })
     }
 }
 
-impl Cache {
-    fn of(model: &Callable, input: &ModelInput) -> Result<Self, OnnxError> {
+impl CachePort {
+    fn from_model(model: &Callable, input: &ModelInput) -> Result<Self, OnnxError> {
         let [_, Some(heads), None, Some(width)] = input.shape[..] else {
             return Err(model.unfit(format!(
                 "expected '{}' of rows, a known number of heads, any number of tokens and a known \
                  number of elements, found {}",
                 input.name,
-                carried::shape(input)
+                recurrent::shape(input)
             )));
         };
         let name = &input.name;
@@ -176,11 +187,11 @@ impl Cache {
     }
 }
 
-impl Told {
-    /// Hands the scores of the token behind the last one of each row to `take`.
+impl DecoderOutput {
+    /// Passes the scores of the next token of each row to `take`.
     ///
     /// # Errors
-    /// That of `take`, or there are not as many rows.
+    /// `take` fails, or the output has another number of rows.
     pub fn scores<T>(
         &self,
         rows: usize,
@@ -202,35 +213,40 @@ impl Told {
         take(&last.iter().map(|row| &**row).collect::<Vec<_>>())
     }
 
-    /// Keys and values of these rows, in this order; a copy, unless they are all of them.
+    /// Keeps the keys and values of these rows in this order; they are copied unless they are all
+    /// rows in order.
     ///
     /// # Errors
-    /// They are of a type that is not read, or not as many.
-    pub fn pick(&mut self, rows: &[usize], of: usize) -> Result<(), String> {
-        if rows.len() == of && rows.iter().enumerate().all(|(at, row)| at == *row) {
+    /// The type cannot be read, or the number of rows differs.
+    pub fn pick(&mut self, rows: &[usize], total: usize) -> Result<(), String> {
+        if rows.len() == total && rows.iter().enumerate().all(|(at, row)| at == *row) {
             return Ok(());
         }
-        for held in &mut self.caches {
-            let Held::Kept(kept) = &*held else { unreachable!("rows are picked once a call") };
+        for cache in &mut self.caches {
+            let CacheTensor::Output(output) = &*cache else {
+                unreachable!("rows are picked once a call")
+            };
             let picked = {
-                let (mut shape, all) = kept.read()?;
-                if shape.first() != Some(&of) {
-                    return Err(format!("expected keys and values of {of} rows, found {shape:?}"));
+                let (mut shape, all) = output.read()?;
+                if shape.first() != Some(&total) {
+                    return Err(format!(
+                        "expected keys and values of {total} rows, found {shape:?}"
+                    ));
                 }
                 let picked = all.rows(shape[1..].iter().product(), rows);
                 shape[0] = rows.len();
-                Held::Picked(shape, picked)
+                CacheTensor::Rows(shape, picked)
             };
-            *held = picked;
+            *cache = picked;
         }
         Ok(())
     }
 }
 
-/// The type of an input of whole numbers, a row of any length each.
+/// Returns the type of an integer input whose rows have any length.
 ///
 /// # Errors
-/// It is another input.
+/// The input has another type or shape.
 fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<ElementType, OnnxError> {
     match (&input.shape[..], input.element) {
         ([_, None], ElementType::I64 | ElementType::I32) => Ok(input.element),
@@ -238,13 +254,13 @@ fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<ElementType, On
             "expected '{}' of rows and any number of tokens in int64 or int32, found {element} {}: \
              take model.onnx or decoder_model_merged.onnx",
             input.name,
-            carried::shape(input)
+            recurrent::shape(input)
         ))),
     }
 }
 
-/// Whole numbers as the model takes them.
-fn whole(all: &[i64], element: ElementType) -> Elements<'_> {
+/// Converts integers to the type of an input.
+fn integers(all: &[i64], element: ElementType) -> Elements<'_> {
     match element {
         ElementType::I32 => Elements::I32(all.iter().map(|n| *n as i32).collect()),
         _ => Elements::I64(Cow::Borrowed(all)),

@@ -1,12 +1,11 @@
-//! Images of captions by a latent diffusion model: two encoders of text, a network that
-//! finds the noise of an image, asked once a step, and the decoder of the last image.
+//! Text-to-image generation by latent diffusion: two text encoders, a denoiser that is called once
+//! per step, and an image decoder.
 //!
-//! The four are the ONNX files that `optimum-cli export onnx --task text-to-image` writes.
-//! What is computed between them is what `StableDiffusionXLPipeline` of diffusers does when
-//! the reference's `backend_pytorch.py` calls it: the negative prompt is encoded for each
-//! sample, and noise with and without the caption is found in one call.
+//! The four are the ONNX files that `optimum-cli export onnx --task text-to-image` writes. The
+//! computation between them is that of `StableDiffusionXLPipeline` of diffusers when the
+//! reference's `backend_pytorch.py` calls it: the negative prompt is encoded for each sample, and
+//! one call computes the noise with and without the caption.
 
-use std::num::NonZero;
 use std::path::Path;
 
 use dyno_sut::engine::{Answers, Port};
@@ -14,45 +13,29 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, Kept};
 use dyno_sut::tensors::{ElementType, Elements};
 use half::{bf16, f16};
-use serde::Deserialize;
 
-use super::euler::{Schedule, guided};
-use super::{Asked, Load, Open, Pipeline, has_rows};
-use crate::data::clip::Clip;
+use super::euler::{NoiseSchedule, guide};
+use super::{LoadedSample, ModelOpener, Pipeline, PipelineLoader, has_rows};
+use crate::data::clip::ClipTokenizer;
 use crate::files::{Files, OpenError};
+use crate::system::DiffusionSettings;
 
-/// What a card says of an image.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Diffusion {
-    /// Calls of the network that finds noise.
-    pub steps: NonZero<usize>,
-    /// How far from the negative prompt towards the caption, and beyond.
-    pub guidance: f32,
-    /// What images should not be.
-    pub negative: String,
-    /// Outputs of the encoders that the network looks at.
-    pub hidden: [String; 2],
-    /// Pixels along a side of an image; the network is told.
-    pub side: usize,
-    /// Latents are so many times what the decoder takes (`scaling_factor`).
-    pub scaling: f32,
-}
-
-/// Reads what is beside the models; these are opened by what is returned.
+/// Reads the tokenizers and the scheduler; the returned loader opens the models.
 ///
 /// # Errors
-/// A tokenizer that does not read, a scheduler that is another, or more steps than there
-/// are levels of noise.
-pub(crate) fn open(files: &Files<'_>, config: &Diffusion) -> Result<Load, OpenError> {
+/// A tokenizer cannot be read, the scheduler differs, or there are more steps than noise levels.
+pub(crate) fn open(
+    files: &Files<'_>,
+    config: &DiffusionSettings,
+) -> Result<PipelineLoader, OpenError> {
     let folder = files.path("model")?;
-    let schedule = Schedule::new(config.steps).map_err(|most| {
+    let schedule = NoiseSchedule::new(config.steps).map_err(|most| {
         OpenError::content(format!("expected at most {most} steps, found {}", config.steps))
     })?;
     super::euler::check(&folder.join("scheduler/scheduler_config.json"))?;
     let mut negative = Vec::new();
     for (name, input) in ["tokenizer", "tokenizer_2"].iter().zip(&files.card().data.inputs) {
-        let clip = Clip::open(&folder.join(name)).map_err(OpenError::content)?;
+        let clip = ClipTokenizer::open(&folder.join(name)).map_err(OpenError::content)?;
         negative.push(clip.tokens(&config.negative, input.shape[0]));
     }
     let names = ["text_encoder", "text_encoder_2", "unet", "vae_decoder"];
@@ -65,121 +48,139 @@ pub(crate) fn open(files: &Files<'_>, config: &Diffusion) -> Result<Load, OpenEr
         let [first, second, unet, decoder] = &paths;
         let [hidden, other] = &config.hidden;
         let encoders = [
-            Encoder::new(first, open, hidden, None)?,
-            Encoder::new(second, open, other, Some("text_embeds"))?,
+            TextEncoder::new(first, open, hidden, None)?,
+            TextEncoder::new(second, open, other, Some("text_embeds"))?,
         ];
-        let decoder = Decoder::new(decoder, open, config.side)?;
+        let decoder = ImageDecoder::new(decoder, open, config.side)?;
         let denoiser = Denoiser::new(unet, open)?;
-        // With and without the caption.
-        let mut takes_one = has_rows(&denoiser.model, denoiser.of_rows(), 2)?;
+        // Each image needs a row with the caption and one without.
+        let mut takes_one = has_rows(&denoiser.model, denoiser.row_inputs(), 2)?;
         for encoder in &encoders {
             takes_one |= has_rows(&encoder.model, 0..1, 2)?;
         }
         has_rows(&decoder.model, 0..1, 1)?;
-        Ok(Box::new(Painter { encoders, denoiser, decoder, negative, schedule, config, takes_one }))
+        Ok(Box::new(DiffusionPipeline {
+            encoders,
+            denoiser,
+            decoder,
+            negative,
+            schedule,
+            config,
+            takes_one,
+        }))
     }))
 }
 
-/// Makes images.
-struct Painter {
-    encoders: [Encoder; 2],
+/// The pipeline that generates images.
+struct DiffusionPipeline {
+    encoders: [TextEncoder; 2],
     denoiser: Denoiser,
-    decoder: Decoder,
-    /// Tokens by both tokenizers.
+    decoder: ImageDecoder,
+    /// Tokens of the negative prompt by both tokenizers.
     negative: Vec<Vec<i64>>,
-    schedule: Schedule,
-    config: Diffusion,
+    schedule: NoiseSchedule,
+    config: DiffusionSettings,
     takes_one: bool,
 }
 
 /// Rows of float32.
-struct Rows {
-    /// Of all rows.
+struct FloatRows {
+    /// Shape of all rows.
     shape: Vec<usize>,
     values: Vec<f32>,
 }
 
-/// What the network looks at: rows of the negative prompt, then as many of the captions.
-struct Wish {
-    hidden: Rows,
-    pooled: Rows,
+/// Text conditioning of the denoiser: rows of the negative prompt, then as many of the captions.
+struct Conditioning {
+    hidden: FloatRows,
+    pooled: FloatRows,
 }
 
-impl Painter {
+impl DiffusionPipeline {
     /// Encodes the captions, each with the negative prompt.
-    fn wish(&self, asked: &[Asked]) -> Result<Wish, String> {
+    fn conditioning(&self, batch: &[LoadedSample]) -> Result<Conditioning, String> {
         let mut found = Vec::with_capacity(self.encoders.len());
         for (at, (encoder, negative)) in self.encoders.iter().zip(&self.negative).enumerate() {
-            let mut tokens = negative.repeat(asked.len());
-            for one in asked {
+            let mut tokens = negative.repeat(batch.len());
+            for one in batch {
                 let caption = one.inputs[at].elements.of::<i64>().ok_or("captions are int64")?;
                 tokens.extend_from_slice(caption);
             }
-            found.push(encoder.encode(2 * asked.len(), negative.len(), tokens)?);
+            found.push(encoder.encode(2 * batch.len(), negative.len(), tokens)?);
         }
         let second = found.pop().expect("there are two encoders");
         let first = found.pop().expect("there are two encoders");
         let pooled = second.pooled.ok_or("the second encoder has no vector of the whole")?;
-        Ok(Wish { hidden: side_by_side(&first.hidden, &second.hidden)?, pooled })
+        Ok(Conditioning { hidden: side_by_side(&first.hidden, &second.hidden)?, pooled })
     }
 
-    /// The noise that the network finds at a step, guided.
-    fn noise(&self, step: usize, latents: &Rows, wish: &Wish) -> Result<Vec<f32>, String> {
-        let one = self.schedule.fed(step, &latents.values);
+    /// Returns the guided noise of a step.
+    fn noise(
+        &self,
+        step: usize,
+        latents: &FloatRows,
+        conditioning: &Conditioning,
+    ) -> Result<Vec<f32>, String> {
+        let one = self.schedule.network_input(step, &latents.values);
         let mut shape = latents.shape.clone();
         shape[0] *= 2;
-        let twice = Rows { shape, values: one.repeat(2) };
-        let found =
-            self.denoiser.noise(&twice, self.schedule.level(step), wish, self.config.side)?;
+        let twice = FloatRows { shape, values: one.repeat(2) };
+        let found = self.denoiser.noise(
+            &twice,
+            self.schedule.level(step),
+            conditioning,
+            self.config.side,
+        )?;
         let (unwanted, wanted) = found.split_at(found.len() / 2);
-        Ok(guided(unwanted, wanted, self.config.guidance))
+        Ok(guide(unwanted, wanted, self.config.guidance))
     }
 
-    /// What all images start from, a row a sample.
-    fn begin(&self, asked: &[Asked]) -> Result<Rows, String> {
-        let mut shape = vec![asked.len()];
-        shape.extend(&asked[0].inputs[2].shape);
+    /// Returns the initial latents, one row per sample.
+    fn initial_latents(&self, batch: &[LoadedSample]) -> Result<FloatRows, String> {
+        let mut shape = vec![batch.len()];
+        shape.extend(&batch[0].inputs[2].shape);
         let mut values = Vec::with_capacity(shape.iter().product());
-        for one in asked {
+        for one in batch {
             values.extend_from_slice(one.inputs[2].elements.of().ok_or("latents are float32")?);
         }
-        self.schedule.begin(&mut values);
-        Ok(Rows { shape, values })
+        self.schedule.scale_initial(&mut values);
+        Ok(FloatRows { shape, values })
     }
 
-    fn image(&self, latents: &Rows, at: usize) -> Result<Vec<u8>, String> {
+    fn image(&self, latents: &FloatRows, at: usize) -> Result<Vec<u8>, String> {
         let length = latents.values.len() / latents.shape[0];
         let row = &latents.values[at * length..(at + 1) * length];
         let mut shape = latents.shape.clone();
         shape[0] = 1;
         let values = row.iter().map(|value| value / self.config.scaling).collect();
-        self.decoder.image(&Rows { shape, values })
+        self.decoder.image(&FloatRows { shape, values })
     }
 }
 
-impl Pipeline for Painter {
+impl Pipeline for DiffusionPipeline {
     fn models(&self) -> Vec<&Callable> {
         let [first, second] = &self.encoders;
         vec![&self.denoiser.model, &first.model, &second.model, &self.decoder.model]
     }
 
-    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
-        let wish = self.wish(asked)?;
-        let mut latents = self.begin(asked)?;
+    fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+        let conditioning = self.conditioning(batch)?;
+        let mut latents = self.initial_latents(batch)?;
         for step in 0..self.schedule.steps() {
-            let noise = self.noise(step, &latents, &wish)?;
+            let noise = self.noise(step, &latents, &conditioning)?;
             self.schedule.step(step, &mut latents.values, &noise);
         }
-        for (at, one) in asked.iter().enumerate() {
+        for (at, one) in batch.iter().enumerate() {
             answers.push(one.sample.id, &self.image(&latents, at)?);
         }
         Ok(())
     }
 
-    fn try_out(&self, first: &Asked) -> Result<(), String> {
-        let asked = std::slice::from_ref(first);
-        let (wish, latents) = (self.wish(asked)?, self.begin(asked)?);
-        self.noise(0, &latents, &wish)?;
+    fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
+        let batch = std::slice::from_ref(first);
+        let conditioning = self.conditioning(batch)?;
+        let latents = self.initial_latents(batch)?;
+        self.noise(0, &latents, &conditioning)?;
         self.image(&latents, 0).map(drop)
     }
 
@@ -188,23 +189,23 @@ impl Pipeline for Painter {
     }
 }
 
-/// A network that makes vectors of tokens.
-struct Encoder {
+/// A text encoder.
+struct TextEncoder {
     model: Callable,
     element: ElementType,
     hidden: usize,
     pooled: Option<usize>,
 }
 
-struct Encoded {
-    hidden: Rows,
-    pooled: Option<Rows>,
+struct EncodedText {
+    hidden: FloatRows,
+    pooled: Option<FloatRows>,
 }
 
-impl Encoder {
+impl TextEncoder {
     fn new(
         path: &Path,
-        open: &Open<'_>,
+        open: &ModelOpener<'_>,
         hidden: &str,
         pooled: Option<&str>,
     ) -> Result<Self, OnnxError> {
@@ -218,7 +219,7 @@ impl Encoder {
         Ok(Self { model, element, hidden, pooled })
     }
 
-    fn encode(&self, rows: usize, length: usize, tokens: Vec<i64>) -> Result<Encoded, String> {
+    fn encode(&self, rows: usize, length: usize, tokens: Vec<i64>) -> Result<EncodedText, String> {
         let tokens = match self.element {
             ElementType::I32 => {
                 let narrow = tokens.iter().map(|token| i32::try_from(*token));
@@ -228,38 +229,40 @@ impl Encoder {
             _ => Elements::I64(tokens.into()),
         };
         let found = self.model.call(&[Fed::Elements(&[rows, length], tokens)])?;
-        let told = |at: usize, dims: usize| {
+        let output_rows = |at: usize, dims: usize| {
             let found = self::rows(&self.model, at, &found[at], rows)?;
-            match found.shape.len() == dims && (dims < 3 || found.shape[1] == length) {
-                true => Ok(found),
-                false => Err(self.other(at, &found.shape, rows, length)),
+            if found.shape.len() == dims && (dims < 3 || found.shape[1] == length) {
+                Ok(found)
+            } else {
+                Err(self.mismatch(at, &found.shape, rows, length))
             }
         };
-        let hidden = told(self.hidden, 3)?;
-        Ok(Encoded { hidden, pooled: self.pooled.map(|at| told(at, 2)).transpose()? })
+        let hidden = output_rows(self.hidden, 3)?;
+        Ok(EncodedText { hidden, pooled: self.pooled.map(|at| output_rows(at, 2)).transpose()? })
     }
 
-    fn other(&self, at: usize, found: &[usize], rows: usize, length: usize) -> String {
+    fn mismatch(&self, at: usize, found: &[usize], rows: usize, length: usize) -> String {
         let Port { name, .. } = &self.model.outputs()[at];
-        let of = self.model.name();
+        let model = self.model.name();
         format!(
-            "{of}: expected of {rows} texts of {length} tokens a vector each, found {name} {found:?}"
+            "{model}: expected of {rows} texts of {length} tokens a vector each, found {name} {found:?}"
         )
     }
 }
 
-/// The network that finds noise.
+/// The network that estimates noise.
 struct Denoiser {
     model: Callable,
-    /// Image, step, text, text as a whole, sizes: place and type of each.
+    /// Index and type of the inputs for the image, the step, the text, the pooled text, and the
+    /// sizes.
     inputs: [(usize, ElementType); 5],
-    /// Dimensions of the step.
+    /// Number of dimensions of the step.
     step: usize,
     output: usize,
 }
 
 impl Denoiser {
-    fn new(path: &Path, open: &Open<'_>) -> Result<Self, OnnxError> {
+    fn new(path: &Path, open: &ModelOpener<'_>) -> Result<Self, OnnxError> {
         let model = open(path)?.callable();
         let names = ["sample", "timestep", "encoder_hidden_states", "text_embeds", "time_ids"];
         let inputs = only_inputs(&model, names)?;
@@ -270,71 +273,79 @@ impl Denoiser {
         Ok(Self { output: model.output("out_sample")?, model, inputs, step })
     }
 
-    /// The inputs that have a row for each image: all but the step.
-    fn of_rows(&self) -> impl Iterator<Item = usize> {
+    /// Returns the inputs that have a row for each image: all but the step.
+    fn row_inputs(&self) -> impl Iterator<Item = usize> {
         let [image, _, rest @ ..] = self.inputs;
         [image].into_iter().chain(rest).map(|(at, _)| at)
     }
 
     fn noise(
         &self,
-        image: &Rows,
+        image: &FloatRows,
         level: usize,
-        wish: &Wish,
+        conditioning: &Conditioning,
         side: usize,
     ) -> Result<Vec<f32>, String> {
         let rows = image.shape[0];
-        let (level, side) = (level as f32, side as f32);
-        // What the image is cut from, from where, and to what.
+        let level = level as f32;
+        let side = side as f32;
+        // Original size, crop offset and target size.
         let sizes = [side, side, 0.0, 0.0, side, side].repeat(rows);
         let step = &[1][..self.step];
         let fed: [(&[usize], &[f32]); 5] = [
             (&image.shape, &image.values),
             (step, &[level]),
-            (&wish.hidden.shape, &wish.hidden.values),
-            (&wish.pooled.shape, &wish.pooled.values),
+            (&conditioning.hidden.shape, &conditioning.hidden.values),
+            (&conditioning.pooled.shape, &conditioning.pooled.values),
             (&[rows, 6], &sizes),
         ];
         let mut inputs = Vec::with_capacity(fed.len());
         for ((place, element), (shape, values)) in self.inputs.iter().zip(fed) {
-            inputs.push((*place, Fed::Elements(shape, of_type(*element, values)?)));
+            inputs.push((*place, Fed::Elements(shape, to_elements(*element, values)?)));
         }
         inputs.sort_by_key(|(place, _)| *place);
         let inputs: Vec<Fed<'_>> = inputs.into_iter().map(|(_, fed)| fed).collect();
         let found = self.model.call(&inputs)?;
         let found = self::rows(&self.model, self.output, &found[self.output], rows)?;
         if found.shape != image.shape {
-            let (of, expected) = (self.model.name(), &image.shape);
-            return Err(format!("{of}: expected noise of {expected:?}, found {:?}", found.shape));
+            let model_name = self.model.name();
+            let expected = &image.shape;
+            return Err(format!(
+                "{model_name}: expected noise of {expected:?}, found {:?}",
+                found.shape
+            ));
         }
         Ok(found.values)
     }
 }
 
-/// The network that makes an image of latents.
-struct Decoder {
+/// The network that decodes latents to an image.
+struct ImageDecoder {
     model: Callable,
     element: ElementType,
     output: usize,
     side: usize,
 }
 
-impl Decoder {
-    fn new(path: &Path, open: &Open<'_>, side: usize) -> Result<Self, OnnxError> {
+impl ImageDecoder {
+    fn new(path: &Path, open: &ModelOpener<'_>, side: usize) -> Result<Self, OnnxError> {
         let model = open(path)?.callable();
         let element = only_inputs(&model, ["latent_sample"])?[0].1;
         Ok(Self { output: model.output("sample")?, model, element, side })
     }
 
-    /// Bytes of red, green and blue, pixel by pixel.
-    fn image(&self, latents: &Rows) -> Result<Vec<u8>, String> {
-        let fed = Fed::Elements(&latents.shape, of_type(self.element, &latents.values)?);
+    /// Returns the bytes of red, green and blue, pixel by pixel.
+    fn image(&self, latents: &FloatRows) -> Result<Vec<u8>, String> {
+        let fed = Fed::Elements(&latents.shape, to_elements(self.element, &latents.values)?);
         let found = self.model.call(&[fed])?;
         let found = rows(&self.model, self.output, &found[self.output], 1)?;
         let expected = [1, 3, self.side, self.side];
         if found.shape != expected {
-            let (of, found) = (self.model.name(), &found.shape);
-            return Err(format!("{of}: expected an image of {expected:?}, found {found:?}"));
+            let model_name = self.model.name();
+            let found = &found.shape;
+            return Err(format!(
+                "{model_name}: expected an image of {expected:?}, found {found:?}"
+            ));
         }
         pixels(&found.values, self.side * self.side).ok_or_else(|| {
             format!("{}: the image has values that are no numbers", self.model.name())
@@ -342,8 +353,8 @@ impl Decoder {
     }
 }
 
-/// From -1 to 1, channel by channel, to bytes, pixel by pixel; halves go to even numbers.
-/// None where a value is no number.
+/// Converts planes of values from -1 to 1 to interleaved bytes; halves are rounded to even. `None`
+/// if a value is NaN.
 fn pixels(planes: &[f32], length: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(planes.len());
     for pixel in 0..length {
@@ -358,10 +369,10 @@ fn pixels(planes: &[f32], length: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Place and type of each of these inputs.
+/// Returns the index and the type of each of these inputs.
 ///
 /// # Errors
-/// One that the model does not have, or another that it has.
+/// An input is missing, or the model has others.
 fn only_inputs<const N: usize>(
     model: &Callable,
     names: [&str; N],
@@ -379,8 +390,8 @@ fn only_inputs<const N: usize>(
     Ok(found)
 }
 
-/// Numbers as the type that a model takes.
-fn of_type(element: ElementType, values: &[f32]) -> Result<Elements<'_>, String> {
+/// Converts numbers to the type of an input.
+fn to_elements(element: ElementType, values: &[f32]) -> Result<Elements<'_>, String> {
     Ok(match element {
         ElementType::F32 => Elements::F32(values.into()),
         ElementType::F16 => Elements::F16(values.iter().map(|x| f16::from_f32(*x)).collect()),
@@ -392,33 +403,34 @@ fn of_type(element: ElementType, values: &[f32]) -> Result<Elements<'_>, String>
     })
 }
 
-/// An output of so many rows.
-fn rows(model: &Callable, at: usize, kept: &Kept, rows: usize) -> Result<Rows, String> {
-    let (shape, elements) = kept.read()?;
+/// Returns an output of `rows` rows.
+fn rows(model: &Callable, at: usize, output: &Kept, rows: usize) -> Result<FloatRows, String> {
+    let (shape, elements) = output.read()?;
     if shape.first() != Some(&rows) {
-        let (of, name) = (model.name(), &model.outputs()[at].name);
-        return Err(format!("{of}: expected {rows} rows of {name}, found {shape:?}"));
+        let model_name = model.name();
+        let name = &model.outputs()[at].name;
+        return Err(format!("{model_name}: expected {rows} rows of {name}, found {shape:?}"));
     }
-    Ok(Rows { shape, values: elements.to_f32().into_owned() })
+    Ok(FloatRows { shape, values: elements.to_f32().into_owned() })
 }
 
-/// The vectors of each token by both encoders, behind each other.
-fn side_by_side(first: &Rows, second: &Rows) -> Result<Rows, String> {
+/// Concatenates the vectors of both encoders for each token.
+fn side_by_side(first: &FloatRows, second: &FloatRows) -> Result<FloatRows, String> {
     let ([rows, tokens, one], [.., other]) = (&first.shape[..], &second.shape[..]) else {
         return Err("encoders have vectors of tokens".to_owned());
     };
     let pairs =
         first.values.chunks_exact((*one).max(1)).zip(second.values.chunks_exact((*other).max(1)));
     let values = pairs.flat_map(|(one, other)| [one, other]).flatten().copied().collect();
-    Ok(Rows { shape: vec![*rows, *tokens, one + other], values })
+    Ok(FloatRows { shape: vec![*rows, *tokens, one + other], values })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// By NumPy: `((x / 2 + 0.5).clip(0, 1) * 255).round().astype("uint8")`, whose halves
-    /// are even, transposed.
+    /// Expected values are NumPy's: `((x / 2 + 0.5).clip(0, 1) * 255).round().astype("uint8")`,
+    /// transposed.
     #[test]
     fn images_are_bytes_pixel_by_pixel() {
         let planes = [-1.0, 1.0, -2.0, 0.0, 0.5, 3.0];
@@ -429,8 +441,10 @@ mod tests {
 
     #[test]
     fn vectors_of_both_encoders_stand_side_by_side() {
-        let rows =
-            |shape: &[usize], values: &[f32]| Rows { shape: shape.into(), values: values.into() };
+        let rows = |shape: &[usize], values: &[f32]| FloatRows {
+            shape: shape.into(),
+            values: values.into(),
+        };
         let both =
             side_by_side(&rows(&[1, 2, 1], &[1.0, 2.0]), &rows(&[1, 2, 2], &[3.0, 4.0, 5.0, 6.0]));
         let both = both.unwrap();

@@ -1,5 +1,5 @@
-//! Euler's method for the ordinary differential equation of a diffusion model: from noise
-//! to an image in a few steps, each of which asks the network for the noise that is left.
+//! Euler's method for the ordinary differential equation of a diffusion model: from noise to an
+//! image in a few steps, each of which calls the network for the remaining noise.
 //!
 //! Source: T. Karras et al., Elucidating the Design Space of Diffusion-Based Generative
 //! Models (2022), algorithm 2 without churn, with the noise levels of J. Ho et al. (2020) as
@@ -14,26 +14,35 @@ use serde_json::{Value, json};
 
 use crate::files::OpenError;
 
-/// Levels of noise that the network was trained with.
+/// Number of noise levels in training.
 const LEVELS: usize = 1000;
-/// Variance that the first and the last of them add.
+/// Variance that the first and the last level add.
 const ADDED: [f64; 2] = [0.00085, 0.012];
-/// What is added to the numbers of levels (`steps_offset`).
+/// Added to the indices of levels (`steps_offset`).
 const OFFSET: usize = 1;
 
-/// The levels of noise at which the network is asked, the greatest first.
+/// The noise levels of the steps, the greatest first.
+///
+/// ```
+/// use std::num::NonZero;
+///
+/// use dyno_task::pipelines::euler::NoiseSchedule;
+///
+/// let schedule = NoiseSchedule::new(NonZero::new(20).unwrap()).unwrap();
+/// assert_eq!((schedule.steps(), schedule.level(0), schedule.level(19)), (20, 951, 1));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Schedule {
+pub struct NoiseSchedule {
     levels: Vec<usize>,
-    /// Standard deviation of the noise at each, and 0 at the end.
+    /// Standard deviation of the noise at each level, and 0 at the end.
     sigmas: Vec<f32>,
 }
 
-impl Schedule {
-    /// So many steps, `leading`: as far apart as they can be, and the least noise asked for.
+impl NoiseSchedule {
+    /// Creates a schedule of equidistant steps (`leading`), which includes the least noise.
     ///
     /// # Errors
-    /// The most that there can be.
+    /// The maximum number of steps, if `steps` is greater.
     pub fn new(steps: NonZero<usize>) -> Result<Self, usize> {
         let apart = LEVELS / steps;
         if apart == 0 {
@@ -46,38 +55,39 @@ impl Schedule {
         Ok(Self { levels, sigmas })
     }
 
-    /// How many.
+    /// Returns the number of steps.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.levels.len()
     }
 
-    /// What the network is told of a step: the number of its level.
+    /// Returns the index of a step's level, which is an input of the network.
     #[must_use]
     pub fn level(&self, step: usize) -> usize {
         self.levels[step]
     }
 
-    /// Scales noise of variance 1 to what the first step begins with.
-    pub fn begin(&self, noise: &mut [f32]) {
-        let scale = spread(self.sigmas[0]);
+    /// Scales noise of variance 1 to that of the first step.
+    pub fn scale_initial(&self, noise: &mut [f32]) {
+        let scale = noisy_deviation(self.sigmas[0]);
         noise.iter_mut().for_each(|value| *value *= scale);
     }
 
-    /// What the network is fed at a step: of variance 1, or about.
+    /// Returns the network's input at a step, scaled to a variance of about 1.
     #[must_use]
-    pub fn fed(&self, step: usize, noisy: &[f32]) -> Vec<f32> {
-        let scale = spread(self.sigmas[step]);
+    pub fn network_input(&self, step: usize, noisy: &[f32]) -> Vec<f32> {
+        let scale = noisy_deviation(self.sigmas[step]);
         noisy.iter().map(|value| value / scale).collect()
     }
 
-    /// Takes a step with the noise that the network found.
+    /// Applies a step with the noise that the network estimated.
     ///
     /// # Panics
-    /// If there is not a number of it for each.
+    /// Panics if the lengths differ.
     pub fn step(&self, step: usize, noisy: &mut [f32], noise: &[f32]) {
         assert_eq!(noisy.len(), noise.len(), "noise is of each number");
-        let (sigma, next) = (self.sigmas[step], self.sigmas[step + 1]);
+        let sigma = self.sigmas[step];
+        let next = self.sigmas[step + 1];
         let far = next - sigma;
         for (value, noise) in noisy.iter_mut().zip(noise) {
             let clean = *value - sigma * noise;
@@ -87,19 +97,18 @@ impl Schedule {
     }
 }
 
-/// Holds what a scheduler says of itself against what is computed here; a folder may have
-/// none.
+/// Compares the configuration of a scheduler with this implementation; the file may be missing.
 ///
 /// # Errors
-/// The first that differs.
+/// The first setting that differs.
 pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
     if !path.is_file() {
         return Ok(());
     }
     let bytes = std::fs::read(path).map_err(OpenError::io_at(path))?;
-    let told = |what: String| OpenError::content(format!("{}: {what}", path.display()));
+    let refused = |what: String| OpenError::content(format!("{}: {what}", path.display()));
     let found: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| told(format!("expected the configuration of a scheduler: {error}")))?;
+        .map_err(|error| refused(format!("expected the configuration of a scheduler: {error}")))?;
     let [first, last] = ADDED;
     for (key, expected) in [
         ("_class_name", json!("EulerDiscreteScheduler")),
@@ -115,7 +124,7 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
         ("use_karras_sigmas", json!(false)),
     ] {
         if let Some(found) = found.get(key).filter(|found| **found != expected) {
-            return Err(told(format!(
+            return Err(refused(format!(
                 "expected {key} {expected} as in the reference, found {found}"
             )));
         }
@@ -123,35 +132,35 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Guidance without a classifier: from what is not wanted towards what is, and beyond.
+/// Classifier-free guidance: extrapolates from the unwanted noise beyond the wanted.
 ///
 /// # Panics
-/// If there are not as many numbers of both.
+/// Panics if the lengths differ.
 #[must_use]
-pub fn guided(unwanted: &[f32], wanted: &[f32], guidance: f32) -> Vec<f32> {
+pub fn guide(unwanted: &[f32], wanted: &[f32], guidance: f32) -> Vec<f32> {
     assert_eq!(unwanted.len(), wanted.len(), "noise with and without what is wanted");
     unwanted.iter().zip(wanted).map(|(not, is)| not + guidance * (is - not)).collect()
 }
 
-/// The standard deviation of an image of variance 1 with noise.
-fn spread(sigma: f32) -> f32 {
+/// Returns the standard deviation of an image of variance 1 with noise.
+fn noisy_deviation(sigma: f32) -> f32 {
     (sigma * sigma + 1.0).sqrt()
 }
 
-/// The noise of each level, of an image whose variance stays 1.
+/// Returns the standard deviation of the noise at each level, of an image whose variance stays 1.
 fn sigmas() -> Vec<f32> {
     let [first, last] = ADDED.map(|added| added.sqrt() as f32);
     let step = (last - first) / (LEVELS - 1) as f32;
-    let mut kept = 1.0;
+    let mut remaining = 1.0;
     let sigma = |at: usize| {
-        // From the nearer end, as PyTorch does.
+        // Computed from the nearer end, as in PyTorch.
         let root = if at < LEVELS / 2 {
             first + step * at as f32
         } else {
             last - step * (LEVELS - 1 - at) as f32
         };
-        kept *= f64::from(1.0 - root * root);
-        let image = kept as f32;
+        remaining *= f64::from(1.0 - root * root);
+        let image = remaining as f32;
         ((1.0 - image) / image).sqrt()
     };
     (0..LEVELS).map(sigma).collect()
@@ -161,8 +170,8 @@ fn sigmas() -> Vec<f32> {
 mod tests {
     use super::*;
 
-    /// Relative: the last bits of PyTorch's `linspace` are others on machines with vectors
-    /// of another width.
+    /// Relative tolerance: the last bits of PyTorch's `linspace` depend on the vector width of the
+    /// machine.
     const TOLERANCE: f32 = 1e-6;
 
     #[track_caller]
@@ -173,8 +182,8 @@ mod tests {
         }
     }
 
-    fn schedule(steps: usize) -> Schedule {
-        Schedule::new(NonZero::new(steps).unwrap()).unwrap()
+    fn schedule(steps: usize) -> NoiseSchedule {
+        NoiseSchedule::new(NonZero::new(steps).unwrap()).unwrap()
     }
 
     /// Values are those of `EulerDiscreteScheduler` of diffusers 0.21.2 on PyTorch 1.13,
@@ -213,22 +222,23 @@ mod tests {
         assert_eq!(levels, [853, 711, 569, 427, 285, 143, 1]);
         assert_near(&seven.sigmas[..2], &[6.570_651, 3.485_456]);
         let mut one = [1.0];
-        seven.begin(&mut one);
+        seven.scale_initial(&mut one);
         assert_near(&one, &[6.646_311_3]);
-        assert_eq!(Schedule::new(NonZero::new(1001).unwrap()), Err(1000));
+        assert_eq!(NoiseSchedule::new(NonZero::new(1001).unwrap()), Err(1000));
         assert_eq!(schedule(1000).level(0), 1000);
     }
 
-    /// By the same scheduler, with noise that is a line of what the network is fed.
+    /// Values are those of the same scheduler, with noise that is a linear function of the
+    /// network's input.
     #[test]
     fn steps_are_those_of_diffusers() {
         let schedule = schedule(20);
         let mut noisy = [0.5, -1.25, 2.0, 0.0];
-        schedule.begin(&mut noisy);
+        schedule.scale_initial(&mut noisy);
         assert_near(&noisy, &[5.536_79, -13.841_974, 22.147_16, 0.0]);
         let mut fed = Vec::new();
         for step in 0..20 {
-            fed = schedule.fed(step, &noisy);
+            fed = schedule.network_input(step, &noisy);
             let line = |(value, [by, add]): (&f32, [f32; 2])| by * value + add;
             let lines = [[0.9, 0.1], [0.5, 0.0], [-0.25, 0.2], [1.0, -0.3]];
             let noise: Vec<f32> = fed.iter().zip(lines).map(line).collect();
@@ -242,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_is_another_is_told() {
+    fn a_scheduler_with_other_settings_is_rejected() {
         let path = std::env::temp_dir().join(format!("dyno-scheduler-{}.json", std::process::id()));
         assert!(check(&path).is_ok());
         let found = |text: &str| {
@@ -268,7 +278,7 @@ mod tests {
 
     #[test]
     fn guidance_goes_beyond_what_is_wanted() {
-        assert_eq!(guided(&[1.0, 2.0], &[2.0, 1.5], 8.0), [9.0, -2.0]);
-        assert_eq!(guided(&[1.0], &[2.0], 1.0), [2.0]);
+        assert_eq!(guide(&[1.0, 2.0], &[2.0, 1.5], 8.0), [9.0, -2.0]);
+        assert_eq!(guide(&[1.0], &[2.0], 1.0), [2.0]);
     }
 }

@@ -1,8 +1,8 @@
-//! Text that a decoder makes token by token, several samples in a call.
+//! Text generation token by token, with several samples per call.
 //!
-//! Prompts of different lengths are padded on the left, and which tokens count is said; of a
-//! model that cannot be told, only prompts of one length share a call. A sample that has
-//! ended leaves the calls at once, and its answer is handed over.
+//! Prompts of different lengths are padded on the left and masked. If the model takes no mask, only
+//! prompts of one length share a call. A finished sample leaves the calls at once, and its answer
+//! is handed over.
 
 use std::path::PathBuf;
 
@@ -11,89 +11,77 @@ use dyno_metrics::payload::Element;
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::ort::Callable;
 use dyno_sut::tensors::SampleTensor;
-use serde::Deserialize;
 
-use super::beam::{Beams, Length, Search};
-use super::decoder::{Decoder, Reads, Told};
-use super::{Asked, Load, Pipeline};
+use super::beam::TextSearch;
+use super::decoder::{Decoder, DecoderOutput, TokenBatch};
+use super::{LoadedSample, Pipeline, PipelineLoader};
 use crate::files::{Files, OpenError};
+use crate::system::{BeamSettings, GenerationRules, LengthLimits};
 
-/// How text is made.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rules {
-    /// When it is over.
-    pub length: Length,
-    /// Several texts that are followed, of which the best is the answer.
-    pub beams: Option<Beams>,
-    /// Behind these tokens comes an end, of samples whose second input is 1.
-    #[serde(default)]
-    pub stop: Vec<i64>,
-    /// Tokens that are cut off the end of an answer.
-    #[serde(default)]
-    pub cut: Vec<i64>,
-}
+/// File names in a folder that optimum writes; the first that exists is used.
+const FILE_NAMES: [&str; 2] = ["model.onnx", "decoder_model_merged.onnx"];
 
-/// Names of the file in a folder that optimum writes, the first that there is.
-const NAMES: [&str; 2] = ["model.onnx", "decoder_model_merged.onnx"];
-
-struct Generation {
+struct GenerationPipeline {
     decoder: Decoder,
-    rules: Rules,
+    rules: GenerationRules,
     element: Element,
 }
 
 /// A sample that is being answered.
-struct Live {
+struct ActiveSample {
     id: ResponseId,
     prompt: Vec<i64>,
-    search: Search,
+    search: TextSearch,
 }
 
-/// The decoder `model` of the card; answers are arrays of what the card judges.
-pub(crate) fn open(files: &Files<'_>, rules: &Rules) -> Result<Load, OpenError> {
-    let path = file(files.path("model")?)?;
+/// Opens the decoder `model` of the card. Answers are arrays of the element type that the card
+/// judges.
+pub(crate) fn open(
+    files: &Files<'_>,
+    rules: &GenerationRules,
+) -> Result<PipelineLoader, OpenError> {
+    let path = onnx_file(files.path("model")?)?;
     let rules = rules.clone();
     assert!(!rules.length.ends.is_empty(), "cards name an end");
     let element = files.card().quality.as_ref().and_then(|quality| quality.element.as_deref());
     let element = element.and_then(Element::named).unwrap_or(Element::Int64);
     Ok(Box::new(move |open| {
-        let decoder = Decoder::of(open(&path)?.callable())?;
+        let decoder = Decoder::from_model(open(&path)?.callable())?;
         if decoder.has_one_row()
-            && let Some(Beams { count, .. }) = &rules.beams
+            && let Some(BeamSettings { count, .. }) = &rules.beams
         {
             return Err(decoder.model().unfit(format!(
                 "it has a place for one row only; expected any number, of which {count} are the \
                  beams of a prompt"
             )));
         }
-        Ok(Box::new(Generation { decoder, rules, element }))
+        Ok(Box::new(GenerationPipeline { decoder, rules, element }))
     }))
 }
 
-/// The ONNX file, which may be in a folder.
-fn file(path: PathBuf) -> Result<PathBuf, OpenError> {
+/// Returns the ONNX file, which may be in a folder.
+fn onnx_file(path: PathBuf) -> Result<PathBuf, OpenError> {
     if !path.is_dir() {
         return Ok(path);
     }
-    let found = NAMES.iter().map(|name| path.join(name)).find(|path| path.is_file());
+    let found = FILE_NAMES.iter().map(|name| path.join(name)).find(|path| path.is_file());
     found.ok_or_else(|| {
-        let names = NAMES.join(", ");
+        let names = FILE_NAMES.join(", ");
         let path = path.display();
         OpenError::content(format!("{path}: expected a folder with one of {names}, found none"))
     })
 }
 
-impl Pipeline for Generation {
+impl Pipeline for GenerationPipeline {
     fn models(&self) -> Vec<&Callable> {
         vec![self.decoder.model()]
     }
 
-    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
-        let mut all = asked
+    fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+        let mut all = batch
             .iter()
-            .map(|asked| self.live(asked, self.rules.length.most))
-            .collect::<Result<Vec<Live>, String>>()?;
+            .map(|sample| self.activate(sample, self.rules.length.most))
+            .collect::<Result<Vec<ActiveSample>, String>>()?;
         if self.decoder.takes_padding() {
             return self.generate(all, answers);
         }
@@ -103,19 +91,19 @@ impl Pipeline for Generation {
             let length = first.prompt.len();
             let others = all.iter().position(|live| live.prompt.len() != length);
             let rest = all.split_off(others.unwrap_or(all.len()));
-            // Those of another call may be answered all the same.
+            // Samples of another call may still be answered.
             failed = failed.and(self.generate(std::mem::replace(&mut all, rest), answers));
         }
         failed
     }
 
-    fn try_out(&self, first: &Asked) -> Result<(), String> {
-        // One call without tokens before, and one with.
-        let live = self.live(first, self.rules.length.most.min(2))?;
+    fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
+        // One call without previous tokens and one with them.
+        let live = self.activate(first, self.rules.length.most.min(2))?;
         self.generate(vec![live], &mut Answers::new())
     }
 
-    /// Of beams no token is certain before all are.
+    /// With beams, no token is certain before the end.
     fn is_streaming(&self) -> bool {
         self.rules.beams.is_none()
     }
@@ -125,44 +113,45 @@ impl Pipeline for Generation {
     }
 }
 
-impl Generation {
-    fn live(&self, asked: &Asked, most: usize) -> Result<Live, String> {
+impl GenerationPipeline {
+    fn activate(&self, sample: &LoadedSample, most: usize) -> Result<ActiveSample, String> {
         let tokens = |tensor: &SampleTensor| {
             let all = tensor.elements.to_i64().map(std::borrow::Cow::into_owned);
             all.ok_or_else(|| format!("expected tokens, found {}", tensor.elements.element()))
         };
-        let prompt = tokens(&asked.inputs[0])?;
+        let prompt = tokens(&sample.inputs[0])?;
         if prompt.is_empty() {
             return Err("expected a prompt of at least one token, found none".into());
         }
-        let stops = asked.inputs.get(1).map(tokens).transpose()?;
+        let stops = sample.inputs.get(1).map(tokens).transpose()?;
         let stop: &[i64] = match stops.as_deref() {
             Some([1]) => &self.rules.stop,
             _ => &[],
         };
-        let length = Length { most, ..self.rules.length.clone() };
-        let search = Search::new(&length, self.rules.beams.as_ref(), &prompt, stop);
-        Ok(Live { id: asked.sample.id, prompt, search })
+        let length = LengthLimits { most, ..self.rules.length.clone() };
+        let search = TextSearch::new(&length, self.rules.beams.as_ref(), &prompt, stop);
+        Ok(ActiveSample { id: sample.sample.id, prompt, search })
     }
 
-    fn generate(&self, mut live: Vec<Live>, answers: &mut Answers) -> Result<(), String> {
+    fn generate(&self, mut live: Vec<ActiveSample>, answers: &mut Answers) -> Result<(), String> {
         let longest = live.iter().map(|live| live.prompt.len()).max().unwrap_or(0);
         let named = |why: String| format!("{}: {why}", self.decoder.model().name());
-        let mut told: Option<Told> = None;
+        let mut last_output: Option<DecoderOutput> = None;
         let mut made = 0;
         while !live.is_empty() {
             let beams = if made == 0 { 1 } else { self.beams() };
             let reads = self.reads(&live, longest, made);
-            let mut now = self.decoder.call(&reads, told.as_ref())?;
-            // What was fed is not needed any more.
-            drop(told.take());
+            let mut now = self.decoder.call(&reads, last_output.as_ref())?;
+            // The previous cache is not needed any more.
+            drop(last_output.take());
             let parents = now.scores(reads.rows, |rows| {
                 let each = live.iter_mut().zip(rows.chunks(beams));
                 each.map(|(live, rows)| live.search.step(rows)).collect::<Result<Vec<_>, _>>()
             });
             let parents = parents.map_err(named)?;
             made += 1;
-            let (mut next, mut picked) = (Vec::new(), Vec::new());
+            let mut next = Vec::new();
+            let mut picked = Vec::new();
             for (at, (live, parents)) in live.into_iter().zip(parents).enumerate() {
                 if made == 1
                     && let (None, Some(first)) = (&self.rules.beams, live.search.last().next())
@@ -172,7 +161,7 @@ impl Generation {
                 if live.search.is_done() {
                     self.end(live, answers);
                 } else {
-                    // Before the first token one row stands for all beams.
+                    // Before the first token, one row stands for all beams.
                     picked.extend(parents.iter().map(|beam| at * beams + beam.min(&(beams - 1))));
                     next.push(live);
                 }
@@ -180,7 +169,7 @@ impl Generation {
             if !next.is_empty() {
                 now.pick(&picked, reads.rows).map_err(named)?;
             }
-            told = Some(now);
+            last_output = Some(now);
             live = next;
         }
         Ok(())
@@ -190,17 +179,18 @@ impl Generation {
         self.rules.beams.as_ref().map_or(1, |beams| beams.count)
     }
 
-    /// The prompts, or behind so many tokens the last one of each beam.
-    fn reads(&self, live: &[Live], longest: usize, made: usize) -> Reads {
+    /// Returns the tokens of the next call: the prompts, or after `made` tokens the last token of
+    /// each beam.
+    fn reads(&self, live: &[ActiveSample], longest: usize, made: usize) -> TokenBatch {
         let pad = self.rules.length.ends[0];
-        let mut reads = Reads::default();
-        for Live { prompt, search, .. } in live {
+        let mut reads = TokenBatch::default();
+        for ActiveSample { prompt, search, .. } in live {
             let length = prompt.len();
             let padding = longest - length;
             let mut row = |last: Option<i64>| {
                 reads.rows += 1;
                 reads.mask.extend(std::iter::repeat_n(0, padding));
-                // The token that is read now counts as well.
+                // The current token counts as well.
                 reads.mask.extend(std::iter::repeat_n(1, length + made));
                 if let Some(last) = last {
                     reads.tokens.push(last);
@@ -208,7 +198,7 @@ impl Generation {
                 } else {
                     reads.tokens.extend(std::iter::repeat_n(pad, padding));
                     reads.tokens.extend(prompt);
-                    // As `generate` has it for those that do not count.
+                    // Positions of padding are those of `generate`.
                     reads.positions.extend(std::iter::repeat_n(1, padding));
                     reads.positions.extend(0..length as i64);
                 }
@@ -222,8 +212,8 @@ impl Generation {
         reads
     }
 
-    /// Hands over an answer: what was made behind the prompt.
-    fn end(&self, Live { id, search, .. }: Live, answers: &mut Answers) {
+    /// Hands over an answer: the text after the prompt.
+    fn end(&self, ActiveSample { id, search, .. }: ActiveSample, answers: &mut Answers) {
         let mut text = search.text();
         while text.last().is_some_and(|last| self.rules.cut.contains(last)) {
             text.pop();

@@ -1,8 +1,8 @@
-//! RNN-T: features of a waveform, an encoder, and a greedy search that asks a prediction and a
-//! joint network for each character.
+//! RNN-T: features of a waveform, an encoder, and a greedy search that calls a prediction network
+//! and a joint network for each character.
 //!
-//! The three are ONNX files of the user's. What each takes and puts out is said in
-//! `docs/tasks/speech-and-translation.md`.
+//! The three models are ONNX files of the user. `docs/tasks/speech-and-translation.md` describes
+//! their inputs and outputs.
 
 mod features;
 mod greedy;
@@ -14,38 +14,46 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Kept};
 use dyno_sut::tensors::{ElementType, Elements};
 
-use super::carried::{self, Carried, Input, Size};
-use super::{Asked, Load, Pipeline, has_rows};
+use super::recurrent::{self, CallInput, DimensionRule, RecurrentStates};
+use super::{LoadedSample, Pipeline, PipelineLoader, has_rows};
 use crate::files::{Files, OpenError};
-use features::{FEATURES, Filters};
-use greedy::{Heard, Search};
+use features::{FEATURES, FilterBank};
+use greedy::{GreedySearch, Symbol};
 
-/// Frames that the encoder joins.
+/// Frames that the encoder stacks.
 const JOINED: usize = 2;
-/// What the prediction network is told before anything was said.
-const NOTHING: i64 = -1;
+/// Input of the prediction network before the first character.
+const NO_CHARACTER: i64 = -1;
 /// Characters and the blank.
 const SYMBOLS: usize = 29;
 
-/// The pipeline of the files `encoder`, `prediction` and `joint`.
-pub(crate) fn open(files: &Files<'_>) -> Result<Load, OpenError> {
+/// Opens the pipeline of the files `encoder`, `prediction` and `joint`.
+pub(crate) fn open(files: &Files<'_>) -> Result<PipelineLoader, OpenError> {
     let [encoder, prediction, joint] =
         ["encoder", "prediction", "joint"].map(|name| files.path(name));
-    let (encoder, prediction, joint) = (encoder?, prediction?, joint?);
+    let encoder = encoder?;
+    let prediction = prediction?;
+    let joint = joint?;
     Ok(Box::new(move |open| {
-        let encoder = Encoder::of(open(&encoder)?.callable())?;
-        let prediction = Prediction::of(open(&prediction)?.callable())?;
-        let joint = Joint::of(open(&joint)?.callable())?;
+        let encoder = Encoder::new(open(&encoder)?.callable())?;
+        let prediction = Prediction::new(open(&prediction)?.callable())?;
+        let joint = Joint::new(open(&joint)?.callable())?;
         let mut takes_one = false;
         for model in [&encoder.model, &prediction.model, &joint.model] {
             takes_one |= has_rows(model, 0..model.inputs().len(), 1)?;
         }
-        Ok(Box::new(Transducer { filters: Filters::new(), encoder, prediction, joint, takes_one }))
+        Ok(Box::new(Transducer {
+            filters: FilterBank::new(),
+            encoder,
+            prediction,
+            joint,
+            takes_one,
+        }))
     }))
 }
 
 struct Transducer {
-    filters: Filters,
+    filters: FilterBank,
     encoder: Encoder,
     prediction: Prediction,
     joint: Joint,
@@ -55,7 +63,8 @@ struct Transducer {
 struct Encoder {
     model: Callable,
     features: usize,
-    /// Where it takes the number of frames; without it all utterances of a call have as many.
+    /// Index of the input for the numbers of frames; without it all utterances of a call must have
+    /// the same length.
     lengths: Option<usize>,
     heard: usize,
 }
@@ -63,20 +72,20 @@ struct Encoder {
 struct Prediction {
     model: Callable,
     character: usize,
-    said: usize,
-    states: Carried,
+    prediction: usize,
+    states: RecurrentStates,
 }
 
 struct Joint {
     model: Callable,
     heard: usize,
-    said: usize,
+    prediction: usize,
     scores: usize,
 }
 
-/// An utterance that is answered.
+/// The frames of an utterance.
 struct Utterance {
-    /// Its place among those asked.
+    /// Index in the batch.
     at: usize,
     frames: Vec<f32>,
 }
@@ -88,40 +97,42 @@ impl Utterance {
 }
 
 impl Encoder {
-    fn of(model: Callable) -> Result<Self, OnnxError> {
-        let (features, heard) = (model.input("features")?, model.output("heard")?);
+    fn new(model: Callable) -> Result<Self, OnnxError> {
+        let features = model.input("features")?;
+        let heard = model.output("heard")?;
         let lengths = model.input("lengths").ok();
-        carried::takes(
+        recurrent::takes(
             &model,
             features,
             ElementType::F32,
-            &[Size::Any, Size::Each, Size::Of(FEATURES)],
+            &[DimensionRule::Any, DimensionRule::Dynamic, DimensionRule::Fixed(FEATURES)],
         )?;
         if let Some(lengths) = lengths {
-            carried::takes(&model, lengths, ElementType::I64, &[Size::Any])?;
+            recurrent::takes(&model, lengths, ElementType::I64, &[DimensionRule::Any])?;
         }
-        carried::all_fed(&model, &[Some(features), lengths], &Carried::none())?;
+        recurrent::all_fed(&model, &[Some(features), lengths], &RecurrentStates::none())?;
         Ok(Self { model, features, lengths, heard })
     }
 
-    /// What is heard in utterances, which are padded to the longest.
+    /// Returns the encodings of utterances, which are padded to the longest.
     fn call(&self, utterances: &[&Utterance]) -> Result<Kept, String> {
         let longest = utterances.iter().map(|one| one.count()).max().unwrap_or(0);
         let mut padded = vec![0.0; utterances.len() * longest * FEATURES];
         for (to, one) in padded.chunks_mut(longest * FEATURES).zip(utterances) {
             to[..one.frames.len()].copy_from_slice(&one.frames);
         }
-        let mut inputs = vec![Input {
+        let mut inputs = vec![CallInput {
             at: self.features,
             shape: vec![utterances.len(), longest, FEATURES],
             elements: Elements::F32(padded.into()),
         }];
         if let Some(at) = self.lengths {
             let counts: Vec<i64> = utterances.iter().map(|one| one.count() as i64).collect();
-            let (shape, elements) = (vec![counts.len()], Elements::I64(counts.into()));
-            inputs.push(Input { at, shape, elements });
+            let shape = vec![counts.len()];
+            let elements = Elements::I64(counts.into());
+            inputs.push(CallInput { at, shape, elements });
         }
-        let mut outputs = carried::call(&self.model, inputs)?;
+        let mut outputs = recurrent::call(&self.model, inputs)?;
         let heard = outputs.swap_remove(self.heard);
         let (shape, _) = heard.read()?;
         let expected = [utterances.len(), longest.div_ceil(JOINED)];
@@ -138,47 +149,68 @@ impl Encoder {
 }
 
 impl Prediction {
-    fn of(model: Callable) -> Result<Self, OnnxError> {
-        let (character, said) = (model.input("character")?, model.output("said")?);
-        carried::takes(&model, character, ElementType::I64, &[Size::Any, Size::Of(1)])?;
-        let states = Carried::of(&model)?;
-        carried::all_fed(&model, &[Some(character)], &states)?;
-        Ok(Self { model, character, said, states })
+    fn new(model: Callable) -> Result<Self, OnnxError> {
+        let character = model.input("character")?;
+        let prediction = model.output("said")?;
+        recurrent::takes(
+            &model,
+            character,
+            ElementType::I64,
+            &[DimensionRule::Any, DimensionRule::Fixed(1)],
+        )?;
+        let states = RecurrentStates::from_model(&model)?;
+        recurrent::all_fed(&model, &[Some(character)], &states)?;
+        Ok(Self { model, character, prediction, states })
     }
 
-    /// What is foretold behind these characters and states, which go on.
-    fn call(&self, characters: Vec<i64>, states: &mut carried::Rows) -> Result<Vec<f32>, String> {
+    /// Returns the predictions after these characters, and updates the states.
+    fn call(
+        &self,
+        characters: Vec<i64>,
+        states: &mut recurrent::StateRows,
+    ) -> Result<Vec<f32>, String> {
         let count = characters.len();
-        let mut inputs = self.states.fed(states, count);
+        let mut inputs = self.states.inputs(states, count);
         let elements = Elements::I64(characters.into());
-        inputs.push(Input { at: self.character, shape: vec![count, 1], elements });
-        let outputs = carried::call(&self.model, inputs)?;
+        inputs.push(CallInput { at: self.character, shape: vec![count, 1], elements });
+        let outputs = recurrent::call(&self.model, inputs)?;
         let next = self.states.next(&self.model, &outputs, count)?;
         *states = next;
-        carried::rows(&self.model, &outputs[self.said], count).map(Cow::into_owned)
+        recurrent::rows(&self.model, &outputs[self.prediction], count).map(Cow::into_owned)
     }
 }
 
 impl Joint {
-    fn of(model: Callable) -> Result<Self, OnnxError> {
-        let (heard, said) = (model.input("heard")?, model.input("said")?);
+    fn new(model: Callable) -> Result<Self, OnnxError> {
+        let heard = model.input("heard")?;
+        let prediction = model.input("said")?;
         let scores = model.output("scores")?;
-        for input in [heard, said] {
-            carried::takes(&model, input, ElementType::F32, &[Size::Any, Size::Any])?;
+        for input in [heard, prediction] {
+            recurrent::takes(
+                &model,
+                input,
+                ElementType::F32,
+                &[DimensionRule::Any, DimensionRule::Any],
+            )?;
         }
-        carried::all_fed(&model, &[Some(heard), Some(said)], &Carried::none())?;
-        Ok(Self { model, heard, said, scores })
+        recurrent::all_fed(&model, &[Some(heard), Some(prediction)], &RecurrentStates::none())?;
+        Ok(Self { model, heard, prediction, scores })
     }
 
-    /// Scores of the next character, [`SYMBOLS`] for each of so many rows.
-    fn call(&self, count: usize, heard: Vec<f32>, said: Vec<f32>) -> Result<Vec<f32>, String> {
+    /// Returns the scores of the next character, [`SYMBOLS`] for each of `count` rows.
+    fn call(
+        &self,
+        count: usize,
+        heard: Vec<f32>,
+        prediction: Vec<f32>,
+    ) -> Result<Vec<f32>, String> {
         let input = |at, values: Vec<f32>| {
             let shape = vec![count, values.len() / count];
-            Input { at, shape, elements: Elements::F32(values.into()) }
+            CallInput { at, shape, elements: Elements::F32(values.into()) }
         };
-        let inputs = vec![input(self.heard, heard), input(self.said, said)];
-        let outputs = carried::call(&self.model, inputs)?;
-        let scores = carried::rows(&self.model, &outputs[self.scores], count)?;
+        let inputs = vec![input(self.heard, heard), input(self.prediction, prediction)];
+        let outputs = recurrent::call(&self.model, inputs)?;
+        let scores = recurrent::rows(&self.model, &outputs[self.scores], count)?;
         if scores.len() != count * SYMBOLS {
             return Err(format!(
                 "{}: expected {SYMBOLS} scores, of 28 characters and the blank, found {}",
@@ -191,29 +223,36 @@ impl Joint {
 }
 
 impl Transducer {
-    /// What is said in utterances, in so many rounds at most: a character or a blank each.
-    fn search(&self, utterances: &[&Utterance], rounds: usize) -> Result<Vec<Search>, String> {
+    /// Searches the characters of utterances in at most `rounds` rounds: each yields a character or
+    /// a blank.
+    fn search(
+        &self,
+        utterances: &[&Utterance],
+        rounds: usize,
+    ) -> Result<Vec<GreedySearch>, String> {
         let heard = self.encoder.call(utterances)?;
         let (shape, values) = heard.read()?;
-        let (pairs, values) = (shape[1], values.to_f32());
+        let pairs = shape[1];
+        let values = values.to_f32();
         let wide = values.len() / (utterances.len() * pairs).max(1);
-        let search = |one: &&Utterance| Search::new(one.count().div_ceil(JOINED));
-        let mut searches: Vec<Search> = utterances.iter().map(search).collect();
+        let search = |one: &&Utterance| GreedySearch::new(one.count().div_ceil(JOINED));
+        let mut searches: Vec<GreedySearch> = utterances.iter().map(search).collect();
         let states = &self.prediction.states;
-        let (mut of_all, mut said) = (states.zeros(searches.len()), Vec::new());
-        // Those of whom something new is foretold: in the beginning all.
+        let mut all_states = states.zeros(searches.len());
+        let mut prediction = Vec::new();
+        // Utterances that need a new prediction: initially all.
         let mut asking: Vec<usize> = (0..searches.len()).collect();
         for _ in 0..rounds {
             asking.retain(|at| searches[*at].frame().is_some());
             if !asking.is_empty() {
-                let last = |at: &usize| searches[*at].last().unwrap_or(NOTHING);
-                let mut rows = states.gather(&of_all, &asking);
+                let last = |at: &usize| searches[*at].last().unwrap_or(NO_CHARACTER);
+                let mut rows = states.gather(&all_states, &asking);
                 let new = self.prediction.call(asking.iter().map(last).collect(), &mut rows)?;
-                states.scatter(&rows, &asking, &mut of_all);
+                states.scatter(&rows, &asking, &mut all_states);
                 let width = new.len() / asking.len();
-                said.resize(searches.len() * width, 0.0);
+                prediction.resize(searches.len() * width, 0.0);
                 for (at, new) in asking.iter().zip(new.chunks_exact(width)) {
-                    said[at * width..][..width].copy_from_slice(new);
+                    prediction[at * width..][..width].copy_from_slice(new);
                 }
             }
             let frames = searches.iter().enumerate();
@@ -222,18 +261,19 @@ impl Transducer {
             if going.is_empty() {
                 break;
             }
-            let width = said.len() / searches.len();
+            let width = prediction.len() / searches.len();
             let frames = going.iter().flat_map(|(at, frame)| {
                 values[(at * pairs + frame) * wide..][..wide].iter().copied()
             });
-            let foretold = going.iter().flat_map(|(at, _)| &said[at * width..][..width]).copied();
+            let foretold =
+                going.iter().flat_map(|(at, _)| &prediction[at * width..][..width]).copied();
             let scores = self.joint.call(going.len(), frames.collect(), foretold.collect())?;
             asking.clear();
             for ((at, frame), scores) in going.iter().zip(scores.chunks_exact(SYMBOLS)) {
-                let heard = searches[*at].hear(scores).ok_or_else(|| {
+                let heard = searches[*at].accept(scores).ok_or_else(|| {
                     format!("{}: no score of frame {frame} is a number", self.joint.model.name())
                 })?;
-                if heard == Heard::Character {
+                if heard == Symbol::Character {
                     asking.push(*at);
                 }
             }
@@ -241,8 +281,8 @@ impl Transducer {
         Ok(searches)
     }
 
-    fn prepared(&self, at: usize, asked: &Asked) -> Result<Utterance, String> {
-        let waveform = asked.inputs[0].elements.of::<f32>().ok_or("a waveform is float32")?;
+    fn prepare(&self, at: usize, sample: &LoadedSample) -> Result<Utterance, String> {
+        let waveform = sample.inputs[0].elements.of::<f32>().ok_or("a waveform is float32")?;
         let frames = self.filters.frames(waveform).map_err(|error| error.to_string())?;
         Ok(Utterance { at, frames })
     }
@@ -253,22 +293,22 @@ impl Pipeline for Transducer {
         vec![&self.encoder.model, &self.prediction.model, &self.joint.model]
     }
 
-    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
+    fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
         let mut failed = Ok(());
-        let mut utterances = Vec::with_capacity(asked.len());
-        for (at, one) in asked.iter().enumerate() {
-            match self.prepared(at, one) {
+        let mut utterances = Vec::with_capacity(batch.len());
+        for (at, one) in batch.iter().enumerate() {
+            match self.prepare(at, one) {
                 Ok(utterance) => utterances.push(utterance),
                 Err(why) => failed = failed.and(Err(why)),
             }
         }
-        // Those that may stand in one call beside each other.
+        // Groups that may share a call become adjacent.
         utterances.sort_by_key(Utterance::count);
         let is_padded = self.encoder.lengths.is_some();
         let groups = utterances.chunk_by(|one, next| is_padded || one.count() == next.count());
         for group in groups {
             let group: Vec<&Utterance> = group.iter().collect();
-            // Those of another call may be answered all the same.
+            // Utterances of another call may still be answered.
             let found = match self.search(&group, usize::MAX) {
                 Ok(found) => found,
                 Err(why) => {
@@ -281,14 +321,14 @@ impl Pipeline for Transducer {
                     bytes.extend(search.characters().iter().flat_map(|one| one.to_le_bytes()));
                     Ok(0)
                 };
-                answers.push_with(asked[one.at].sample.id, write)?;
+                answers.push_with(batch[one.at].sample.id, write)?;
             }
         }
         failed
     }
 
-    fn try_out(&self, first: &Asked) -> Result<(), String> {
-        let utterance = self.prepared(0, first)?;
+    fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
+        let utterance = self.prepare(0, first)?;
         self.search(&[&utterance], 1).map(drop)
     }
 

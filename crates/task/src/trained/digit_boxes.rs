@@ -1,5 +1,5 @@
-//! A small single-shot detector (Liu et al. 2016) with separable convolutions, trained by
-//! `training/digit_boxes.py`: two maps of places, four anchors at each.
+//! A small single-shot detector (Liu et al. 2016) with separable convolutions and two maps with
+//! four anchors per place. `training/digit_boxes.py` trained it.
 
 use std::path::PathBuf;
 
@@ -9,49 +9,50 @@ use dyno_sut::onnx::Answer;
 use super::{weights, write};
 use crate::answers::anchors::{Anchor, Anchors};
 use crate::data::digit_boxes::SIDE;
-use crate::files::{Files, Of, OpenError};
-use crate::graphs::pieces::{Activation, Conv, activated, biased, channels, images};
+use crate::files::{CacheKey, Files, OpenError};
+use crate::graphs::pieces::{Activation, Conv, activate, channels, conv_with_bias, images};
 
-/// Counts up when graph or weights become other ones.
+/// Revision of graph and weights: increases when one of them changes.
 const REVISION: u32 = 1;
 const WEIGHTS: &[u8] = include_bytes!("../../weights/digit_boxes.safetensors");
 
-/// The digits.
+/// Number of digits.
 const CLASSES: usize = 10;
-/// Pixels between the places of each map.
+/// Distance between the places of each map, in pixels.
 const STRIDES: [usize; 2] = [8, 16];
 /// Width and height of the anchors of each map, in pixels.
 const SIZES: [[(f32, f32); 4]; 2] = [
     [(7.0, 18.0), (13.0, 18.0), (9.0, 24.0), (18.0, 24.0)],
     [(12.0, 31.0), (23.0, 31.0), (14.0, 38.0), (28.0, 38.0)],
 ];
-/// Of offsets of centres, and of logarithms of sizes.
+/// Factors of the offsets of centers and of the logarithms of sizes.
 const VARIANCES: [f32; 2] = [0.1, 0.2];
 
-/// Boxes of a lower score are none.
+/// Boxes with a lower score are dropped.
 const LEAST: f32 = 0.05;
-/// Boxes of a digit overlap by no more.
+/// Maximum overlap of boxes of a digit.
 const OVERLAP: f32 = 0.5;
-/// Boxes on a picture, at most.
+/// Maximum number of boxes on a picture.
 const KEEP: usize = 100;
 
-/// Scores of the digits and offsets for each anchor of a picture.
+/// Builds the graph: scores of the digits and offsets for each anchor of a picture.
 ///
 /// # Errors
-/// Weights given do not fit.
+/// Given weights do not fit the graph.
 pub fn graph(weights: Weights, input: &str) -> Result<Model, BuildError> {
     let mut net = Builder::new("digits-boxes", weights);
     let mut x = images(&mut net, input, [1, SIDE, SIDE]);
-    // Channels, width of the kernel and stride; without channels one kernel for each.
+    // Channels, kernel size and stride; without channels the convolution is depthwise.
     let fine = [(16, 3, 2), (32, 3, 2), (32, 3, 1), (48, 3, 2)];
     let separable = |channels: usize, stride: usize| [(0, 3, stride), (channels, 1, 1)];
     let fine = fine.into_iter().chain(separable(64, 1)).chain(separable(64, 1));
     let coarse = separable(96, 2).into_iter().chain(separable(96, 1));
-    let (mut scores, mut offsets) = (Vec::new(), Vec::new());
+    let mut scores = Vec::new();
+    let mut offsets = Vec::new();
     let maps: [(&str, Vec<_>); 2] = [("fine", fine.collect()), ("coarse", coarse.collect())];
     for (at, (name, layers)) in maps.into_iter().enumerate() {
         for (layer, choices) in layers.into_iter().enumerate() {
-            x = convolved(&mut net, &x, &format!("{name}.{layer}"), choices)?;
+            x = separable_conv(&mut net, &x, &format!("{name}.{layer}"), choices)?;
         }
         let [score, offset] = head(&mut net, &x, at)?;
         scores.push(score);
@@ -61,14 +62,15 @@ pub fn graph(weights: Weights, input: &str) -> Result<Model, BuildError> {
         let parts: Vec<&Name> = parts.iter().collect();
         net.node("Concat", &parts, &[("axis", 1.into())])
     };
-    let (scores, offsets) = (joined(&scores)?, joined(&offsets)?);
+    let scores = joined(&scores)?;
+    let offsets = joined(&offsets)?;
     let scores = net.node("Sigmoid", &[&scores], &[])?;
     net.output("scores", &scores)?;
     net.output("offsets", &offsets)?;
     Ok(net.finish())
 }
 
-fn convolved(
+fn separable_conv(
     net: &mut Builder,
     x: &Name,
     name: &str,
@@ -79,16 +81,16 @@ fn convolved(
         0 => Conv { groups: before, ..Conv::new(name, before, kernel, stride) },
         filters => Conv::new(name, filters, kernel, stride),
     };
-    let y = biased(net, x, conv)?;
-    activated(net, &y, Activation::Relu)
+    let y = conv_with_bias(net, x, conv)?;
+    activate(net, &y, Activation::Relu)
 }
 
-/// Scores and offsets of the anchors of a map, in the order of [`anchors`].
+/// Returns scores and offsets of a map's anchors, in the order of [`anchors`].
 fn head(net: &mut Builder, x: &Name, at: usize) -> Result<[Name; 2], BuildError> {
     let each = SIZES[at].len();
-    let x = convolved(net, x, &format!("head.{at}.0"), (0, 3, 1))?;
+    let x = separable_conv(net, x, &format!("head.{at}.0"), (0, 3, 1))?;
     let name = format!("head.{at}.1");
-    let x = biased(net, &x, Conv::new(&name, each * (CLASSES + 4), 1, 1))?;
+    let x = conv_with_bias(net, &x, Conv::new(&name, each * (CLASSES + 4), 1, 1))?;
     let parts = net.integers(&[(each * CLASSES) as i64, (each * 4) as i64]);
     let parts: [Name; 2] = net.nodes("Split", &[&x, &parts], &[("axis", 1.into())])?;
     let count = (SIDE / STRIDES[at]).pow(2) * each;
@@ -101,17 +103,17 @@ fn head(net: &mut Builder, x: &Name, at: usize) -> Result<[Name; 2], BuildError>
     Ok([listed(&scores, CLASSES)?, listed(&offsets, 4)?])
 }
 
-/// The anchors in the order of the outputs, as shares of the picture.
+/// Returns the anchors in the order of the outputs, in fractions of the picture.
 #[must_use]
 pub fn anchors() -> Anchors {
     let mut all = Vec::new();
     for (stride, sizes) in STRIDES.into_iter().zip(SIZES) {
         let places = SIDE / stride;
         for (row, column) in (0..places * places).map(|at| (at / places, at % places)) {
-            let centre = |at: usize| (at as f32 + 0.5) * stride as f32 / SIDE as f32;
+            let center = |at: usize| (at as f32 + 0.5) * stride as f32 / SIDE as f32;
             let share = |length: f32| length / SIDE as f32;
             let anchor = |(width, height)| Anchor {
-                centre: [centre(column), centre(row)],
+                center: [center(column), center(row)],
                 size: [share(width), share(height)],
             };
             all.extend(sizes.map(anchor));
@@ -120,15 +122,15 @@ pub fn anchors() -> Anchors {
     Anchors { all, variances: VARIANCES, least: LEAST, overlap: OVERLAP, keep: KEEP }
 }
 
-/// The boxes of a picture.
+/// Returns the conversion of the outputs to boxes.
 pub(crate) fn answer() -> Answer {
     anchors().answer("scores", "offsets")
 }
 
-/// The network, written unless that was done before.
+/// Returns the path of the network, which is written when it is first needed.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let input = &files.card().data.inputs[0].name;
-    files.made("detector.onnx", REVISION, Of::Card, |file| {
+    files.derive("detector.onnx", REVISION, CacheKey::Card, |file| {
         write(graph(weights(WEIGHTS), input), file)
     })
 }
@@ -141,15 +143,15 @@ mod tests {
     #[test]
     fn weights_fit_the_graph_and_anchors_its_outputs() {
         let model = graph(weights(WEIGHTS), "image").unwrap();
-        // The 65,040 that the script tells, less one of the two numbers that it has for each
-        // of the 880 channels that are normalised.
+        // The script reports 65,040 parameters. It has two numbers for each of the 880 normalized
+        // channels where the graph has one.
         assert_eq!(count(&model).parameters, 65_040 - 880);
         let shape = |at: usize| model.outputs[at].shape.clone().unwrap()[1].fixed();
         let anchors = anchors().all;
         assert_eq!([shape(0), shape(1)], [Some(anchors.len()); 2]);
         // The first place of the first map, and the last of the second.
-        assert_eq!(anchors[0].centre, [4.0 / 96.0; 2]);
-        assert_eq!(anchors[719].centre, [88.0 / 96.0; 2]);
+        assert_eq!(anchors[0].center, [4.0 / 96.0; 2]);
+        assert_eq!(anchors[719].center, [88.0 / 96.0; 2]);
         assert_eq!(anchors[719].size, [28.0 / 96.0, 38.0 / 96.0]);
     }
 }

@@ -1,28 +1,28 @@
-//! A graph convolutional network of two layers (Kipf, Welling 2017) that learns the sides
-//! of a karate club from two members, those who led them.
+//! A graph convolutional network of two layers (Kipf, Welling 2017) that learns the sides of a
+//! karate club from its two leaders.
 
 use std::path::PathBuf;
 
 use dyno_loadgen::rng::Mt19937;
 use dyno_onnx::{BuildError, Builder, Dim, Element, Model, Tensor, Weights};
 
-use super::{drawn, logistic, scaled_add, write};
+use super::{draw, logistic, scaled_add, write};
 use crate::data::karate::{INSTRUCTOR, MEMBERS, PRESIDENT, pairs};
-use crate::files::{Files, Of, OpenError};
+use crate::files::{CacheKey, Files, OpenError};
 
-/// Of what is known of a member between the layers.
+/// Size of a member's state between the layers.
 pub const HIDDEN: usize = 16;
-/// The sides.
+/// Number of sides.
 pub const SIDES: usize = 2;
 
-/// Counts up when the weights become other ones.
+/// Revision of the weights: increases when they change.
 const REVISION: u32 = 1;
 const SEED: u64 = 1977;
 const STEPS: usize = 200;
 const RATE: f32 = 0.5;
 
-/// The network's numbers, row by row. Members are told apart by their numbers alone, so
-/// the first layer has a row for each.
+/// Weights of the network, row by row. Members have no features except their numbers, so the first
+/// layer has a row for each member.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Convolutions {
     /// A row of [`HIDDEN`] for each member.
@@ -31,8 +31,8 @@ pub struct Convolutions {
     pub second: Vec<f32>,
 }
 
-/// How much of each member reaches each: one over the root of the product of the numbers of
-/// those whom both met, themselves among them.
+/// Returns the normalized adjacency matrix: for each pair, 1 over the root of the product of both
+/// degrees, which include the members themselves.
 #[must_use]
 pub fn reach() -> Vec<f32> {
     let mut met = vec![0.0_f32; MEMBERS * MEMBERS];
@@ -49,14 +49,14 @@ pub fn reach() -> Vec<f32> {
 }
 
 impl Convolutions {
-    /// Trains the network by descending the cross entropy of the two who are known.
+    /// Trains the network by gradient descent on the cross entropy of the two known members.
     #[must_use]
-    pub fn trained() -> Self {
+    pub fn train() -> Self {
         let mut random = Mt19937::new(SEED);
         let bound = |inputs: usize, outputs: usize| (6.0 / (inputs + outputs) as f32).sqrt();
         let mut net = Self {
-            first: drawn(&mut random, MEMBERS * HIDDEN, bound(MEMBERS, HIDDEN)),
-            second: drawn(&mut random, HIDDEN * SIDES, bound(HIDDEN, SIDES)),
+            first: draw(&mut random, MEMBERS * HIDDEN, bound(MEMBERS, HIDDEN)),
+            second: draw(&mut random, HIDDEN * SIDES, bound(HIDDEN, SIDES)),
         };
         let reach = reach();
         (0..STEPS).for_each(|_| net.step(&reach));
@@ -68,15 +68,15 @@ impl Convolutions {
         let mut of_scores = vec![0.0; MEMBERS * SIDES];
         for (side, member) in [INSTRUCTOR, PRESIDENT].into_iter().enumerate() {
             let [own, other] = [side, 1 - side].map(|side| scores[member * SIDES + side]);
-            // Of two classes the softmax is a logistic function of their difference.
+            // The softmax of two classes is a logistic function of their difference.
             let missing = logistic(other - own) / SIDES as f32;
             of_scores[member * SIDES + side] = -missing;
             of_scores[member * SIDES + 1 - side] = missing;
         }
-        // What is reached reaches back: the matrix is symmetric.
+        // The matrix is symmetric.
         let of_mixed = product(reach, &of_scores, MEMBERS);
-        let turned = transposed(&self.second, SIDES);
-        let of_second = product(&transposed(&hidden, HIDDEN), &of_mixed, MEMBERS);
+        let turned = transpose(&self.second, SIDES);
+        let of_second = product(&transpose(&hidden, HIDDEN), &of_mixed, MEMBERS);
         let mut of_hidden = product(&of_mixed, &turned, SIDES);
         for (gradient, value) in of_hidden.iter_mut().zip(&hidden) {
             *gradient = if *value > 0.0 { *gradient } else { 0.0 };
@@ -86,7 +86,7 @@ impl Convolutions {
         scaled_add(&mut self.second, -RATE, &of_second);
     }
 
-    /// What is between the layers, and the scores of the sides of each member.
+    /// Returns the states between the layers, and the scores of each member's sides.
     fn forward(&self, reach: &[f32]) -> (Vec<f32>, Vec<f32>) {
         let mut hidden = product(reach, &self.first, MEMBERS);
         hidden.iter_mut().for_each(|value| *value = value.max(0.0));
@@ -94,20 +94,19 @@ impl Convolutions {
         (hidden, scores)
     }
 
-    /// The network as a graph that computes all members and answers for those who are asked
-    /// for.
+    /// Builds the network as a graph that computes all members and outputs the requested ones.
     ///
     /// # Errors
-    /// None but for a graph that is wrong.
+    /// Only if the graph is inconsistent, which is a defect of this program.
     pub fn graph(&self, member: &str) -> Result<Model, BuildError> {
         let mut net = Builder::new("karate", Weights::given([].into()));
         let member = net.input(member, Element::I64, &[Dim::symbol("N")]);
-        let mut given = |name: &str, shape: [usize; 2], values: &[f32]| {
+        let mut add = |name: &str, shape: [usize; 2], values: &[f32]| {
             net.tensor(Tensor::of_f32(name, &shape, values))
         };
-        let reach = given("reach", [MEMBERS, MEMBERS], &reach())?;
-        let first = given("first.weight", [MEMBERS, HIDDEN], &self.first)?;
-        let second = given("second.weight", [HIDDEN, SIDES], &self.second)?;
+        let reach = add("reach", [MEMBERS, MEMBERS], &reach())?;
+        let first = add("first.weight", [MEMBERS, HIDDEN], &self.first)?;
+        let second = add("second.weight", [HIDDEN, SIDES], &self.second)?;
         let hidden = net.node("MatMul", &[&reach, &first], &[])?;
         let hidden = net.node("Relu", &[&hidden], &[])?;
         let mixed = net.node("MatMul", &[&hidden, &second], &[])?;
@@ -117,23 +116,24 @@ impl Convolutions {
         Ok(net.finish())
     }
 
-    /// The side that each member is taken to be on.
+    /// Returns the predicted side of each member.
     #[must_use]
     pub fn sides(&self) -> Vec<i64> {
         let (_, scores) = self.forward(&reach());
-        scores.chunks_exact(SIDES).map(|of| i64::from(of[1] > of[0])).collect()
+        scores.chunks_exact(SIDES).map(|scores| i64::from(scores[1] > scores[0])).collect()
     }
 }
 
-/// The network, trained unless that was done before.
+/// Returns the path of the network, which is trained when it is first needed.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let input = &files.card().data.inputs[0].name;
-    files.made("convolutions.onnx", REVISION, Of::Card, |file| {
-        write(Convolutions::trained().graph(input), file)
+    files.derive("convolutions.onnx", REVISION, CacheKey::Card, |file| {
+        write(Convolutions::train().graph(input), file)
     })
 }
 
-/// The product of two matrices, `inner` the columns of the first and the rows of the second.
+/// Returns the product of two matrices; `inner` is the number of columns of the first and of rows
+/// of the second.
 fn product(one: &[f32], other: &[f32], inner: usize) -> Vec<f32> {
     let columns = other.len() / inner;
     let mut out = vec![0.0; one.len() / inner * columns];
@@ -145,7 +145,7 @@ fn product(one: &[f32], other: &[f32], inner: usize) -> Vec<f32> {
     out
 }
 
-fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
+fn transpose(matrix: &[f32], columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|at| matrix.iter().skip(at).step_by(columns)).copied().collect()
 }
 
@@ -155,8 +155,8 @@ mod tests {
     use crate::data::karate::sides;
 
     #[test]
-    fn two_known_members_tell_the_sides_of_nearly_all() {
-        let found = Convolutions::trained().sides();
+    fn two_known_members_suffice_to_predict_nearly_all_sides() {
+        let found = Convolutions::train().sides();
         let right = found.iter().zip(sides()).filter(|(found, side)| **found == *side).count();
         assert_eq!(right, 33, "{found:?}");
     }

@@ -1,76 +1,64 @@
-//! A recommender of two towers, trained on ratings in seconds.
+//! A recommender of two towers that is trained on ratings in seconds.
 //!
-//! Steps of stochastic gradient descent on the logistic loss, a rating at a time in one
-//! thread: sums have one order, whatever the machine, and so the weights have the same
-//! bits everywhere.
+//! Training is stochastic gradient descent on the logistic loss, one rating at a time in one
+//! thread. Sums have a fixed order on every machine, so the weights have the same bits everywhere.
 
 use std::path::PathBuf;
 
 use dyno_loadgen::rng::Mt19937;
 use dyno_onnx::{BuildError, Builder, Dim, Element, Model, Tensor, Weights};
 
-use super::{dot, drawn, logistic, scaled_add, write};
-use crate::data::movielens::Ratings;
-use crate::files::{Files, Of, OpenError};
+use super::{dot, draw, logistic, scaled_add, write};
+use crate::data::movielens::{Opinion, Ratings};
+use crate::files::{CacheKey, Files, OpenError};
 
-/// Of the vector of a user or an item.
+/// Size of the vector of a user or an item.
 pub const WIDTH: usize = 16;
-/// A user, an item, and their products element by element.
+/// Inputs of the hidden layer: a user, an item, and their products element by element.
 pub const FEATURES: usize = 3 * WIDTH;
-/// Between them and the answer.
+/// Size of the hidden layer.
 pub const HIDDEN: usize = 32;
 
-/// Counts up when the weights become other ones.
+/// Revision of the weights: increases when they change.
 const REVISION: u32 = 1;
 const SEED: u64 = 1997;
 const EPOCHS: usize = 6;
-/// In the first epoch; it falls evenly to a tenth.
+/// Learning rate of the first epoch; it decreases linearly to a tenth.
 const RATE: f32 = 0.03;
-/// Share of a vector that each of its steps takes away.
+/// Weight decay of each step.
 const DECAY: f32 = 0.04;
 
-/// Whether a user likes an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opinion {
-    /// Row of the user's vector.
-    pub user: usize,
-    /// Row of the item's vector.
-    pub item: usize,
-    /// What is to be foretold.
-    pub is_liked: bool,
-}
-
-/// The network's numbers, row by row.
+/// Weights of the network, row by row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Towers {
     /// A row of [`WIDTH`] for each user.
     pub users: Vec<f32>,
-    /// Likewise for each item.
+    /// A row of [`WIDTH`] for each item.
     pub items: Vec<f32>,
     /// A row of [`HIDDEN`] for each feature.
     pub hidden: Vec<f32>,
-    /// Added to the products with these.
+    /// Biases of the hidden layer.
     pub hidden_bias: Vec<f32>,
-    /// One for each of [`HIDDEN`].
+    /// Weights of the output, one for each of [`HIDDEN`].
     pub last: Vec<f32>,
-    /// Added to the product with these.
+    /// Bias of the output.
     pub last_bias: f32,
 }
 
 impl Towers {
-    /// Trains towers for so many users and items.
+    /// Trains the network for this many users and items.
     ///
     /// # Panics
-    /// If an opinion is of a user or an item beyond these.
+    /// Panics if an opinion has a user or an item beyond these.
     #[must_use]
-    pub fn trained(opinions: &[Opinion], users: usize, items: usize) -> Self {
+    pub fn train(opinions: &[Opinion], users: usize, items: usize) -> Self {
         let mut random = Mt19937::new(SEED);
         let mut towers = Self {
-            users: drawn(&mut random, users * WIDTH, 0.1),
-            items: drawn(&mut random, items * WIDTH, 0.1),
-            hidden: drawn(&mut random, FEATURES * HIDDEN, (6.0 / FEATURES as f32).sqrt()),
+            users: draw(&mut random, users * WIDTH, 0.1),
+            items: draw(&mut random, items * WIDTH, 0.1),
+            hidden: draw(&mut random, FEATURES * HIDDEN, (6.0 / FEATURES as f32).sqrt()),
             hidden_bias: vec![0.0; HIDDEN],
-            last: drawn(&mut random, HIDDEN, (3.0 / HIDDEN as f32).sqrt()),
+            last: draw(&mut random, HIDDEN, (3.0 / HIDDEN as f32).sqrt()),
             last_bias: 0.0,
         };
         let mut order: Vec<usize> = (0..opinions.len()).collect();
@@ -84,7 +72,7 @@ impl Towers {
         towers
     }
 
-    /// How likely it is that a user likes an item, with what led to it.
+    /// Returns the probability that a user likes an item, with the intermediate values.
     fn forward(&self, user: &[f32; WIDTH], item: &[f32; WIDTH]) -> Pass {
         let mut features = [0.0; FEATURES];
         features[..WIDTH].copy_from_slice(user);
@@ -128,24 +116,24 @@ impl Towers {
         }
     }
 
-    /// The network as a graph of two inputs, rows of users and of items.
+    /// Builds the network as a graph of two inputs: rows of users and of items.
     ///
     /// # Errors
-    /// None but for a graph that is wrong.
+    /// Only if the graph is inconsistent, which is a defect of this program.
     pub fn graph(&self, user: &str, item: &str) -> Result<Model, BuildError> {
         let mut net = Builder::new("movielens", Weights::given([].into()));
         let batch = [Dim::symbol("N")];
         let user = net.input(user, Element::I64, &batch);
         let item = net.input(item, Element::I64, &batch);
-        let mut given = |name: &str, shape: &[usize], values: &[f32]| {
+        let mut add = |name: &str, shape: &[usize], values: &[f32]| {
             net.tensor(Tensor::of_f32(name, shape, values))
         };
-        let users = given("users", &[self.users.len() / WIDTH, WIDTH], &self.users)?;
-        let items = given("items", &[self.items.len() / WIDTH, WIDTH], &self.items)?;
-        let hidden = given("hidden.weight", &[FEATURES, HIDDEN], &self.hidden)?;
-        let hidden_bias = given("hidden.bias", &[HIDDEN], &self.hidden_bias)?;
-        let last = given("last.weight", &[HIDDEN, 1], &self.last)?;
-        let last_bias = given("last.bias", &[1], &[self.last_bias])?;
+        let users = add("users", &[self.users.len() / WIDTH, WIDTH], &self.users)?;
+        let items = add("items", &[self.items.len() / WIDTH, WIDTH], &self.items)?;
+        let hidden = add("hidden.weight", &[FEATURES, HIDDEN], &self.hidden)?;
+        let hidden_bias = add("hidden.bias", &[HIDDEN], &self.hidden_bias)?;
+        let last = add("last.weight", &[HIDDEN, 1], &self.last)?;
+        let last_bias = add("last.bias", &[1], &[self.last_bias])?;
         let user = net.node("Gather", &[&users, &user], &[])?;
         let item = net.node("Gather", &[&items, &item], &[])?;
         let both = net.node("Mul", &[&user, &item], &[])?;
@@ -158,26 +146,26 @@ impl Towers {
         Ok(net.finish())
     }
 
-    /// How likely it is that a user likes an item.
+    /// Returns the probability that a user likes an item.
     #[must_use]
     pub fn chance(&self, user: usize, item: usize) -> f32 {
         self.forward(&row(&self.users, user), &row(&self.items, item)).chance
     }
 }
 
-/// The network, trained on the file `ratings` unless that was done before.
+/// Returns the path of the network, which is trained on the file `ratings` when it is first needed.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let path = files.path("ratings")?;
-    files.made("towers.onnx", REVISION, Of::Card, |file| {
+    files.derive("towers.onnx", REVISION, CacheKey::Card, |file| {
         let ratings = Ratings::read(&path).map_err(OpenError::content)?;
-        files.say("training the model, once");
-        let towers = Towers::trained(&ratings.training, ratings.users, ratings.items);
+        files.report_progress("training the model, once");
+        let towers = Towers::train(&ratings.training, ratings.users, ratings.items);
         let inputs = &files.card().data.inputs;
         write(towers.graph(&inputs[0].name, &inputs[1].name), file)
     })
 }
 
-/// What an answer was made of.
+/// Intermediate values of a prediction.
 struct Pass {
     features: [f32; FEATURES],
     hidden: [f32; HIDDEN],
@@ -192,33 +180,35 @@ fn row<const N: usize>(table: &[f32], at: usize) -> [f32; N] {
 mod tests {
     use super::*;
 
-    /// Users and items of two kinds each, told by whether their numbers are even; users
-    /// like items of their own kind. One opinion of three is left out.
+    /// Users and items of two kinds each: even and odd numbers. Users like items of their own kind.
+    /// One opinion of three is omitted.
     fn kinds() -> (Vec<Opinion>, Vec<Opinion>) {
         let all = (0..60 * 60).map(|at| (at / 60, at % 60)).map(|(user, item)| Opinion {
             user,
             item,
             is_liked: user % 2 == item % 2,
         });
-        all.partition(|of| (of.user + 2 * of.item) % 3 > 0)
+        all.partition(|opinion| (opinion.user + 2 * opinion.item) % 3 > 0)
     }
 
     #[test]
-    fn towers_foretell_what_they_were_not_told() {
-        let (known, asked) = kinds();
-        let towers = Towers::trained(&known, 60, 60);
-        let right = |of: &&Opinion| (towers.chance(of.user, of.item) > 0.5) == of.is_liked;
-        let share = asked.iter().filter(right).count() as f64 / asked.len() as f64;
+    fn towers_predict_held_out_opinions() {
+        let (known, held_out) = kinds();
+        let towers = Towers::train(&known, 60, 60);
+        let right = |opinion: &&Opinion| {
+            (towers.chance(opinion.user, opinion.item) > 0.5) == opinion.is_liked
+        };
+        let share = held_out.iter().filter(right).count() as f64 / held_out.len() as f64;
         assert!(share > 0.99, "{share}");
     }
 
     #[test]
     fn weights_have_the_same_bits_on_every_machine() {
         let (known, _) = kinds();
-        let towers = Towers::trained(&known[..300], 60, 60);
+        let towers = Towers::train(&known[..300], 60, 60);
         let all = [&towers.users, &towers.items, &towers.hidden, &towers.last];
         let bits = all.iter().flat_map(|part| part.iter()).map(|value| value.to_bits());
-        // FNV-1a over the words; seen on x86-64 with and without optimisation.
+        // FNV-1a over the words; computed on x86-64 with and without optimization.
         let digest = bits.fold(0xcbf2_9ce4_8422_2325_u64, |hash, bits| {
             (hash ^ u64::from(bits)).wrapping_mul(0x100_0000_01b3)
         });

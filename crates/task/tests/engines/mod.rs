@@ -1,4 +1,4 @@
-//! Tasks answered by ONNX Runtime, for all tests that need it: they are skipped without.
+//! Answers tasks with ONNX Runtime, for all tests that need it; they are skipped without it.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -14,29 +14,30 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
 use dyno_sut::tensors::TensorLibrary;
-use dyno_task::open::Computes;
+use dyno_task::open::TaskModel;
 
-/// Says on stderr, past what tests hold back, that a test is skipped for want of ONNX Runtime.
+/// Reports on stderr, which tests do not capture here, that a test is skipped because ONNX Runtime
+/// is missing.
 ///
 /// # Panics
-/// Panics where `DYNO_DEMAND_ORT` is set: there it must not be missing.
+/// Panics if `DYNO_DEMAND_ORT` is set.
 fn without_onnx_runtime(why: &dyn std::fmt::Display) {
     let is_demanded = std::env::var_os("DYNO_DEMAND_ORT").is_some_and(|value| !value.is_empty());
     assert!(!is_demanded, "DYNO_DEMAND_ORT is set, and {why}");
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// What answers samples, so many in a call at most; nothing, and a word about it, without
-/// ONNX Runtime.
+/// Returns an engine with at most this many samples per call; `None`, with a message, without ONNX
+/// Runtime.
 pub fn engine(
-    computes: Computes,
+    model: TaskModel,
     library: &Arc<TensorLibrary>,
     batch: usize,
 ) -> Option<Result<Arc<dyn Engine>, OnnxError>> {
     let search = Search::everywhere(None);
     let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
     let batch = NonZero::new(batch).expect("a call has samples");
-    match computes.engine(library, batch, &open) {
+    match model.engine(library, batch, &open) {
         Err(OnnxError::Runtime(missing)) => {
             without_onnx_runtime(&missing);
             None
@@ -45,7 +46,7 @@ pub fn engine(
     }
 }
 
-/// The answer to each sample of the library, all of which are asked for at once.
+/// Returns the answer to each sample of the library; all samples are issued at once.
 pub fn answers(
     engine: &dyn Engine,
     library: &TensorLibrary,

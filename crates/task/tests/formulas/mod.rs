@@ -1,34 +1,33 @@
-//! Parameters and multiply-accumulates of models as sums by hand, from what is published
-//! of their layers.
+//! Parameters and multiply-accumulates of models as manual sums over their published layers.
 
-/// Parameters, and multiply-accumulates.
+/// Parameters and multiply-accumulates.
 type Counts = (u64, u64);
 
-/// Four gates of so many units: weights of inputs and of outputs, without biases.
+/// LSTM layer with four gates: weights of inputs and of outputs, without biases.
 const fn gates(inputs: u64, units: u64) -> u64 {
     4 * units * (inputs + units)
 }
 
 const PIECES: u64 = 36_548;
-/// Two ways, then one over both, then two; four over what comes in and what attention
-/// found. Biases once; v and b of the attention.
+/// GNMT's encoder (two directions, one layer over both, two more) and decoder (four layers over the
+/// previous outputs and the attention context). One bias per gate; v and b of the attention.
 const GNMT_ENCODER: u64 = 2 * gates(1024, 1024) + gates(2048, 1024) + 2 * gates(1024, 1024);
 const GNMT_DECODER: u64 = 4 * gates(2048, 1024);
-/// Of 32 pieces into 32: keys of the attention once, in each step the query, 32
-/// comparisons and sums, and scores of all pieces.
+/// GNMT from 32 to 32 pieces: keys of the attention once; in each step the query, 32 comparisons
+/// and sums, and scores of all pieces.
 pub const GNMT: Counts = (
     3 * PIECES * 1024 + GNMT_ENCODER + GNMT_DECODER + 9 * 4096 + 2 * 1024 * 1024 + 2 * 1024,
     32 * (GNMT_ENCODER + 1024 * 1024)
         + 32 * (GNMT_DECODER + 1024 * 1024 + 2 * 32 * 1024 + PIECES * 1024),
 );
 
-/// Of 500 frames and of 250 pairs; two biases each.
+/// RNN-T's encoder over 500 frames and 250 pairs; two biases per gate.
 pub const RNNT_ENCODER: Counts = (
     gates(240, 1024) + 3 * gates(1024, 1024) + gates(2048, 1024) + 5 * 8192,
     500 * (gates(240, 1024) + gates(1024, 1024))
         + 250 * (gates(2048, 1024) + 2 * gates(1024, 1024)),
 );
-/// 28 characters, two layers, and two more over what was heard and what was said.
+/// A step of RNN-T: 28 characters, two layers, and two more over encoding and prediction.
 pub const RNNT_STEP: Counts = (
     28 * 320 + 2 * (gates(320, 320) + 8 * 320) + (1344 * 512 + 512) + (512 * 29 + 29),
     2 * gates(320, 320) + 1344 * 512 + 512 * 29,
@@ -44,18 +43,18 @@ pub const DLRM_V2: Counts = {
     (products + biases, products)
 };
 
-/// Of a relation of R-GAT whose sources have so many numbers: weights, two vectors of
-/// attention and a bias.
+/// Parameters of a relation of R-GAT with this many source features: weights, two attention vectors
+/// and a bias.
 const fn relation(inputs: u64) -> u64 {
     inputs * 512 + 3 * 512
 }
 
-/// The reference's model, 11 relations in each of three layers and 2983 scores, has
-/// 13,115,303; of its last layer the 6 relations that lead not to papers are read by nothing,
-/// and of the layer before the one that leads to institutes.
+/// The reference's model, with 11 relations in each of three layers and 2983 scores, has 13,115,303
+/// parameters. The 6 relations of its last layer that do not lead to papers are unused, and so is
+/// the relation to institutes in the layer before.
 ///
-/// Each layer projects sources and targets, citations both at once. Of a typical subgraph
-/// these are papers, authors, institutes, fields, journals and conferences behind each hop.
+/// Each layer projects sources and targets, for citations both at once. In a typical subgraph these
+/// are papers, authors, institutes, fields, journals and conferences after each hop.
 pub const RGAT: Counts = {
     const WHOLE: u64 = 11 * relation(1024) + 22 * relation(512) + 2983 * 513;
     assert!(WHOLE == 13_115_303);
@@ -85,7 +84,7 @@ pub const RGAT: Counts = {
     (WHOLE - 7 * relation(512), products)
 };
 
-/// Rows of tables of at most `cap` rows each.
+/// Total rows of tables with at most `cap` rows each.
 pub const fn sum(rows: &[usize], cap: usize) -> u64 {
     let (mut sum, mut at) = (0, 0);
     while at < rows.len() {
@@ -95,8 +94,9 @@ pub const fn sum(rows: &[usize], cap: usize) -> u64 {
     sum
 }
 
-/// 3D-UNet of BraTS: two convolutions of 27 places on each of six levels, each with bias,
-/// scale and shift; on the way back eight places up, and two over twice the channels.
+/// 3D-UNet of BraTS: two convolutions with 27 taps on each of six levels, each with bias, scale and
+/// shift; on the way up transposed convolutions with eight taps, and two convolutions over twice
+/// the channels.
 pub const fn brats() -> Counts {
     const FILTERS: [u64; 6] = [30, 60, 120, 240, 320, 320];
     let (mut parameters, mut macs) = (4 * 30, 4 * 30 * 224 * 224 * 160);
@@ -107,7 +107,7 @@ pub const fn brats() -> Counts {
         parameters += products + 6 * filters;
         if level < 5 {
             let back = 27 * filters * (2 * filters + filters);
-            // Of each place of the level below, which has an eighth of them.
+            // For each place of the level below, which has an eighth of the places.
             let up = 8 * FILTERS[level + 1] * filters;
             parameters += back + 6 * filters + up;
             products += back + up / 8;
@@ -119,16 +119,16 @@ pub const fn brats() -> Counts {
     (parameters, macs)
 }
 
-/// What is published of a decoder.
+/// Published sizes of a decoder.
 pub struct Decoder {
     vocabulary: u64,
     hidden: u64,
-    /// Numbers of all queries of a token, and of all keys.
+    /// Size of all queries of a token, and of all keys.
     queries: u64,
     keys: u64,
-    /// Products of the layers behind the attention, of all and of those that are taken.
+    /// Products of the feed-forward layers: of all, and of the active ones.
     feed: [u64; 2],
-    /// Biases and scales of a layer, behind the last one, and of the scores.
+    /// Biases and scales of a layer, after the last layer, and of the scores.
     small: [u64; 3],
 }
 
@@ -154,7 +154,7 @@ impl Decoder {
         Self { vocabulary, hidden, queries: hidden, keys, feed: [feed; 2], small }
     }
 
-    /// Products of a token with queries, keys, values, and back.
+    /// Products of the projections to queries, keys and values, and of the output.
     const fn attention(&self) -> u64 {
         2 * self.hidden * (self.queries + self.keys)
     }
@@ -164,7 +164,8 @@ impl Decoder {
         layers * (self.attention() + self.feed[0] + self.small[0]) + ends
     }
 
-    /// Of so many tokens behind so many; scores are those of the last alone.
+    /// Counts of a call with `tokens` tokens after `before`; scores are those of the last token
+    /// only.
     pub const fn macs(&self, layers: u64, tokens: u64, before: u64) -> u64 {
         let pairs = tokens * (before + tokens);
         let layer = tokens * (self.attention() + self.feed[1]) + 2 * self.queries * pairs;

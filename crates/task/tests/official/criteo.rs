@@ -20,12 +20,12 @@ const ARRAYS: [(&str, &str); 5] = [
     ("day_23", "day_23"),
     ("trace", "trace.txt"),
 ];
-/// Numerical features of each pair, and whether it was clicked. Of the four orders of a
-/// click and a pair that was passed over three are right: the area is 0.75.
+/// Numerical feature of each pair, and whether it was clicked. Of the four combinations of a click
+/// and a skipped pair, three are ordered correctly: the area is 0.75.
 const PAIRS: [(i32, u8); 4] = [(1, 0), (4, 0), (3, 1), (8, 1)];
 const AREA: f64 = 75.0;
 
-/// Predicts the mean of the numerical features.
+/// A model that predicts the mean of the numerical features.
 fn model(dense: &str, sparse: &[(&str, Element, &[Dim])]) -> Model {
     let mut net = Builder::new("mean", Weights::seeded(1));
     let x = net.input(dense, Element::F32, &[Dim::symbol("n"), 13.into()]);
@@ -44,15 +44,14 @@ fn dlrm() -> Model {
     model("dense_x", &sparse)
 }
 
-/// The label first and 13 numbers behind it, as the click logs have them; the categories are
-/// not looked at.
+/// Lines of the click logs: the label, then 13 numbers; the categories are not read.
 fn day() -> String {
     let line =
         |(number, label): &(i32, u8)| format!("{label}{}\tab\n", format!("\t{number}").repeat(13));
     PAIRS.iter().map(line).collect()
 }
 
-/// Of each pair its label, 13 times its number, and categories from the number on.
+/// For each pair its label, 13 times its number, and categories from the number on.
 fn binary(pairs: &[(i32, u8)]) -> Vec<u8> {
     let pair = |&(number, label): &(i32, u8)| {
         let categories = (0..26).map(move |feature| number * 100 + feature);
@@ -66,7 +65,7 @@ fn binary(pairs: &[(i32, u8)]) -> Vec<u8> {
 }
 
 #[test]
-fn pairs_are_put_together_as_the_trace_says() {
+fn pairs_are_aggregated_by_the_trace() {
     let folder = Folder::new();
     folder.model(&dlrm());
     folder.write("pairs.bin", binary(&PAIRS));
@@ -112,14 +111,14 @@ fn sizes_of_samples_may_be_fixed_or_drawn_and_are_judged_alike() {
         assert!(count.is_none_or(|count| told.answers.len() == count), "{sizes}");
         let pairs: usize = told.answers.values().map(|answer| floats(answer).len()).sum();
         assert_eq!((pairs, told.failed.len(), told.figure), (4, 0, AREA), "{sizes}");
-        // With other sizes in the same cache nothing of the first is left.
+        // Other sizes in the same cache do not reuse the first derived files.
         folder.write("trace.txt", "fixed 1\n");
         let told = answered(folder.open(&card, &BINARY).unwrap()).unwrap();
         assert_eq!((told.answers.len(), told.figure), (4, AREA));
     }
 }
 
-/// An array as `numpy.save` writes it.
+/// Bytes of an array as `numpy.save` writes it.
 fn npy(descr: &str, shape: &[usize], body: &[u8]) -> Vec<u8> {
     let shape: String = shape.iter().map(|n| format!("{n}, ")).collect();
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}\n");
@@ -127,7 +126,7 @@ fn npy(descr: &str, shape: &[usize], body: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), body].concat()
 }
 
-/// Features of widths 1 to 100 that are 214 together; a value tells feature, pair, place.
+/// Features of widths 1 to 100, in total 214; a value encodes feature, pair and place.
 fn sparse(widths: &[usize], pairs: usize, method: CompressionMethod) -> Vec<u8> {
     let mut file = ZipWriter::new(Cursor::new(Vec::new()));
     for (feature, &width) in widths.iter().enumerate() {
@@ -146,7 +145,7 @@ fn widths() -> Vec<usize> {
     widths
 }
 
-/// A numerical feature as DLRMv2 has it.
+/// A numerical feature in DLRMv2's form.
 fn log(number: i32) -> f32 {
     (number as f32 + 3.0).ln()
 }
@@ -194,7 +193,7 @@ fn features_with_many_rows_of_tables_stand_side_by_side() {
 }
 
 #[test]
-fn what_is_wrong_with_click_logs_is_told_with_the_file() {
+fn errors_in_click_logs_are_reported_with_the_file() {
     let folder = Folder::new();
     let card = made::card("dlrm");
     folder.model(&dlrm());
@@ -233,7 +232,7 @@ fn what_is_wrong_with_click_logs_is_told_with_the_file() {
 }
 
 #[test]
-fn what_is_wrong_with_arrays_is_told_with_the_file() {
+fn errors_in_arrays_are_reported_with_the_file() {
     let folder = arrays();
     let card = made::card("dlrm-v2");
     let refusal = || folder.refusal(&card, &ARRAYS);

@@ -1,4 +1,5 @@
-//! Text that decoders make behind prompts: tokens of made models, computed here as well.
+//! Text that decoders generate after prompts; the tokens of the generated models are also computed
+//! here.
 
 mod plain;
 mod streamed;
@@ -7,37 +8,37 @@ mod tables;
 use std::sync::Arc;
 
 use dyno_task::card::Card;
-use dyno_task::open::Ready;
-use dyno_task::pipelines::beam::{Beams, Counted, Length, Stop};
-use dyno_task::pipelines::generation::Rules;
-use dyno_task::system::AnswerKind;
+use dyno_task::open::PreparedTask;
+use dyno_task::system::{
+    AnswerKind, BeamSettings, CountedTokens, GenerationRules, LengthLimits, StopRule,
+};
 use serde_json::{Value, json};
 
 use crate::engines;
 use crate::made::{self, Folder};
-use plain::{Form, Plain};
+use plain::{DecoderForm, PlainDecoder};
 
-/// Its answer made by these rules.
-fn card(name: &str, rules: Rules) -> Card {
+/// Returns the card with these generation rules.
+fn card(name: &str, rules: GenerationRules) -> Card {
     let mut card = made::card(name);
     card.system.as_mut().unwrap().answer = AnswerKind::Generated(rules);
     card
 }
 
-fn rules(least: usize, most: usize, ends: &[i64]) -> Rules {
-    let length = Length { least, most, ends: ends.to_vec() };
-    Rules { length, beams: None, stop: Vec::new(), cut: Vec::new() }
+fn rules(least: usize, most: usize, ends: &[i64]) -> GenerationRules {
+    let length = LengthLimits { least, most, ends: ends.to_vec() };
+    GenerationRules { length, beams: None, stop: Vec::new(), cut: Vec::new() }
 }
 
-/// What a tokenizer of words with spaces between has.
+/// A tokenizer of words that are separated by spaces.
 fn words(count: usize) -> Value {
     let vocab: serde_json::Map<String, Value> =
         (0..count).map(|id| (format!("word{id}"), json!(id))).collect();
     json!({"model": {"vocab": vocab}, "decoder": null})
 }
 
-/// A folder with the model, the tokenizer and what cuts sentences.
-fn folder(plain: &Plain, tokenizer: &Value) -> Folder {
+/// Returns a folder with the model, the tokenizer and the sentence splitter.
+fn folder(plain: &PlainDecoder, tokenizer: &Value) -> Folder {
     let folder = Folder::new();
     folder.model(&plain.model());
     folder.write("tokenizer.json", tokenizer.to_string());
@@ -48,14 +49,14 @@ fn folder(plain: &Plain, tokenizer: &Value) -> Folder {
     folder
 }
 
-fn given<'a>(data: (&'a str, &'a str)) -> [(&'a str, &'a str); 4] {
+fn given_files<'a>(data: (&'a str, &'a str)) -> [(&'a str, &'a str); 4] {
     [("model", "model.onnx"), ("tokenizer", "tokenizer.json"), ("punkt", "punkt"), data]
 }
 
-/// Answers of all samples, so many in a call; nothing without ONNX Runtime.
-fn texts(ready: Ready, batch: usize) -> Option<Vec<Vec<i32>>> {
+/// Returns the answers of all samples, at most this many per call; `None` without ONNX Runtime.
+fn texts(ready: PreparedTask, batch: usize) -> Option<Vec<Vec<i32>>> {
     let library = Arc::new(ready.samples);
-    let engine = engines::engine(ready.computes, &library, batch)?.unwrap();
+    let engine = engines::engine(ready.model, &library, batch)?.unwrap();
     let answers = engines::answers(&*engine, &library);
     assert_eq!(engine.trouble(), None);
     let tokens = |answer: Result<Vec<u8>, _>| -> Vec<i32> {
@@ -81,8 +82,9 @@ fn as_i32(tokens: Vec<i64>) -> Vec<i32> {
 
 #[test]
 fn every_batch_makes_the_tokens_that_one_prompt_alone_makes() {
-    for form in [Form::Whole, Form::Half, Form::Unplaced, Form::Merged] {
-        let plain = Plain::new(20, form);
+    for form in [DecoderForm::Whole, DecoderForm::Half, DecoderForm::Unplaced, DecoderForm::Merged]
+    {
+        let plain = PlainDecoder::new(20, form);
         let folder = folder(&plain, &words(20));
         let prompts = prompts(20);
         folder.write("data.json", table(&prompts).to_string());
@@ -94,7 +96,7 @@ fn every_batch_makes_the_tokens_that_one_prompt_alone_makes() {
         assert!(least < most, "{form:?}: all end at once, which shows little: {lengths:?}");
         for batch in [1, 2, 3, 7] {
             let card = card("llama2-70b", rules.clone());
-            let ready = folder.open(&card, &given(("open_orca", "data.json"))).unwrap();
+            let ready = folder.open(&card, &given_files(("open_orca", "data.json"))).unwrap();
             let Some(found) = texts(ready, batch) else { return };
             assert_eq!(found, expected, "{form:?}, batch {batch}");
         }
@@ -103,40 +105,42 @@ fn every_batch_makes_the_tokens_that_one_prompt_alone_makes() {
 
 #[test]
 fn a_model_of_one_row_is_asked_one_prompt_a_call_and_follows_no_beams() {
-    let plain = Plain::new(20, Form::Whole);
+    let plain = PlainDecoder::new(20, DecoderForm::Whole);
     let folder = folder(&plain, &words(20));
     folder.model(&made::of_rows(1, plain.model()));
     let prompts = prompts(20);
     folder.write("data.json", table(&prompts).to_string());
     let mut rules = rules(2, 14, &[2, 7, 11]);
-    let open = |rules: &Rules| {
+    let open = |rules: &GenerationRules| {
         let card = card("llama2-70b", rules.clone());
-        folder.open(&card, &given(("open_orca", "data.json"))).unwrap()
+        folder.open(&card, &given_files(("open_orca", "data.json"))).unwrap()
     };
     let Some(found) = texts(open(&rules), 3) else { return };
     let greedy = |prompt: &Vec<i64>| as_i32(plain.greedy(prompt, &rules.length));
     assert_eq!(found, prompts.iter().map(greedy).collect::<Vec<_>>());
-    let stop = Stop::Early;
-    rules.beams = Some(Beams { count: 4, stop, length_penalty: 1.0, counted: Counted::All });
+    let stop = StopRule::Early;
+    rules.beams =
+        Some(BeamSettings { count: 4, stop, length_penalty: 1.0, counted: CountedTokens::All });
     let refusal = made::unfit(open(&rules)).unwrap();
     assert!(refusal.contains("expected any number, of which 4 are the beams"), "{refusal}");
 }
 
 #[test]
 fn every_batch_makes_the_beams_that_one_prompt_alone_has() {
-    for form in [Form::Whole, Form::Unplaced] {
-        let plain = Plain::new(20, form);
+    for form in [DecoderForm::Whole, DecoderForm::Unplaced] {
+        let plain = PlainDecoder::new(20, form);
         let folder = folder(&plain, &words(20));
         let prompts = prompts(20);
         folder.write("data.json", table(&prompts).to_string());
         let mut rules = rules(2, 9, &[7]);
-        let stop = Stop::Early;
-        rules.beams = Some(Beams { count: 4, stop, length_penalty: 1.0, counted: Counted::All });
+        let stop = StopRule::Early;
+        rules.beams =
+            Some(BeamSettings { count: 4, stop, length_penalty: 1.0, counted: CountedTokens::All });
         let beams = |prompt: &Vec<i64>| as_i32(plain.beams(prompt, &rules.length, 4));
         let expected: Vec<Vec<i32>> = prompts.iter().map(beams).collect();
         for batch in [1, 3, 7] {
             let card = card("llama2-70b", rules.clone());
-            let ready = folder.open(&card, &given(("open_orca", "data.json"))).unwrap();
+            let ready = folder.open(&card, &given_files(("open_orca", "data.json"))).unwrap();
             let Some(found) = texts(ready, batch) else { return };
             assert_eq!(found, expected, "{form:?}, batch {batch}");
         }

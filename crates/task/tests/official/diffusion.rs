@@ -1,5 +1,5 @@
-//! Stable Diffusion XL with made models, whose images are computed here a second time: from
-//! captions to bytes, and to the figures of both networks that judge.
+//! Stable Diffusion XL with generated models, whose images are computed here a second time: from
+//! captions to bytes, and to the figures of both judging networks.
 
 use std::fs;
 use std::num::NonZero;
@@ -31,13 +31,13 @@ const LATENTS: [f32; 16] = [
     0.5, -1.0, 0.25, 0.75, -0.5, 1.5, 0.0, -0.25, 1.0, -0.75, 0.125, 0.625, -1.25, 0.375, 0.875,
     -0.125,
 ];
-/// From the four channels of a latent to three colours.
+/// From the four channels of a latent to three colors.
 const COLOURS: [[f32; 4]; 3] =
     [[0.5, 0.25, 0.0, 0.0], [0.0, 0.5, -0.25, 0.0], [0.25, 0.0, 0.25, 0.5]];
 
 const VOCABULARY: &str = r#"{"!": 0, "a</w>": 1, "b</w>": 2, "c</w>": 3, "!</w>": 4,
     "<|startoftext|>": 5, "<|endoftext|>": 6}"#;
-/// Of each caption and of the negative prompt, by both tokenizers.
+/// Tokens of each caption and of the negative prompt, by both tokenizers.
 const CAPTIONS: [&str; 3] = ["A b", "c!", "b b b b b b"];
 const CUT: [[[i64; TOKENS]; 2]; 3] = [
     [[5, 1, 2, 6, 6, 6], [5, 1, 2, 6, 0, 0]],
@@ -73,7 +73,7 @@ fn taken(net: &mut Builder, name: &str, element: Element, shape: &[Dim]) -> Name
     net.node("Cast", &[&found], &[("to", (Element::F32 as i64).into())]).unwrap()
 }
 
-/// An output of numbers like those that are taken.
+/// An output of the same element type as the inputs.
 fn put(net: &mut Builder, name: &str, element: Element, of: &Name) {
     let of = net.node("Cast", &[of], &[("to", (element as i64).into())]).unwrap();
     net.output(name, &of).unwrap();
@@ -87,8 +87,8 @@ fn two(net: &mut Builder, op: &str, one: &Name, other: &Name) -> Name {
     net.node(op, &[one, other], &[]).unwrap()
 }
 
-/// A hundredth of each token, and its negative as the second number where there are two;
-/// the sum of the hundredths as the vector of the whole.
+/// A text encoder: a hundredth of each token, with its negative as the second number if there are
+/// two; the pooled vector is the sum of the hundredths.
 fn encoder(hidden: &str, tokens: Element, floats: Element, numbers: usize) -> Model {
     let mut net = net("encoder");
     let tokens = taken(&mut net, "input_ids", tokens, &batch(&[TOKENS]));
@@ -111,17 +111,18 @@ fn encoder(hidden: &str, tokens: Element, floats: Element, numbers: usize) -> Mo
     net.finish()
 }
 
-/// Noise: half of the image, and what the step, the text, the text as a whole and the sizes
-/// make of one number for all pixels.
+/// A denoiser: half of the image, plus one number for all pixels from the step, the text, the
+/// pooled text and the sizes.
 fn unet(step: &[Dim], level: Element, floats: Element) -> Model {
     let mut net = net("unet");
-    // In another order than the pipeline thinks of them.
+    // In another order than the pipeline's.
     let sizes = taken(&mut net, "time_ids", floats, &batch(&[6]));
     let image = taken(&mut net, "sample", floats, &batch(&[4, SIDE, SIDE]));
     let level = taken(&mut net, "timestep", level, step);
     let text = taken(&mut net, "encoder_hidden_states", floats, &batch(&[TOKENS, 3]));
     let whole = taken(&mut net, "text_embeds", floats, &batch(&[1]));
-    // Of the second encoder a number and its negative make nothing: it is seen as a whole.
+    // A number and its negative cancel in the second encoder; it affects the result by its pooled
+    // vector.
     let text = reduced(&mut net, "ReduceSum", &text, &[1, 2], 0);
     let sizes = reduced(&mut net, "ReduceSum", &sizes, &[1], 1);
     let part = net.number(0.01);
@@ -161,7 +162,7 @@ fn decoder_of(floats: Element) -> Model {
     net.finish()
 }
 
-/// One feature: the mean of all values.
+/// A network with one feature: the mean of all values.
 fn inception() -> Model {
     let mut net = net("inception");
     let images = net.input("x", Element::F32, &batch(&[3, SIDE, SIDE]));
@@ -176,8 +177,8 @@ fn inception() -> Model {
     net.finish()
 }
 
-/// Of an image the means of its channels, of a text the sum of its tokens, how many count,
-/// and the sum again.
+/// A network with the channel means of an image, and for a text the sum of its tokens, the number
+/// that count, and the sum again.
 fn clip() -> Model {
     let mut net = net("clip");
     let tokens = net.input("input_ids", Element::I64, &batch(&[TOKENS]));
@@ -196,7 +197,7 @@ fn clip() -> Model {
     net.finish()
 }
 
-/// As `numpy.save` writes float32.
+/// Bytes of a float32 array as `numpy.save` writes it.
 fn npy(shape: &str, values: &[f32]) -> Vec<u8> {
     let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
     let length = (header.len() as u16).to_le_bytes();
@@ -204,7 +205,8 @@ fn npy(shape: &str, values: &[f32]) -> Vec<u8> {
     [b"\x93NUMPY\x01\0", &length[..], header.as_bytes(), &body].concat()
 }
 
-/// All files of a user, whose models take tokens, levels and all other numbers as these.
+/// Writes all files of a user; the models take tokens, levels and all other numbers in these
+/// element types.
 fn folder(step: &[Dim], [tokens, level, floats]: [Element; 3]) -> Folder {
     let folder = Folder::new();
     let models = [
@@ -235,7 +237,7 @@ fn folder(step: &[Dim], [tokens, level, floats]: [Element; 3]) -> Folder {
     folder
 }
 
-/// The image of a caption, by the formulas.
+/// Returns the image of a caption by the formulas.
 fn image([first, second]: &[[i64; TOKENS]; 2]) -> Vec<u8> {
     let sum = |tokens: &[i64; TOKENS]| tokens.iter().sum::<i64>() as f64 / 100.0;
     let sizes = 4.0 * SIDE as f64 / 100.0;
@@ -271,7 +273,7 @@ fn image([first, second]: &[[i64; TOKENS]; 2]) -> Vec<u8> {
     bytes
 }
 
-/// Fréchet distance and CLIP score of images, by their definitions.
+/// Returns Fréchet distance and CLIP score of images, by their definitions.
 fn judged(images: &[Vec<u8>]) -> [f64; 2] {
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let features: Vec<f64> = images
@@ -282,7 +284,7 @@ fn judged(images: &[Vec<u8>]) -> [f64; 2] {
     let variance = features.iter().map(|one| (one - middle).powi(2)).sum::<f64>()
         / (features.len() - 1) as f64;
     let distance = (middle - 0.25).powi(2) + (variance.sqrt() - 0.1).powi(2);
-    // open_clip's mean and deviation of each channel.
+    // Mean and deviation of each channel in open_clip.
     let normal = [[0.48145466, 0.26862954], [0.4578275, 0.26130258], [0.40821073, 0.27577711]];
     let cosines = images.iter().zip(CUT).zip([4, 4, 6]).map(|((image, [caption, _]), counted)| {
         let of_image = [0, 1, 2].map(|at| {
@@ -330,7 +332,7 @@ fn images_and_their_figures_are_those_of_the_formulas() {
 
 #[test]
 fn exports_in_float16_are_fed_float16_and_make_nearly_the_same_images() {
-    // What two steps of half the latents keep of eleven bits.
+    // Tolerance after two steps in float16, which has eleven bits.
     const ROUNDING: u8 = 2;
     let folder = folder(&[], [Element::I64, Element::F16, Element::F16]);
     let all = [&FILES[..], &JUDGES[..]].concat();
@@ -364,7 +366,7 @@ fn a_network_of_two_rows_makes_one_image_a_call() {
 }
 
 #[test]
-fn without_networks_it_runs_and_says_what_judges_later() {
+fn without_networks_it_runs_and_names_the_later_judge() {
     let folder = folder(&[], WHOLE);
     let ready = folder.open(&card(), &FILES).unwrap();
     assert!(ready.judge.is_none());
@@ -379,7 +381,7 @@ fn without_networks_it_runs_and_says_what_judges_later() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_before_anything_is_timed() {
+fn models_that_do_not_fit_are_rejected_before_anything_is_timed() {
     let folder = folder(&[], WHOLE);
     let scheduler = "export/scheduler/scheduler_config.json";
     fs::create_dir_all(folder.path("export/scheduler")).unwrap();

@@ -1,5 +1,5 @@
-//! GNMT's task: sentences of pieces, an encoder, and a decoder that is asked for each piece of
-//! ten beams.
+//! GNMT's task: sentences of pieces, an encoder, and a decoder that is called for each piece of ten
+//! beams.
 
 use dyno_loadgen::record::Failure;
 use dyno_onnx::{Builder, Dim, Element, Model, Name, Weights};
@@ -15,7 +15,7 @@ const FILES: [(&str, &str); 5] = [
 ];
 const PIECES: [&str; 12] =
     ["<unk>", "<s>", "</s>", ".", "der", "die", "Wald@@", "rand", "geht", "Haus", "am", "im"];
-/// The first word of every translation, though the other one seems likelier at first.
+/// The first word of every translation, though the other one has a better score at first.
 const DER: usize = 4;
 const DIE: usize = 5;
 
@@ -28,7 +28,7 @@ fn float(net: &mut Builder, x: &Name) -> Name {
     net.node("Cast", &[x], &[("to", (Element::F32 as i64).into())]).unwrap()
 }
 
-/// The number of each piece and its place, from 1, side by side.
+/// An encoder: the number of each piece and its place, from 1, side by side.
 fn encoder(has_lengths: bool) -> Model {
     let mut net = Builder::new("encoder", Weights::seeded(1));
     let pieces = net.input("pieces", Element::I64, &[Dim::symbol("N"), Dim::symbol("T")]);
@@ -45,7 +45,7 @@ fn encoder(has_lengths: bool) -> Model {
     let columns = [&numbers, &places].map(|of| net.node("Unsqueeze", &[of, &last], &[]).unwrap());
     let memory = net.node("Concat", &[&columns[0], &columns[1]], &[("axis", 2.into())]).unwrap();
     net.output("memory", &memory).unwrap();
-    // How many pieces were said before the first: none, but the encoder says so.
+    // Number of pieces before the first: zero, which the encoder outputs.
     let first = net.integers(&[0]);
     let count = net.node("Gather", &[&places, &first], &[("axis", 1.into())]).unwrap();
     let count = net.node("Sub", &[&count, &one], &[]).unwrap();
@@ -57,8 +57,8 @@ fn decoder(scores: &str) -> Model {
     broken_decoder(scores, 0)
 }
 
-/// Says `der` and the sentence backwards; behind `die` all pieces are alike. Of a sentence of
-/// so many pieces no score is a number.
+/// A decoder that outputs `der` and the reversed sentence; after `die` all pieces have equal
+/// scores. For a sentence of a given number of pieces no score is a number.
 fn broken_decoder(scores: &str, breaks_at: usize) -> Model {
     let mut net = Builder::new("decoder", Weights::seeded(1));
     let rows = || Dim::symbol("B");
@@ -70,7 +70,7 @@ fn broken_decoder(scores: &str, breaks_at: usize) -> Model {
     let one = net.number(1.0);
     let next_count = net.node("Add", &[&count, &one], &[]).unwrap();
     net.output("next_count", &next_count).unwrap();
-    // The first word is told to the second step, and remembered.
+    // The first word is an input of the second step, which keeps it in a state.
     let is_second = net.node("Equal", &[&count, &one], &[]).unwrap();
     let is_second = float(&mut net, &is_second);
     let piece = float(&mut net, &piece);
@@ -154,7 +154,8 @@ fn ten_beams_find_what_is_best_in_the_end() {
         let expected =
             ["der geht am Waldrand .", "der Waldrand", "der geht im Haus .", "der geht <unk> ."];
         assert_eq!(words.collect::<Vec<_>>(), expected, "{:?}", told.trouble);
-        // Of 16 words 12 are right, of 12 pairs 7, of 8 threes 4, of 5 fours 2; none is short.
+        // 12 of 16 words are right, 7 of 12 pairs, 4 of 8 triples, 2 of 5 quadruples; no sentence
+        // is too short.
         let shares = [12.0 / 16.0, 7.0 / 12.0, 4.0 / 8.0, 2.0 / 5.0_f64];
         let bleu = 100.0 * shares.iter().product::<f64>().powf(0.25);
         assert!((told.figure - bleu).abs() < 1e-9, "{} is no {bleu}", told.figure);
@@ -171,7 +172,7 @@ fn a_call_that_breaks_fails_its_own_sentences() {
 }
 
 #[test]
-fn what_is_wrong_with_translations_is_told_with_the_file() {
+fn errors_in_translations_are_reported_with_the_file() {
     let folder = folder(&encoder(true), &decoder("scores"));
     let refusal = || folder.refusal(&card("gnmt"), &FILES);
     folder.write("target.de", "der\n");

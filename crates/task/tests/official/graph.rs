@@ -1,5 +1,5 @@
-//! R-GAT on IGBH: a folder in the form of the data set, and the benchmark's network with
-//! fewer numbers, against a plain computation over the whole graph.
+//! R-GAT on IGBH: a folder in the format of the data set, and the benchmark's network with smaller
+//! sizes, compared with a plain computation over the whole graph.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,8 +7,8 @@ use std::io::{Cursor, Write as _};
 use std::path::Path;
 
 use dyno_onnx::{Builder, Dim, Element, Model, Tensor, Weights};
-use dyno_task::data::igbh::{KINDS, RELATIONS};
 use dyno_task::graphs::rgat::{Extent, Rgat};
+use dyno_task::subgraph::{KINDS, RELATIONS};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -23,17 +23,17 @@ const FILES: [(&str, &str); 4] = [
 const SIZES: Rgat = Rgat { features: 6, hidden: 8, heads: 2, classes: 5 };
 /// Nodes of each kind, none of which has more than five edges of a relation.
 const COUNTS: [usize; 6] = [16, 12, 5, 8, 6, 6];
-/// Papers that are samples; one is there twice.
+/// Papers that are samples; one occurs twice.
 const SAMPLES: [usize; 6] = [3, 11, 0, 15, 3, 6];
 
-/// Numbers between -1 and 1 that look random.
+/// Pseudorandom numbers between -1 and 1.
 fn number(salt: usize, at: usize) -> f64 {
     let mixed = (salt * 1009 + at * 31 + 17).wrapping_mul(2_654_435_761) % 65_536;
     (mixed as f64 / 32_768.0 - 1.0) * 0.9
 }
 
 fn features(kind: usize) -> Vec<Vec<f64>> {
-    // As they are after a way through float32.
+    // Rounded to float32.
     let one = |at: usize| f64::from(number(kind + 1, at) as f32);
     (0..COUNTS[kind]).map(|node| (0..6).map(|n| one(node * 6 + n)).collect()).collect()
 }
@@ -76,7 +76,7 @@ fn weights() -> BTreeMap<String, Tensor> {
     learned.enumerate().map(of).collect()
 }
 
-/// Scores of all papers, by the formulas of the layers over all nodes and edges.
+/// Returns the scores of all papers, by the formulas of the layers over all nodes and edges.
 fn scores() -> Vec<Vec<f64>> {
     let weights = weights();
     let of = |name: &str| -> Vec<f64> {
@@ -92,7 +92,7 @@ fn scores() -> Vec<Vec<f64>> {
             COUNTS.iter().map(|count| vec![vec![0.0; 8]; *count]).collect();
         for (at, relation) in RELATIONS.iter().enumerate() {
             let name = |part: &str| format!("model.layers.{layer}.mods.{}.{part}", relation.name);
-            // What no paper's answer reads has no weights.
+            // Parts that affect no answer have no weights.
             if !weights.contains_key(&name("bias")) {
                 continue;
             }
@@ -143,7 +143,7 @@ fn array(path: &Path, element: &str, shape: &str, body: &[u8]) {
     fs::write(path, [b"\x93NUMPY\x01\x00", &length[..], head.as_bytes(), body].concat()).unwrap();
 }
 
-/// `torch.save` of papers 2 to 7 of a tensor of eight, as `split_seeds.py` cuts its own.
+/// `torch.save` of papers 2 to 7 of a tensor of eight, sliced as in `split_seeds.py`.
 fn torch(papers: &[usize]) -> Vec<u8> {
     let pickle = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nLongStorage\n\
         X\x01\0\0\x000X\x03\0\0\0cpuK\x08tQK\x02K\x06\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR.";
@@ -159,7 +159,7 @@ fn torch(papers: &[usize]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// Labels are right of all samples but paper 15.
+/// Labels that are right for all samples except paper 15.
 fn made_folder() -> Folder {
     let folder = Folder::new();
     for (kind, name) in KINDS.iter().enumerate() {
@@ -180,7 +180,7 @@ fn made_folder() -> Folder {
         label as f32
     };
     let labels = scores().into_iter().enumerate().map(label).flat_map(f32::to_le_bytes);
-    // Without a header, as those of the full graph.
+    // Without a header, as in the full graph.
     folder.write("labels.npy", labels.collect::<Vec<u8>>());
     folder.write("val_idx.pt", torch(&SAMPLES));
     folder.model(&SIZES.build(Weights::given(weights()), Extent::Any).unwrap());
@@ -193,7 +193,7 @@ fn papers_are_classified_as_by_a_plain_computation_over_the_whole_graph() {
     let ready = folder.open(&made::card("rgat"), &FILES).unwrap();
     assert!(ready.remarks[0].starts_with("6 of the 788379 samples of IGBH"), "{:?}", ready.remarks);
     let scores = scores();
-    // No score is so near to another one that float32 could turn them round.
+    // Scores differ enough that float32 cannot change their order.
     for scores in &scores {
         let mut sorted = scores.clone();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -212,7 +212,7 @@ fn papers_are_classified_as_by_a_plain_computation_over_the_whole_graph() {
     assert!((told.figure - 5.0 / 6.0).abs() < 1e-12, "{}", told.figure);
 }
 
-/// A model that puts out the sum of some inputs' elements as the class of each paper.
+/// A model that outputs the sum of some inputs' elements as the class of each paper.
 fn sums(inputs: &[(&str, Element, &[Dim])]) -> Model {
     let mut net = Builder::new("sums", Weights::seeded(1));
     let mut sum = None;
@@ -239,16 +239,16 @@ fn a_model_takes_those_inputs_that_it_needs_with_features_of_either_type() {
         ("fos", Element::F16, &[open(), 6.into()]),
         ("paper__cites__paper.1", Element::I64, &[2.into(), open()]),
     ]));
-    // One sample a call, so that the sum is that of its paper.
+    // One sample per call, so that the sum is that of its paper.
     folder.write("val_idx.pt", torch(&[13; 6]));
     let ready = folder.open(&made::card("rgat"), &FILES).unwrap();
     let Some(told) = answered(ready) else { return };
-    // Nothing cites paper 13 but itself, and it has no field: place 0 to place 0.
+    // Only paper 13 cites itself, and it has no field: an edge from place 0 to place 0.
     assert_eq!(told.answers[&0], 0_i32.to_le_bytes());
 }
 
 #[test]
-fn what_is_wrong_with_the_model_or_the_papers_is_told_before_the_run() {
+fn errors_in_the_model_or_the_papers_are_reported_before_the_run() {
     let folder = made_folder();
     let card = made::card("rgat");
     folder.write("val_idx.pt", torch(&[0, 1, 2, 16, 3, 4]));

@@ -13,7 +13,7 @@ const FILES: [(&str, &str); 3] =
     [("model", "model.onnx"), ("images", "images"), ("volumes", "nifti")];
 /// Voxels of a window along an axis; 128 in the card.
 const SIDE: usize = 8;
-/// Larger than a window along two axes.
+/// A volume that is larger than a window along two axes.
 const AXES: [usize; 3] = [8, 12, 16];
 
 fn card() -> Card {
@@ -25,7 +25,7 @@ fn card() -> Card {
     card
 }
 
-/// Background below 1, kidney up to 2, tumour above.
+/// A model with background below 1, kidney up to 2, and tumor above.
 fn model() -> Model {
     let mut net = Builder::new("thresholds", Weights::seeded(1));
     let side = || Dim::Fixed(SIDE);
@@ -39,7 +39,7 @@ fn model() -> Model {
     net.finish()
 }
 
-/// A voxel of intensity 0.5, 1.5 or 2.5, by its place.
+/// Returns the intensity of a voxel by its place: 0.5, 1.5 or 2.5.
 fn intensities() -> Vec<f32> {
     (0..AXES.iter().product::<usize>()).map(|at| 0.5 + ((at * 7 / 5) % 3) as f32).collect()
 }
@@ -99,7 +99,7 @@ fn made_folder() -> Folder {
     folder.model(&model());
     folder.write("images/preprocessed_files.pkl", list(&["case_00003", "case_00000"]));
     let labels: Vec<u8> = intensities().iter().map(|found| *found as u8).collect();
-    // Of the second case the truth has no kidney where the first has one.
+    // In the second case the truth has no kidney where the first has one.
     let other: Vec<u8> = labels.iter().map(|label| label & 2).collect();
     for (case, labels) in [("case_00003", &labels), ("case_00000", &other)] {
         folder.write(&format!("images/{case}.pkl"), volume());
@@ -121,12 +121,12 @@ fn volumes_are_labelled_in_windows_and_judged_case_by_case() {
     let Some(told) = answered(ready) else { return };
     let expected: Vec<u8> = intensities().iter().map(|found| *found as u8).collect();
     assert_eq!((told.failed.len(), &told.answers[&0]), (0, &expected));
-    // Of the four Dice coefficients, that of the second case's kidney is 0.
+    // The second case's kidney has a Dice coefficient of 0, the other three have 1.
     assert!((told.figure - 0.75).abs() < 1e-6, "{}", told.figure);
 }
 
 #[test]
-fn a_case_that_is_not_the_references_is_told_before_it_is_read() {
+fn a_case_that_is_not_the_references_is_rejected_before_it_is_read() {
     let folder = made_folder();
     let card = dyno_task::card::named("3d-unet").unwrap();
     let found = folder.refusal(card, &FILES);
@@ -146,7 +146,7 @@ fn a_case_that_the_reference_does_not_know_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_with_cases_is_told_with_the_file() {
+fn errors_in_cases_are_reported_with_the_file() {
     let folder = made_folder();
     let card = card();
     folder.write("images/case_00000.pkl", case([1, 8, 12, 16], "f8", &[0; 8 * 1536]));
@@ -158,7 +158,7 @@ fn what_is_wrong_with_cases_is_told_with_the_file() {
         assert!(why.starts_with("sample 1 of kits19: ") && why.ends_with(expected), "{why}");
     }
     let refusal = || folder.refusal(&card, &FILES);
-    // Too long for the beginning that is read of it, and short enough to be in there whole.
+    // Too long for the beginning that is read, and short enough to be read as a whole.
     for (shape, elements) in [([1, 8, 16, 12], 1536), ([1, 2, 2, 2], 8)] {
         folder.write("images/case_00000.pkl", case(shape, "f4", &vec![0; 4 * elements]));
         let found = refusal();

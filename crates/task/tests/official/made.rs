@@ -1,4 +1,4 @@
-//! Files of a user, and what becomes of them.
+//! Files of a user, and the outcome of a task with them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,11 +11,11 @@ use dyno_onnx::Model;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Card};
 use dyno_task::files::{Files, OpenError};
-use dyno_task::open::{self, Ready};
+use dyno_task::open::{self, PreparedTask};
 
 use crate::engines::{answers, engine};
 
-/// A folder that is gone when the test is over.
+/// A folder that is deleted at the end of the test.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -39,7 +39,7 @@ impl Folder {
         fs::write(self.path(name), bytes).unwrap();
     }
 
-    /// A picture of one colour.
+    /// Writes a picture of one color.
     pub fn picture(&self, name: &str, [width, height]: [u32; 2], colour: [u8; 3]) {
         let mut bytes = Vec::new();
         let mut encoder = png::Encoder::new(&mut bytes, width, height);
@@ -53,15 +53,16 @@ impl Folder {
         model.write(&self.path("model.onnx")).unwrap();
     }
 
-    /// Opens a task with these files of the folder: the name in the card, the name here.
-    pub fn open(&self, card: &Card, given: &[(&str, &str)]) -> Result<Ready, OpenError> {
+    /// Opens a task with these files of the folder: the name in the card, and the name in the
+    /// folder.
+    pub fn open(&self, card: &Card, given: &[(&str, &str)]) -> Result<PreparedTask, OpenError> {
         let cache = Cache::at(self.path("cache"));
         let given = given.iter().map(|(name, file)| ((*name).to_owned(), self.path(file)));
         let given: BTreeMap<String, PathBuf> = given.collect();
-        open::open(&Files::of(card, &cache, given)?)
+        open::open(&Files::new(card, &cache, given)?)
     }
 
-    /// The message with which it does not open, without the name of this folder.
+    /// Returns the message with which a task is rejected, without the name of this folder.
     pub fn refusal(&self, card: &Card, given: &[(&str, &str)]) -> String {
         let Err(error) = self.open(card, given) else { panic!("{} opens", card.name) };
         let folder = format!("{}{}", self.0.display(), std::path::MAIN_SEPARATOR);
@@ -75,14 +76,14 @@ impl Drop for Folder {
     }
 }
 
-/// The model with a place for so many rows only, the first dimension of all that it takes.
+/// Returns the model with a fixed first dimension of all inputs.
 pub fn of_rows(rows: usize, mut model: Model) -> Model {
     let shapes = model.inputs.iter_mut().filter_map(|port| port.shape.as_mut());
     shapes.filter_map(|shape| shape.first_mut()).for_each(|first| *first = rows.into());
     model
 }
 
-/// The card as it is, but for MD5s, which made files do not have.
+/// Returns a card without MD5 sums, which generated files do not match.
 pub fn card(name: &str) -> Card {
     let mut card = card::named(name).unwrap().clone();
     for wanted in card.weights.iter_mut().chain(&mut card.data.files) {
@@ -92,34 +93,34 @@ pub fn card(name: &str) -> Card {
     card
 }
 
-/// What a task answered.
-pub struct Told {
-    /// Of each sample that did not fail.
+/// Answers and figure of a task.
+pub struct TaskOutcome {
+    /// Answer of each sample that did not fail.
     pub answers: BTreeMap<u64, Vec<u8>>,
     pub failed: Vec<(u64, Failure)>,
-    /// What the first that failed did of.
+    /// Message of the first failure.
     pub trouble: Option<String>,
     /// The figure that decides.
     pub figure: f64,
 }
 
-/// The message with which its models are refused; nothing without ONNX Runtime.
-pub fn unfit(ready: Ready) -> Option<String> {
-    match engine(ready.computes, &Arc::new(ready.samples), 4)? {
+/// Returns the message with which the models of a task are rejected; `None` without ONNX Runtime.
+pub fn unfit(ready: PreparedTask) -> Option<String> {
+    match engine(ready.model, &Arc::new(ready.samples), 4)? {
         Err(error) => Some(error.to_string()),
         Ok(engine) => panic!("{} fits", engine.name()),
     }
 }
 
-/// Answers all samples at once; nothing without ONNX Runtime.
-pub fn answered(ready: Ready) -> Option<Told> {
+/// Answers all samples at once; `None` without ONNX Runtime.
+pub fn answered(ready: PreparedTask) -> Option<TaskOutcome> {
     answered_in(ready, 4)
 }
 
-/// The same, so many in a call at most.
-pub fn answered_in(ready: Ready, batch: usize) -> Option<Told> {
+/// Answers all samples with at most `batch` per call; `None` without ONNX Runtime.
+pub fn answered_in(ready: PreparedTask, batch: usize) -> Option<TaskOutcome> {
     let library = Arc::new(ready.samples);
-    let engine = engine(ready.computes, &library, batch)?.unwrap();
+    let engine = engine(ready.model, &library, batch)?.unwrap();
     let judge = ready.judge.unwrap();
     let mut scorer = judge.scorer().unwrap();
     let (mut told, mut failed) = (BTreeMap::new(), Vec::new());
@@ -133,10 +134,15 @@ pub fn answered_in(ready: Ready, batch: usize) -> Option<Told> {
         }
     }
     let figure = scorer.scores().figure(&judge.metric).unwrap();
-    Some(Told { answers: told, failed, trouble: engine.trouble().map(str::to_owned), figure })
+    Some(TaskOutcome {
+        answers: told,
+        failed,
+        trouble: engine.trouble().map(str::to_owned),
+        figure,
+    })
 }
 
-/// An answer as floats.
+/// Returns an answer as floats.
 pub fn floats(answer: &[u8]) -> Vec<f32> {
     let (all, rest) = answer.as_chunks();
     assert!(rest.is_empty());

@@ -1,6 +1,6 @@
-//! Official tasks with models and data made here, in the formats of the reference: from
-//! the user's files to the figure that decides. What computes needs ONNX Runtime and is
-//! skipped without; what is wrong with files is told in any case.
+//! Official tasks with generated models and data in the formats of the reference: from the user's
+//! files to the figure that decides. Tests that compute need ONNX Runtime and are skipped without
+//! it; errors in files are tested in any case.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod criteo;

@@ -1,11 +1,11 @@
-//! The table of `docs/tasks/benchmarks.md` that says which files a user brings.
+//! The table of `docs/tasks/benchmarks.md` that lists the files of users.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dyno_task::card::{Card, Tier, Wanted, cards};
+use dyno_task::card::{Card, RequiredFile, Tier, cards};
 
-/// Before the table.
+/// Text before the table.
 const MADE: &str = "<!-- Made from the cards: UPDATE_EXPECT=1 cargo test -p dyno-task --test official page -->\n\n";
 
 fn table() -> String {
@@ -13,8 +13,8 @@ fn table() -> String {
         "| task | `--with` | what | held against |\n| --- | --- | --- | --- |\n".to_owned();
     let runs = |card: &&Card| card.tier == Tier::Official && card.system.is_some();
     for card in cards().iter().filter(runs) {
-        for (first, wanted) in (0..).zip(card.wanted()) {
-            let Wanted { name, what, sha256, md5, md5_of, .. } = wanted;
+        for (first, wanted) in (0..).zip(card.required_files()) {
+            let RequiredFile { name, what, sha256, md5, md5_of, .. } = wanted;
             let task = if first == 0 { format!("`{}`", card.name) } else { String::new() };
             let is_data = card.data.files.iter().any(|file| file == wanted);
             let held = match (sha256, md5.is_empty(), is_data && !wanted.is_replaceable) {

@@ -1,5 +1,5 @@
-//! RNN-T's task: recordings in the order of the manifest, features made of them, and a search
-//! that asks three models.
+//! RNN-T's task: recordings in the order of the manifest, their features, and a search with three
+//! models.
 
 use dyno_loadgen::record::Failure;
 use dyno_onnx::{Builder, Dim, Element, Model, Name, Weights};
@@ -15,7 +15,7 @@ const FILES: [(&str, &str); 5] = [
     ("manifest", "manifest.json"),
 ];
 const LETTERS: &[u8] = b" abcdefghijklmnopqrstuvwxyz'";
-/// Values of two frames, which the encoder joins.
+/// Samples of two frames, which the encoder stacks.
 const PAIR: usize = 960;
 /// Characters of each loud pair.
 const SAID: usize = 2;
@@ -24,7 +24,8 @@ fn float(net: &mut Builder, x: &Name) -> Name {
     net.node("Cast", &[x], &[("to", (Element::F32 as i64).into())]).unwrap()
 }
 
-/// What was loud up to each pair of frames, padding included, and the place of the pair.
+/// An encoder: the number of loud pairs of frames up to each pair, padding included, and the place
+/// of the pair.
 fn encoder(has_lengths: bool) -> Model {
     let mut net = Builder::new("encoder", Weights::seeded(1));
     let shape = [Dim::symbol("N"), Dim::symbol("T"), 240.into()];
@@ -32,15 +33,15 @@ fn encoder(has_lengths: bool) -> Model {
     if has_lengths {
         net.input("lengths", Element::I64, &[Dim::symbol("N")]);
     }
-    // Windows that reach into the pair before are left out.
+    // Windows that reach into the previous pair are omitted.
     let [from, to, axis, step] = [80, 240, 2, 1].map(|number| net.integers(&[number]));
     let inner = net.node("Slice", &[&features, &from, &to, &axis, &step], &[]).unwrap();
     let mean = [("axes", [2].into()), ("keepdims", 0.into())];
     let mean = net.node("ReduceMean", &[&inner], &mean).unwrap();
-    // The first of each two, which is no slice that the builder knows the shape of.
+    // The first of each two; the builder knows no strided slice.
     let every_other = [0, i64::MAX, 1, 2].map(|number| net.integers(&[number]));
     let first = net.node("Identity", &[&mean], &[]).unwrap();
-    // Frames of nothing count as loud: no one may listen to them.
+    // Padding counts as loud: the search must not read it.
     let little = net.number(-0.1);
     let is_loud = net.node("Greater", &[&first, &little], &[]).unwrap();
     let loud = float(&mut net, &is_loud);
@@ -64,7 +65,7 @@ fn encoder(has_lengths: bool) -> Model {
     model
 }
 
-/// Counts characters, and makes a number of all that were said.
+/// A prediction network that counts characters and encodes all of them in a number.
 fn prediction() -> Model {
     let mut net = Builder::new("prediction", Weights::seeded(1));
     let rows = || [Dim::symbol("N"), 1.into()];
@@ -87,7 +88,8 @@ fn prediction() -> Model {
     net.finish()
 }
 
-/// A character as long as more was heard than said, by the past and the place.
+/// A joint network that outputs a character while more was heard than written, by history and
+/// place.
 fn joint() -> Model {
     let mut net = Builder::new("joint", Weights::seeded(1));
     let mut columns = Vec::new();
@@ -114,7 +116,7 @@ fn joint() -> Model {
     net.finish()
 }
 
-/// What the three say of pairs that are loud or not.
+/// Returns the output of the three models for loud and silent pairs.
 fn transcript(pairs: &[bool]) -> String {
     let (mut past, mut text) = (1, String::new());
     for (place, _) in (1..).zip(pairs).filter(|(_, is_loud)| **is_loud) {
@@ -127,7 +129,7 @@ fn transcript(pairs: &[bool]) -> String {
     text
 }
 
-/// Noise, loud where it says so, and so many values more of the last pair.
+/// Noise that is loud in some pairs, and `more` further samples of the last pair.
 fn values(pairs: &[bool], more: usize) -> Vec<i16> {
     let mut state = 1_u64;
     let count = pairs.len() * PAIR + more;
@@ -160,7 +162,7 @@ fn wave(rate: u32, values: &[i16]) -> Vec<u8> {
     .concat()
 }
 
-/// FLAC's header without a block: it can be seen, but not heard.
+/// A FLAC header without a block: the length can be read, the values cannot.
 fn without_blocks(values: u64) -> Vec<u8> {
     let facts = (16_000_u64 << 44) | (15 << 36) | values;
     [b"fLaC\x80\0\0\x22\x10\0\x10\0", &[0; 6][..], &facts.to_be_bytes(), &[0; 16]].concat()
@@ -186,7 +188,7 @@ fn utterances_are_heard_together_as_they_are_alone() {
     let utterances: [(&[bool], usize); 5] = [
         (&[true, false, true, true, false, true], 0),
         (&[false, true], 0),
-        // Half a pair more: an odd number of frames, of which the last is joined with none.
+        // Half a pair more: an odd number of frames, of which the last is stacked with padding.
         (&[true, true, false, false, true], 470),
         (&[false, true, true], 480),
         (&[true, false, false, true, false, true], 960),
@@ -203,7 +205,7 @@ fn utterances_are_heard_together_as_they_are_alone() {
             folder.write(&format!("dev-clean-wav/1/2/{name}"), wave(16_000, &values));
             let more = if more > 0 { vec![pairs[pairs.len() - 1]] } else { Vec::new() };
             let text = transcript(&[pairs, &more].concat());
-            // One word more was said than is heard of the first.
+            // The reference of the first has one more word than its answer.
             let said = if at == 0 { format!("{text} more") } else { text.clone() };
             manifest.push(entry(&name, values.len(), &said.to_uppercase()));
             heard.push(text);
@@ -245,7 +247,7 @@ fn a_recording_that_breaks_off_fails_where_it_is_asked_for() {
 }
 
 #[test]
-fn what_is_wrong_with_recordings_is_told_before_a_run() {
+fn errors_in_recordings_are_reported_before_a_run() {
     let folder = folder(true);
     let refusal = || folder.refusal(&card("rnnt"), &FILES);
     let whole = wave(16_000, &values(&[true, false], 0));

@@ -1,5 +1,4 @@
-//! BERT's task: questions cut into windows, logits answered side by side, and the text
-//! that they point at.
+//! BERT's task: questions split into windows, interleaved logits, and the text that they select.
 
 use dyno_onnx::{Builder, Dim, Element, Model, Weights};
 use serde_json::json;
@@ -9,7 +8,7 @@ use crate::made::{Folder, answered, card, floats};
 const FILES: [(&str, &str); 3] =
     [("model", "model.onnx"), ("dataset", "dev.json"), ("vocabulary", "vocab.txt")];
 
-/// Points at the token 7 of the context, `denver`.
+/// A model that selects the token 7 of the context, `denver`.
 fn pointing(inputs: [&str; 3]) -> Model {
     let mut net = Builder::new("pointing", Weights::seeded(1));
     let shape = [Dim::symbol("N"), 384.into()];
@@ -43,7 +42,7 @@ fn folder(inputs: [&str; 3]) -> Folder {
 #[test]
 fn logits_are_pairs_and_point_at_the_text_of_the_context() {
     let inputs = ["input_ids", "input_mask", "segment_ids"];
-    // As the reference's file with numbers of eight bits calls them.
+    // Names in the reference's int8 file.
     let others = ["input_ids", "attention_mask", "token_type_ids"];
     for inputs in [inputs, others] {
         let folder = folder(inputs);
@@ -51,7 +50,8 @@ fn logits_are_pairs_and_point_at_the_text_of_the_context() {
         assert_eq!((told.failed.len(), told.answers.len()), (0, 2), "{:?}", told.trouble);
         let logits = floats(&told.answers[&0]);
         let greatest: Vec<usize> = (0..logits.len()).filter(|at| logits[*at] > 0.5).collect();
-        // [CLS] who won denver ? [SEP] and then the context: not the question's.
+        // [CLS] who won denver ? [SEP] and then the context: the selected word is in the context,
+        // not in the question.
         assert_eq!((logits.len(), &greatest[..]), (2 * 384, &[12, 13][..]));
         assert_eq!(told.figure, 50.0, "the first question is answered, the second one not");
     }

@@ -16,9 +16,8 @@ const CLASSES: [(&str, &str); 3] =
 const BOXES: [(&str, &str); 3] =
     [("model", "model.onnx"), ("images", "images"), ("annotations", "annotations.json")];
 
-/// A classifier that tells the brightest channel: red is position 1, green 2, blue 3 of
-/// `scores`, in the layout that `shape` has. As ResNet-50 of the reference it puts out the
-/// class, too.
+/// A classifier of the brightest channel: red is position 1, green 2, blue 3 of `scores`, in the
+/// layout of `shape`. Like the reference's ResNet-50 it also outputs the class.
 fn classifier(shape: [usize; 3], scores: usize) -> Model {
     colour_net(shape, scores, &["softmax_tensor:0", "ArgMax:0"])
 }
@@ -55,7 +54,7 @@ fn colours(folder: &Folder) {
 
 #[test]
 fn classifiers_answer_classes_as_the_labels_number_them() {
-    // Three of four are right: of 1001 scores the first is the background's.
+    // Three of four are right; the first of 1001 scores is the background's.
     let (first, last) = ([3, 224, 224], [224, 224, 3]);
     let cases = [
         ("resnet50", 1001, first, [0, 1, 2]),
@@ -83,7 +82,7 @@ fn classifiers_answer_classes_as_the_labels_number_them() {
 }
 
 #[test]
-fn what_is_wrong_with_a_classifier_is_told_with_its_file() {
+fn errors_in_a_classifier_are_reported_with_its_file() {
     let folder = Folder::new();
     colours(&folder);
     let card = made::card("resnet50");
@@ -113,7 +112,7 @@ fn what_is_wrong_with_a_classifier_is_told_with_its_file() {
     folder.write("val_map.txt", "red.png 0\nred.png 1\n");
     let twice = folder.refusal(&card, &CLASSES);
     assert!(twice.ends_with("val_map.txt:2: expected a name and a class from 0 to 999 a line, found 'red.png for the second time'"), "{twice}");
-    // More than there are.
+    // More samples than the data set has.
     let mut few = made::card("resnet50");
     few.data.accuracy_samples = 1;
     folder.write("val_map.txt", "red.png 0\nblue.png 1\n");
@@ -122,7 +121,7 @@ fn what_is_wrong_with_a_classifier_is_told_with_its_file() {
 }
 
 #[test]
-fn files_that_are_not_the_references_are_errors_as_data_and_told_as_weights() {
+fn files_that_are_not_the_references_are_errors_as_data_and_remarks_as_weights() {
     let folder = Folder::new();
     colours(&folder);
     folder.write("val_map.txt", "red.png 0\n");
@@ -145,8 +144,8 @@ fn files_that_are_not_the_references_are_errors_as_data_and_told_as_weights() {
     assert!(found.starts_with(expected), "{found}");
 }
 
-/// One that is cut off in the data set is found when it is loaded, which is never timed;
-/// who asks for it is told, and the others are answered.
+/// A truncated picture is found when it is loaded, which is untimed; its sample fails, and the
+/// others are answered.
 #[test]
 fn a_picture_that_is_cut_off_fails_its_own_queries_and_is_named() {
     let folder = Folder::new();
@@ -174,8 +173,8 @@ fn a_picture_that_is_cut_off_fails_its_own_queries_and_is_named() {
     assert!(found.contains("images/green.png: expected a whole JPEG or PNG file"), "{found}");
 }
 
-/// Two images of 200 by 100, each with one object; that of class 7 where the detectors
-/// below see it in a bright picture, that of class 9 in the dark one, where they see none.
+/// Two images of 200 by 100 with one object each: that of class 7 where the detectors below find it
+/// in the bright picture, that of class 9 in the dark one, where they find none.
 const ANNOTATIONS: &str = r#"{
     "images": [{"id": 5, "file_name": "bright.png", "width": 200, "height": 100},
         {"id": 2, "file_name": "dark.png", "width": 200, "height": 100}],
@@ -184,11 +183,11 @@ const ANNOTATIONS: &str = r#"{
         {"id": 2, "image_id": 2, "category_id": CLASS, "bbox": [20, 20, 100, 40], "area": 4000, "iscrowd": 0}],
     "categories": [{"id": 7, "name": "a"}, {"id": 9, "name": "b"}]}"#;
 
-/// Left 0.1, top 0.2, right 0.6, bottom 0.6 as shares of the picture.
+/// Left 0.1, top 0.2, right 0.6, bottom 0.6 as fractions of the picture.
 const SEEN: [f32; 4] = [0.1, 0.2, 0.6, 0.6];
 
-/// A detector that sees a box of the second category in pictures that are bright, and
-/// else one without an extent; and another, of a score that is too low.
+/// A detector that finds a box of the second category in bright pictures and an empty box in
+/// others, and another box with a score that is too low.
 fn detector(side: usize, names: [&str; 4], class: i64) -> Model {
     let mut net = Builder::new("bright", Weights::seeded(1));
     let side = Dim::Fixed(side);
@@ -216,10 +215,10 @@ fn detector(side: usize, names: [&str; 4], class: i64) -> Model {
     net.finish()
 }
 
-/// Of two objects of one class the first is found: the precision is 1 at the recalls up to
-/// 0.5, which are 51 of 101.
+/// The first of two objects of one class is found: the precision is 1 at the recalls up to 0.5,
+/// which are 51 of 101.
 const HALF: f64 = 100.0 * 51.0 / 101.0;
-/// Sums of 101 shares of 101.
+/// Tolerance for sums of 101 shares of 101.
 const ROUNDING: f64 = 1e-9;
 
 #[test]
@@ -239,7 +238,7 @@ fn detectors_answer_boxes_with_the_place_of_their_sample() {
         assert_eq!(told.failed, []);
         let [left, top, right, bottom] = SEEN;
         for (index, scale) in [(0_u64, 1.0), (1, 0.0)] {
-            // Dark is less than nothing where means are subtracted.
+            // Dark is negative where means are subtracted.
             let found = floats(&told.answers[&index]);
             let edges = [top, left, bottom, right].map(|edge| edge * scale);
             let expected = [&[index as f32][..], &edges, &[0.9, class as f32]].concat();
@@ -252,8 +251,8 @@ fn detectors_answer_boxes_with_the_place_of_their_sample() {
     }
 }
 
-/// As TensorFlow's object detection exports it: a batch of pictures, and as many boxes of
-/// a hundred as it says.
+/// A model as TensorFlow's object detection exports it: a batch of pictures, and up to a hundred
+/// boxes with their count.
 #[test]
 fn detectors_that_count_their_boxes_are_believed() {
     let mut net = Builder::new("counted", Weights::seeded(1));
@@ -299,7 +298,7 @@ fn detectors_that_count_their_boxes_are_believed() {
 }
 
 #[test]
-fn what_is_wrong_with_a_detector_is_told_with_its_file() {
+fn errors_in_a_detector_are_reported_with_its_file() {
     let folder = Folder::new();
     folder.picture("bright.png", [200, 100], [255; 3]);
     folder.write("annotations.json", ANNOTATIONS.replace("CLASS", "9"));

@@ -11,7 +11,7 @@ use dyno_loadgen::settings::nearest;
 use dyno_metrics::Method;
 use dyno_results::units;
 use dyno_task::cache::Cache;
-use dyno_task::card::{self, Bound, Card, Quality, Tier, Wanted};
+use dyno_task::card::{self, Bound, Card, Quality, RequiredFile, Tier};
 use dyno_task::{package, shape};
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn meaning(tier: Tier) -> &'static str {
 
 /// What is there of its data, and how to get the rest.
 fn state(card: &Card, cache: &Cache) -> String {
-    if card.wanted().any(|wanted| wanted.package.is_none()) {
+    if card.required_files().any(|wanted| wanted.package.is_none()) {
         return format!("your own files; dyno task show {} names them", card.name);
     }
     if let Some(graph) = shape::graph(&card.name) {
@@ -172,7 +172,7 @@ fn text(card: &Card, cache: &Cache) -> String {
     for bound in bounds(card) {
         row("bound", &bound);
     }
-    for wanted in card.wanted() {
+    for wanted in card.required_files() {
         row("needs", &need(wanted));
     }
     row("state", &state(card, cache));
@@ -232,7 +232,7 @@ fn bounds(card: &Card) -> Vec<String> {
     whole.chain(tokens).collect()
 }
 
-fn need(wanted: &Wanted) -> String {
+fn need(wanted: &RequiredFile) -> String {
     let (name, what) = (&wanted.name, &wanted.what);
     let place = wanted.package.as_deref().and_then(|place| place.split_once(':'));
     let Some((package, path)) = place else {
@@ -245,7 +245,7 @@ fn need(wanted: &Wanted) -> String {
 /// The card for programs.
 fn document(card: &Card, cache: &Cache) -> Value {
     let data = &card.data;
-    let wanted = card.wanted().map(|wanted| {
+    let wanted = card.required_files().map(|wanted| {
         json!({
             "name": wanted.name,
             "what": wanted.what,

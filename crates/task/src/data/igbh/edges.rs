@@ -1,4 +1,4 @@
-//! Lists of edges, turned to the neighbours of each node.
+//! Converts edge lists to adjacency lists.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -6,16 +6,16 @@ use std::path::Path;
 
 use dyno_sut::tensors::{ElementType, NpyHead};
 
-use super::{IgbhError, KINDS, Relation};
-use crate::pipelines::sampling::{Incoming, Turning};
+use super::IgbhError;
+use crate::subgraph::{EdgeCounter, IncomingEdges, KINDS, Relation};
 
-/// Headers of arrays are shorter.
+/// Upper bound of the length of a NumPy header, in bytes.
 const LONGEST_HEAD: u64 = 1 << 12;
-/// Edges that are read at once.
+/// Edges that are read per chunk.
 const CHUNK: usize = 1 << 16;
 
-/// An array of pairs in a file.
-struct Pairs<'a> {
+/// A file with an array of pairs.
+struct EdgeFile<'a> {
     path: &'a Path,
     file: File,
     start: u64,
@@ -23,15 +23,16 @@ struct Pairs<'a> {
     element: ElementType,
 }
 
-/// The neighbours of each node by the edges of a file, there and back; of citations both
-/// are one, with a loop at each paper.
-pub(super) fn turned(
+/// Returns the adjacency of a file's edges in both directions. Citations have one adjacency for
+/// both, with a loop at each paper.
+pub(super) fn adjacency(
     path: &Path,
     relation: &Relation,
     counts: &[usize],
-) -> Result<(Incoming, Option<Incoming>), IgbhError> {
-    let mut pairs = Pairs::open(path)?;
-    let (from, to) = (counts[relation.from], counts[relation.to]);
+) -> Result<(IncomingEdges, Option<IncomingEdges>), IgbhError> {
+    let mut pairs = EdgeFile::open(path)?;
+    let from = counts[relation.from];
+    let to = counts[relation.to];
     let check = |edge: usize, [source, target]: [i64; 2]| {
         for (end, count, kind) in [(source, from, relation.from), (target, to, relation.to)] {
             if !usize::try_from(end).is_ok_and(|end| end < count) {
@@ -43,47 +44,49 @@ pub(super) fn turned(
         Ok([source as u32, target as u32])
     };
     if relation.from == relation.to {
-        let mut turning = Turning::of(to);
+        let mut counter = EdgeCounter::new(to);
         let loops = || 0..to as u32;
         pairs.each(|edge, ends| {
             let [source, target] = check(edge, ends)?;
             if source != target {
-                turning.count(target);
-                turning.count(source);
+                counter.count(target);
+                counter.count(source);
             }
             Ok(())
         })?;
-        loops().for_each(|paper| turning.count(paper));
-        let mut filling = turning.filling();
+        loops().for_each(|paper| counter.count(paper));
+        let mut builder = counter.builder();
         pairs.each(|edge, ends| {
             let [source, target] = check(edge, ends)?;
             if source != target {
-                filling.add(source, target);
-                filling.add(target, source);
+                builder.add(source, target);
+                builder.add(target, source);
             }
             Ok(())
         })?;
-        loops().for_each(|paper| filling.add(paper, paper));
-        return Ok((filling.turned(), None));
+        loops().for_each(|paper| builder.add(paper, paper));
+        return Ok((builder.build(), None));
     }
-    let (mut there, mut back) = (Turning::of(to), Turning::of(from));
+    let mut there = EdgeCounter::new(to);
+    let mut back = EdgeCounter::new(from);
     pairs.each(|edge, ends| {
         let [source, target] = check(edge, ends)?;
         there.count(target);
         back.count(source);
         Ok(())
     })?;
-    let (mut there, mut back) = (there.filling(), back.filling());
+    let mut there = there.builder();
+    let mut back = back.builder();
     pairs.each(|edge, ends| {
         let [source, target] = check(edge, ends)?;
         there.add(source, target);
         back.add(target, source);
         Ok(())
     })?;
-    Ok((there.turned(), Some(back.turned())))
+    Ok((there.build(), Some(back.build())))
 }
 
-impl<'a> Pairs<'a> {
+impl<'a> EdgeFile<'a> {
     fn open(path: &'a Path) -> Result<Self, IgbhError> {
         let mut file = File::open(path).map_err(IgbhError::unreadable(path))?;
         let length = file.metadata().map_err(IgbhError::unreadable(path))?.len();
@@ -104,7 +107,7 @@ impl<'a> Pairs<'a> {
         Ok(Self { path, file, start, count, element })
     }
 
-    /// Gives each edge to `take`, with its row.
+    /// Calls `take` with the row and the ends of each edge.
     fn each(
         &mut self,
         mut take: impl FnMut(usize, [i64; 2]) -> Result<(), IgbhError>,

@@ -1,4 +1,4 @@
-//! Rows of an array that is larger than memory, read where they lie.
+//! Rows of an array that is larger than memory, read from disk.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -8,18 +8,18 @@ use dyno_sut::tensors::{ElementType, NpyHead};
 
 use super::IgbhError;
 
-/// Headers of arrays are shorter.
+/// Upper bound of the length of a NumPy header, in bytes.
 const LONGEST_HEAD: u64 = 1 << 12;
-/// Features of a node, where no header says it: papers and authors of the two largest sizes
-/// are float32 and nothing else.
+/// Features of a node in files without a header: papers and authors of the two largest sizes are
+/// raw float32.
 const FEATURES: usize = 1024;
 
-/// An array of two dimensions in a file.
+/// A two-dimensional array in a file.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct FeatureRows {
     pub path: PathBuf,
     file: File,
-    /// Of the first element.
+    /// Offset of the first element, in bytes.
     start: u64,
     pub count: usize,
     pub width: usize,
@@ -27,8 +27,8 @@ pub(crate) struct Rows {
     pub element: ElementType,
 }
 
-impl Rows {
-    /// Reads what stands before the elements, if anything does.
+impl FeatureRows {
+    /// Opens the file and reads its header, if it has one.
     pub(super) fn open(path: &Path) -> Result<Self, IgbhError> {
         let mut file = File::open(path).map_err(IgbhError::unreadable(path))?;
         let length = file.metadata().map_err(IgbhError::unreadable(path))?.len();
@@ -55,28 +55,28 @@ impl Rows {
             }
         };
         let rows = Self { path: path.to_owned(), file, start, count, width, element };
-        let end = (count as u64).saturating_mul(rows.bytes() as u64).saturating_add(start);
+        let end = (count as u64).saturating_mul(rows.row_bytes() as u64).saturating_add(start);
         if end != length {
             return Err(IgbhError::new(path, format!("{end} bytes"), length));
         }
-        // Nodes are numbered by 32 bits.
+        // Numbers of nodes have 32 bits.
         if u32::try_from(count).is_err() {
             return Err(IgbhError::new(path, "nodes below 4,294,967,296", count));
         }
         Ok(rows)
     }
 
-    /// Of a row.
-    pub(crate) fn bytes(&self) -> usize {
+    /// Returns the size of a row in bytes.
+    pub(crate) fn row_bytes(&self) -> usize {
         self.width * self.element.size()
     }
 
-    /// Reads a row.
+    /// Reads a row into `into`.
     ///
     /// # Errors
-    /// With the name of the file.
+    /// The read fails; the message names the file.
     pub(crate) fn read(&self, row: u32, into: &mut [u8]) -> Result<(), String> {
-        let at = self.start + u64::from(row) * self.bytes() as u64;
+        let at = self.start + u64::from(row) * self.row_bytes() as u64;
         let failed = |error: io::Error| format!("{}: row {row}: {error}", self.path.display());
         read_at(&self.file, into, at).map_err(failed)
     }

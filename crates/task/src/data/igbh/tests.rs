@@ -1,10 +1,11 @@
-//! A small graph in the form of the data set, and subgraphs of it against a plain search.
+//! Tests on a small graph in the format of the data set; subgraphs are compared with a plain
+//! search.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use super::*;
-use crate::pipelines::sampling::{HOPS, draw};
+use crate::subgraph::{HOPS, draw};
 
 /// Nodes of each kind.
 const COUNTS: [usize; 6] = [30, 12, 4, 6, 3, 3];
@@ -28,7 +29,8 @@ fn array(path: &Path, element: &str, shape: &str, body: &[u8]) {
 
 /// Edges of a file: some twice, some from a node to itself.
 fn edges(relation: &Relation) -> Vec<[i64; 2]> {
-    let (from, to) = (COUNTS[relation.from] as i64, COUNTS[relation.to] as i64);
+    let from = COUNTS[relation.from] as i64;
+    let to = COUNTS[relation.to] as i64;
     let salt = relation.name.len() as i64;
     let edge = |n: i64| [(17 * n + salt) % from, (5 * n + n / 7) % to];
     (0..60).map(|n| edge(n % 50)).collect()
@@ -48,7 +50,7 @@ fn folder(name: &str) -> Folder {
     Folder(root)
 }
 
-/// All edges of a relation, as the reference makes them of those of the files.
+/// All edges of a relation, as the reference derives them from the files.
 fn all(at: usize) -> Vec<[u32; 2]> {
     let plain = |relation: &Relation| -> Vec<[u32; 2]> {
         edges(relation).iter().map(|edge| edge.map(|end| end as u32)).collect()
@@ -65,7 +67,7 @@ fn all(at: usize) -> Vec<[u32; 2]> {
 }
 
 #[test]
-fn a_subgraph_of_all_neighbours_is_the_one_that_a_plain_search_finds() {
+fn a_subgraph_of_all_neighbors_equals_that_of_a_plain_search() {
     let folder = folder("search");
     let graph = Igbh::open(&folder.0).unwrap();
     let papers = [4, 17, 9];
@@ -97,13 +99,13 @@ fn a_subgraph_of_all_neighbours_is_the_one_that_a_plain_search_finds() {
     for (found, expected) in drawn.nodes.iter().zip(&known) {
         assert_eq!((found.len(), &found.iter().copied().collect()), (expected.len(), expected));
     }
-    // The test is worth something: hops find new nodes, and institutes are among them.
+    // The test is meaningful: hops find new nodes, and institutes are among them.
     assert!(drawn.reached[PAPER].windows(2).any(|pair| pair[0] < pair[1]));
     assert!(!drawn.nodes[2].is_empty());
 }
 
 #[test]
-fn fewer_neighbours_are_among_all_of_them() {
+fn sampled_neighbors_are_a_subset_of_all() {
     let folder = folder("fewer");
     let graph = Igbh::open(&folder.0).unwrap();
     let drawn = draw(&graph.incoming, &[4, 17, 9], [3, 2, 1], 1);
@@ -129,24 +131,24 @@ fn fewer_neighbours_are_among_all_of_them() {
 fn rows_of_features_are_read_where_they_lie_with_and_without_a_header() {
     let folder = folder("rows");
     let graph = Igbh::open(&folder.0).unwrap();
-    let row = |rows: &Rows, at: u32| -> Vec<f32> {
-        let mut bytes = vec![0; rows.bytes()];
+    let row = |rows: &FeatureRows, at: u32| -> Vec<f32> {
+        let mut bytes = vec![0; rows.row_bytes()];
         rows.read(at, &mut bytes).unwrap();
         bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     };
     assert_eq!(row(&graph.features[3], 5), [20.0, 21.0, 22.0, 23.0]);
-    // As the two largest sizes have papers and authors.
+    // Raw float32, as papers and authors in the two largest sizes.
     let raw = folder.0.join("raw/node_feat.npy");
     fs::create_dir_all(raw.parent().unwrap()).unwrap();
     let body: Vec<u8> = (0..3 * 1024).flat_map(|n| (n as f32).to_le_bytes()).collect();
     fs::write(&raw, body).unwrap();
-    let rows = Rows::open(&raw).unwrap();
+    let rows = FeatureRows::open(&raw).unwrap();
     assert_eq!((rows.count, rows.width), (3, 1024));
     assert_eq!(row(&rows, 2)[..2], [2048.0, 2049.0]);
 }
 
 #[test]
-fn what_is_wrong_with_the_graph_is_told_with_its_file() {
+fn malformed_graphs_are_rejected_with_their_file() {
     let refusal = |folder: &Folder| {
         let error = Igbh::open(&folder.0).map(drop).unwrap_err();
         let path = error.path.strip_prefix(&folder.0).unwrap().to_owned();

@@ -1,10 +1,9 @@
-//! The states of silero-vad along a recording, in plain float32: what a step of a stream
-//! finds when the steps before it are done.
+//! The states of silero-vad along a recording in plain float32: the state that each step of a
+//! stream receives from the previous step.
 //!
-//! A stream feeds each step with the state that the one before left. Samples of a run come
-//! in any order and several times, so that each brings its state along, computed here once
-//! from the same weights: magnitudes of a short-time Fourier transform, four convolutions,
-//! an LSTM.
+//! A stream feeds each step with the state of the previous one. Samples of a run come in any order
+//! and repeatedly, so each sample carries its state, which is computed here once from the same
+//! weights: magnitudes of a short-time Fourier transform, four convolutions and an LSTM.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,37 +12,37 @@ use dyno_onnx::{Model, ReadError, Tensor};
 
 use super::{CONTEXT, STATE, STEP, WIDE};
 
-/// Values of a transform, and between two of them.
+/// Window and hop of the transform, in samples.
 const WINDOW: usize = 256;
 const HOP: usize = 128;
-/// Zero frequency to half the rate.
+/// Frequency bins from zero to half the sample rate.
 const BINS: usize = WINDOW / 2 + 1;
-/// What is mirrored behind a step.
+/// Samples that are mirrored at the end of a step.
 const MIRRORED: usize = 64;
 const FRAMES: usize = (CONTEXT + STEP + MIRRORED - WINDOW) / HOP + 1;
 
-/// Channels in, channels out and stride of each convolution, of kernels of 3.
+/// Input channels, output channels and stride of each convolution; kernels have size 3.
 const LAYERS: [(usize, usize, usize); 4] =
     [(BINS, 128, 1), (128, 64, 2), (64, 64, 2), (64, WIDE, 1)];
 
-/// Why a file has not the weights.
+/// Reason why a file does not have the weights.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StatesError {
-    /// It is no ONNX file.
+    /// The file is not ONNX.
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: ReadError,
     },
-    /// A tensor is missing or another one.
+    /// A tensor is missing or has another shape or type.
     Weight {
         /// The file.
         path: PathBuf,
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// Its dimensions, as the network needs them.
+        /// The required shape.
         expected: Vec<usize>,
     },
 }
@@ -63,12 +62,12 @@ impl fmt::Display for StatesError {
 
 impl std::error::Error for StatesError {}
 
-/// The network as far as its state.
+/// The part of the network that computes its state.
 #[derive(Debug)]
-pub struct Network {
+pub struct StateNetwork {
     basis: Vec<f32>,
     layers: [Layer; 4],
-    /// Of what comes in and of what was put out; gates input, output, forget, cell.
+    /// LSTM weights of inputs, then of outputs; gates in the order input, output, forget, cell.
     inputs: Vec<f32>,
     outputs: Vec<f32>,
     bias: Vec<f32>,
@@ -80,19 +79,21 @@ struct Layer {
     bias: Vec<f32>,
 }
 
-impl Network {
+impl StateNetwork {
     /// Reads `silero_vad_16k_sequence.onnx` of the package, which has the weights of
-    /// `silero_vad.onnx` where they can be read by name.
+    /// `silero_vad.onnx` under readable names.
     ///
     /// # Errors
-    /// [`StatesError`] if it is another file.
+    /// [`StatesError`] if the file is not this network.
     pub fn read(path: &Path) -> Result<Self, StatesError> {
         let model = Model::read(path)
             .map_err(|error| StatesError::Read { path: path.to_owned(), error })?;
         let weight = |name: &str, shape: &[usize]| {
             let found = model.tensors.iter().find(|tensor| tensor.name == name);
             let found = found.filter(|tensor| tensor.shape == shape).and_then(Tensor::floats);
-            let (path, name, expected) = (path.to_owned(), name.to_owned(), shape.to_vec());
+            let path = path.to_owned();
+            let name = name.to_owned();
+            let expected = shape.to_vec();
             found.ok_or(StatesError::Weight { path, name, expected })
         };
         let layer = |at: usize| {
@@ -111,7 +112,7 @@ impl Network {
         })
     }
 
-    /// The state before each step, from zeros on.
+    /// Returns the state before each step; the first is zero.
     #[must_use]
     pub fn states(&self, steps: &[[f32; CONTEXT + STEP]]) -> Vec<f32> {
         let mut state = [0.0; STATE];
@@ -123,31 +124,32 @@ impl Network {
         all
     }
 
-    /// What the LSTM is fed.
+    /// Returns the inputs of the LSTM.
     fn features(&self, step: &[f32; CONTEXT + STEP]) -> Vec<f32> {
         let mut padded = step.to_vec();
         padded.extend((1..=MIRRORED).map(|back| step[step.len() - 1 - back]));
         let part = |row: usize, frame: usize| {
             dot(&self.basis[row * WINDOW..][..WINDOW], &padded[frame * HOP..][..WINDOW])
         };
-        // Of each channel all frames, as convolutions have them.
+        // Frames of a channel are contiguous, as convolutions need them.
         let mut x: Vec<f32> = (0..BINS * FRAMES)
             .map(|at| (at / FRAMES, at % FRAMES))
             .map(|(bin, frame)| part(bin, frame).powi(2) + part(BINS + bin, frame).powi(2))
             .map(f32::sqrt)
             .collect();
         for (layer, (channels, _, stride)) in self.layers.iter().zip(LAYERS) {
-            x = layer.convolved(&x, channels, stride);
+            x = layer.convolve(&x, channels, stride);
         }
         x
     }
 
-    /// The LSTM's outputs and cells after one step.
+    /// Updates the LSTM's outputs and cells by one step.
     fn advance(&self, x: &[f32], state: &mut [f32; STATE]) {
         let (h, c) = state.split_at_mut(WIDE);
         let gates: Vec<f32> = (0..4 * WIDE)
             .map(|row| {
-                let sum = |of: &[f32], with: &[f32]| dot(&of[row * WIDE..][..WIDE], with);
+                let sum =
+                    |weights: &[f32], values: &[f32]| dot(&weights[row * WIDE..][..WIDE], values);
                 sum(&self.inputs, x) + sum(&self.outputs, h) + self.bias[row]
             })
             .collect();
@@ -161,18 +163,18 @@ impl Network {
 }
 
 impl Layer {
-    /// A convolution with a zero on each side, and what is above zero of it.
-    fn convolved(&self, x: &[f32], channels: usize, stride: usize) -> Vec<f32> {
+    /// Applies a convolution with zero padding of 1 and a ReLU.
+    fn convolve(&self, x: &[f32], channels: usize, stride: usize) -> Vec<f32> {
         let frames = x.len() / channels;
-        let put_out = (frames - 1) / stride + 1;
-        let mut y = Vec::with_capacity(self.bias.len() * put_out);
+        let outputs_len = (frames - 1) / stride + 1;
+        let mut y = Vec::with_capacity(self.bias.len() * outputs_len);
         for (width, bias) in self.bias.iter().enumerate() {
-            for frame in 0..put_out {
+            for frame in 0..outputs_len {
                 let mut sum = *bias;
                 for channel in 0..channels {
                     let weights = &self.weights[(width * channels + channel) * 3..][..3];
                     let row = &x[channel * frames..][..frames];
-                    // Position -1 and the one behind the last are zeros.
+                    // The padding positions are zero.
                     for (tap, weight) in weights.iter().enumerate() {
                         let at = (frame * stride + tap).checked_sub(1);
                         sum += weight * at.and_then(|at| row.get(at)).unwrap_or(&0.0);
@@ -195,21 +197,21 @@ mod tests {
 
     #[test]
     fn a_convolution_has_zeros_at_its_edges_and_nothing_below_zero() {
-        // One channel in, two out: the sum of three neighbours, and its opposite.
+        // One input channel, two output channels: the sum of three neighbors, and its negative.
         let layer = Layer { weights: vec![1.0, 1.0, 1.0, -1.0, -1.0, -1.0], bias: vec![0.5, 7.0] };
         let x = [1.0, 2.0, 3.0, 4.0];
-        assert_eq!(layer.convolved(&x, 1, 1), [3.5, 6.5, 9.5, 7.5, 4.0, 1.0, 0.0, 0.0]);
-        assert_eq!(layer.convolved(&x, 1, 2), [3.5, 9.5, 4.0, 0.0]);
+        assert_eq!(layer.convolve(&x, 1, 1), [3.5, 6.5, 9.5, 7.5, 4.0, 1.0, 0.0, 0.0]);
+        assert_eq!(layer.convolve(&x, 1, 2), [3.5, 9.5, 4.0, 0.0]);
     }
 
     #[test]
-    fn a_file_without_the_weights_is_told() {
+    fn a_file_without_the_weights_is_rejected() {
         let path = std::env::temp_dir().join(format!("dyno-states-{}.onnx", std::process::id()));
         std::fs::write(&path, b"no model").unwrap();
-        assert!(matches!(Network::read(&path), Err(StatesError::Read { .. })));
+        assert!(matches!(StateNetwork::read(&path), Err(StatesError::Read { .. })));
         let empty = dyno_onnx::Builder::new("empty", dyno_onnx::Weights::seeded(1)).finish();
         empty.write(&path).unwrap();
-        let error = Network::read(&path).unwrap_err().to_string();
+        let error = StateNetwork::read(&path).unwrap_err().to_string();
         let expected = "expected the weights onnx::LSTM_211 of shape [1, 1024] and type float32";
         assert!(error.ends_with(expected), "{error}");
         std::fs::remove_file(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Tables in files of Parquet, which `pandas.DataFrame.to_parquet` writes.
+//! Reads Parquet files, which `pandas.DataFrame.to_parquet` writes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,11 +11,11 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;
 
-use super::{Cell, Nothing};
+use super::{Cell, OtherValue};
 
-/// The columns of a file that are asked for.
+/// Reads these columns of a file.
 pub(super) fn columns(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Vec<Cell>>, String> {
-    // Of a damaged file the library may panic; its message is on standard error.
+    // The library may panic on a damaged file; its message goes to standard error.
     let read = catch_unwind(AssertUnwindSafe(|| read(path, wanted)));
     match read {
         Ok(read) => read.map_err(|error| error.to_string()),
@@ -49,9 +49,9 @@ fn cell(field: &Field) -> Cell {
         Field::ListInternal(all) => {
             let token = |field: &Field| i32::try_from(whole(field)?).ok();
             let tokens: Option<Vec<i32>> = all.elements().iter().map(token).collect();
-            tokens.map_or(Cell::Other(Nothing), Cell::Tokens)
+            tokens.map_or(Cell::Other(OtherValue), Cell::Tokens)
         }
-        other => whole(other).map_or(Cell::Other(Nothing), Cell::Whole),
+        other => whole(other).map_or(Cell::Other(OtherValue), Cell::Whole),
     }
 }
 

@@ -1,14 +1,14 @@
-//! Attention of a decoder: to tokens before, turned by the distance to them.
+//! Causal attention of a decoder with rotary position embedding.
 
 use dyno_onnx::{BuildError, Builder, Element, Name};
 
 use super::{Decoder, Family, Phase, Shared, linear};
 
-/// What is added to the attention to tokens that are padding or not there yet.
+/// Added to the attention scores of padding and of later tokens.
 const MASKED: f32 = -10_000.0;
 
 impl Decoder {
-    /// Angles and the mask, which all blocks share.
+    /// Computes the rotary angles and the mask, which all blocks share.
     pub(super) fn shared(
         &self,
         net: &mut Builder,
@@ -22,7 +22,7 @@ impl Decoder {
             net.integers(&pairs)
         }];
         let to_float = [("to", (Element::F32 as i64).into())];
-        // base ^ (-2 i / turned) times the place.
+        // base ^ (-2 i / turned) times the position.
         let columns = net.node("Cast", &[&columns], &to_float)?;
         let step = net.number(-2.0 / self.turned as f32);
         let columns = net.node("Mul", &[&columns, &step], &[])?;
@@ -33,13 +33,13 @@ impl Decoder {
         let floats = net.node("Cast", &[&rows], &to_float)?;
         let mut angles = net.node("Mul", &[&floats, &columns], &[])?;
         if self.family == Family::GptJ {
-            // Neighbours are turned together, not the halves of a head.
+            // GPT-J rotates adjacent pairs, not the halves of a head.
             let last = net.integers(&[-1]);
             angles = net.node("Unsqueeze", &[&angles, &last], &[])?;
         }
         let cosines = net.node("Cos", &[&angles], &[])?;
         let sines = net.node("Sin", &[&angles], &[])?;
-        // [N, 1, 1, 1, asked]
+        // [N, 1, 1, 1, all tokens]
         let axes = net.integers(&[1, 2, 3]);
         let mask = net.node("Unsqueeze", &[mask, &axes], &[])?;
         let mask = net.node("Cast", &[&mask], &to_float)?;
@@ -58,7 +58,7 @@ impl Decoder {
         Ok(Shared { phase, cosines, sines, mask })
     }
 
-    /// What a block learns of other tokens, and keys and values so far.
+    /// Returns the attention output of a block, and the keys and values of all tokens so far.
     pub(super) fn attention(
         &self,
         net: &mut Builder,
@@ -67,8 +67,10 @@ impl Decoder {
         past: Option<(Name, Name)>,
         name: &str,
     ) -> Result<(Name, [Name; 2]), BuildError> {
-        let (width, heads) = (self.width, self.key_heads as i64);
-        let (asking, each) = ((self.heads / self.key_heads) as i64, width as i64);
+        let width = self.width;
+        let heads = self.key_heads as i64;
+        let asking = (self.heads / self.key_heads) as i64;
+        let each = width as i64;
         let output = if self.family == Family::GptJ { "out_proj" } else { "o_proj" };
         let project = |net: &mut Builder, part: &str, heads: usize| {
             linear(net, x, &format!("{name}.{part}"), [self.hidden, heads * width], false)
@@ -109,7 +111,7 @@ impl Decoder {
         Ok((linear(net, &y, &format!("{name}.{output}"), size, false)?, [key, value]))
     }
 
-    /// Turns pairs of numbers of `[.., tokens, width]` by the angles of their tokens.
+    /// Applies rotary position embedding to `[.., tokens, width]`.
     fn turn(&self, net: &mut Builder, x: &Name, shared: &Shared) -> Result<Name, BuildError> {
         let last = [("axis", (-1).into())];
         let rank = net.shape(x).len();
@@ -130,8 +132,10 @@ impl Decoder {
         }
         let [a, b] = net.nodes("Split", &[&x], &last)?;
         let mut product = |x: &Name, by: &Name| net.node("Mul", &[x, by], &[]);
-        let (ac, bs) = (product(&a, &shared.cosines)?, product(&b, &shared.sines)?);
-        let (bc, sa) = (product(&b, &shared.cosines)?, product(&a, &shared.sines)?);
+        let ac = product(&a, &shared.cosines)?;
+        let bs = product(&b, &shared.sines)?;
+        let bc = product(&b, &shared.cosines)?;
+        let sa = product(&a, &shared.sines)?;
         let a = net.node("Sub", &[&ac, &bs], &[])?;
         let b = net.node("Add", &[&bc, &sa], &[])?;
         let mut y = net.node("Concat", &[&a, &b], &last)?;

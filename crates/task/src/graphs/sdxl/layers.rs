@@ -1,15 +1,15 @@
-//! Layers of a denoiser.
+//! Layers of the denoiser.
 
 use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Name, Tensor};
 
-use crate::graphs::pieces::{Conv, biased, channels, gelu};
+use crate::graphs::pieces::{Conv, channels, conv_with_bias, gelu};
 
-/// Channels are normalised in so many groups.
+/// Groups of channels in group normalization.
 const GROUPS: usize = 32;
-/// Numbers of a head of attention.
+/// Size of an attention head.
 const WIDTH: usize = 64;
 
-/// A convolution with bias, which keeps the size or halves it.
+/// A convolution with bias that keeps or halves the size.
 pub fn conv(
     net: &mut Builder,
     x: &Name,
@@ -18,11 +18,10 @@ pub fn conv(
     kernel: usize,
     stride: usize,
 ) -> Result<Name, BuildError> {
-    biased(net, x, Conv::new(name, channels, kernel, stride))
+    conv_with_bias(net, x, Conv::new(name, channels, kernel, stride))
 }
 
-/// A linear layer over the last dimension, of so many inputs and outputs; its weights
-/// lie as PyTorch has them.
+/// A linear layer over the last dimension, with weights in PyTorch's order.
 pub fn linear(
     net: &mut Builder,
     x: &Name,
@@ -41,28 +40,30 @@ pub fn linear(
     net.node("Add", &[&y, &bias], &[])
 }
 
-/// x times its sigmoid.
+/// SiLU: x times its sigmoid.
 pub fn silu(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
     let open = net.node("Sigmoid", &[x], &[])?;
     net.node("Mul", &[x, &open], &[])
 }
 
-/// Cosines and sines of a number `[.., 1]`, so many in all.
+/// Sinusoidal embedding of a number `[.., 1]` with `count` values.
 pub fn waves(net: &mut Builder, x: &Name, count: usize) -> Result<Name, BuildError> {
     let half = count / 2;
     let places: Vec<i64> = (0..half as i64).collect();
     let places = net.integers(&places);
     let places = net.node("Cast", &[&places], &[("to", (Element::F32 as i64).into())])?;
-    let (step, base) = (net.number(-1.0 / half as f32), net.number(10_000.0));
+    let step = net.number(-1.0 / half as f32);
+    let base = net.number(10_000.0);
     let places = net.node("Mul", &[&places, &step], &[])?;
     let frequencies = net.node("Pow", &[&base, &places], &[])?;
     let angles = net.node("Mul", &[x, &frequencies], &[])?;
-    let (cosines, sines) = (net.node("Cos", &[&angles], &[])?, net.node("Sin", &[&angles], &[])?);
+    let cosines = net.node("Cos", &[&angles], &[])?;
+    let sines = net.node("Sin", &[&angles], &[])?;
     net.node("Concat", &[&cosines, &sines], &[("axis", (-1).into())])
 }
 
-/// Of 32 groups of channels each by its mean and variance.
-pub fn group_normalised(
+/// Group normalization with 32 groups.
+pub fn normalize_groups(
     net: &mut Builder,
     x: &Name,
     name: &str,
@@ -73,13 +74,14 @@ pub fn group_normalised(
     let size = |at: usize| places[at].fixed().expect("images here have a size") as i64;
     let grouped = net.integers(&[0, GROUPS as i64, -1]);
     let whole = net.integers(&[0, count as i64, size(2), size(3)]);
-    // Scales of the groups, which are no weights.
+    // The scales of the groups are constants.
     let groups = net.integers(&[GROUPS as i64]);
     let mut all = |value: f32| {
         let value: Attribute = Tensor::of_f32("", &[1], &[value]).into();
         net.node("ConstantOfShape", &[&groups], &[("value", value)])
     };
-    let (ones, zeros) = (all(1.0)?, all(0.0)?);
+    let ones = all(1.0)?;
+    let zeros = all(0.0)?;
     let y = net.node("Reshape", &[x, &grouped], &[])?;
     let floor = [("epsilon", epsilon.into())];
     let y = net.node("InstanceNormalization", &[&y, &ones, &zeros], &floor)?;
@@ -89,29 +91,30 @@ pub fn group_normalised(
         let part = net.weight(&format!("{name}.{part}"), &[count], Fill::Constant(value))?;
         net.node("Unsqueeze", &[&part, &axes], &[])
     };
-    let (scale, shift) = (part("weight", 1.0)?, part("bias", 0.0)?);
+    let scale = part("weight", 1.0)?;
+    let shift = part("bias", 0.0)?;
     let y = net.node("Mul", &[&y, &scale], &[])?;
     net.node("Add", &[&y, &shift], &[])
 }
 
-/// Two convolutions, between them the step, and what came in added; it is projected
-/// where sizes differ.
+/// A residual block: two convolutions with the step embedding between, and a projection where sizes
+/// differ.
 pub struct Resnet<'a> {
-    /// Before the names of its weights.
+    /// Prefix of the names of its weights.
     pub name: &'a str,
-    /// That come out.
+    /// Output channels.
     pub channels: usize,
-    /// Which step it is, in so many numbers.
+    /// The step embedding.
     pub step: &'a Name,
-    /// How many.
+    /// Size of the step embedding.
     pub steps: usize,
 }
 
 impl Resnet<'_> {
-    /// Adds it behind `x`.
+    /// Adds the block after `x`.
     pub fn add(&self, net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
         let Self { name, channels: outer, step, steps } = *self;
-        let y = group_normalised(net, x, &format!("{name}.norm1"), 1e-5)?;
+        let y = normalize_groups(net, x, &format!("{name}.norm1"), 1e-5)?;
         let y = silu(net, &y)?;
         let y = conv(net, &y, &format!("{name}.conv1"), outer, 3, 1)?;
         let step = silu(net, step)?;
@@ -119,7 +122,7 @@ impl Resnet<'_> {
         let axes = net.integers(&[2, 3]);
         let step = net.node("Unsqueeze", &[&step, &axes], &[])?;
         let y = net.node("Add", &[&y, &step], &[])?;
-        let y = group_normalised(net, &y, &format!("{name}.norm2"), 1e-5)?;
+        let y = normalize_groups(net, &y, &format!("{name}.norm2"), 1e-5)?;
         let y = silu(net, &y)?;
         let y = conv(net, &y, &format!("{name}.conv2"), outer, 3, 1)?;
         let mut shortcut = x.clone();
@@ -130,7 +133,7 @@ impl Resnet<'_> {
     }
 }
 
-/// So many transformers over the places of an image, which ask the prompt, too.
+/// Transformers over the places of an image, with cross-attention to the prompt.
 pub fn transformers(
     net: &mut Builder,
     x: &Name,
@@ -140,7 +143,7 @@ pub fn transformers(
 ) -> Result<Name, BuildError> {
     let count = channels(net, x);
     let side = net.shape(x)[2].fixed().expect("images here have a size");
-    let y = group_normalised(net, x, &format!("{name}.norm"), 1e-6)?;
+    let y = normalize_groups(net, x, &format!("{name}.norm"), 1e-6)?;
     let flat = net.integers(&[0, count as i64, (side * side) as i64]);
     let swapped = [("perm", [0, 2, 1].into())];
     let y = net.node("Reshape", &[&y, &flat], &[])?;
@@ -163,19 +166,19 @@ fn transformer(
     name: &str,
     count: usize,
 ) -> Result<Name, BuildError> {
-    let normalised = |net: &mut Builder, x: &Name, at: usize| {
+    let normalize = |net: &mut Builder, x: &Name, at: usize| {
         let scale =
             net.weight(&format!("{name}.norm{at}.weight"), &[count], Fill::Constant(1.0))?;
         let shift = net.weight(&format!("{name}.norm{at}.bias"), &[count], Fill::Constant(0.0))?;
         net.node("LayerNormalization", &[x, &scale, &shift], &[("axis", (-1).into())])
     };
-    let y = normalised(net, x, 1)?;
+    let y = normalize(net, x, 1)?;
     let y = attention(net, &y, &y, &format!("{name}.attn1"), count)?;
     let x = net.node("Add", &[&y, x], &[])?;
-    let y = normalised(net, &x, 2)?;
+    let y = normalize(net, &x, 2)?;
     let y = attention(net, &y, tokens, &format!("{name}.attn2"), count)?;
     let x = net.node("Add", &[&y, &x], &[])?;
-    let y = normalised(net, &x, 3)?;
+    let y = normalize(net, &x, 3)?;
     let y = linear(net, &y, &format!("{name}.ff.net.0.proj"), [count, 8 * count], true)?;
     let [y, gate] = net.nodes("Split", &[&y], &[("axis", (-1).into())])?;
     let gate = gelu(net, &gate)?;
@@ -184,7 +187,7 @@ fn transformer(
     net.node("Add", &[&y, &x], &[])
 }
 
-/// What `asking` learns of `asked`, in heads of 64 numbers.
+/// Attention of `asking` to `asked`, with heads of size 64.
 fn attention(
     net: &mut Builder,
     asking: &Name,

@@ -1,11 +1,11 @@
-//! What RNN-T is fed: logarithms of the power in 80 bands, three windows in a row, each
-//! feature less its mean and divided by its deviation in the utterance.
+//! Input features of RNN-T: logarithms of the power in 80 mel bands, three windows stacked, each
+//! feature normalized to mean 0 and deviation 1 in the utterance.
 //!
-//! Source: `pytorch/parts/features.py` of the reference's benchmark RNN-T with `[input_eval]`
-//! of its `configs/rnnt.toml`: windows of 20 ms (Hann) every 10 ms, a transform of 512, 80
-//! bands, `dither` 1e-5, of which inference takes the expected power and no noise. The bands
-//! are those of librosa's `filters.mel` in Slaney's form. An utterance is prepared alone, as
-//! the reference does; its arithmetic is float32.
+//! Source: `pytorch/parts/features.py` of the reference's benchmark RNN-T with `[input_eval]` of
+//! its `configs/rnnt.toml`: windows of 20 ms (Hann) every 10 ms, a transform of 512, 80 bands, and
+//! `dither` 1e-5, which is replaced by its expected power. The bands are those of librosa's
+//! `filters.mel` in Slaney's form. Each utterance is prepared alone in float32, as in the
+//! reference.
 
 use std::f64::consts::PI;
 use std::fmt;
@@ -14,52 +14,52 @@ use std::sync::Arc;
 use rustfft::num_complex::Complex32;
 use rustfft::{Fft, FftPlanner};
 
-/// Numbers of a frame.
+/// Features of a frame.
 pub(crate) const FEATURES: usize = JOINED * BANDS;
 const RATE: usize = 16_000;
 const BANDS: usize = 80;
-/// Values between two windows.
+/// Distance between windows, in samples.
 const HOP: usize = 160;
-/// Values of a window.
+/// Length of a window, in samples.
 const WINDOW: usize = 320;
-/// Of the transform, in whose middle the window stands.
+/// Length of the transform, in whose middle the window lies.
 const SPECTRUM: usize = 512;
-/// Windows of a frame.
+/// Windows that are stacked to a frame.
 const JOINED: usize = 3;
-/// Share of the value before that is taken away.
+/// Share of the previous sample that pre-emphasis subtracts.
 const EMPHASIS: f32 = 0.97;
-/// Power that dither of 1e-5 would add.
+/// Expected power of dither of 1e-5.
 const DITHER: f32 = 1e-10;
-/// Added where a logarithm or a quotient must not meet zero.
+/// Added to avoid the logarithm of zero and division by zero.
 const LEAST_POWER: f32 = 1e-20;
 const LEAST_DEVIATION: f64 = 1e-5;
-/// Fewer values are one frame, which has no deviation.
+/// Minimum number of samples; fewer give one frame, which has no deviation.
 pub(crate) const SHORTEST: usize = JOINED * HOP + 1;
 
-/// An utterance is too short to be prepared.
+/// Error: an utterance has too few samples, which it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooShort(usize);
+pub(crate) struct ShortUtterance(usize);
 
-impl fmt::Display for TooShort {
+impl fmt::Display for ShortUtterance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "expected an utterance of at least {SHORTEST} values, found {}", self.0)
     }
 }
 
-/// What is the same for all utterances.
-pub(crate) struct Filters {
+/// Transform, window and mel bands, which all utterances share.
+pub(crate) struct FilterBank {
     transform: Arc<dyn Fft<f32>>,
     window: Vec<f32>,
     bands: Vec<Band>,
 }
 
-/// The weights of a band, from a place in the spectrum on.
+/// A mel band: its weights from the frequency bin `first` on.
 struct Band {
     first: usize,
     weights: Vec<f32>,
 }
 
-impl Filters {
+impl FilterBank {
     pub(crate) fn new() -> Self {
         let turn = |at: usize| 2.0 * PI * at as f64 / (WINDOW - 1) as f64;
         Self {
@@ -69,27 +69,27 @@ impl Filters {
         }
     }
 
-    /// Frames one after the other, [`FEATURES`] numbers each.
-    pub(crate) fn frames(&self, waveform: &[f32]) -> Result<Vec<f32>, TooShort> {
+    /// Returns the frames of a waveform, [`FEATURES`] numbers each.
+    pub(crate) fn frames(&self, waveform: &[f32]) -> Result<Vec<f32>, ShortUtterance> {
         if waveform.len() < SHORTEST {
-            return Err(TooShort(waveform.len()));
+            return Err(ShortUtterance(waveform.len()));
         }
         let windows = self.windows(waveform);
         let frames = waveform.len().div_ceil(HOP).div_ceil(JOINED);
-        // Behind the last window a frame has zeros.
+        // The last frame is padded with zeros.
         let mut frames: Vec<f32> = windows.into_iter().take(frames * FEATURES).collect();
         frames.resize(frames.len().next_multiple_of(FEATURES), 0.0);
         normalize(&mut frames);
         Ok(frames)
     }
 
-    /// The logarithms of the bands of every window.
+    /// Returns the logarithms of the bands of every window.
     fn windows(&self, waveform: &[f32]) -> Vec<f32> {
         let before = [waveform[0]].into_iter();
         let emphasized: Vec<f32> =
             before.chain(waveform.windows(2).map(|pair| pair[1] - EMPHASIS * pair[0])).collect();
         let last = emphasized.len() - 1;
-        // Both ends are mirrored; windows stand around multiples of the hop.
+        // Both ends are mirrored; windows are centered at multiples of the hop.
         let value = |at: usize| match at.checked_sub(WINDOW / 2) {
             None => emphasized[WINDOW / 2 - at],
             Some(at) if at > last => emphasized[2 * last - at],
@@ -101,13 +101,13 @@ impl Filters {
         let mut all = Vec::new();
         for start in (0..=waveform.len()).step_by(HOP) {
             spectrum.fill(Complex32::ZERO);
-            // Where in the transform the window stands does not change the power.
+            // The position of the window in the transform does not change the power.
             for (at, (to, weight)) in spectrum.iter_mut().zip(&self.window).enumerate() {
                 to.re = weight * value(start + at);
             }
             self.transform.process_with_scratch(&mut spectrum, &mut scratch);
-            for (power, of) in powers.iter_mut().zip(&spectrum) {
-                *power = of.norm_sqr() + DITHER;
+            for (power, bin) in powers.iter_mut().zip(&spectrum) {
+                *power = bin.norm_sqr() + DITHER;
             }
             all.extend(self.bands.iter().map(|band| {
                 let weighed = band.weights.iter().zip(&powers[band.first..]);
@@ -119,7 +119,7 @@ impl Filters {
     }
 }
 
-/// Each feature less its mean, divided by its deviation, which is that of a sample.
+/// Normalizes each feature by its mean and sample deviation.
 fn normalize(frames: &mut [f32]) {
     let count = (frames.len() / FEATURES) as f64;
     for feature in 0..FEATURES {
@@ -133,7 +133,7 @@ fn normalize(frames: &mut [f32]) {
     }
 }
 
-/// Triangles of equal width in mels from 0 to half the rate, each of the same area.
+/// Returns triangles of equal width in mels from 0 to half the rate, each of the same area.
 fn bands() -> Vec<Band> {
     let top = mels(RATE as f64 / 2.0);
     let edges: Vec<f64> =
@@ -154,12 +154,12 @@ fn bands() -> Vec<Band> {
     edges.windows(3).map(band).collect()
 }
 
-/// Slaney's scale is even up to here, in hertz, and logarithmic above.
+/// Frequency in hertz up to which Slaney's scale is linear; it is logarithmic above.
 const EVEN_TO: f64 = 1000.0;
-/// Hertz of a mel where it is even.
+/// Hertz per mel in the linear part.
 const EVEN: f64 = 200.0 / 3.0;
 
-/// Logarithm of the frequency for each mel above.
+/// Returns the logarithm of the frequency ratio per mel in the logarithmic part.
 fn step() -> f64 {
     6.4_f64.ln() / 27.0
 }
@@ -177,10 +177,10 @@ fn hertz(mels: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Between float32 and the float64 of the program below.
+    /// Tolerance between float32 and the float64 of the program below.
     const ROUNDING: f32 = 2e-4;
 
-    /// Noise and a saw whose pitch rises, of whole numbers alone.
+    /// Noise and a sawtooth with rising pitch, of integers only.
     fn waveform(values: usize) -> Vec<f32> {
         let mut state = 1_u64;
         let mut value = |at: usize| {
@@ -194,14 +194,15 @@ mod tests {
 
     #[test]
     fn features_are_those_of_the_reference() {
-        // Of a program of NumPy 2.4 and librosa 0.11 in float64: `librosa.stft` with
-        // `numpy.hanning(320)`, `librosa.filters.mel`, and the definitions above.
+        // Expected values are from a program of NumPy 2.4 and librosa 0.11 in float64:
+        // `librosa.stft` with `numpy.hanning(320)`, `librosa.filters.mel`, and the definitions
+        // above.
         let expected = [
             (4000, 9, [2.07084, -0.09410, -0.35164, -0.24877, -0.90905, 2.54544], 1535.897),
             (4001, 9, [2.07084, -0.09410, -0.35530, -0.24877, -0.00183, 2.54544], 1536.152),
             (1279, 3, [1.07262, 0.55231, 0.39169, -0.43134, 1.04208, 1.11531], 531.234),
         ];
-        let filters = Filters::new();
+        let filters = FilterBank::new();
         for (values, count, some, sum) in expected {
             let frames = filters.frames(&waveform(values)).unwrap();
             assert_eq!(frames.len(), count * FEATURES, "{values}");
@@ -217,11 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn silence_has_features_and_what_is_too_short_has_none() {
-        let filters = Filters::new();
+    fn silence_has_features_and_short_utterances_are_rejected() {
+        let filters = FilterBank::new();
         let silence = filters.frames(&[0.0; 16_000]).unwrap();
         assert!(silence.iter().all(|value| value.is_finite()));
-        assert_eq!(filters.frames(&[0.5; 480]).unwrap_err(), TooShort(480));
-        assert_eq!(filters.frames(&[]).unwrap_err(), TooShort(0));
+        assert_eq!(filters.frames(&[0.5; 480]).unwrap_err(), ShortUtterance(480));
+        assert_eq!(filters.frames(&[]).unwrap_err(), ShortUtterance(0));
     }
 }

@@ -1,48 +1,48 @@
-//! The beam search of GNMT: that of TensorFlow's `BeamSearchDecoder`, whose choices differ
-//! from those of other libraries.
+//! Beam search of GNMT with the choices of TensorFlow's `BeamSearchDecoder`, which differ from
+//! those of other libraries.
 //!
-//! Sources: `model.py` of the `nmt` tutorial (a sentence ends after twice as many pieces as
-//! the source has), its `wmt16_gnmt_4_layer.json` (`beam_width` 10, `length_penalty_weight`
-//! 1.0) and default of `coverage_penalty_weight` (0); `beam_search_decoder.py` of TensorFlow
-//! 1 (`_beam_search_step`, `_get_scores`, `_length_penalty`, `_mask_probs`). Beams that have
-//! ended stay among the ten and compete with the others; the search is over when all ten have
-//! ended. The end counts in the length of a beam from the step behind it on.
+//! Sources: `model.py` of the `nmt` tutorial (a sentence has at most twice as many pieces as its
+//! source), its `wmt16_gnmt_4_layer.json` (`beam_width` 10, `length_penalty_weight` 1.0) and
+//! default of `coverage_penalty_weight` (0); `beam_search_decoder.py` of TensorFlow 1
+//! (`_beam_search_step`, `_get_scores`, `_length_penalty`, `_mask_probs`). Ended beams stay among
+//! the ten and compete with the others; the search stops when all ten have ended. The end counts in
+//! the length of a beam from the following step on.
 
-/// The piece with which sentences begin, and that with which they end.
+/// Numbers of the pieces that begin and end sentences.
 pub(super) const BEGIN: u32 = 1;
 pub(super) const END: u32 = 2;
-/// The length penalty is the share of this and the length in this and one, to a power.
+/// Offset of the length penalty: ((offset + length) / (offset + 1)) ^ exponent.
 const OFFSET: f32 = 5.0;
-/// Pieces that a sentence has at most, for each of its source.
-const LONGER: usize = 2;
+/// Maximum number of pieces for each piece of the source.
+const LENGTH_FACTOR: usize = 2;
 
-/// How sentences are searched.
+/// Settings of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Rules {
-    /// Beams.
+pub(super) struct SearchRules {
+    /// Number of beams.
     pub width: usize,
-    /// The power of the length penalty.
+    /// Exponent of the length penalty.
     pub length_penalty: f32,
 }
 
-/// What the scores of pieces are.
+/// Meaning of scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scores {
-    /// Their exponentials are as the probabilities.
+pub(super) enum ScoreKind {
+    /// Unnormalized logarithms of probabilities.
     Logits,
     /// Logarithms of the probabilities.
     Logarithms,
 }
 
-/// A sentence while it is searched.
+/// State of the search for a sentence.
 #[derive(Debug)]
-pub(super) struct Search {
-    rules: Rules,
-    /// The best first.
+pub(super) struct BeamSearch {
+    rules: SearchRules,
+    /// Beams, the best first.
     beams: Vec<Beam>,
-    /// Pieces of all beams that there were.
+    /// Pieces of all beams so far, as a tree.
     pieces: Vec<Piece>,
-    /// Steps that may follow.
+    /// Remaining number of steps.
     left: usize,
 }
 
@@ -52,9 +52,9 @@ struct Beam {
     total: f32,
     length: usize,
     is_ended: bool,
-    /// Its last piece; none in the beginning.
+    /// Index of the last piece; `None` initially.
     last: Option<usize>,
-    /// The row of the last step that it goes on from.
+    /// Row of the last step that the beam continues.
     row: usize,
 }
 
@@ -64,7 +64,7 @@ struct Piece {
     before: Option<usize>,
 }
 
-/// A beam with one more piece.
+/// A possible continuation of a beam.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     score: f32,
@@ -74,26 +74,27 @@ struct Candidate {
     total: f32,
 }
 
-impl Search {
-    /// Of a source of so many pieces.
-    pub(super) fn new(source: usize, rules: Rules) -> Self {
+impl BeamSearch {
+    /// Starts a search for a source of `source` pieces.
+    pub(super) fn new(source: usize, rules: SearchRules) -> Self {
         let first = Beam { total: 0.0, length: 0, is_ended: false, last: None, row: 0 };
-        let left = source.saturating_mul(LONGER);
+        let left = source.saturating_mul(LENGTH_FACTOR);
         Self { rules, beams: vec![first], pieces: Vec::new(), left }
     }
 
-    /// The beams that go on: the row of the last step each comes from, and its last piece.
+    /// Returns the beams that continue: the row of the last step that each continues, and its last
+    /// piece.
     pub(super) fn live(&self) -> impl Iterator<Item = (usize, u32)> {
         let beams = if self.left == 0 { &[][..] } else { &self.beams };
         let going = beams.iter().filter(|beam| !beam.is_ended);
         going.map(|beam| (beam.row, beam.last.map_or(BEGIN, |last| self.pieces[last].number)))
     }
 
-    /// Goes on by the scores of all pieces, a row for each of the beams that go on. Nothing
-    /// if no score is a number.
-    pub(super) fn step(&mut self, scores: &[f32], are: Scores) -> Option<()> {
+    /// Continues by the scores of all pieces, one row for each live beam. `None` if no score is a
+    /// number.
+    pub(super) fn step(&mut self, scores: &[f32], kind: ScoreKind) -> Option<()> {
         let pieces = scores.len() / self.live().count();
-        let mut best = Best { width: self.rules.width, all: Vec::new() };
+        let mut best = CandidateList { width: self.rules.width, all: Vec::new() };
         let mut rows = scores.chunks_exact(pieces).enumerate();
         for (at, beam) in self.beams.iter().enumerate() {
             if beam.is_ended {
@@ -102,11 +103,12 @@ impl Search {
                 continue;
             }
             let (row, scores) = rows.next()?;
-            let (greatest, sum) = match are {
-                Scores::Logits => logarithm_of_sum(scores),
-                Scores::Logarithms => (0.0, 0.0),
+            let (greatest, sum) = match kind {
+                ScoreKind::Logits => logarithm_of_sum(scores),
+                ScoreKind::Logarithms => (0.0, 0.0),
             };
-            let (longer, ended) = (self.penalty(beam.length + 1), self.penalty(beam.length));
+            let longer = self.penalty(beam.length + 1);
+            let ended = self.penalty(beam.length);
             for (number, score) in (0..).zip(scores) {
                 let total = beam.total + (score - greatest - sum);
                 let penalty = if number == END { ended } else { longer };
@@ -116,7 +118,7 @@ impl Search {
         if best.all.is_empty() {
             return None;
         }
-        self.beams = best.all.iter().map(|candidate| self.grown(candidate)).collect();
+        self.beams = best.all.iter().map(|candidate| self.extend(candidate)).collect();
         self.left -= 1;
         if self.beams.iter().all(|beam| beam.is_ended) {
             self.left = 0;
@@ -129,7 +131,7 @@ impl Search {
         (OFFSET + length as f32).powf(power) / (OFFSET + 1.0).powf(power)
     }
 
-    fn grown(&mut self, candidate: &Candidate) -> Beam {
+    fn extend(&mut self, candidate: &Candidate) -> Beam {
         let beam = self.beams[candidate.beam];
         if beam.is_ended {
             return beam;
@@ -144,7 +146,7 @@ impl Search {
         }
     }
 
-    /// The pieces of the best beam, up to its end.
+    /// Returns the pieces of the best beam without its end.
     pub(super) fn best(&self) -> Vec<u32> {
         let mut last = self.beams.first().and_then(|beam| beam.last);
         let mut pieces = Vec::new();
@@ -159,19 +161,19 @@ impl Search {
     }
 }
 
-/// The greatest of the scores, and the logarithm of the sum of their exponentials less it.
+/// Returns the greatest score and the logarithm of the sum of exponentials relative to it.
 fn logarithm_of_sum(scores: &[f32]) -> (f32, f32) {
     let greatest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     (greatest, scores.iter().map(|score| (score - greatest).exp()).sum::<f32>().ln())
 }
 
-/// The candidates of the greatest scores, in their order; of equal ones the first.
-struct Best {
+/// The candidates with the greatest scores in falling order; of equal ones the first.
+struct CandidateList {
     width: usize,
     all: Vec<Candidate>,
 }
 
-impl Best {
+impl CandidateList {
     fn offer(&mut self, candidate: Candidate) {
         let is_full = self.all.len() == self.width;
         let least = self.all.last().map_or(f32::NEG_INFINITY, |least| least.score);
@@ -188,25 +190,26 @@ impl Best {
 mod tests {
     use super::*;
 
-    /// Of float32 arithmetic in another order.
+    /// Tolerance for float32 arithmetic in another order.
     const ROUNDING: f32 = 1e-4;
 
     /// Scores of the next piece by the last one.
-    fn table(seed: u64, pieces: usize, divisor: f32, of_end: f32) -> Vec<Vec<f32>> {
+    fn table(seed: u64, pieces: usize, divisor: f32, end_bonus: f32) -> Vec<Vec<f32>> {
         let mut state = seed;
         let mut score = |number: usize| {
             state = (state * 1_103_515_245 + 12_345) % (1 << 31);
             let score = ((state >> 16) % 1000) as f32 / divisor;
-            if number == END as usize { score + of_end } else { score }
+            if number == END as usize { score + end_bonus } else { score }
         };
         (0..pieces).map(|_| (0..pieces).map(&mut score).collect()).collect()
     }
 
     #[test]
     fn searches_end_as_those_of_tensorflow() {
-        // Of a program of NumPy that does with dense arrays what `_beam_search_step` of
-        // TensorFlow 1.15 does: seed, pieces, beams, pieces of the source, length penalty,
-        // divisor and what is added to the end; the best pieces, their score, the steps.
+        // Expected values are from a NumPy program that does with dense arrays what
+        // `_beam_search_step` of TensorFlow 1.15 does. Inputs: seed, pieces, beams, pieces of the
+        // source, length penalty, divisor, and the bonus of the end; outputs: the best pieces,
+        // their score, the steps.
         type Case = ((u64, usize, usize, usize, f32, f32, f32), &'static [u32], f32, usize);
         let cases: [Case; 7] = [
             ((1, 12, 10, 6, 1.0, 300.0, 1.0), &[9], -2.25131, 12),
@@ -218,24 +221,25 @@ mod tests {
             ((11, 16, 10, 20, 1.0, 120.0, 0.0), &[14, 3, 4, 6], -3.17892, 40),
         ];
         for (case, best, score, steps) in cases {
-            let (seed, pieces, width, source, length_penalty, divisor, of_end) = case;
-            let table = table(seed, pieces, divisor, of_end);
-            let mut search = Search::new(source, Rules { width, length_penalty });
+            let (seed, pieces, width, source, length_penalty, divisor, end_bonus) = case;
+            let table = table(seed, pieces, divisor, end_bonus);
+            let mut search = BeamSearch::new(source, SearchRules { width, length_penalty });
             let mut found = 0;
             while search.live().next().is_some() {
                 let rows = search.live().flat_map(|(_, last)| &table[last as usize]).copied();
                 let rows: Vec<f32> = rows.collect();
-                // As logarithms they are the same.
-                let are = if found % 2 == 0 { Scores::Logits } else { Scores::Logarithms };
-                let rows = match are {
-                    Scores::Logits => rows,
-                    Scores::Logarithms => rows.chunks(pieces).flat_map(logarithms).collect(),
+                // Logarithms must give the same result.
+                let kind = if found % 2 == 0 { ScoreKind::Logits } else { ScoreKind::Logarithms };
+                let rows = match kind {
+                    ScoreKind::Logits => rows,
+                    ScoreKind::Logarithms => rows.chunks(pieces).flat_map(logarithms).collect(),
                 };
-                search.step(&rows, are).unwrap();
+                search.step(&rows, kind).unwrap();
                 found += 1;
             }
             assert_eq!((search.best(), found), (best.to_vec(), steps), "{case:?}");
-            // The end of a beam counts from the step behind it on; its last score did not.
+            // The end of a beam counts from the following step on; its last score did not include
+            // it.
             let beam = search.beams[0];
             let ended_now = beam.is_ended && search.pieces.len() > beam.last.unwrap_or(0);
             let lengths = [beam.length, beam.length - usize::from(ended_now)];
@@ -251,13 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_no_candidate() {
-        let rules = Rules { width: 2, length_penalty: 1.0 };
-        let mut search = Search::new(3, rules);
+    fn nan_scores_are_not_candidates() {
+        let rules = SearchRules { width: 2, length_penalty: 1.0 };
+        let mut search = BeamSearch::new(3, rules);
         let nothing = f32::NAN;
-        assert_eq!(search.step(&[nothing; 4], Scores::Logarithms), None);
-        search.step(&[nothing, -4.0, nothing, -1.0], Scores::Logarithms).unwrap();
+        assert_eq!(search.step(&[nothing; 4], ScoreKind::Logarithms), None);
+        search.step(&[nothing, -4.0, nothing, -1.0], ScoreKind::Logarithms).unwrap();
         assert_eq!(search.live().collect::<Vec<_>>(), [(0, 3), (0, 1)]);
-        assert_eq!(Search::new(0, rules).live().count(), 0, "nothing is made of nothing");
+        assert_eq!(BeamSearch::new(0, rules).live().count(), 0, "nothing is made of nothing");
     }
 }

@@ -1,4 +1,4 @@
-//! Pieces of words and their numbers, and sentences made of them again.
+//! Vocabulary of word pieces: numbers of pieces, and sentences from numbers.
 //!
 //! Source: `vocab_utils.py`, `iterator_utils.py` and `misc_utils.py` of the `nmt` tutorial.
 
@@ -8,15 +8,14 @@ use std::path::Path;
 
 use dyno_metrics::DataError;
 
-/// What begins a vocabulary: what stands for a piece that it does not have, the begin and the
-/// end of a sentence.
+/// First entries of a vocabulary: the unknown piece, the begin and the end of a sentence.
 const MARKS: [&str; 3] = ["<unk>", "<s>", "</s>"];
-/// The first of them.
+/// Number of the unknown piece.
 const UNKNOWN: i64 = 0;
-/// What a piece that its word goes on behind ends in.
+/// Suffix of a piece that is continued by the next.
 const GOES_ON: &str = "@@";
 
-/// A piece a line; its number is that of the line.
+/// The pieces of a file, one per line; a piece's number is its line, from 0.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     pieces: Vec<String>,
@@ -37,7 +36,7 @@ impl Vocabulary {
                 return Err(DataError::malformed(path, line, expected, found));
             }
         }
-        // Of a piece that is there twice, the first number counts.
+        // The first number of a duplicate piece counts.
         let mut numbers = HashMap::with_capacity(pieces.len());
         for (number, piece) in (0..).zip(&pieces) {
             numbers.entry(piece.clone()).or_insert(number);
@@ -45,21 +44,22 @@ impl Vocabulary {
         Ok(Self { pieces, numbers })
     }
 
-    /// How many pieces there are.
+    /// Returns the number of pieces.
     pub(super) fn count(&self) -> usize {
         self.pieces.len()
     }
 
-    /// The numbers of pieces with spaces between.
+    /// Returns the numbers of pieces that are separated by spaces.
     pub(super) fn numbers(&self, sentence: &str) -> Vec<i64> {
         let pieces = sentence.split(' ').filter(|piece| !piece.is_empty());
         pieces.map(|piece| self.numbers.get(piece).copied().unwrap_or(UNKNOWN)).collect()
     }
 
-    /// The words that pieces are, with spaces between. What is left of a word whose end never
-    /// came is not written, as the tutorial has it.
+    /// Returns the words of these pieces, separated by spaces. An unfinished word at the end is
+    /// dropped, as in the tutorial.
     pub(super) fn words(&self, numbers: &[u32]) -> String {
-        let (mut words, mut word) = (Vec::new(), String::new());
+        let mut words = Vec::new();
+        let mut word = String::new();
         for number in numbers {
             let piece = self.pieces.get(*number as usize).map_or(MARKS[0], String::as_str);
             match piece.strip_suffix(GOES_ON) {

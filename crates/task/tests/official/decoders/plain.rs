@@ -1,43 +1,43 @@
-//! A made decoder: its graph, and the same computed here.
+//! A generated decoder: its graph, and the same computation in plain code.
 
 use dyno_onnx::{Attribute, Builder, Dim, Element, Model, Name, Tensor, Weights};
-use dyno_task::pipelines::beam::Length;
+use dyno_task::system::LengthLimits;
 
-/// Heads of keys and values, and numbers of each.
+/// Heads of keys and values, and the size of each.
 const HEADS: usize = 2;
 const WIDTH: usize = 3;
 const SIZE: usize = HEADS * WIDTH;
 
-/// A model whose scores are sums of multiples of 1/64, so that their order changes nothing:
-/// by the last token, by all tokens so far, and by their positions.
-pub struct Plain {
+/// A model whose scores are sums of multiples of 1/64, so that the order of summation does not
+/// matter: by the last token, by all tokens so far, and by their positions.
+pub struct PlainDecoder {
     words: usize,
-    form: Form,
+    form: DecoderForm,
     pub table: Vec<f32>,
     /// Keys of tokens.
     keys: Vec<f32>,
-    /// Scores of what keys sum up to.
+    /// Scores by the sum of keys.
     told: Vec<f32>,
-    /// Scores of what positions sum up to.
+    /// Scores by the sum of positions.
     pub placed: Vec<f32>,
-    /// Scores of the branch with tokens before.
+    /// Scores of the branch with previous tokens.
     behind: Vec<f32>,
 }
 
-/// What a decoder takes.
+/// Variants of the decoder's inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum DecoderForm {
     Whole,
     /// Its cache has 16 bits.
     Half,
-    /// It is not told positions.
+    /// It has no input for positions.
     Unplaced,
-    /// With one branch for the prompt and one for what is behind.
+    /// It has a branch for the prompt and one for later tokens.
     Merged,
 }
 
-impl Plain {
-    pub fn new(words: usize, form: Form) -> Self {
+impl PlainDecoder {
+    pub fn new(words: usize, form: DecoderForm) -> Self {
         let mut state = 20_061_021_u64;
         let mut all = |count: usize, most: u64, step: f32| -> Vec<f32> {
             let mut next = || {
@@ -48,7 +48,7 @@ impl Plain {
         };
         let is = |form_of: bool, of: Vec<f32>| if form_of { of } else { vec![0.0; of.len()] };
         let mut table = all(words * words, 256, 1.0 / 64.0);
-        // Hardly ever a token twice in a row.
+        // A token is rarely repeated.
         table.iter_mut().step_by(words + 1).for_each(|score| *score -= 8.0);
         Self {
             words,
@@ -56,12 +56,12 @@ impl Plain {
             table,
             keys: all(words * SIZE, 2, 1.0),
             told: all(SIZE * words, 4, 1.0 / 16.0),
-            placed: is(form != Form::Unplaced, all(words, 4, 1.0 / 64.0)),
-            behind: is(form == Form::Merged, all(words, 64, 1.0 / 8.0)),
+            placed: is(form != DecoderForm::Unplaced, all(words, 4, 1.0 / 64.0)),
+            behind: is(form == DecoderForm::Merged, all(words, 64, 1.0 / 8.0)),
         }
     }
 
-    /// Scores of the token behind these, of which so many are the prompt.
+    /// Returns the scores of the next token; the first `prompt` tokens are the prompt.
     pub fn scores(&self, tokens: &[i64], prompt: usize) -> Vec<f32> {
         let last = *tokens.last().unwrap() as usize;
         let mut sums = [0.0; SIZE];
@@ -79,8 +79,8 @@ impl Plain {
         (0..self.words).map(score).collect()
     }
 
-    /// The token with the greatest score each, up to an end.
-    pub fn greedy(&self, prompt: &[i64], length: &Length) -> Vec<i64> {
+    /// Returns the greedy tokens, up to an end.
+    pub fn greedy(&self, prompt: &[i64], length: &LengthLimits) -> Vec<i64> {
         let mut tokens = prompt.to_vec();
         while tokens.len() - prompt.len() < length.most {
             let mut scores = self.scores(&tokens, prompt.len());
@@ -97,8 +97,8 @@ impl Plain {
         tokens.split_off(prompt.len())
     }
 
-    /// Of so many beams the best, as transformers 4.31 has it with `early_stopping`.
-    pub fn beams(&self, prompt: &[i64], length: &Length, count: usize) -> Vec<i64> {
+    /// Returns the best of several beams, as in transformers 4.31 with `early_stopping`.
+    pub fn beams(&self, prompt: &[i64], length: &LengthLimits, count: usize) -> Vec<i64> {
         let mut beams = vec![(Vec::new(), 0.0_f32)];
         let mut ended: Vec<(f64, Vec<i64>)> = Vec::new();
         let mean =
@@ -138,10 +138,10 @@ impl Plain {
         ended.remove(0).1
     }
 
-    /// The same as optimum exports decoders.
+    /// Builds the model in the form in which optimum exports decoders.
     pub fn model(&self) -> Model {
         let mut net = Builder::new("decoder", Weights::seeded(1));
-        // One token behind one: the builder knows no sums of lengths.
+        // One token after one: the builder cannot add dynamic lengths.
         let shape = [Dim::symbol("batch_size"), 1.into()];
         let ids = net.input("input_ids", Element::I64, &shape);
         let words = self.words;
@@ -154,7 +154,7 @@ impl Plain {
         // Values have the position everywhere.
         let none = net.number(0.0);
         let mut value = net.node("Mul", &[&key, &none], &[]).unwrap();
-        if self.form != Form::Unplaced {
+        if self.form != DecoderForm::Unplaced {
             let places = net.input("position_ids", Element::I64, &shape);
             let places = around(&mut net, &places);
             value = net.node("Add", &[&value, &places], &[]).unwrap();
@@ -162,9 +162,9 @@ impl Plain {
         let sum = self.sums(&mut net, [key, value]);
         let one = net.integers(&[1]);
         let mut sum = net.node("Unsqueeze", &[&sum, &one], &[]).unwrap();
-        if self.form == Form::Merged {
+        if self.form == DecoderForm::Merged {
             let branch = net.input("use_cache_branch", Element::Bool, &[1.into()]);
-            let branch = net.node("Cast", &[&branch], &to(Element::F32)).unwrap();
+            let branch = net.node("Cast", &[&branch], &cast_to(Element::F32)).unwrap();
             let behind = constant(&mut net, "behind", &[words], &self.behind);
             let behind = net.node("Mul", &[&behind, &branch], &[]).unwrap();
             sum = net.node("Add", &[&sum, &behind], &[]).unwrap();
@@ -187,7 +187,7 @@ impl Plain {
         model
     }
 
-    /// Scores of the keys and values of all tokens that count.
+    /// Adds the scores of the keys and values of all tokens that count.
     fn sums(&self, net: &mut Builder, now: [Name; 2]) -> Name {
         let shape = [Dim::symbol("batch_size"), 2.into()];
         let mask = net.input("attention_mask", Element::I64, &shape);
@@ -197,17 +197,17 @@ impl Plain {
         let mut placed = self.placed.clone();
         placed.resize(SIZE * self.words, 0.0);
         let placed = constant(net, "placed", &[SIZE, self.words], &placed);
-        let cache = if self.form == Form::Half { Element::F16 } else { Element::F32 };
+        let cache = if self.form == DecoderForm::Half { Element::F16 } else { Element::F32 };
         let past = [Dim::symbol("batch_size"), HEADS.into(), 1.into(), WIDTH.into()];
         let (tokens, flat) = (net.integers(&[2]), net.integers(&[0, SIZE as i64]));
         let parts = ["key", "value"].into_iter().zip(now).zip([told, placed]);
         let sums: Vec<Name> = parts
             .map(|((part, now), by)| {
                 let past = net.input(&format!("past_key_values.0.{part}"), cache, &past);
-                let now = net.node("Cast", &[&now], &to(cache)).unwrap();
+                let now = net.node("Cast", &[&now], &cast_to(cache)).unwrap();
                 let all = net.node("Concat", &[&past, &now], &[("axis", 2.into())]).unwrap();
                 net.output(&format!("present.0.{part}"), &all).unwrap();
-                let all = net.node("Cast", &[&all], &to(Element::F32)).unwrap();
+                let all = net.node("Cast", &[&all], &cast_to(Element::F32)).unwrap();
                 let all = net.node("Mul", &[&all, &counts], &[]).unwrap();
                 let keep = [("keepdims", 0.into())];
                 let sum = net.node("ReduceSum", &[&all, &tokens], &keep).unwrap();
@@ -219,7 +219,7 @@ impl Plain {
     }
 }
 
-fn to(element: Element) -> [(&'static str, Attribute); 1] {
+fn cast_to(element: Element) -> [(&'static str, Attribute); 1] {
     [("to", (element as i64).into())]
 }
 
@@ -227,9 +227,9 @@ fn constant(net: &mut Builder, name: &str, shape: &[usize], values: &[f32]) -> N
     net.tensor(Tensor::of_f32(name, shape, values)).unwrap()
 }
 
-/// Numbers of tokens, for all heads and all numbers of a head.
+/// Repeats numbers of tokens for all heads and their elements.
 fn around(net: &mut Builder, tokens: &Name) -> Name {
-    let numbers = net.node("Cast", &[tokens], &to(Element::F32)).unwrap();
+    let numbers = net.node("Cast", &[tokens], &cast_to(Element::F32)).unwrap();
     let axes = net.integers(&[1, 3]);
     net.node("Unsqueeze", &[&numbers, &axes], &[]).unwrap()
 }

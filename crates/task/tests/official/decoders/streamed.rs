@@ -1,4 +1,5 @@
-//! First tokens and answers of a decoder that ONNX Runtime computes, as a run hears of them.
+//! First tokens and answers of a decoder that ONNX Runtime computes, in the order in which a run
+//! receives them.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_sut::batch::{self, Policy};
 use dyno_sut::engine::{Engine, Inline};
-use dyno_task::pipelines::beam::{Beams, Counted, Stop};
+use dyno_task::system::{BeamSettings, CountedTokens, StopRule};
 
-use super::plain::{Form, Plain};
-use super::{as_i32, card, folder, given, prompts, rules, table, words};
+use super::plain::{DecoderForm, PlainDecoder};
+use super::{as_i32, card, folder, given_files, prompts, rules, table, words};
 
-/// What was measured of all samples, tokens with them.
+/// Measurements of all samples, including tokens.
 fn recorded(
     system: impl SystemUnderTest + 'static,
     library: &dyn SampleLibrary,
@@ -42,7 +43,7 @@ fn recorded(
 
 #[test]
 fn first_tokens_are_heard_before_answers_and_answers_as_they_end() {
-    let plain = Plain::new(20, Form::Whole);
+    let plain = PlainDecoder::new(20, DecoderForm::Whole);
     let folder = folder(&plain, &words(20));
     let prompts = prompts(20);
     folder.write("data.json", table(&prompts).to_string());
@@ -51,9 +52,9 @@ fn first_tokens_are_heard_before_answers_and_answers_as_they_end() {
         prompts.iter().map(|prompt| as_i32(plain.greedy(prompt, &rules.length))).collect();
     let card = card("llama2-70b", rules);
     let engine = || {
-        let ready = folder.open(&card, &given(("open_orca", "data.json"))).unwrap();
+        let ready = folder.open(&card, &given_files(("open_orca", "data.json"))).unwrap();
         let library = Arc::new(ready.samples);
-        let engine = crate::engines::engine(ready.computes, &library, prompts.len())?.unwrap();
+        let engine = crate::engines::engine(ready.model, &library, prompts.len())?.unwrap();
         assert!(engine.is_streaming());
         Some((engine, library))
     };
@@ -72,7 +73,7 @@ fn first_tokens_are_heard_before_answers_and_answers_as_they_end() {
         let stamps = record.first_token_at.iter().zip(&record.completed_at);
         assert!(stamps.clone().all(|(first, last)| 0 < *first && first < last), "{record:?}");
     };
-    // All in one call: every first token, then answers, the shortest first.
+    // All samples in one call: every first token, then answers, the shortest first.
     let Some((whole, library)) = engine() else { return };
     let record = recorded(Inline::new(whole), &*library, Scenario::Offline);
     check(&record);
@@ -81,7 +82,7 @@ fn first_tokens_are_heard_before_answers_and_answers_as_they_end() {
     let mut order: Vec<usize> = (0..prompts.len()).collect();
     order.sort_by_key(|sample| record.completed_at[*sample]);
     assert!(order.is_sorted_by_key(length), "{order:?}");
-    // As many calls as it takes, by two threads.
+    // Several calls, by two threads.
     let (pooled, library) = engine().unwrap();
     let policy = Policy { max_size: NonZero::new(3).unwrap(), max_wait: MILLISECOND };
     let pool = batch::RealTime::start(pooled, policy, NonZero::new(2).unwrap()).unwrap();
@@ -89,17 +90,18 @@ fn first_tokens_are_heard_before_answers_and_answers_as_they_end() {
 }
 
 #[test]
-fn of_beams_no_first_token_is_told() {
-    let plain = Plain::new(20, Form::Whole);
+fn beams_report_no_first_token() {
+    let plain = PlainDecoder::new(20, DecoderForm::Whole);
     let folder = folder(&plain, &words(20));
     folder.write("data.json", table(&prompts(20)).to_string());
     let mut rules = rules(2, 9, &[7]);
-    let stop = Stop::Early;
-    rules.beams = Some(Beams { count: 2, stop, length_penalty: 1.0, counted: Counted::All });
+    let stop = StopRule::Early;
+    rules.beams =
+        Some(BeamSettings { count: 2, stop, length_penalty: 1.0, counted: CountedTokens::All });
     let ready =
-        folder.open(&card("llama2-70b", rules), &given(("open_orca", "data.json"))).unwrap();
+        folder.open(&card("llama2-70b", rules), &given_files(("open_orca", "data.json"))).unwrap();
     let library = Arc::new(ready.samples);
-    let Some(engine) = crate::engines::engine(ready.computes, &library, 3) else { return };
+    let Some(engine) = crate::engines::engine(ready.model, &library, 3) else { return };
     let engine = engine.unwrap();
     assert!(!engine.is_streaming());
     let record = recorded(Inline::new(engine), &*library, Scenario::Server);

@@ -2,15 +2,15 @@
 
 use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_onnx::{Builder, Dim, Element, Weights};
-use dyno_task::pipelines::beam::{Beams, Counted, Stop};
+use dyno_task::system::{BeamSettings, CountedTokens, StopRule};
 use serde_json::{Value, json};
 
-use super::plain::{Form, Plain};
-use super::{as_i32, card, folder, given, prompts, rules, table, texts, words};
+use super::plain::{DecoderForm, PlainDecoder};
+use super::{as_i32, card, folder, given_files, prompts, rules, table, texts, words};
 use crate::made::{answered, unfit};
 
-/// What `pd.DataFrame({"tok_input": .., "output": ..}).to_pickle(.., protocol=2)` writes, less
-/// what it notes twice.
+/// Bytes of `pd.DataFrame({"tok_input": .., "output": ..}).to_pickle(.., protocol=2)`, without its
+/// memo.
 fn pickled(rows: &[(Vec<i64>, String)]) -> Vec<u8> {
     let text =
         |text: &str| [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
@@ -61,7 +61,7 @@ fn pickled(rows: &[(Vec<i64>, String)]) -> Vec<u8> {
 
 #[test]
 fn llama_2_answers_a_table_of_pandas_up_to_its_figure() {
-    let plain = Plain::new(20, Form::Whole);
+    let plain = PlainDecoder::new(20, DecoderForm::Whole);
     let folder = folder(&plain, &words(20));
     let rules = rules(1, 12, &[2, 7, 11]);
     let prompts = prompts(20);
@@ -69,12 +69,12 @@ fn llama_2_answers_a_table_of_pandas_up_to_its_figure() {
         let tokens = plain.greedy(prompt, &rules.length);
         tokens.iter().map(|token| format!("word{token}")).collect::<Vec<_>>().join(" ")
     };
-    // The first is as its reference, the second shares nothing with it.
+    // The first equals its reference, the second has nothing in common with it.
     let rows =
         [(prompts[0].clone(), said(&prompts[0])), (prompts[2].clone(), "something else".into())];
     folder.write("data.pkl", pickled(&rows));
     let card = card("llama2-70b", rules.clone());
-    let files = given(("open_orca", "data.pkl"));
+    let files = given_files(("open_orca", "data.pkl"));
     let ready = folder.open(&card, &files).unwrap();
     assert!(ready.remarks[0].starts_with("2 of the 24576 samples"), "{:?}", ready.remarks);
     let Some(told) = answered(ready) else { return };
@@ -85,14 +85,14 @@ fn llama_2_answers_a_table_of_pandas_up_to_its_figure() {
         .flat_map(|n| (*n as i32).to_le_bytes())
         .collect();
     assert_eq!(told.answers[&1], bytes);
-    // What was made of the table is there: the table itself is not read again.
+    // Derived files exist: the table is not read again.
     let made = folder.open(&card, &files).unwrap();
     assert_eq!(made.samples.total_sample_count(), 2);
 }
 
 #[test]
 fn gpt_j_reads_articles_and_follows_beams_up_to_its_figure() {
-    // A token a byte, behind the end of text.
+    // One token per byte, after that of the end of text.
     let is_seen = |byte: u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     let mut unseen = 0x100_u32..;
     let character = |byte: u8| match is_seen(byte) {
@@ -108,9 +108,9 @@ fn gpt_j_reads_articles_and_follows_beams_up_to_its_figure() {
         "decoder": {"type": "ByteLevel"},
         "model": {"vocab": vocab, "merges": []},
     });
-    let mut plain = Plain::new(257, Form::Whole);
+    let mut plain = PlainDecoder::new(257, DecoderForm::Whole);
     plain.placed.fill(0.0);
-    // Letters are likely.
+    // Letters have high scores.
     for (at, score) in plain.table.iter_mut().enumerate() {
         if (b'a'..=b'z').any(|letter| at % 257 == usize::from(letter) + 1) {
             *score += 16.0;
@@ -118,7 +118,12 @@ fn gpt_j_reads_articles_and_follows_beams_up_to_its_figure() {
     }
     let folder = folder(&plain, &tokenizer);
     let mut rules = rules(3, 7, &[0]);
-    let beams = Beams { count: 4, stop: Stop::Early, length_penalty: 1.0, counted: Counted::All };
+    let beams = BeamSettings {
+        count: 4,
+        stop: StopRule::Early,
+        length_penalty: 1.0,
+        counted: CountedTokens::All,
+    };
     rules.beams = Some(beams);
     let long = "It rained. ".repeat(300);
     let articles = ["A cat sat.", "The news.", &long];
@@ -147,7 +152,7 @@ fn gpt_j_reads_articles_and_follows_beams_up_to_its_figure() {
     rows[1]["output"] = json!("0");
     folder.write("cnn.json", Value::from(rows).to_string());
     let card = card("gptj", rules.clone());
-    let ready = folder.open(&card, &given(("cnn_eval", "cnn.json"))).unwrap();
+    let ready = folder.open(&card, &given_files(("cnn_eval", "cnn.json"))).unwrap();
     let Some(told) = answered(ready) else { return };
     assert_eq!(told.failed.len(), 0, "{:?}", told.trouble);
     for (index, tokens) in (0..).zip(&expected) {
@@ -159,13 +164,13 @@ fn gpt_j_reads_articles_and_follows_beams_up_to_its_figure() {
 
 #[test]
 fn programs_of_mixtral_end_behind_their_sequence_and_ends_are_cut_off() {
-    let plain = Plain::new(20, Form::Whole);
+    let plain = PlainDecoder::new(20, DecoderForm::Whole);
     let folder = folder(&plain, &words(20));
     let mut rules = rules(2, 12, &[2]);
     let made = |prompt: &Vec<i64>| plain.greedy(prompt, &rules.length);
     let prompt = prompts(20).into_iter().max_by_key(|prompt| made(prompt).len()).unwrap();
     let whole = made(&prompt);
-    // What the text has in its middle stands for the marks of a program's end.
+    // The middle of the text stands for the marks of a program's end.
     rules.stop = whole[2..5].to_vec();
     let end = whole.windows(3).position(|tokens| *tokens == rules.stop).unwrap() + 3;
     assert!(end < whole.len());
@@ -174,7 +179,7 @@ fn programs_of_mixtral_end_behind_their_sequence_and_ends_are_cut_off() {
     let rows = [row("MBXP", json!("")), row("GSM8K", json!(4.0)), row("OpenOrca", json!("word1"))];
     folder.write("data.json", Value::from(rows.to_vec()).to_string());
     let card = card("mixtral-8x7b", rules.clone());
-    let ready = folder.open(&card, &given(("dataset", "data.json"))).unwrap();
+    let ready = folder.open(&card, &given_files(("dataset", "data.json"))).unwrap();
     let Some(found) = texts(ready, 3) else { return };
     let mut all = as_i32(whole);
     if all.last() == Some(&2) {
@@ -184,11 +189,11 @@ fn programs_of_mixtral_end_behind_their_sequence_and_ends_are_cut_off() {
 }
 
 #[test]
-fn what_is_wrong_with_a_table_is_told_with_its_row_and_column() {
-    let folder = folder(&Plain::new(20, Form::Whole), &words(20));
+fn errors_in_a_table_are_reported_with_its_row_and_column() {
+    let folder = folder(&PlainDecoder::new(20, DecoderForm::Whole), &words(20));
     let refusal = |name: &str, file: &str, data: &[u8]| {
         folder.write("data", data);
-        folder.refusal(&card(name, rules(1, 2, &[2])), &given((file, "data")))
+        folder.refusal(&card(name, rules(1, 2, &[2])), &given_files((file, "data")))
     };
     let json = |value: Value| value.to_string().into_bytes();
     let row = json!({"tok_input": [1, 2], "output": "a"});
@@ -230,7 +235,7 @@ fn what_is_wrong_with_a_table_is_told_with_its_row_and_column() {
 
 #[test]
 fn a_model_of_another_form_is_refused_before_the_run() {
-    let folder = folder(&Plain::new(20, Form::Whole), &words(20));
+    let folder = folder(&PlainDecoder::new(20, DecoderForm::Whole), &words(20));
     folder.write("data.json", table(&prompts(20)).to_string());
     let card = card("llama2-70b", rules(1, 2, &[2]));
     let refusal = |inputs: &[&str], output: &str| {
@@ -240,7 +245,7 @@ fn a_model_of_another_form_is_refused_before_the_run() {
         let last = all.last().unwrap();
         net.output(output, &last).unwrap();
         folder.model(&net.finish());
-        let ready = folder.open(&card, &given(("open_orca", "data.json"))).unwrap();
+        let ready = folder.open(&card, &given_files(("open_orca", "data.json"))).unwrap();
         unfit(ready)
     };
     let Some(found) = refusal(&["input_ids"], "logits") else { return };
@@ -252,7 +257,7 @@ fn a_model_of_another_form_is_refused_before_the_run() {
     assert!(found.contains("found 'token_type_ids'"), "{found}");
     let found = refusal(&["input_ids", "past_key_values.0.key"], "logits").unwrap();
     assert!(found.contains("'past_key_values.0.key' of rows, a known number of heads"), "{found}");
-    let names = given(("open_orca", "data.json")).map(|(name, file)| match name {
+    let names = given_files(("open_orca", "data.json")).map(|(name, file)| match name {
         "model" => (name, "punkt"),
         _ => (name, file),
     });

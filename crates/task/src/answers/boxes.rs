@@ -1,5 +1,5 @@
-//! Boxes of detectors that suppress themselves, such as exported SSDs: what they put out
-//! is the answer, in another order.
+//! Boxes of detectors that include non-maximum suppression, such as exported SSDs: their outputs
+//! are the answer in another order.
 //!
 //! Source: the classes `PostProcessCoco...` and `PostProcessOpenImagesRetinanet` of the
 //! reference's vision benchmarks.
@@ -11,109 +11,110 @@ use serde::Deserialize;
 
 use super::detection::{self, Detection};
 
-/// Which edges come first in a box.
+/// Order of the edges of a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Edges {
-    /// Top, left, bottom, right: TensorFlow's.
+pub enum EdgeOrder {
+    /// Top, left, bottom, right, as in TensorFlow.
     TopLeft,
-    /// Left, top, right, bottom: PyTorch's.
+    /// Left, top, right, bottom, as in PyTorch.
     LeftTop,
 }
 
-/// How a model puts out boxes.
+/// Format in which a model outputs boxes.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Given {
-    /// Their order.
-    pub edges: Edges,
-    /// What right edges are divided by: 1 where they are shares of the picture, else the
+pub struct BoxFormat {
+    /// Order of the edges.
+    pub edges: EdgeOrder,
+    /// Divisor of left and right edges: 1 if they are fractions of the picture, otherwise the
     /// input's width.
     pub width: f32,
-    /// What bottom edges are divided by.
+    /// Divisor of top and bottom edges.
     pub height: f32,
-    /// Boxes end before the first of a lower score; of the reference 0.5 for ONNX's
-    /// SSD-ResNet34, 0.05 for TensorFlow's.
+    /// Boxes end before the first with a lower score. The reference uses 0.5 for ONNX's
+    /// SSD-ResNet34 and 0.05 for TensorFlow's.
     pub least: f32,
 }
 
-/// What the outputs of such a model are called.
+/// Names of the outputs of such a model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Names {
-    /// Four edges a box.
+pub struct BoxOutputs {
+    /// Output with four edges per box.
     pub boxes: String,
-    /// One a box, the greatest first.
+    /// Output with one score per box, in falling order.
     pub scores: String,
-    /// One a box.
+    /// Output with one class per box.
     pub classes: String,
-    /// How many boxes are meant, where the model says so.
+    /// Output with the number of valid boxes, if the model has one.
     pub count: Option<String>,
 }
 
-/// Outputs of a sample that do not belong together.
+/// Outputs of a sample do not fit each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GivenError {
-    /// What there should be.
+pub struct BoxFormatError {
+    /// What was expected.
     pub expected: String,
-    /// What there is.
+    /// What was found.
     pub found: String,
 }
 
-impl fmt::Display for GivenError {
+impl fmt::Display for BoxFormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { expected, found } = self;
         write!(f, "expected {expected}, found {found}; look at the order of the model's outputs")
     }
 }
 
-impl std::error::Error for GivenError {}
+impl std::error::Error for BoxFormatError {}
 
-/// The boxes that a model puts out for a sample, with the place of the sample in the data
-/// set, as [`detection::payload`] writes them.
+/// Returns the conversion of a model's boxes to an answer in the format of [`detection::payload`].
 #[must_use]
-pub fn answer(given: Given, names: Names) -> Answer {
+pub fn answer(boxes_format: BoxFormat, names: BoxOutputs) -> Answer {
     Answer::made(move |outputs, position, bytes| {
-        let found = found(&given, &names, outputs, position)?;
+        let found = detections(&boxes_format, &names, outputs, position)?;
         bytes.extend_from_slice(&detection::payload(outputs.index(position)?, &found));
         Ok(0)
     })
 }
 
-fn found(
-    given: &Given,
-    names: &Names,
+fn detections(
+    boxes_format: &BoxFormat,
+    names: &BoxOutputs,
     outputs: &Outputs<'_>,
     position: usize,
 ) -> Result<Vec<Detection>, String> {
     let part = |name: &str| outputs.named(name)?.part(position);
-    let (boxes, scores) = (part(&names.boxes)?, part(&names.scores)?);
+    let boxes = part(&names.boxes)?;
+    let scores = part(&names.scores)?;
     let classes = part(&names.classes)?;
     let count = match &names.count {
         None => None,
-        // Floats hold it, and a cast takes the nearest whole number of boxes.
+        // The count may be a float, which the cast truncates.
         Some(name) => part(name)?.elements.to_f32().first().map(|count| *count as usize),
     };
-    let (boxes, scores) = (boxes.elements.to_f32(), scores.elements.to_f32());
-    let found = given.detections(&boxes, &scores, &classes.elements.to_f32(), count);
+    let boxes = boxes.elements.to_f32();
+    let scores = scores.elements.to_f32();
+    let found = boxes_format.detections(&boxes, &scores, &classes.elements.to_f32(), count);
     found.map_err(|error| error.to_string())
 }
 
-impl Given {
-    /// The boxes of a sample: `count` where the model says how many are meant, else those
-    /// up to the least score. Fractions of classes are cut off.
+impl BoxFormat {
+    /// Returns the boxes of a sample: the first `count`, or those before the first score below the
+    /// minimum. Fractions of classes are cut off.
     ///
     /// # Errors
-    /// [`GivenError`] if there are not four edges and a class for each score, fewer boxes
-    /// than `count`, or a class is no number of one.
+    /// [`BoxFormatError`] if the numbers of edges, scores and classes do not fit, if there are
+    /// fewer boxes than `count`, or if a class is not a number from 0.
     pub fn detections(
         &self,
         boxes: &[f32],
         scores: &[f32],
         classes: &[f32],
         count: Option<usize>,
-    ) -> Result<Vec<Detection>, GivenError> {
-        let refused = |expected: String, found: String| GivenError { expected, found };
+    ) -> Result<Vec<Detection>, BoxFormatError> {
+        let refused = |expected: String, found: String| BoxFormatError { expected, found };
         let (boxes, rest) = boxes.as_chunks::<4>();
         if !rest.is_empty() || [boxes.len(), classes.len()] != [scores.len(); 2] {
             return Err(refused(
@@ -136,14 +137,15 @@ impl Given {
         let found = boxes.iter().zip(scores).zip(classes).take(meant);
         found
             .map(|((edges, score), class)| {
-                // Numbers that floats hold exactly.
+                // Floats represent whole numbers below this exactly.
                 if !(0.0..16_777_216.0).contains(class) {
                     return Err(refused("classes from 0".to_owned(), class.to_string()));
                 }
-                let (width, height) = (self.width, self.height);
+                let width = self.width;
+                let height = self.height;
                 let [top, left, bottom, right] = match (self.edges, *edges) {
-                    (Edges::TopLeft, edges) => edges,
-                    (Edges::LeftTop, [left, top, right, bottom]) => [top, left, bottom, right],
+                    (EdgeOrder::TopLeft, edges) => edges,
+                    (EdgeOrder::LeftTop, [left, top, right, bottom]) => [top, left, bottom, right],
                 };
                 let edges = [top / height, left / width, bottom / height, right / width];
                 Ok(Detection { edges, score: *score, class: *class as u32 })
@@ -156,7 +158,8 @@ impl Given {
 mod tests {
     use super::*;
 
-    const PIXELS: Given = Given { edges: Edges::LeftTop, width: 800.0, height: 400.0, least: 0.5 };
+    const PIXELS: BoxFormat =
+        BoxFormat { edges: EdgeOrder::LeftTop, width: 800.0, height: 400.0, least: 0.5 };
     const BOXES: [f32; 12] = [80.0, 40.0, 160.0, 200.0, 0.0, 0.0, 8.0, 4.0, 0.0, 0.0, 1.0, 1.0];
 
     #[test]
@@ -165,14 +168,14 @@ mod tests {
         let found = PIXELS.detections(&BOXES, &scores, &[7.0, 2.9, 1.0], None).unwrap();
         let first = Detection { edges: [0.1, 0.1, 0.5, 0.2], score: 0.9, class: 7 };
         assert_eq!(found, [first], "the third comes after one that is too low");
-        let shares = Given { edges: Edges::TopLeft, width: 1.0, height: 1.0, ..PIXELS };
+        let shares = BoxFormat { edges: EdgeOrder::TopLeft, width: 1.0, height: 1.0, ..PIXELS };
         let found = shares.detections(&BOXES, &scores, &[7.0, 2.9, 1.0], Some(2)).unwrap();
         let second = Detection { edges: [0.0, 0.0, 8.0, 4.0], score: 0.4, class: 2 };
         assert_eq!((found[0].edges, found[1]), ([80.0, 40.0, 160.0, 200.0], second));
     }
 
     #[test]
-    fn outputs_that_do_not_belong_together_are_told() {
+    fn outputs_that_do_not_fit_each_other_are_rejected() {
         let error = |boxes: &[f32], classes: &[f32], count| {
             PIXELS.detections(boxes, &[0.9], classes, count).unwrap_err().to_string()
         };

@@ -1,5 +1,5 @@
-//! R-GAT: a call is answered by a subgraph that is drawn around its papers, the features of
-//! its nodes, and one call of the model.
+//! The pipeline of R-GAT: samples a subgraph around the papers of a batch, gathers the features of
+//! its nodes, and calls the model once.
 
 use std::collections::HashMap;
 
@@ -9,77 +9,80 @@ use dyno_sut::onnx::ort::{Callable, Fed};
 use dyno_sut::tensors::{Element, ElementType, Elements, ModelInput};
 use half::f16;
 
-use super::sampling::{Edges, HOPS, Subgraph, draw};
-use super::{Asked, Load, Pipeline};
-use crate::data::igbh::{Igbh, KINDS, PAPER, RELATIONS, Rows};
+use super::{LoadedSample, Pipeline, PipelineLoader};
+use crate::data::igbh::{FeatureRows, Igbh};
 use crate::files::{Files, OpenError};
-use crate::fit::Declared;
+use crate::fit::ModelInterface;
 use crate::graphs::rgat::{edges_of, starts_from};
 use crate::networks;
+use crate::subgraph::{HOPS, KINDS, PAPER, RELATIONS, Subgraph, SubgraphEdges, draw};
 
-/// What a model of the task takes.
+/// Description of the inputs of the task's models.
 const INPUTS: &str = "inputs called after the kinds of nodes, such as `paper`, the relations and \
                       hops, such as `paper__cites__paper.1`, and `reached`";
 
-/// Of the neighbours that are drawn; it never changes.
+/// Seed of the sampled neighbors; it never changes.
 const SEED: u64 = 20_240_712;
 
-/// An input of the model.
+/// Role of an input of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Port {
-    /// Features of the nodes of a kind.
+enum InputRole {
+    /// Features of the nodes of a kind (index in [`KINDS`]).
     Features(usize, ElementType),
-    /// Places of the edges of a relation in a hop.
+    /// Edges of a relation in a hop, as indices of nodes.
     Edges(usize, usize),
-    /// How many nodes of each kind each hop has reached.
+    /// Number of nodes of each kind that each hop has reached.
     Reached,
 }
 
-/// The graph and the model.
-struct Neighbours {
+/// The pipeline with its graph and model.
+struct RgatPipeline {
     graph: Igbh,
     model: Callable,
-    /// In the order of the model's inputs.
-    ports: Vec<Port>,
+    /// Roles in the order of the model's inputs.
+    roles: Vec<InputRole>,
     fan_outs: [usize; HOPS],
 }
 
-/// Elements of an input with their shape.
-type Input = (Vec<usize>, Elements<'static>);
+/// Shape and elements of an input.
+type ShapedElements = (Vec<usize>, Elements<'static>);
 
-/// Reads the graph, which takes a while and much memory, and looks for the model.
-pub(crate) fn open(files: &Files<'_>, fan_outs: [usize; HOPS]) -> Result<Load, OpenError> {
+/// Reads the graph, which takes minutes and much memory, and finds the model.
+pub(crate) fn open(
+    files: &Files<'_>,
+    fan_outs: [usize; HOPS],
+) -> Result<PipelineLoader, OpenError> {
     let path = networks::rgat(files)?;
-    // Told before edges are read for minutes.
-    let declared = Declared::read(&path)?;
-    let fit = declared.takes_only(|name| port(name).is_some(), INPUTS);
+    // Checked before edges are read, which takes minutes.
+    let declared = ModelInterface::read(&path)?;
+    let fit = declared.reject_unknown_inputs(|name| role_of(name).is_some(), INPUTS);
     fit.map_err(OpenError::content)?;
     let folder = files.path("graph")?;
-    files.say("turning the edges of IGBH to the neighbours of each node, in memory");
+    files.report_progress("turning the edges of IGBH to the neighbours of each node, in memory");
     let graph = Igbh::open(&folder).map_err(OpenError::content)?;
     Ok(Box::new(move |open| {
         let model = open(&path)?.callable();
-        let ports = ports(&model, graph.features[PAPER].width)?;
+        let roles = roles(&model, graph.features[PAPER].width)?;
         check_output(&model)?;
-        Ok(Box::new(Neighbours { graph, model, ports, fan_outs }))
+        Ok(Box::new(RgatPipeline { graph, model, roles, fan_outs }))
     }))
 }
 
-/// What each input of the model is.
-fn ports(model: &Callable, width: usize) -> Result<Vec<Port>, OnnxError> {
-    let port = |input: &ModelInput| {
-        let known = port(&input.name);
+/// Returns the role of each input of the model.
+fn roles(model: &Callable, width: usize) -> Result<Vec<InputRole>, OnnxError> {
+    let role_of = |input: &ModelInput| {
+        let known = role_of(&input.name);
         let known = known.ok_or_else(|| model.unfit(format!("'{}': {INPUTS}", input.name)))?;
-        let (port, element, shape) = match known {
-            Port::Features(kind, _) => {
+        let (role_of, element, shape) = match known {
+            InputRole::Features(kind, _) => {
                 let element = match input.element {
                     ElementType::F16 => ElementType::F16,
                     _ => ElementType::F32,
                 };
-                (Port::Features(kind, element), element, [None, Some(width)])
+                (InputRole::Features(kind, element), element, [None, Some(width)])
             }
-            Port::Edges(..) => (known, ElementType::I64, [Some(2), None]),
-            Port::Reached => (known, ElementType::I64, [Some(KINDS.len()), Some(HOPS + 1)]),
+            InputRole::Edges(..) => (known, ElementType::I64, [Some(2), None]),
+            InputRole::Reached => (known, ElementType::I64, [Some(KINDS.len()), Some(HOPS + 1)]),
         };
         let found = &input.shape;
         let fits = |(found, fed): (&Option<usize>, &Option<usize>)| match (found, fed) {
@@ -100,27 +103,27 @@ fn ports(model: &Callable, width: usize) -> Result<Vec<Port>, OnnxError> {
                 shown(found)
             )));
         }
-        Ok(port)
+        Ok(role_of)
     };
-    model.inputs().iter().map(port).collect()
+    model.inputs().iter().map(role_of).collect()
 }
 
-fn port(name: &str) -> Option<Port> {
+fn role_of(name: &str) -> Option<InputRole> {
     if name == "reached" {
-        return Some(Port::Reached);
+        return Some(InputRole::Reached);
     }
     if let Some(kind) = KINDS.iter().position(|kind| *kind == name) {
-        return Some(Port::Features(kind, ElementType::F32));
+        return Some(InputRole::Features(kind, ElementType::F32));
     }
     let all = (0..RELATIONS.len()).flat_map(|at| (1..=HOPS).map(move |hop| (at, hop)));
     all.into_iter()
         .find(|(at, hop)| {
             starts_from(RELATIONS[*at].to, *hop) && edges_of(&RELATIONS[*at], *hop) == name
         })
-        .map(|(at, hop)| Port::Edges(at, hop - 1))
+        .map(|(at, hop)| InputRole::Edges(at, hop - 1))
 }
 
-/// The first output has scores of each paper, or its class.
+/// Checks that the first output has the scores or the class of each paper.
 fn check_output(model: &Callable) -> Result<(), OnnxError> {
     let Some(output) = model.outputs().first() else {
         return Err(model.unfit("it has no output".to_owned()));
@@ -142,28 +145,28 @@ fn check_output(model: &Callable) -> Result<(), OnnxError> {
     )))
 }
 
-impl Neighbours {
-    fn input(&self, port: Port, drawn: &Subgraph) -> Result<Input, String> {
-        Ok(match port {
-            Port::Features(kind, element) => {
+impl RgatPipeline {
+    fn input(&self, role_of: InputRole, drawn: &Subgraph) -> Result<ShapedElements, String> {
+        Ok(match role_of {
+            InputRole::Features(kind, element) => {
                 let rows = &self.graph.features[kind];
                 let nodes = &drawn.nodes[kind];
                 let elements = match element {
-                    ElementType::F16 => gathered(rows, nodes, |numbers: Vec<f32>| {
+                    ElementType::F16 => gather(rows, nodes, |numbers: Vec<f32>| {
                         numbers.into_iter().map(f16::from_f32).collect()
                     }),
-                    _ => gathered(rows, nodes, |numbers: Vec<f16>| {
+                    _ => gather(rows, nodes, |numbers: Vec<f16>| {
                         numbers.into_iter().map(f16::to_f32).collect()
                     }),
                 }?;
                 (vec![nodes.len(), rows.width], elements)
             }
-            Port::Edges(relation, hop) => {
-                let Edges { sources, targets } = &drawn.edges[relation][hop];
+            InputRole::Edges(relation, hop) => {
+                let SubgraphEdges { sources, targets } = &drawn.edges[relation][hop];
                 let both = [&sources[..], targets].concat();
                 (vec![2, sources.len()], Elements::I64(both.into()))
             }
-            Port::Reached => {
+            InputRole::Reached => {
                 let counts = drawn.reached.as_flattened().iter().map(|count| *count as i64);
                 (vec![KINDS.len(), HOPS + 1], Elements::I64(counts.collect()))
             }
@@ -171,13 +174,14 @@ impl Neighbours {
     }
 }
 
-/// Features of nodes as elements of `T`; a file of the other type is turned to it.
-fn gathered<T: Element, U: Element>(
-    rows: &Rows,
+/// Returns features of nodes as elements of `T`; those of a file of the other type are converted by
+/// `turn`.
+fn gather<T: Element, U: Element>(
+    rows: &FeatureRows,
     nodes: &[u32],
     turn: impl FnOnce(Vec<U>) -> Vec<T>,
 ) -> Result<Elements<'static>, String> {
-    let row = rows.bytes();
+    let row = rows.row_bytes();
     let mut bytes = vec![0; nodes.len() * row];
     for (node, into) in nodes.iter().zip(bytes.chunks_exact_mut(row)) {
         rows.read(*node, into)?;
@@ -186,16 +190,17 @@ fn gathered<T: Element, U: Element>(
     Ok(T::wrap(all.into()))
 }
 
-impl Pipeline for Neighbours {
+impl Pipeline for RgatPipeline {
     fn models(&self) -> Vec<&Callable> {
         vec![&self.model]
     }
 
-    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
-        // A paper may be asked for twice at once.
-        let (mut papers, mut places) = (Vec::new(), HashMap::new());
+    fn answer(&self, batch: &[LoadedSample], answers: &mut Answers) -> Result<(), String> {
+        // A paper may occur twice in a batch.
+        let mut papers = Vec::new();
+        let mut places = HashMap::new();
         let mut rows = Vec::new();
-        for Asked { inputs, .. } in asked {
+        for LoadedSample { inputs, .. } in batch {
             let paper = inputs[0].elements.to_i64().and_then(|all| all.first().copied());
             let paper = paper.and_then(|paper| u32::try_from(paper).ok());
             let paper = paper.ok_or("expected the number of a paper")?;
@@ -205,8 +210,8 @@ impl Pipeline for Neighbours {
             }));
         }
         let drawn = draw(&self.graph.incoming, &papers, self.fan_outs, SEED);
-        let inputs = self.ports.iter().map(|port| self.input(*port, &drawn));
-        let inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
+        let inputs = self.roles.iter().map(|role_of| self.input(*role_of, &drawn));
+        let inputs: Vec<ShapedElements> = inputs.collect::<Result<_, _>>()?;
         let fed: Vec<Fed<'_>> =
             inputs.iter().map(|(shape, elements)| Fed::Elements(shape, elements.clone())).collect();
         let outputs = self.model.call(&fed)?;
@@ -215,18 +220,18 @@ impl Pipeline for Neighbours {
         let classes = classes.ok_or_else(|| {
             format!("expected scores or classes of {} papers, found {shape:?}", papers.len())
         })?;
-        for (Asked { sample, .. }, row) in asked.iter().zip(rows) {
+        for (LoadedSample { sample, .. }, row) in batch.iter().zip(rows) {
             answers.push(sample.id, &classes[row].to_le_bytes());
         }
         Ok(())
     }
 
-    fn try_out(&self, first: &Asked) -> Result<(), String> {
+    fn try_out(&self, first: &LoadedSample) -> Result<(), String> {
         self.answer(std::slice::from_ref(first), &mut Answers::new())
     }
 }
 
-/// The class of each paper: what the model says, or the first of the greatest scores.
+/// Returns the class of each paper: the model's output, or the first index of the greatest score.
 fn classes(shape: &[usize], elements: &Elements<'_>) -> Option<Vec<i32>> {
     let greatest = |row: &[f32]| {
         let mut best = 0;
@@ -254,14 +259,14 @@ mod tests {
 
     #[test]
     fn inputs_are_known_by_kind_relation_and_hop() {
-        assert_eq!(port("reached"), Some(Port::Reached));
-        assert_eq!(port("fos"), Some(Port::Features(3, ElementType::F32)));
-        assert_eq!(port("paper__cites__paper.1"), Some(Port::Edges(0, 0)));
-        assert_eq!(port("institute__rev_affiliated_to__author.3"), Some(Port::Edges(7, 2)));
-        // No hop before the third one starts from institutes.
-        assert_eq!(port("author__affiliated_to__institute.2"), None);
-        assert_eq!(port("author__affiliated_to__institute.3"), Some(Port::Edges(2, 2)));
-        assert_eq!(port("paper__cites__paper.4"), None);
+        assert_eq!(role_of("reached"), Some(InputRole::Reached));
+        assert_eq!(role_of("fos"), Some(InputRole::Features(3, ElementType::F32)));
+        assert_eq!(role_of("paper__cites__paper.1"), Some(InputRole::Edges(0, 0)));
+        assert_eq!(role_of("institute__rev_affiliated_to__author.3"), Some(InputRole::Edges(7, 2)));
+        // No hop before the third starts from institutes.
+        assert_eq!(role_of("author__affiliated_to__institute.2"), None);
+        assert_eq!(role_of("author__affiliated_to__institute.3"), Some(InputRole::Edges(2, 2)));
+        assert_eq!(role_of("paper__cites__paper.4"), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is made of the files of a task once, and kept in the cache with its digest.
+//! Files that are derived from the files of a task once and kept in the cache with their digests.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -9,45 +9,45 @@ use sha2::{Digest as _, Sha256};
 use super::{Files, OpenError};
 use crate::cache::{digest_of, part_name};
 
-/// What a file in the cache is made of, which tells it from those made of other things.
+/// Inputs of a derived file; they distinguish it from files that are derived from other inputs.
 #[derive(Debug, Clone, Copy)]
-pub enum Of<'a> {
-    /// These files of the card: of others of the user's it is made anew.
+pub enum CacheKey<'a> {
+    /// These files of the card. If the user replaces one of them, the file is derived again.
     Files(&'a [&'a str]),
-    /// All that the card has.
+    /// All files of the card.
     Card,
-    /// The same, and what this says.
+    /// All files of the card, and this text.
     Text(&'a str),
 }
 
 impl Files<'_> {
-    /// A file that is made once and kept in the cache. `revision` counts up when what
-    /// `write` makes of the same changes.
+    /// Returns the path of a file that `write` produces once and that is then kept in the cache.
+    /// `revision` increases when the output of `write` for the same input changes.
     ///
     /// # Errors
-    /// That of `write`, or of the file; nothing is left of what is not whole.
-    pub fn made(
+    /// `write` fails, or the file cannot be written. No partial file remains.
+    pub fn derive(
         &self,
         name: &str,
         revision: u32,
-        of: Of<'_>,
+        key: CacheKey<'_>,
         write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
     ) -> Result<PathBuf, OpenError> {
         let mut name = name.to_owned();
-        let given: Vec<&str> = match of {
-            Of::Files(files) => files.to_vec(),
-            Of::Card => self.given.keys().map(String::as_str).collect(),
-            Of::Text(text) => {
-                let key = Sha256::digest(text);
+        let given: Vec<&str> = match key {
+            CacheKey::Files(files) => files.to_vec(),
+            CacheKey::Card => self.given.keys().map(String::as_str).collect(),
+            CacheKey::Text(text) => {
+                let digest = Sha256::digest(text);
                 name.push('-');
-                name.extend(key[..8].iter().map(|byte| format!("{byte:02x}")));
+                name.extend(digest[..8].iter().map(|byte| format!("{byte:02x}")));
                 self.given.keys().map(String::as_str).collect()
             }
         };
-        let folder = format!("{}-{revision}{}", self.card.name, self.own_of(&given)?);
+        let folder = format!("{}-{revision}{}", self.card.name, self.own_files_hash(&given)?);
         let folder = self.cache.root().join("made").join(folder);
         let path = folder.join(&name);
-        if is_whole(&path) {
+        if is_intact(&path) {
             return Ok(path);
         }
         fs::create_dir_all(&folder).map_err(OpenError::io_at(&folder))?;
@@ -59,7 +59,7 @@ impl Files<'_> {
             file.and_then(|file| file.sync_all()).map_err(OpenError::io_at(&part))?;
             let digest = digest_of::<Sha256>(&part).map_err(OpenError::io_at(&part))?;
             let beside = digest_path(&path);
-            // Of two that are made at once each is the same, and so is its digest.
+            // Two processes that derive the file at once write the same bytes and digest.
             fs::write(&beside, digest).map_err(OpenError::io_at(&beside))?;
             fs::rename(&part, &path).map_err(OpenError::io_at(&path))
         });
@@ -69,10 +69,10 @@ impl Files<'_> {
         written.map(|()| path)
     }
 
-    /// Tells sets of the user's own files among `of` apart; empty where there are none.
-    fn own_of(&self, of: &[&str]) -> Result<String, OpenError> {
+    /// Returns a suffix that identifies the user's own files among `names`; empty if there are none.
+    fn own_files_hash(&self, names: &[&str]) -> Result<String, OpenError> {
         let mut own = Sha256::new();
-        let given = self.given.iter().filter(|(name, _)| of.contains(&name.as_str()));
+        let given = self.given.iter().filter(|(name, _)| names.contains(&name.as_str()));
         let mut is_any = false;
         for (name, path) in given {
             let whole = fs::canonicalize(path).map_err(OpenError::io_at(path))?;
@@ -87,8 +87,8 @@ impl Files<'_> {
     }
 }
 
-/// Whether a file is there as it was made: another one, or a part of it, is made anew.
-fn is_whole(path: &Path) -> bool {
+/// Whether a file exists and matches its digest; a partial or altered file is derived again.
+fn is_intact(path: &Path) -> bool {
     let expected = fs::read_to_string(digest_path(path));
     expected.is_ok_and(|expected| digest_of::<Sha256>(path).is_ok_and(|found| found == expected))
 }
@@ -113,52 +113,52 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_of_a_file_of_the_user_is_kept_apart() {
+    fn files_derived_from_a_file_of_the_user_are_separate() {
         let cache = Cache::at(scratch("own"));
         fs::create_dir_all(cache.root()).unwrap();
         let own = cache.root().join("own.gz");
-        let made = |text: &str, of: &[&str]| {
+        let derive = |text: &str, names: &[&str]| {
             fs::write(&own, text).unwrap();
             let given = BTreeMap::from([("images".to_owned(), own.clone())]);
-            let files = Files::of(card::named("mnist").unwrap(), &cache, given).unwrap();
-            files.made("list", 1, Of::Files(of), |_| Ok(())).unwrap()
+            let files = Files::new(card::named("mnist").unwrap(), &cache, given).unwrap();
+            files.derive("list", 1, CacheKey::Files(names), |_| Ok(())).unwrap()
         };
         let (first, again, other) =
-            (made("a", &["images"]), made("a", &["model"]), made("bc", &["images"]));
+            (derive("a", &["images"]), derive("a", &["model"]), derive("bc", &["images"]));
         assert_eq!(again, cache.root().join("made/mnist-1/list"));
         assert!(first != again && first != other && other != again);
         fs::remove_dir_all(cache.root()).unwrap();
     }
 
     #[test]
-    fn a_file_is_made_once_and_whole_or_not_at_all() {
+    fn a_file_is_derived_once_and_completely_or_not_at_all() {
         let cache = Cache::at(scratch("made"));
-        let files = Files::of(card::named("mnist").unwrap(), &cache, BTreeMap::new()).unwrap();
-        let failed = files.made("list", 1, Of::Card, |file| {
+        let files = Files::new(card::named("mnist").unwrap(), &cache, BTreeMap::new()).unwrap();
+        let failed = files.derive("list", 1, CacheKey::Card, |file| {
             file.write_all(b"half").unwrap();
             Err(OpenError::content("no more"))
         });
         assert_eq!(failed.unwrap_err().to_string(), "no more");
         let write = |text: &'static str| {
-            let made = files.made("list", 1, Of::Card, |file| {
+            let made = files.derive("list", 1, CacheKey::Card, |file| {
                 file.write_all(text.as_bytes()).unwrap();
                 Ok(())
             });
             fs::read_to_string(made.unwrap()).unwrap()
         };
         assert_eq!([write("first"), write("second")], ["first", "first"]);
-        // What somebody else wrote there is not taken for it.
+        // A file that something else wrote is not used.
         let list = cache.root().join("made/mnist-1/list");
         fs::write(&list, "firs").unwrap();
         assert_eq!([write("second"), write("third")], ["second", "second"]);
         let (card, cache) = (files.card(), &cache);
         let both = std::thread::scope(|scope| {
             let at_once = || {
-                let files = Files::of(card, cache, BTreeMap::new()).unwrap();
+                let files = Files::new(card, cache, BTreeMap::new()).unwrap();
                 let write = |file: &mut BufWriter<File>| {
                     file.write_all(b"same").map_err(OpenError::content)
                 };
-                files.made("at once", 3, Of::Card, write).unwrap()
+                files.derive("at once", 3, CacheKey::Card, write).unwrap()
             };
             [scope.spawn(at_once), scope.spawn(at_once)].map(|thread| thread.join().unwrap())
         });

@@ -1,6 +1,6 @@
-//! States that a step of a decoder takes and puts out: an input `NAME` whose output is called
-//! `next_NAME`. Their rows are those of beams or utterances, which come and go; hence they
-//! are kept here between calls, and the rows of a call are put together anew.
+//! Recurrent states of a decoder: an input `NAME` with an output `next_NAME`. Their rows belong to
+//! beams or utterances, which come and go, so the rows are kept here between calls and gathered for
+//! each call.
 
 use std::borrow::Cow;
 
@@ -8,50 +8,50 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, Kept};
 use dyno_sut::tensors::{ElementType, Elements, ModelInput};
 
-/// What the output of a state is called more than its input.
+/// Prefix of the output of a state.
 const NEXT: &str = "next_";
 
-/// The states of a model.
-pub(super) struct Carried(Vec<State>);
+/// The recurrent states of a model.
+pub(super) struct RecurrentStates(Vec<State>);
 
-/// A state; its first dimension is that of the rows.
+/// A state; its first dimension is the rows.
 struct State {
     name: String,
     input: usize,
     output: usize,
-    /// Of a row.
+    /// Shape of a row.
     shape: Vec<usize>,
 }
 
-/// A dimension of an input.
+/// Requirement for a dimension of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Size {
-    /// Whatever the model has.
+pub(super) enum DimensionRule {
+    /// Any size.
     Any,
-    /// Another one in each call.
-    Each,
-    /// This one.
-    Of(usize),
+    /// A dynamic size.
+    Dynamic,
+    /// This size, or a dynamic one.
+    Fixed(usize),
 }
 
 /// An input of a call.
-pub(super) struct Input<'a> {
-    /// Its place in the model.
+pub(super) struct CallInput<'a> {
+    /// Index of the input in the model.
     pub at: usize,
     pub shape: Vec<usize>,
     pub elements: Elements<'a>,
 }
 
-/// Rows of every state, one after the other.
+/// Rows of every state.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Rows(Vec<Vec<f32>>);
+pub(super) struct StateRows(Vec<Vec<f32>>);
 
-impl Carried {
-    /// The states of a model that carries some: its inputs with an output of their name.
+impl RecurrentStates {
+    /// Finds the states of a model: the inputs that have an output of their name.
     ///
     /// # Errors
-    /// One is no float32, or is of no fixed size but for the rows.
-    pub(super) fn of(model: &Callable) -> Result<Self, OnnxError> {
+    /// A state is not float32, or a dimension other than the rows is not fixed.
+    pub(super) fn from_model(model: &Callable) -> Result<Self, OnnxError> {
         let mut states = Vec::new();
         for (input, port) in model.inputs().iter().enumerate() {
             let next = format!("{NEXT}{}", port.name);
@@ -64,31 +64,31 @@ impl Carried {
         Ok(Self(states))
     }
 
-    /// Of a model that carries nothing.
+    /// Returns the states of a model that has none.
     pub(super) fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// Their names.
+    /// Returns the names of the states.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|state| state.name.as_str())
     }
 
-    /// The numbers of a row of a state of this name.
+    /// Returns the size of a row of the state of this name.
     pub(super) fn width(&self, name: &str) -> Option<usize> {
         let state = self.0.iter().find(|state| state.name == name)?;
         Some(state.shape.iter().product())
     }
 
-    /// So many rows of nothing.
-    pub(super) fn zeros(&self, rows: usize) -> Rows {
+    /// Returns `rows` rows of zeros.
+    pub(super) fn zeros(&self, rows: usize) -> StateRows {
         let zeros = |state: &State| vec![0.0; rows * state.shape.iter().product::<usize>()];
-        Rows(self.0.iter().map(zeros).collect())
+        StateRows(self.0.iter().map(zeros).collect())
     }
 
-    /// The states as a call takes them: where they stand, and what is fed.
-    pub(super) fn fed<'a>(&self, rows: &'a Rows, count: usize) -> Vec<Input<'a>> {
-        let input = |(state, rows): (&State, &'a Vec<f32>)| Input {
+    /// Returns the states as inputs of a call.
+    pub(super) fn inputs<'a>(&self, rows: &'a StateRows, count: usize) -> Vec<CallInput<'a>> {
+        let input = |(state, rows): (&State, &'a Vec<f32>)| CallInput {
             at: state.input,
             shape: [&[count], &state.shape[..]].concat(),
             elements: Elements::F32(rows.as_slice().into()),
@@ -96,28 +96,29 @@ impl Carried {
         self.0.iter().zip(&rows.0).map(input).collect()
     }
 
-    /// The states that a call of so many rows put out.
+    /// Returns the states that a call of `rows` rows output.
     ///
     /// # Errors
-    /// One is of another size than it was fed.
+    /// A state has another size than its input.
     pub(super) fn next(
         &self,
         model: &Callable,
         outputs: &[Kept],
         rows: usize,
-    ) -> Result<Rows, String> {
-        let of = |state: &State| {
+    ) -> Result<StateRows, String> {
+        let next = |state: &State| {
             let (shape, elements) = outputs[state.output].read()?;
             let expected = rows * state.shape.iter().product::<usize>();
             if elements.len() != expected {
-                let (of, name) = (model.name(), &state.name);
+                let model = model.name();
+                let name = &state.name;
                 return Err(format!(
-                    "{of}: expected {expected} numbers of {NEXT}{name}, found {shape:?}"
+                    "{model}: expected {expected} numbers of {NEXT}{name}, found {shape:?}"
                 ));
             }
             Ok(elements.to_f32().into_owned())
         };
-        self.0.iter().map(of).collect::<Result<_, _>>().map(Rows)
+        self.0.iter().map(next).collect::<Result<_, _>>().map(StateRows)
     }
 
     /// Whether there is a state of this name.
@@ -125,27 +126,27 @@ impl Carried {
         self.names().any(|known| known == name)
     }
 
-    /// Replaces a state by rows that came from elsewhere, if they are as many and as wide.
+    /// Replaces the rows of a state. Returns whether there is such a state with as many numbers.
     #[must_use]
-    pub(super) fn replace(&self, name: &str, rows: &mut Rows, by: Vec<f32>) -> bool {
+    pub(super) fn replace(&self, name: &str, rows: &mut StateRows, by: Vec<f32>) -> bool {
         let states = self.0.iter().zip(&mut rows.0);
         let mut of_name =
             states.filter(|(state, rows)| state.name == name && rows.len() == by.len());
         of_name.next().map(|(_, rows)| *rows = by).is_some()
     }
 
-    /// These rows in this order, of which one may come twice.
-    pub(super) fn gather(&self, from: &Rows, rows: &[usize]) -> Rows {
+    /// Returns these rows in this order; a row may occur twice.
+    pub(super) fn gather(&self, from: &StateRows, rows: &[usize]) -> StateRows {
         let states = self.0.iter().zip(&from.0);
         let gather = |(state, all): (&State, &Vec<f32>)| {
             let width: usize = state.shape.iter().product();
             rows.iter().flat_map(|row| &all[row * width..][..width]).copied().collect()
         };
-        Rows(states.map(gather).collect())
+        StateRows(states.map(gather).collect())
     }
 
-    /// Puts rows where they belong among all.
-    pub(super) fn scatter(&self, from: &Rows, rows: &[usize], to: &mut Rows) {
+    /// Writes rows to these indices of `to`.
+    pub(super) fn scatter(&self, from: &StateRows, rows: &[usize], to: &mut StateRows) {
         for ((state, from), to) in self.0.iter().zip(&from.0).zip(&mut to.0) {
             let width: usize = state.shape.iter().product();
             for (at, row) in rows.iter().enumerate() {
@@ -155,16 +156,17 @@ impl Carried {
     }
 }
 
-/// Every input of a model is one of these or a state.
+/// Checks that every input of a model is a state or one of `fed`.
 ///
 /// # Errors
-/// Nothing would be fed to one.
+/// An input would not be fed.
 pub(super) fn all_fed(
     model: &Callable,
-    fed: &[Option<usize>],
-    states: &Carried,
+    inputs: &[Option<usize>],
+    states: &RecurrentStates,
 ) -> Result<(), OnnxError> {
-    let is_fed = |at: usize| fed.contains(&Some(at)) || states.0.iter().any(|of| of.input == at);
+    let is_fed =
+        |at: usize| inputs.contains(&Some(at)) || states.0.iter().any(|state| state.input == at);
     match model.inputs().iter().enumerate().find(|(at, _)| !is_fed(*at)) {
         None => Ok(()),
         Some((_, port)) => Err(model.unfit(format!(
@@ -174,7 +176,7 @@ pub(super) fn all_fed(
     }
 }
 
-/// The dimensions of a row of an input.
+/// Returns the shape of a row of a state.
 fn row(model: &Callable, port: &ModelInput) -> Result<Vec<usize>, OnnxError> {
     let sizes = port.shape.split_first().map(|(_, rest)| rest.iter().copied().collect());
     match (sizes.flatten(), port.element) {
@@ -188,37 +190,37 @@ fn row(model: &Callable, port: &ModelInput) -> Result<Vec<usize>, OnnxError> {
     }
 }
 
-/// The dimensions of an input, for people.
+/// Returns the shape of an input for error messages.
 pub(super) fn shape(port: &ModelInput) -> String {
     let size = |size: &Option<usize>| size.map_or_else(|| "?".to_owned(), |size| size.to_string());
     let sizes: Vec<String> = port.shape.iter().map(size).collect();
     format!("[{}]", sizes.join(", "))
 }
 
-/// Whether an input takes these.
+/// Checks the type and the dimensions of an input.
 ///
 /// # Errors
-/// It is of another type, or has other sizes.
+/// The type or a dimension differs.
 pub(super) fn takes(
     model: &Callable,
     input: usize,
     element: ElementType,
-    sizes: &[Size],
+    sizes: &[DimensionRule],
 ) -> Result<(), OnnxError> {
     let port = &model.inputs()[input];
-    let fits = |(found, size): (&Option<usize>, &Size)| match size {
-        Size::Any => true,
-        Size::Each => found.is_none(),
-        Size::Of(size) => found.is_none_or(|found| found == *size),
+    let fits = |(found, size): (&Option<usize>, &DimensionRule)| match size {
+        DimensionRule::Any => true,
+        DimensionRule::Dynamic => found.is_none(),
+        DimensionRule::Fixed(size) => found.is_none_or(|found| found == *size),
     };
     let is_shape = port.shape.len() == sizes.len() && port.shape.iter().zip(sizes).all(fits);
     if is_shape && port.element == element {
         return Ok(());
     }
-    let size = |size: &Size| match size {
-        Size::Any => "?".to_owned(),
-        Size::Each => "any".to_owned(),
-        Size::Of(size) => size.to_string(),
+    let size = |size: &DimensionRule| match size {
+        DimensionRule::Any => "?".to_owned(),
+        DimensionRule::Dynamic => "any".to_owned(),
+        DimensionRule::Fixed(size) => size.to_string(),
     };
     let expected: Vec<String> = sizes.iter().map(size).collect();
     Err(model.unfit(format!(
@@ -230,22 +232,22 @@ pub(super) fn takes(
     )))
 }
 
-/// A call whose inputs are given in any order.
+/// Calls a model with inputs in any order.
 ///
 /// # Errors
-/// As [`Callable::call`].
-pub(super) fn call(model: &Callable, mut inputs: Vec<Input<'_>>) -> Result<Vec<Kept>, String> {
+/// The error of [`Callable::call`].
+pub(super) fn call(model: &Callable, mut inputs: Vec<CallInput<'_>>) -> Result<Vec<Kept>, String> {
     inputs.sort_by_key(|input| input.at);
-    let fed = inputs
+    let inputs = inputs
         .iter()
         .map(|input| Fed::Elements(&input.shape, input.elements.slice(0..input.elements.len())));
-    model.call(&fed.collect::<Vec<_>>())
+    model.call(&inputs.collect::<Vec<_>>())
 }
 
-/// The numbers of an output that has so many rows.
+/// Returns the numbers of an output of `count` rows.
 ///
 /// # Errors
-/// It has others, or none.
+/// The output has another number of rows, or no elements.
 pub(super) fn rows<'a>(
     model: &Callable,
     output: &'a Kept,
