@@ -1,5 +1,6 @@
 //! Trained weights of files that other frameworks wrote, as tensors of graphs here.
 
+#[path = "../../tensors/src/safetensors.rs"]
 pub mod safetensors;
 
 use std::collections::BTreeMap;
