@@ -68,7 +68,7 @@ impl Value {
 pub struct Array {
     /// Dimensions; none for a single number.
     pub shape: Vec<usize>,
-    /// What it is an array of. Truth values are [`Element::Uint8`].
+    /// What it is an array of. Truth values are [`Element::U8`].
     pub element: Element,
     /// The numbers, little-endian.
     pub bytes: Vec<u8>,
@@ -187,7 +187,7 @@ mod tests {
             b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01b\x87R\
             (K\x01K\x02K\x01\x86cnumpy\ndtype\nU\x02i2K\0K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xff\
             J\xff\xff\xff\xffK\0tb\x89U\x04\x01\0\x02\x01tb.";
-        let array = Array { shape: vec![2, 1], element: Element::Int16, bytes: vec![1, 0, 2, 1] };
+        let array = Array { shape: vec![2, 1], element: Element::I16, bytes: vec![1, 0, 2, 1] };
         assert_eq!(read(bytes), Ok(Value::Array(array.into())));
         // Python 3 spells its bytes as an encoded text below protocol 3.
         let bytes = b"\x80\x02c_codecs\nencode\nX\x02\0\0\0\xc3\xbfX\x06\0\0\0latin1\x86R.";

@@ -6,8 +6,7 @@ pub mod safetensors;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use dyno_metrics::payload::Element as Payload;
-use dyno_onnx::{Element, Tensor, Values};
+use dyno_onnx::{Tensor, Values};
 
 use crate::pickle::{self, PickleError, Value};
 
@@ -50,26 +49,13 @@ pub fn torch(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, TorchError> {
         };
         let tensor = Tensor {
             name: name.to_string(),
-            element: element(array.element),
+            element: array.element,
             shape: array.shape.clone(),
             values: Values::Bytes(array.bytes.clone()),
         };
         Ok((tensor.name.clone(), tensor))
     };
     entries.into_iter().map(weight).collect()
-}
-
-fn element(of: Payload) -> Element {
-    match of {
-        Payload::Int8 => Element::I8,
-        Payload::Uint8 => Element::U8,
-        Payload::Int16 => Element::I16,
-        Payload::Int32 => Element::I32,
-        Payload::Int64 => Element::I64,
-        Payload::Float16 => Element::F16,
-        Payload::Float32 => Element::F32,
-        Payload::Float64 => Element::F64,
-    }
 }
 
 #[cfg(test)]

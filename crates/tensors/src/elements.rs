@@ -1,73 +1,107 @@
-//! Elements of tensors: what types there are, and rows of them.
+//! Elements of tensors as numbers of Rust.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
-/// A type that elements can have.
-pub trait Element: Copy + PartialOrd + Send + Sync + 'static {
-    /// Which one it is.
-    const TYPE: ElementType;
-    /// Rows of it.
-    fn wrap(elements: Cow<'_, [Self]>) -> Elements<'_>;
-    /// The elements, if they are of this type.
-    fn of<'a>(elements: &'a Elements<'_>) -> Option<&'a [Self]>;
-    /// The same, to be changed.
-    fn of_mut<'a>(elements: &'a mut Elements<'static>) -> Option<&'a mut Vec<Self>>;
-    /// The nearest `f64`; 0 or 1 for a boolean.
+use half::{bf16, f16};
+
+use crate::Element;
+
+/// A type of Rust that [`Elements`] can hold.
+pub trait Scalar: Copy + PartialOrd + Send + Sync + 'static {
+    /// Its type as an element of tensors.
+    const TYPE: Element;
+    /// Wraps numbers.
+    fn wrap(numbers: Cow<'_, [Self]>) -> Elements<'_>;
+    /// Returns the numbers, if they are of this type.
+    fn slice<'a>(elements: &'a Elements<'_>) -> Option<&'a [Self]>;
+    /// Returns the numbers as a vector that can be changed, if they are of this type.
+    fn vec_mut<'a>(elements: &'a mut Elements<'static>) -> Option<&'a mut Vec<Self>>;
+    /// Returns the nearest `f64`; 0 or 1 for a boolean.
     fn to_f64(self) -> f64;
-    /// The integer that it is; `None` for floating point.
+    /// Returns the integer, or `None` for a floating-point type.
     fn to_integer(self) -> Option<i64>;
-    /// Appends elements in little-endian order.
+    /// Appends numbers in little-endian order.
     fn write(all: &[Self], bytes: &mut Vec<u8>);
-    /// Reads elements in little-endian order; bytes that are no whole one are left.
+    /// Reads numbers in little-endian order; ignores the bytes behind the last whole number.
     fn read(bytes: &[u8]) -> Vec<Self>;
 }
 
-macro_rules! element_types {
-    ($($variant:ident: $type:ty, $name:literal, $integer:expr, $write:expr, $read:expr;)+) => {
-        /// Type of a tensor's elements.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "the names say it")]
-        pub enum ElementType {
-            $($variant,)+
+/// Evaluates an expression with the slice of elements, of any type.
+///
+/// ```
+/// use dyno_tensors::{Elements, each_type};
+///
+/// let elements = Elements::U8(vec![1, 2].into());
+/// assert_eq!(each_type!(&elements, all => all.len()), 2);
+/// ```
+#[macro_export]
+macro_rules! each_type {
+    ($elements:expr, $all:ident => $body:expr) => {
+        match $elements {
+            $crate::Elements::F32($all) => $body,
+            $crate::Elements::F64($all) => $body,
+            $crate::Elements::F16($all) => $body,
+            $crate::Elements::BF16($all) => $body,
+            $crate::Elements::I64($all) => $body,
+            $crate::Elements::I32($all) => $body,
+            $crate::Elements::I8($all) => $body,
+            $crate::Elements::U8($all) => $body,
+            $crate::Elements::Bool($all) => $body,
         }
+    };
+}
 
-        impl ElementType {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant,)+];
-
-            /// As NumPy calls it, such as `float32`.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)+
-                }
-            }
-        }
-
-        /// Elements, row by row: the owner's own, or borrowed from it.
+macro_rules! scalars {
+    ($($variant:ident: $type:ty, $float:expr, $integer:expr, $write:expr, $read:expr;)+) => {
+        /// Elements in row-major order, owned or borrowed.
+        ///
+        /// ```
+        /// use dyno_tensors::{Element, Elements};
+        ///
+        /// let elements = Elements::read(Element::I8, &[1, 0xff]).unwrap();
+        /// assert_eq!(elements, Elements::I8(vec![1, -1].into()));
+        /// assert_eq!(elements.to_f64(), [1.0, -1.0]);
+        /// ```
         #[derive(Debug, Clone, PartialEq)]
-        #[expect(missing_docs, reason = "the names say it")]
+        #[expect(missing_docs, reason = "the names state it")]
         pub enum Elements<'a> {
             $($variant(Cow<'a, [$type]>),)+
         }
 
-        $(impl Element for $type {
-            const TYPE: ElementType = ElementType::$variant;
+        impl Elements<'_> {
+            /// Types that can be held.
+            pub const TYPES: &'static [Element] = &[$(Element::$variant,)+];
 
-            fn wrap(elements: Cow<'_, [Self]>) -> Elements<'_> {
-                Elements::$variant(elements)
+            /// Reads elements in little-endian order; ignores the bytes behind the last whole element.
+            ///
+            /// Returns `None` for a type that is not one of [`Elements::TYPES`].
+            #[must_use]
+            pub fn read(element: Element, bytes: &[u8]) -> Option<Elements<'static>> {
+                match element {
+                    $(Element::$variant => {
+                        Some(Scalar::wrap(Cow::Owned(<$type as Scalar>::read(bytes))))
+                    })+
+                    _ => None,
+                }
+            }
+        }
+
+        $(impl Scalar for $type {
+            const TYPE: Element = Element::$variant;
+
+            fn wrap(numbers: Cow<'_, [Self]>) -> Elements<'_> {
+                Elements::$variant(numbers)
             }
 
-            fn of<'a>(elements: &'a Elements<'_>) -> Option<&'a [Self]> {
+            fn slice<'a>(elements: &'a Elements<'_>) -> Option<&'a [Self]> {
                 match elements {
                     Elements::$variant(all) => Some(all),
                     _ => None,
                 }
             }
 
-            fn of_mut<'a>(elements: &'a mut Elements<'static>) -> Option<&'a mut Vec<Self>> {
+            fn vec_mut<'a>(elements: &'a mut Elements<'static>) -> Option<&'a mut Vec<Self>> {
                 match elements {
                     Elements::$variant(all) => Some(all.to_mut()),
                     _ => None,
@@ -75,8 +109,8 @@ macro_rules! element_types {
             }
 
             fn to_f64(self) -> f64 {
-                // Booleans and the types of 16 bits have no `as`.
-                element_types!(@f64 $variant self)
+                let float: fn($type) -> f64 = $float;
+                float(self)
             }
 
             fn to_integer(self) -> Option<i64> {
@@ -90,8 +124,8 @@ macro_rules! element_types {
                 bytes.resize(start + size_of_val(all), 0);
                 // One loop without a check of room for each element becomes a copy.
                 let (whole, _) = bytes[start..].as_chunks_mut::<{ size_of::<$type>() }>();
-                for (to, element) in whole.iter_mut().zip(all) {
-                    *to = write(*element);
+                for (place, element) in whole.iter_mut().zip(all) {
+                    *place = write(*element);
                 }
             }
 
@@ -101,139 +135,99 @@ macro_rules! element_types {
                 whole.iter().map(|bytes| read(*bytes)).collect()
             }
         })+
-
-        /// Evaluates an expression with the slice of elements, whatever their type.
-        macro_rules! each_type {
-            ($elements:expr, $all:ident => $body:expr) => {
-                match $elements {
-                    $($crate::tensors::Elements::$variant($all) => $body,)+
-                }
-            };
-        }
-
-        /// Evaluates an expression in which `$T` is the Rust type of an element type.
-        macro_rules! with_type {
-            ($element:expr, $T:ident => $body:expr) => {
-                match $element {
-                    $($crate::tensors::ElementType::$variant => { type $T = $type; $body })+
-                }
-            };
-        }
     };
-    (@f64 Bool $value:expr) => { f64::from(u8::from($value)) };
-    (@f64 I64 $value:expr) => { $value as f64 };
-    (@f64 $variant:ident $value:expr) => { f64::from($value) };
 }
 
-element_types! {
-    F32: f32, "float32", |_| None, |x| x.to_le_bytes(), f32::from_le_bytes;
-    F64: f64, "float64", |_| None, |x| x.to_le_bytes(), f64::from_le_bytes;
-    F16: half::f16, "float16", |_| None, |x| x.to_le_bytes(), half::f16::from_le_bytes;
-    Bf16: half::bf16, "bfloat16", |_| None, |x| x.to_le_bytes(), half::bf16::from_le_bytes;
-    I64: i64, "int64", Some, |x| x.to_le_bytes(), i64::from_le_bytes;
-    I32: i32, "int32", |x| Some(x.into()), |x| x.to_le_bytes(), i32::from_le_bytes;
-    I8: i8, "int8", |x| Some(x.into()), |x| x.to_le_bytes(), i8::from_le_bytes;
-    U8: u8, "uint8", |x| Some(x.into()), |x| [x], u8::from_le_bytes;
-    Bool: bool, "bool", |x| Some(x.into()), |x| [x.into()], |[byte]| byte != 0;
-}
-
-pub(crate) use {each_type, with_type};
-
-impl fmt::Display for ElementType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl ElementType {
-    /// The type of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|element| element.name() == name)
-    }
-
-    /// Whether it is a floating-point type.
-    #[must_use]
-    pub fn is_real(self) -> bool {
-        matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::Bf16)
-    }
-
-    /// Bytes of one element.
-    #[must_use]
-    pub fn size(self) -> usize {
-        with_type!(self, T => size_of::<T>())
-    }
-
-    /// Reads elements in little-endian order; bytes that are no whole one are left.
-    #[must_use]
-    pub fn read(self, bytes: &[u8]) -> Elements<'static> {
-        with_type!(self, T => Element::wrap(Cow::Owned(<T as Element>::read(bytes))))
-    }
+scalars! {
+    F32: f32, f64::from, |_| None, |x| x.to_le_bytes(), f32::from_le_bytes;
+    F64: f64, |x| x, |_| None, |x| x.to_le_bytes(), f64::from_le_bytes;
+    F16: f16, f64::from, |_| None, |x| x.to_le_bytes(), f16::from_le_bytes;
+    BF16: bf16, f64::from, |_| None, |x| x.to_le_bytes(), bf16::from_le_bytes;
+    I64: i64, |x| x as f64, Some, |x| x.to_le_bytes(), i64::from_le_bytes;
+    I32: i32, f64::from, |x| Some(x.into()), |x| x.to_le_bytes(), i32::from_le_bytes;
+    I8: i8, f64::from, |x| Some(x.into()), |x| x.to_le_bytes(), i8::from_le_bytes;
+    U8: u8, f64::from, |x| Some(x.into()), |x| [x], u8::from_le_bytes;
+    Bool: bool, |x| u8::from(x).into(), |x| Some(x.into()), |x| [x.into()], |[byte]| byte != 0;
 }
 
 impl Elements<'static> {
-    /// No elements of this type, with the memory of those that there were if they were
-    /// of this type, too.
-    pub fn emptied<T: Element>(&mut self) -> &mut Vec<T> {
-        if T::of(self).is_none() {
+    /// Returns an empty vector of this type, with the memory of the present elements if they are of this
+    /// type, too.
+    pub fn emptied<T: Scalar>(&mut self) -> &mut Vec<T> {
+        if T::slice(self).is_none() {
             *self = T::wrap(Cow::Owned(Vec::new()));
         }
-        let all = T::of_mut(self).expect("they are of this type now");
+        let all = T::vec_mut(self).expect("they are of this type now");
         all.clear();
         all
+    }
+
+    /// Converts each to the nearest `f32`, in place where they are.
+    #[must_use]
+    pub fn into_f32(self) -> Vec<f32> {
+        match self {
+            Self::F32(all) => all.into_owned(),
+            other => other.to_f32().into_owned(),
+        }
     }
 }
 
 impl Elements<'_> {
-    /// How many.
+    /// Returns the type of this name, if it is one of [`Elements::TYPES`].
+    #[must_use]
+    pub fn type_from_name(name: &str) -> Option<Element> {
+        Element::from_name(name).filter(|element| Self::TYPES.contains(element))
+    }
+
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         each_type!(self, all => all.len())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Their type.
+    /// Returns their type.
     #[must_use]
-    pub fn element(&self) -> ElementType {
-        fn of<T: Element>(_: &[T]) -> ElementType {
+    pub fn element(&self) -> Element {
+        fn type_of<T: Scalar>(_: &[T]) -> Element {
             T::TYPE
         }
-        each_type!(self, all => of(all))
+        each_type!(self, all => type_of(all))
     }
 
-    /// The elements, if they are of this type.
+    /// Returns the elements, if they are of this type.
     #[must_use]
-    pub fn of<T: Element>(&self) -> Option<&[T]> {
-        T::of(self)
+    pub fn as_slice<T: Scalar>(&self) -> Option<&[T]> {
+        T::slice(self)
     }
 
-    /// The same, owned: copied where they were borrowed.
+    /// Converts to owned elements; copies borrowed ones.
     #[must_use]
     pub fn into_owned(self) -> Elements<'static> {
-        each_type!(self, all => Element::wrap(Cow::Owned(all.into_owned())))
+        each_type!(self, all => Scalar::wrap(Cow::Owned(all.into_owned())))
     }
 
-    /// Some of them, borrowed.
+    /// Borrows the elements of a range.
     ///
     /// # Panics
-    /// If the range reaches beyond them.
+    /// If the range is out of bounds.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Elements<'_> {
-        each_type!(self, all => Element::wrap(Cow::Borrowed(&all[range])))
+        each_type!(self, all => Scalar::wrap(Cow::Borrowed(&all[range])))
     }
 
-    /// Rows of so many elements by their numbers, in this order, copied.
+    /// Copies rows of `length` elements by their indices, in this order.
     ///
     /// # Panics
-    /// If there is no row of a number.
+    /// If an index is out of bounds.
     #[must_use]
     pub fn rows(&self, length: usize, rows: &[usize]) -> Elements<'static> {
-        fn picked<T: Element>(all: &[T], length: usize, rows: &[usize]) -> Elements<'static> {
+        fn picked<T: Scalar>(all: &[T], length: usize, rows: &[usize]) -> Elements<'static> {
             let mut picked = Vec::with_capacity(length * rows.len());
             rows.iter().for_each(|row| picked.extend_from_slice(&all[row * length..][..length]));
             T::wrap(Cow::Owned(picked))
@@ -241,7 +235,7 @@ impl Elements<'_> {
         each_type!(self, all => picked(all, length, rows))
     }
 
-    /// Each as `f32`, whatever its type: borrowed where it is, else the nearest.
+    /// Converts each to the nearest `f32`; borrows elements that are of this type.
     #[must_use]
     pub fn to_f32(&self) -> Cow<'_, [f32]> {
         match self {
@@ -250,7 +244,7 @@ impl Elements<'_> {
         }
     }
 
-    /// Each as `i64`; `None` for floating point.
+    /// Converts each to `i64`; `None` for floating-point types.
     #[must_use]
     pub fn to_i64(&self) -> Option<Cow<'_, [i64]>> {
         match self {
@@ -259,23 +253,22 @@ impl Elements<'_> {
         }
     }
 
-    /// Each as `f64`: exact for all but integers beyond 2^53.
+    /// Converts each to `f64`: exact except for integers beyond 2^53.
     #[must_use]
     pub fn to_f64(&self) -> Vec<f64> {
         each_type!(self, all => all.iter().map(|x| x.to_f64()).collect())
     }
 
-    /// Appends them in little-endian order.
+    /// Appends the elements in little-endian order.
     pub fn write(&self, bytes: &mut Vec<u8>) {
-        each_type!(self, all => Element::write(all, bytes));
+        each_type!(self, all => Scalar::write(all, bytes));
     }
 
-    /// The class that they tell: a single integer is the class itself; of several
-    /// elements it is the position of the greatest, the first one of equals. NaN is
-    /// never greatest.
+    /// Returns the class that the elements predict: a single integer is the class itself; of several
+    /// elements it is the index of the greatest, the first of equals. NaN is never the greatest.
     #[must_use]
     pub fn class(&self) -> i64 {
-        fn class<T: Element>(all: &[T]) -> i64 {
+        fn class<T: Scalar>(all: &[T]) -> i64 {
             if let [only] = all
                 && let Some(class) = only.to_integer()
             {
@@ -285,7 +278,7 @@ impl Elements<'_> {
             let is_number = |x: &T| x.partial_cmp(x).is_some();
             let numbers = all.iter().enumerate().filter(|(_, x)| is_number(x));
             let greatest = numbers.reduce(|best, next| if next.1 > best.1 { next } else { best });
-            greatest.map_or(0, |(at, _)| at as i64)
+            greatest.map_or(0, |(index, _)| index as i64)
         }
         each_type!(self, all => class(all))
     }
@@ -293,8 +286,6 @@ impl Elements<'_> {
 
 #[cfg(test)]
 mod tests {
-    use half::{bf16, f16};
-
     use super::*;
 
     #[test]
@@ -320,24 +311,31 @@ mod tests {
             let mut bytes = Vec::new();
             elements.write(&mut bytes);
             let element = elements.element();
-            assert_eq!(element.read(&bytes), elements);
+            assert_eq!(Elements::read(element, &bytes).as_ref(), Some(&elements));
             assert_eq!(bytes.len(), elements.len() * element.size());
-            assert_eq!(ElementType::named(element.name()), Some(element));
+            assert_eq!(Elements::type_from_name(element.name()), Some(element));
             bytes
         };
         assert_eq!(bytes(Elements::F16(vec![f16::ONE].into())), [0x00, 0x3c]);
-        assert_eq!(bytes(Elements::Bf16(vec![bf16::ONE].into())), [0x80, 0x3f]);
+        assert_eq!(bytes(Elements::BF16(vec![bf16::ONE].into())), [0x80, 0x3f]);
         assert_eq!(bytes(Elements::I8(vec![-1].into())), [0xff]);
         assert_eq!(bytes(Elements::Bool(vec![true, false].into())), [1, 0]);
         assert_eq!(bytes(Elements::I32(vec![258].into())), [2, 1, 0, 0]);
     }
 
     #[test]
+    fn types_without_numbers_in_rust_are_not_held() {
+        assert_eq!(Elements::read(Element::F8E4M3, &[0]), None);
+        assert_eq!(Elements::type_from_name("uint16"), None);
+    }
+
+    #[test]
     fn elements_convert_to_the_common_types() {
-        let halves = Elements::Bf16(vec![bf16::from_f32(0.5)].into());
+        let halves = Elements::BF16(vec![bf16::from_f32(0.5)].into());
         assert_eq!((&*halves.to_f32(), halves.to_i64()), (&[0.5][..], None));
         let integers = Elements::I8(vec![-3, 4].into());
         assert_eq!(integers.to_i64().as_deref(), Some(&[-3, 4][..]));
+        assert_eq!(halves.into_f32(), [0.5]);
         assert_eq!(integers.slice(1..2).to_f64(), [4.0]);
         assert_eq!(integers.rows(1, &[1, 1, 0]).to_f64(), [4.0, 4.0, -3.0]);
         let mut scratch = Elements::U8(Vec::with_capacity(9).into());

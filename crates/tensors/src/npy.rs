@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use super::{ElementType, Elements};
+use super::{Element, Elements};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -27,7 +27,7 @@ pub struct NpyHead {
     /// Dimensions.
     pub shape: Vec<usize>,
     /// Type of the elements.
-    pub element: ElementType,
+    pub element: Element,
     /// Bytes before the first element.
     pub start: usize,
 }
@@ -91,17 +91,17 @@ impl NpyHead {
         }
         let shape = value("shape").and_then(shape).ok_or(NpyProblem::NotNpy)?;
         let element = match descr {
-            "<f4" => ElementType::F32,
-            "<f8" => ElementType::F64,
-            "<f2" => ElementType::F16,
+            "<f4" => Element::F32,
+            "<f8" => Element::F64,
+            "<f2" => Element::F16,
             // NumPy has no bfloat16: `ml_dtypes` saves it as two opaque bytes, and who has
             // none of that views it as uint16, which nothing else here is.
-            "<V2" | "|V2" | "<u2" => ElementType::Bf16,
-            "<i8" => ElementType::I64,
-            "<i4" => ElementType::I32,
-            "|i1" => ElementType::I8,
-            "|u1" => ElementType::U8,
-            "|b1" => ElementType::Bool,
+            "<V2" | "|V2" | "<u2" => Element::BF16,
+            "<i8" => Element::I64,
+            "<i4" => Element::I32,
+            "|i1" => Element::I8,
+            "|u1" => Element::U8,
+            "|b1" => Element::Bool,
             other => return Err(NpyProblem::Element(other.to_owned())),
         };
         Ok(Self { shape, element, start })
@@ -122,7 +122,7 @@ impl Npy {
         if expected != found {
             return Err(NpyProblem::Length { expected, found });
         }
-        let elements = element.read(body);
+        let elements = Elements::read(element, body).expect("the type is one of those that are held");
         Ok(Self { shape, elements })
     }
 }
@@ -185,7 +185,7 @@ mod tests {
         };
         assert_eq!(read("<f2", &[0x00, 0x3c]), Elements::F16(vec![f16::ONE].into()));
         for opaque in ["<V2", "|V2", "<u2"] {
-            assert_eq!(read(opaque, &[0x80, 0x3f]), Elements::Bf16(vec![bf16::ONE].into()));
+            assert_eq!(read(opaque, &[0x80, 0x3f]), Elements::BF16(vec![bf16::ONE].into()));
         }
         assert_eq!(read("<f8", &1.5_f64.to_le_bytes()), Elements::F64(vec![1.5].into()));
         assert_eq!(read("<i4", &(-7_i32).to_le_bytes()), Elements::I32(vec![-7].into()));

@@ -111,7 +111,7 @@ fn tensor(name: String, entry: Entry, data: &[u8]) -> Result<(Tensor, usize), Sa
     };
     let dimensions: Option<Vec<usize>> = shape.iter().map(|&n| usize::try_from(n).ok()).collect();
     let expected = dimensions.as_ref().and_then(|dimensions| {
-        dimensions.iter().try_fold(element.bytes(), |product, &n| product.checked_mul(n))
+        dimensions.iter().try_fold(element.size(), |product, &n| product.checked_mul(n))
     });
     let place = offsets.map(|offset| usize::try_from(offset).unwrap_or(usize::MAX));
     let part = data.get(place[0]..place[1]).filter(|part| Some(part.len()) == expected);

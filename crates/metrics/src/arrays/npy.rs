@@ -14,7 +14,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::super::DataError;
-use super::super::payload::Element;
+use super::super::payload::{Element, append_reals};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -150,7 +150,7 @@ impl Npy {
         };
         let element = self.element;
         let mut values = Vec::with_capacity(rows * columns);
-        self.chunks(|chunk| element.reals(chunk, &mut values))?;
+        self.chunks(|chunk| append_reals(element, chunk, &mut values))?;
         if self.is_fortran {
             values = transposed(&values, columns, rows);
         }
@@ -263,9 +263,7 @@ fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
 /// An element as a whole number; what is no number is the least, as PyTorch has it.
 fn whole(element: Element, bytes: &[u8]) -> i64 {
     match element {
-        Element::Float16 | Element::Float32 | Element::Float64 if element.real(bytes).is_nan() => {
-            i64::MIN
-        }
+        Element::F16 | Element::F32 | Element::F64 if element.real(bytes).is_nan() => i64::MIN,
         _ => element.whole(bytes),
     }
 }
@@ -306,14 +304,14 @@ fn parse(header: &str) -> Option<(&str, bool, Vec<usize>)> {
 
 fn element(descr: &str) -> Option<Element> {
     Some(match descr {
-        "|i1" => Element::Int8,
-        "|u1" => Element::Uint8,
-        "<i2" => Element::Int16,
-        "<i4" => Element::Int32,
-        "<i8" => Element::Int64,
-        "<f2" => Element::Float16,
-        "<f4" => Element::Float32,
-        "<f8" => Element::Float64,
+        "|i1" => Element::I8,
+        "|u1" => Element::U8,
+        "<i2" => Element::I16,
+        "<i4" => Element::I32,
+        "<i8" => Element::I64,
+        "<f2" => Element::F16,
+        "<f4" => Element::F32,
+        "<f8" => Element::F64,
         _ => return None,
     })
 }
@@ -362,7 +360,7 @@ pub(in super::super) mod tests {
         let with = written("with.npy", &file("<f4", "(3,)", &body));
         let without = written("without.npy", &body);
         for path in [with, without] {
-            let open = || Npy::open_or_raw(&path, Element::Float32).unwrap();
+            let open = || Npy::open_or_raw(&path, Element::F32).unwrap();
             assert_eq!(open().wholes_at(&[2, 0, 2, 1]), Ok(vec![9, 7, 9, i64::MIN]));
             for position in [3, -1] {
                 let error = open().wholes_at(&[position]).unwrap_err().to_string();

@@ -24,7 +24,8 @@ use std::fmt;
 
 use dyno_loadgen::settings::nearest;
 
-pub use data::{Element, baseline_log};
+pub use data::{DTYPES, baseline_log};
+pub use dyno_tensors::Element;
 pub use evidence::{Evidence, Played};
 pub use folder::{Submitted, write_folder};
 pub use plan::{Needs, Plan, PlannedRun, Unplanned, plan};

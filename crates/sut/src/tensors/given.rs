@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Elements, Npy, NpyProblem, TensorError, each_type};
-use crate::tensors::Element;
+use crate::tensors::Scalar;
 
 /// Rejects NaN and infinities.
 ///
@@ -14,7 +14,7 @@ pub(super) fn check_finite(
     shape: &[usize],
     elements: &Elements<'_>,
 ) -> Result<(), TensorError> {
-    fn first<T: Element>(all: &[T]) -> Option<(usize, f64)> {
+    fn first<T: Scalar>(all: &[T]) -> Option<(usize, f64)> {
         // Whole numbers have no other values.
         let all = all.iter().map(|x| x.to_f64()).enumerate();
         all.filter(|_| T::TYPE.is_real()).find(|(_, x)| !x.is_finite())

@@ -100,10 +100,10 @@ fn noise(path: &Path, shape: &[usize]) -> Result<Vec<f32>, TextsError> {
             array.bytes.as_chunks().0.iter().map(|bytes| read(*bytes)).collect()
         };
         let values: Vec<f32> = match array.element {
-            Element::Float32 => {
+            Element::F32 => {
                 array.bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
             }
-            Element::Float16 => of_two(|bytes| half::f16::from_le_bytes(bytes).to_f32()),
+            Element::F16 => of_two(|bytes| half::f16::from_le_bytes(bytes).to_f32()),
             other => return Err(refused(format!("a tensor of {}", other.name()))),
         };
         (array.shape.clone(), values)

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_sut::tensors::{ElementType, Elements, NpyHead, SampleTensor, Source};
+use dyno_sut::tensors::{Element, Elements, NpyHead, SampleTensor, Source};
 use zip::{CompressionMethod, ZipArchive};
 
 use super::aggregation::{Aggregation, write_trace};
@@ -209,7 +209,7 @@ fn same_features(dense: &Rows, pairs: u64, day: &Path) -> Result<(), CriteoError
 /// The arrays with their count of pairs: the first half of the day is measured.
 fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(Format, u64), CriteoError> {
     let mut file = File::open(dense).map_err(unreadable(dense))?;
-    let (pairs, dense) = rows(&mut file, dense, "", 0, ElementType::F32)?;
+    let (pairs, dense) = rows(&mut file, dense, "", 0, Element::F32)?;
     let refused = |expected: &str, found: String| CriteoError {
         path: sparse.to_owned(),
         expected: expected.to_owned(),
@@ -227,7 +227,7 @@ fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(Format, u64), Cr
         let start = start.ok_or_else(|| {
             refused("arrays as numpy.savez writes them", format!("{name} compressed"))
         })?;
-        let (count, found) = rows(&mut file, sparse, &name, start, ElementType::I32)?;
+        let (count, found) = rows(&mut file, sparse, &name, start, Element::I32)?;
         if count != pairs {
             return Err(refused(
                 &format!("{pairs} rows, as dense has"),
@@ -255,7 +255,7 @@ fn rows(
     path: &Path,
     name: &str,
     start: u64,
-    element: ElementType,
+    element: Element,
 ) -> Result<(u64, Rows), CriteoError> {
     let refused = |expected: String, found: String| {
         let of = if name.is_empty() { String::new() } else { format!(" as {name}") };

@@ -186,7 +186,7 @@ fn papers(path: &Path) -> Result<Vec<i64>, IgbhError> {
         };
     }
     match pickle::weights(&bytes).map_err(|why| refused(why.to_string()))? {
-        Value::Array(array) if array.element == Element::Int64 && array.shape.len() == 1 => {
+        Value::Array(array) if array.element == Element::I64 && array.shape.len() == 1 => {
             let papers = array.bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes));
             Ok(papers.collect())
         }

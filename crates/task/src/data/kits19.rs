@@ -205,7 +205,7 @@ impl Source for Kits19 {
             return Err(refused("no array at first".to_owned()).to_string());
         };
         let Array { shape, element, bytes } = &**volume;
-        if *element != Element::Float32 || !matches!(shape[..], [1, _, _, _]) {
+        if *element != Element::F32 || !matches!(shape[..], [1, _, _, _]) {
             return Err(refused(format!("{} {shape:?}", element.name())).to_string());
         }
         let voxels: Vec<f32> =

@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use dyno_sut::tensors::{Element, ElementType};
+use dyno_sut::tensors::{Element, Scalar};
 
 /// Elements begin at a multiple of this.
 const ALIGNED: usize = 64;
@@ -15,11 +15,11 @@ const BEFORE: usize = 10;
 ///
 /// # Errors
 /// Those of the file.
-pub fn write<T: Element>(to: &mut impl Write, shape: &[usize], all: &[T]) -> io::Result<()> {
+pub fn write<T: Scalar>(to: &mut impl Write, shape: &[usize], all: &[T]) -> io::Result<()> {
     let element = match T::TYPE {
-        ElementType::U8 => "|u1",
-        ElementType::I64 => "<i8",
-        ElementType::F32 => "<f4",
+        Element::U8 => "|u1",
+        Element::I64 => "<i8",
+        Element::F32 => "<f4",
         other => unreachable!("references here are no {other}"),
     };
     let sizes: String = shape.iter().map(|size| format!("{size}, ")).collect();

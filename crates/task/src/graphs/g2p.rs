@@ -166,14 +166,14 @@ pub fn g2p(weights: Weights) -> Result<Model, BuildError> {
 fn lengths(net: &mut Builder, letters: &Name) -> Result<Name, BuildError> {
     let padding = net.tensor(Tensor::of_i64("padding", &[], &[0]))?;
     let is_letter = net.node("Greater", &[letters, &padding], &[])?;
-    let counted = net.node("Cast", &[&is_letter], &[("to", (Element::I32 as i64).into())])?;
+    let counted = net.node("Cast", &[&is_letter], &[("to", Element::I32.into())])?;
     let axes = net.integers(&[1]);
     net.node("ReduceSum", &[&counted, &axes], &[("keepdims", 0.into())])
 }
 
 /// The number that the decoder begins with, for each word: `[1, N]`.
 fn begin(net: &mut Builder, lengths: &Name) -> Result<Name, BuildError> {
-    let whole = net.node("Cast", &[lengths], &[("to", (Element::I64 as i64).into())])?;
+    let whole = net.node("Cast", &[lengths], &[("to", Element::I64.into())])?;
     let none = net.integers(&[0]);
     let zero = net.node("Mul", &[&whole, &none], &[])?;
     let begin = net.integers(&[BEGIN]);

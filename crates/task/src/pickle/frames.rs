@@ -105,7 +105,7 @@ fn places(objects: &[Object], id: Id, count: usize) -> Result<Vec<usize>, Proble
             let all: Option<Vec<i64>> = (0..).take(count).map(place).collect();
             all.ok_or(expected.clone())?
         }
-        Object::Array(array) if array.element == Element::Int64 => {
+        Object::Array(array) if array.element == Element::I64 => {
             array.bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
         }
         _ => return Err(expected),
@@ -201,7 +201,7 @@ impl Unfolding<'_> {
             bytes.extend(number.to_le_bytes());
         }
         let shape = vec![ids.len()];
-        Ok(Value::Array(Arc::new(Array { shape, element: Element::Int64, bytes })))
+        Ok(Value::Array(Arc::new(Array { shape, element: Element::I64, bytes })))
     }
 }
 
@@ -285,9 +285,9 @@ mod tests {
         assert_eq!(names, expected.iter().collect::<Vec<_>>());
         assert_eq!(table.get("set"), Some(&texts(["GSM8K", "MBXP"])));
         assert_eq!(table.get("text"), Some(&texts(["a é", "b"])));
-        assert_eq!(table.get("n"), Some(&numbers(Element::Int64, &[3, 2])));
+        assert_eq!(table.get("n"), Some(&numbers(Element::I64, &[3, 2])));
         let tokens: [&[i64]; 2] = [&[1, 5, 300], &[1, 70000]];
-        let lists = tokens.map(|all| numbers(Element::Int64, all));
+        let lists = tokens.map(|all| numbers(Element::I64, all));
         assert_eq!(table.get("tok"), Some(&Value::List(lists.into())));
     }
 
@@ -295,9 +295,9 @@ mod tests {
     fn rows_keep_their_order_and_arrays_their_type() {
         let table = read(PANDAS_2).unwrap();
         assert_eq!(table.get("text"), Some(&texts(["b", "a é"])));
-        assert_eq!(table.get("n"), Some(&numbers(Element::Int64, &[2, 3])));
+        assert_eq!(table.get("n"), Some(&numbers(Element::I64, &[2, 3])));
         let tokens: [&[i64]; 2] = [&[1, 70000], &[1, 5, 300]];
-        let arrays = tokens.map(|all| numbers(Element::Int32, all));
+        let arrays = tokens.map(|all| numbers(Element::I32, all));
         assert_eq!(table.get("tok"), Some(&Value::List(arrays.into())));
     }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, Kept};
-use dyno_sut::tensors::{ElementType, Elements, ModelInput};
+use dyno_sut::tensors::{Element, Elements, ModelInput};
 
 use super::{carried, has_rows};
 
@@ -24,9 +24,9 @@ pub(super) struct Decoder {
 /// An input, with the type of its elements.
 #[derive(Debug, Clone, Copy)]
 enum Takes {
-    Tokens(ElementType),
-    Mask(ElementType),
-    Positions(ElementType),
+    Tokens(Element),
+    Mask(Element),
+    Positions(Element),
     /// Whether there are tokens before, in a model with a branch for either.
     IsBehind,
     /// Keys or values, by place in [`Decoder::caches`].
@@ -36,10 +36,17 @@ enum Takes {
 /// Keys or values of a layer: an input and the output that it becomes.
 #[derive(Debug, Clone, Copy)]
 struct Cache {
-    element: ElementType,
+    element: Element,
     heads: usize,
     width: usize,
     output: usize,
+}
+
+impl Cache {
+    /// Returns what the first call is fed with.
+    fn no_elements(self) -> Elements<'static> {
+        Elements::read(self.element, &[]).expect("inputs are of types that are held")
+    }
 }
 
 /// Tokens that are read by a call, row by row.
@@ -81,7 +88,7 @@ impl Decoder {
                 "input_ids" => Takes::Tokens(whole()?),
                 "attention_mask" => Takes::Mask(whole()?),
                 "position_ids" => Takes::Positions(whole()?),
-                "use_cache_branch" if input.element == ElementType::Bool => Takes::IsBehind,
+                "use_cache_branch" if input.element == Element::Bool => Takes::IsBehind,
                 name if name.starts_with("past") => {
                     caches.push(Cache::of(&model, input)?);
                     Takes::Cache(caches.len() - 1)
@@ -145,7 +152,7 @@ impl Decoder {
                 Takes::Positions(element) => Fed::Elements(&shapes[2], whole(positions, element)),
                 Takes::IsBehind => Fed::Elements(&[1], Elements::Bool(Cow::Borrowed(&is_behind))),
                 Takes::Cache(at) => match before.map(|told| &told.caches[at]) {
-                    None => Fed::Elements(&empty[at], self.caches[at].element.read(&[])),
+                    None => Fed::Elements(&empty[at], self.caches[at].no_elements()),
                     Some(Held::Kept(kept)) => Fed::Kept(kept),
                     Some(Held::Picked(shape, all)) => Fed::Elements(shape, all.slice(0..all.len())),
                 },
@@ -231,9 +238,9 @@ impl Told {
 ///
 /// # Errors
 /// It is another input.
-fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<ElementType, OnnxError> {
+fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<Element, OnnxError> {
     match (&input.shape[..], input.element) {
-        ([_, None], ElementType::I64 | ElementType::I32) => Ok(input.element),
+        ([_, None], Element::I64 | Element::I32) => Ok(input.element),
         (_, element) => Err(model.unfit(format!(
             "expected '{}' of rows and any number of tokens in int64 or int32, found {element} {}: \
              take model.onnx or decoder_model_merged.onnx",
@@ -244,9 +251,9 @@ fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<ElementType, On
 }
 
 /// Whole numbers as the model takes them.
-fn whole(all: &[i64], element: ElementType) -> Elements<'_> {
+fn whole(all: &[i64], element: Element) -> Elements<'_> {
     match element {
-        ElementType::I32 => Elements::I32(all.iter().map(|n| *n as i32).collect()),
+        Element::I32 => Elements::I32(all.iter().map(|n| *n as i32).collect()),
         _ => Elements::I64(Cow::Borrowed(all)),
     }
 }

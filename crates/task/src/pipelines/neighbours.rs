@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed};
-use dyno_sut::tensors::{Element, ElementType, Elements, ModelInput};
+use dyno_sut::tensors::{Element, Elements, ModelInput, Scalar};
 use half::f16;
 
 use super::sampling::{Edges, HOPS, Subgraph, draw};
@@ -28,7 +28,7 @@ const SEED: u64 = 20_240_712;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Port {
     /// Features of the nodes of a kind.
-    Features(usize, ElementType),
+    Features(usize, Element),
     /// Places of the edges of a relation in a hop.
     Edges(usize, usize),
     /// How many nodes of each kind each hop has reached.
@@ -73,13 +73,13 @@ fn ports(model: &Callable, width: usize) -> Result<Vec<Port>, OnnxError> {
         let (port, element, shape) = match known {
             Port::Features(kind, _) => {
                 let element = match input.element {
-                    ElementType::F16 => ElementType::F16,
-                    _ => ElementType::F32,
+                    Element::F16 => Element::F16,
+                    _ => Element::F32,
                 };
                 (Port::Features(kind, element), element, [None, Some(width)])
             }
-            Port::Edges(..) => (known, ElementType::I64, [Some(2), None]),
-            Port::Reached => (known, ElementType::I64, [Some(KINDS.len()), Some(HOPS + 1)]),
+            Port::Edges(..) => (known, Element::I64, [Some(2), None]),
+            Port::Reached => (known, Element::I64, [Some(KINDS.len()), Some(HOPS + 1)]),
         };
         let found = &input.shape;
         let fits = |(found, fed): (&Option<usize>, &Option<usize>)| match (found, fed) {
@@ -110,7 +110,7 @@ fn port(name: &str) -> Option<Port> {
         return Some(Port::Reached);
     }
     if let Some(kind) = KINDS.iter().position(|kind| *kind == name) {
-        return Some(Port::Features(kind, ElementType::F32));
+        return Some(Port::Features(kind, Element::F32));
     }
     let all = (0..RELATIONS.len()).flat_map(|at| (1..=HOPS).map(move |hop| (at, hop)));
     all.into_iter()
@@ -149,7 +149,7 @@ impl Neighbours {
                 let rows = &self.graph.features[kind];
                 let nodes = &drawn.nodes[kind];
                 let elements = match element {
-                    ElementType::F16 => gathered(rows, nodes, |numbers: Vec<f32>| {
+                    Element::F16 => gathered(rows, nodes, |numbers: Vec<f32>| {
                         numbers.into_iter().map(f16::from_f32).collect()
                     }),
                     _ => gathered(rows, nodes, |numbers: Vec<f16>| {
@@ -172,7 +172,7 @@ impl Neighbours {
 }
 
 /// Features of nodes as elements of `T`; a file of the other type is turned to it.
-fn gathered<T: Element, U: Element>(
+fn gathered<T: Scalar, U: Scalar>(
     rows: &Rows,
     nodes: &[u32],
     turn: impl FnOnce(Vec<U>) -> Vec<T>,
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn inputs_are_known_by_kind_relation_and_hop() {
         assert_eq!(port("reached"), Some(Port::Reached));
-        assert_eq!(port("fos"), Some(Port::Features(3, ElementType::F32)));
+        assert_eq!(port("fos"), Some(Port::Features(3, Element::F32)));
         assert_eq!(port("paper__cites__paper.1"), Some(Port::Edges(0, 0)));
         assert_eq!(port("institute__rev_affiliated_to__author.3"), Some(Port::Edges(7, 2)));
         // No hop before the third one starts from institutes.

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Kept};
-use dyno_sut::tensors::{ElementType, Elements};
+use dyno_sut::tensors::{Element, Elements};
 
 use super::carried::{self, Carried, Input, Size};
 use super::{Asked, Load, Pipeline, has_rows};
@@ -94,11 +94,11 @@ impl Encoder {
         carried::takes(
             &model,
             features,
-            ElementType::F32,
+            Element::F32,
             &[Size::Any, Size::Each, Size::Of(FEATURES)],
         )?;
         if let Some(lengths) = lengths {
-            carried::takes(&model, lengths, ElementType::I64, &[Size::Any])?;
+            carried::takes(&model, lengths, Element::I64, &[Size::Any])?;
         }
         carried::all_fed(&model, &[Some(features), lengths], &Carried::none())?;
         Ok(Self { model, features, lengths, heard })
@@ -140,7 +140,7 @@ impl Encoder {
 impl Prediction {
     fn of(model: Callable) -> Result<Self, OnnxError> {
         let (character, said) = (model.input("character")?, model.output("said")?);
-        carried::takes(&model, character, ElementType::I64, &[Size::Any, Size::Of(1)])?;
+        carried::takes(&model, character, Element::I64, &[Size::Any, Size::Of(1)])?;
         let states = Carried::of(&model)?;
         carried::all_fed(&model, &[Some(character)], &states)?;
         Ok(Self { model, character, said, states })
@@ -164,7 +164,7 @@ impl Joint {
         let (heard, said) = (model.input("heard")?, model.input("said")?);
         let scores = model.output("scores")?;
         for input in [heard, said] {
-            carried::takes(&model, input, ElementType::F32, &[Size::Any, Size::Any])?;
+            carried::takes(&model, input, Element::F32, &[Size::Any, Size::Any])?;
         }
         carried::all_fed(&model, &[Some(heard), Some(said)], &Carried::none())?;
         Ok(Self { model, heard, said, scores })
@@ -242,7 +242,7 @@ impl Transducer {
     }
 
     fn prepared(&self, at: usize, asked: &Asked) -> Result<Utterance, String> {
-        let waveform = asked.inputs[0].elements.of::<f32>().ok_or("a waveform is float32")?;
+        let waveform = asked.inputs[0].elements.as_slice::<f32>().ok_or("a waveform is float32")?;
         let frames = self.filters.frames(waveform).map_err(|error| error.to_string())?;
         Ok(Utterance { at, frames })
     }

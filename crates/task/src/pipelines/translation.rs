@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Kept};
-use dyno_sut::tensors::{ElementType, Elements};
+use dyno_sut::tensors::{Element, Elements};
 
 use super::carried::{self, Carried, Input, Rows, Size};
 use super::{Asked, Load, Open, Pipeline, has_rows};
@@ -144,7 +144,7 @@ impl Translation {
     }
 
     fn prepared(&self, at: usize, asked: &Asked) -> Result<Sentence, String> {
-        let bytes = asked.inputs[0].elements.of::<u8>().ok_or("a sentence is bytes")?;
+        let bytes = asked.inputs[0].elements.as_slice::<u8>().ok_or("a sentence is bytes")?;
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
         Ok(Sentence { at, numbers: self.vocabulary.numbers(text) })
     }
@@ -153,9 +153,9 @@ impl Translation {
 impl Encoder {
     fn of(model: Callable) -> Result<Self, OnnxError> {
         let (pieces, lengths) = (model.input("pieces")?, model.input("lengths").ok());
-        carried::takes(&model, pieces, ElementType::I64, &[Size::Any, Size::Each])?;
+        carried::takes(&model, pieces, Element::I64, &[Size::Any, Size::Each])?;
         if let Some(lengths) = lengths {
-            carried::takes(&model, lengths, ElementType::I64, &[Size::Any])?;
+            carried::takes(&model, lengths, Element::I64, &[Size::Any])?;
         }
         carried::all_fed(&model, &[Some(pieces), lengths], &Carried::none())?;
         Ok(Self { model, pieces, lengths })
@@ -187,9 +187,9 @@ impl Decoder {
         let (piece, lengths) = (model.input("piece")?, model.input("lengths").ok());
         let is_column = model.inputs()[piece].shape.len() == 2;
         let sizes: &[Size] = if is_column { &[Size::Any, Size::Of(1)] } else { &[Size::Any] };
-        carried::takes(&model, piece, ElementType::I64, sizes)?;
+        carried::takes(&model, piece, Element::I64, sizes)?;
         if let Some(lengths) = lengths {
-            carried::takes(&model, lengths, ElementType::I64, &[Size::Any])?;
+            carried::takes(&model, lengths, Element::I64, &[Size::Any])?;
         }
         let logarithms = model.output("log_probabilities").ok();
         let (scores, are) = match logarithms {

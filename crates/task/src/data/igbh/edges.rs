@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use dyno_sut::tensors::{ElementType, NpyHead};
+use dyno_sut::tensors::{Element, NpyHead};
 
 use super::{IgbhError, KINDS, Relation};
 use crate::pipelines::sampling::{Incoming, Turning};
@@ -20,7 +20,7 @@ struct Pairs<'a> {
     file: File,
     start: u64,
     count: usize,
-    element: ElementType,
+    element: Element,
 }
 
 /// The neighbours of each node by the edges of a file, there and back; of citations both
@@ -92,7 +92,7 @@ impl<'a> Pairs<'a> {
         read.map_err(IgbhError::unreadable(path))?;
         let NpyHead { shape, element, start } =
             NpyHead::parse(&head).map_err(|why| IgbhError::new(path, "an array of edges", why))?;
-        let (&[count, 2], ElementType::I64 | ElementType::I32) = (&shape[..], element) else {
+        let (&[count, 2], Element::I64 | Element::I32) = (&shape[..], element) else {
             let expected = "rows of int64 or int32 with the two ends of an edge";
             return Err(IgbhError::new(path, expected, format!("{element} {shape:?}")));
         };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use dyno_sut::tensors::{ElementType, NpyHead};
+use dyno_sut::tensors::{Element, NpyHead};
 
 use super::IgbhError;
 
@@ -24,7 +24,7 @@ pub(crate) struct Rows {
     pub count: usize,
     pub width: usize,
     /// `float16` or `float32`.
-    pub element: ElementType,
+    pub element: Element,
 }
 
 impl Rows {
@@ -41,10 +41,10 @@ impl Rows {
             let head = head.map_err(|why| IgbhError::new(path, "rows of features", why))?;
             (head.start as u64, head.shape, head.element)
         } else {
-            (0, vec![raw(length), FEATURES], ElementType::F32)
+            (0, vec![raw(length), FEATURES], Element::F32)
         };
         let (count, width) = match (&shape[..], element) {
-            (&[count, width], ElementType::F32 | ElementType::F16)
+            (&[count, width], Element::F32 | Element::F16)
                 if width > 0 && width.checked_mul(element.size()).is_some() =>
             {
                 (count, width)

@@ -1,7 +1,7 @@
 //! Nodes without weights.
 
 use dyno_kernels::Activation;
-use dyno_onnx::{Element, Node};
+use dyno_onnx::{Element, Node, element_of};
 
 use super::super::super::attributes::{bounds, float, unsupported};
 use super::super::each::{Each, Pair};
@@ -164,7 +164,7 @@ fn each(node: &Node) -> Option<Each> {
         "Floor" => Each::Floor,
         "Not" => Each::Not,
         "Cast" => {
-            match Element::of(i32::try_from(node.int("to", 1)).ok()?)? {
+            match element_of(i32::try_from(node.int("to", 1)).ok()?)? {
                 Element::F32 | Element::F64 => Each::Pass,
                 Element::Bool => Each::Truth,
                 Element::I64 | Element::I32 => Each::Whole,
