@@ -15,8 +15,6 @@ pub mod graphs;
 pub mod image;
 pub mod judge;
 mod networks;
-#[path = "../../tensors/src/npz.rs"]
-pub mod npz;
 pub mod open;
 pub mod package;
 pub mod pickle;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+use dyno_tensors::npy;
+
 use crate::archive::entry;
-use crate::data::npy;
 use crate::data::texts::{self, Texts, Tokenizer};
 use crate::encoder::Encoder;
 use crate::files::{Files, Of, OpenError};

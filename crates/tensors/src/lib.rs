@@ -14,6 +14,8 @@
 
 mod element;
 mod elements;
+pub mod npy;
+pub mod npz;
 
 pub use element::Element;
 pub use elements::{Elements, Scalar};

@@ -7,7 +7,7 @@ use dyno_number::evaluate::graph::{Fed, Input, Right};
 use dyno_number::network::{BuiltIn, Wanted};
 use dyno_number::tune::Subset;
 use dyno_number::tune::samples::{drawn, split};
-use dyno_sut::tensors::Npy;
+use dyno_tensors::npy::Npy;
 
 use crate::system::tuned::{array, whole_numbers};
 

@@ -8,8 +8,6 @@ mod cut;
 mod error;
 mod given;
 mod loaded;
-#[path = "../../../tensors/src/npy.rs"]
-mod npy;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,6 +19,7 @@ use std::sync::Arc;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::QuerySample;
+use dyno_tensors::npy::Npy;
 use half::{bf16, f16};
 
 use self::cut::Cut;
@@ -29,7 +28,6 @@ use crate::engine::Port;
 pub use dyno_tensors::{Element, Elements, Scalar, each_type};
 pub use error::TensorError;
 pub(crate) use loaded::{Loaded, Sample};
-pub use npy::{Npy, NpyHead, NpyProblem};
 
 /// One input of all samples: `[samples, sample_shape...]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -257,7 +255,7 @@ impl TensorLibrary {
         let tensor = |(name, path): &(String, PathBuf)| {
             let Npy { shape, elements } = read(path)?;
             let Some((_, sample_shape)) = shape.split_first() else {
-                return Err(TensorError::Npy { path: path.clone(), problem: NpyProblem::Scalar });
+                return Err(TensorError::Scalar { path: path.clone() });
             };
             given::check_finite(path, &shape, &elements)?;
             Ok(Tensor { name: name.clone(), sample_shape: sample_shape.to_vec(), elements })

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::payload::Element;
-use dyno_sut::tensors::{Elements, Npy, SampleTensor, Source};
+use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use dyno_tensors::npy::Npy;
 
 use super::clip::Clip;
 use super::item;
@@ -146,8 +147,8 @@ impl Source for Captions {
 mod tests {
     use std::path::PathBuf;
 
-    use super::super::npy;
     use super::*;
+    use dyno_tensors::npy;
 
     fn written(name: &str, bytes: &[u8]) -> PathBuf {
         let name = format!("dyno-captions-{}-{name}", std::process::id());

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_sut::tensors::{Element, Elements, NpyHead, SampleTensor, Source};
+use dyno_sut::tensors::{Element, Elements, SampleTensor, Source};
+use dyno_tensors::npy::{Header, NpyError};
 use zip::{CompressionMethod, ZipArchive};
 
 use super::aggregation::{Aggregation, write_trace};
@@ -265,15 +266,14 @@ fn rows(
     let length = file.metadata().map_err(unreadable(path))?.len();
     file.seek(SeekFrom::Start(start)).map_err(unreadable(path))?;
     file.take(LONGEST_HEAD).read_to_end(&mut head).map_err(unreadable(path))?;
-    let head = NpyHead::parse(&head);
-    let head = head.map_err(|problem| refused("an array of NumPy".into(), problem.to_string()))?;
+    let wrong = |problem: NpyError| refused("an array of NumPy".into(), problem.to_string());
+    let head = Header::parse(&head).map_err(wrong)?;
+    let found = head.row_major_element().map_err(wrong)?;
     let (count, width) = match head.shape[..] {
-        [count, width] if head.element == element && count > 0 && width > 0 => {
-            (count as u64, width)
-        }
+        [count, width] if found == element && count > 0 && width > 0 => (count as u64, width),
         _ => {
             let expected = format!("rows of {element}");
-            return Err(refused(expected, format!("{} {:?}", head.element, head.shape)));
+            return Err(refused(expected, format!("{} {:?}", found, head.shape)));
         }
     };
     let start = start + head.start as u64;

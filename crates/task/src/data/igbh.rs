@@ -17,9 +17,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dyno_metrics::payload::Element;
-use dyno_sut::tensors::{Elements, Npy, Tensor, TensorLibrary};
+use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
+use dyno_tensors::npy::{self, Npy};
 
-use super::npy;
 use crate::files::{Files, Of, OpenError};
 use crate::open::Read;
 use crate::pickle::{self, Value};

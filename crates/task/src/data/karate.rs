@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
+use dyno_tensors::npy;
 
-use super::npy;
 use crate::files::{Files, Of, OpenError};
 use crate::open::Read;
 

@@ -7,14 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, Weights};
-use dyno_sut::tensors::{Elements, Npy};
+use dyno_tensors::Elements;
+use dyno_tensors::npy::Npy;
+use dyno_tensors::npz::{self, NpzError};
 
 use crate::files::{Files, Of, OpenError};
-use crate::npz::{self, NpzError};
 
 /// Letters and what stands for no letter; see `dyno_task::data::words`.
 const LETTERS: usize = 29;
@@ -32,7 +34,12 @@ const BEGIN: i64 = 2;
 #[non_exhaustive]
 pub enum G2pError {
     /// It is no archive of arrays.
-    File(NpzError),
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: NpzError,
+    },
     /// An array is missing or another one.
     Array {
         /// The file.
@@ -49,7 +56,7 @@ pub enum G2pError {
 impl fmt::Display for G2pError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(error) => error.fmt(f),
+            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Array { path, name, expected, found } => write!(
                 f,
                 "{}: expected the array {name} of shape {expected:?} and type float32, found \
@@ -83,7 +90,9 @@ pub fn file(files: &Files<'_>) -> Result<PathBuf, OpenError> {
 /// # Errors
 /// [`G2pError`] if the file is another one.
 pub fn weights(path: &Path) -> Result<Weights, G2pError> {
-    let arrays = npz::read(path).map_err(G2pError::File)?;
+    let file = File::open(path).map_err(|error| NpzError::Archive(error.to_string()));
+    let arrays = file.and_then(npz::read);
+    let arrays = arrays.map_err(|error| G2pError::File { path: path.to_owned(), error })?;
     let floats = |name: &str, expected: &[usize]| {
         let other = |found: String| {
             let (path, name, expected) = (path.to_owned(), name.to_owned(), expected.to_vec());

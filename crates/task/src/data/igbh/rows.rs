@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use dyno_sut::tensors::{Element, NpyHead};
+use dyno_tensors::Element;
+use dyno_tensors::npy::{Header, NpyError};
 
 use super::IgbhError;
 
@@ -37,9 +38,10 @@ impl Rows {
         read.map_err(IgbhError::unreadable(path))?;
         let raw = |length: u64| (length / (FEATURES as u64 * 4)) as usize;
         let (start, shape, element) = if head.starts_with(b"\x93NUMPY") {
-            let head = NpyHead::parse(&head);
-            let head = head.map_err(|why| IgbhError::new(path, "rows of features", why))?;
-            (head.start as u64, head.shape, head.element)
+            let wrong = |why: NpyError| IgbhError::new(path, "rows of features", why);
+            let head = Header::parse(&head).map_err(wrong)?;
+            let element = head.row_major_element().map_err(wrong)?;
+            (head.start as u64, head.shape, element)
         } else {
             (0, vec![raw(length), FEATURES], Element::F32)
         };
