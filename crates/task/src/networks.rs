@@ -51,7 +51,7 @@ pub(crate) fn minilm_l6(files: &Files<'_>) -> Result<PathBuf, OpenError> {
 /// The weights of MiniLM-L6 by their names.
 pub(crate) fn minilm_weights(archive: &Path) -> Result<BTreeMap<String, Tensor>, OpenError> {
     let bytes = entry(archive, "model.safetensors").map_err(OpenError::content)?;
-    safetensors::read(&bytes).map_err(|error| content(archive, &error))
+    safetensors(&bytes).map_err(|error| content(archive, &error))
 }
 
 fn built(

@@ -1,12 +1,11 @@
 //! Trained weights of files that other frameworks wrote, as tensors of graphs here.
 
-#[path = "../../tensors/src/safetensors.rs"]
-pub mod safetensors;
-
 use std::collections::BTreeMap;
 use std::fmt;
 
 use dyno_onnx::{Tensor, Values};
+use dyno_tensors::View;
+use dyno_tensors::safetensors::{Safetensors, SafetensorsError};
 
 use crate::pickle::{self, PickleError, Value};
 
@@ -56,6 +55,20 @@ pub fn torch(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, TorchError> {
         Ok((tensor.name.clone(), tensor))
     };
     entries.into_iter().map(weight).collect()
+}
+
+/// Reads the tensors of a file of safetensors by their names.
+///
+/// # Errors
+/// [`SafetensorsError`] if the bytes are another file, or hold a type that is not read.
+pub fn safetensors(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, SafetensorsError> {
+    let tensor = |(name, view): (String, View<'_>)| {
+        let View { element, shape, bytes } = view;
+        let tensor =
+            Tensor { name: name.clone(), element, shape, values: Values::Bytes(bytes.to_vec()) };
+        (name, tensor)
+    };
+    Ok(Safetensors::new(bytes)?.into_views()?.into_iter().map(tensor).collect())
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ mod element;
 mod elements;
 pub mod npy;
 pub mod npz;
+pub mod safetensors;
 
 pub use element::Element;
 pub use elements::{Elements, Scalar};
+pub use safetensors::View;
