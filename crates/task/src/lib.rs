@@ -17,7 +17,6 @@ pub mod judge;
 mod networks;
 pub mod open;
 pub mod package;
-pub mod pickle;
 pub mod pipelines;
 mod sentences;
 pub mod shape;

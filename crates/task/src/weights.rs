@@ -5,9 +5,8 @@ use std::fmt;
 
 use dyno_onnx::{Tensor, Values};
 use dyno_tensors::View;
+use dyno_tensors::pickle::{self, PickleError, Value};
 use dyno_tensors::safetensors::{Safetensors, SafetensorsError};
-
-use crate::pickle::{self, PickleError, Value};
 
 /// Why the bytes of `torch.save` are no weights.
 #[derive(Debug, Clone, PartialEq, Eq)]

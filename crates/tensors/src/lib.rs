@@ -16,6 +16,7 @@ mod element;
 mod elements;
 pub mod npy;
 pub mod npz;
+pub mod pickle;
 pub mod safetensors;
 
 pub use element::Element;

@@ -7,9 +7,10 @@
 use std::path::Path;
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use dyno_tensors::Element;
 use dyno_tensors::npy::Npy;
+use dyno_tensors::pickle::{self, Value};
 
 use super::clip::Clip;
 use super::item;
@@ -17,7 +18,6 @@ use super::texts::{TextsError, column};
 use crate::features::Networks;
 use crate::files::{Files, OpenError};
 use crate::open::{Read, inputs, library};
-use crate::pickle::{self, Value};
 
 /// The column of the table that holds captions.
 const COLUMN: &str = "caption";

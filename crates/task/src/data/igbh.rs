@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
+use dyno_tensors::Element;
 use dyno_tensors::npy::{self, Npy};
+use dyno_tensors::pickle::{self, Value};
 
 use crate::files::{Files, Of, OpenError};
 use crate::open::Read;
-use crate::pickle::{self, Value};
 use crate::pipelines::sampling::Incoming;
 
 pub(crate) use rows::Rows;

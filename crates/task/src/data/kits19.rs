@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::arrays::nifti::Volume;
-use dyno_metrics::payload::Element;
 use dyno_metrics::segmentation::segmentation;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use dyno_tensors::Element;
+use dyno_tensors::pickle::{self, Array, Value};
 
 use crate::card::Card;
 use crate::files::{Files, Of, OpenError};
 use crate::open::{Read, library};
-use crate::pickle::{self, Array, Value};
 
 /// The list of the folder.
 const LIST: &str = "preprocessed_files.pkl";

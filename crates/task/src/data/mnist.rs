@@ -6,11 +6,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use dyno_tensors::Element;
+use dyno_tensors::pickle::{self, Array, PickleError, Value};
 use flate2::read::GzDecoder;
-
-use crate::pickle::{self, Array, PickleError, Value};
 
 /// Rows and columns of an image.
 const SIDE: usize = 28;

@@ -9,13 +9,13 @@ use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use dyno_metrics::payload::Element;
+use dyno_tensors::Element;
+use dyno_tensors::pickle::{self, Array, Value};
 use flate2::read::MultiGzDecoder;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::files::OpenError;
-use crate::pickle::{self, Array, Value};
 
 /// Bytes that a gzip may have in it: more than the tables of the benchmarks have, and an end to
 /// those that are made to fill the memory.
