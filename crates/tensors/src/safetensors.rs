@@ -164,7 +164,7 @@ impl<'a> Safetensors<'a> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Returns a tensor by its name, or `None` if there is none of a type that is read.
+    /// Returns a tensor by its name; `None` if it is missing or of a type that is not read.
     #[must_use]
     pub fn view(&self, name: &str) -> Option<&View<'a>> {
         self.0.get(name)?.as_ref().ok()
