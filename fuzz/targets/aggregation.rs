@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use dyno_sut::tensors::{Npy, NpyHead};
 use dyno_task::data::aggregation::Aggregation;
+use dyno_tensors::npy::{Header, Npy};
 use libfuzzer_sys::fuzz_target;
 
 /// Few enough to be put together in a moment, one by one.
@@ -13,8 +13,9 @@ const PAIRS: u64 = 1000;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(array) = Npy::parse(bytes) {
-        let head = NpyHead::parse(bytes).expect("an array has a head");
-        assert_eq!((head.shape, head.element), (array.shape, array.elements.element()));
+        let head = Header::parse(bytes).expect("an array has a head");
+        assert_eq!(head.held_element(), Ok(array.elements.element()));
+        assert_eq!(head.shape, array.shape);
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Aggregation::parse(Path::new("trace"), text) {

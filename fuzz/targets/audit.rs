@@ -33,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
     let round = Round::named(names[chosen(0, names.len())]).expect("it is one of the names");
     let scenario = Scenario::ALL[chosen(1, Scenario::ALL.len())];
     let audited = vec![played(&folders[1]), played(&folders[0])];
-    let mut evidence = Evidence::new(audited, Element::ALL[chosen(2, Element::ALL.len())]);
+    let mut evidence = Evidence::new(audited, DTYPES[chosen(2, DTYPES.len())].1);
     evidence.accuracy = Some(played(&folders[0]));
     evidence.performance = Some(played(&folders[0]));
     let benchmarks = &round.benchmarks;

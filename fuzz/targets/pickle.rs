@@ -1,7 +1,7 @@
 //! Pickles, and files of `torch.save`: values, or an error at a byte of the file.
 #![no_main]
 
-use dyno_task::pickle::{read, weights};
+use dyno_tensors::pickle::{read, weights};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

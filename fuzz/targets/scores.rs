@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use dyno_metrics::payload::Element;
+use dyno_metrics::payload::ELEMENTS;
 use dyno_metrics::{Inputs, METHODS};
 use libfuzzer_sys::fuzz_target;
 
@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
             files.insert(need.name.to_owned(), path);
         }
     }
-    let element = chosen(1, Element::ALL.len() + 1).checked_sub(1).map(|at| Element::ALL[at]);
+    let element = chosen(1, ELEMENTS.len() + 1).checked_sub(1).map(|at| ELEMENTS[at]);
     let chosen = method.choices.iter().zip(2..).map(|(choice, at)| {
         let value = choice.values[chosen(at, choice.values.len())];
         (choice.name.to_owned(), value.to_owned())

@@ -3,17 +3,18 @@
 #![no_main]
 
 use std::fs;
+use std::io::Cursor;
 
 use dyno_task::data::librispeech::Librispeech;
 use dyno_task::data::lines::Lines;
 use dyno_task::data::{speech, words};
-use dyno_task::npz;
+use dyno_tensors::npz;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let path = std::env::temp_dir().join(format!("dyno-fuzz-speech-{}", std::process::id()));
     fs::write(&path, bytes).expect("a file in the temporary folder");
-    if let Err(error) = npz::read(&path) {
+    if let Err(error) = npz::read(Cursor::new(bytes)) {
         assert!(!error.to_string().is_empty());
     }
     match speech::recording(&path) {

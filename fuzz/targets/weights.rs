@@ -9,7 +9,7 @@ use dyno_task::weights::{safetensors, torch};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    match safetensors::read(bytes) {
+    match safetensors(bytes) {
         Ok(tensors) => {
             let held: u64 = tensors.values().map(|tensor| tensor.bytes()).sum();
             assert!(held <= bytes.len() as u64);

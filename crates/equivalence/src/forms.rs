@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use dyno_onnx::{Element, Tensor};
+use dyno_onnx::{Element, Tensor, code_of, element_of};
 
 use super::flow::{Flow, Step};
 use super::operators::{
@@ -306,7 +306,7 @@ impl Walk<'_> {
     fn cast(&self, value: DerivedTensor, to: i64) -> DerivedTensor {
         // `TensorProto.DataType`: float32, float16, float64, bfloat16; int32, int64.
         let (to_float, to_wide) = (matches!(to, 1 | 10 | 11 | 16), matches!(to, 6 | 7));
-        let own = self.flow.tensors[&value.tensors[0]].element as i64;
+        let own = i64::from(code_of(self.flow.tensors[&value.tensors[0]].element));
         let is_kept = to_float || to == own || to_wide && self.is_codes(&value);
         if is_kept { value } else { DerivedTensor { form: Form::Lost, ..value } }
     }
@@ -334,7 +334,7 @@ impl Walk<'_> {
         let by = by.filter(|by| !is_moved || self.is_whole(by)).map(|by| {
             let of_zero = by.zero.as_ref().map(|zero| self.flow.tensors[zero].element);
             let by_attribute =
-                i32::try_from(step.node.int("output_dtype", 0)).ok().and_then(Element::of);
+                i32::try_from(step.node.int("output_dtype", 0)).ok().and_then(element_of);
             Quantization { computed: of_zero.or(by_attribute).or(Some(Element::U8)), ..by }
         });
         DerivedTensor { form: by.map_or(Form::Lost, Form::Rounded), ..value }

@@ -20,12 +20,12 @@ pub const TOP1: Method = Method {
     name: "top1",
     title: "share of samples whose class is the label, in percent",
     answer: "the class: one element",
-    element: Some(Element::Float32),
+    element: Some(Element::F32),
     needs: &[LABELS],
     choices: &[],
     open: |inputs| {
         let labels = read_labels(inputs.file(&LABELS)?)?;
-        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::Float32), in_percent)))
+        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::F32), in_percent)))
     },
 };
 
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_is_no_class_and_what_has_no_label_is_wrong() {
-        let mut top1 = Top1::new(vec![3, 1, 4], Element::Float32, in_percent);
+        let mut top1 = Top1::new(vec![3, 1, 4], Element::F32, in_percent);
         assert_eq!(top1.take(0, &3.0_f32.to_le_bytes()), Ok(()));
         assert_eq!(top1.take(1, &2.0_f32.to_le_bytes()), Ok(()));
         assert!(matches!(top1.take(2, &[0; 8]), Err(AnswerError::Length { .. })));

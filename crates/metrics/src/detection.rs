@@ -42,7 +42,7 @@ pub const COCO_MAP: Method = Method {
     title: "mean average precision of boxes at overlaps from 0.50 to 0.95, in percent",
     answer: "of each box seven elements: sample, top, left, bottom, right as shares of the image, \
              score, class",
-    element: Some(Element::Float32),
+    element: Some(Element::F32),
     needs: &[ANNOTATIONS],
     choices: &[CLASSES, IMAGES],
     open: |inputs| {
@@ -51,7 +51,7 @@ pub const COCO_MAP: Method = Method {
             truth.keep_annotated();
         }
         let by_position = inputs.choice(&CLASSES) == "positions";
-        Ok(Box::new(CocoMap::new(truth, inputs.element.unwrap_or(Element::Float32), by_position)))
+        Ok(Box::new(CocoMap::new(truth, inputs.element.unwrap_or(Element::F32), by_position)))
     },
 };
 
@@ -209,7 +209,7 @@ mod tests {
                  "iscrowd": 0}],
             "categories": [{"id": 9}, {"id": 7}]}"#;
         let truth = Truth::parse(std::path::Path::new("made.json"), truth.as_bytes()).unwrap();
-        CocoMap::new(truth, Element::Float32, by_position)
+        CocoMap::new(truth, Element::F32, by_position)
     }
 
     const BOX: [f32; 4] = [0.1, 0.1, 0.3, 0.3];
@@ -242,7 +242,7 @@ mod tests {
         let path = std::path::Path::new("made.json");
         let mut truth = Truth::parse(path, truth.as_bytes()).unwrap();
         truth.keep_annotated();
-        let mut scorer = CocoMap::new(truth, Element::Float32, false);
+        let mut scorer = CocoMap::new(truth, Element::F32, false);
         assert_eq!(scorer.references(), Some(1));
         assert_eq!(scorer.take(0, &answer(&[found(0.0, 7.0)])), Ok(()));
         assert_eq!(scorer.scores().text, "mAP=100.000%\n");

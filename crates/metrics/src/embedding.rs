@@ -29,7 +29,7 @@ pub const EMBEDDING_AGREEMENT: Method = Method {
     title: "mean cosine with vectors of reference, and texts whose nearest other text is the same, \
             in percent",
     answer: "the vector of the text, of any length but 0",
-    element: Some(Element::Float32),
+    element: Some(Element::F32),
     needs: &[VECTORS],
     choices: &[],
     open: |inputs| Ok(Box::new(Agreement::read(inputs)?)),
@@ -60,7 +60,7 @@ impl Agreement {
     fn read(inputs: &Inputs) -> Result<Self, DataError> {
         let path = inputs.file(&VECTORS)?;
         let references = Npy::open(path)?.matrix()?;
-        Self::new(references, inputs.element.unwrap_or(Element::Float32)).map_err(|row| {
+        Self::new(references, inputs.element.unwrap_or(Element::F32)).map_err(|row| {
             let expected = "vectors of numbers, and not all of them 0";
             DataError::malformed(path, None, expected, format!("another one as row {row}, from 0"))
         })
@@ -282,7 +282,7 @@ mod tests {
 
     fn agreement(values: &[f64]) -> Agreement {
         let references = Matrix { columns: 2, values: values.to_vec() };
-        Agreement::new(references, Element::Float32).unwrap()
+        Agreement::new(references, Element::F32).unwrap()
     }
 
     fn vector(values: [f32; 2]) -> Vec<u8> {

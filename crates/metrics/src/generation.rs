@@ -44,7 +44,7 @@ pub const FID_CLIP: Method = Method {
     title: "Fréchet distance, and CLIP score in percent, of features of images",
     answer: "features of the image: as many of Inception-v3 as the mean has (2048), then as many \
              of CLIP as a caption has (512)",
-    element: Some(Element::Float32),
+    element: Some(Element::F32),
     needs: &[MEAN, COVARIANCE, TEXTS],
     choices: &[],
     open: |inputs| Ok(Box::new(open(inputs)?)),
@@ -65,7 +65,7 @@ fn open(inputs: &Inputs) -> Result<FidClip, DataError> {
         let expected = "a covariance, which has no negative eigenvalues";
         DataError::malformed(path, None, expected, "another matrix")
     })?;
-    Ok(FidClip::new(photographs, texts, inputs.element.unwrap_or(Element::Float32)))
+    Ok(FidClip::new(photographs, texts, inputs.element.unwrap_or(Element::F32)))
 }
 
 /// Scores features of images.
@@ -172,7 +172,7 @@ mod tests {
     fn features_have_a_distance_from_photographs_and_an_angle_to_captions() {
         let photographs = Normal::new(vec![0.0], vec![1.0]).unwrap();
         let texts = Matrix { columns: 2, values: vec![3.0, 4.0, 0.0, 2.0, 1.0, 1.0] };
-        let mut scorer = FidClip::new(photographs, Some(texts), Element::Float32);
+        let mut scorer = FidClip::new(photographs, Some(texts), Element::F32);
         let answer = |values: [f32; 3]| values.map(f32::to_le_bytes).concat();
         assert_eq!(scorer.take(0, &answer([4.0, 1.0, 0.0])), Ok(()));
         assert_eq!(scorer.take(1, &answer([6.0, 0.0, -1.0])), Ok(()));
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn answers_may_bring_the_features_of_their_captions() {
         let photographs = Normal::new(vec![0.0], vec![1.0]).unwrap();
-        let mut scorer = FidClip::new(photographs, None, Element::Float32);
+        let mut scorer = FidClip::new(photographs, None, Element::F32);
         let answer =
             |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
         assert_eq!(scorer.references(), None);
@@ -212,7 +212,7 @@ mod tests {
     fn the_checker_reads_the_scores() {
         let photographs = Normal::new(vec![0.0], vec![1.0]).unwrap();
         let texts = Matrix { columns: 1, values: vec![3.0, 4.0] };
-        let mut scorer = FidClip::new(photographs, Some(texts), Element::Float32);
+        let mut scorer = FidClip::new(photographs, Some(texts), Element::F32);
         for (index, value) in [(0, 4.0_f32), (1, 6.0)] {
             assert_eq!(scorer.take(index, &[value, 1.0].map(f32::to_le_bytes).concat()), Ok(()));
         }

@@ -27,11 +27,11 @@ pub const NODE_ACCURACY: Method = Method {
     name: "node-accuracy",
     title: "share of nodes whose class is the label, from 0 to 1",
     answer: "the class: one element",
-    element: Some(Element::Int32),
+    element: Some(Element::I32),
     needs: &[LABELS, NODES],
     choices: &[],
     open: |inputs| {
-        let element = inputs.element.unwrap_or(Element::Int32);
+        let element = inputs.element.unwrap_or(Element::I32);
         Ok(Box::new(Top1::new(read_labels(inputs)?, element, as_json)))
     },
 };
@@ -39,7 +39,7 @@ pub const NODE_ACCURACY: Method = Method {
 /// The label of each sample.
 fn read_labels(inputs: &Inputs) -> Result<Vec<i64>, DataError> {
     let nodes = Npy::open(inputs.file(&NODES)?)?.wholes()?;
-    Npy::open_or_raw(inputs.file(&LABELS)?, Element::Float32)?.wholes_at(&nodes)
+    Npy::open_or_raw(inputs.file(&LABELS)?, Element::F32)?.wholes_at(&nodes)
 }
 
 /// As `accuracy_igbh.py` shows it.

@@ -30,7 +30,7 @@ pub const ROC_AUC: Method = Method {
     name: "roc-auc",
     title: "area under the ROC curve of clicks, in percent",
     answer: "predictions in [0, 1], or each with its label, one element each",
-    element: Some(Element::Float32),
+    element: Some(Element::F32),
     needs: &[DAY, TRACE],
     choices: &[],
     open: |inputs| {
@@ -41,7 +41,7 @@ pub const ROC_AUC: Method = Method {
         } else {
             None
         };
-        Ok(Box::new(Clicks::new(labels, inputs.element.unwrap_or(Element::Float32))))
+        Ok(Box::new(Clicks::new(labels, inputs.element.unwrap_or(Element::F32))))
     },
 };
 
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn an_answer_counts_whole_or_not_at_all() {
-        let mut clicks = Clicks::new(None, Element::Float32);
+        let mut clicks = Clicks::new(None, Element::F32);
         let answer =
             |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
         assert_eq!(clicks.take(0, &answer(&[0.9, 1.0, 0.5, 0.0])), Ok(()));

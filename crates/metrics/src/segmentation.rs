@@ -40,12 +40,12 @@ pub const MEAN_DICE: Method = Method {
     name: "mean-dice",
     title: "mean Dice of kidney and tumor, from 0 to 1",
     answer: "a label a voxel, of which the last axis is the fastest: 0, 1 kidney, 2 tumor",
-    element: Some(Element::Uint8),
+    element: Some(Element::U8),
     needs: &[VOLUMES, CASES],
     choices: &[],
     open: |inputs| {
         let volumes = read_volumes(inputs)?;
-        Ok(Box::new(MeanDice::new(volumes, inputs.element.unwrap_or(Element::Uint8))))
+        Ok(Box::new(MeanDice::new(volumes, inputs.element.unwrap_or(Element::U8))))
     },
 };
 
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_is_no_volume_of_labels_has_a_score_of_zero() {
-        let mut scorer = MeanDice::new(vec![truth(), truth()], Element::Int8);
+        let mut scorer = MeanDice::new(vec![truth(), truth()], Element::I8);
         let right = answer(&[
             ([1, 0, 1], 1),
             ([0, 1, 1], 1),

@@ -33,12 +33,12 @@ pub const WORD_ERRORS: Method = Method {
     name: "word-errors",
     title: "100 less the word error rate in percent",
     answer: "the transcript, an element a character: space, a to z, apostrophe as 0 to 27",
-    element: Some(Element::Int64),
+    element: Some(Element::I64),
     needs: &[MANIFEST],
     choices: &[],
     open: |inputs| {
         let transcripts = read_transcripts(inputs.file(&MANIFEST)?, LONGEST_SECONDS)?;
-        let element = inputs.element.unwrap_or(Element::Int64);
+        let element = inputs.element.unwrap_or(Element::I64);
         Ok(Box::new(Transcripts::new(transcripts, element)))
     },
 };
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_no_transcript_has_every_word_wrong() {
         let references = vec!["a cat sat".to_owned(), "it's one".to_owned()];
-        let mut transcripts = Transcripts::new(references, Element::Int8);
+        let mut transcripts = Transcripts::new(references, Element::I8);
         assert_eq!(transcripts.take(0, &numbers("the cat  sat on")), Ok(()));
         let error = transcripts.take(1, &[1, 28]).unwrap_err();
         assert_eq!(error.to_string(), "expected characters from 0 to 27, found 28");

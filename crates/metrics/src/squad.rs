@@ -40,7 +40,7 @@ pub const SQUAD: Method = Method {
     name: "squad",
     title: "F1 of the words of answers, and how many are exactly right, in percent",
     answer: "logits of start and end for the tokens of a feature, 384 or the first of them",
-    element: Some(Element::Float32),
+    element: Some(Element::F32),
     needs: &[DATASET, VOCABULARY],
     choices: &[LOGITS],
     open: |inputs| Ok(Box::new(Answers::read(inputs)?)),
@@ -88,7 +88,7 @@ impl Answers {
             pieces,
             spans: vec![None; questions.features.len()],
             questions,
-            element: inputs.element.unwrap_or(Element::Float32),
+            element: inputs.element.unwrap_or(Element::F32),
             is_transposed: inputs.choice(&LOGITS) == "transposed",
         })
     }
@@ -250,7 +250,7 @@ mod tests {
         let questions = Questions::read(&path, &pieces).unwrap();
         fs::remove_dir_all(&folder).unwrap();
         let spans = vec![None; questions.features.len()];
-        Answers { pieces, questions, element: Element::Float32, is_transposed, spans }
+        Answers { pieces, questions, element: Element::F32, is_transposed, spans }
     }
 
     fn bytes(logits: &[f32]) -> Vec<u8> {

@@ -79,7 +79,7 @@ impl Texts {
     pub(super) fn open(inputs: &Inputs) -> Result<Self, DataError> {
         let given = |need: &Need| inputs.files.get(need.name);
         let tokenizer = match given(&TOKENIZER) {
-            Some(path) => Some((Tokenizer::read(path)?, inputs.element.unwrap_or(Element::Int64))),
+            Some(path) => Some((Tokenizer::read(path)?, inputs.element.unwrap_or(Element::I64))),
             None if inputs.element.is_some() => {
                 let problem = DataProblem::NotGiven { name: TOKENIZER.name, what: TOKENIZER.what };
                 return Err(DataError { path: Default::default(), line: None, problem });
@@ -141,7 +141,7 @@ pub(super) fn is_space(letter: char) -> bool {
 impl Texts {
     /// Of ids whose tokens are these, int64.
     pub(super) fn of_words(words: &[&str]) -> Self {
-        let tokenizer = Some((Tokenizer::of_words(words), Element::Int64));
+        let tokenizer = Some((Tokenizer::of_words(words), Element::I64));
         Self { tokenizer, ..Self::default() }
     }
 }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn elements_need_a_tokenizer() {
-        let inputs = Inputs { element: Some(Element::Int32), ..Inputs::default() };
+        let inputs = Inputs { element: Some(Element::I32), ..Inputs::default() };
         let error = Texts::open(&inputs).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
+use dyno_tensors::Element;
+
 use crate::graph::{Attribute, Body, Model, Node, Port};
 use crate::shape::{Dim, Fact, ShapeError, of_node};
-use crate::tensor::{Element, Fill, Tensor, Values, seed_of};
+use crate::tensor::{Fill, Tensor, Values, seed_of};
 
 /// The standard operators that graphs here are made of.
 const OPERATORS: i64 = 17;

@@ -4,10 +4,12 @@ mod macs;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use dyno_tensors::Element;
+
 use crate::graph::{Attribute, Model, Node};
 use crate::shape::bodies::{inside, runs};
 use crate::shape::{Dim, Fact, Inferred, ShapeError, infer};
-use crate::tensor::{Element, Tensor};
+use crate::tensor::Tensor;
 
 /// What a model costs for one input.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,8 +5,10 @@
 
 use std::collections::HashMap;
 
+use dyno_tensors::Element;
+
 use crate::graph::{Attribute, Body, Model, Node};
-use crate::tensor::{Element, Tensor, Values, fill};
+use crate::tensor::{Tensor, Values, fill};
 
 /// Nodes between a constant and who asks for it: more than any exporter writes, and too few to
 /// exhaust the stack.
@@ -359,7 +361,7 @@ fn elements(shape: &[usize]) -> Option<usize> {
 
 /// Bytes of an element that has some to itself.
 fn element_size(element: Element) -> Option<usize> {
-    (!matches!(element, Element::U4 | Element::I4)).then(|| element.bytes())
+    (!matches!(element, Element::U4 | Element::I4)).then(|| element.size())
 }
 
 /// A tensor looked at in another order.

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use dyno_tensors::Element;
+
 use crate::shape::Dim;
-use crate::tensor::{Element, Tensor, Values};
+use crate::tensor::{Tensor, Values, code_of};
 
 /// A model.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,6 +176,13 @@ macro_rules! from {
         })*
     };
 }
+impl From<Element> for Attribute {
+    /// Returns the number of a type, as `Cast` takes it.
+    fn from(element: Element) -> Self {
+        Self::Int(code_of(element).into())
+    }
+}
+
 impl From<Body> for Attribute {
     fn from(body: Body) -> Self {
         Self::Body(Box::new(body))

@@ -33,11 +33,13 @@ pub mod shape;
 mod tensor;
 mod write;
 
+pub use dyno_tensors::Element;
+
 pub use build::{BuildError, Builder, Name, Weights};
 pub use count::{Cost, Layer, Uncounted, count, count_with};
 pub use fold::Constants;
 pub use graph::{Attribute, Body, Model, Node, Port};
 pub use read::ReadError;
 pub use shape::{Dim, Fact, ShapeError, infer};
-pub use tensor::{Element, Fill, Tensor, Values};
+pub use tensor::{Fill, Tensor, Values, code_of, element_of};
 pub use write::{WriteError, Written};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use dyno_tensors::Element;
 use prost::Message;
 
 use crate::functions;
@@ -10,7 +11,7 @@ use crate::graph::{Attribute, Body, Model, Node, Port};
 use crate::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfo};
 use crate::order;
 use crate::shape::Dim;
-use crate::tensor::{Element, Tensor, Values};
+use crate::tensor::{Tensor, Values, element_of};
 
 /// Why a file cannot be read.
 #[derive(Debug)]
@@ -134,7 +135,7 @@ fn body(graph: GraphProto, folder: &Path) -> Result<Body, ReadError> {
 
 fn port(info: ValueInfo) -> Port {
     let tensor = info.r#type.and_then(|kind| kind.tensor_type);
-    let element = tensor.as_ref().and_then(|tensor| Element::of(tensor.elem_type));
+    let element = tensor.as_ref().and_then(|tensor| element_of(tensor.elem_type));
     let shape = tensor.and_then(|tensor| tensor.shape).map(|shape| {
         let dim = |dim: crate::messages::Dimension| match (dim.dim_value, dim.dim_param) {
             (Some(value), _) if value >= 0 => Dim::Fixed(value as usize),
@@ -177,7 +178,7 @@ fn attribute(proto: AttributeProto, folder: &Path) -> Result<Attribute, ReadErro
 fn tensor(proto: TensorProto, folder: &Path) -> Result<Tensor, ReadError> {
     let name = proto.name.clone();
     let wrong = |why: String| ReadError::Tensor { name: name.clone(), why };
-    let element = Element::of(proto.data_type)
+    let element = element_of(proto.data_type)
         .ok_or_else(|| wrong(format!("elements of type {} are not supported", proto.data_type)))?;
     let dim = |&n: &i64| usize::try_from(n).map_err(|_| wrong(format!("dimension {n}")));
     let shape = proto.dims.iter().map(dim).collect::<Result<_, _>>()?;
@@ -226,7 +227,7 @@ fn bytes(proto: TensorProto, element: Element) -> Vec<u8> {
     if let Some(raw) = proto.raw_data {
         return raw;
     }
-    let narrow = |value: &i32| match element.bytes() {
+    let narrow = |value: &i32| match element.size() {
         1 => vec![*value as u8],
         2 => (*value as u16).to_le_bytes().to_vec(),
         _ => value.to_le_bytes().to_vec(),

@@ -2,132 +2,53 @@
 
 use std::path::PathBuf;
 
-/// Type of a tensor's elements. Numbers are those of `TensorProto.DataType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(i32)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Element {
-    F32 = 1,
-    U8 = 2,
-    I8 = 3,
-    U16 = 4,
-    I16 = 5,
-    I32 = 6,
-    I64 = 7,
-    Bool = 9,
-    F16 = 10,
-    F64 = 11,
-    U32 = 12,
-    U64 = 13,
-    BF16 = 16,
-    F8E4M3 = 17,
-    F8E4M3Fnuz = 18,
-    F8E5M2 = 19,
-    F8E5M2Fnuz = 20,
-    U4 = 21,
-    I4 = 22,
-    F4E2M1 = 23,
-    F8E8M0 = 24,
-    U2 = 25,
-    I2 = 26,
+use dyno_tensors::Element;
+
+/// Numbers of `TensorProto.DataType`; strings and complex numbers are left out.
+const CODES: [(i32, Element); 23] = [
+    (1, Element::F32),
+    (2, Element::U8),
+    (3, Element::I8),
+    (4, Element::U16),
+    (5, Element::I16),
+    (6, Element::I32),
+    (7, Element::I64),
+    (9, Element::Bool),
+    (10, Element::F16),
+    (11, Element::F64),
+    (12, Element::U32),
+    (13, Element::U64),
+    (16, Element::BF16),
+    (17, Element::F8E4M3),
+    (18, Element::F8E4M3Fnuz),
+    (19, Element::F8E5M2),
+    (20, Element::F8E5M2Fnuz),
+    (21, Element::U4),
+    (22, Element::I4),
+    (23, Element::F4E2M1),
+    (24, Element::F8E8M0),
+    (25, Element::U2),
+    (26, Element::I2),
+];
+
+/// Returns the type of this number in `TensorProto.DataType`; `None` for strings and complex numbers.
+///
+/// ```
+/// use dyno_onnx::{Element, code_of, element_of};
+///
+/// assert_eq!(element_of(10), Some(Element::F16));
+/// assert_eq!(code_of(Element::F16), 10);
+/// ```
+#[must_use]
+pub fn element_of(code: i32) -> Option<Element> {
+    CODES.into_iter().find(|(known, _)| *known == code).map(|(_, element)| element)
 }
 
-impl Element {
-    const ALL: [Self; 23] = [
-        Self::F32,
-        Self::U8,
-        Self::I8,
-        Self::U16,
-        Self::I16,
-        Self::I32,
-        Self::I64,
-        Self::Bool,
-        Self::F16,
-        Self::F64,
-        Self::U32,
-        Self::U64,
-        Self::BF16,
-        Self::F8E4M3,
-        Self::F8E4M3Fnuz,
-        Self::F8E5M2,
-        Self::F8E5M2Fnuz,
-        Self::U4,
-        Self::I4,
-        Self::F4E2M1,
-        Self::F8E8M0,
-        Self::U2,
-        Self::I2,
-    ];
-
-    /// As NumPy names it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "float32",
-            Self::U8 => "uint8",
-            Self::I8 => "int8",
-            Self::U16 => "uint16",
-            Self::I16 => "int16",
-            Self::I32 => "int32",
-            Self::I64 => "int64",
-            Self::Bool => "bool",
-            Self::F16 => "float16",
-            Self::F64 => "float64",
-            Self::U32 => "uint32",
-            Self::U64 => "uint64",
-            Self::BF16 => "bfloat16",
-            Self::F8E4M3 => "float8_e4m3fn",
-            Self::F8E4M3Fnuz => "float8_e4m3fnuz",
-            Self::F8E5M2 => "float8_e5m2",
-            Self::F8E5M2Fnuz => "float8_e5m2fnuz",
-            Self::U4 => "uint4",
-            Self::I4 => "int4",
-            Self::F4E2M1 => "float4_e2m1fn",
-            Self::F8E8M0 => "float8_e8m0fnu",
-            Self::U2 => "uint2",
-            Self::I2 => "int2",
-        }
-    }
-
-    /// By its number in files; `None` for strings and complex numbers.
-    #[must_use]
-    pub fn of(code: i32) -> Option<Self> {
-        Self::ALL.into_iter().find(|&element| element as i32 == code)
-    }
-
-    /// Size of one by itself; in tensors, two of 4 bits or four of 2 share a byte.
-    #[must_use]
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::U8
-            | Self::I8
-            | Self::Bool
-            | Self::U4
-            | Self::I4
-            | Self::U2
-            | Self::I2
-            | Self::F8E4M3
-            | Self::F8E4M3Fnuz
-            | Self::F8E5M2
-            | Self::F8E5M2Fnuz
-            | Self::F8E8M0
-            | Self::F4E2M1 => 1,
-            Self::U16 | Self::I16 | Self::F16 | Self::BF16 => 2,
-            Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::I64 | Self::F64 | Self::U64 => 8,
-        }
-    }
-
-    /// Size of so many in a tensor; saturates.
-    #[must_use]
-    pub fn bytes_of(self, elements: u64) -> u64 {
-        match self {
-            // The first has the lowest bits of its byte.
-            Self::U4 | Self::I4 | Self::F4E2M1 => elements.div_ceil(2),
-            Self::U2 | Self::I2 => elements.div_ceil(4),
-            whole => elements.saturating_mul(whole.bytes() as u64),
-        }
-    }
+/// Returns the number of a type in `TensorProto.DataType`.
+#[must_use]
+pub fn code_of(element: Element) -> i32 {
+    let code = CODES.into_iter().find(|(_, known)| *known == element).map(|(code, _)| code);
+    code.expect("ONNX has every type of elements")
 }
 
 /// A tensor that a file holds.
@@ -276,4 +197,18 @@ fn next(state: &mut u64) -> u64 {
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_of_elements_has_a_number_of_its_own() {
+        for element in Element::ALL {
+            assert_eq!(element_of(code_of(*element)), Some(*element));
+        }
+        // Strings and complex numbers.
+        assert_eq!([8, 14, 15].map(element_of), [None; 3]);
+    }
 }

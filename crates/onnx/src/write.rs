@@ -15,7 +15,7 @@ use crate::messages::{
     TensorProto, TensorType, TypeProto, ValueInfo,
 };
 use crate::shape::Dim;
-use crate::tensor::{Tensor, Values, fill};
+use crate::tensor::{Tensor, Values, code_of, fill};
 
 /// Above this, weights go to a file beside the model: protocol buffers end at
 /// 2 GiB, and engines copy what is inside them.
@@ -238,7 +238,7 @@ fn stream(tensor: &Tensor, to: &mut dyn Write) -> io::Result<()> {
 fn header(tensor: &Tensor) -> TensorProto {
     TensorProto {
         dims: tensor.shape.iter().map(|&n| n as i64).collect(),
-        data_type: tensor.element as i32,
+        data_type: code_of(tensor.element),
         name: tensor.name.clone(),
         ..TensorProto::default()
     }
@@ -251,7 +251,7 @@ fn port(port: &Port) -> ValueInfo {
     };
     let shape = port.shape.as_ref();
     let tensor = TensorType {
-        elem_type: port.element.map_or(0, |element| element as i32),
+        elem_type: port.element.map_or(0, code_of),
         shape: shape.map(|shape| ShapeProto { dim: shape.iter().map(dim).collect() }),
     };
     let kind = TypeProto { tensor_type: Some(tensor) };

@@ -5,7 +5,7 @@ use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
 
 use crate::engine::{About, Port};
 use crate::infer::{Rows, Value};
-use crate::tensors::{ElementType, Elements, ModelInput};
+use crate::tensors::{Element, Elements, ModelInput};
 
 /// Answers every sample at once, on the issuing thread, with no payload.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,7 +17,7 @@ impl Null {
     #[must_use]
     pub fn by_value(self) -> Rows {
         let input =
-            ModelInput { name: "input".into(), element: ElementType::F32, shape: vec![None; 2] };
+            ModelInput { name: "input".into(), element: Element::F32, shape: vec![None; 2] };
         let shape = vec![None, Some(1)];
         let output = Port { name: "output".into(), element: "float32".into(), shape };
         let about = About {

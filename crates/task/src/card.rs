@@ -298,7 +298,7 @@ mod tests {
     use crate::graphs::GRAPHS;
     use crate::package::packages;
     use dyno_metrics::Method;
-    use dyno_metrics::payload::Element;
+    use dyno_metrics::payload::element_named;
     use dyno_rules::Round;
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
             assert!(card.data.performance_samples <= card.data.accuracy_samples, "{name}");
             if let Some(quality) = &card.quality {
                 let element = quality.element.as_deref();
-                assert!(element.is_none_or(|name| Element::named(name).is_some()), "{name}");
+                assert!(element.is_none_or(|name| element_named(name).is_some()), "{name}");
                 assert!(quality.at_least.is_none() || quality.at_most.is_none(), "{name}");
             }
             for file in card.required_files() {

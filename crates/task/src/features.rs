@@ -14,7 +14,7 @@ use dyno_metrics::{AnswerError, DataError, Repeats, Scorer, Scores};
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
-use dyno_sut::tensors::{ElementType, Elements};
+use dyno_sut::tensors::{Element, Elements};
 
 use crate::card::Input;
 use crate::files::{Files, OpenError};
@@ -222,7 +222,7 @@ impl ClipNetwork {
         if let Some(other) = model.inputs().iter().find(|input| !known.contains(&&input.name[..])) {
             return Err(model.unfit(format!("it takes '{}' besides {known:?}", other.name)));
         }
-        for (name, element) in [(TOKENS, ElementType::I64), (COUNTED, ElementType::I64)] {
+        for (name, element) in [(TOKENS, Element::I64), (COUNTED, Element::I64)] {
             if let Some(input) = model.inputs().iter().find(|input| input.name == name)
                 && input.element != element
             {
@@ -267,13 +267,13 @@ impl ClipNetwork {
 /// Returns the side of the images that a network takes, in pixels.
 fn side(
     model: &Callable,
-    element: ElementType,
+    element: Element,
     shape: &[Option<usize>],
     usual: usize,
 ) -> Result<usize, OnnxError> {
     match *shape {
         [None | Some(1), None | Some(3), height, width]
-            if element == ElementType::F32 && height == width =>
+            if element == Element::F32 && height == width =>
         {
             Ok(height.unwrap_or(usual))
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use dyno_loadgen::settings::Scenario;
-use dyno_metrics::payload::Element;
+use dyno_metrics::payload::element_named;
 use dyno_metrics::{DataError, Inputs, Method, Scorer};
 
 use crate::card::{Bound, Quality, Unit};
@@ -86,7 +86,7 @@ pub(crate) fn judge(
     let element = quality
         .element
         .as_deref()
-        .map(|name| Element::named(name).expect("cards name types that there are"));
+        .map(|name| element_named(name).expect("cards name types that there are"));
     Ok(Judge {
         method,
         inputs: Inputs { files: references, element, chosen: quality.choose.clone() },

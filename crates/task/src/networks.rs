@@ -52,7 +52,7 @@ pub(crate) fn minilm_l6(files: &Files<'_>) -> Result<PathBuf, OpenError> {
 /// Returns the weights of MiniLM-L6 by name.
 pub(crate) fn minilm_weights(archive: &Path) -> Result<BTreeMap<String, Tensor>, OpenError> {
     let bytes = entry(archive, "model.safetensors").map_err(OpenError::content)?;
-    safetensors::read(&bytes).map_err(|error| content(archive, &error))
+    safetensors(&bytes).map_err(|error| content(archive, &error))
 }
 
 /// Returns the g2p network with the weights in the file `weights`; it is written when it is first

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+use dyno_tensors::npy;
+
 use crate::archive::entry;
 use crate::data::texts::{self, Texts, Tokenizer};
-use crate::data::{SampleSet, inputs, library, npy};
+use crate::data::{SampleSet, inputs, library};
 use crate::encoder::Encoder;
 use crate::files::{CacheKey, Files, OpenError};
 use crate::networks::minilm_weights;

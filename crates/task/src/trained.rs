@@ -36,7 +36,7 @@ fn weights(file: &'static [u8]) -> Weights {
         let tensor = Tensor::of_f32(name.clone(), &tensor.shape, &values);
         (name, tensor)
     };
-    let read = safetensors::read(file).expect(FORMAT);
+    let read = safetensors(file).expect(FORMAT);
     Weights::given(read.into_iter().map(tensor).collect())
 }
 

@@ -1,14 +1,12 @@
 //! Trained weights of files that other frameworks wrote, as tensors of graphs here.
 
-pub mod safetensors;
-
 use std::collections::BTreeMap;
 use std::fmt;
 
-use dyno_metrics::payload::Element as Payload;
-use dyno_onnx::{Element, Tensor, Values};
-
-use crate::pickle::{self, PickleError, Value};
+use dyno_onnx::{Tensor, Values};
+use dyno_tensors::View;
+use dyno_tensors::pickle::{self, PickleError, Value};
+use dyno_tensors::safetensors::{Safetensors, SafetensorsError};
 
 /// Why the bytes of `torch.save` are no weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +47,7 @@ pub fn torch(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, TorchError> {
         };
         let tensor = Tensor {
             name: name.to_string(),
-            element: element(array.element),
+            element: array.element,
             shape: array.shape.clone(),
             values: Values::Bytes(array.bytes.clone()),
         };
@@ -58,17 +56,18 @@ pub fn torch(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, TorchError> {
     entries.into_iter().map(weight).collect()
 }
 
-fn element(of: Payload) -> Element {
-    match of {
-        Payload::Int8 => Element::I8,
-        Payload::Uint8 => Element::U8,
-        Payload::Int16 => Element::I16,
-        Payload::Int32 => Element::I32,
-        Payload::Int64 => Element::I64,
-        Payload::Float16 => Element::F16,
-        Payload::Float32 => Element::F32,
-        Payload::Float64 => Element::F64,
-    }
+/// Reads the tensors of a file of safetensors by their names.
+///
+/// # Errors
+/// [`SafetensorsError`] if the bytes are another file, or hold a type that is not read.
+pub fn safetensors(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, SafetensorsError> {
+    let tensor = |(name, view): (String, View<'_>)| {
+        let View { element, shape, bytes } = view;
+        let tensor =
+            Tensor { name: name.clone(), element, shape, values: Values::Bytes(bytes.to_vec()) };
+        (name, tensor)
+    };
+    Ok(Safetensors::new(bytes)?.into_views()?.into_iter().map(tensor).collect())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use dyno_loadgen::settings::Scenario;
 use dyno_results::run_directory::free_folder;
 use dyno_results::write::pretty;
 use dyno_rules::Round;
-use dyno_submission::audit::{Accuracies, Element, Evidence, Test};
+use dyno_submission::audit::{Accuracies, DTYPES, Element, Evidence, Test};
 
 use crate::cmd::keys::KeyArgs;
 use crate::exit::Exit;
@@ -253,7 +253,7 @@ impl Answers {
         round: &Round,
         benchmark: Option<&str>,
     ) -> Result<Evidence, Failure> {
-        let usual = if test == Test::Test06 { Element::Int64 } else { Element::Byte };
+        let usual = if test == Test::Test06 { Element::I64 } else { Element::I8 };
         let mut evidence = Evidence::new(Vec::new(), self.dtype.unwrap_or(usual));
         evidence.end_of_text = self.end_of_text;
         evidence.samples = self.logged_samples;
@@ -291,7 +291,6 @@ fn custom(text: &str) -> Result<(String, String), Failure> {
 }
 
 fn element(text: &str) -> Result<Element, String> {
-    let names = || Element::ALL.iter().map(|element| element.name());
-    let found = Element::ALL.into_iter().find(|element| element.name() == text);
-    found.ok_or_else(|| format!("expected one of {}", names().collect::<Vec<_>>().join(", ")))
+    let found = DTYPES.into_iter().find(|(name, _)| *name == text).map(|(_, element)| element);
+    found.ok_or_else(|| format!("expected one of {}", DTYPES.map(|(name, _)| name).join(", ")))
 }

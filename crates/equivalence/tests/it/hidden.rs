@@ -9,7 +9,7 @@ use crate::made::{TestModel, check, node, random};
 /// The classifier as integers of a type, with the graph that dequantizes them.
 fn whole(element: Element, code: impl Fn(f32) -> i64, scale: f32, zero: f32) -> TestModel {
     let mut made = TestModel::reference();
-    let bytes = |value: &f32| code(*value).to_le_bytes()[..element.bytes()].to_vec();
+    let bytes = |value: &f32| code(*value).to_le_bytes()[..element.size()].to_vec();
     let values = Values::Bytes(made.values("fc").iter().flat_map(bytes).collect());
     made.model.tensors.retain(|tensor| tensor.name != "fc");
     made.model.tensors.extend([

@@ -1,7 +1,7 @@
 //! What came out, as far as it can be read.
 
 use dyno_sut::engine::Port;
-use dyno_sut::tensors::ElementType;
+use dyno_sut::tensors::Elements;
 use dyno_sut::top1;
 use serde::Serialize;
 
@@ -52,7 +52,9 @@ impl Answer {
 }
 
 fn values(data: &[u8], element: &str) -> Vec<f64> {
-    ElementType::named(element).map_or_else(Vec::new, |element| element.read(data).to_f64())
+    let element = Elements::type_from_name(element);
+    let elements = element.and_then(|element| Elements::read(element, data));
+    elements.map_or_else(Vec::new, |elements| elements.to_f64())
 }
 
 #[cfg(test)]

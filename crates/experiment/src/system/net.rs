@@ -21,7 +21,7 @@ use dyno_net::exchange::HttpVersion;
 use dyno_net::ledger::Entry;
 use dyno_net::oip::Model;
 use dyno_net::protocol::Protocol;
-use dyno_sut::tensors::TensorLibrary;
+use dyno_sut::tensors::{Elements, TensorLibrary};
 
 use super::kind::{Drive, Opened, Request, Resources, SystemKind};
 use crate::environment;
@@ -344,7 +344,7 @@ impl Remote {
         match &self.answers {
             Answers::Tensor(model) => {
                 let element = model.answer_type()?.element()?;
-                let elements = element.read(data);
+                let elements = Elements::read(element, data)?;
                 (!elements.is_empty()).then(|| elements.class())
             }
             Answers::Text(_) | Answers::Bytes => None,

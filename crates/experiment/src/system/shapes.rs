@@ -7,7 +7,7 @@ use dyno_loadgen::settings::nearest;
 use dyno_onnx::Dim;
 use dyno_results::summary::InputShape;
 use dyno_sut::engine::Port;
-use dyno_sut::tensors::{ElementType, ModelInput, TensorError, TensorLibrary};
+use dyno_sut::tensors::{Element, ModelInput, TensorError, TensorLibrary};
 
 use crate::failure::Failure;
 use crate::options::{RunOptions, ShapeOf};
@@ -92,7 +92,7 @@ pub fn check_file(path: &Path, run: &RunOptions) -> Result<(), Failure> {
     };
     let input = |input: &dyno_onnx::Port| {
         let shape = input.shape.as_ref()?.iter().map(length).collect();
-        Some(ModelInput { name: input.name.clone(), element: ElementType::F32, shape })
+        Some(ModelInput { name: input.name.clone(), element: Element::F32, shape })
     };
     let inputs: Vec<ModelInput> = model.inputs.iter().filter_map(input).collect();
     bound(&inputs, || symbols(path), run).map(drop)
@@ -238,12 +238,12 @@ pub fn check_labels(
 
 #[cfg(test)]
 mod tests {
-    use dyno_sut::tensors::ElementType;
+    use dyno_sut::tensors::Element;
 
     use super::*;
 
     fn input(name: &str, shape: &[Option<usize>]) -> ModelInput {
-        ModelInput { name: name.into(), element: ElementType::I64, shape: shape.to_vec() }
+        ModelInput { name: name.into(), element: Element::I64, shape: shape.to_vec() }
     }
 
     /// Of a text model: two inputs, whose second dimension has one name.

@@ -8,7 +8,8 @@ use dyno_number::Dictionary;
 use dyno_number::evaluate::{PackedLayer, ProductPath};
 use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
-use dyno_sut::tensors::{Npy, Spans, TensorLibrary};
+use dyno_sut::tensors::{Spans, TensorLibrary};
+use dyno_tensors::npy::Npy;
 
 use super::kind::{Drive, Opened, Request, Resources, SystemKind};
 use super::{onnx, shapes};

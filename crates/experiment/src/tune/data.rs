@@ -7,7 +7,7 @@ use dyno_number::evaluate::graph::{CorrectnessRule, GraphInput, GraphSamples};
 use dyno_number::network::{BuiltInModel, CorrectnessSource};
 use dyno_number::tune::Subset;
 use dyno_number::tune::samples::{draw, split};
-use dyno_sut::tensors::Npy;
+use dyno_tensors::npy::Npy;
 
 use crate::system::tuned::{array, whole_numbers};
 

@@ -166,7 +166,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use dyno_sut::tensors::Npy;
+    use dyno_tensors::npy::Npy;
 
     use super::*;
 

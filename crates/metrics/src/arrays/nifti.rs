@@ -74,13 +74,13 @@ impl Header<'_> {
 
     fn element(&self) -> Option<Element> {
         Some(match self.int16(70) {
-            2 => Element::Uint8,
-            4 => Element::Int16,
-            8 => Element::Int32,
-            16 => Element::Float32,
-            64 => Element::Float64,
-            256 => Element::Int8,
-            1024 => Element::Int64,
+            2 => Element::U8,
+            4 => Element::I16,
+            8 => Element::I32,
+            16 => Element::F32,
+            64 => Element::F64,
+            256 => Element::I8,
+            1024 => Element::I64,
             _ => return None,
         })
     }
@@ -160,7 +160,7 @@ impl Volume {
                 .read_exact(chunk)
                 .map_err(|error| DataError::unreadable(&self.path, &error))?;
             left -= chunk.len();
-            if self.element == Element::Uint8 && self.scaling.is_none() {
+            if self.element == Element::U8 && self.scaling.is_none() {
                 take(chunk);
                 continue;
             }

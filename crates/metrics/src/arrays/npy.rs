@@ -1,25 +1,16 @@
-//! NumPy's array files.
+//! NumPy's array files as references.
 //!
-//! Source: "NPY format" of the NumPy reference: six bytes of magic, version,
-//! length of the header, header as a Python dictionary, elements.
-//!
-//! `dyno_sut::tensors` has a reader of the same format, and they share no code. References
-//! here may be larger than memory, in Fortran's order or without a header, and become
-//! numbers of 64 bits; samples there are borrowed as they lie in memory, of a type that a
-//! model takes, of which bfloat16 is one. What is left in common is a header of one line,
-//! and no crate below both may hold it: `dyno-loadgen` knows no format of data.
+//! References may be larger than memory, in Fortran order or without a header, and become numbers of 64
+//! bits.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use dyno_tensors::npy::{Header, NpyError};
+
 use super::super::DataError;
-use super::super::payload::Element;
-
-const MAGIC: &[u8] = b"\x93NUMPY";
-
-/// Headers are of some hundred bytes.
-const LONGEST_HEADER: u64 = 1 << 16;
+use super::super::payload::{ELEMENTS, Element, append_reals};
 
 /// Bytes that are read at once; a multiple of every element's size.
 const CHUNK: usize = 1 << 16;
@@ -73,19 +64,22 @@ impl Npy {
         let mut file = BufReader::with_capacity(CHUNK, file);
         let other =
             |expected: &str, found: String| Err(DataError::malformed(path, None, expected, found));
-        let Some((header, offset)) = header(&mut file).map_err(unreadable)? else {
-            return other("an array that numpy.save wrote", "another file".to_owned());
+        let header = match Header::read(&mut file).map_err(unreadable)? {
+            Ok(header) => header,
+            Err(NpyError::Header(text)) => {
+                return other("descr, fortran_order and shape in the header", text);
+            }
+            Err(_) => return other("an array that numpy.save wrote", "another file".to_owned()),
         };
-        let Some((descr, is_fortran, shape)) = parse(&header) else {
-            return other("descr, fortran_order and shape in the header", header);
-        };
-        let Some(element) = element(descr) else {
+        let Some(element) = header.element().filter(|element| ELEMENTS.contains(element)) else {
             let expected = "elements that are integers or floats, little-endian, of up to 64 bits: \
                             array.astype(...)";
-            return other(expected, descr.to_owned());
+            return other(expected, header.code);
         };
-        let count = shape.iter().try_fold(element.size(), |product, n| product.checked_mul(*n));
-        if count.is_none_or(|count| offset + count as u64 != length) {
+        let Header { shape, is_fortran, start, .. } = header;
+        let offset = start as u64;
+        let bytes = element.bytes_of_shape(&shape);
+        if bytes.is_none_or(|bytes| offset.checked_add(bytes as u64) != Some(length)) {
             let found = format!("{} bytes", length.saturating_sub(offset));
             return other(&format!("{shape:?} of {}", element.name()), found);
         }
@@ -99,7 +93,8 @@ impl Npy {
     pub fn open_or_raw(path: &Path, element: Element) -> Result<Self, DataError> {
         let unreadable = |error: io::Error| DataError::unreadable(path, &error);
         let mut file = BufReader::with_capacity(CHUNK, File::open(path).map_err(unreadable)?);
-        if header(&mut file).map_err(unreadable)?.is_some() {
+        let header = Header::read(&mut file).map_err(unreadable)?;
+        if !matches!(header, Err(NpyError::NotNpy)) {
             return Self::open(path);
         }
         let length = file.get_ref().metadata().map_err(unreadable)?.len();
@@ -150,7 +145,7 @@ impl Npy {
         };
         let element = self.element;
         let mut values = Vec::with_capacity(rows * columns);
-        self.chunks(|chunk| element.reals(chunk, &mut values))?;
+        self.chunks(|chunk| append_reals(element, chunk, &mut values))?;
         if self.is_fortran {
             values = transposed(&values, columns, rows);
         }
@@ -263,59 +258,9 @@ fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
 /// An element as a whole number; what is no number is the least, as PyTorch has it.
 fn whole(element: Element, bytes: &[u8]) -> i64 {
     match element {
-        Element::Float16 | Element::Float32 | Element::Float64 if element.real(bytes).is_nan() => {
-            i64::MIN
-        }
+        Element::F16 | Element::F32 | Element::F64 if element.real(bytes).is_nan() => i64::MIN,
         _ => element.whole(bytes),
     }
-}
-
-/// The header and the number of bytes before the elements, if there is one.
-fn header(file: &mut impl Read) -> io::Result<Option<(String, u64)>> {
-    let mut start = Vec::new();
-    file.by_ref().take(8).read_to_end(&mut start)?;
-    let width = match start.strip_prefix(MAGIC) {
-        Some([1, _]) => 2,
-        Some([2 | 3, _]) => 4,
-        _ => return Ok(None),
-    };
-    let mut length = [0; 4];
-    file.read_exact(&mut length[..width])?;
-    let length = u64::from(u32::from_le_bytes(length));
-    if length > LONGEST_HEADER {
-        return Ok(None);
-    }
-    let mut header = String::new();
-    let found = file.by_ref().take(length).read_to_string(&mut header)? as u64;
-    Ok((found == length).then_some((header, 8 + width as u64 + length)))
-}
-
-/// Type, whether columns come one after the other, and dimensions.
-fn parse(header: &str) -> Option<(&str, bool, Vec<usize>)> {
-    let value = |key: &str| {
-        let (_, after) = header.split_once(&format!("'{key}':"))?;
-        Some(after.trim_start())
-    };
-    let (descr, _) = value("descr")?.strip_prefix('\'')?.split_once('\'')?;
-    let is_fortran = value("fortran_order")?.starts_with("True");
-    let (inside, _) = value("shape")?.strip_prefix('(')?.split_once(')')?;
-    let numbers = inside.split(',').map(str::trim).filter(|number| !number.is_empty());
-    let shape = numbers.map(|number| number.parse().ok()).collect::<Option<_>>()?;
-    Some((descr, is_fortran, shape))
-}
-
-fn element(descr: &str) -> Option<Element> {
-    Some(match descr {
-        "|i1" => Element::Int8,
-        "|u1" => Element::Uint8,
-        "<i2" => Element::Int16,
-        "<i4" => Element::Int32,
-        "<i8" => Element::Int64,
-        "<f2" => Element::Float16,
-        "<f4" => Element::Float32,
-        "<f8" => Element::Float64,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -329,7 +274,7 @@ pub(in super::super) mod tests {
         let header =
             format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}   \n");
         let length = (header.len() as u16).to_le_bytes();
-        [MAGIC, &[1, 0], &length, header.as_bytes(), body].concat()
+        [&b"\x93NUMPY\x01\x00"[..], &length, header.as_bytes(), body].concat()
     }
 
     /// A file whose name ends so; it is gone when its path is dropped.
@@ -362,7 +307,7 @@ pub(in super::super) mod tests {
         let with = written("with.npy", &file("<f4", "(3,)", &body));
         let without = written("without.npy", &body);
         for path in [with, without] {
-            let open = || Npy::open_or_raw(&path, Element::Float32).unwrap();
+            let open = || Npy::open_or_raw(&path, Element::F32).unwrap();
             assert_eq!(open().wholes_at(&[2, 0, 2, 1]), Ok(vec![9, 7, 9, i64::MIN]));
             for position in [3, -1] {
                 let error = open().wholes_at(&[position]).unwrap_err().to_string();

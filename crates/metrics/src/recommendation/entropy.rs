@@ -13,10 +13,10 @@ pub const NORMALIZED_ENTROPY: Method = Method {
             the answers",
     answer: "time, query, then of all candidates the predictions, the labels, the weights, and \
              their number",
-    element: Some(Element::Float32),
+    element: Some(Element::F32),
     needs: &[],
     choices: &[],
-    open: |inputs| Ok(Box::new(Ratings::new(inputs.element.unwrap_or(Element::Float32)))),
+    open: |inputs| Ok(Box::new(Ratings::new(inputs.element.unwrap_or(Element::F32)))),
 };
 
 /// Predictions and mean labels keep this distance from 0 and 1.
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn predicting_the_mean_label_has_an_entropy_of_one() {
-        let mut ratings = Ratings::new(Element::Float32);
+        let mut ratings = Ratings::new(Element::F32);
         ratings.add(&of(&[(0.25, 1.0), (0.25, 0.0), (0.25, 0.0), (0.25, 0.0)]));
         assert!((ratings.normalized_entropy() - 1.0).abs() < 1e-15);
         assert_checker_reads("v6.1", "dlrm-v3", &ratings.scores());

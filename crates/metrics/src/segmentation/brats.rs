@@ -34,11 +34,11 @@ pub const BRATS_DICE: Method = Method {
     name: "brats-dice",
     title: "mean Dice of whole tumor, tumor core and enhancing tumor, from 0 to 1",
     answer: "how likely each label is of each voxel: 4 by 224 by 224 by 160",
-    element: Some(Element::Float16),
+    element: Some(Element::F16),
     needs: &[LABELS, CASES],
     choices: &[],
     open: |inputs| {
-        let element = inputs.element.unwrap_or(Element::Float16);
+        let element = inputs.element.unwrap_or(Element::F16);
         Ok(Box::new(BratsDice::new(read_cases(inputs)?, PADDED, element)))
     },
 };
@@ -152,12 +152,12 @@ fn count(labels: &[u8], label: u8) -> u64 {
 /// to those; what is no number stands above all.
 fn rank(element: Element, likely: &[u8], ranks: &mut [i16]) {
     match element {
-        Element::Float16 => {
+        Element::F16 => {
             for (rank, likely) in ranks.iter_mut().zip(likely.as_chunks().0) {
                 *rank = rank_of(u16::from_le_bytes(*likely));
             }
         }
-        Element::Float32 => {
+        Element::F32 => {
             for (rank, likely) in ranks.iter_mut().zip(likely.as_chunks().0) {
                 *rank = rank_of(rounded(f32::from_le_bytes(*likely)));
             }
@@ -298,7 +298,7 @@ mod tests {
         let path = written("brats.nii", &file(&[3, 2, 2], 2, [0.0; 2], &voxels, false));
         let truth = Truth::read(&path, 3).unwrap();
         let case = Case { truth, size: [2, 2, 2], start: [0, 0, 1] };
-        BratsDice::new(vec![case], [4, 2, 3], Element::Float32)
+        BratsDice::new(vec![case], [4, 2, 3], Element::F32)
     }
 
     /// The labels of the cropped part, as likelihoods.
@@ -329,7 +329,7 @@ mod tests {
 
     /// The value of a number of IEEE 754 binary16, by its definition.
     fn value(bits: u16) -> f64 {
-        Element::Float16.real(&bits.to_le_bytes())
+        Element::F16.real(&bits.to_le_bytes())
     }
 
     #[test]
@@ -400,8 +400,8 @@ mod tests {
         let halves = std::array::from_fn(|label| {
             of(label).flat_map(|value| rounded(to_odd(value)).to_le_bytes()).collect()
         });
-        assert_eq!(found(doubles, Element::Float64), [1, 0, 2, 0, 3]);
-        assert_eq!(found(singles, Element::Float32), [1, 0, 2, 0, 3]);
-        assert_eq!(found(halves, Element::Float16), [1, 0, 2, 0, 3]);
+        assert_eq!(found(doubles, Element::F64), [1, 0, 2, 0, 3]);
+        assert_eq!(found(singles, Element::F32), [1, 0, 2, 0, 3]);
+        assert_eq!(found(halves, Element::F16), [1, 0, 2, 0, 3]);
     }
 }

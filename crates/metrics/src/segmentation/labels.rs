@@ -17,12 +17,12 @@ pub const DICE: Method = Method {
     name: "dice",
     title: "mean Dice of all classes but 0, from 0 to 1",
     answer: "the class of each place, in the order of the labels",
-    element: Some(Element::Uint8),
+    element: Some(Element::U8),
     needs: &[LABELS],
     choices: &[],
     open: |inputs| {
         let (places, labels) = read_labels(inputs)?;
-        let element = inputs.element.unwrap_or(Element::Uint8);
+        let element = inputs.element.unwrap_or(Element::U8);
         Ok(Box::new(Dice::new(places, labels, element)))
     },
 };

@@ -44,7 +44,7 @@ pub const NORMALIZED_WORD_ERRORS: Method = Method {
     name: "normalized-word-errors",
     title: "100 less the word error rate of normalised English in percent",
     answer: "the transcript, an element a character",
-    element: Some(Element::Int64),
+    element: Some(Element::I64),
     needs: &[MANIFEST, SPELLINGS],
     choices: &[LABELS],
     open: |inputs| Ok(Box::new(NormalizedTranscripts::read(inputs)?)),
@@ -135,7 +135,7 @@ impl NormalizedTranscripts {
         let spellings = inputs.file(&SPELLINGS).ok().map(read_spellings).transpose()?;
         let has_spellings = spellings.is_some();
         let normalizer = Normalizer::new(spellings.unwrap_or_default());
-        let element = inputs.element.unwrap_or(Element::Int64);
+        let element = inputs.element.unwrap_or(Element::I64);
         let answers = match inputs.choice(&LABELS) {
             "text" => Answers::Text,
             "45" => Answers::Numbers(element, LABELS_45.chars().collect()),
@@ -246,7 +246,7 @@ mod tests {
         let mut transcripts = NormalizedTranscripts {
             normalizer: Normalizer::new(HashMap::new()),
             references: vec!["a cat sat".to_owned(), "it is 20%".to_owned()],
-            answers: Answers::Numbers(Element::Int8, labels),
+            answers: Answers::Numbers(Element::I8, labels),
             has_spellings: false,
             errors: WordErrors::default(),
         };

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use dyno_sut::tensors::ElementType;
+use dyno_tensors::{Element, Elements};
 
 use super::{Tensor, elements_of};
 use crate::trouble::{Kind, Trouble};
@@ -81,50 +81,50 @@ impl Datatype {
         })
     }
 
-    /// Bytes of an element; `None` where each has its own length.
+    /// Returns the size of an element in bytes, or `None` if each has its own length.
     #[must_use]
     pub fn size(self) -> Option<usize> {
-        match self {
-            Self::Bool | Self::Uint8 | Self::Int8 => Some(1),
-            Self::Uint16 | Self::Int16 | Self::Fp16 | Self::Bf16 => Some(2),
-            Self::Uint32 | Self::Int32 | Self::Fp32 => Some(4),
-            Self::Uint64 | Self::Int64 | Self::Fp64 => Some(8),
-            Self::Bytes => None,
-        }
+        self.element().map(Element::size)
     }
 
-    /// That of the tensors of this process, where they have it.
+    /// Returns the type of the elements as numbers, or `None` if they are strings.
     #[must_use]
-    pub fn element(self) -> Option<ElementType> {
-        match self {
-            Self::Bool => Some(ElementType::Bool),
-            Self::Uint8 => Some(ElementType::U8),
-            Self::Int8 => Some(ElementType::I8),
-            Self::Int32 => Some(ElementType::I32),
-            Self::Int64 => Some(ElementType::I64),
-            Self::Fp16 => Some(ElementType::F16),
-            Self::Bf16 => Some(ElementType::Bf16),
-            Self::Fp32 => Some(ElementType::F32),
-            Self::Fp64 => Some(ElementType::F64),
-            Self::Uint16 | Self::Uint32 | Self::Uint64 | Self::Int16 | Self::Bytes => None,
-        }
+    pub fn element(self) -> Option<Element> {
+        Some(match self {
+            Self::Bool => Element::Bool,
+            Self::Uint8 => Element::U8,
+            Self::Uint16 => Element::U16,
+            Self::Uint32 => Element::U32,
+            Self::Uint64 => Element::U64,
+            Self::Int8 => Element::I8,
+            Self::Int16 => Element::I16,
+            Self::Int32 => Element::I32,
+            Self::Int64 => Element::I64,
+            Self::Fp16 => Element::F16,
+            Self::Bf16 => Element::BF16,
+            Self::Fp32 => Element::F32,
+            Self::Fp64 => Element::F64,
+            Self::Bytes => return None,
+        })
     }
-}
 
-/// Every type of this process has a name in the protocol.
-impl From<ElementType> for Datatype {
-    fn from(element: ElementType) -> Self {
-        match element {
-            ElementType::Bool => Self::Bool,
-            ElementType::U8 => Self::Uint8,
-            ElementType::I8 => Self::Int8,
-            ElementType::I32 => Self::Int32,
-            ElementType::I64 => Self::Int64,
-            ElementType::F16 => Self::Fp16,
-            ElementType::Bf16 => Self::Bf16,
-            ElementType::F32 => Self::Fp32,
-            ElementType::F64 => Self::Fp64,
-        }
+    /// Returns the type of these elements, or `None` if the protocol has no name for it.
+    #[must_use]
+    pub fn from_element(element: Element) -> Option<Self> {
+        Self::ALL.iter().copied().find(|datatype| datatype.element() == Some(element))
+    }
+
+    /// Returns the type of the elements of a tensor of this process.
+    #[must_use]
+    pub fn from_elements(elements: &Elements<'_>) -> Self {
+        Self::from_element(elements.element()).expect("the protocol has every type that is held")
+    }
+
+    /// Returns the protocol's names of the types that tensors of this process can have.
+    #[must_use]
+    pub fn names_held() -> String {
+        let datatypes = Elements::TYPES.iter().filter_map(|element| Self::from_element(*element));
+        datatypes.map(Self::name).collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary as _};
-use dyno_sut::tensors::{ElementType, ModelInput, SampleTensor, TensorLibrary};
+use dyno_sut::tensors::{Elements, ModelInput, SampleTensor, TensorLibrary};
 
 use super::{Datatype, InferRequest, InferResponse, ModelMetadata, Tensor, TensorMetadata};
 use crate::trouble::{Kind, Trouble};
@@ -154,7 +154,7 @@ fn matched(metadata: &ModelMetadata, name: &str, tensor: &SampleTensor) -> Resul
         let there = there.join(", ");
         return mismatch(format!("model '{model}' has no input '{name}'; there are {there}"));
     };
-    let datatype = Datatype::from(tensor.elements.element());
+    let datatype = Datatype::from_elements(&tensor.elements);
     if input.datatype != datatype.name() {
         return mismatch(format!(
             "samples of input '{name}' are {datatype}, where model '{model}' has {}; convert the \
@@ -186,7 +186,7 @@ fn tensor(name: &str, sample: &SampleTensor, is_batched: bool) -> Tensor {
     let batch: &[usize] = if is_batched { &[1] } else { &[] };
     Tensor {
         name: name.into(),
-        datatype: sample.elements.element().into(),
+        datatype: Datatype::from_elements(&sample.elements),
         shape: [batch, &sample.shape].concat(),
         data: data.into(),
     }
@@ -205,14 +205,14 @@ pub fn random_inputs(metadata: &ModelMetadata) -> Result<Vec<ModelInput>, Troubl
         return Err(Trouble::new(Kind::Mismatch, words));
     }
     let input = |input: &TensorMetadata| {
-        let element = Datatype::named(&input.datatype)?.element().ok_or_else(|| {
-            let known: Vec<&str> =
-                ElementType::ALL.iter().map(|&element| Datatype::from(element).name()).collect();
+        let element = Datatype::named(&input.datatype)?.element();
+        let element = element.filter(|element| Elements::TYPES.contains(element));
+        let element = element.ok_or_else(|| {
             let words = format!(
                 "there are no random samples of type {} for input '{}'; there are of {}",
                 input.datatype,
                 input.name,
-                known.join(", ")
+                Datatype::names_held()
             );
             Trouble::new(Kind::Mismatch, words)
         })?;

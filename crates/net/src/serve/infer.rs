@@ -2,7 +2,7 @@
 
 use dyno_sut::batch::Full;
 use dyno_sut::infer::{Value, fit};
-use dyno_sut::tensors::ElementType;
+use dyno_tensors::Elements;
 
 use super::queue::Queue;
 use super::refusal::{Refusal, Why};
@@ -56,13 +56,13 @@ pub(super) fn tensors(model: &Model) -> Result<&Queue, Refusal> {
 
 fn value(tensor: Tensor) -> Result<(String, Value), Refusal> {
     let Tensor { name, datatype, shape, data } = tensor;
-    let Some(element) = datatype.element() else {
-        let known = ElementType::ALL.iter().map(|element| Datatype::from(*element).name());
-        let known = known.collect::<Vec<_>>().join(", ");
+    let elements = datatype.element().and_then(|element| Elements::read(element, &data));
+    let Some(elements) = elements else {
+        let known = Datatype::names_held();
         return Err(Why::Invalid
             .because(format!("input '{name}' is of type {datatype}; models here take {known}")));
     };
-    Ok((name, Value { shape, elements: element.read(&data) }))
+    Ok((name, Value { shape, elements }))
 }
 
 fn tensor(name: &str, value: &Value) -> Tensor {
@@ -70,7 +70,7 @@ fn tensor(name: &str, value: &Value) -> Tensor {
     value.elements.write(&mut data);
     Tensor {
         name: name.to_owned(),
-        datatype: value.elements.element().into(),
+        datatype: Datatype::from_elements(&value.elements),
         shape: value.shape.clone(),
         data: data.into(),
     }
@@ -83,10 +83,9 @@ pub(super) fn metadata(model: &Model) -> ModelMetadata {
         Answers::Tensors(queue) => {
             let about = queue.model().about();
             let of = |port: &dyno_sut::engine::Port| {
-                let element = ElementType::named(&port.element);
-                let datatype = element.map_or(port.element.clone(), |element| {
-                    Datatype::from(element).name().to_owned()
-                });
+                let datatype = Elements::type_from_name(&port.element);
+                let datatype = datatype.and_then(Datatype::from_element).map(Datatype::name);
+                let datatype = datatype.unwrap_or(&port.element).to_owned();
                 let dimension = |n: &Option<usize>| n.map_or(-1, |n| n as i64);
                 let shape = port.shape.iter().map(dimension).collect();
                 TensorMetadata { name: port.name.clone(), datatype, shape }

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use dyno_tensors::Element;
+
 use super::{Dim, Fact, Facts, Inferred, ShapeError, input, misfit, run_of, written};
 use crate::graph::{Attribute, Body, Node, Port};
-use crate::tensor::Element;
 
 /// Facts by the names of values.
 pub type Scope = HashMap<String, Fact>;

@@ -10,8 +10,10 @@ pub(crate) mod quantised;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use dyno_tensors::Element;
+
 use crate::graph::{Attribute, Model, Node};
-use crate::tensor::{Element, Tensor};
+use crate::tensor::Tensor;
 
 /// A dimension.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,8 +1,10 @@
 //! Shapes behind operators that move, cut or join values, element by element.
 
+use dyno_tensors::Element;
+
 use super::{Dim, Fact, Facts, ShapeError, axis, input, misfit, written};
 use crate::graph::{Attribute, Node};
-use crate::tensor::{Element, Tensor};
+use crate::tensor::{Tensor, element_of};
 
 /// Elements that are followed at most.
 const FEW: usize = 4096;
@@ -56,7 +58,7 @@ pub fn arithmetic(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
 
 pub fn cast(node: &Node, data: &Fact) -> Facts {
     let code = node.int("to", 0);
-    let element = i32::try_from(code).ok().and_then(Element::of);
+    let element = i32::try_from(code).ok().and_then(element_of);
     let Some(element) = element else { return misfit(format!("a cast to type {code}")) };
     let keeps = matches!(element, Element::I64 | Element::I32);
     let integers = data.integers.clone().filter(|_| keeps);
@@ -98,7 +100,7 @@ fn along(
     let sizes: Vec<usize> = shape.iter().map(Dim::fixed).collect::<Option<_>>()?;
     let inner: usize = sizes[at + 1..].iter().product();
     let each = sizes[at] * inner;
-    if each == 0 || values.len() != sizes.iter().product() {
+    if each == 0 || values.len() != sizes.iter().product::<usize>() {
         return None;
     }
     let mut found = Vec::new();

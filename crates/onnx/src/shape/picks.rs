@@ -1,9 +1,10 @@
 //! Shapes behind operators that pick, repeat or find elements. Where the number found
 //! depends on the data, it is a symbol.
 
+use dyno_tensors::Element;
+
 use super::{Dim, Fact, Facts, axis, input, misfit, written};
 use crate::graph::Node;
-use crate::tensor::Element;
 
 /// So many as the data have.
 fn open() -> Dim {

@@ -1,9 +1,10 @@
 //! Shapes behind operators on quantised values, and behind those that ONNX
 //! Runtime adds to the standard ones (`com.microsoft`).
 
+use dyno_tensors::Element;
+
 use super::{Dim, Fact, Facts, ShapeError, input, layers, misfit, written};
 use crate::graph::Node;
-use crate::tensor::Element;
 
 /// Standard operators on quantised values; `None` for others.
 pub fn standard(node: &Node, inputs: &[Option<&Fact>]) -> Option<Facts> {

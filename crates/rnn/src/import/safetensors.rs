@@ -1,53 +1,33 @@
 //! Files of safetensors: arrays by name.
 
-use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensors};
+use dyno_tensors::safetensors as format;
 
 use super::{Array, ImportError};
 
 /// The arrays of a file.
-pub struct Safetensors<'a>(SafeTensors<'a>);
+pub struct Safetensors<'a>(format::Safetensors<'a>);
 
 impl<'a> Safetensors<'a> {
-    /// Looks through the bytes of a file.
+    /// Reads the header of a file.
     ///
     /// # Errors
-    /// They are not of this format.
+    /// The bytes are not of this format.
     pub fn new(bytes: &'a [u8]) -> Result<Self, ImportError> {
-        let format = |why| ImportError::Format(format!("expected a file of safetensors: {why}"));
-        SafeTensors::deserialize(bytes).map(Self).map_err(format)
+        let failed = |why| ImportError::Format(format!("expected a file of safetensors: {why}"));
+        format::Safetensors::new(bytes).map(Self).map_err(failed)
     }
 
-    /// Names of all arrays, in their order.
+    /// Returns the names of all arrays, in alphabetical order.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
-        let mut names = self.0.names();
-        names.sort_unstable();
-        names
+        self.0.names().collect()
     }
 
-    /// An array of that name, of floating-point numbers of 16, 32 or 64 bits.
+    /// Returns the array of that name, if its elements are floating-point numbers of 16, 32 or 64 bits.
     #[must_use]
     pub fn array(&self, name: &str) -> Option<Array> {
-        let view = self.0.tensor(name).ok()?;
-        let bytes = view.data();
-        let two = |of: fn([u8; 2]) -> f32| -> Vec<f32> {
-            bytes.as_chunks::<2>().0.iter().map(|two| of(*two)).collect()
-        };
-        let numbers = match view.dtype() {
-            Dtype::F32 => {
-                bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect()
-            }
-            Dtype::F64 => bytes
-                .as_chunks::<8>()
-                .0
-                .iter()
-                .map(|eight| f64::from_le_bytes(*eight) as f32)
-                .collect(),
-            Dtype::F16 => two(|two| f16::from_le_bytes(two).to_f32()),
-            Dtype::BF16 => two(|two| bf16::from_le_bytes(two).to_f32()),
-            _ => return None,
-        };
-        Some(Array { shape: view.shape().to_vec(), numbers })
+        let view = self.0.view(name)?;
+        let elements = view.elements().filter(|elements| elements.element().is_real())?;
+        Some(Array { shape: view.shape.clone(), numbers: elements.into_f32() })
     }
 }

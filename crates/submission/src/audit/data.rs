@@ -10,68 +10,27 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use dyno_loadgen::log::read::{AccuracyEntry, open_accuracy};
+use dyno_tensors::Element;
 use sha2::{Digest as _, Sha256};
 
 use super::evidence::unreadable;
 use super::reason::Reason;
 use super::text::{self, Counts};
 use super::{Figure, Part, Verdict, VerdictFile};
-use dyno_metrics::payload;
 
-/// What an answer is a list of, little-endian: the `--dtype` of the official scripts, which
-/// know these five and name one as NumPy does not. What they are in numbers is
-/// [`payload::Element`]'s.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Element {
-    /// 8 bits.
-    #[default]
-    Byte,
-    /// 16 bits.
-    Int16,
-    /// 32 bits.
-    Int32,
-    /// 64 bits.
-    Int64,
-    /// IEEE 754, 32 bits.
-    Float32,
-}
+/// Types that answers can be lists of, little-endian, by the names that `--dtype` of the official
+/// scripts has for them.
+pub const DTYPES: [(&str, Element); 5] = [
+    ("byte", Element::I8),
+    ("int16", Element::I16),
+    ("int32", Element::I32),
+    ("int64", Element::I64),
+    ("float32", Element::F32),
+];
 
-impl Element {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Byte, Self::Int16, Self::Int32, Self::Int64, Self::Float32];
-
-    /// As the official scripts name it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Byte => "byte",
-            Self::Int16 => "int16",
-            Self::Int32 => "int32",
-            Self::Int64 => "int64",
-            Self::Float32 => "float32",
-        }
-    }
-
-    fn payload(self) -> payload::Element {
-        match self {
-            Self::Byte => payload::Element::Int8,
-            Self::Int16 => payload::Element::Int16,
-            Self::Int32 => payload::Element::Int32,
-            Self::Int64 => payload::Element::Int64,
-            Self::Float32 => payload::Element::Float32,
-        }
-    }
-
-    /// Bytes.
-    #[must_use]
-    pub fn size(self) -> usize {
-        self.payload().size()
-    }
-
-    /// An element of so many bytes as a number; what is whole is exact up to 2^53.
-    pub(super) fn value(self, bytes: &[u8]) -> Option<f64> {
-        (bytes.len() == self.size()).then(|| self.payload().real(bytes))
-    }
+/// Returns the number that these bytes are, if they are one element; integers are exact up to 2^53.
+pub(super) fn value(element: Element, bytes: &[u8]) -> Option<f64> {
+    (bytes.len() == element.size()).then(|| element.real(bytes))
 }
 
 /// Digest of an answer, sufficient to compare it with another.
@@ -113,7 +72,7 @@ impl AnswerDigest {
         let [a, b] = [self, other].map(|digest| &digest.first[..size]);
         // For floats, 0 equals -0, and NaN equals nothing.
         Ok(match element {
-            Element::Float32 => element.value(a) == element.value(b),
+            Element::F32 => value(element, a) == value(element, b),
             _ => a == b,
         })
     }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::log::read::{Detail, read_detail_file, read_summary};
 use dyno_loadgen::settings::{Scenario, TestMode};
 
-use super::data::Element;
 use super::quality::Accuracies;
 use super::reason::Reason;
 use dyno_rules::Scenario as RuleScenario;
+use dyno_tensors::Element;
 
 const DETAIL: &str = "mlperf_log_detail.txt";
 const SUMMARY: &str = "mlperf_log_summary.txt";

@@ -35,7 +35,8 @@ use std::fmt;
 
 use dyno_loadgen::settings::nearest;
 
-pub use data::{Element, baseline_log};
+pub use data::{DTYPES, baseline_log};
+pub use dyno_tensors::Element;
 pub use evidence::{Evidence, RunFolder};
 pub use folder::{AuditFolders, write_folder};
 pub use plan::{Plan, PlannedRun, RequiredRuns, UnavailableAudit, plan};

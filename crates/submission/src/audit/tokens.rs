@@ -5,8 +5,9 @@ use std::path::Path;
 
 use dyno_loadgen::log::read::AccuracyEntry;
 use dyno_loadgen::settings::Scenario;
+use dyno_tensors::Element;
 
-use super::data::{Element, read_entries};
+use super::data::{read_entries, value};
 use super::plan::Plan;
 use super::reason::Reason;
 use super::text::{self, truth, verdict};
@@ -160,7 +161,7 @@ fn too_few(found: u64, expected: u64) -> Option<Reason> {
 
 /// Returns the elements of an answer, or `None` if its length is not a whole number of elements.
 fn elements(data: &[u8], element: Element) -> Option<Vec<f64>> {
-    data.chunks(element.size()).map(|bytes| element.value(bytes)).collect()
+    data.chunks(element.size()).map(|bytes| value(element, bytes)).collect()
 }
 
 /// Whether an answer starts with the reported first tokens, and whether the script accepts it.

@@ -158,7 +158,7 @@ fn batches(library: &TensorLibrary, inputs: &[ModelInput], batch: usize) -> Vec<
             let shape = [&[batch], &first[at].1.shape[..]].concat();
             let mut unused = Elements::U8(Vec::new().into());
             let elements = library.gather(at, &samples, &mut unused).unwrap();
-            let elements = elements.of::<f32>().expect("the models take floats").to_vec();
+            let elements = elements.as_slice::<f32>().expect("the models take floats").to_vec();
             (shape, elements)
         };
         inputs.iter().enumerate().map(input).collect()

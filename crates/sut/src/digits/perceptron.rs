@@ -6,7 +6,7 @@ use dyno_loadgen::sut::QuerySample;
 use super::{CLASSES, PIXELS, TEST_COUNT, test_digit};
 use crate::engine::{About, Answers, Engine, Port};
 use crate::infer::{Rows, Value};
-use crate::tensors::{ElementType, Elements, ModelInput};
+use crate::tensors::{Element, Elements, ModelInput};
 use crate::top1;
 
 /// Units of the hidden layer.
@@ -141,7 +141,7 @@ impl DigitsPerceptron {
     #[must_use]
     pub fn by_value(self, largest_batch: usize) -> Rows {
         let shape = vec![None, Some(PIXELS)];
-        let input = ModelInput { name: "ink".into(), element: ElementType::F32, shape };
+        let input = ModelInput { name: "ink".into(), element: Element::F32, shape };
         let shape = vec![None, Some(CLASSES)];
         let output = Port { name: "scores".into(), element: "float32".into(), shape };
         let about = About {

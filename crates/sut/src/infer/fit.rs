@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Value;
-use crate::tensors::{ElementType, ModelInput};
+use crate::tensors::{Element, ModelInput};
 
 /// Why a request does not fit a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Unfit {
         /// What is asked for.
         input: ModelInput,
         /// What there is.
-        found: ElementType,
+        found: Element,
     },
     /// Another shape.
     Shape {
@@ -136,7 +136,7 @@ mod tests {
     fn inputs() -> Vec<ModelInput> {
         let input = |name: &str, shape: &[Option<usize>]| {
             let (name, shape) = (name.to_owned(), shape.to_vec());
-            ModelInput { name, element: ElementType::F32, shape }
+            ModelInput { name, element: Element::F32, shape }
         };
         vec![input("a", &[None, Some(2)]), input("b", &[None, None])]
     }

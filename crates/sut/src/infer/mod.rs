@@ -13,7 +13,7 @@ mod rows;
 use dyno_loadgen::record::Failure;
 
 use crate::engine::About;
-use crate::tensors::{Element, Elements, ModelInput, with_type};
+use crate::tensors::{Elements, ModelInput, Scalar, each_type};
 
 pub use fit::{Unfit, fit};
 pub use rows::{Rows, RowsCall};
@@ -56,9 +56,22 @@ pub fn zeros(inputs: &[ModelInput]) -> Vec<Value> {
     let one = |input: &ModelInput| {
         let shape: Vec<usize> = input.shape.iter().map(|n| n.unwrap_or(1)).collect();
         let bytes = vec![0; shape.iter().product::<usize>() * input.element.size()];
-        Value { shape, elements: input.element.read(&bytes) }
+        Value {
+            shape,
+            elements: Elements::read(input.element, &bytes)
+                .expect("inputs are of types that are held"),
+        }
     };
     inputs.iter().map(one).collect()
+}
+
+/// Elements of values one after the other, all of the type of `_first`.
+fn joined_like<'a, T: Scalar>(
+    _first: &[T],
+    values: impl Iterator<Item = &'a Value>,
+) -> Elements<'static> {
+    let numbers = |value: &'a Value| value.elements.as_slice::<T>().expect("they are of one type");
+    T::wrap(values.flat_map(numbers).copied().collect::<Vec<T>>().into())
 }
 
 /// Values one after the other along the first dimension; all are of one type.
@@ -66,9 +79,6 @@ fn joined<'a>(values: impl Iterator<Item = &'a Value> + Clone) -> Value {
     let first = values.clone().next().expect("something is joined");
     let mut shape = first.shape.clone();
     shape[0] = values.clone().map(|value| value.shape[0]).sum();
-    let elements = with_type!(first.elements.element(), T => {
-        let of = |value: &'a Value| value.elements.of::<T>().expect("they are of one type");
-        T::wrap(values.flat_map(of).copied().collect::<Vec<T>>().into())
-    });
+    let elements = each_type!(&first.elements, all => joined_like(all, values));
     Value { shape, elements }
 }

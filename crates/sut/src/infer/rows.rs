@@ -7,7 +7,7 @@ use dyno_loadgen::record::Failure;
 
 use super::{Infer, Refusal, Value, joined};
 use crate::engine::About;
-use crate::tensors::{Element, Elements, ModelInput, each_type};
+use crate::tensors::{Elements, ModelInput, Scalar, each_type};
 
 /// Computes all outputs of all inputs, in the order of the model; an error is in words.
 pub type RowsCall = dyn Fn(&[Value]) -> Result<Vec<Value>, String> + Send + Sync;
@@ -80,7 +80,7 @@ fn part(output: &Value, rows: std::ops::Range<usize>) -> Value {
     shape[0] = rows.len();
     let range = rows.start * length..rows.end * length;
     let elements: Elements<'static> =
-        each_type!(&output.elements, all => Element::wrap(all[range].to_vec().into()));
+        each_type!(&output.elements, all => Scalar::wrap(all[range].to_vec().into()));
     Value { shape, elements }
 }
 
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::engine::Port;
-    use crate::tensors::ElementType;
+    use crate::tensors::Element;
 
     fn value(shape: &[usize], numbers: &[f32]) -> Value {
         Value { shape: shape.to_vec(), elements: Elements::F32(numbers.to_vec().into()) }
@@ -155,8 +155,7 @@ mod tests {
     fn sums(first: Option<usize>, calls: &Arc<Mutex<Vec<usize>>>) -> Rows {
         let calls = Arc::clone(calls);
         let shape = vec![first, None];
-        let input =
-            ModelInput { name: "x".into(), element: ElementType::F32, shape: shape.clone() };
+        let input = ModelInput { name: "x".into(), element: Element::F32, shape: shape.clone() };
         let port = Port { name: "sum".into(), element: "float32".into(), shape };
         let about = About { outputs: vec![port], largest_batch: 4, ..About::default() };
         let call = move |inputs: &[Value]| {

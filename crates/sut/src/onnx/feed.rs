@@ -16,7 +16,7 @@ use super::windows::Windows;
 use super::{EngineOptions, OnnxError};
 use crate::engine::{Answers, Engine};
 use crate::tensors::{
-    Element, Elements, Loaded, ModelInput, Sample, SampleTensor, Store, TensorLibrary, each_type,
+    Elements, Loaded, ModelInput, Sample, SampleTensor, Scalar, Store, TensorLibrary, each_type,
 };
 
 /// A library matched with a model's inputs.
@@ -391,7 +391,7 @@ fn joined<'a>(
     input: usize,
     scratch: &'a mut Elements<'static>,
 ) -> Elements<'a> {
-    fn gathered<'a, T: Element>(
+    fn gathered<'a, T: Scalar>(
         _first: &[T],
         samples: &[Arc<[SampleTensor]>],
         input: usize,
@@ -399,12 +399,12 @@ fn joined<'a>(
     ) -> &'a [T] {
         let joined = scratch.emptied::<T>();
         for sample in samples {
-            let elements = sample[input].elements.of::<T>();
+            let elements = sample[input].elements.as_slice::<T>();
             joined.extend_from_slice(elements.expect("samples of one call are of one type"));
         }
         joined
     }
-    each_type!(&samples[0][input].elements, first => Element::wrap(Cow::Borrowed(match samples {
+    each_type!(&samples[0][input].elements, first => Scalar::wrap(Cow::Borrowed(match samples {
         [_] => &first[..],
         several => gathered(first, several, input, scratch),
     })))

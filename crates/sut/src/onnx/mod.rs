@@ -14,7 +14,7 @@ pub mod windows;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::tensors::ElementType;
+use crate::tensors::{Element, Elements};
 
 pub use answer::{Answer, Outputs};
 pub use runtime::RuntimeMissing;
@@ -67,9 +67,9 @@ pub enum OnnxError {
         /// The input.
         name: String,
         /// The model's.
-        expected: ElementType,
+        expected: Element,
         /// The library's.
-        found: ElementType,
+        found: Element,
     },
     /// The tensor for an input has another shape.
     Shape {
@@ -95,11 +95,7 @@ impl fmt::Display for OnnxError {
             Self::InputType { name, found } => write!(
                 f,
                 "input '{name}' has elements of type {found}; {} can be fed",
-                ElementType::ALL
-                    .iter()
-                    .map(|element| element.name())
-                    .collect::<Vec<_>>()
-                    .join(", ")
+                Elements::TYPES.iter().map(|element| element.name()).collect::<Vec<_>>().join(", ")
             ),
             Self::InputMissing { name, available } => write!(
                 f,

@@ -17,9 +17,7 @@ use super::feed::Feed;
 use super::runtime::{Search, environment, loaded};
 use super::{EngineOptions, OnnxError};
 use crate::engine::{About, Answers, Engine, Port};
-use crate::tensors::{
-    Element, ElementType, Elements, ModelInput, TensorLibrary, each_type, with_type,
-};
+use crate::tensors::{Element, Elements, ModelInput, Scalar, TensorLibrary, each_type};
 
 pub use callable::{Callable, Fed, Kept};
 
@@ -139,17 +137,17 @@ fn model_input(name: &str, value: &ValueType) -> Result<ModelInput, OnnxError> {
     Ok(ModelInput { name: name.to_owned(), element, shape })
 }
 
-fn element_type(element: TensorElementType) -> Option<ElementType> {
+fn element_type(element: TensorElementType) -> Option<Element> {
     Some(match element {
-        TensorElementType::Float32 => ElementType::F32,
-        TensorElementType::Float64 => ElementType::F64,
-        TensorElementType::Float16 => ElementType::F16,
-        TensorElementType::Bfloat16 => ElementType::Bf16,
-        TensorElementType::Int64 => ElementType::I64,
-        TensorElementType::Int32 => ElementType::I32,
-        TensorElementType::Int8 => ElementType::I8,
-        TensorElementType::Uint8 => ElementType::U8,
-        TensorElementType::Bool => ElementType::Bool,
+        TensorElementType::Float32 => Element::F32,
+        TensorElementType::Float64 => Element::F64,
+        TensorElementType::Float16 => Element::F16,
+        TensorElementType::Bfloat16 => Element::BF16,
+        TensorElementType::Int64 => Element::I64,
+        TensorElementType::Int32 => Element::I32,
+        TensorElementType::Int8 => Element::I8,
+        TensorElementType::Uint8 => Element::U8,
+        TensorElementType::Bool => Element::Bool,
         _ => return None,
     })
 }
@@ -208,7 +206,7 @@ fn value<'a>(shape: &'a [usize], elements: &'a Elements<'_>) -> ort::Result<Sess
 }
 
 fn output<'a>(name: &'a str, value: &'a DynValue, samples: usize) -> Output<'a> {
-    fn read<T: Element + PrimitiveTensorElementType>(
+    fn read<T: Scalar + PrimitiveTensorElementType>(
         value: &DynValue,
     ) -> Result<(Vec<usize>, Elements<'_>), String> {
         let (shape, all) = value.try_extract_tensor::<T>().map_err(|error| error.to_string())?;
@@ -221,8 +219,16 @@ fn output<'a>(name: &'a str, value: &'a DynValue, samples: usize) -> Output<'a> 
         _ => None,
     };
     let read = match element {
-        Some(element) => with_type!(element, T => read::<T>(value)),
-        None => Err(format!("is {}, which is not read", value.dtype())),
+        Some(Element::F32) => read::<f32>(value),
+        Some(Element::F64) => read::<f64>(value),
+        Some(Element::F16) => read::<half::f16>(value),
+        Some(Element::BF16) => read::<half::bf16>(value),
+        Some(Element::I64) => read::<i64>(value),
+        Some(Element::I32) => read::<i32>(value),
+        Some(Element::I8) => read::<i8>(value),
+        Some(Element::U8) => read::<u8>(value),
+        Some(Element::Bool) => read::<bool>(value),
+        _ => Err(format!("is {}, which is not read", value.dtype())),
     };
     let (shape, elements) = match read {
         Ok((shape, elements)) => (shape, Ok(elements)),

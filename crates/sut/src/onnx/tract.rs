@@ -15,7 +15,7 @@ use super::answer::{Output, Outputs};
 use super::feed::{CallInput, Feed};
 use super::{EngineOptions, OnnxError};
 use crate::engine::{About, Answers, Engine, Port};
-use crate::tensors::{Element, ElementType, Elements, ModelInput, TensorLibrary};
+use crate::tensors::{Element, Elements, ModelInput, Scalar, TensorLibrary};
 
 /// A model that has been read and whose inputs are known.
 #[derive(Debug)]
@@ -102,22 +102,22 @@ fn model_input(name: &str, fact: &InferenceFact) -> Result<ModelInput, OnnxError
 }
 
 /// Types that both know; tract has no bfloat16.
-const TYPES: [(DatumType, ElementType); 8] = [
-    (DatumType::F32, ElementType::F32),
-    (DatumType::F64, ElementType::F64),
-    (DatumType::F16, ElementType::F16),
-    (DatumType::I64, ElementType::I64),
-    (DatumType::I32, ElementType::I32),
-    (DatumType::I8, ElementType::I8),
-    (DatumType::U8, ElementType::U8),
-    (DatumType::Bool, ElementType::Bool),
+const TYPES: [(DatumType, Element); 8] = [
+    (DatumType::F32, Element::F32),
+    (DatumType::F64, Element::F64),
+    (DatumType::F16, Element::F16),
+    (DatumType::I64, Element::I64),
+    (DatumType::I32, Element::I32),
+    (DatumType::I8, Element::I8),
+    (DatumType::U8, Element::U8),
+    (DatumType::Bool, Element::Bool),
 ];
 
-fn element_type(datum: DatumType) -> Option<ElementType> {
+fn element_type(datum: DatumType) -> Option<Element> {
     TYPES.iter().find(|(theirs, _)| *theirs == datum).map(|(_, ours)| *ours)
 }
 
-fn datum_type(element: ElementType) -> Option<DatumType> {
+fn datum_type(element: Element) -> Option<DatumType> {
     TYPES.iter().find(|(_, ours)| *ours == element).map(|(theirs, _)| *theirs)
 }
 
@@ -171,7 +171,7 @@ pub struct TractEngine {
 }
 
 fn output<'a>(name: &'a str, tensor: &'a Tensor, samples: usize) -> Output<'a> {
-    fn read<T: Element + Datum>(tensor: &Tensor) -> Result<Elements<'_>, String> {
+    fn read<T: Scalar + Datum>(tensor: &Tensor) -> Result<Elements<'_>, String> {
         let view = tensor.to_plain_array_view::<T>().map_err(|error| format!("{error:#}"))?;
         let all = view.to_slice().expect("tract's tensors are contiguous");
         Ok(T::wrap(all.into()))
@@ -206,7 +206,7 @@ impl Engine for TractEngine {
                 Elements::I8(all) => Tensor::from_shape(shape, all),
                 Elements::U8(all) => Tensor::from_shape(shape, all),
                 Elements::Bool(all) => Tensor::from_shape(shape, all),
-                Elements::Bf16(_) => unreachable!("no input of tract's is of this type"),
+                Elements::BF16(_) => unreachable!("no input of tract's is of this type"),
             };
             let call = || -> TractResult<TVec<TValue>> {
                 let fed = inputs.iter().map(|input| Ok(tensor(input)?.into()));

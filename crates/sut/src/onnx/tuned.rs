@@ -19,7 +19,7 @@ use super::feed::Feed;
 use super::{EngineOptions, OnnxError};
 use crate::engine::{About, Answers, Engine, Port};
 use crate::infer::{Rows, Value};
-use crate::tensors::{Element, ElementType, Elements, ModelInput, TensorLibrary};
+use crate::tensors::{Element, Elements, ModelInput, Scalar, TensorLibrary};
 
 /// A model whose weights are packed, and whose inputs are known.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct TunedModel {
 #[derive(Debug)]
 struct Network {
     packed: PackedNetwork,
-    output: ElementType,
+    output: Element,
 }
 
 impl TunedModel {
@@ -74,12 +74,12 @@ impl TunedModel {
         let input = |port: &PackedPort| {
             let unfit =
                 || OnnxError::InputType { name: port.name.clone(), found: port.element.into() };
-            let element = ElementType::named(port.element).ok_or_else(unfit)?;
+            let element = Elements::type_from_name(port.element).ok_or_else(unfit)?;
             Ok(ModelInput { name: port.name.clone(), element, shape: port.shape.clone() })
         };
         let inputs = packed.inputs().iter().map(input).collect::<Result<_, OnnxError>>()?;
         let output = packed.output();
-        let element = ElementType::named(output.element).ok_or_else(|| {
+        let element = Elements::type_from_name(output.element).ok_or_else(|| {
             let why = format!("answers {} of type {}", output.name, output.element);
             wrong(path, &why)
         })?;
@@ -189,20 +189,21 @@ fn is_exact(elements: &Elements<'_>) -> bool {
 }
 
 /// Numbers as elements of a type; truths are 0 or 1.
-fn elements(element: ElementType, numbers: &[f32]) -> Elements<'_> {
-    fn each<T: Element>(numbers: &[f32], of: impl Fn(f32) -> T) -> Elements<'static> {
+fn elements(element: Element, numbers: &[f32]) -> Elements<'_> {
+    fn each<T: Scalar>(numbers: &[f32], of: impl Fn(f32) -> T) -> Elements<'static> {
         T::wrap(Cow::Owned(numbers.iter().map(|x| of(*x)).collect()))
     }
     match element {
-        ElementType::F32 => Elements::F32(numbers.into()),
-        ElementType::F64 => each(numbers, f64::from),
-        ElementType::F16 => each(numbers, f16::from_f32),
-        ElementType::Bf16 => each(numbers, bf16::from_f32),
-        ElementType::I64 => each(numbers, |x| x as i64),
-        ElementType::I32 => each(numbers, |x| x as i32),
-        ElementType::I8 => each(numbers, |x| x as i8),
-        ElementType::U8 => each(numbers, |x| x as u8),
-        ElementType::Bool => each(numbers, |x| x != 0.0),
+        Element::F32 => Elements::F32(numbers.into()),
+        Element::F64 => each(numbers, f64::from),
+        Element::F16 => each(numbers, f16::from_f32),
+        Element::BF16 => each(numbers, bf16::from_f32),
+        Element::I64 => each(numbers, |x| x as i64),
+        Element::I32 => each(numbers, |x| x as i32),
+        Element::I8 => each(numbers, |x| x as i8),
+        Element::U8 => each(numbers, |x| x as u8),
+        Element::Bool => each(numbers, |x| x != 0.0),
+        other => unreachable!("no output of a network is of type {other}"),
     }
 }
 

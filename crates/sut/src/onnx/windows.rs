@@ -13,7 +13,7 @@ use smallvec::smallvec;
 
 use super::answer::Outputs;
 use super::feed::Call;
-use crate::tensors::{Element, Elements, each_type};
+use crate::tensors::{Elements, Scalar, each_type};
 
 /// How volumes are cut, and what the scores of each voxel count.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,7 +116,7 @@ impl Windows {
         let [.., height, depth] = shape else { unreachable!("volumes have three axes") };
         let channels = elements.len() / shape[shape.len() - 3..].iter().product::<usize>();
         let plane = elements.len() / channels;
-        fn rows<T: Element>(all: &[T], rows: impl Iterator<Item = Range<usize>>) -> Vec<T> {
+        fn rows<T: Scalar>(all: &[T], rows: impl Iterator<Item = Range<usize>>) -> Vec<T> {
             rows.flat_map(|row| &all[row]).copied().collect()
         }
         let starts = corners.iter().flat_map(|corner| {
@@ -125,7 +125,7 @@ impl Windows {
             })
         });
         let ranges = starts.map(|at| at..at + self.side);
-        each_type!(elements, all => Element::wrap(rows(all, ranges).into()))
+        each_type!(elements, all => Scalar::wrap(rows(all, ranges).into()))
     }
 
     /// Where the rows of a window begin in a volume of one channel.

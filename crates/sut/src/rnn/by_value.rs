@@ -9,7 +9,7 @@ use dyno_loadgen::record::Failure;
 use super::{Batching, Place, Runner, place, prepare};
 use crate::engine::{About, Port};
 use crate::infer::{Infer, Refusal, Value};
-use crate::tensors::{ElementType, Elements, ModelInput};
+use crate::tensors::{Element, Elements, ModelInput};
 
 /// A network whose sequences come with the requests: `[rows, steps, inputs]`, each row a
 /// sequence. Requests of near lengths share calls, each row running for as many steps as it has.
@@ -18,7 +18,7 @@ pub struct ByValue {
     inputs: Vec<ModelInput>,
     about: About,
     /// Type of an answer's elements.
-    answers: ElementType,
+    answers: Element,
     batching: Batching,
     /// One for each call that may be in work.
     places: Vec<Arc<Mutex<Place>>>,
@@ -47,12 +47,12 @@ impl ByValue {
     ) -> Result<Self, String> {
         let first = runners.first().expect("a network needs a runner");
         let (width, Port { name: answer, element, shape }) = (first.inputs(), first.answers());
-        let answers = ElementType::named(&element)
+        let answers = Elements::type_from_name(&element)
             .ok_or_else(|| format!("answers are of type {element}, which is no tensor's"))?;
         let shape = std::iter::once(None).chain(shape).collect();
         let input = ModelInput {
             name: "sequence".into(),
-            element: ElementType::F32,
+            element: Element::F32,
             shape: vec![None, None, Some(width)],
         };
         let about = About {
@@ -163,7 +163,8 @@ impl Infer for ByValue {
             }
         }
         let value = |rows: Vec<Vec<u8>>| {
-            let elements = self.answers.read(&rows.concat());
+            let elements = Elements::read(self.answers, &rows.concat());
+            let elements = elements.expect("answers are of a type that is held");
             let count = rows.len();
             vec![Value { shape: vec![count, elements.len() / count.max(1)], elements }]
         };

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::rng::Mt19937;
-
-use crate::tensors::{Npy, NpyProblem};
+use dyno_tensors::npy::{Npy, NpyError};
 
 /// Sequences of one width: samples of one model.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,7 +75,7 @@ pub enum SequencesError {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        problem: NpyProblem,
+        problem: NpyError,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use dyno_loadgen::qsl::SampleIndex;
 
-use super::{Element, SampleTensor, Source, Tensor, each_type};
+use super::{SampleTensor, Scalar, Source, Tensor, each_type};
 
 /// Padded samples, and how much of the first axis of each is meant.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Source for Cut {
             let from = index * tensor.sample_len();
             let range = from..from + shape.iter().product::<usize>();
             let elements =
-                each_type!(&tensor.elements, all => Element::wrap(all[range].to_vec().into()));
+                each_type!(&tensor.elements, all => Scalar::wrap(all[range].to_vec().into()));
             SampleTensor { shape, elements }
         };
         Ok(self.tensors.iter().map(cut).collect())

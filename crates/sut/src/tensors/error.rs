@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::NpyProblem;
+use dyno_tensors::npy::NpyError;
 
 /// Why a library cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,12 @@ pub enum TensorError {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        problem: NpyProblem,
+        problem: NpyError,
+    },
+    /// An array without a dimension that could count samples.
+    Scalar {
+        /// The file.
+        path: PathBuf,
     },
     /// No tensors, or no samples.
     Empty,
@@ -106,6 +111,11 @@ impl fmt::Display for TensorError {
         match self {
             Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
             Self::Npy { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Self::Scalar { path } => write!(
+                f,
+                "{}: a scalar has no samples; the first dimension counts them",
+                path.display()
+            ),
             Self::Empty => f.write_str("the sample library has no samples"),
             Self::FirstSample { name, why } => {
                 write!(f, "sample 0 of {name} cannot be prepared: {why}")

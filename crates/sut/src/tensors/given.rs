@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::{Elements, Npy, NpyProblem, TensorError, each_type};
-use crate::tensors::Element;
+use dyno_tensors::npy::Npy;
+
+use super::{Elements, Scalar, TensorError, each_type};
 
 /// Rejects NaN and infinities.
 ///
@@ -14,7 +15,7 @@ pub(super) fn check_finite(
     shape: &[usize],
     elements: &Elements<'_>,
 ) -> Result<(), TensorError> {
-    fn first<T: Element>(all: &[T]) -> Option<(usize, f64)> {
+    fn first<T: Scalar>(all: &[T]) -> Option<(usize, f64)> {
         // Whole numbers have no other values.
         let all = all.iter().map(|x| x.to_f64()).enumerate();
         all.filter(|_| T::TYPE.is_real()).find(|(_, x)| !x.is_finite())
@@ -37,9 +38,10 @@ pub(super) fn check_finite(
 pub(super) fn labels(path: &Path, file: &Npy) -> Result<Vec<i64>, TensorError> {
     if !matches!(file.shape[..], [_] | [_, 1]) {
         let (path, shape) = (path.to_path_buf(), file.shape.clone());
-        return Err(match shape.is_empty() {
-            true => TensorError::Npy { path, problem: NpyProblem::Scalar },
-            false => TensorError::LabelShape { path, shape },
+        return Err(if shape.is_empty() {
+            TensorError::Scalar { path }
+        } else {
+            TensorError::LabelShape { path, shape }
         });
     }
     let wrong = |index: usize, found: String| TensorError::Label {

@@ -5,11 +5,9 @@
 //! place for an answer, so that no answer can be looked up by its sample.
 
 mod cut;
-mod elements;
 mod error;
 mod given;
 mod loaded;
-mod npy;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,16 +19,15 @@ use std::sync::Arc;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::QuerySample;
+use dyno_tensors::npy::Npy;
 use half::{bf16, f16};
 
 use self::cut::Cut;
 use crate::engine::Port;
 
-pub use elements::{Element, ElementType, Elements};
-pub(crate) use elements::{each_type, with_type};
+pub use dyno_tensors::{Element, Elements, Scalar, each_type};
 pub use error::TensorError;
 pub(crate) use loaded::{Loaded, Sample};
-pub use npy::{Npy, NpyHead, NpyProblem};
 
 /// One input of all samples: `[samples, sample_shape...]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +49,7 @@ impl Tensor {
 
     fn sample(&self, index: usize) -> SampleTensor {
         let range = index * self.sample_len()..(index + 1) * self.sample_len();
-        let elements = each_type!(&self.elements, all => Element::wrap(all[range].to_vec().into()));
+        let elements = each_type!(&self.elements, all => Scalar::wrap(all[range].to_vec().into()));
         SampleTensor { shape: self.sample_shape.clone(), elements }
     }
 }
@@ -87,8 +84,8 @@ pub trait Source: Send + Sync + fmt::Debug {
 pub struct ModelInput {
     /// Name.
     pub name: String,
-    /// Type of the elements.
-    pub element: ElementType,
+    /// Type of the elements; one of [`Elements::TYPES`].
+    pub element: Element,
     /// Dimensions; `None` is one that each run chooses.
     pub shape: Vec<Option<usize>>,
 }
@@ -258,7 +255,7 @@ impl TensorLibrary {
         let tensor = |(name, path): &(String, PathBuf)| {
             let Npy { shape, elements } = read(path)?;
             let Some((_, sample_shape)) = shape.split_first() else {
-                return Err(TensorError::Npy { path: path.clone(), problem: NpyProblem::Scalar });
+                return Err(TensorError::Scalar { path: path.clone() });
             };
             given::check_finite(path, &shape, &elements)?;
             Ok(Tensor { name: name.clone(), sample_shape: sample_shape.to_vec(), elements })
@@ -347,18 +344,19 @@ impl TensorLibrary {
             let mut at = 0..total;
             let mut next = || at.next().unwrap_or_default();
             let elements = match input.element {
-                ElementType::I64 => filled(total, || integer(next(), &mut below)),
-                ElementType::I32 => filled(total, || integer(next(), &mut below) as i32),
-                ElementType::I8 => filled(total, || (below(256.0) - 128.0) as i8),
-                ElementType::U8 => filled(total, || below(256.0) as u8),
-                ElementType::Bool => filled(total, || below(2.0) > 0.0),
+                Element::I64 => filled(total, || integer(next(), &mut below)),
+                Element::I32 => filled(total, || integer(next(), &mut below) as i32),
+                Element::I8 => filled(total, || (below(256.0) - 128.0) as i8),
+                Element::U8 => filled(total, || below(256.0) as u8),
+                Element::Bool => filled(total, || below(2.0) > 0.0),
                 real => {
                     let mut float = || below(16_777_216.0) / 16_777_216.0;
                     match real {
-                        ElementType::F16 => filled(total, || f16::from_f64(float())),
-                        ElementType::Bf16 => filled(total, || bf16::from_f64(float())),
-                        ElementType::F64 => filled(total, float),
-                        _ => filled(total, || float() as f32),
+                        Element::F16 => filled(total, || f16::from_f64(float())),
+                        Element::BF16 => filled(total, || bf16::from_f64(float())),
+                        Element::F64 => filled(total, float),
+                        Element::F32 => filled(total, || float() as f32),
+                        other => unreachable!("no input of a model is of type {other}"),
                     }
                 }
             };
@@ -448,7 +446,7 @@ impl TensorLibrary {
         if samples.iter().any(|sample| sample.index >= self.samples as u64) {
             return None;
         }
-        Some(each_type!(&tensor.elements, all => Element::wrap(rows(all, len, samples, scratch))))
+        Some(each_type!(&tensor.elements, all => Scalar::wrap(rows(all, len, samples, scratch))))
     }
 }
 
@@ -458,30 +456,31 @@ fn is_mask(input: &ModelInput) -> bool {
     let name = input.name.to_ascii_lowercase();
     let is_whole = matches!(
         input.element,
-        ElementType::I64 | ElementType::I32 | ElementType::I8 | ElementType::U8 | ElementType::Bool
+        Element::I64 | Element::I32 | Element::I8 | Element::U8 | Element::Bool
     );
     name == "attention_mask" || is_whole && name.contains("mask")
 }
 
-fn ones(element: ElementType, count: usize) -> Elements<'static> {
+fn ones(element: Element, count: usize) -> Elements<'static> {
     match element {
-        ElementType::F32 => filled(count, || 1.0_f32),
-        ElementType::F64 => filled(count, || 1.0_f64),
-        ElementType::F16 => filled(count, || f16::ONE),
-        ElementType::Bf16 => filled(count, || bf16::ONE),
-        ElementType::I64 => filled(count, || 1_i64),
-        ElementType::I32 => filled(count, || 1_i32),
-        ElementType::I8 => filled(count, || 1_i8),
-        ElementType::U8 => filled(count, || 1_u8),
-        ElementType::Bool => filled(count, || true),
+        Element::F32 => filled(count, || 1.0_f32),
+        Element::F64 => filled(count, || 1.0_f64),
+        Element::F16 => filled(count, || f16::ONE),
+        Element::BF16 => filled(count, || bf16::ONE),
+        Element::I64 => filled(count, || 1_i64),
+        Element::I32 => filled(count, || 1_i32),
+        Element::I8 => filled(count, || 1_i8),
+        Element::U8 => filled(count, || 1_u8),
+        Element::Bool => filled(count, || true),
+        other => unreachable!("no input of a model is of type {other}"),
     }
 }
 
-fn filled<T: Element>(count: usize, mut element: impl FnMut() -> T) -> Elements<'static> {
+fn filled<T: Scalar>(count: usize, mut element: impl FnMut() -> T) -> Elements<'static> {
     T::wrap((0..count).map(|_| element()).collect())
 }
 
-fn rows<'a, T: Element>(
+fn rows<'a, T: Scalar>(
     all: &'a [T],
     len: usize,
     samples: &[QuerySample],

@@ -7,15 +7,16 @@
 use std::path::Path;
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_metrics::payload::Element;
-use dyno_sut::tensors::{Elements, Npy, SampleTensor, Source};
+use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use dyno_tensors::Element;
+use dyno_tensors::npy::Npy;
+use dyno_tensors::pickle::{self, Value};
 
 use super::clip::ClipTokenizer;
 use super::texts::{TextsError, column};
 use super::{SampleSet, inputs, item, library};
 use crate::features::FeatureNetworks;
 use crate::files::{Files, OpenError};
-use crate::pickle::{self, Value};
 
 /// The column of the table that holds captions.
 const COLUMN: &str = "caption";
@@ -101,10 +102,10 @@ fn noise(path: &Path, shape: &[usize]) -> Result<Vec<f32>, TextsError> {
             array.bytes.as_chunks().0.iter().map(|bytes| read(*bytes)).collect()
         };
         let values: Vec<f32> = match array.element {
-            Element::Float32 => {
+            Element::F32 => {
                 array.bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
             }
-            Element::Float16 => of_two(|bytes| half::f16::from_le_bytes(bytes).to_f32()),
+            Element::F16 => of_two(|bytes| half::f16::from_le_bytes(bytes).to_f32()),
             other => return Err(refused(format!("a tensor of {}", other.name()))),
         };
         (array.shape.clone(), values)
@@ -147,8 +148,8 @@ impl Source for Captions {
 mod tests {
     use std::path::PathBuf;
 
-    use super::super::npy;
     use super::*;
+    use dyno_tensors::npy;
 
     fn written(name: &str, bytes: &[u8]) -> PathBuf {
         let name = format!("dyno-captions-{}-{name}", std::process::id());

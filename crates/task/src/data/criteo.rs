@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_sut::tensors::{ElementType, Elements, NpyHead, SampleTensor, Source};
+use dyno_sut::tensors::{Element, Elements, SampleTensor, Source};
+use dyno_tensors::npy::{Header, NpyError};
 use zip::{CompressionMethod, ZipArchive};
 
 use super::aggregation::{Aggregation, write_trace};
@@ -214,7 +215,7 @@ fn check_features(dense: &ArrayRows, pairs: u64, day: &Path) -> Result<(), Crite
 /// the day.
 fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(ClickFormat, u64), CriteoError> {
     let mut file = File::open(dense).map_err(unreadable(dense))?;
-    let (pairs, dense) = rows(&mut file, dense, "", 0, ElementType::F32)?;
+    let (pairs, dense) = rows(&mut file, dense, "", 0, Element::F32)?;
     let refused = |expected: &str, found: String| CriteoError {
         path: sparse.to_owned(),
         expected: expected.to_owned(),
@@ -232,7 +233,7 @@ fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(ClickFormat, u64
         let start = start.ok_or_else(|| {
             refused("arrays as numpy.savez writes them", format!("{name} compressed"))
         })?;
-        let (count, found) = rows(&mut file, sparse, &name, start, ElementType::I32)?;
+        let (count, found) = rows(&mut file, sparse, &name, start, Element::I32)?;
         if count != pairs {
             return Err(refused(
                 &format!("{pairs} rows, as dense has"),
@@ -261,7 +262,7 @@ fn rows(
     path: &Path,
     name: &str,
     start: u64,
-    element: ElementType,
+    element: Element,
 ) -> Result<(u64, ArrayRows), CriteoError> {
     let refused = |expected: String, found: String| {
         let suffix = if name.is_empty() { String::new() } else { format!(" as {name}") };
@@ -271,15 +272,14 @@ fn rows(
     let length = file.metadata().map_err(unreadable(path))?.len();
     file.seek(SeekFrom::Start(start)).map_err(unreadable(path))?;
     file.take(LONGEST_HEAD).read_to_end(&mut head).map_err(unreadable(path))?;
-    let head = NpyHead::parse(&head);
-    let head = head.map_err(|problem| refused("an array of NumPy".into(), problem.to_string()))?;
+    let wrong = |problem: NpyError| refused("an array of NumPy".into(), problem.to_string());
+    let head = Header::parse(&head).map_err(wrong)?;
+    let found = head.row_major_element().map_err(wrong)?;
     let (count, width) = match head.shape[..] {
-        [count, width] if head.element == element && count > 0 && width > 0 => {
-            (count as u64, width)
-        }
+        [count, width] if found == element && count > 0 && width > 0 => (count as u64, width),
         _ => {
             let expected = format!("rows of {element}");
-            return Err(refused(expected, format!("{} {:?}", head.element, head.shape)));
+            return Err(refused(expected, format!("{} {:?}", found, head.shape)));
         }
     };
     let start = start + head.start as u64;

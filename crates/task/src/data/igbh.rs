@@ -15,12 +15,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use dyno_metrics::payload::Element;
-use dyno_sut::tensors::{Elements, Npy, Tensor, TensorLibrary};
+use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
+use dyno_tensors::Element;
+use dyno_tensors::npy::{self, Npy};
+use dyno_tensors::pickle::{self, Value};
 
-use super::{SampleSet, npy};
+use super::SampleSet;
 use crate::files::{CacheKey, Files, OpenError};
-use crate::pickle::{self, Value};
 use crate::subgraph::{IncomingEdges, KINDS, PAPER, RELATIONS, Relation};
 
 pub(crate) use rows::FeatureRows;
@@ -144,7 +145,7 @@ fn papers(path: &Path) -> Result<Vec<i64>, IgbhError> {
         };
     }
     match pickle::weights(&bytes).map_err(|why| refused(why.to_string()))? {
-        Value::Array(array) if array.element == Element::Int64 && array.shape.len() == 1 => {
+        Value::Array(array) if array.element == Element::I64 && array.shape.len() == 1 => {
             let papers = array.bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes));
             Ok(papers.collect())
         }

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
+use dyno_tensors::npy;
 
 use super::SampleSet;
-use super::npy;
 use crate::files::{CacheKey, Files, OpenError};
 
 /// Members of the club.

@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::arrays::nifti::Volume;
-use dyno_metrics::payload::Element;
 use dyno_metrics::segmentation::segmentation;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use dyno_tensors::Element;
+use dyno_tensors::pickle::{self, Array, Value};
 
 use super::{SampleSet, library};
 use crate::card::Card;
 use crate::files::{CacheKey, Files, OpenError};
-use crate::pickle::{self, Array, Value};
 
 /// File name of the list.
 const LIST: &str = "preprocessed_files.pkl";
@@ -207,7 +207,7 @@ impl Source for Kits19 {
             return Err(refused("no array at first".to_owned()).to_string());
         };
         let Array { shape, element, bytes } = &**volume;
-        if *element != Element::Float32 || !matches!(shape[..], [1, _, _, _]) {
+        if *element != Element::F32 || !matches!(shape[..], [1, _, _, _]) {
             return Err(refused(format!("{} {shape:?}", element.name())).to_string());
         }
         let voxels: Vec<f32> =

@@ -6,11 +6,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use dyno_tensors::Element;
+use dyno_tensors::pickle::{self, Array, PickleError, Value};
 use flate2::read::GzDecoder;
-
-use crate::pickle::{self, Array, PickleError, Value};
 
 /// Rows and columns of an image.
 const SIDE: usize = 28;
@@ -97,13 +96,13 @@ pub fn test_part(path: &Path, input: &str) -> Result<TensorLibrary, MnistError> 
 }
 
 fn floats(array: &Array) -> Option<Vec<f32>> {
-    let is_images = array.element == Element::Float32 && array.shape.get(1) == Some(&(SIDE * SIDE));
+    let is_images = array.element == Element::F32 && array.shape.get(1) == Some(&(SIDE * SIDE));
     let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("chunks of four"));
     is_images.then(|| array.bytes.chunks_exact(4).map(value).collect())
 }
 
 fn integers(array: &Array) -> Option<Vec<i64>> {
-    let is_list = array.element == Element::Int64 && array.shape.len() == 1;
+    let is_list = array.element == Element::I64 && array.shape.len() == 1;
     let value = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().expect("chunks of eight"));
     is_list.then(|| array.bytes.chunks_exact(8).map(value).collect())
 }

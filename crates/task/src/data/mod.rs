@@ -16,7 +16,6 @@ pub mod lines;
 pub mod mnist;
 pub mod movielens;
 pub mod named;
-pub mod npy;
 pub mod part;
 pub mod pictures;
 pub mod prompts;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use dyno_tensors::npy;
 
-use super::npy;
 use super::part::Part;
 use super::{SampleSet, library};
 use crate::files::{CacheKey, Files, OpenError};

@@ -9,13 +9,13 @@ use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use dyno_metrics::payload::Element;
+use dyno_tensors::Element;
+use dyno_tensors::pickle::{self, Array, Value};
 use flate2::read::MultiGzDecoder;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::files::OpenError;
-use crate::pickle::{self, Array, Value};
 
 /// Maximum uncompressed size of a gzip file, in bytes: more than the benchmarks' tables have, and a
 /// bound for gzip bombs.
@@ -269,18 +269,18 @@ fn cell_of_value(value: &Value) -> Cell {
 fn cells_of_array(array: &Array) -> Vec<Cell> {
     let element = array.element;
     let read = |bytes: &[u8]| match element {
-        Element::Float64 => bytes.try_into().ok().map(f64::from_le_bytes).map(Cell::Number),
-        Element::Float32 => {
+        Element::F64 => bytes.try_into().ok().map(f64::from_le_bytes).map(Cell::Number),
+        Element::F32 => {
             bytes.try_into().ok().map(f32::from_le_bytes).map(|x| Cell::Number(x.into()))
         }
-        Element::Float16 => Some(Cell::Other(OtherValue)),
-        Element::Uint8 => Some(Cell::Whole(bytes[0].into())),
-        Element::Int8 | Element::Int16 | Element::Int32 | Element::Int64 => {
+        Element::U8 => Some(Cell::Whole(bytes[0].into())),
+        Element::I8 | Element::I16 | Element::I32 | Element::I64 => {
             let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
             let mut all = [if is_negative { 0xff } else { 0 }; 8];
             all[..bytes.len()].copy_from_slice(bytes);
             Some(Cell::Whole(i64::from_le_bytes(all)))
         }
+        _ => Some(Cell::Other(OtherValue)),
     };
     array.bytes.chunks_exact(element.size()).filter_map(read).collect()
 }

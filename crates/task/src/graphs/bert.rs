@@ -198,7 +198,7 @@ fn places(net: &mut Builder, tokens: &Name) -> Result<Name, BuildError> {
 fn attention_mask(net: &mut Builder, mask: &Name) -> Result<Name, BuildError> {
     let axes = net.integers(&[1, 2]);
     let mask = net.node("Unsqueeze", &[mask, &axes], &[])?;
-    let mask = net.node("Cast", &[&mask], &[("to", (Element::F32 as i64).into())])?;
+    let mask = net.node("Cast", &[&mask], &[("to", Element::F32.into())])?;
     let one = net.number(1.0);
     let padding = net.node("Sub", &[&one, &mask], &[])?;
     let masked = net.number(MASKED);

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, Weights};
-use dyno_sut::tensors::{Elements, Npy};
-
-use crate::npz::{self, NpzError};
+use dyno_tensors::Elements;
+use dyno_tensors::npy::Npy;
+use dyno_tensors::npz::{self, NpzError};
 
 /// Letters and marks; see `dyno_task::data::words`.
 const LETTERS: usize = 29;
@@ -30,7 +31,12 @@ const BEGIN: i64 = 2;
 #[non_exhaustive]
 pub enum G2pError {
     /// The file is not an archive of arrays.
-    File(NpzError),
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: NpzError,
+    },
     /// An array is missing or has another shape or type.
     Array {
         /// The file.
@@ -47,7 +53,7 @@ pub enum G2pError {
 impl fmt::Display for G2pError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(error) => error.fmt(f),
+            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Array { path, name, expected, found } => write!(
                 f,
                 "{}: expected the array {name} of shape {expected:?} and type float32, found \
@@ -67,7 +73,9 @@ impl std::error::Error for G2pError {}
 /// # Errors
 /// [`G2pError`] if the file does not have these weights.
 pub fn weights(path: &Path) -> Result<Weights, G2pError> {
-    let arrays = npz::read(path).map_err(G2pError::File)?;
+    let file = File::open(path).map_err(|error| NpzError::Archive(error.to_string()));
+    let arrays = file.and_then(npz::read);
+    let arrays = arrays.map_err(|error| G2pError::File { path: path.to_owned(), error })?;
     let floats = |name: &str, expected: &[usize]| {
         let other = |found: String| {
             let path = path.to_owned();
@@ -152,14 +160,14 @@ pub fn g2p(weights: Weights) -> Result<Model, BuildError> {
 fn lengths(net: &mut Builder, letters: &Name) -> Result<Name, BuildError> {
     let padding = net.tensor(Tensor::of_i64("padding", &[], &[0]))?;
     let is_letter = net.node("Greater", &[letters, &padding], &[])?;
-    let counted = net.node("Cast", &[&is_letter], &[("to", (Element::I32 as i64).into())])?;
+    let counted = net.node("Cast", &[&is_letter], &[("to", Element::I32.into())])?;
     let axes = net.integers(&[1]);
     net.node("ReduceSum", &[&counted, &axes], &[("keepdims", 0.into())])
 }
 
 /// Returns the first input of the decoder for each word: `[1, N]`.
 fn begin(net: &mut Builder, lengths: &Name) -> Result<Name, BuildError> {
-    let whole = net.node("Cast", &[lengths], &[("to", (Element::I64 as i64).into())])?;
+    let whole = net.node("Cast", &[lengths], &[("to", Element::I64.into())])?;
     let none = net.integers(&[0]);
     let zero = net.node("Mul", &[&whole, &none], &[])?;
     let begin = net.integers(&[BEGIN]);

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, Kept};
-use dyno_sut::tensors::{ElementType, Elements, ModelInput};
+use dyno_sut::tensors::{Element, Elements, ModelInput};
 
 use super::{has_rows, recurrent};
 
@@ -25,9 +25,9 @@ pub(super) struct Decoder {
 /// Role of an input, with the type of its elements.
 #[derive(Debug, Clone, Copy)]
 enum InputRole {
-    Tokens(ElementType),
-    Mask(ElementType),
-    Positions(ElementType),
+    Tokens(Element),
+    Mask(Element),
+    Positions(Element),
     /// Whether there are previous tokens, in a model with a branch for either case.
     HasPast,
     /// Keys or values, by index in [`Decoder::caches`].
@@ -37,10 +37,17 @@ enum InputRole {
 /// Keys or values of a layer: an input and the output that becomes its next value.
 #[derive(Debug, Clone, Copy)]
 struct CachePort {
-    element: ElementType,
+    element: Element,
     heads: usize,
     width: usize,
     output: usize,
+}
+
+impl CachePort {
+    /// Returns the elements of the first call, which has none.
+    fn no_elements(&self) -> Elements<'static> {
+        Elements::read(self.element, &[]).expect("inputs are of types that a tensor has")
+    }
 }
 
 /// The tokens of a call, row by row.
@@ -82,7 +89,7 @@ impl Decoder {
                 "input_ids" => InputRole::Tokens(integers()?),
                 "attention_mask" => InputRole::Mask(integers()?),
                 "position_ids" => InputRole::Positions(integers()?),
-                "use_cache_branch" if input.element == ElementType::Bool => InputRole::HasPast,
+                "use_cache_branch" if input.element == Element::Bool => InputRole::HasPast,
                 name if name.starts_with("past") => {
                     caches.push(CachePort::from_model(&model, input)?);
                     InputRole::Cache(caches.len() - 1)
@@ -153,7 +160,7 @@ impl Decoder {
                     Fed::Elements(&[1], Elements::Bool(Cow::Borrowed(&is_behind)))
                 }
                 InputRole::Cache(at) => match before.map(|output| &output.caches[at]) {
-                    None => Fed::Elements(&empty[at], self.caches[at].element.read(&[])),
+                    None => Fed::Elements(&empty[at], self.caches[at].no_elements()),
                     Some(CacheTensor::Output(output)) => Fed::Kept(output),
                     Some(CacheTensor::Rows(shape, all)) => {
                         Fed::Elements(shape, all.slice(0..all.len()))
@@ -247,9 +254,9 @@ impl DecoderOutput {
 ///
 /// # Errors
 /// The input has another type or shape.
-fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<ElementType, OnnxError> {
+fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<Element, OnnxError> {
     match (&input.shape[..], input.element) {
-        ([_, None], ElementType::I64 | ElementType::I32) => Ok(input.element),
+        ([_, None], Element::I64 | Element::I32) => Ok(input.element),
         (_, element) => Err(model.unfit(format!(
             "expected '{}' of rows and any number of tokens in int64 or int32, found {element} {}: \
              take model.onnx or decoder_model_merged.onnx",
@@ -260,9 +267,9 @@ fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<ElementType, On
 }
 
 /// Converts integers to the type of an input.
-fn integers(all: &[i64], element: ElementType) -> Elements<'_> {
+fn integers(all: &[i64], element: Element) -> Elements<'_> {
     match element {
-        ElementType::I32 => Elements::I32(all.iter().map(|n| *n as i32).collect()),
+        Element::I32 => Elements::I32(all.iter().map(|n| *n as i32).collect()),
         _ => Elements::I64(Cow::Borrowed(all)),
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use dyno_sut::engine::{Answers, Port};
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, Kept};
-use dyno_sut::tensors::{ElementType, Elements};
+use dyno_sut::tensors::{Element, Elements};
 use half::{bf16, f16};
 
 use super::euler::{NoiseSchedule, guide};
@@ -103,7 +103,8 @@ impl DiffusionPipeline {
         for (at, (encoder, negative)) in self.encoders.iter().zip(&self.negative).enumerate() {
             let mut tokens = negative.repeat(batch.len());
             for one in batch {
-                let caption = one.inputs[at].elements.of::<i64>().ok_or("captions are int64")?;
+                let caption =
+                    one.inputs[at].elements.as_slice::<i64>().ok_or("captions are int64")?;
                 tokens.extend_from_slice(caption);
             }
             found.push(encoder.encode(2 * batch.len(), negative.len(), tokens)?);
@@ -141,7 +142,8 @@ impl DiffusionPipeline {
         shape.extend(&batch[0].inputs[2].shape);
         let mut values = Vec::with_capacity(shape.iter().product());
         for one in batch {
-            values.extend_from_slice(one.inputs[2].elements.of().ok_or("latents are float32")?);
+            values
+                .extend_from_slice(one.inputs[2].elements.as_slice().ok_or("latents are float32")?);
         }
         self.schedule.scale_initial(&mut values);
         Ok(FloatRows { shape, values })
@@ -192,7 +194,7 @@ impl Pipeline for DiffusionPipeline {
 /// A text encoder.
 struct TextEncoder {
     model: Callable,
-    element: ElementType,
+    element: Element,
     hidden: usize,
     pooled: Option<usize>,
 }
@@ -211,7 +213,7 @@ impl TextEncoder {
     ) -> Result<Self, OnnxError> {
         let model = open(path)?.callable();
         let element = only_inputs(&model, ["input_ids"])?[0].1;
-        if !matches!(element, ElementType::I64 | ElementType::I32) {
+        if !matches!(element, Element::I64 | Element::I32) {
             return Err(model.unfit(format!("it takes tokens as {element}, not int64 or int32")));
         }
         let hidden = model.output(hidden)?;
@@ -221,7 +223,7 @@ impl TextEncoder {
 
     fn encode(&self, rows: usize, length: usize, tokens: Vec<i64>) -> Result<EncodedText, String> {
         let tokens = match self.element {
-            ElementType::I32 => {
+            Element::I32 => {
                 let narrow = tokens.iter().map(|token| i32::try_from(*token));
                 let narrow: Result<Vec<i32>, _> = narrow.collect();
                 Elements::I32(narrow.map_err(|_| "tokens are beyond int32")?.into())
@@ -255,7 +257,7 @@ struct Denoiser {
     model: Callable,
     /// Index and type of the inputs for the image, the step, the text, the pooled text, and the
     /// sizes.
-    inputs: [(usize, ElementType); 5],
+    inputs: [(usize, Element); 5],
     /// Number of dimensions of the step.
     step: usize,
     output: usize,
@@ -322,7 +324,7 @@ impl Denoiser {
 /// The network that decodes latents to an image.
 struct ImageDecoder {
     model: Callable,
-    element: ElementType,
+    element: Element,
     output: usize,
     side: usize,
 }
@@ -376,13 +378,13 @@ fn pixels(planes: &[f32], length: usize) -> Option<Vec<u8>> {
 fn only_inputs<const N: usize>(
     model: &Callable,
     names: [&str; N],
-) -> Result<[(usize, ElementType); N], OnnxError> {
+) -> Result<[(usize, Element); N], OnnxError> {
     let other = model.inputs().iter().find(|input| !names.contains(&&input.name[..]));
     if let Some(other) = other {
         let why = format!("it takes '{}' besides {}", other.name, names.join(", "));
         return Err(model.unfit(why));
     }
-    let mut found = [(0, ElementType::F32); N];
+    let mut found = [(0, Element::F32); N];
     for (to, name) in found.iter_mut().zip(names) {
         let at = model.input(name)?;
         *to = (at, model.inputs()[at].element);
@@ -391,14 +393,14 @@ fn only_inputs<const N: usize>(
 }
 
 /// Converts numbers to the type of an input.
-fn to_elements(element: ElementType, values: &[f32]) -> Result<Elements<'_>, String> {
+fn to_elements(element: Element, values: &[f32]) -> Result<Elements<'_>, String> {
     Ok(match element {
-        ElementType::F32 => Elements::F32(values.into()),
-        ElementType::F16 => Elements::F16(values.iter().map(|x| f16::from_f32(*x)).collect()),
-        ElementType::Bf16 => Elements::Bf16(values.iter().map(|x| bf16::from_f32(*x)).collect()),
-        ElementType::F64 => Elements::F64(values.iter().map(|x| f64::from(*x)).collect()),
-        ElementType::I64 => Elements::I64(values.iter().map(|x| *x as i64).collect()),
-        ElementType::I32 => Elements::I32(values.iter().map(|x| *x as i32).collect()),
+        Element::F32 => Elements::F32(values.into()),
+        Element::F16 => Elements::F16(values.iter().map(|x| f16::from_f32(*x)).collect()),
+        Element::BF16 => Elements::BF16(values.iter().map(|x| bf16::from_f32(*x)).collect()),
+        Element::F64 => Elements::F64(values.iter().map(|x| f64::from(*x)).collect()),
+        Element::I64 => Elements::I64(values.iter().map(|x| *x as i64).collect()),
+        Element::I32 => Elements::I32(values.iter().map(|x| *x as i32).collect()),
         other => return Err(format!("a model takes {other}, which images are not")),
     })
 }

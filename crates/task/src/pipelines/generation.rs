@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use dyno_loadgen::sut::ResponseId;
-use dyno_metrics::payload::Element;
+use dyno_metrics::payload::{Element, element_named};
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::ort::Callable;
 use dyno_sut::tensors::SampleTensor;
@@ -44,7 +44,7 @@ pub(crate) fn open(
     let rules = rules.clone();
     assert!(!rules.length.ends.is_empty(), "cards name an end");
     let element = files.card().quality.as_ref().and_then(|quality| quality.element.as_deref());
-    let element = element.and_then(Element::named).unwrap_or(Element::Int64);
+    let element = element.and_then(element_named).unwrap_or(Element::I64);
     Ok(Box::new(move |open| {
         let decoder = Decoder::from_model(open(&path)?.callable())?;
         if decoder.has_one_row()

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed};
-use dyno_sut::tensors::{Element, ElementType, Elements, ModelInput};
+use dyno_sut::tensors::{Element, Elements, ModelInput, Scalar};
 use half::f16;
 
 use super::{LoadedSample, Pipeline, PipelineLoader};
@@ -28,7 +28,7 @@ const SEED: u64 = 20_240_712;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InputRole {
     /// Features of the nodes of a kind (index in [`KINDS`]).
-    Features(usize, ElementType),
+    Features(usize, Element),
     /// Edges of a relation in a hop, as indices of nodes.
     Edges(usize, usize),
     /// Number of nodes of each kind that each hop has reached.
@@ -76,13 +76,13 @@ fn roles(model: &Callable, width: usize) -> Result<Vec<InputRole>, OnnxError> {
         let (role_of, element, shape) = match known {
             InputRole::Features(kind, _) => {
                 let element = match input.element {
-                    ElementType::F16 => ElementType::F16,
-                    _ => ElementType::F32,
+                    Element::F16 => Element::F16,
+                    _ => Element::F32,
                 };
                 (InputRole::Features(kind, element), element, [None, Some(width)])
             }
-            InputRole::Edges(..) => (known, ElementType::I64, [Some(2), None]),
-            InputRole::Reached => (known, ElementType::I64, [Some(KINDS.len()), Some(HOPS + 1)]),
+            InputRole::Edges(..) => (known, Element::I64, [Some(2), None]),
+            InputRole::Reached => (known, Element::I64, [Some(KINDS.len()), Some(HOPS + 1)]),
         };
         let found = &input.shape;
         let fits = |(found, fed): (&Option<usize>, &Option<usize>)| match (found, fed) {
@@ -113,7 +113,7 @@ fn role_of(name: &str) -> Option<InputRole> {
         return Some(InputRole::Reached);
     }
     if let Some(kind) = KINDS.iter().position(|kind| *kind == name) {
-        return Some(InputRole::Features(kind, ElementType::F32));
+        return Some(InputRole::Features(kind, Element::F32));
     }
     let all = (0..RELATIONS.len()).flat_map(|at| (1..=HOPS).map(move |hop| (at, hop)));
     all.into_iter()
@@ -152,7 +152,7 @@ impl RgatPipeline {
                 let rows = &self.graph.features[kind];
                 let nodes = &drawn.nodes[kind];
                 let elements = match element {
-                    ElementType::F16 => gather(rows, nodes, |numbers: Vec<f32>| {
+                    Element::F16 => gather(rows, nodes, |numbers: Vec<f32>| {
                         numbers.into_iter().map(f16::from_f32).collect()
                     }),
                     _ => gather(rows, nodes, |numbers: Vec<f16>| {
@@ -176,7 +176,7 @@ impl RgatPipeline {
 
 /// Returns features of nodes as elements of `T`; those of a file of the other type are converted by
 /// `turn`.
-fn gather<T: Element, U: Element>(
+fn gather<T: Scalar, U: Scalar>(
     rows: &FeatureRows,
     nodes: &[u32],
     turn: impl FnOnce(Vec<U>) -> Vec<T>,
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn inputs_are_known_by_kind_relation_and_hop() {
         assert_eq!(role_of("reached"), Some(InputRole::Reached));
-        assert_eq!(role_of("fos"), Some(InputRole::Features(3, ElementType::F32)));
+        assert_eq!(role_of("fos"), Some(InputRole::Features(3, Element::F32)));
         assert_eq!(role_of("paper__cites__paper.1"), Some(InputRole::Edges(0, 0)));
         assert_eq!(role_of("institute__rev_affiliated_to__author.3"), Some(InputRole::Edges(7, 2)));
         // No hop before the third starts from institutes.

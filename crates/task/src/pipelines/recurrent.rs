@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, Kept};
-use dyno_sut::tensors::{ElementType, Elements, ModelInput};
+use dyno_sut::tensors::{Element, Elements, ModelInput};
 
 /// Prefix of the output of a state.
 const NEXT: &str = "next_";
@@ -180,7 +180,7 @@ pub(super) fn all_fed(
 fn row(model: &Callable, port: &ModelInput) -> Result<Vec<usize>, OnnxError> {
     let sizes = port.shape.split_first().map(|(_, rest)| rest.iter().copied().collect());
     match (sizes.flatten(), port.element) {
-        (Some(shape), ElementType::F32) => Ok(shape),
+        (Some(shape), Element::F32) => Ok(shape),
         (_, element) => Err(model.unfit(format!(
             "the state '{}' is {element} {}; expected float32, its first dimension that of the \
              rows, the others fixed",
@@ -204,7 +204,7 @@ pub(super) fn shape(port: &ModelInput) -> String {
 pub(super) fn takes(
     model: &Callable,
     input: usize,
-    element: ElementType,
+    element: Element,
     sizes: &[DimensionRule],
 ) -> Result<(), OnnxError> {
     let port = &model.inputs()[input];

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Kept};
-use dyno_sut::tensors::{ElementType, Elements};
+use dyno_sut::tensors::{Element, Elements};
 
 use super::recurrent::{self, CallInput, DimensionRule, RecurrentStates};
 use super::{LoadedSample, Pipeline, PipelineLoader, has_rows};
@@ -104,11 +104,11 @@ impl Encoder {
         recurrent::takes(
             &model,
             features,
-            ElementType::F32,
+            Element::F32,
             &[DimensionRule::Any, DimensionRule::Dynamic, DimensionRule::Fixed(FEATURES)],
         )?;
         if let Some(lengths) = lengths {
-            recurrent::takes(&model, lengths, ElementType::I64, &[DimensionRule::Any])?;
+            recurrent::takes(&model, lengths, Element::I64, &[DimensionRule::Any])?;
         }
         recurrent::all_fed(&model, &[Some(features), lengths], &RecurrentStates::none())?;
         Ok(Self { model, features, lengths, heard })
@@ -155,7 +155,7 @@ impl Prediction {
         recurrent::takes(
             &model,
             character,
-            ElementType::I64,
+            Element::I64,
             &[DimensionRule::Any, DimensionRule::Fixed(1)],
         )?;
         let states = RecurrentStates::from_model(&model)?;
@@ -189,7 +189,7 @@ impl Joint {
             recurrent::takes(
                 &model,
                 input,
-                ElementType::F32,
+                Element::F32,
                 &[DimensionRule::Any, DimensionRule::Any],
             )?;
         }
@@ -282,7 +282,8 @@ impl Transducer {
     }
 
     fn prepare(&self, at: usize, sample: &LoadedSample) -> Result<Utterance, String> {
-        let waveform = sample.inputs[0].elements.of::<f32>().ok_or("a waveform is float32")?;
+        let waveform =
+            sample.inputs[0].elements.as_slice::<f32>().ok_or("a waveform is float32")?;
         let frames = self.filters.frames(waveform).map_err(|error| error.to_string())?;
         Ok(Utterance { at, frames })
     }

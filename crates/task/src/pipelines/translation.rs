@@ -13,7 +13,7 @@ use std::path::Path;
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Kept};
-use dyno_sut::tensors::{ElementType, Elements};
+use dyno_sut::tensors::{Element, Elements};
 
 use super::recurrent::{self, CallInput, DimensionRule, RecurrentStates, StateRows};
 use super::{LoadedSample, ModelOpener, Pipeline, PipelineLoader, has_rows};
@@ -147,7 +147,7 @@ impl Translation {
     }
 
     fn prepare(&self, at: usize, sample: &LoadedSample) -> Result<Sentence, String> {
-        let bytes = sample.inputs[0].elements.of::<u8>().ok_or("a sentence is bytes")?;
+        let bytes = sample.inputs[0].elements.as_slice::<u8>().ok_or("a sentence is bytes")?;
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
         Ok(Sentence { at, numbers: self.vocabulary.numbers(text) })
     }
@@ -160,11 +160,11 @@ impl Encoder {
         recurrent::takes(
             &model,
             pieces,
-            ElementType::I64,
+            Element::I64,
             &[DimensionRule::Any, DimensionRule::Dynamic],
         )?;
         if let Some(lengths) = lengths {
-            recurrent::takes(&model, lengths, ElementType::I64, &[DimensionRule::Any])?;
+            recurrent::takes(&model, lengths, Element::I64, &[DimensionRule::Any])?;
         }
         recurrent::all_fed(&model, &[Some(pieces), lengths], &RecurrentStates::none())?;
         Ok(Self { model, pieces, lengths })
@@ -202,9 +202,9 @@ impl Decoder {
         } else {
             &[DimensionRule::Any]
         };
-        recurrent::takes(&model, piece, ElementType::I64, sizes)?;
+        recurrent::takes(&model, piece, Element::I64, sizes)?;
         if let Some(lengths) = lengths {
-            recurrent::takes(&model, lengths, ElementType::I64, &[DimensionRule::Any])?;
+            recurrent::takes(&model, lengths, Element::I64, &[DimensionRule::Any])?;
         }
         let logarithms = model.output("log_probabilities").ok();
         let (scores, score_kind) = match logarithms {

@@ -81,7 +81,7 @@ fn pairs_are_aggregated_by_the_trace() {
     let [(_, dense), (_, offsets), (_, indices)] = &sample[..] else { panic!("three inputs") };
     let log = |number: f32| [(number + 1.0).ln(); 13];
     let expected = [log(4.0), log(3.0), log(8.0)].concat();
-    assert_eq!((&dense.shape[..], dense.elements.of()), (&[3, 13][..], Some(&expected[..])));
+    assert_eq!((&dense.shape[..], dense.elements.as_slice()), (&[3, 13][..], Some(&expected[..])));
     assert_eq!(
         (&offsets.shape[..], offsets.elements.slice(3..6)),
         (&[26, 3][..], Elements::I64(vec![0, 1, 2].into()))
@@ -175,9 +175,9 @@ fn features_with_many_rows_of_tables_stand_side_by_side() {
     let sample = ready.samples.sample(1).unwrap();
     let [(_, dense), (_, tables)] = &sample[..] else { panic!("two inputs") };
     let expected = [4, 3, 8].map(|number| [log(number); 13]).concat();
-    assert_eq!((&dense.shape[..], dense.elements.of()), (&[3, 13][..], Some(&expected[..])));
+    assert_eq!((&dense.shape[..], dense.elements.as_slice()), (&[3, 13][..], Some(&expected[..])));
     assert_eq!(tables.shape, [3, 214]);
-    let rows = tables.elements.of::<i32>().unwrap();
+    let rows = tables.elements.as_slice::<i32>().unwrap();
     // The second pair of the sample is the third of the day.
     let second = &rows[214..428];
     assert_eq!(second[..3], [2000, 12_000, 22_000]);

@@ -70,12 +70,12 @@ fn net(name: &str) -> Builder {
 /// An input of these numbers, as float32.
 fn taken(net: &mut Builder, name: &str, element: Element, shape: &[Dim]) -> Name {
     let found = net.input(name, element, shape);
-    net.node("Cast", &[&found], &[("to", (Element::F32 as i64).into())]).unwrap()
+    net.node("Cast", &[&found], &[("to", Element::F32.into())]).unwrap()
 }
 
 /// An output of the same element type as the inputs.
 fn put(net: &mut Builder, name: &str, element: Element, of: &Name) {
-    let of = net.node("Cast", &[of], &[("to", (element as i64).into())]).unwrap();
+    let of = net.node("Cast", &[of], &[("to", element.into())]).unwrap();
     net.output(name, &of).unwrap();
 }
 
@@ -188,7 +188,7 @@ fn clip() -> Model {
         .node("ReduceMean", &[&images], &[("axes", vec![2_i64, 3].into()), ("keepdims", 0.into())])
         .unwrap();
     let [tokens, counted] = [tokens, counted].map(|of| {
-        let of = net.node("Cast", &[&of], &[("to", (Element::F32 as i64).into())]).unwrap();
+        let of = net.node("Cast", &[&of], &[("to", Element::F32.into())]).unwrap();
         reduced(&mut net, "ReduceSum", &of, &[1], 1)
     });
     let text = net.node("Concat", &[&tokens, &counted, &tokens], &[("axis", 1.into())]).unwrap();

@@ -25,7 +25,7 @@ fn column(net: &mut Builder, x: &Name) -> Name {
 }
 
 fn float(net: &mut Builder, x: &Name) -> Name {
-    net.node("Cast", &[x], &[("to", (Element::F32 as i64).into())]).unwrap()
+    net.node("Cast", &[x], &[("to", Element::F32.into())]).unwrap()
 }
 
 /// An encoder: the number of each piece and its place, from 1, side by side.

@@ -218,7 +218,7 @@ fn sums(inputs: &[(&str, Element, &[Dim])]) -> Model {
     let mut sum = None;
     for (name, element, shape) in inputs {
         let x = net.input(name, *element, shape);
-        let x = net.node("Cast", &[&x], &[("to", (Element::I64 as i64).into())]).unwrap();
+        let x = net.node("Cast", &[&x], &[("to", Element::I64.into())]).unwrap();
         let x = net.node("ReduceSum", &[&x], &[("keepdims", 0.into())]).unwrap();
         sum = Some(match sum {
             None => x,

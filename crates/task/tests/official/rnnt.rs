@@ -21,7 +21,7 @@ const PAIR: usize = 960;
 const SAID: usize = 2;
 
 fn float(net: &mut Builder, x: &Name) -> Name {
-    net.node("Cast", &[x], &[("to", (Element::F32 as i64).into())]).unwrap()
+    net.node("Cast", &[x], &[("to", Element::F32.into())]).unwrap()
 }
 
 /// An encoder: the number of loud pairs of frames up to each pair, padding included, and the place

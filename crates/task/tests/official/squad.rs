@@ -15,7 +15,7 @@ fn pointing(inputs: [&str; 3]) -> Model {
     let [tokens, _, segments] = inputs.map(|name| net.input(name, Element::I64, &shape));
     let denver = net.integers(&[7]);
     let found = net.node("Equal", &[&tokens, &denver], &[]).unwrap();
-    let to = [("to", (Element::F32 as i64).into())];
+    let to = [("to", Element::F32.into())];
     let [found, segments] = [found, segments].map(|of| net.node("Cast", &[&of], &to).unwrap());
     let logits = net.node("Mul", &[&found, &segments], &[]).unwrap();
     for name in ["output_start_logits", "output_end_logits"] {

@@ -1,7 +1,7 @@
 //! Lists of what tidy accepts, each entry with its reason. An entry is a decision.
 
 /// Crates whose language is checked by [`super::language`]. The list may only grow.
-pub const CLEANED: &[&str] = &["peers", "xtask"];
+pub const CLEANED: &[&str] = &["peers", "tensors", "xtask"];
 
 /// A dependency of one of our crates on another: from, to, reason.
 /// Folder names below `crates/`.
@@ -40,23 +40,28 @@ pub const EDGES: &[Edge] = &[
     ("experiment", "submission", "audits what runs left"),
     ("experiment", "sut", "picks the system under test that a run measures"),
     ("experiment", "task", "names a task as a system, with its samples and its figure of quality"),
+    ("experiment", "tensors", "reads samples of files, and writes reference vectors"),
     ("loadgen-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("loadgen-c", "loadgen", "gives the load generator to C programs"),
     ("loadgen-py", "loadgen", "gives the load generator to Python programs"),
     ("metrics", "loadgen", "reads accuracy logs with the code that writes them"),
     ("metrics", "rules", "in tests: reads what it prints as the checker does"),
+    ("metrics", "tensors", "names the elements of answers, and reads headers of references"),
     ("net", "loadgen", "a client is a system under test"),
     ("net", "sut", "serves the engines that are measured in this process"),
+    ("net", "tensors", "names the elements of tensors as the protocol does"),
     ("npu", "onnx", "derives tables of layers from models"),
     ("number-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("number-c", "number", "gives number formats to C and C++ programs"),
     ("number", "kernels", "converts slices and multiplies by vectors of the processor"),
     ("number", "onnx", "reads the networks that it evaluates"),
+    ("onnx", "tensors", "names the elements of tensors"),
     ("report", "loadgen", "names scenarios, and the arithmetic of early stopping"),
     ("report", "results", "pages are functions of documents"),
     ("results", "loadgen", "documents hold what a run recorded; reads its logs"),
     ("rnn", "kernels", "runs its plans"),
     ("rnn", "onnx", "reads layers out of models"),
+    ("rnn", "tensors", "reads weights of NPZ and safetensors files"),
     ("rnn-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("rnn-c", "rnn", "gives the engine of recurrent networks to C programs"),
     ("rnn-py", "rnn", "gives the engine of recurrent networks to Python programs"),
@@ -71,16 +76,19 @@ pub const EDGES: &[Edge] = &[
     ("submission", "loadgen", "reads the logs with the code that writes them"),
     ("submission", "metrics", "reads tensors that accuracy logs hold, and spreads work over cores"),
     ("submission", "rules", "judges by the rules of a round"),
+    ("submission", "tensors", "names the elements of answers"),
     ("sut", "kernels", "multiplies on cores that networks share block by block"),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
     ("sut", "npu", "puts a simulated accelerator behind the instrument"),
     ("sut", "number", "feeds samples to networks in formats of few bits"),
     ("sut", "rnn", "feeds batches of sequences to recurrent networks, the built-in one included"),
+    ("sut", "tensors", "holds samples as typed arrays, and reads them from NPY files"),
     ("task", "loadgen", "names samples and scenarios"),
     ("task", "metrics", "scores answers by the metrics of the benchmarks"),
     ("task", "onnx", "builds the graphs of the benchmarks"),
     ("task", "rules", "in tests: holds the cards against the rules"),
     ("task", "sut", "gives its samples to engines, and what is done to their outputs"),
+    ("task", "tensors", "reads weights and data of NPY, NPZ, safetensors and pickle files"),
     ("xtask", "peers", "runs benchmarks and comparisons, and builds as they do"),
 ];
 

@@ -10,7 +10,7 @@ use dyno_experiment::Failure;
 use dyno_experiment::system::task;
 use dyno_loadgen::log::read::open_accuracy;
 use dyno_loadgen::settings::nearest;
-use dyno_metrics::payload::Element;
+use dyno_metrics::payload::{ELEMENTS, Element, element_named};
 use dyno_metrics::{
     DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, ScoreError, Scored, Scorer,
     score,
@@ -235,8 +235,8 @@ fn listed(method: &Method) -> String {
 }
 
 fn element(name: &str) -> Result<Element, Failure> {
-    Element::named(name).ok_or_else(|| {
-        let names = Element::ALL.map(Element::name).join(", ");
+    element_named(name).ok_or_else(|| {
+        let names = ELEMENTS.map(Element::name).join(", ");
         Failure::usage(format!("--element {name}: expected one of {names}"))
     })
 }

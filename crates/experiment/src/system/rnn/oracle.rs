@@ -13,8 +13,8 @@ use dyno_metrics::{Inputs, Method};
 use dyno_rnn::Precision;
 use dyno_sut::rnn::{SequenceLibrary, Sequences};
 use dyno_task::card::{Bound, Unit};
-use dyno_task::data::npy;
 use dyno_task::judge::{Judge, Target};
+use dyno_tensors::npy;
 
 use super::source::Source;
 use crate::failure::Failure;

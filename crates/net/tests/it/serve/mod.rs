@@ -17,7 +17,7 @@ use dyno_sut::batch::Policy;
 use dyno_sut::digits::DigitsPerceptron;
 use dyno_sut::engine::{About, Port};
 use dyno_sut::infer::{Infer, Rows, Value};
-use dyno_sut::tensors::{ElementType, ModelInput};
+use dyno_sut::tensors::{Element, ModelInput};
 
 /// Where a test's server listens.
 fn listener() -> Listener {
@@ -67,8 +67,7 @@ impl Gate {
     fn model(self: &Arc<Self>) -> Arc<dyn Infer> {
         let gate = Arc::clone(self);
         let shape = vec![Some(1)];
-        let input =
-            ModelInput { name: "x".into(), element: ElementType::F32, shape: shape.clone() };
+        let input = ModelInput { name: "x".into(), element: Element::F32, shape: shape.clone() };
         let output = Port { name: "y".into(), element: "float32".into(), shape };
         let about =
             About { inputs: vec![Port::from(&input)], outputs: vec![output], ..About::default() };

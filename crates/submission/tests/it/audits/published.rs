@@ -26,7 +26,7 @@ fn scores_of_published_audits_are_judged_and_written_as_they_were() {
                 let benchmark = system.rsplit('/').next();
                 let plan = plan(test, round("v5.1"), benchmark, *of.unwrap()).unwrap();
                 let audited = RunFolder::new(audit.join("performance/run_1"));
-                let mut evidence = Evidence::new(vec![audited], Element::Byte);
+                let mut evidence = Evidence::new(vec![audited], Element::I8);
                 evidence.performance = Some(reference.clone());
                 let result = verify(&plan, &evidence);
                 let part = result.parts.iter().find(|part| part.name == "score").unwrap();

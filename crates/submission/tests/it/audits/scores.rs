@@ -19,7 +19,7 @@ fn audit(plan: &Plan, reference: &Performance, audited: &Performance) -> AuditRe
     }
     audited.clone().planned(plan, plan.runs.len() - 1).write(&second);
     let runs = if is_pair { vec![first.clone(), second] } else { vec![second] };
-    let mut evidence = Evidence::new(runs, Element::Byte);
+    let mut evidence = Evidence::new(runs, Element::I8);
     evidence.performance = (!is_pair).then_some(first);
     verify(plan, &evidence)
 }
@@ -212,7 +212,7 @@ fn a_run_that_is_invalid_or_was_made_otherwise_fails_and_says_so() {
     let folder = Folder::new();
     let run = folder.run("both");
     good.write(&run);
-    let mut evidence = Evidence::new(vec![run.clone()], Element::Byte);
+    let mut evidence = Evidence::new(vec![run.clone()], Element::I8);
     evidence.performance = Some(run);
     let result = verify(&plan, &evidence);
     assert!(result.official().is_passed());
@@ -311,11 +311,11 @@ fn a_server_that_got_faster_is_told_though_its_score_is_the_same() {
 #[test]
 fn what_is_not_there_is_a_reason() {
     let plan = plan(Test::Test04, round("v5.1"), None, Scenario::Offline).unwrap();
-    let evidence = Evidence::new(vec![], Element::Byte);
+    let evidence = Evidence::new(vec![], Element::I8);
     let result = verify(&plan, &evidence);
     assert_eq!(result.corrected().reasons(), [Reason::NotGiven { what: "run of the audit" }]);
     let folder = Folder::new();
-    let evidence = Evidence::new(vec![folder.run("empty")], Element::Byte);
+    let evidence = Evidence::new(vec![folder.run("empty")], Element::I8);
     let result = verify(&plan, &evidence);
     assert_eq!(result.corrected().reasons(), [Reason::NotGiven { what: "performance run" }]);
 }

@@ -26,7 +26,7 @@ fn test06(scenario: Scenario, rows: &[Row]) -> AuditResult {
         rows.iter().cycle().take(if rows.is_empty() { 0 } else { 100 }).cloned().collect();
     write_tokens(&run, &rows);
     Performance::new(scenario, 1.0).planned(&plan, 0).write(&run);
-    verify(&plan, &Evidence::new(vec![run], Element::Int64))
+    verify(&plan, &Evidence::new(vec![run], Element::I64))
 }
 
 fn verdicts(scenario: Scenario, rows: &[Row]) -> (bool, bool) {
@@ -84,7 +84,7 @@ fn a_run_that_is_not_that_of_the_audit_fails_it_and_its_text() {
         let mut played = Performance::new(Scenario::Server, 1.0).planned(&plan, 0);
         change(&mut played);
         played.write(&run);
-        let result = verify(&plan, &Evidence::new(vec![run], Element::Int64));
+        let result = verify(&plan, &Evidence::new(vec![run], Element::I64));
         let is_passed = result.corrected().is_passed();
         let text = &result.parts[0].file.as_ref().unwrap().text;
         assert_eq!(text.contains("TEST06 verification complete"), is_passed, "{text}");
@@ -123,7 +123,7 @@ fn answers_alone_are_judged_and_leave_no_empty_folder() {
     let folder = Folder::new();
     write_tokens(&folder.run("TEST06/accuracy"), &vec![answer(&[5, 2]); 100]);
     let run = RunFolder::find(&folder.0.join("TEST06"), TestMode::PerformanceOnly).unwrap();
-    let evidence = Evidence::new(vec![run], Element::Int64);
+    let evidence = Evidence::new(vec![run], Element::I64);
     let result = verify(&plan, &evidence);
     assert!(result.is_passed(), "{result:?}");
     assert_eq!(result.notes.len(), 1, "that the settings were not judged");
@@ -144,7 +144,7 @@ fn no_bound_of_nan_is_met() {
     let run = folder.run("audit");
     write_tokens(&run, &[answer(&[1])]);
     Performance::new(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
-    let mut evidence = Evidence::new(vec![run], Element::Int32);
+    let mut evidence = Evidence::new(vec![run], Element::I32);
     (evidence.quality, evidence.samples) = (Some(99.0), Some(1));
     assert!(!verify(&plan, &evidence).is_passed());
     plan.threshold = Some(60.0);
@@ -164,7 +164,7 @@ fn the_mean_length_must_lie_within_the_bounds_of_the_benchmark() {
         let rows: Vec<Row> = lengths.into_iter().enumerate().map(row).collect();
         write_tokens(&run, &rows);
         Performance::new(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
-        let mut evidence = Evidence::new(vec![run], Element::Int32);
+        let mut evidence = Evidence::new(vec![run], Element::I32);
         evidence.samples = Some(samples);
         verify(&plan, &evidence)
     };
@@ -189,7 +189,7 @@ fn the_quality_of_a_whole_performance_run_has_a_bound() {
         let run = folder.run("audit");
         write_tokens(&run, &[answer(&[1])]);
         Performance::new(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
-        let mut evidence = Evidence::new(vec![run], Element::Int32);
+        let mut evidence = Evidence::new(vec![run], Element::I32);
         evidence.quality = quality;
         evidence.samples = Some(1);
         let result = verify(&plan, &evidence);

@@ -67,7 +67,7 @@ impl AuditedResult {
         now.write(&audit);
         self.tree.write(&format!("{audited}/verify_performance.txt"), "TEST PASS\n");
         let runs = if is_pair { vec![reference.clone(), audit] } else { vec![audit] };
-        let mut evidence = Evidence::new(runs, Element::Byte);
+        let mut evidence = Evidence::new(runs, Element::I8);
         evidence.performance = (!is_pair).then_some(reference);
         let result = verify(&self.plan, &evidence);
         let score = result.parts.iter().find(|part| part.name == "score").unwrap();

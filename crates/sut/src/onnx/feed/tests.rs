@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::super::answer::Output;
 use super::*;
-use crate::tensors::{ElementType, Source};
+use crate::tensors::{Element, Source};
 
 #[test]
 fn samples_enter_with_or_without_a_first_dimension_of_one() {
@@ -55,7 +55,7 @@ fn ragged() -> (Arc<Ragged>, Arc<TensorLibrary>) {
 }
 
 fn feed(library: &Arc<TensorLibrary>, answer: Answer, largest_batch: usize) -> Feed {
-    let (name, element) = ("x".to_owned(), ElementType::I32);
+    let (name, element) = ("x".to_owned(), Element::I32);
     let input = ModelInput { name, element, shape: vec![None, None] };
     Feed::new(&[input], library, EngineOptions { answer, largest_batch }).unwrap()
 }

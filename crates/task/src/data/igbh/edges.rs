@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use dyno_sut::tensors::{ElementType, NpyHead};
+use dyno_tensors::Element;
+use dyno_tensors::npy::{Header, NpyError};
 
 use super::IgbhError;
 use crate::subgraph::{EdgeCounter, IncomingEdges, KINDS, Relation};
@@ -20,7 +21,7 @@ struct EdgeFile<'a> {
     file: File,
     start: u64,
     count: usize,
-    element: ElementType,
+    element: Element,
 }
 
 /// Returns the adjacency of a file's edges in both directions. Citations have one adjacency for
@@ -93,9 +94,11 @@ impl<'a> EdgeFile<'a> {
         let mut head = Vec::new();
         let read = file.by_ref().take(LONGEST_HEAD).read_to_end(&mut head);
         read.map_err(IgbhError::unreadable(path))?;
-        let NpyHead { shape, element, start } =
-            NpyHead::parse(&head).map_err(|why| IgbhError::new(path, "an array of edges", why))?;
-        let (&[count, 2], ElementType::I64 | ElementType::I32) = (&shape[..], element) else {
+        let wrong = |why: NpyError| IgbhError::new(path, "an array of edges", why);
+        let head = Header::parse(&head).map_err(wrong)?;
+        let element = head.row_major_element().map_err(wrong)?;
+        let Header { shape, start, .. } = head;
+        let (&[count, 2], Element::I64 | Element::I32) = (&shape[..], element) else {
             let expected = "rows of int64 or int32 with the two ends of an edge";
             return Err(IgbhError::new(path, expected, format!("{element} {shape:?}")));
         };

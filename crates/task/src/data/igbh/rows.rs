@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use dyno_sut::tensors::{ElementType, NpyHead};
+use dyno_tensors::Element;
+use dyno_tensors::npy::{Header, NpyError};
 
 use super::IgbhError;
 
@@ -24,7 +25,7 @@ pub(crate) struct FeatureRows {
     pub count: usize,
     pub width: usize,
     /// `float16` or `float32`.
-    pub element: ElementType,
+    pub element: Element,
 }
 
 impl FeatureRows {
@@ -37,14 +38,15 @@ impl FeatureRows {
         read.map_err(IgbhError::unreadable(path))?;
         let raw = |length: u64| (length / (FEATURES as u64 * 4)) as usize;
         let (start, shape, element) = if head.starts_with(b"\x93NUMPY") {
-            let head = NpyHead::parse(&head);
-            let head = head.map_err(|why| IgbhError::new(path, "rows of features", why))?;
-            (head.start as u64, head.shape, head.element)
+            let wrong = |why: NpyError| IgbhError::new(path, "rows of features", why);
+            let head = Header::parse(&head).map_err(wrong)?;
+            let element = head.row_major_element().map_err(wrong)?;
+            (head.start as u64, head.shape, element)
         } else {
-            (0, vec![raw(length), FEATURES], ElementType::F32)
+            (0, vec![raw(length), FEATURES], Element::F32)
         };
         let (count, width) = match (&shape[..], element) {
-            (&[count, width], ElementType::F32 | ElementType::F16)
+            (&[count, width], Element::F32 | Element::F16)
                 if width > 0 && width.checked_mul(element.size()).is_some() =>
             {
                 (count, width)

@@ -21,7 +21,7 @@ impl Decoder {
             let pairs: Vec<i64> = (0..self.turned as i64 / 2).collect();
             net.integers(&pairs)
         }];
-        let to_float = [("to", (Element::F32 as i64).into())];
+        let to_float = [("to", Element::F32.into())];
         // base ^ (-2 i / turned) times the position.
         let columns = net.node("Cast", &[&columns], &to_float)?;
         let step = net.number(-2.0 / self.turned as f32);

@@ -51,7 +51,7 @@ pub fn waves(net: &mut Builder, x: &Name, count: usize) -> Result<Name, BuildErr
     let half = count / 2;
     let places: Vec<i64> = (0..half as i64).collect();
     let places = net.integers(&places);
-    let places = net.node("Cast", &[&places], &[("to", (Element::F32 as i64).into())])?;
+    let places = net.node("Cast", &[&places], &[("to", Element::F32.into())])?;
     let step = net.number(-1.0 / half as f32);
     let base = net.number(10_000.0);
     let places = net.node("Mul", &[&places, &step], &[])?;

@@ -1,7 +1,7 @@
 //! Nodes without weights.
 
 use dyno_kernels::Activation;
-use dyno_onnx::{Element, Node};
+use dyno_onnx::{Element, Node, element_of};
 
 use super::super::super::attributes::{bounds, float, unsupported};
 use super::super::elementwise::{BinaryOp, UnaryOp};
@@ -165,7 +165,7 @@ fn each(node: &Node) -> Option<UnaryOp> {
         "Floor" => UnaryOp::Floor,
         "Not" => UnaryOp::Not,
         "Cast" => {
-            match Element::of(i32::try_from(node.int("to", 1)).ok()?)? {
+            match element_of(i32::try_from(node.int("to", 1)).ok()?)? {
                 Element::F32 | Element::F64 => UnaryOp::Identity,
                 Element::Bool => UnaryOp::Truth,
                 Element::I64 | Element::I32 => UnaryOp::Truncate,

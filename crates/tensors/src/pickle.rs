@@ -1,19 +1,21 @@
 //! Python's pickles as data: numbers, texts, containers, arrays of NumPy and PyTorch, and tables
 //! of pandas, which are dictionaries of their columns.
 //!
-//! Nothing is executed. A pickle names what it calls; here the names are a closed list,
-//! of which each entry makes an array or a container, and any other is an error. Source:
-//! `pickletools` of Python 3 for the opcodes, protocols 0 to 5 as far as data need them.
+//! Nothing is executed. A pickle names the functions that it calls. Only those of a closed list are
+//! accepted; each makes an array or a container.
+//!
+//! Source: `pickletools` of Python 3 for the opcodes; protocols 0 to 5 as far as data need them.
 
 mod arrays;
 mod frames;
 mod machine;
 mod torch;
 
-use std::fmt;
 use std::sync::Arc;
 
-use dyno_metrics::payload::Element;
+use thiserror::Error;
+
+use crate::Element;
 
 pub use torch::weights;
 
@@ -24,9 +26,9 @@ pub enum Value {
     None,
     /// `True` or `False`.
     Bool(bool),
-    /// A whole number of 64 bits.
+    /// An integer of 64 bits.
     Int(i64),
-    /// A whole number of more: little-endian, two's complement.
+    /// A longer integer: little-endian, two's complement.
     Long(Arc<[u8]>),
     /// A real number.
     Float(f64),
@@ -45,7 +47,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Of a dictionary, the value under a text.
+    /// Returns the value under a text, if this is a dictionary that has it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Self> {
         let Self::Dict(entries) = self else { return None };
@@ -53,7 +55,7 @@ impl Value {
         entries.iter().find(is_key).map(|(_, value)| value)
     }
 
-    /// The values of a list or a tuple.
+    /// Returns the values of a list or a tuple.
     #[must_use]
     pub fn values(&self) -> Option<&[Self]> {
         match self {
@@ -63,78 +65,73 @@ impl Value {
     }
 }
 
-/// Numbers with a shape, row by row.
+/// Numbers with a shape, in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
     /// Dimensions; none for a single number.
     pub shape: Vec<usize>,
-    /// What it is an array of. Truth values are [`Element::Uint8`].
+    /// Type of the numbers. Booleans are [`Element::U8`].
     pub element: Element,
     /// The numbers, little-endian.
     pub bytes: Vec<u8>,
 }
 
 /// Why bytes are no pickle of data.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("byte {at}: {problem}")]
 pub struct PickleError {
     /// Byte of the pickle.
     pub at: usize,
     /// What is wrong there.
-    pub problem: Problem,
+    pub problem: PickleProblem,
 }
 
 /// What can be wrong with a pickle.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum PickleProblem {
     /// It ends in the middle.
+    #[error("the pickle ends before its STOP; fetch the file again")]
     Ended,
     /// An instruction that data do not need.
+    #[error("expected a pickle of data, found opcode {0:#04x}")]
     Opcode(u8),
-    /// It names code outside of the list.
+    /// It names a function or class outside of the list.
+    #[error(
+        "expected numbers, texts, containers, arrays of NumPy or PyTorch and tables of pandas, found \
+         {0}"
+    )]
     Global(String),
-    /// An instruction finds something else than it needs.
+    /// An instruction finds an operand other than the expected one.
+    #[error("expected {0}, found something else")]
     Expected(&'static str),
     /// An element type that is not read, as the pickle spells it.
+    #[error("expected numbers of up to 64 bits, found elements of type {0}")]
     Element(String),
     /// It unfolds to more than a file of its length may hold.
+    #[error("the pickle unfolds to far more than its length")]
     TooLarge,
     /// Containers within containers, or one in itself.
+    #[error("containers are nested too deeply, or in themselves")]
     TooDeep,
     /// The archive around it cannot be read.
+    #[error("expected a zip archive that torch.save wrote: {0}")]
     Archive(String),
 }
 
-impl fmt::Display for PickleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "byte {}: ", self.at)?;
-        match &self.problem {
-            Problem::Ended => f.write_str("the pickle ends before its STOP; fetch the file again"),
-            Problem::Opcode(code) => {
-                write!(f, "expected a pickle of data, found opcode {code:#04x}")
-            }
-            Problem::Global(name) => write!(
-                f,
-                "expected numbers, texts, containers, arrays of NumPy or PyTorch and tables of \
-                 pandas, found {name}"
-            ),
-            Problem::Expected(what) => write!(f, "expected {what}, found something else"),
-            Problem::Element(name) => {
-                write!(f, "expected numbers of up to 64 bits, found elements of type {name}")
-            }
-            Problem::TooLarge => f.write_str("the pickle unfolds to far more than its length"),
-            Problem::TooDeep => f.write_str("containers are nested too deeply, or in themselves"),
-            Problem::Archive(why) => {
-                write!(f, "expected a zip archive that torch.save wrote: {why}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for PickleError {}
-
-/// What the pickle at the start of `bytes` holds; what follows it is left alone. It takes no
-/// more memory than some hundred times its length, or some hundred megabytes.
+/// Reads the pickle at the start of `bytes`; ignores what follows it.
+///
+/// The value takes no more memory than some hundred times the length of the pickle, or some hundred
+/// megabytes.
+///
+/// ```
+/// use dyno_tensors::pickle::{Value, read};
+///
+/// // pickle.dumps({"a": 7}, protocol=2)
+/// let value = read(b"\x80\x02}q\0X\x01\0\0\0aq\x01K\x07s.")?;
+/// assert_eq!(value.get("a"), Some(&Value::Int(7)));
+/// # Ok::<(), dyno_tensors::pickle::PickleError>(())
+/// ```
 ///
 /// # Errors
 /// [`PickleError`] if it is malformed, names code, or unfolds to more.
@@ -143,8 +140,8 @@ pub fn read(bytes: &[u8]) -> Result<Value, PickleError> {
     arrays::unfold(&machine, bytes.len(), &arrays::Storages::new())
 }
 
-/// The shape of the array within whose numbers `bytes`, the beginning of a pickle, end:
-/// as much as can be said of a large array without reading it.
+/// Returns the shape of a large array without reading it: `bytes` are the beginning of a pickle and
+/// end within the numbers of that array.
 #[must_use]
 pub fn shape_at_end(bytes: &[u8]) -> Option<Vec<usize>> {
     machine::Machine::shape_at_end(bytes)
@@ -187,7 +184,7 @@ mod tests {
             b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01b\x87R\
             (K\x01K\x02K\x01\x86cnumpy\ndtype\nU\x02i2K\0K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xff\
             J\xff\xff\xff\xffK\0tb\x89U\x04\x01\0\x02\x01tb.";
-        let array = Array { shape: vec![2, 1], element: Element::Int16, bytes: vec![1, 0, 2, 1] };
+        let array = Array { shape: vec![2, 1], element: Element::I16, bytes: vec![1, 0, 2, 1] };
         assert_eq!(read(bytes), Ok(Value::Array(array.into())));
         // Python 3 spells its bytes as an encoded text below protocol 3.
         let bytes = b"\x80\x02c_codecs\nencode\nX\x02\0\0\0\xc3\xbfX\x06\0\0\0latin1\x86R.";
@@ -197,7 +194,7 @@ mod tests {
     #[test]
     fn code_is_refused_by_its_name() {
         let error = read(b"\x80\x02cos\nsystem\nX\x02\0\0\0ls\x85R.").unwrap_err();
-        assert_eq!(error.problem, Problem::Global("os.system".to_owned()));
+        assert_eq!(error.problem, PickleProblem::Global("os.system".to_owned()));
         assert!(error.to_string().starts_with("byte 2: "), "{error}");
     }
 
@@ -205,15 +202,15 @@ mod tests {
     fn malformed_pickles_say_where() {
         let whole = b"\x80\x02]q\0(K\x01X\x01\0\0\0te.";
         for end in 0..whole.len() {
-            assert_eq!(read(&whole[..end]).unwrap_err().problem, Problem::Ended, "{end}");
+            assert_eq!(read(&whole[..end]).unwrap_err().problem, PickleProblem::Ended, "{end}");
         }
         assert_eq!(read(b"\x80\x02]h\x07.").unwrap_err().at, 3);
         // A length of 4 GiB in a short file.
-        assert_eq!(read(b"\x80\x02X\xff\xff\xff\xff.").unwrap_err().problem, Problem::Ended);
+        assert_eq!(read(b"\x80\x02X\xff\xff\xff\xff.").unwrap_err().problem, PickleProblem::Ended);
         // A list in itself, and lists of lists that double.
-        assert_eq!(read(b"\x80\x02]q\0h\0a.").unwrap_err().problem, Problem::TooDeep);
+        assert_eq!(read(b"\x80\x02]q\0h\0a.").unwrap_err().problem, PickleProblem::TooDeep);
         let doubling = [&b"\x80\x02)"[..], &b"2\x86".repeat(40), b"."].concat();
-        assert_eq!(read(&doubling).unwrap_err().problem, Problem::TooLarge);
+        assert_eq!(read(&doubling).unwrap_err().problem, PickleProblem::TooLarge);
     }
 
     #[test]
@@ -226,7 +223,7 @@ mod tests {
             read(&[&list, &b"c__builtin__\nset\nq\x01"[..], sets, b"K\x05."].concat())
         };
         assert_eq!(of(&sets[..7 * 5]), Ok(Value::Int(5)));
-        assert_eq!(of(&sets).unwrap_err().problem, Problem::TooLarge);
+        assert_eq!(of(&sets).unwrap_err().problem, PickleProblem::TooLarge);
     }
 
     #[test]
@@ -243,9 +240,9 @@ mod tests {
         assert_eq!(array.shape, [0, 5]);
         let many = [&b"("[..], &b"K\0".repeat(65), b"t"].concat();
         let problem = of(&many).unwrap_err().problem;
-        assert_eq!(problem, Problem::Expected("at most 64 dimensions"));
+        assert_eq!(problem, PickleProblem::Expected("at most 64 dimensions"));
         let huge = b"\x8a\x08\0\0\0\0\0\0\0\x40".repeat(2);
         let huge = [&huge[..], b"\x86"].concat();
-        assert!(matches!(of(&huge).unwrap_err().problem, Problem::Expected(_)));
+        assert!(matches!(of(&huge).unwrap_err().problem, PickleProblem::Expected(_)));
     }
 }

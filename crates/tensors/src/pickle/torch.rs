@@ -4,16 +4,18 @@
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
 
-use dyno_metrics::payload::Element;
 use zip::ZipArchive;
 
 use super::machine::{Machine, Object};
-use super::{PickleError, Problem, Value, arrays};
+use super::{PickleError, PickleProblem, Value, arrays};
+use crate::Element;
 
-/// What an older file begins with, after two bytes of protocol: a number of ten bytes.
+/// First object of an older file, after two bytes of protocol: a number of ten bytes.
 const MAGIC: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 
-/// What a file of `torch.save` holds, such as a dictionary of weights by name.
+/// Reads what a file of `torch.save` holds, such as a dictionary of weights by name.
+///
+/// Entries of the archive may unpack to as many bytes as the file has.
 ///
 /// # Errors
 /// [`PickleError`] if it is malformed or names code.
@@ -21,7 +23,7 @@ pub fn weights(file: &[u8]) -> Result<Value, PickleError> {
     if file.get(2..).is_some_and(|rest| rest.starts_with(MAGIC)) {
         return older(file);
     }
-    let refused = |why: String| PickleError { at: 0, problem: Problem::Archive(why) };
+    let refused = |why: String| PickleError { at: 0, problem: PickleProblem::Archive(why) };
     let mut archive = ZipArchive::new(Cursor::new(file)).map_err(|why| refused(why.to_string()))?;
     let names: Result<Vec<String>, _> =
         archive.file_names().map(|name| name.map(std::borrow::Cow::into_owned)).collect();
@@ -38,7 +40,7 @@ pub fn weights(file: &[u8]) -> Result<Value, PickleError> {
         part.take(left + 1).read_to_end(&mut bytes).map_err(|why| refused(why.to_string()))?;
         left = left
             .checked_sub(bytes.len() as u64)
-            .ok_or(PickleError { at: 0, problem: Problem::TooLarge })?;
+            .ok_or(PickleError { at: 0, problem: PickleProblem::TooLarge })?;
         parts.insert(key.to_owned(), bytes);
     }
     if parts.get("byteorder").is_some_and(|order| order != b"little") {
@@ -52,7 +54,10 @@ pub fn weights(file: &[u8]) -> Result<Value, PickleError> {
     arrays::unfold(&machine, file.len(), &parts.iter().filter_map(storage).collect())
 }
 
-/// Magic, version, system, the object, keys of its storages, and these with their lengths.
+/// Reads a file of PyTorch before 1.6.
+///
+/// It has the magic, the version, the system, the object, the keys of its storages, and the storages
+/// with their lengths.
 fn older(file: &[u8]) -> Result<Value, PickleError> {
     let mut at = 0;
     let mut next = || -> Result<(usize, Machine<'_>), PickleError> {
@@ -67,7 +72,7 @@ fn older(file: &[u8]) -> Result<Value, PickleError> {
     }
     let (_, object) = next()?;
     let (mut at, keys) = next()?;
-    let wrong = |at, what| PickleError { at, problem: Problem::Expected(what) };
+    let wrong = |at, what| PickleError { at, problem: PickleProblem::Expected(what) };
     let sizes: HashMap<&str, Element> = object
         .objects
         .iter()

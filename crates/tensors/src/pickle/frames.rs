@@ -1,17 +1,16 @@
 //! Tables of pandas: a `DataFrame` is blocks of columns of one type, with names for them.
 //!
 //! Source: pickles that pandas 1.5.3 and 2.2.3 write, taken apart with `pickletools`. Rows are
-//! numbered by their place; what pandas calls them is left out.
+//! numbered by their place; their labels are ignored.
 
 use std::sync::Arc;
 
-use dyno_metrics::payload::Element;
-
-use super::arrays::{Unfolding, tuple};
+use super::arrays::{Unfolder, tuple};
 use super::machine::{Id, Object};
-use super::{Array, Problem, Value};
+use super::{Array, PickleProblem, Value};
+use crate::Element;
 
-/// Names that pickles of tables use.
+/// A function or class that pickles of tables name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
     DataFrame,
@@ -26,20 +25,20 @@ pub(super) enum Name {
 /// A part of a table.
 #[derive(Debug, Clone)]
 pub(super) enum Part {
-    /// From, to and step, of which two may be left out.
+    /// Start, end and step; each may be left out.
     Slice([Option<i64>; 3]),
-    /// Columns of one type, and which they are.
+    /// Columns of one type, and their places in the table.
     Block { values: Id, places: Id },
     /// Blocks, and the names of columns and rows.
     Manager { blocks: Id, axes: Id },
-    /// Names, unless they are numbers in a row.
+    /// Names, or `None` for consecutive numbers.
     Index(Option<Id>),
     /// A table whose manager comes with its state.
     Frame(Option<Id>),
 }
 
 impl Name {
-    pub fn of(module: &str, name: &str) -> Option<Self> {
+    pub fn from_name(module: &str, name: &str) -> Option<Self> {
         Some(match (module, name) {
             ("pandas.core.frame", "DataFrame") => Self::DataFrame,
             ("pandas.core.internals.managers", "BlockManager") => Self::BlockManager,
@@ -56,8 +55,12 @@ impl Name {
     }
 }
 
-/// What a call of a name makes.
-pub(super) fn call(objects: &[Object], name: Name, arguments: &[Id]) -> Result<Part, Problem> {
+/// Returns the result of calling a function with arguments.
+pub(super) fn call(
+    objects: &[Object],
+    name: Name,
+    arguments: &[Id],
+) -> Result<Part, PickleProblem> {
     Ok(match (name, arguments) {
         (Name::DataFrame, []) => Part::Frame(None),
         (Name::BlockManager, [blocks, axes]) => Part::Manager { blocks: *blocks, axes: *axes },
@@ -66,38 +69,38 @@ pub(super) fn call(objects: &[Object], name: Name, arguments: &[Id]) -> Result<P
             let whole = |id: &Id| match objects[*id] {
                 Object::Int(number) => Ok(Some(number)),
                 Object::None => Ok(None),
-                _ => Err(Problem::Expected("a whole number")),
+                _ => Err(PickleProblem::Expected("a whole number")),
             };
             Part::Slice([whole(from)?, whole(to)?, whole(step)?])
         }
         (Name::NewIndex, [_, state]) => Part::Index(entry(objects, *state, "data")?),
-        _ => return Err(Problem::Expected("other arguments of a table of pandas")),
+        _ => return Err(PickleProblem::Expected("other arguments of a table of pandas")),
     })
 }
 
-/// Gives a table its manager; what else pandas notes of it is left out.
-pub(super) fn fill(objects: &[Object], part: &Part, state: Id) -> Result<Part, Problem> {
-    let Part::Frame(None) = part else { return Err(Problem::Expected("a table of pandas")) };
+/// Returns a table with its manager; ignores the rest of its state.
+pub(super) fn fill(objects: &[Object], part: &Part, state: Id) -> Result<Part, PickleProblem> {
+    let Part::Frame(None) = part else { return Err(PickleProblem::Expected("a table of pandas")) };
     // Before pandas 1.1 it had another name.
     let manager = match entry(objects, state, "_mgr")? {
         None => entry(objects, state, "_data")?,
         found => found,
     };
-    manager.ok_or(Problem::Expected("the columns of a table")).map(|id| Part::Frame(Some(id)))
+    manager.ok_or(PickleProblem::Expected("the columns of a table")).map(|id| Part::Frame(Some(id)))
 }
 
-/// The value under a text of a dictionary.
-fn entry(objects: &[Object], id: Id, key: &str) -> Result<Option<Id>, Problem> {
+/// Returns the value under a text of a dictionary.
+fn entry(objects: &[Object], id: Id, key: &str) -> Result<Option<Id>, PickleProblem> {
     let Object::Dict(entries) = &objects[id] else {
-        return Err(Problem::Expected("a dictionary"));
+        return Err(PickleProblem::Expected("a dictionary"));
     };
     let is_key = |pair: &&[Id]| matches!(&objects[pair[0]], Object::Text(found) if **found == *key);
     Ok(entries.chunks_exact(2).find(is_key).map(|pair| pair[1]))
 }
 
-/// Columns that a block of so many is, by their places in the table.
-fn places(objects: &[Object], id: Id, count: usize) -> Result<Vec<usize>, Problem> {
-    let expected = Problem::Expected("a place for each column of a block");
+/// Returns the places in the table of the `count` columns of a block.
+fn places(objects: &[Object], id: Id, count: usize) -> Result<Vec<usize>, PickleProblem> {
+    let expected = PickleProblem::Expected("a place for each column of a block");
     let all: Vec<i64> = match &objects[id] {
         Object::Part(Part::Slice([from, _, step])) => {
             let (from, step) = (from.unwrap_or(0), step.unwrap_or(1));
@@ -105,7 +108,7 @@ fn places(objects: &[Object], id: Id, count: usize) -> Result<Vec<usize>, Proble
             let all: Option<Vec<i64>> = (0..).take(count).map(place).collect();
             all.ok_or(expected.clone())?
         }
-        Object::Array(array) if array.element == Element::Int64 => {
+        Object::Array(array) if array.element == Element::I64 => {
             array.bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
         }
         _ => return Err(expected),
@@ -114,28 +117,28 @@ fn places(objects: &[Object], id: Id, count: usize) -> Result<Vec<usize>, Proble
     all.filter(|all| all.len() == count).ok_or(expected)
 }
 
-impl Unfolding<'_> {
-    /// A table as a dictionary of its columns: arrays of numbers, or lists.
-    pub(super) fn frame(&mut self, manager: Id, depth: usize) -> Result<Value, Problem> {
+impl Unfolder<'_> {
+    /// Converts a table to a dictionary of its columns, which are arrays of numbers or lists.
+    pub(super) fn frame(&mut self, manager: Id, depth: usize) -> Result<Value, PickleProblem> {
         let objects = self.objects;
         let Object::Part(Part::Manager { blocks, axes }) = &objects[manager] else {
-            return Err(Problem::Expected("the columns of a table"));
+            return Err(PickleProblem::Expected("the columns of a table"));
         };
         let names = match tuple(objects, *axes)? {
             [columns, _] => match &objects[*columns] {
                 Object::Part(Part::Index(Some(names))) => *names,
-                _ => return Err(Problem::Expected("a name for each column of a table")),
+                _ => return Err(PickleProblem::Expected("a name for each column of a table")),
             },
-            _ => return Err(Problem::Expected("names of columns and of rows")),
+            _ => return Err(PickleProblem::Expected("names of columns and of rows")),
         };
         let Value::List(names) = self.value(names, depth + 1)? else {
-            return Err(Problem::Expected("texts as names of columns"));
+            return Err(PickleProblem::Expected("texts as names of columns"));
         };
         let mut columns: Vec<Option<Value>> = vec![None; names.len()];
         let mut rows = None;
         for block in tuple(objects, *blocks)? {
             let Object::Part(Part::Block { values, places: at }) = &objects[*block] else {
-                return Err(Problem::Expected("a block of columns"));
+                return Err(PickleProblem::Expected("a block of columns"));
             };
             let found = self.block(*values, depth)?;
             let of_all = *rows.get_or_insert(found.rows);
@@ -143,21 +146,22 @@ impl Unfolding<'_> {
                 places(objects, *at, found.columns.len())?.iter().zip(found.columns)
             {
                 let free = columns.get_mut(*place).filter(|column| column.is_none());
-                let free = free.ok_or(Problem::Expected("each column of a table once"))?;
+                let free = free.ok_or(PickleProblem::Expected("each column of a table once"))?;
                 *free = Some(column);
             }
             if of_all != found.rows {
-                return Err(Problem::Expected("as many rows in each column of a table"));
+                return Err(PickleProblem::Expected("as many rows in each column of a table"));
             }
         }
         let columns: Option<Vec<Value>> = columns.into_iter().collect();
-        let columns = columns.ok_or(Problem::Expected("a column for each name of a table"))?;
+        let columns =
+            columns.ok_or(PickleProblem::Expected("a column for each name of a table"))?;
         Ok(Value::Dict(names.into_iter().zip(columns).collect()))
     }
 
-    fn block(&mut self, values: Id, depth: usize) -> Result<Block, Problem> {
+    fn block(&mut self, values: Id, depth: usize) -> Result<Block, PickleProblem> {
         let objects = self.objects;
-        let expected = Problem::Expected("a block of columns of numbers, texts or lists");
+        let expected = PickleProblem::Expected("a block of columns of numbers, texts or lists");
         match &objects[values] {
             Object::Array(array) => {
                 let [count, rows] = array.shape[..] else { return Err(expected) };
@@ -187,9 +191,11 @@ impl Unfolding<'_> {
         }
     }
 
-    /// A value of a column; a list of whole numbers is an array, which takes a fraction of
-    /// the memory: lists of tokens are long.
-    fn cell(&mut self, id: Id, depth: usize) -> Result<Value, Problem> {
+    /// Converts a value of a column.
+    ///
+    /// A list of integers becomes an array, which takes a fraction of the memory: lists of tokens are
+    /// long.
+    fn cell(&mut self, id: Id, depth: usize) -> Result<Value, PickleProblem> {
         let objects = self.objects;
         let (Object::List(ids) | Object::Tuple(ids)) = &objects[id] else {
             return self.value(id, depth);
@@ -201,7 +207,7 @@ impl Unfolding<'_> {
             bytes.extend(number.to_le_bytes());
         }
         let shape = vec![ids.len()];
-        Ok(Value::Array(Arc::new(Array { shape, element: Element::Int64, bytes })))
+        Ok(Value::Array(Arc::new(Array { shape, element: Element::I64, bytes })))
     }
 }
 
@@ -285,9 +291,9 @@ mod tests {
         assert_eq!(names, expected.iter().collect::<Vec<_>>());
         assert_eq!(table.get("set"), Some(&texts(["GSM8K", "MBXP"])));
         assert_eq!(table.get("text"), Some(&texts(["a é", "b"])));
-        assert_eq!(table.get("n"), Some(&numbers(Element::Int64, &[3, 2])));
+        assert_eq!(table.get("n"), Some(&numbers(Element::I64, &[3, 2])));
         let tokens: [&[i64]; 2] = [&[1, 5, 300], &[1, 70000]];
-        let lists = tokens.map(|all| numbers(Element::Int64, all));
+        let lists = tokens.map(|all| numbers(Element::I64, all));
         assert_eq!(table.get("tok"), Some(&Value::List(lists.into())));
     }
 
@@ -295,9 +301,9 @@ mod tests {
     fn rows_keep_their_order_and_arrays_their_type() {
         let table = read(PANDAS_2).unwrap();
         assert_eq!(table.get("text"), Some(&texts(["b", "a é"])));
-        assert_eq!(table.get("n"), Some(&numbers(Element::Int64, &[2, 3])));
+        assert_eq!(table.get("n"), Some(&numbers(Element::I64, &[2, 3])));
         let tokens: [&[i64]; 2] = [&[1, 70000], &[1, 5, 300]];
-        let arrays = tokens.map(|all| numbers(Element::Int32, all));
+        let arrays = tokens.map(|all| numbers(Element::I32, all));
         assert_eq!(table.get("tok"), Some(&Value::List(arrays.into())));
     }
 
@@ -305,7 +311,7 @@ mod tests {
     fn malformed_tables_are_errors() {
         for whole in [PANDAS_1, PANDAS_2] {
             for end in 0..whole.len() {
-                assert_eq!(read(&whole[..end]).unwrap_err().problem, Problem::Ended, "{end}");
+                assert_eq!(read(&whole[..end]).unwrap_err().problem, PickleProblem::Ended, "{end}");
             }
             // No byte of it panics, whatever it becomes.
             for at in 0..whole.len() {
@@ -321,6 +327,6 @@ mod tests {
             read(&[&PANDAS_1[..at], to, &PANDAS_1[at + from.len()..]].concat()).unwrap_err()
         };
         let found = error(b"\x8c\x09DataFrame\x94", b"\x8c\x09DataFrime\x94");
-        assert_eq!(found.problem, Problem::Global("pandas.core.frame.DataFrime".into()));
+        assert_eq!(found.problem, PickleProblem::Global("pandas.core.frame.DataFrime".into()));
     }
 }

@@ -1,28 +1,28 @@
-//! What the names of a pickle make, and the values that its objects unfold to.
+//! Calls of the functions that a pickle names, and conversion of its objects to values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dyno_metrics::payload::Element;
-
 use super::frames::{self, Part};
 use super::machine::{Id, Machine, Object};
-use super::{Array, PickleError, Problem, Value};
+use super::{Array, PickleError, PickleProblem, Value};
+use crate::Element;
 
-/// Containers within containers.
+/// Limit of containers within containers.
 const DEEPEST: usize = 100;
 
-/// Dimensions of an array; NumPy has no more.
+/// Limit of the dimensions of an array; NumPy has the same.
 const DIMENSIONS: usize = 64;
 
-/// Bytes of memory that a pickle may unfold to, as a multiple of its length and besides:
-/// objects that are named twice are two values.
+/// Bytes of memory that the value of a pickle may take: a multiple of its length, and a constant.
+///
+/// An object that is referenced twice becomes two values.
 const UNFOLDED: (usize, usize) = (32, 1 << 26);
 
-/// Characters of a name that are told.
-const TOLD: usize = 100;
+/// Characters of a name that error messages show.
+const SHOWN: usize = 100;
 
-/// Names that pickles of data use.
+/// A function or class that pickles of data name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Global {
     /// An array to be filled.
@@ -42,12 +42,12 @@ pub(super) enum Global {
     Tensor,
     Parameter,
     Storage(Element),
-    /// Of a table of pandas.
+    /// A part of a table of pandas.
     Frame(frames::Name),
 }
 
 impl Global {
-    pub fn of(module: &str, name: &str) -> Result<Self, Problem> {
+    pub fn from_name(module: &str, name: &str) -> Result<Self, PickleProblem> {
         Ok(match (module, name) {
             ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => {
                 Self::Reconstruct
@@ -61,59 +61,65 @@ impl Global {
             ("builtins" | "__builtin__", "set" | "frozenset") => Self::Set,
             ("torch._utils", "_rebuild_tensor_v2") => Self::Tensor,
             ("torch._utils", "_rebuild_parameter") => Self::Parameter,
-            ("torch", "FloatStorage") => Self::Storage(Element::Float32),
-            ("torch", "DoubleStorage") => Self::Storage(Element::Float64),
-            ("torch", "HalfStorage") => Self::Storage(Element::Float16),
-            ("torch", "LongStorage") => Self::Storage(Element::Int64),
-            ("torch", "IntStorage") => Self::Storage(Element::Int32),
-            ("torch", "ShortStorage") => Self::Storage(Element::Int16),
-            ("torch", "CharStorage") => Self::Storage(Element::Int8),
-            ("torch", "ByteStorage" | "BoolStorage") => Self::Storage(Element::Uint8),
-            _ => match frames::Name::of(module, name) {
+            ("torch", "FloatStorage") => Self::Storage(Element::F32),
+            ("torch", "DoubleStorage") => Self::Storage(Element::F64),
+            ("torch", "HalfStorage") => Self::Storage(Element::F16),
+            ("torch", "LongStorage") => Self::Storage(Element::I64),
+            ("torch", "IntStorage") => Self::Storage(Element::I32),
+            ("torch", "ShortStorage") => Self::Storage(Element::I16),
+            ("torch", "CharStorage") => Self::Storage(Element::I8),
+            ("torch", "ByteStorage" | "BoolStorage") => Self::Storage(Element::U8),
+            _ => match frames::Name::from_name(module, name) {
                 Some(name) => Self::Frame(name),
                 None => {
                     let name = format!("{module}.{name}");
-                    return Err(Problem::Global(name.chars().take(TOLD).collect()));
+                    return Err(PickleProblem::Global(name.chars().take(SHOWN).collect()));
                 }
             },
         })
     }
 }
 
-pub(super) fn tuple(objects: &[Object], id: Id) -> Result<&[Id], Problem> {
+pub(super) fn tuple(objects: &[Object], id: Id) -> Result<&[Id], PickleProblem> {
     match &objects[id] {
         Object::Tuple(ids) | Object::List(ids) => Ok(ids),
-        _ => Err(Problem::Expected("a tuple")),
+        _ => Err(PickleProblem::Expected("a tuple")),
     }
 }
 
-fn size(objects: &[Object], id: Id) -> Result<usize, Problem> {
-    let Object::Int(number) = objects[id] else { return Err(Problem::Expected("a whole number")) };
-    usize::try_from(number).map_err(|_| Problem::Expected("a length"))
+fn size(objects: &[Object], id: Id) -> Result<usize, PickleProblem> {
+    let Object::Int(number) = objects[id] else {
+        return Err(PickleProblem::Expected("a whole number"));
+    };
+    usize::try_from(number).map_err(|_| PickleProblem::Expected("a length"))
 }
 
-fn sizes(objects: &[Object], id: Id) -> Result<Vec<usize>, Problem> {
+fn sizes(objects: &[Object], id: Id) -> Result<Vec<usize>, PickleProblem> {
     let ids = tuple(objects, id)?;
     if ids.len() > DIMENSIONS {
-        return Err(Problem::Expected("at most 64 dimensions"));
+        return Err(PickleProblem::Expected("at most 64 dimensions"));
     }
     ids.iter().map(|id| size(objects, *id)).collect()
 }
 
-fn bytes(objects: &[Object], id: Id) -> Result<&[u8], Problem> {
+fn bytes(objects: &[Object], id: Id) -> Result<&[u8], PickleProblem> {
     match &objects[id] {
         Object::Bytes(bytes) => Ok(bytes),
         Object::Text(text) => Ok(text.as_bytes()),
-        _ => Err(Problem::Expected("bytes")),
+        _ => Err(PickleProblem::Expected("bytes")),
     }
 }
 
-/// What a call of a name makes.
-pub(super) fn call(objects: &[Object], function: Id, arguments: Id) -> Result<Object, Problem> {
+/// Returns the result of calling a function with arguments.
+pub(super) fn call(
+    objects: &[Object],
+    function: Id,
+    arguments: Id,
+) -> Result<Object, PickleProblem> {
     let Object::Global(global) = objects[function] else {
-        return Err(Problem::Expected("a name to call"));
+        return Err(PickleProblem::Expected("a name to call"));
     };
-    let few = Problem::Expected("other arguments");
+    let few = PickleProblem::Expected("other arguments");
     let arguments = tuple(objects, arguments)?;
     Ok(match (global, arguments) {
         (Global::Reconstruct, _) => Object::Unfilled,
@@ -132,7 +138,7 @@ pub(super) fn call(objects: &[Object], function: Id, arguments: Id) -> Result<Ob
         (Global::Encode, [text, ..]) => {
             let Object::Text(text) = &objects[*text] else { return Err(few) };
             let bytes: Option<Arc<[u8]>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
-            Object::Bytes(bytes.ok_or(Problem::Expected("text of Latin-1"))?)
+            Object::Bytes(bytes.ok_or(PickleProblem::Expected("text of Latin-1"))?)
         }
         (Global::OrderedDict, []) => Object::Dict(Vec::new()),
         (Global::OrderedDict, [items]) => {
@@ -157,19 +163,19 @@ pub(super) fn call(objects: &[Object], function: Id, arguments: Id) -> Result<Ob
     })
 }
 
-fn dtype(name: &[u8]) -> Result<Object, Problem> {
-    let name = std::str::from_utf8(name).map_err(|_| Problem::Expected("a type's name"))?;
+fn dtype(name: &[u8]) -> Result<Object, PickleProblem> {
+    let name = std::str::from_utf8(name).map_err(|_| PickleProblem::Expected("a type's name"))?;
     let element = match name.trim_start_matches(['<', '|', '=', '>']) {
-        "i1" => Element::Int8,
-        "u1" | "b1" => Element::Uint8,
-        "i2" => Element::Int16,
-        "i4" => Element::Int32,
-        "i8" => Element::Int64,
-        "f2" => Element::Float16,
-        "f4" => Element::Float32,
-        "f8" => Element::Float64,
+        "i1" => Element::I8,
+        "u1" | "b1" => Element::U8,
+        "i2" => Element::I16,
+        "i4" => Element::I32,
+        "i8" => Element::I64,
+        "f2" => Element::F16,
+        "f4" => Element::F32,
+        "f8" => Element::F64,
         "O" | "O4" | "O8" => return Ok(Object::TypeOfObjects),
-        _ => return Err(Problem::Element(name.chars().take(TOLD).collect())),
+        _ => return Err(PickleProblem::Element(name.chars().take(SHOWN).collect())),
     };
     Ok(Object::Type { element, is_big_endian: name.starts_with('>') })
 }
@@ -179,13 +185,13 @@ fn array(
     of: Id,
     shape: Vec<usize>,
     contents: &[u8],
-) -> Result<Object, Problem> {
+) -> Result<Object, PickleProblem> {
     let Object::Type { element, is_big_endian } = objects[of] else {
-        return Err(Problem::Expected("a type of elements"));
+        return Err(PickleProblem::Expected("a type of elements"));
     };
     let length = shape.iter().try_fold(element.size(), |product, n| product.checked_mul(*n));
     if length != Some(contents.len()) {
-        return Err(Problem::Expected("as many bytes as the shape of an array says"));
+        return Err(PickleProblem::Expected("as many bytes as the shape of an array says"));
     }
     let mut bytes = contents.to_vec();
     if is_big_endian {
@@ -194,7 +200,7 @@ fn array(
     Ok(Object::Array(Arc::new(Array { shape, element, bytes })))
 }
 
-/// An array whose bytes are column by column, row by row.
+/// Reorders an array from column-major to row-major order.
 fn transposed(made: Object) -> Object {
     let Object::Array(array) = &made else { return made };
     let mut stride = 1;
@@ -204,7 +210,7 @@ fn transposed(made: Object) -> Object {
     Object::Array(Arc::new(Array { shape: array.shape.clone(), element: array.element, bytes }))
 }
 
-/// The part of a storage that a tensor shows; `None` if it is not in there.
+/// Copies the part of a storage that a tensor shows, or returns `None` if it is out of bounds.
 fn shown(
     storage: &[u8],
     element: Element,
@@ -243,18 +249,22 @@ fn shown(
     Some(bytes)
 }
 
-/// What an object becomes by the state that a pickle keeps beside it; nothing if it stays
-/// as it is.
-pub(super) fn filled(objects: &[Object], id: Id, state: Id) -> Result<Option<Object>, Problem> {
+/// Returns an object with the state that the pickle keeps beside it, or `None` if it does not change.
+pub(super) fn filled(
+    objects: &[Object],
+    id: Id,
+    state: Id,
+) -> Result<Option<Object>, PickleProblem> {
     Ok(Some(match &objects[id] {
         Object::Type { element, .. } => {
-            let order = *tuple(objects, state)?.get(1).ok_or(Problem::Expected("a byte order"))?;
+            let order =
+                *tuple(objects, state)?.get(1).ok_or(PickleProblem::Expected("a byte order"))?;
             let is_big_endian = bytes(objects, order)? == b">";
             Object::Type { element: *element, is_big_endian }
         }
         Object::Unfilled => {
             let [_, shape, of, is_columns, contents] = *tuple(objects, state)? else {
-                return Err(Problem::Expected("the five parts of an array"));
+                return Err(PickleProblem::Expected("the five parts of an array"));
             };
             let shape = sizes(objects, shape)?;
             if matches!(objects[of], Object::TypeOfObjects) {
@@ -262,7 +272,9 @@ pub(super) fn filled(objects: &[Object], id: Id, state: Id) -> Result<Option<Obj
                 let ids = tuple(objects, contents)?.to_vec();
                 let count = shape.iter().try_fold(1_usize, |product, n| product.checked_mul(*n));
                 if count != Some(ids.len()) {
-                    return Err(Problem::Expected("as many objects as the shape of an array says"));
+                    return Err(PickleProblem::Expected(
+                        "as many objects as the shape of an array says",
+                    ));
                 }
                 return Ok(Some(Object::Cells { shape, ids }));
             }
@@ -272,13 +284,13 @@ pub(super) fn filled(objects: &[Object], id: Id, state: Id) -> Result<Option<Obj
         // What PyTorch notes at a dictionary of weights: versions of its modules.
         Object::Dict(_) | Object::TypeOfObjects => return Ok(None),
         Object::Part(part) => Object::Part(frames::fill(objects, part, state)?),
-        _ => return Err(Problem::Expected("an array, a type or a dictionary")),
+        _ => return Err(PickleProblem::Expected("an array, a type or a dictionary")),
     }))
 }
 
-/// What PyTorch keeps outside of the pickle.
-pub(super) fn storage(objects: &[Object], id: Id) -> Result<Object, Problem> {
-    let expected = Problem::Expected("a storage of PyTorch");
+/// Returns the reference to a storage, which PyTorch keeps outside of the pickle.
+pub(super) fn storage(objects: &[Object], id: Id) -> Result<Object, PickleProblem> {
+    let expected = PickleProblem::Expected("a storage of PyTorch");
     let [_, of, key, ..] = *tuple(objects, id)? else { return Err(expected) };
     match (&objects[of], &objects[key]) {
         (Object::Global(Global::Storage(element)), Object::Text(key)) => {
@@ -288,46 +300,46 @@ pub(super) fn storage(objects: &[Object], id: Id) -> Result<Object, Problem> {
     }
 }
 
-/// Storages of an archive by key.
+/// Storages of an archive by their keys.
 pub(super) type Storages<'a> = HashMap<String, &'a [u8]>;
 
-/// The value that the objects of a pickle are.
+/// Converts the objects of a pickle to its value.
 pub(super) fn unfold(
     machine: &Machine,
     length: usize,
     storages: &Storages,
 ) -> Result<Value, PickleError> {
     let left = length.saturating_mul(UNFOLDED.0).saturating_add(UNFOLDED.1);
-    let mut unfolding = Unfolding { objects: &machine.objects, storages, left };
-    let value = unfolding.value(machine.result, 0);
+    let mut unfolder = Unfolder { objects: &machine.objects, storages, left };
+    let value = unfolder.value(machine.result, 0);
     value.map_err(|problem| PickleError { at: machine.instruction, problem })
 }
 
-pub(super) struct Unfolding<'a> {
+pub(super) struct Unfolder<'a> {
     pub objects: &'a [Object],
     storages: &'a Storages<'a>,
-    /// Bytes that values may still take.
+    /// Bytes of memory that values may still take.
     left: usize,
 }
 
-impl Unfolding<'_> {
-    pub fn pay(&mut self, bytes: usize) -> Result<(), Problem> {
-        self.left = self.left.checked_sub(bytes).ok_or(Problem::TooLarge)?;
+impl Unfolder<'_> {
+    pub fn pay(&mut self, bytes: usize) -> Result<(), PickleProblem> {
+        self.left = self.left.checked_sub(bytes).ok_or(PickleProblem::TooLarge)?;
         Ok(())
     }
 
-    /// Pays for so many values.
-    pub fn pay_values(&mut self, count: usize) -> Result<(), Problem> {
+    /// Counts the memory of values.
+    pub fn pay_values(&mut self, count: usize) -> Result<(), PickleProblem> {
         self.pay(count.saturating_mul(size_of::<Value>()))
     }
 
-    fn values(&mut self, ids: &[Id], depth: usize) -> Result<Vec<Value>, Problem> {
+    fn values(&mut self, ids: &[Id], depth: usize) -> Result<Vec<Value>, PickleProblem> {
         ids.iter().map(|id| self.value(*id, depth + 1)).collect()
     }
 
-    pub fn value(&mut self, id: Id, depth: usize) -> Result<Value, Problem> {
+    pub fn value(&mut self, id: Id, depth: usize) -> Result<Value, PickleProblem> {
         if depth > DEEPEST {
-            return Err(Problem::TooDeep);
+            return Err(PickleProblem::TooDeep);
         }
         self.pay_values(1)?;
         let objects = self.objects;
@@ -352,14 +364,14 @@ impl Unfolding<'_> {
             Object::Array(array) => Value::Array(array.clone()),
             Object::Tensor { storage, offset, shape, stride } => {
                 let Object::Storage { key, element } = &objects[*storage] else {
-                    return Err(Problem::Expected("a storage of PyTorch"));
+                    return Err(PickleProblem::Expected("a storage of PyTorch"));
                 };
                 let all = self
                     .storages
                     .get(&**key)
-                    .ok_or(Problem::Expected("a storage in the archive"))?;
+                    .ok_or(PickleProblem::Expected("a storage in the archive"))?;
                 let bytes = shown(all, *element, *offset, shape, stride);
-                let bytes = bytes.ok_or(Problem::Expected("a tensor within its storage"))?;
+                let bytes = bytes.ok_or(PickleProblem::Expected("a tensor within its storage"))?;
                 self.pay(bytes.len())?;
                 Value::Array(Arc::new(Array { shape: shape.clone(), element: *element, bytes }))
             }
@@ -374,7 +386,7 @@ impl Unfolding<'_> {
             | Object::Cells { .. }
             | Object::Part(_)
             | Object::Storage { .. } => {
-                return Err(Problem::Expected("numbers, texts, containers or arrays"));
+                return Err(PickleProblem::Expected("numbers, texts, containers or arrays"));
             }
         })
     }

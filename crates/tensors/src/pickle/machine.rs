@@ -1,22 +1,22 @@
-//! The stack machine of pickles, up to objects that refer to each other.
+//! The stack machine of pickles: runs instructions and returns objects that refer to each other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dyno_metrics::payload::Element;
-
 use super::arrays::{self, Global};
 use super::frames::Part;
-use super::{Array, PickleError, Problem};
+use super::{Array, PickleError, PickleProblem};
+use crate::Element;
 
-/// Place of an object in [`Machine::objects`].
+/// Index of an object in [`Machine::objects`].
 pub(super) type Id = usize;
 
-/// Bytes of memory that the objects of a pickle may take: as a multiple of its length, and
-/// besides. An instruction of one byte makes an object of some eighty, but one that is called
-/// with a large one, and makes a copy of it, is as short.
+/// Bytes of memory that the objects of a pickle may take: a multiple of its length, and a constant.
+///
+/// Most instructions of one byte make an object of some eighty bytes, but a call, which is as short,
+/// may copy a large object.
 const OBJECTS: (usize, usize) = (32, 1 << 26);
-/// That an entry of a table of numbers takes.
+/// Bytes of memory of an entry of a table of numbers.
 const ENTRY: usize = 32;
 
 /// An object while the pickle is read; containers may still grow.
@@ -31,7 +31,7 @@ pub(super) enum Object {
     Bytes(Arc<[u8]>),
     List(Vec<Id>),
     Tuple(Vec<Id>),
-    /// Keys and values in turn.
+    /// Alternating keys and values.
     Dict(Vec<Id>),
     Global(Global),
     /// A NumPy type of elements, and whether its bytes are swapped.
@@ -49,9 +49,9 @@ pub(super) enum Object {
         shape: Vec<usize>,
         ids: Vec<Id>,
     },
-    /// Of a table of pandas.
+    /// A part of a table of pandas.
     Part(Part),
-    /// Numbers that a tensor shows a part of, by key.
+    /// Reference by key to numbers, of which a tensor shows a part.
     Storage {
         key: Arc<str>,
         element: Element,
@@ -65,7 +65,7 @@ pub(super) enum Object {
 }
 
 impl Object {
-    /// Bytes that it takes, without the objects that it names.
+    /// Returns the bytes of memory that it takes, without the objects that it refers to.
     fn memory(&self) -> usize {
         let own = match self {
             Self::Text(text) => text.len(),
@@ -82,33 +82,33 @@ impl Object {
     }
 }
 
-/// What a pickle leaves behind.
+/// State of the machine.
 #[derive(Debug)]
 pub(super) struct Machine<'a> {
     bytes: &'a [u8],
-    /// The next byte.
+    /// Offset of the next byte.
     pub at: usize,
-    /// Byte of the instruction that is on.
+    /// Offset of the current instruction.
     pub instruction: usize,
     pub objects: Vec<Object>,
-    /// The object that the pickle is.
+    /// The object that the pickle holds.
     pub result: Id,
     stack: Vec<Id>,
     marks: Vec<usize>,
     memo: HashMap<u64, Id>,
-    /// Whole numbers that there are already, by value: lists of tokens name few of them often.
+    /// Objects of integers by value. They are shared, because lists of tokens repeat a few often.
     numbers: HashMap<i64, Id>,
     /// Bytes of memory that objects may still take.
     left: usize,
 }
 
-type Done<T = ()> = Result<T, Problem>;
+type MachineResult<T = ()> = Result<T, PickleProblem>;
 
 impl<'a> Machine<'a> {
-    /// Runs it up to its STOP.
+    /// Runs a pickle up to its STOP.
     pub fn run(bytes: &'a [u8]) -> Result<Self, PickleError> {
         let mut machine = Self::new(bytes);
-        match machine.go_on() {
+        match machine.run_to_end() {
             Ok(()) => Ok(machine),
             Err(problem) => Err(PickleError { at: machine.instruction, problem }),
         }
@@ -118,7 +118,7 @@ impl<'a> Machine<'a> {
     /// returns the shape of that.
     pub fn shape_at_end(bytes: &'a [u8]) -> Option<Vec<usize>> {
         let mut machine = Self::new(bytes);
-        machine.go_on().err().filter(|problem| *problem == Problem::Ended)?;
+        machine.run_to_end().err().filter(|problem| *problem == PickleProblem::Ended)?;
         // What an array is filled with begins with a version and its shape.
         let state = machine.stack.get(*machine.marks.last()?..)?;
         let Object::Tuple(ids) = machine.objects.get(*state.get(1)?)? else { return None };
@@ -144,7 +144,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn go_on(&mut self) -> Done {
+    fn run_to_end(&mut self) -> MachineResult {
         loop {
             self.instruction = self.at;
             if self.step()? {
@@ -153,44 +153,44 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn take(&mut self, count: u64) -> Done<&'a [u8]> {
+    fn take(&mut self, count: u64) -> MachineResult<&'a [u8]> {
         let left = &self.bytes[self.at..];
         let count = usize::try_from(count).ok().filter(|count| *count <= left.len());
-        let count = count.ok_or(Problem::Ended)?;
+        let count = count.ok_or(PickleProblem::Ended)?;
         self.at += count;
         Ok(&left[..count])
     }
 
-    fn unsigned(&mut self, size: usize) -> Done<u64> {
+    fn unsigned(&mut self, size: usize) -> MachineResult<u64> {
         let bytes = self.take(size as u64)?;
         Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    fn line(&mut self) -> Done<&'a str> {
+    fn line(&mut self) -> MachineResult<&'a str> {
         let left = &self.bytes[self.at..];
-        let end = left.iter().position(|byte| *byte == b'\n').ok_or(Problem::Ended)?;
+        let end = left.iter().position(|byte| *byte == b'\n').ok_or(PickleProblem::Ended)?;
         self.at += end + 1;
-        std::str::from_utf8(&left[..end]).map_err(|_| Problem::Expected("a line of text"))
+        std::str::from_utf8(&left[..end]).map_err(|_| PickleProblem::Expected("a line of text"))
     }
 
-    fn text(&mut self, size: usize) -> Done<Arc<str>> {
+    fn text(&mut self, size: usize) -> MachineResult<Arc<str>> {
         let length = self.unsigned(size)?;
         let text = std::str::from_utf8(self.take(length)?);
-        Ok(text.map_err(|_| Problem::Expected("text in UTF-8"))?.into())
+        Ok(text.map_err(|_| PickleProblem::Expected("text in UTF-8"))?.into())
     }
 
-    fn blob(&mut self, size: usize) -> Done<Arc<[u8]>> {
+    fn blob(&mut self, size: usize) -> MachineResult<Arc<[u8]>> {
         let length = self.unsigned(size)?;
         Ok(self.take(length)?.into())
     }
 
-    fn pay(&mut self, bytes: usize) -> Done {
-        self.left = self.left.checked_sub(bytes).ok_or(Problem::TooLarge)?;
+    fn pay(&mut self, bytes: usize) -> MachineResult {
+        self.left = self.left.checked_sub(bytes).ok_or(PickleProblem::TooLarge)?;
         Ok(())
     }
 
-    /// Pays for a look at an object and at those that it names, as each call takes one.
-    fn look(&mut self, id: Id) -> Done {
+    /// Counts the memory of an object and of those that it refers to: a call may copy all of them.
+    fn look(&mut self, id: Id) -> MachineResult {
         let object = &self.objects[id];
         let named = match object {
             Object::Tuple(ids) | Object::List(ids) => &ids[..],
@@ -200,37 +200,37 @@ impl<'a> Machine<'a> {
         self.pay(all.saturating_add(object.memory()))
     }
 
-    fn push(&mut self, object: Object) -> Done {
+    fn push(&mut self, object: Object) -> MachineResult {
         self.pay(object.memory())?;
         self.stack.push(self.objects.len());
         self.objects.push(object);
         Ok(())
     }
 
-    fn pop(&mut self) -> Done<Id> {
+    fn pop(&mut self) -> MachineResult<Id> {
         let floor = self.marks.last().copied().unwrap_or(0);
         if self.stack.len() <= floor {
-            return Err(Problem::Expected("an object on the stack"));
+            return Err(PickleProblem::Expected("an object on the stack"));
         }
         Ok(self.stack.pop().expect("it is longer than its floor"))
     }
 
-    fn top(&self) -> Done<Id> {
-        self.stack.last().copied().ok_or(Problem::Expected("an object on the stack"))
+    fn top(&self) -> MachineResult<Id> {
+        self.stack.last().copied().ok_or(PickleProblem::Expected("an object on the stack"))
     }
 
-    fn above_mark(&mut self) -> Done<Vec<Id>> {
-        let mark = self.marks.pop().ok_or(Problem::Expected("a mark"))?;
+    fn above_mark(&mut self) -> MachineResult<Vec<Id>> {
+        let mark = self.marks.pop().ok_or(PickleProblem::Expected("a mark"))?;
         Ok(self.stack.split_off(mark))
     }
 
-    fn last(&mut self, count: usize) -> Done<Vec<Id>> {
-        let mut ids = (0..count).map(|_| self.pop()).collect::<Done<Vec<Id>>>()?;
+    fn last(&mut self, count: usize) -> MachineResult<Vec<Id>> {
+        let mut ids = (0..count).map(|_| self.pop()).collect::<MachineResult<Vec<Id>>>()?;
         ids.reverse();
         Ok(ids)
     }
 
-    fn remember(&mut self, key: u64) -> Done {
+    fn remember(&mut self, key: u64) -> MachineResult {
         let id = self.top()?;
         if self.memo.insert(key, id).is_none() {
             self.pay(ENTRY)?;
@@ -238,26 +238,30 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn recall(&mut self, key: u64) -> Done {
-        let id = self.memo.get(&key).ok_or(Problem::Expected("an object of the memo"))?;
+    fn recall(&mut self, key: u64) -> MachineResult {
+        let id = self.memo.get(&key).ok_or(PickleProblem::Expected("an object of the memo"))?;
         self.stack.push(*id);
         Ok(())
     }
 
     /// Adds to the list or dictionary on top.
-    fn extend(&mut self, ids: Vec<Id>) -> Done {
+    fn extend(&mut self, ids: Vec<Id>) -> MachineResult {
         self.pay(size_of_val(&ids[..]))?;
         let top = self.top()?;
         match &mut self.objects[top] {
             Object::List(values) => values.extend(ids),
             Object::Dict(values) if ids.len().is_multiple_of(2) => values.extend(ids),
-            _ => return Err(Problem::Expected("a list, or a dictionary with keys and values")),
+            _ => {
+                return Err(PickleProblem::Expected(
+                    "a list, or a dictionary with keys and values",
+                ));
+            }
         }
         Ok(())
     }
 
-    /// Runs an instruction; whether it was the last.
-    fn step(&mut self) -> Done<bool> {
+    /// Runs an instruction, and returns whether it was the last.
+    fn step(&mut self) -> MachineResult<bool> {
         let code = self.take(1)?[0];
         match code {
             b'.' => {
@@ -276,7 +280,7 @@ impl<'a> Machine<'a> {
             b'h' => self.unsigned(1).and_then(|key| self.recall(key))?,
             b'j' => self.unsigned(4).and_then(|key| self.recall(key))?,
             b'p' | b'g' => {
-                let key = self.line()?.parse().map_err(|_| Problem::Expected("a number"))?;
+                let key = self.line()?.parse().map_err(|_| PickleProblem::Expected("a number"))?;
                 if code == b'p' { self.remember(key)? } else { self.recall(key)? }
             }
             b'a' => self.last(1).and_then(|ids| self.extend(ids))?,
@@ -312,8 +316,8 @@ impl<'a> Machine<'a> {
         Ok(false)
     }
 
-    /// Pushes a whole number, of which there is one object.
-    fn number(&mut self, number: i64) -> Done {
+    /// Pushes an integer, whose object is shared.
+    fn number(&mut self, number: i64) -> MachineResult {
         if let Some(known) = self.numbers.get(&number) {
             self.stack.push(*known);
             return Ok(());
@@ -323,8 +327,8 @@ impl<'a> Machine<'a> {
         self.push(Object::Int(number))
     }
 
-    /// An object that an instruction spells out.
-    fn literal(&mut self, code: u8) -> Done<Object> {
+    /// Returns the object of an instruction that contains it.
+    fn literal(&mut self, code: u8) -> MachineResult<Object> {
         Ok(match code {
             b'N' => Object::None,
             0x88 => Object::Bool(true),
@@ -337,7 +341,7 @@ impl<'a> Machine<'a> {
             b'I' | b'L' => self.decimal()?,
             b'F' => {
                 let number = self.line()?.parse();
-                Object::Float(number.map_err(|_| Problem::Expected("a number"))?)
+                Object::Float(number.map_err(|_| PickleProblem::Expected("a number"))?)
             }
             b'G' => {
                 let bits = self.unsigned(8)?.swap_bytes();
@@ -357,7 +361,7 @@ impl<'a> Machine<'a> {
             b'd' => {
                 let ids = self.above_mark()?;
                 if !ids.len().is_multiple_of(2) {
-                    return Err(Problem::Expected("keys and values"));
+                    return Err(PickleProblem::Expected("keys and values"));
                 }
                 Object::Dict(ids)
             }
@@ -366,23 +370,23 @@ impl<'a> Machine<'a> {
             0x85 => Object::Tuple(self.last(1)?),
             0x86 => Object::Tuple(self.last(2)?),
             0x87 => Object::Tuple(self.last(3)?),
-            other => return Err(Problem::Opcode(other)),
+            other => return Err(PickleProblem::Opcode(other)),
         })
     }
 
-    fn decimal(&mut self) -> Done<Object> {
+    fn decimal(&mut self) -> MachineResult<Object> {
         let line = self.line()?;
         Ok(match line {
             "00" => Object::Bool(false),
             "01" => Object::Bool(true),
             number => {
                 let number = number.strip_suffix('L').unwrap_or(number).parse();
-                Object::Int(number.map_err(|_| Problem::Expected("a number of 64 bits"))?)
+                Object::Int(number.map_err(|_| PickleProblem::Expected("a number of 64 bits"))?)
             }
         })
     }
 
-    fn global(&mut self, code: u8) -> Done {
+    fn global(&mut self, code: u8) -> MachineResult {
         let (module, name): (Arc<str>, Arc<str>) = if code == b'c' {
             let module = self.line()?;
             (module.into(), self.line()?.into())
@@ -391,16 +395,16 @@ impl<'a> Machine<'a> {
             let (Object::Text(module), Object::Text(name)) =
                 (&self.objects[ids[0]], &self.objects[ids[1]])
             else {
-                return Err(Problem::Expected("two names"));
+                return Err(PickleProblem::Expected("two names"));
             };
             (module.clone(), name.clone())
         };
-        let global = Global::of(&module, &name)?;
+        let global = Global::from_name(&module, &name)?;
         self.push(Object::Global(global))
     }
 }
 
-/// A whole number of any length, little-endian, two's complement.
+/// Returns an integer of any length, little-endian, in two's complement.
 fn long(bytes: &[u8]) -> Object {
     if bytes.len() > 8 {
         return Object::Long(bytes.into());
@@ -411,7 +415,7 @@ fn long(bytes: &[u8]) -> Object {
     Object::Int(i64::from_le_bytes(all))
 }
 
-/// A string of Python 2, which is text where it can be.
+/// Returns a string of Python 2: text if it is UTF-8, bytes otherwise.
 fn string(bytes: &[u8]) -> Object {
     match std::str::from_utf8(bytes) {
         Ok(text) => Object::Text(text.into()),
