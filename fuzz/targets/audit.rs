@@ -8,7 +8,7 @@
 use std::fs;
 
 use dyno_loadgen::settings::Scenario;
-use dyno_submission::audit::{Accuracies, Element, Evidence, RunFolder, Test, plan, verify, write_folder};
+use dyno_submission::audit::{Accuracies, DTYPES, Evidence, RunFolder, Test, plan, verify, write_folder};
 use dyno_rules::Round;
 use libfuzzer_sys::fuzz_target;
 

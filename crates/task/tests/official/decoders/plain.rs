@@ -220,7 +220,7 @@ impl PlainDecoder {
 }
 
 fn cast_to(element: Element) -> [(&'static str, Attribute); 1] {
-    [("to", (element as i64).into())]
+    [("to", element.into())]
 }
 
 fn constant(net: &mut Builder, name: &str, shape: &[usize], values: &[f32]) -> Name {
