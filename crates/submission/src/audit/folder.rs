@@ -88,7 +88,7 @@ fn logs(test: Test, audited: &RunFolder, folder: &Path) -> io::Result<()> {
     for path in [audited.summary_path(), audited.detail_path()] {
         let name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
         if path.is_file() {
-            // Created only if needed: a submission has no empty folders.
+            // A submission has no empty folders.
             fs::create_dir_all(&run)?;
             fs::copy(&path, run.join(name))?;
         }

@@ -123,7 +123,7 @@ impl Stamp {
     /// ink.
     fn new(digit: Digit, size: usize) -> Self {
         let ink = |row: usize, column: usize| f32::from(digit.pixels[row * 8 + column]) * 15.0;
-        // Returns the first of the two nearest pixels of the digit, and the weight of the second.
+        // The first of the two nearest pixels of the digit, and the weight of the second.
         let between = |at: usize| {
             let place = ((at as f32 + 0.5) * 8.0 / size as f32 - 0.5).clamp(0.0, 7.0);
             let first = (place as usize).min(6);

@@ -39,7 +39,7 @@ pub fn gnmt(weights: Weights) -> Result<Model, BuildError> {
     let body = decoder.step(&net, &carried)?;
     let without_end = Name::NONE;
     let inputs: Vec<&Name> = [&steps, &without_end].into_iter().chain(&carried).collect();
-    // Loop state, and the tokens as [32, 1, N].
+    // The state of the loop, and the tokens as [32, 1, N].
     let outputs: [Name; 2 + 2 * LAYERS + 1] =
         net.nodes("Loop", &inputs, &[("body", body.into())])?;
     let tokens = &outputs[2 + 2 * LAYERS];
