@@ -7,7 +7,7 @@ use dyno_report::page::{self, Masthead};
 use dyno_report::plot::{self, Across, Axis, Chart, Format, Ink, Point, Shape};
 use dyno_report::words::{self, escaped};
 
-/// The page.
+/// Returns the page.
 pub fn html(of: &Plot) -> String {
     let mut body = String::new();
     let _ = write!(
@@ -39,7 +39,7 @@ pub fn html(of: &Plot) -> String {
     page::document(&title, &Masthead { name: &title, verdict: None, facts }, &body)
 }
 
-/// The axes of all curves are the same, from a round share that nothing lies below.
+/// Appends the curves. They share an accuracy axis, which starts at a round share below all of them.
 fn accuracy(of: &Plot, curves: &[Curve]) -> String {
     let title = curves[0].object.as_deref().unwrap_or("everything");
     let x = Axis::between("bits", Format::Count, 1.0, 16.0);

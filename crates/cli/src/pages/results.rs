@@ -1,5 +1,5 @@
-//! The page of a submission's results: a table for each suite and division, and what
-//! the round shows as a whole.
+//! The page of a submission's results: a table for each suite and division, and the statistics
+//! of the round.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use dyno_report::page::{self, Masthead};
 use dyno_report::words::{counted, escaped};
 use dyno_submission::results::{Key, Line, Matrix, Results, Sheet, SheetKind, Spread, grouped};
 
-/// The page.
+/// Returns the page.
 pub fn html(results: &Results, name: &str) -> String {
     let mut body = String::new();
-    told(&mut body, results);
+    remarks(&mut body, results);
     overview(&mut body, results);
     for sheet in &results.sheets {
         section(&mut body, sheet);
@@ -33,8 +33,8 @@ pub fn html(results: &Results, name: &str) -> String {
     page::document(&format!("{name}: results"), &masthead, &body)
 }
 
-/// What is in no table, or twice.
-fn told(html: &mut String, results: &Results) {
+/// Appends the results that are missing from the tables or occur twice.
+fn remarks(html: &mut String, results: &Results) {
     if results.notices.is_empty() {
         return;
     }
@@ -98,7 +98,7 @@ fn counts(html: &mut String, line: &str, matrix: &Matrix) {
     html.push_str("</tbody></table></div>");
 }
 
-/// Names of what stands before the values, and whether they are numbers.
+/// Headings of the columns before the values.
 const OF_SYSTEM: [&str; 6] = ["ID", "submitter", "system", "processor", "accelerator", "software"];
 
 fn section(html: &mut String, sheet: &Sheet) {
@@ -173,7 +173,7 @@ fn row(html: &mut String, sheet: &Sheet, line: &Line) {
     html.push_str("</tr>\n");
 }
 
-/// Box plots of how many times as fast as the slowest the systems are.
+/// Appends box plots of the speedup of each system over the slowest one.
 fn spreads(html: &mut String, spreads: &[Spread]) {
     if spreads.is_empty() {
         return;
@@ -228,8 +228,8 @@ fn spreads(html: &mut String, spreads: &[Spread]) {
     html.push_str("</div></section>\n");
 }
 
-/// Marks of a logarithmic axis from 1: 1, 2, 5 and so on, or only powers of ten where
-/// these are many.
+/// Returns ticks of a logarithmic axis from 1: 1, 2, 5 and so on, or only powers of ten if there
+/// are many.
 fn ticks(most: f64) -> Vec<f64> {
     const FEW: f64 = 200.0;
     let steps: &[f64] = if most > FEW { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -238,7 +238,7 @@ fn ticks(most: f64) -> Vec<f64> {
     all.take_while(|tick| *tick <= most).collect()
 }
 
-/// A ratio with three digits or so.
+/// Formats a ratio with about three digits.
 fn times(ratio: f64) -> String {
     match ratio {
         _ if ratio < 10.0 => format!("{ratio:.2}×"),

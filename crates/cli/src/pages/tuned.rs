@@ -1,5 +1,5 @@
-//! The page of a tuner: the answer, what there was to choose from, how it came to it, by which samples, and
-//! what to do next.
+//! The page of a tuning job: the answer, the candidates, the steps of the search, the samples, and
+//! next steps.
 
 mod charts;
 mod samples;
@@ -16,25 +16,25 @@ use dyno_report::page::{self, Masthead, Tone};
 use dyno_report::words::{self, escaped};
 use dyno_results::units;
 
-/// What a page is of.
+/// The contents of the page.
 pub struct Tuning<'a> {
-    /// What was tuned.
+    /// The tuned network.
     pub network: &'a Network,
-    /// What came of it.
+    /// Outcome of the search.
     pub outcome: &'a TuneOutcome,
-    /// The job, as its journal describes it.
+    /// Description of the job from its journal.
     pub about: &'a Value,
-    /// The samples of closed mode.
+    /// Samples of closed mode.
     pub provenance: Option<&'a Provenance>,
-    /// Sentences for below the answer.
+    /// Sentences below the answer.
     pub remarks: &'a [String],
-    /// The descriptor, as somebody would type it again.
+    /// The descriptor, as typed on the command line.
     pub descriptor: &'a str,
-    /// Likewise the folder.
+    /// The folder, as typed on the command line.
     pub folder: &'a str,
 }
 
-/// The page.
+/// Returns the page.
 pub fn html(of: &Tuning<'_>) -> String {
     let Tuning { network, outcome, .. } = *of;
     let mut body = String::new();
@@ -124,7 +124,7 @@ fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer:
     html.push_str("</ul>");
 }
 
-/// What is left of what may be lost: nothing at the left, all of it at the right.
+/// Appends a meter of the accuracy margin: 0 at the left, all of it at the right.
 fn meter(html: &mut String, accuracy: f64, threshold: f64, base: f64) {
     let room = base - threshold;
     if room <= 0.0 {
@@ -139,7 +139,7 @@ fn meter(html: &mut String, accuracy: f64, threshold: f64, base: f64) {
     );
 }
 
-/// Sentences as HTML.
+/// Returns the next steps as sentences in HTML.
 fn next(of: &Tuning<'_>) -> Vec<String> {
     let Tuning { network, outcome, descriptor, folder, .. } = *of;
     let (descriptor, folder) = (escaped(descriptor), escaped(folder));
@@ -191,7 +191,7 @@ fn next(of: &Tuning<'_>) -> Vec<String> {
     advice
 }
 
-/// With a capital and a full stop.
+/// Adds a capital and a full stop.
 fn sentence(remark: &str) -> String {
     let mut letters = remark.chars();
     let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
@@ -224,7 +224,7 @@ fn formats(html: &mut String, network: &Network, answer: &TuneAnswer) {
             let format = all[at];
             bits += f64::from(format.bits()) * size as f64;
             of += 32.0 * size as f64;
-            // The bar behind the bits is what is left of 32.
+            // The bar behind the bits is the rest of 32.
             let _ = write!(
                 html,
                 "<td data-label=\"{side}\">{}</td>\

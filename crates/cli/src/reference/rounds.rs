@@ -1,4 +1,4 @@
-//! The page of the rounds.
+//! Reference page of the rounds.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::{MADE, cell};
 
 use crate::cmd::words;
 
-/// `docs/reference/rounds.md`.
+/// Returns `docs/reference/rounds.md`.
 pub fn rounds() -> String {
     let mut text = format!(
         "# Rounds of MLPerf Inference\n\n{MADE}What `--round` and `--benchmark` know. `dyno info rules \
@@ -102,7 +102,8 @@ fn asks(text: &mut String) {
 fn of_round(text: &mut String, round: &Round) {
     let _ = write!(text, "\n## {}\n\n", round.version);
     for (scenario, rules) in &round.scenarios {
-        let _ = writeln!(text, "- {}: {}", scenario.name(), words::played(rules, rules.percentile));
+        let _ =
+            writeln!(text, "- {}: {}", scenario.name(), words::procedure(rules, rules.percentile));
     }
     *text += "\n| benchmark | task | data set | performance set | quality | suites | bounds | audits |\n\
               | --- | --- | --- | --- | --- | --- | --- | --- |\n";

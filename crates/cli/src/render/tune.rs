@@ -1,4 +1,4 @@
-//! What a tuner found, for a terminal.
+//! Results of a tuning job, for terminals.
 
 use dyno_experiment::tune::{Provenance, remarks};
 use dyno_number::network::Network;
@@ -8,10 +8,10 @@ use dyno_results::{VERSION, units};
 
 use super::{Alignment, Frame};
 
-/// Layers that a terminal gets.
+/// Most layers on a terminal.
 const MOST_LAYERS: usize = 12;
 
-/// A box of at most a screen.
+/// Returns a box that fits a screen.
 pub fn summary(
     network: &Network,
     outcome: &TuneOutcome,

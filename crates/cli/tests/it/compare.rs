@@ -10,10 +10,7 @@ use crate::program::{Folder, Ran};
 
 /// A run in virtual time.
 fn play(folder: &Folder, out: &str, system: &str, further: &str) {
-    let scenario = match further.contains("--scenario") {
-        true => "",
-        false => "--scenario server --qps 500",
-    };
+    let scenario = if further.contains("--scenario") { "" } else { "--scenario server --qps 500" };
     let ran = folder.dyno(&format!(
         "run --system model:{system} {scenario} --mode performance --duration 20s \
          --out {out} --quiet {further}"

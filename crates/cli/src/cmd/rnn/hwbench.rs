@@ -1,4 +1,4 @@
-//! `dyno rnn hwbench`: what kernels reach on this machine, by precision and rows.
+//! `dyno rnn hwbench`: measures the speed of the kernels on this machine, by precision and rows.
 
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ impl Hwbench {
     /// Measures and prints.
     ///
     /// # Errors
-    /// An instruction set that this processor has not.
+    /// The processor does not support the instruction set.
     pub fn execute(self) -> Result<Exit, Failure> {
         let all = match &self.isa {
             Some(name) => vec![Isa::named(name).map_err(Failure::usage)?],

@@ -1,4 +1,4 @@
-//! `dyno tune profile`: the descriptor of a model, with sizes and largest magnitudes as they are measured.
+//! `dyno tune profile`: prints the descriptor of a model with measured sizes and largest magnitudes.
 
 use std::path::PathBuf;
 
@@ -37,10 +37,10 @@ Example:
   dyno tune profile lenet.onnx --samples images.npy --layers conv1,conv2 > lenet.toml";
 
 impl Profile {
-    /// Measures, and prints the descriptor.
+    /// Measures the model and prints the descriptor.
     ///
     /// # Errors
-    /// A file that cannot be read, or a model that the engine cannot do.
+    /// An unreadable file, or a model that the engine does not support.
     pub fn execute(self) -> Result<Exit, Failure> {
         let layers = self.profile()?;
         let known: Vec<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
@@ -55,7 +55,7 @@ impl Profile {
     }
 
     fn profile(&self) -> Result<Vec<Layer>, Failure> {
-        // Whatever it answers; nobody asks for an accuracy.
+        // The answers do not matter, because no accuracy is computed.
         let agreement = CorrectnessRule::Agreement(Agreement::Equal);
         let mut fed =
             fed(&self.samples, self.lengths.as_deref(), agreement).map_err(Failure::usage)?;

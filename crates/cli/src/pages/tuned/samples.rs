@@ -1,4 +1,4 @@
-//! By which samples a tuner chose, and where they come from.
+//! The samples that a tuning job used, and where they come from.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::Tuning;
 use dyno_report::words::escaped;
 use dyno_results::units;
 
-/// What each set is for.
+/// Returns the purpose of a set.
 fn purpose(set: Subset) -> &'static str {
     match set {
         Subset::Small => "first pass",
@@ -18,7 +18,7 @@ fn purpose(set: Subset) -> &'static str {
     }
 }
 
-/// The sets, with how many samples each has and what identifies them.
+/// Appends the sets with their numbers of samples and their hashes.
 pub fn section(html: &mut String, of: &Tuning<'_>) {
     html.push_str(
         "<section class=\"card\"><h2>By which samples</h2><div class=\"scroll\" tabindex=\"0\">\

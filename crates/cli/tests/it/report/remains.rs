@@ -19,10 +19,7 @@ fn files(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => found.push(path),
-        }
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
     }
     found.retain(|path| !path.ends_with("report.html") && !path.ends_with("mlperf_log_trace.json"));
     found.sort();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use dyno_rules::{Leeway, Requirements, Round, Scenario};
 use serde::{Deserialize, Serialize};
 
-use super::Asked;
+use super::RulesQuery;
 
 /// Version of the schema.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -36,7 +36,7 @@ pub struct RoundRules {
     /// those of TEST05; null in rounds without it
     pub test05_seeds: Option<[String; 3]>,
     /// how each scenario is played and judged
-    pub scenarios: BTreeMap<String, Played>,
+    pub scenarios: BTreeMap<String, RoundScenario>,
     /// `closed`, `open`, `network`, with what each asks for
     pub divisions: BTreeMap<String, Vec<String>>,
     /// `available`, `preview`, `rdi`, with what each asks for
@@ -52,7 +52,8 @@ pub struct RoundRules {
 /// How a scenario is played and judged.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Played {
+#[cfg_attr(test, schemars(rename = "Played"))]
+pub struct RoundScenario {
     /// when queries are issued
     pub arrivals: String,
     /// share of queries that the result or the bound is about; null in Offline
@@ -170,15 +171,15 @@ pub struct Setting {
 }
 
 impl Rules {
-    /// What was asked for.
-    pub fn of(asked: Asked) -> Self {
-        let rounds = match asked {
-            Asked::Rounds => {
+    /// Returns the document for a query.
+    pub fn from_query(query: RulesQuery) -> Self {
+        let rounds = match query {
+            RulesQuery::Rounds => {
                 let all = Round::names().into_iter().filter_map(|name| Round::named(name).ok());
                 all.map(|round| of_round(round, &round.benchmarks)).collect()
             }
-            Asked::Round(round) => vec![of_round(round, &round.benchmarks)],
-            Asked::Benchmark(round, one) => vec![of_round(round, std::slice::from_ref(one))],
+            RulesQuery::Round(round) => vec![of_round(round, &round.benchmarks)],
+            RulesQuery::Benchmark(round, one) => vec![of_round(round, std::slice::from_ref(one))],
         };
         Self { schema: "dyno.rules".into(), schema_version: SCHEMA_VERSION, rounds }
     }
@@ -188,7 +189,7 @@ fn of_round(round: &Round, benchmarks: &[dyno_rules::Benchmark]) -> RoundRules {
     let seeds = |seeds: &dyno_rules::Seeds| {
         [seeds.qsl, seeds.sample_index, seeds.schedule].map(|seed| seed.to_string())
     };
-    let played = |rules: &dyno_rules::ScenarioRules| Played {
+    let played = |rules: &dyno_rules::ScenarioRules| RoundScenario {
         arrivals: rules.arrivals.name().into(),
         percentile: rules.percentile,
         samples_per_query: rules.samples_per_query,
