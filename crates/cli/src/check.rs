@@ -62,16 +62,16 @@ impl CheckSummary<'_> {
         let checked = self.checked;
         let is_invalid = |outcome: &&Outcome| **outcome == Outcome::Invalid;
         let invalid = checked.results.values().filter(is_invalid).count();
-        let of = |severity: Severity| {
+        let counted = |severity: Severity| {
             let count = checked.findings.iter().filter(|f| f.severity == severity).count();
             format!("{count} {}{}", severity.name(), if count == 1 { "" } else { "s" })
         };
         format!(
             "{} valid, {invalid} not; {}, {}, {} in {} files and folders",
             checked.valid(),
-            of(Severity::Error),
-            of(Severity::Warning),
-            of(Severity::Note),
+            counted(Severity::Error),
+            counted(Severity::Warning),
+            counted(Severity::Note),
             count(checked.entries as u64),
         )
     }
@@ -217,8 +217,8 @@ fn subject(path: &Path) -> String {
             "results" | "measurements" | "compliance" | "audit",
             ref rest @ ..,
         ] if !rest.is_empty() => {
-            let of: Vec<&str> = rest.iter().take(3).copied().collect();
-            format!("{division}/{submitter}: {}", of.join(" / "))
+            let parts: Vec<&str> = rest.iter().take(3).copied().collect();
+            format!("{division}/{submitter}: {}", parts.join(" / "))
         }
         [division, submitter, "systems", file] => {
             format!("{division}/{submitter}: {}", file.trim_end_matches(".json"))

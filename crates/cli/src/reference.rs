@@ -256,10 +256,13 @@ fn the_reference_pages_are_those_of_the_code() {
 fn every_number_of_a_summary_has_its_formula() {
     let schema: serde_json::Value = serde_json::from_str(Document::Summary.schema()).unwrap();
     let mut missing = Vec::new();
-    for of in ["Metrics", "Rates", "TokenRates", "Goodput", "Headline", "Accuracy"] {
-        let properties = schema["$defs"][of]["properties"].as_object().expect("it is there");
+    for definition in ["Metrics", "Rates", "TokenRates", "Goodput", "Headline", "Accuracy"] {
+        let properties =
+            schema["$defs"][definition]["properties"].as_object().expect("it is there");
         let told = |key: &&String| METRICS.iter().any(|metric| metric.keys.contains(&key.as_str()));
-        missing.extend(properties.keys().filter(|key| !told(key)).map(|key| format!("{of}.{key}")));
+        missing.extend(
+            properties.keys().filter(|key| !told(key)).map(|key| format!("{definition}.{key}")),
+        );
     }
     assert!(missing.is_empty(), "not in METRICS: {missing:?}");
 }
@@ -323,10 +326,10 @@ fn spans(page: &str) -> Vec<String> {
             _ => paragraphs.push(String::new()),
         }
     }
-    let of = |paragraph: &String| -> Vec<String> {
+    let spans_of = |paragraph: &String| -> Vec<String> {
         paragraph.split('`').skip(1).step_by(2).map(str::to_string).collect()
     };
-    paragraphs.iter().flat_map(of).collect()
+    paragraphs.iter().flat_map(spans_of).collect()
 }
 
 /// Flags on pages that belong to examples, not to `dyno`.

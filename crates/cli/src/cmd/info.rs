@@ -152,8 +152,8 @@ fn audits() -> String {
         for trick in Trick::ALL {
             if let Some((_, scenario)) = trick.caught_by().filter(|(by, _)| *by == test.name()) {
                 let name = trick.name();
-                let of = format!("cheat:{name} {}; try it in {scenario}", trick.title());
-                let _ = writeln!(text, "    {of}");
+                let text = format!("cheat:{name} {}; try it in {scenario}", trick.title());
+                let _ = writeln!(text, "    {text}");
             }
         }
     }
@@ -283,8 +283,9 @@ fn models() -> String {
                         || (*scenario == Scenario::SingleStream
                             && key.starts_with(&format!("{model}.*."))) =>
                 {
-                    let of = if key.contains(".*.") { "every scenario" } else { scenario.name() };
-                    Some(format!("    {of}: {} = {value} {}", field.name, field.unit))
+                    let scope =
+                        if key.contains(".*.") { "every scenario" } else { scenario.name() };
+                    Some(format!("    {scope}: {} = {value} {}", field.name, field.unit))
                 }
                 _ => None,
             });

@@ -212,8 +212,8 @@ const DIGITS_PAGES: [(&str, &str); 2] = [
 
 /// Returns the summary of a run, or of the run that an audit is compared with.
 fn summary(run: &Path) -> Option<serde_json::Value> {
-    let of = |run: &Path| fs::read(run.join(dyno_results::summary::FILE)).ok();
-    serde_json::from_slice(&of(run).or_else(|| of(&run.join("baseline")))?).ok()
+    let read = |run: &Path| fs::read(run.join(dyno_results::summary::FILE)).ok();
+    serde_json::from_slice(&read(run).or_else(|| read(&run.join("baseline")))?).ok()
 }
 
 /// Whether a run measured the embedded default.
@@ -223,8 +223,9 @@ fn is_of_digits(run: &Path) -> bool {
 
 /// Returns the rules of each run that names its round and benchmark.
 fn rules(runs: &[PathBuf]) -> Vec<(&Path, Rules)> {
-    let of = |run: &PathBuf| serde_json::from_value::<Rules>(summary(run)?["rules"].take()).ok();
-    runs.iter().filter_map(|run| Some((run.as_path(), of(run)?))).collect()
+    let rules_of =
+        |run: &PathBuf| serde_json::from_value::<Rules>(summary(run)?["rules"].take()).ok();
+    runs.iter().filter_map(|run| Some((run.as_path(), rules_of(run)?))).collect()
 }
 
 /// Returns the round and benchmark of the runs; `None` if no run names them.
@@ -233,12 +234,12 @@ fn rules(runs: &[PathBuf]) -> Vec<(&Path, Rules)> {
 /// Runs of different rounds or benchmarks.
 fn only(all: &[(&Path, Rules)]) -> Result<Option<Rules>, Failure> {
     let Some(((run, first), others)) = all.split_first() else { return Ok(None) };
-    let of = |rules: &Rules| format!("{} of {}", rules.benchmark, rules.round);
-    match others.iter().find(|(_, rules)| of(rules) != of(first)) {
+    let title = |rules: &Rules| format!("{} of {}", rules.benchmark, rules.round);
+    match others.iter().find(|(_, rules)| title(rules) != title(first)) {
         None => Ok(Some(first.clone())),
         Some((other, rules)) => {
             let (run, other) = (run.display(), other.display());
-            let (one, another) = (of(first), of(rules));
+            let (one, another) = (title(first), title(rules));
             let problem = format!("{run} was run for {one}, {other} for {another}");
             let hint = "package the runs of one benchmark at a time, into the same tree; or say \
                         --round and --benchmark";

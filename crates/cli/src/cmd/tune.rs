@@ -150,10 +150,10 @@ fn read(path: &Path) -> Result<String, Failure> {
 
 /// Returns errors in the form of compilers: `FILE:LINE: key: message`.
 fn wrong(path: &Path, error: &dyno_number::DescriptorError) -> Failure {
-    let of = |problem: &dyno_number::Problem| {
+    let line = |problem: &dyno_number::Problem| {
         let key =
             if problem.key.is_empty() { String::new() } else { format!("`{}`: ", problem.key) };
         format!("{}:{}: {key}{}", path.display(), problem.line, problem.problem)
     };
-    Failure::usages(error.problems.iter().map(of).collect())
+    Failure::usages(error.problems.iter().map(line).collect())
 }

@@ -60,13 +60,13 @@ fn parts(live: &Live) -> Vec<Part> {
     let seconds = seen.last.now as f64 / 1e9;
     let so_far = match goals.until {
         Until::Samples(samples) => {
-            let (done, of) = (seen.last.completed_samples, units::count(samples));
-            format!("{}/{of} samples", units::count(done))
+            let (done, total) = (seen.last.completed_samples, units::count(samples));
+            format!("{}/{total} samples", units::count(done))
         }
         Until::Least { duration, .. } if duration > 0 => {
-            let of = duration as f64 / 1e9;
-            let decimals = usize::from(of < 10.0);
-            format!("{seconds:.decimals$}/{of:.decimals$} s")
+            let total = duration as f64 / 1e9;
+            let decimals = usize::from(total < 10.0);
+            format!("{seconds:.decimals$}/{total:.decimals$} s")
         }
         Until::Least { queries, .. } => {
             let issued = units::count(seen.last.issued_queries);

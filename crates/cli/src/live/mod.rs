@@ -147,24 +147,24 @@ impl Observations {
 
     /// Returns the finished share of the test, in [0, 1]; `None` if it cannot be estimated.
     pub fn fraction(&self, goals: &Goals) -> Option<f64> {
-        let of = |part: u64, whole: u64| match whole {
+        let fraction = |part: u64, whole: u64| match whole {
             0 => 1.0,
             whole => (part as f64 / whole as f64).min(1.0),
         };
         match goals.until {
             Until::Unknown => None,
-            Until::Samples(samples) => Some(of(self.last.completed_samples, samples)),
+            Until::Samples(samples) => Some(fraction(self.last.completed_samples, samples)),
             Until::Least { duration, queries } => {
                 let issued = self.last.issued_queries;
-                Some(of(self.last.now, duration).min(of(issued, queries)))
+                Some(fraction(self.last.now, duration).min(fraction(issued, queries)))
             }
         }
     }
 
     /// Returns the time to the end at the current pace, ns; `None` if it cannot be estimated.
     pub fn time_left(&self, goals: &Goals) -> Option<Nanos> {
-        let pace = |done: u64, of: u64| {
-            let left = of.saturating_sub(done);
+        let pace = |done: u64, goal: u64| {
+            let left = goal.saturating_sub(done);
             match (left, done) {
                 (0, _) => Some(0),
                 (_, 0) => None,

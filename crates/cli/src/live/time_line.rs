@@ -92,11 +92,11 @@ impl TimeLine {
         })
     }
 
-    fn parts(&self, parts: usize, of: impl Fn(&[Slice], Nanos, Nanos) -> f64) -> Vec<f64> {
+    fn parts(&self, parts: usize, value: impl Fn(&[Slice], Nanos, Nanos) -> f64) -> Vec<f64> {
         let per_part = self.slices.len().div_ceil(parts.max(1)).max(1);
         let joined = self.slices.chunks(per_part).enumerate().map(|(at, slices)| {
             let begin = (at * per_part) as u64 * self.width;
-            of(slices, begin, begin + slices.len() as u64 * self.width)
+            value(slices, begin, begin + slices.len() as u64 * self.width)
         });
         joined.collect()
     }

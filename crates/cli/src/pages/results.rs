@@ -136,7 +136,7 @@ fn section(html: &mut String, sheet: &Sheet) {
 }
 
 fn row(html: &mut String, sheet: &Sheet, line: &Line) {
-    let of = |name: &str| {
+    let value_of = |name: &str| {
         let at = sheet.index.iter().position(|known| *known == name);
         escaped(at.map_or("", |at| line.index[at].as_str()))
     };
@@ -145,7 +145,7 @@ fn row(html: &mut String, sheet: &Sheet, line: &Line) {
         ("1", _) => model,
         _ => format!("{count} × {model}"),
     };
-    let nodes = match of("Nodes").as_str() {
+    let nodes = match value_of("Nodes").as_str() {
         "" | "1" => String::new(),
         nodes => format!(" <small>{nodes} nodes</small>"),
     };
@@ -153,17 +153,17 @@ fn row(html: &mut String, sheet: &Sheet, line: &Line) {
         html,
         "<tr><th scope=\"row\">{}</th><td>{} <small>{}</small></td><td title=\"{}\">{}{nodes}</td>\
          <td>{}</td><td>{}</td><td>{}</td>",
-        of("ID"),
-        of("Submitter"),
-        of("Availability"),
-        of("Notes"),
-        of("System"),
-        times(of("p#"), of("Processor")),
-        times(of("a#"), of("Accelerator")),
-        of("Software"),
+        value_of("ID"),
+        value_of("Submitter"),
+        value_of("Availability"),
+        value_of("Notes"),
+        value_of("System"),
+        times(value_of("p#"), value_of("Processor")),
+        times(value_of("a#"), value_of("Accelerator")),
+        value_of("Software"),
     );
     if sheet.division == "open" {
-        let _ = write!(html, "<td>{}</td><td>{}</td>", of("UsedModel"), of("Accuracy"));
+        let _ = write!(html, "<td>{}</td><td>{}</td>", value_of("UsedModel"), value_of("Accuracy"));
     }
     for value in &line.values {
         let number = value.map_or(String::new(), |value| value.to_string());

@@ -35,13 +35,13 @@ pub struct Tuning<'a> {
 }
 
 /// Returns the page.
-pub fn html(of: &Tuning<'_>) -> String {
-    let Tuning { network, outcome, .. } = *of;
+pub fn html(tuning: &Tuning<'_>) -> String {
+    let Tuning { network, outcome, .. } = *tuning;
     let mut body = String::new();
-    answer(&mut body, of);
+    answer(&mut body, tuning);
     charts::section(&mut body, outcome);
     story::section(&mut body, outcome);
-    samples::section(&mut body, of);
+    samples::section(&mut body, tuning);
     let name = if network.name.is_empty() { "network" } else { &network.name };
     let title = format!("Number formats of {name}");
     let verdict = verdict(outcome);
@@ -60,7 +60,7 @@ fn verdict(outcome: &TuneOutcome) -> (&'static str, Tone) {
     let confirmed = outcome.confirmed.zip(outcome.baselines[2]);
     match (&outcome.end, confirmed) {
         (TuneEnd::Stopped(_), _) => ("NOT DONE", Tone::Bad),
-        (TuneEnd::Complete, Some((accuracy, of))) if accuracy < of.threshold => {
+        (TuneEnd::Complete, Some((accuracy, baseline))) if accuracy < baseline.threshold => {
             ("NOT CONFIRMED", Tone::Bad)
         }
         (TuneEnd::Complete, Some(_)) => ("CONFIRMED", Tone::Good),
@@ -68,8 +68,8 @@ fn verdict(outcome: &TuneOutcome) -> (&'static str, Tone) {
     }
 }
 
-fn answer(html: &mut String, of: &Tuning<'_>) {
-    let Tuning { network, outcome, remarks, .. } = *of;
+fn answer(html: &mut String, tuning: &Tuning<'_>) {
+    let Tuning { network, outcome, remarks, .. } = *tuning;
     let tone = verdict(outcome).1.class();
     let _ = write!(html, "<section class=\"card verdict {tone}\"><div><h2>The answer</h2>");
     match &outcome.answer {
@@ -77,7 +77,7 @@ fn answer(html: &mut String, of: &Tuning<'_>) {
         None => html.push_str("<p class=\"lead\">Nothing was evaluated: there is no answer.</p>"),
     }
     html.push_str("</div><div><h3>What to do next</h3><ul>");
-    for advice in next(of) {
+    for advice in next(tuning) {
         let _ = write!(html, "<li>{advice}</li>");
     }
     html.push_str("</ul></div></section>\n");
@@ -140,8 +140,8 @@ fn meter(html: &mut String, accuracy: f64, threshold: f64, base: f64) {
 }
 
 /// Returns the next steps as sentences in HTML.
-fn next(of: &Tuning<'_>) -> Vec<String> {
-    let Tuning { network, outcome, descriptor, folder, .. } = *of;
+fn next(tuning: &Tuning<'_>) -> Vec<String> {
+    let Tuning { network, outcome, descriptor, folder, .. } = *tuning;
     let (descriptor, folder) = (escaped(descriptor), escaped(folder));
     let run = format!("dyno tune run {descriptor}");
     let mut advice = Vec::new();
@@ -219,11 +219,11 @@ fn formats(html: &mut String, network: &Network, answer: &TuneAnswer) {
             ("weights", at, layer.weight_size),
             ("activations", network.layers.len() + at, layer.activation_size),
         ];
-        let (mut bits, mut of) = (0.0, 0.0);
+        let (mut bits, mut base_bits) = (0.0, 0.0);
         for (side, at, size) in sides {
             let format = all[at];
             bits += f64::from(format.bits()) * size as f64;
-            of += 32.0 * size as f64;
+            base_bits += 32.0 * size as f64;
             // The bar behind the bits is the rest of 32.
             let _ = write!(
                 html,
@@ -236,7 +236,7 @@ fn formats(html: &mut String, network: &Network, answer: &TuneAnswer) {
                 units::count(size)
             );
         }
-        let share = if of > 0.0 { 100.0 * bits / of } else { 100.0 };
+        let share = if base_bits > 0.0 { 100.0 * bits / base_bits } else { 100.0 };
         let _ = writeln!(html, "<td class=\"n\" data-label=\"of FLOAT 32\">{share:.1} %</td></tr>");
     }
     html.push_str("</tbody></table></div>");

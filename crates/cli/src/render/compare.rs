@@ -153,8 +153,8 @@ pub fn sentence(test: &TestReport) -> String {
              from chance"
         );
     }
-    let differing = |of: Finding| -> String {
-        let rows = rows.iter().filter(|row| row.finding == of);
+    let differing = |finding: Finding| -> String {
+        let rows = rows.iter().filter(|row| row.finding == finding);
         let said: Vec<String> = rows
             .map(|row| {
                 format!(

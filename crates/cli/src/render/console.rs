@@ -22,11 +22,11 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
     let version = &run.environment.dyno_version;
     // The command below shows a long name in full.
     let system = shortened(&run.system, SYSTEM_COLUMNS);
-    let of = match &run.rules {
+    let context = match &run.rules {
         Some(rules) => format!("{} {}", rules.round, rules.benchmark),
         None => format!("profile {}", run.profile),
     };
-    let title = format!("dyno {version}, {system}, {of}");
+    let title = format!("dyno {version}, {system}, {context}");
     let mut frame = Frame::new(&title, DISCLAIMER);
     let measured: Vec<&summary::Test> =
         run.tests.iter().filter(|test| test.metrics.is_some()).collect();
@@ -85,7 +85,9 @@ fn required(test: &summary::Test) -> impl Iterator<Item = String> {
         .tenant
         .as_ref()
         .map_or(test.scenario.clone(), |name| format!("{} {name}", test.scenario));
-    test.requirements.iter().map(move |of| format!("{name} requires {}", of.line()))
+    test.requirements
+        .iter()
+        .map(move |requirement| format!("{name} requires {}", requirement.line()))
 }
 
 fn verdict(test: &summary::Test, is_colored: bool) -> String {
@@ -99,8 +101,8 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
     ];
     for test in tests {
         let metrics = test.metrics.as_ref().expect("filtered by it");
-        let timed = |of: fn(&Distribution) -> i64| {
-            metrics.answered().map_or_else(|| "-".into(), |answered| duration(of(answered)))
+        let timed = |statistic: fn(&Distribution) -> i64| {
+            metrics.answered().map_or_else(|| "-".into(), |answered| duration(statistic(answered)))
         };
         let lag = metrics.client_lag_ns.filter(|lag| lag.count > 0).filter(|_| {
             test.plan.interval_ns.is_some() || test.scenario == Scenario::Server.name()

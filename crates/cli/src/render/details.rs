@@ -52,13 +52,14 @@ fn load(test: &Test, metrics: &Metrics) -> Option<String> {
         .repetition
         .as_deref()
         .and_then(|rule| repetition(rule, (test.state, test.judged()), test.repeated));
-    let bounds = metrics.early_stopping.iter().filter_map(|of| {
-        let bound = of.bound.as_ref()?;
-        Some(against(of, bound, &test.plan, metrics))
+    let bounds = metrics.early_stopping.iter().filter_map(|criterion| {
+        let bound = criterion.bound.as_ref()?;
+        Some(against(criterion, bound, &test.plan, metrics))
     });
     let counted =
         if metrics.early_stopping.is_empty() { counts(metrics, &test.plan) } else { vec![] };
-    let estimates = metrics.early_stopping.iter().filter_map(|of| estimate(of, &test.plan));
+    let estimates =
+        metrics.early_stopping.iter().filter_map(|criterion| estimate(criterion, &test.plan));
     let parts: Vec<String> =
         repeated.into_iter().chain(offered).chain(counted).chain(bounds).chain(estimates).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
@@ -155,12 +156,12 @@ fn counts(metrics: &Metrics, plan: &Plan) -> Vec<String> {
         ("TTFT ", plan.first_token_bound_ns, counts.first_token),
         ("TPOT ", plan.time_per_output_token_bound_ns, counts.time_per_output_token),
     ];
-    let of = |(name, bound, found): (&str, Option<u64>, Option<u64>)| {
+    let count_text = |(name, bound, found): (&str, Option<u64>, Option<u64>)| {
         let bound = duration(i64::try_from(bound?).unwrap_or(i64::MAX));
         let found = over(found?, samples, &bound, metrics);
         Some(format!("{name}{found}, {allowed} allowed"))
     };
-    bounds.into_iter().filter_map(of).collect()
+    bounds.into_iter().filter_map(count_text).collect()
 }
 
 /// Returns how many samples the percentile alone allows over a bound: one less than the share
@@ -171,8 +172,8 @@ fn allowed(samples: u64, plan: &Plan) -> u64 {
 }
 
 /// Returns how many samples were over the bound, and how many the percentile and early stopping allow.
-fn against(of: &EarlyStopping, bound: &Bound, plan: &Plan, metrics: &Metrics) -> String {
-    let (name, limit) = timed(of, plan);
+fn against(criterion: &EarlyStopping, bound: &Bound, plan: &Plan, metrics: &Metrics) -> String {
+    let (name, limit) = timed(criterion, plan);
     let limit =
         limit.map_or("the bound".into(), |ns| duration(i64::try_from(ns).unwrap_or(i64::MAX)));
     let found = over(bound.over, bound.queries, &limit, metrics);
@@ -185,8 +186,8 @@ fn against(of: &EarlyStopping, bound: &Bound, plan: &Plan, metrics: &Metrics) ->
 }
 
 /// Returns the label of the timed interval, and its bound.
-fn timed(of: &EarlyStopping, plan: &Plan) -> (&'static str, Option<u64>) {
-    match of.of.as_str() {
+fn timed(criterion: &EarlyStopping, plan: &Plan) -> (&'static str, Option<u64>) {
+    match criterion.of.as_str() {
         "first_token" => ("TTFT ", plan.first_token_bound_ns),
         "time_per_output_token" => ("TPOT ", plan.time_per_output_token_bound_ns),
         _ => ("", plan.latency_bound_ns),
@@ -194,13 +195,13 @@ fn timed(of: &EarlyStopping, plan: &Plan) -> (&'static str, Option<u64>) {
 }
 
 /// Returns the percentile that holds with the confidence of the criterion.
-fn estimate(of: &EarlyStopping, plan: &Plan) -> Option<String> {
+fn estimate(criterion: &EarlyStopping, plan: &Plan) -> Option<String> {
     let at_target = |q: f64| (q - plan.percentile).abs() < 1e-9;
-    let found = of.estimates.iter().find(|estimate| at_target(estimate.percentile))?;
-    let name = format!("{}{}", timed(of, plan).0, percentile(found.percentile));
+    let found = criterion.estimates.iter().find(|estimate| at_target(estimate.percentile))?;
+    let name = format!("{}{}", timed(criterion, plan).0, percentile(found.percentile));
     Some(match found.latency_ns {
         Some(latency) => {
-            let confidence = of.confidence * 100.0;
+            let confidence = criterion.confidence * 100.0;
             format!("{name} at most {} with {confidence:.0} % confidence", duration(latency))
         }
         None => format!(
@@ -213,15 +214,15 @@ fn estimate(of: &EarlyStopping, plan: &Plan) -> Option<String> {
 
 /// Returns times and rates of tokens.
 fn tokens(metrics: &Metrics) -> Option<String> {
-    let of = |name: &str, times: Option<dyno_results::summary::metrics::Distribution>| {
+    let times_text = |name: &str, times: Option<dyno_results::summary::metrics::Distribution>| {
         let times = times.filter(|times| times.count > 0)?;
         Some(format!("{name} p50 {} p99 {}", duration(times.p50), duration(times.p99)))
     };
     let rates = metrics.token_rates.as_ref();
     let per_second = rates.and_then(|r| r.completed_tokens_per_s.or(r.tokens_per_s));
     let parts = [
-        of("TTFT", metrics.first_token_ns),
-        of("TPOT", metrics.time_per_output_token_ns),
+        times_text("TTFT", metrics.first_token_ns),
+        times_text("TPOT", metrics.time_per_output_token_ns),
         per_second.map(|rate_of| format!("{} tokens/s", rate(rate_of))),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

@@ -163,7 +163,7 @@ pub fn result(job: &Job, is_colored: bool) -> String {
 /// Returns a row for each limit of the last full run.
 fn rows(point: &Point) -> Vec<Vec<String>> {
     let head = ["limit", "over", "allowed", ""].map(str::to_string).to_vec();
-    let of = |counts: &Counts| {
+    let row = |counts: &Counts| {
         let limit = limits::parse(&counts.limit, 0.99).ok()?;
         let all = Block { queries: counts.queries, over: counts.over };
         let kept = if limit.is_kept(&[all]) { "kept" } else { "missed" };
@@ -171,7 +171,7 @@ fn rows(point: &Point) -> Vec<Vec<String>> {
         let cells = [limits::show(&limit), percent(share), percent(limit.allowed), kept.into()];
         Some(cells.to_vec())
     };
-    std::iter::once(head).chain(point.limits.iter().filter_map(of)).collect()
+    std::iter::once(head).chain(point.limits.iter().filter_map(row)).collect()
 }
 
 /// Returns other limits that may also bind.

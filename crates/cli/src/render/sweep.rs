@@ -136,7 +136,7 @@ fn best(
 ) {
     let is_of =
         |row: &&Row| row.is_valid() && row.scenario == scenario && row.tenant.as_deref() == tenant;
-    let of: Vec<&Row> = rows.iter().filter(is_of).collect();
+    let scenario_rows: Vec<&Row> = rows.iter().filter(is_of).collect();
     let throughput = |row: &&&Row| row.throughput.unwrap_or(0.0);
     let title = tenant.map_or(scenario.to_string(), |tenant| format!("{scenario} of {tenant}"));
     let mut say = |what: &str, row: Option<&&Row>| {
@@ -148,8 +148,8 @@ fn best(
         frame.line(&format!("{title}, {what}: {found}"), 2);
     };
     let by_rate = |a: &&&Row, b: &&&Row| throughput(a).total_cmp(&throughput(b));
-    say("highest throughput", of.iter().max_by(by_rate));
-    let timed = of.iter().filter(|row| row.p99_ns.is_some());
+    say("highest throughput", scenario_rows.iter().max_by(by_rate));
+    let timed = scenario_rows.iter().filter(|row| row.p99_ns.is_some());
     say(
         "lowest p99",
         timed.clone().min_by(|a, b| a.p99_ns.partial_cmp(&b.p99_ns).expect("no NaN")),

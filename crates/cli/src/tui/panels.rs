@@ -55,10 +55,14 @@ pub fn now(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let row = |name: &str, value: String| {
         Line::from(vec![Span::styled(format!(" {name:<10} "), look.dim()), Span::raw(value)])
     };
-    let percentiles = |counts: &dyno_results::series::Counts, of: &[f64]| {
+    let percentiles = |counts: &dyno_results::series::Counts, quantiles: &[f64]| {
         let one =
             |q: &f64| Some(format!("{} {}", units::percentile(*q), time(counts.quantile(*q)?)));
-        of.iter().map(one).collect::<Option<Vec<_>>>().map_or("-".into(), |all| all.join("  "))
+        quantiles
+            .iter()
+            .map(one)
+            .collect::<Option<Vec<_>>>()
+            .map_or("-".into(), |all| all.join("  "))
     };
     let rate = match seen.rate(goals) {
         Some(rate) => format!("{} {}/s", units::rate(rate), goals.unit),
@@ -95,20 +99,20 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
         Line::from(vec![Span::styled(format!(" {mark} "), style), name, Span::raw(value)])
     };
     // A condition that is not met yet is not a failure.
-    let reached = |so_far: u64, of: u64| (so_far >= of).then_some(true);
+    let reached = |so_far: u64, goal: u64| (so_far >= goal).then_some(true);
     let mut lines = Vec::new();
     match goals.until {
         Until::Least { duration, queries } => {
             let (now, issued) = (seen.last.now, seen.last.issued_queries);
-            let of = format!("{}, {} wanted", time(now), time(duration));
-            lines.push(row(reached(now, duration), "duration", of));
-            let of = format!("{}, {} wanted", units::count(issued), units::count(queries));
-            lines.push(row(reached(issued, queries), "queries", of));
+            let goal = format!("{}, {} wanted", time(now), time(duration));
+            lines.push(row(reached(now, duration), "duration", goal));
+            let goal = format!("{}, {} wanted", units::count(issued), units::count(queries));
+            lines.push(row(reached(issued, queries), "queries", goal));
         }
         Until::Samples(samples) => {
             let done = seen.last.completed_samples;
-            let of = format!("{} of {}", units::count(done), units::count(samples));
-            lines.push(row(reached(done, samples), "samples", of));
+            let goal = format!("{} of {}", units::count(done), units::count(samples));
+            lines.push(row(reached(done, samples), "samples", goal));
         }
         Until::Unknown => {}
     }
@@ -120,14 +124,15 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
             // Each tenant's queries have their own bound.
             (false, _) => "over bounds".into(),
         };
-        let of = format!("{:.2} %, {:.2} % allowed", share * 100.0, allowed * 100.0);
-        lines.push(row(Some(share <= allowed), &name, of));
+        let goal = format!("{:.2} %, {:.2} % allowed", share * 100.0, allowed * 100.0);
+        lines.push(row(Some(share <= allowed), &name, goal));
     }
     if let (Some(most), Some(lag)) =
         (goals.max_client_lag, seen.client_lag.quantile(goals.percentile))
     {
-        let of = format!("{} {} of {}", units::percentile(goals.percentile), time(lag), time(most));
-        lines.push(row(Some(lag <= most), "client lag", of));
+        let goal =
+            format!("{} {} of {}", units::percentile(goals.percentile), time(lag), time(most));
+        lines.push(row(Some(lag <= most), "client lag", goal));
     }
     if seen.last.failed_samples > 0 {
         let failed = format!("{} samples", units::count(seen.last.failed_samples));

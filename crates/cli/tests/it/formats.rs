@@ -1,4 +1,4 @@
-//! Files of an earlier version: every reader still reads them and shows the same figures.
+//! Files of an earlier version: every reader still reads them and shows equal figures.
 //! `testdata/formats-1/README.md` lists how they were made.
 
 use std::fs;

@@ -87,7 +87,7 @@ impl Scheduler for ObservedScheduler {
         let taken = self.scheduler.pick(view);
         self.number += 1;
         if self.wanted.contains(&self.number) {
-            let of = |(at, job): (usize, &dyno_npu::schedule::PassJob)| Candidate {
+            let candidate = |(at, job): (usize, &dyno_npu::schedule::PassJob)| Candidate {
                 stream: job.stream,
                 block: job.next,
                 fetch: job.block.fetch,
@@ -100,7 +100,7 @@ impl Scheduler for ObservedScheduler {
                 at: machine.memory_free(),
                 room: machine.room(),
                 laid_up: machine.compute_free().saturating_sub(machine.memory_free()),
-                candidates: view.jobs.iter().enumerate().map(of).collect(),
+                candidates: view.jobs.iter().enumerate().map(candidate).collect(),
                 taken,
                 why: self.scheduler.reason(),
             });
@@ -219,7 +219,7 @@ fn document(scheduler: &NamedScheduler, deployment: &Deployment, decisions: &[De
             "laid_up_us": us(candidate.laid_up()),
         })
     };
-    let of = |decision: &Decision| {
+    let decision_json = |decision: &Decision| {
         json!({
             "number": decision.number,
             "at_us": us(decision.at),
@@ -232,6 +232,6 @@ fn document(scheduler: &NamedScheduler, deployment: &Deployment, decisions: &[De
     };
     json!({
         "scheduler": scheduler.name,
-        "decisions": decisions.iter().map(of).collect::<Vec<_>>(),
+        "decisions": decisions.iter().map(decision_json).collect::<Vec<_>>(),
     })
 }

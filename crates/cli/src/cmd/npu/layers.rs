@@ -101,11 +101,11 @@ const NAME: usize = 24;
 impl MappedNetwork<'_> {
     /// Returns the times of each layer alone.
     fn times(&self) -> Result<Vec<LayerTimes>, LoweringError> {
-        let of = |layer: &dyno_npu::workload::NetworkLayer| {
+        let layer_times = |layer: &dyno_npu::workload::NetworkLayer| {
             let found = times(layer, self.npu, self.mapping, self.options.batch);
             found.ok_or_else(|| LoweringError::TooLong { layer: layer.name.clone() })
         };
-        self.network.layers.iter().map(of).collect()
+        self.network.layers.iter().map(layer_times).collect()
     }
 
     fn pass(&self) -> PassTotals {

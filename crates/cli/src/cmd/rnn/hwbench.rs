@@ -52,7 +52,7 @@ impl Hwbench {
 }
 
 fn document(found: &[(Isa, Machine)]) -> String {
-    let of = |(isa, machine): &(Isa, Machine)| {
+    let rows = |(isa, machine): &(Isa, Machine)| {
         let peaks = machine.peaks.iter().map(|peak| {
             let precision = format!("{:?}", peak.precision).to_lowercase();
             json!({"precision": precision, "rows": peak.rows, "gflops": peak.gflops})
@@ -75,7 +75,7 @@ fn document(found: &[(Isa, Machine)]) -> String {
             },
         })
     };
-    let all: Vec<_> = found.iter().map(of).collect();
+    let all: Vec<_> = found.iter().map(rows).collect();
     serde_json::to_string_pretty(&all).expect("keys are texts") + "\n"
 }
 

@@ -131,11 +131,11 @@ impl TimeServed {
 fn plans(engine: &NetworkEngine, network: &Network) -> Vec<(String, String)> {
     let plan = |(name, _): (&str, _)| {
         let (choices, stacked) = engine.schedule(network.named(name)?)?;
-        let of = |choice: &Choice| {
+        let plan = |choice: &Choice| {
             let Choice { chunk, sides, rows, units, .. } = choice;
             format!("chunks of {chunk}, {sides} x {rows} x {units}")
         };
-        let layers: Vec<String> = choices.iter().map(of).collect();
+        let layers: Vec<String> = choices.iter().map(plan).collect();
         let stacked = if choices.len() > 1 { format!("; {stacked:?}") } else { String::new() };
         Some((name.to_owned(), layers.join("; ") + &stacked))
     };
@@ -143,9 +143,9 @@ fn plans(engine: &NetworkEngine, network: &Network) -> Vec<(String, String)> {
 }
 
 fn document(found: &[ModelTiming], setup: &Setup) -> String {
-    let of = |found: &ModelTiming| {
+    let model = |found: &ModelTiming| {
         let nodes = found.times.nodes.iter().map(|(name, time)| {
-            let plan = found.plans.iter().find(|(of, _)| of == name).map(|(_, plan)| plan);
+            let plan = found.plans.iter().find(|(model, _)| model == name).map(|(_, plan)| plan);
             json!({"name": name, "ms": time.as_secs_f64() * 1e3, "plan": plan})
         });
         json!({
@@ -154,7 +154,7 @@ fn document(found: &[ModelTiming], setup: &Setup) -> String {
             "ms": found.times.all.as_secs_f64() * 1e3, "nodes": nodes.collect::<Vec<Value>>(),
         })
     };
-    let all: Vec<Value> = found.iter().map(of).collect();
+    let all: Vec<Value> = found.iter().map(model).collect();
     serde_json::to_string_pretty(&all).expect("keys are texts") + "\n"
 }
 

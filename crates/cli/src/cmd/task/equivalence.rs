@@ -149,7 +149,7 @@ fn line(tensor: &TensorComparison) -> String {
         _ => {}
     }
     let Some(away) = &tensor.deviation else { return text };
-    let of = away.elements;
+    let elements = away.elements;
     let counts = [
         (away.pruned, "are 0"),
         (away.changed, "moved"),
@@ -157,7 +157,7 @@ fn line(tensor: &TensorComparison) -> String {
         (away.other_neighbour, "rounded to the farther neighbour"),
     ];
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
-        let _ = write!(text, "; {count} of {of} {what}");
+        let _ = write!(text, "; {count} of {elements} {what}");
     }
     let (steps, relative) = (away.half_steps, 100.0 * away.relative);
     let _ = write!(text, "; {steps:.2} half steps at most, {relative:.3} % in the mean");

@@ -90,8 +90,8 @@ struct Total {
 
 impl Total {
     fn from_cost(cost: &Cost) -> Self {
-        let sum = |of: fn(&Layer) -> u64| {
-            let each = cost.layers.iter().map(|layer| of(layer).saturating_mul(layer.times));
+        let sum = |figure: fn(&Layer) -> u64| {
+            let each = cost.layers.iter().map(|layer| figure(layer).saturating_mul(layer.times));
             each.fold(0, u64::saturating_add)
         };
         Self {

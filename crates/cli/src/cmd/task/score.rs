@@ -257,8 +257,8 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 /// Returns the counts of answers, and the problems of invalid ones.
 fn counts_text(scored: &Scored) -> String {
     let Scored { entries, samples, references, malformed, .. } = *scored;
-    let of = references.map(|references| format!(" of {references}")).unwrap_or_default();
-    let mut text = format!("{entries} answers to {samples}{of} samples\n");
+    let total = references.map(|references| format!(" of {references}")).unwrap_or_default();
+    let mut text = format!("{entries} answers to {samples}{total} samples\n");
     let missing = references.unwrap_or(samples).saturating_sub(samples);
     if missing > 0 {
         let _ = writeln!(text, "warning: {missing} samples have no answer");

@@ -61,8 +61,8 @@ impl Layers {
         let bind: BTreeMap<String, usize> = self.bind.iter().cloned().collect();
         let table = layers::table(&model, &formats, self.bits, &bind).map_err(|unknown| {
             let path = self.formats.clone().unwrap_or_default();
-            let of = |what: &String| format!("{}: {what}", path.display());
-            Failure::usages(unknown.iter().map(of).collect())
+            let problem = |what: &String| format!("{}: {what}", path.display());
+            Failure::usages(unknown.iter().map(problem).collect())
         })?;
         for node in &table.left_out {
             output::say(format_args!("warning: left out: {node}"));

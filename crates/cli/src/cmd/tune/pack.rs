@@ -48,17 +48,17 @@ impl Pack {
         let bytes = std::fs::read(&self.model).map_err(|error| {
             Failure::usage(format!("cannot read {}: {error}", self.model.display()))
         })?;
-        let of = |error: &dyn std::fmt::Display| {
+        let problem = |error: &dyn std::fmt::Display| {
             Failure::usage(format!("{}: {error}", self.model.display()))
         };
         let folder = self.model.parent().unwrap_or(Path::new(""));
-        let model = Model::from_bytes(&bytes, folder).map_err(|error| of(&error))?;
+        let model = Model::from_bytes(&bytes, folder).map_err(|error| problem(&error))?;
         let source = PackedSource::new(&self.model, &bytes);
         let file = PackedFile::new(&model, &formats, source).map_err(|error| {
-            of(&error).hint(format!("formats are those of {}", self.formats.display()))
+            problem(&error).hint(format!("formats are those of {}", self.formats.display()))
         })?;
-        let network = file.network().map_err(|error| of(&error))?;
-        let packed = file.to_bytes().map_err(|error| of(&error))?;
+        let network = file.network().map_err(|error| problem(&error))?;
+        let packed = file.to_bytes().map_err(|error| problem(&error))?;
         let path = self.out.clone().unwrap_or_else(|| self.model.with_extension("packed"));
         replace(&path, &packed).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", path.display()))

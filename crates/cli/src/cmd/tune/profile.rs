@@ -70,8 +70,8 @@ impl Profile {
 }
 
 fn descriptor(name: &str, layers: &[&Layer]) -> String {
-    let list = |of: &dyn Fn(&Layer) -> String| {
-        layers.iter().map(|layer| of(layer)).collect::<Vec<_>>().join(", ")
+    let list = |value: &dyn Fn(&Layer) -> String| {
+        layers.iter().map(|layer| value(layer)).collect::<Vec<_>>().join(", ")
     };
     let kind = |layer: &Layer| match layer.kind {
         LayerKind::Convolution => "\"conv\"".to_owned(),

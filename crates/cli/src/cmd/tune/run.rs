@@ -202,10 +202,10 @@ impl Run {
         };
         let about = about(&network, &settings, external, provenance.as_ref());
         let journal = self.journal(&folder, &about)?;
-        let of = Job { network: &network, settings, folder: &folder, about, provenance, journal };
+        let job = Job { network: &network, settings, folder: &folder, about, provenance, journal };
         match elsewhere {
-            Some(answers) => self.tuned(of, answers),
-            None => self.tuned(of, &mut |trials, interrupt| program.evaluate(trials, interrupt)),
+            Some(answers) => self.tune(job, answers),
+            None => self.tune(job, &mut |trials, interrupt| program.evaluate(trials, interrupt)),
         }
     }
 
@@ -250,8 +250,8 @@ impl Run {
         if let Some(answers) = elsewhere {
             let folder = self.folder(network)?;
             let journal = self.journal(&folder, &about)?;
-            let of = Job { network, settings, folder: &folder, about, provenance, journal };
-            return self.tuned(of, answers);
+            let job = Job { network, settings, folder: &folder, about, provenance, journal };
+            return self.tune(job, answers);
         }
         if let Some(system) = &built_in.system {
             let folder = self.folder(network)?;
@@ -261,18 +261,18 @@ impl Run {
             let runs = runs.map_err(Failure::set_up)?;
             drop(data);
             let journal = self.journal(&folder, &about)?;
-            let of = Job { network, settings, folder: &folder, about, provenance, journal };
-            return self.tuned(of, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
+            let job = Job { network, settings, folder: &folder, about, provenance, journal };
+            return self.tune(job, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
         }
         let mut engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
         let folder = self.folder(network)?;
         let journal = self.journal(&folder, &about)?;
         engine.recall(&journal);
-        let of = Job { network, settings, folder: &folder, about, provenance, journal };
-        self.tuned(of, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
+        let job = Job { network, settings, folder: &folder, about, provenance, journal };
+        self.tune(job, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
     }
 
-    fn tuned(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {
+    fn tune(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {
         let Job { network, settings, folder, about, provenance, journal } = job;
         let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
@@ -412,11 +412,11 @@ impl Run {
 
     fn journal(&self, folder: &Path, about: &Value) -> Result<Journal, Failure> {
         let path = folder.join(JOURNAL);
-        let of = |error: &JournalError| format!("cannot use {}: {error}", path.display());
+        let problem = |error: &JournalError| format!("cannot use {}: {error}", path.display());
         Journal::open(&path, about).map_err(|error| match error {
-            JournalError::Io(_) => Failure::set_up(of(&error)),
-            JournalError::InUse => Failure::set_up(of(&error)).hint("wait for its end"),
-            _ => Failure::usage(of(&error)).hint("begin another job with --out DIR"),
+            JournalError::Io(_) => Failure::set_up(problem(&error)),
+            JournalError::InUse => Failure::set_up(problem(&error)).hint("wait for its end"),
+            _ => Failure::usage(problem(&error)).hint("begin another job with --out DIR"),
         })
     }
 
@@ -501,7 +501,7 @@ fn exit(network: &Network, outcome: &TuneOutcome) -> Exit {
     let is_smaller =
         outcome.answer.as_ref().is_some_and(|answer| answer.assignment != network.base());
     let is_confirmed = match (outcome.confirmed, outcome.baselines[2]) {
-        (Some(accuracy), Some(of)) => accuracy >= of.threshold,
+        (Some(accuracy), Some(baseline)) => accuracy >= baseline.threshold,
         _ => true,
     };
     match outcome.end {
@@ -562,8 +562,10 @@ fn about(
 
 /// Returns the hashes of the sets of closed mode.
 fn sets_of(provenance: Option<&Provenance>) -> Value {
-    let of = |of: &Provenance| of.sets.iter().map(|set| set.sha256.clone()).collect::<Vec<_>>();
-    provenance.map(of).into()
+    let hashes = |provenance: &Provenance| {
+        provenance.sets.iter().map(|set| set.sha256.clone()).collect::<Vec<_>>()
+    };
+    provenance.map(hashes).into()
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {

@@ -5,10 +5,11 @@ use dyno_report::plot::{self, Across, Axis, Chart, Format, Ink, Shape};
 
 /// Returns the points of the set that decides.
 fn deciding(outcome: &TuneOutcome) -> (Subset, Vec<&Point>) {
-    let of = |set| outcome.points.iter().filter(|point| point.subset == set).collect::<Vec<_>>();
-    let full = of(Subset::Full);
+    let points_of =
+        |set| outcome.points.iter().filter(|point| point.subset == set).collect::<Vec<_>>();
+    let full = points_of(Subset::Full);
     // FLOAT 32 and the answer of the first pass are too few points for a plot.
-    if full.len() > 2 { (Subset::Full, full) } else { (Subset::Small, of(Subset::Small)) }
+    if full.len() > 2 { (Subset::Full, full) } else { (Subset::Small, points_of(Subset::Small)) }
 }
 
 /// Appends size and cycles against accuracy, and the way to the answer.
@@ -43,7 +44,7 @@ fn pareto(
     points: &[&Point],
     title: &str,
     x: Axis,
-    of: impl Fn(&Point) -> f64,
+    value: impl Fn(&Point) -> f64,
 ) -> String {
     let threshold = outcome.baselines[set as usize].map(|baseline| baseline.threshold);
     let accuracies = || points.iter().map(|point| point.accuracy);

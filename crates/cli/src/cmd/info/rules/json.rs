@@ -217,39 +217,41 @@ fn of_round(round: &Round, benchmarks: &[dyno_rules::Benchmark]) -> RoundRules {
     }
 }
 
-fn of_benchmark(round: &Round, of: &dyno_rules::Benchmark) -> Benchmark {
+fn of_benchmark(round: &Round, benchmark: &dyno_rules::Benchmark) -> Benchmark {
     let names = |scenarios: &[Scenario]| -> Vec<String> {
         scenarios.iter().map(|scenario| scenario.name().to_string()).collect()
     };
-    let others = round.names.iter().filter(|(_, official)| **official == of.name);
-    let settings = |scenario: Scenario| (scenario.name().into(), settings(round, of, scenario));
-    let suites = || of.suites.iter().map(|(suite, wanted)| (suite.name().to_string(), wanted));
+    let others = round.names.iter().filter(|(_, official)| **official == benchmark.name);
+    let settings =
+        |scenario: Scenario| (scenario.name().into(), settings(round, benchmark, scenario));
+    let suites =
+        || benchmark.suites.iter().map(|(suite, wanted)| (suite.name().to_string(), wanted));
     Benchmark {
-        name: of.name.clone(),
+        name: benchmark.name.clone(),
         other_names: others.map(|(name, _)| name.clone()).collect(),
-        loadgen_name: of.loadgen.model.clone(),
-        area: of.area.clone(),
-        task: of.task.clone(),
-        model: of.model.clone(),
-        dataset: of.dataset.name.clone(),
-        dataset_samples: of.dataset.samples,
-        sample: of.dataset.sample.clone(),
-        quality: of.accuracy.iter().map(quality).collect(),
-        equal_issue: of.equal_issue,
-        beams: of.inference.beams,
-        max_input_tokens: of.inference.max_input_tokens,
-        min_output_tokens: of.inference.min_output_tokens,
-        max_output_tokens: of.inference.max_output_tokens,
-        sampling: of.inference.sampling.clone(),
-        elements: of.elements.map(|elements| Elements {
+        loadgen_name: benchmark.loadgen.model.clone(),
+        area: benchmark.area.clone(),
+        task: benchmark.task.clone(),
+        model: benchmark.model.clone(),
+        dataset: benchmark.dataset.name.clone(),
+        dataset_samples: benchmark.dataset.samples,
+        sample: benchmark.dataset.sample.clone(),
+        quality: benchmark.accuracy.iter().map(quality).collect(),
+        equal_issue: benchmark.equal_issue,
+        beams: benchmark.inference.beams,
+        max_input_tokens: benchmark.inference.max_input_tokens,
+        min_output_tokens: benchmark.inference.min_output_tokens,
+        max_output_tokens: benchmark.inference.max_output_tokens,
+        sampling: benchmark.inference.sampling.clone(),
+        elements: benchmark.elements.map(|elements| Elements {
             numerical: elements.numerical,
             categorical: elements.categorical,
             outputs: elements.outputs,
         }),
-        audits: of.audits.clone(),
+        audits: benchmark.audits.clone(),
         required: suites().map(|(suite, wanted)| (suite, names(&wanted.required))).collect(),
         optional: suites().map(|(suite, wanted)| (suite, names(&wanted.optional))).collect(),
-        settings: of.scenarios().into_iter().map(settings).collect(),
+        settings: benchmark.scenarios().into_iter().map(settings).collect(),
     }
 }
 
@@ -263,7 +265,7 @@ fn quality(target: &dyno_rules::QualityTarget) -> Quality {
     }
 }
 
-fn settings(round: &Round, of: &dyno_rules::Benchmark, scenario: Scenario) -> Vec<Setting> {
+fn settings(round: &Round, benchmark: &dyno_rules::Benchmark, scenario: Scenario) -> Vec<Setting> {
     let setting = |fixed: dyno_rules::FixedSetting| Setting {
         key: fixed.key.into(),
         value: fixed.value,
@@ -274,5 +276,5 @@ fn settings(round: &Round, of: &dyno_rules::Benchmark, scenario: Scenario) -> Ve
         }
         .into(),
     };
-    round.settings(of, scenario).into_iter().map(setting).collect()
+    round.settings(benchmark, scenario).into_iter().map(setting).collect()
 }

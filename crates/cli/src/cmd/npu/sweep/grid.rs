@@ -30,8 +30,8 @@ impl Grid {
 
     /// Returns the keys and values of the axes at a point.
     pub fn settings(&self, at: usize) -> Vec<(&str, &str)> {
-        let of = [at / self.columns(), at % self.columns()];
-        let places = self.axes.iter().zip(of);
+        let indices = [at / self.columns(), at % self.columns()];
+        let places = self.axes.iter().zip(indices);
         places.map(|(axis, at)| (axis.key.as_str(), axis.values[at].as_str())).collect()
     }
 

@@ -31,8 +31,8 @@ pub fn text(grid: &Grid, metrics: &[Metric], screen: usize) -> String {
             for &metric in metrics {
                 let corner = format!("{} \\ {}", rows.key, columns.key);
                 let _ = writeln!(text, "{}", metric.title());
-                let of = |row, column| cell(row * columns.values.len() + column, metric);
-                text += &layout(&corner, &rows.values, &columns.values, of, screen);
+                let cell_text = |row, column| cell(row * columns.values.len() + column, metric);
+                text += &layout(&corner, &rows.values, &columns.values, cell_text, screen);
                 if let Some((at, most)) = grid.best(metric) {
                     let _ =
                         writeln!(text, "best: {} at {}", metric.text(Some(most)), grid.name(at));
