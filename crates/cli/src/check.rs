@@ -83,7 +83,7 @@ impl CheckSummary<'_> {
             Extent::Screen => (SHOWN, SHOWN_OF_ONE),
             Extent::All => (usize::MAX, usize::MAX),
         };
-        let (mut shown, mut told): (Vec<&Finding>, usize) = (Vec::new(), 0);
+        let (mut shown, mut shown_count): (Vec<&Finding>, usize) = (Vec::new(), 0);
         for group in &groups {
             if shown.len() >= most {
                 break;
@@ -103,13 +103,13 @@ impl CheckSummary<'_> {
                 self.finding(finding, text);
                 shown.push(finding);
             }
-            told += some * group.subjects.len();
+            shown_count += some * group.subjects.len();
             let left = group.findings.len() - some;
             if left > 0 {
                 let _ = writeln!(text, "  and {left} more of it");
             }
         }
-        let left = self.checked.findings.len() - told;
+        let left = self.checked.findings.len() - shown_count;
         if left > 0 {
             let _ = writeln!(text, "{left} findings are not shown; --all shows them");
         }
@@ -231,12 +231,12 @@ fn subject(path: &Path) -> String {
 /// Returns the part of a path that its subject does not name.
 fn below(path: &Path) -> String {
     let parts = parts(path);
-    let said = match (parts.get(2).map(String::as_str), parts.len()) {
+    let first = match (parts.get(2).map(String::as_str), parts.len()) {
         (Some("results"), 4..) => 6,
         (_, 0 | 1) => 1,
         _ => 2,
     };
-    parts.get(said..).unwrap_or_default().join("/")
+    parts.get(first..).unwrap_or_default().join("/")
 }
 
 fn parts(path: &Path) -> Vec<String> {

@@ -39,7 +39,7 @@ pub fn say(text: impl Display) {
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    match &mut *held() {
+    match &mut *held_messages() {
         Some(held) => held.push(text),
         // One write per message, because several processes may share the terminal.
         None => drop(io::stderr().write_all(text.as_bytes())),
@@ -48,16 +48,16 @@ pub fn say(text: impl Display) {
 
 /// Holds back messages from now on.
 pub fn hold() {
-    held().get_or_insert_default();
+    held_messages().get_or_insert_default();
 }
 
 /// Writes the messages held back, and stops holding them back.
 pub fn release() {
-    let texts = held().take();
+    let texts = held_messages().take();
     texts.into_iter().flatten().for_each(say);
 }
 
-fn held() -> MutexGuard<'static, Option<Vec<String>>> {
+fn held_messages() -> MutexGuard<'static, Option<Vec<String>>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

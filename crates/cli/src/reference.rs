@@ -259,9 +259,13 @@ fn every_number_of_a_summary_has_its_formula() {
     for definition in ["Metrics", "Rates", "TokenRates", "Goodput", "Headline", "Accuracy"] {
         let properties =
             schema["$defs"][definition]["properties"].as_object().expect("it is there");
-        let told = |key: &&String| METRICS.iter().any(|metric| metric.keys.contains(&key.as_str()));
+        let has_formula =
+            |key: &&String| METRICS.iter().any(|metric| metric.keys.contains(&key.as_str()));
         missing.extend(
-            properties.keys().filter(|key| !told(key)).map(|key| format!("{definition}.{key}")),
+            properties
+                .keys()
+                .filter(|key| !has_formula(key))
+                .map(|key| format!("{definition}.{key}")),
         );
     }
     assert!(missing.is_empty(), "not in METRICS: {missing:?}");
@@ -292,7 +296,10 @@ fn every_variable_that_is_read_is_told() {
     // Read by tests only.
     read.retain(|name| name != "UPDATE_EXPECT");
     for name in read {
-        assert!(VARIABLES.iter().any(|(told, _)| *told == name), "{name} is not in VARIABLES");
+        assert!(
+            VARIABLES.iter().any(|(variable, _)| *variable == name),
+            "{name} is not in VARIABLES"
+        );
     }
 }
 

@@ -156,10 +156,10 @@ impl Audit {
                 .hint("leave it out: the audit plays what it compares"));
         }
         // A run by the rules of a round is audited by the same round.
-        let asked = Options::read(&line, variables())?.run;
-        let round = self.rules.round.clone().or(asked.round);
+        let options = Options::read(&line, variables())?.run;
+        let round = self.rules.round.clone().or(options.round);
         let round = audit::round(round.as_deref(), test)?;
-        let benchmark = self.rules.benchmark.clone().or(asked.benchmark);
+        let benchmark = self.rules.benchmark.clone().or(options.benchmark);
         if test == Test::Test03 && self.custom.is_empty() {
             return Err(Failure::usage("TEST03 needs a custom data set").hint(
                 "say what is another one there: --custom data=other.npy, or --custom \
@@ -197,13 +197,13 @@ impl Audit {
             Ok(audited) => audited,
             Err(end) => return Ok(end.into()),
         };
-        let system = asked.system.unwrap_or_else(|| "digits".to_owned());
+        let system = options.system.unwrap_or_else(|| "digits".to_owned());
         let heading = AuditHeading { test, round: round.version, system: &system };
         let written = pretty(&render::audit::json(&heading, &audited));
         std::fs::write(directory.join("audit.json"), &written).map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
         })?;
-        self.output_flags.tell(&heading, &audited)?;
+        self.output_flags.print_results(&heading, &audited)?;
         if !self.output_flags.quiet {
             output::say(format_args!("audit: {}", directory.display()));
         }
@@ -212,7 +212,11 @@ impl Audit {
 }
 
 impl OutputFlags {
-    fn tell(&self, heading: &AuditHeading<'_>, audited: &[Audited]) -> Result<(), Failure> {
+    fn print_results(
+        &self,
+        heading: &AuditHeading<'_>,
+        audited: &[Audited],
+    ) -> Result<(), Failure> {
         match (self.json, self.quiet) {
             (true, _) => output::print(pretty(&render::audit::json(heading, audited))),
             (_, true) => Ok(()),

@@ -152,8 +152,8 @@ fn audits() -> String {
         for trick in Trick::ALL {
             if let Some((_, scenario)) = trick.caught_by().filter(|(by, _)| *by == test.name()) {
                 let name = trick.name();
-                let text = format!("cheat:{name} {}; try it in {scenario}", trick.title());
-                let _ = writeln!(text, "    {text}");
+                let line = format!("cheat:{name} {}; try it in {scenario}", trick.title());
+                let _ = writeln!(text, "    {line}");
             }
         }
     }

@@ -82,8 +82,8 @@ impl Package {
         } else {
             only(&all)?
         };
-        let of_runs = |flag: &str, said: &Option<String>, ran: Option<&str>| {
-            said.as_deref().or(ran).map(str::to_owned).ok_or_else(|| {
+        let of_runs = |flag: &str, flag_value: &Option<String>, ran: Option<&str>| {
+            flag_value.as_deref().or(ran).map(str::to_owned).ok_or_else(|| {
                 let problem = format!("the runs do not say for which {flag} they were made");
                 Failure::usage(problem).hint(format!("--{flag}, or runs of one {flag}"))
             })
@@ -107,7 +107,7 @@ impl Package {
         let availability = Availability::ALL.into_iter();
         let availability = availability.into_iter().find(|a| a.name() == self.availability);
         let suite = SUITES.iter().position(|suite| *suite == self.suite);
-        let asked = PackageRequest {
+        let request = PackageRequest {
             round,
             division,
             submitter: self.submitter.clone(),
@@ -121,8 +121,8 @@ impl Package {
             description: self.description()?,
             runs: self.runs.clone(),
         };
-        let mut packaged = package(&asked, &self.tree).map_err(|error| failure(&error))?;
-        packaged.notes.extend(all.iter().filter_map(|ran| other_benchmark(&asked, ran)));
+        let mut packaged = package(&request, &self.tree).map_err(|error| failure(&error))?;
+        packaged.notes.extend(all.iter().filter_map(|ran| other_benchmark(&request, ran)));
         output::print(self.report(round, &packaged))?;
         Ok(if packaged.doubts.is_empty() { Exit::Valid } else { Exit::Invalid })
     }
@@ -139,8 +139,8 @@ impl Package {
             }
         };
         if self.runs.iter().all(|run| is_of_digits(run)) {
-            let known = |fields: &mut Fields, said: &[(&str, &str)]| {
-                for (field, value) in said {
+            let known = |fields: &mut Fields, values: &[(&str, &str)]| {
+                for (field, value) in values {
                     fields.entry((*field).to_owned()).or_insert_with(|| (*value).into());
                 }
             };
@@ -249,9 +249,9 @@ fn only(all: &[(&Path, Rules)]) -> Result<Option<Rules>, Failure> {
 }
 
 /// Returns the error for a run of another benchmark or round than it is packaged as.
-fn other_benchmark(asked: &PackageRequest<'_>, (run, rules): &(&Path, Rules)) -> Option<String> {
-    let official = asked.stands_for.as_ref().unwrap_or(&asked.benchmark);
-    let round = asked.round.version.to_string();
+fn other_benchmark(request: &PackageRequest<'_>, (run, rules): &(&Path, Rules)) -> Option<String> {
+    let official = request.stands_for.as_ref().unwrap_or(&request.benchmark);
+    let round = request.round.version.to_string();
     (*official != rules.benchmark || round != rules.round).then(|| {
         let (run, Rules { round: made, benchmark, .. }) = (run.display(), rules);
         format!(

@@ -117,7 +117,7 @@ impl Run {
         let Some(measured) = measured else { return Ok(Exit::Interrupted) };
         // Dropping the screen restores the terminal.
         drop((progress, watched));
-        self.tell(&measured)?;
+        self.print_results(&measured)?;
         Ok(measured.end().into())
     }
 
@@ -130,7 +130,7 @@ impl Run {
         })
     }
 
-    fn tell(&self, measured: &Measured) -> Result<(), Failure> {
+    fn print_results(&self, measured: &Measured) -> Result<(), Failure> {
         let path = &measured.directory.path;
         let printed = if self.json {
             let mut json = serde_json::to_value(&measured.summary).expect("keys are texts");

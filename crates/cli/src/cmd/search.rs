@@ -120,16 +120,16 @@ impl Search {
                 .hint("a new search confirms its peak unless --no-confirm is given"));
         }
         let before = self.resume.as_deref().map(read).transpose()?;
-        let asked = match &before {
+        let command = match &before {
             Some(before) if self.is_bare() => self.recorded_command(before)?,
             _ => None,
         };
-        let asked = asked.as_ref().unwrap_or(&self);
-        let mut ask = asked.ask(&self);
+        let command = command.as_ref().unwrap_or(&self);
+        let mut ask = command.ask(&self);
         let command_line = CommandLine {
-            config: asked.config.clone(),
-            set: asked.set.clone(),
-            keys: asked.keys.given.clone(),
+            config: command.config.clone(),
+            set: command.set.clone(),
+            keys: command.keys.given.clone(),
         };
         let prepared = search::prepare(&command_line, &ask, &console())?;
         if let Some(before) = &before {
@@ -158,14 +158,14 @@ impl Search {
         let played = job.play(control, self.quiet);
         // The page also shows the runs of an aborted search.
         let page = dyno_report::write_inside(job.directory());
-        let exit = self.tell(&job, played?);
+        let exit = self.print_results(&job, played?);
         if let (Some(page), false) = (page?, self.quiet) {
             output::say(format_args!("report: {}", page.display()));
         }
         exit
     }
 
-    fn tell(&self, job: &Job, ended: Phase) -> Result<Exit, Failure> {
+    fn print_results(&self, job: &Job, ended: Phase) -> Result<Exit, Failure> {
         let directory = job.directory().display();
         if self.json {
             let mut json = serde_json::to_value(&job.state).expect("keys are texts");
@@ -196,8 +196,8 @@ impl Search {
     /// Parses the command that began the search.
     fn recorded_command(&self, before: &State) -> Result<Option<Self>, Failure> {
         let program = std::iter::once(OsString::from("dyno search"));
-        let kept = before.command.iter().skip(1).map(OsString::from);
-        let expanded = arguments::expand(program.chain(kept))?;
+        let arguments_given = before.command.iter().skip(1).map(OsString::from);
+        let expanded = arguments::expand(program.chain(arguments_given))?;
         let parsed = RecordedCommand::try_parse_from(expanded).map_err(|error| {
             let first = error.to_string().lines().next().unwrap_or_default().to_string();
             Failure::set_up(format!("the command of the search no longer reads: {first}"))

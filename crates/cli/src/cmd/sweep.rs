@@ -123,7 +123,7 @@ impl SweepCommand {
         let table = plan.table.clone();
         let mut sweep = begin(plan.definition, plan.points, plan.name);
         if self.dry_run {
-            return self.tell_plan(&sweep, &table);
+            return self.print_plan(&sweep, &table);
         }
         let directory = free_folder(plan.out.as_deref(), &sweep.name)?;
         let made = std::fs::create_dir_all(directory.join("points"));
@@ -178,7 +178,7 @@ impl SweepCommand {
             ));
         }
         if self.dry_run {
-            return self.tell_plan(&sweep, &table);
+            return self.print_plan(&sweep, &table);
         }
         let ended = self.play(directory, &mut sweep, &table);
         drop(lock);
@@ -197,7 +197,7 @@ impl SweepCommand {
         flags.into_iter().find_map(|(is_said, flag)| is_said.then_some(flag))
     }
 
-    fn tell_plan(&self, sweep: &Sweep, table: &SweepTable) -> Result<Exit, Failure> {
+    fn print_plan(&self, sweep: &Sweep, table: &SweepTable) -> Result<Exit, Failure> {
         if self.json {
             output::print(pretty(sweep))?
         } else {
@@ -278,7 +278,7 @@ impl SweepCommand {
         }
         .play()?;
         let page = write_results(directory, sweep)?;
-        let printed = self.tell(sweep, table);
+        let printed = self.print_results(sweep, table);
         if is_talking {
             if let Some(page) = page {
                 output::say(format_args!("report: {}", page.display()));
@@ -292,7 +292,7 @@ impl SweepCommand {
         printed.map(|()| exit(stopped, sweep))
     }
 
-    fn tell(&self, sweep: &Sweep, table: &SweepTable) -> Result<(), Failure> {
+    fn print_results(&self, sweep: &Sweep, table: &SweepTable) -> Result<(), Failure> {
         match (self.json, self.quiet) {
             (true, _) => output::print(pretty(sweep)),
             (_, true) => Ok(()),

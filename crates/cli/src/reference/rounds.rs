@@ -83,18 +83,18 @@ fn asks(text: &mut String) {
     }
     *text += "- from v2.1 on, the bandwidth that the result needs: elements of a sample times bytes of \
               an element times samples/s\n\n| benchmark | elements of a sample |\n| --- | --- |\n";
-    let mut told: Vec<(&str, String)> = Vec::new();
+    let mut requirements: Vec<(&str, String)> = Vec::new();
     for round in Round::names().into_iter().rev().filter_map(|name| Round::named(name).ok()) {
         for benchmark in &round.benchmarks {
             let needed = words::bandwidth(round, benchmark);
             let needed = needed.split(':').next().unwrap_or_default().to_string();
-            let is_new = told.iter().all(|(name, _)| *name != benchmark.name);
+            let is_new = requirements.iter().all(|(name, _)| *name != benchmark.name);
             if !needed.is_empty() && is_new {
-                told.push((&benchmark.name, needed));
+                requirements.push((&benchmark.name, needed));
             }
         }
     }
-    for (name, needed) in told {
+    for (name, needed) in requirements {
         let _ = writeln!(text, "| `{name}` | {needed} |");
     }
 }

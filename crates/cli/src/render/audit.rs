@@ -30,9 +30,9 @@ pub fn text(heading: &AuditHeading<'_>, audited: &[Audited], is_colored: bool) -
         frame.rule();
         frame.line(one.scenario.name(), 0);
         figures(&mut frame, &one.result);
-        let said =
+        let verdicts =
             [("by the rules", one.result.corrected()), ("by the script", one.result.official())];
-        for (who, verdict) in said {
+        for (who, verdict) in verdicts {
             let name = verdict_name(&verdict);
             let line = format!("{who:13}  {}", painted(name, color(&verdict), is_colored));
             frame.line(&line, 15);

@@ -155,7 +155,7 @@ pub fn sentence(test: &TestReport) -> String {
     }
     let differing = |finding: Finding| -> String {
         let rows = rows.iter().filter(|row| row.finding == finding);
-        let said: Vec<String> = rows
+        let changes: Vec<String> = rows
             .map(|row| {
                 format!(
                     "{} {}",
@@ -164,7 +164,7 @@ pub fn sentence(test: &TestReport) -> String {
                 )
             })
             .collect();
-        said.join(", ")
+        changes.join(", ")
     };
     let (worse, better) = (differing(Finding::Worse), differing(Finding::Better));
     let of_headline = rows.iter().find(|row| row.metric == test.headline);

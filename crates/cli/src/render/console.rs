@@ -47,14 +47,14 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         accuracy_lines(&mut frame, &scored, is_colored);
         frame.rule();
     }
-    let mut said = Vec::new();
+    let mut lines = Vec::new();
     for test in run.tests.iter().filter(|test| !test.is_valid()) {
-        said.push(format!("{} {}:", test.title(), test.verdict));
-        said.extend(test.reasons.iter().map(|reason| format!("  {reason}")));
+        lines.push(format!("{} {}:", test.title(), test.verdict));
+        lines.extend(test.reasons.iter().map(|reason| format!("  {reason}")));
     }
-    said.extend(run.tests.iter().flat_map(|test| &test.notes).chain(&run.remarks).cloned());
-    if !said.is_empty() {
-        said.iter().for_each(|line| frame.line(line, 2));
+    lines.extend(run.tests.iter().flat_map(|test| &test.notes).chain(&run.remarks).cloned());
+    if !lines.is_empty() {
+        lines.iter().for_each(|line| frame.line(line, 2));
         frame.rule();
     }
     // Without a round, the summary and the report show the division.

@@ -21,8 +21,8 @@ pub fn lines(test: &Test) -> Vec<String> {
         answer_lines::classes(metrics),
         lost(metrics),
     ];
-    let said = parts.into_iter().flatten().filter(|part| !part.is_empty());
-    said.map(|part| format!("{name}: {part}")).collect()
+    let texts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+    texts.map(|part| format!("{name}: {part}")).collect()
 }
 
 /// Returns the throughput within the limits of `--goodput`.

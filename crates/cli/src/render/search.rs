@@ -166,9 +166,9 @@ fn rows(point: &Point) -> Vec<Vec<String>> {
     let row = |counts: &Counts| {
         let limit = limits::parse(&counts.limit, 0.99).ok()?;
         let all = Block { queries: counts.queries, over: counts.over };
-        let kept = if limit.is_kept(&[all]) { "kept" } else { "missed" };
+        let word = if limit.is_kept(&[all]) { "kept" } else { "missed" };
         let share = counts.over as f64 / counts.queries.max(1) as f64;
-        let cells = [limits::show(&limit), percent(share), percent(limit.allowed), kept.into()];
+        let cells = [limits::show(&limit), percent(share), percent(limit.allowed), word.into()];
         Some(cells.to_vec())
     };
     std::iter::once(head).chain(point.limits.iter().filter_map(row)).collect()

@@ -104,7 +104,7 @@ impl VerifyCommand {
         let system = self.audit.display().to_string();
         let heading = AuditHeading { test, round: rules.version, system: &system };
         let audited = [one];
-        self.output_flags.tell(&heading, &audited)?;
+        self.output_flags.print_results(&heading, &audited)?;
         Ok(exit(&audited))
     }
 }

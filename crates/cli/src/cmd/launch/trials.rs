@@ -127,19 +127,19 @@ impl Jobs {
         ended: &JobResult,
         interrupt: &Interrupt,
     ) -> Result<Evaluation, Stop> {
-        let told = format!("trial {}: ", trial.number);
-        let said = ended.message();
+        let prefix = format!("trial {}: ", trial.number);
+        let message = ended.message();
         match ended.code {
             Some(0) => read_result(trial.number, &ended.stdout).ok_or_else(|| {
-                Stop::Failed(format!("{told}its job printed no result, but {:?}", ended.stdout))
+                Stop::Failed(format!("{prefix}its job printed no result, but {:?}", ended.stdout))
             }),
             _ if interrupt.is_asked() => Err(Stop::Interrupted),
-            Some(_) if said.starts_with(&told) => Err(Stop::Failed(said)),
+            Some(_) if message.starts_with(&prefix) => Err(Stop::Failed(message)),
             Some(code) => {
-                Err(Stop::Failed(format!("{told}its job failed (exit code {code}): {said}")))
+                Err(Stop::Failed(format!("{prefix}its job failed (exit code {code}): {message}")))
             }
             None => {
-                let why = format!("{told}its job died ({}) {said}", ended.died);
+                let why = format!("{prefix}its job died ({}) {message}", ended.died);
                 let why = why.trim_end().to_owned();
                 // The search needs the accuracy of FLOAT 32, so a failure there ends it.
                 let is_base = trial.assignment.formats().iter().all(|one| *one == Format::F32);
@@ -162,9 +162,9 @@ impl Jobs {
 impl JobResult {
     /// Returns the error without its hints for terminal users.
     fn message(&self) -> String {
-        let said = self.stderr.trim();
-        let said = said.split("\nhint: ").next().unwrap_or(said);
-        said.strip_prefix("error: ").unwrap_or(said).replace("\nerror: ", "; ")
+        let message = self.stderr.trim();
+        let message = message.split("\nhint: ").next().unwrap_or(message);
+        message.strip_prefix("error: ").unwrap_or(message).replace("\nerror: ", "; ")
     }
 }
 

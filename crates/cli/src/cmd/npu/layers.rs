@@ -62,8 +62,8 @@ impl Layers {
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.changes.changes().network(&self.network, &output::Console)?;
         if network.measured.is_some() && !self.times {
-            let told = format!("{} holds times that were measured, and no layers", self.network);
-            return Err(Failure::usage(told)
+            let problem = format!("{} holds times that were measured, and no layers", self.network);
+            return Err(Failure::usage(problem)
                 .hint("--times prints them as blocks that fit the NPU; dyno npu run plays them"));
         }
         if self.csv {

@@ -122,8 +122,8 @@ impl Score {
             let method = self.method()?;
             return Ok(ScoringMethod::Method(method, self.inputs(method)?));
         }
-        if let Some(said) = self.choose.first().or(self.element.as_ref()) {
-            let problem = format!("{said}: the card of task {} says how it is judged", self.method);
+        if let Some(flag) = self.choose.first().or(self.element.as_ref()) {
+            let problem = format!("{flag}: the card of task {} says how it is judged", self.method);
             return Err(Failure::usage(problem));
         }
         let pair = |pair: &String| {
@@ -206,7 +206,7 @@ impl Score {
 /// The log has no answers, no valid answer, or no finite figure.
 fn counts(scored: &Scored) -> Result<(), Failure> {
     let first = scored.malformed_told.first();
-    let first = first.map(|told| format!(": line {}: {}", told.line, told.problem));
+    let first = first.map(|entry| format!(": line {}: {}", entry.line, entry.problem));
     let wrong = |what: &str| {
         let problem = format!("{what}{}", first.as_deref().unwrap_or_default());
         Err(Failure::set_up(problem))
@@ -269,8 +269,8 @@ fn counts_text(scored: &Scored) -> String {
             "warning: {malformed} answers are none; they count as wrong where the metric knows wrong ones:"
         );
     }
-    for told in &scored.malformed_told {
-        let _ = writeln!(text, "  line {}: sample {}: {}", told.line, told.index, told.problem);
+    for entry in &scored.malformed_told {
+        let _ = writeln!(text, "  line {}: sample {}: {}", entry.line, entry.index, entry.problem);
     }
     for note in &scored.scores.notes {
         let _ = writeln!(text, "warning: {note}");

@@ -85,11 +85,11 @@ impl Plot {
             }
         }
         line.clear();
-        tell_failures(&found);
+        report_failures(&found);
         let mut found = found.into_iter();
         let base = found.next().map_or(0.0, |base| base.accuracy);
         let evaluated: Vec<_> = width_trials(&network).into_iter().zip(found).collect();
-        self.tell(&tune::plot(&network, subset.name(), base, &evaluated, histograms))
+        self.print_results(&tune::plot(&network, subset.name(), base, &evaluated, histograms))
     }
 
     fn chosen(&self) -> Result<Dictionary, Failure> {
@@ -99,7 +99,7 @@ impl Plot {
         })
     }
 
-    fn tell(&self, document: &Document) -> Result<Exit, Failure> {
+    fn print_results(&self, document: &Document) -> Result<Exit, Failure> {
         if self.json {
             return output::print(pretty(document)).map(|()| Exit::Valid);
         }
@@ -112,7 +112,7 @@ impl Plot {
 }
 
 /// Reports failed widths on stderr, because their curve shows only a missing accuracy.
-fn tell_failures(found: &[Evaluation]) {
+fn report_failures(found: &[Evaluation]) {
     let mut notes = found.iter().filter_map(|evaluation| evaluation.note.as_ref());
     if let Some(first) = notes.next() {
         let (failed, all) = (1 + notes.count(), found.len());

@@ -49,9 +49,9 @@ impl Profile {
             return Err(Failure::usage(problem).hint(format!("it has {}", known.join(", "))));
         }
         let is_asked = |layer: &&Layer| self.layers.is_empty() || self.layers.contains(&layer.name);
-        let asked: Vec<&Layer> = layers.iter().filter(is_asked).collect();
+        let wanted: Vec<&Layer> = layers.iter().filter(is_asked).collect();
         let name = self.model.file_stem().unwrap_or_default().to_string_lossy();
-        output::print(descriptor(&name, &asked)).map(|()| Exit::Valid)
+        output::print(descriptor(&name, &wanted)).map(|()| Exit::Valid)
     }
 
     fn profile(&self) -> Result<Vec<Layer>, Failure> {

@@ -291,7 +291,7 @@ impl Run {
             outcome: &outcome,
             provenance: provenance.as_ref(),
         };
-        self.tell(folder, &report)
+        self.write_results(folder, &report)
     }
 
     fn network(&self) -> Result<Network, Failure> {
@@ -421,7 +421,7 @@ impl Run {
     }
 
     /// Writes and prints the results.
-    fn tell(&self, folder: &Path, report: &TuneReport<'_>) -> Result<Exit, Failure> {
+    fn write_results(&self, folder: &Path, report: &TuneReport<'_>) -> Result<Exit, Failure> {
         let TuneReport { network, about, outcome, provenance } = *report;
         let document = document(network, about, outcome, provenance);
         let page = crate::pages::html_of_tuning(&crate::pages::Tuning {
@@ -446,8 +446,8 @@ impl Run {
                 }
             }
         }
-        if let Some((why, held)) = &outcome.journal_problem {
-            let lines = held.lines().filter(|line| !line.is_empty()).count();
+        if let Some((why, journal)) = &outcome.journal_problem {
+            let lines = journal.lines().filter(|line| !line.is_empty()).count();
             failures.push(format!(
                 "cannot write {}: {why}; {lines} evaluations are not in it",
                 folder.join(JOURNAL).display()

@@ -60,7 +60,7 @@ fn pareto(
         let dot = |point: &&Point| {
             let note = point.note.as_ref().map(|note| format!("\n{note}")).unwrap_or_default();
             let tip = format!("{}\naccuracy {}{note}", point.assignment, point.accuracy);
-            plot::Point { tip, ..plot::Point::new(of(point), point.accuracy) }
+            plot::Point { tip, ..plot::Point::new(value(point), point.accuracy) }
         };
         wanted.map(dot).collect()
     };

@@ -62,27 +62,27 @@ pub fn procedure(rules: &ScenarioRules, percentile: Option<f64>) -> String {
         ArrivalPattern::Poisson => "queries at random (Poisson)",
         ArrivalPattern::AtOnce => "all samples at once",
     };
-    let mut said = vec![issued.to_string()];
-    said.extend(percentile.map(units::percentile));
+    let mut parts = vec![issued.to_string()];
+    parts.extend(percentile.map(units::percentile));
     match rules.samples_per_query {
-        Some(1) => said.push("1 sample a query".into()),
-        Some(samples) => said.push(format!("{samples} samples a query")),
+        Some(1) => parts.push("1 sample a query".into()),
+        Some(samples) => parts.push(format!("{samples} samples a query")),
         None => {}
     }
-    said.push(format!("{} s or more", rules.min_duration_ms / 1000));
+    parts.push(format!("{} s or more", rules.min_duration_ms / 1000));
     if rules.runs > 1 {
-        said.push(format!("the least of {} runs", rules.runs));
+        parts.push(format!("the least of {} runs", rules.runs));
     }
     if let Some(confirmation) = &rules.confirmation {
         let (runs, by) = (confirmation.runs, &confirmation.lower_by);
-        said.push(format!(
+        parts.push(format!(
             "a load is confirmed by {runs} runs, and lowered by {by} after one that fails"
         ));
     }
     if rules.stops_early {
-        said.push("early stopping".into());
+        parts.push("early stopping".into());
     }
-    said.join(", ")
+    parts.join(", ")
 }
 
 /// Returns the latency bound of a scenario; empty if the scenario has no bound.
@@ -123,19 +123,19 @@ pub fn performance_set(benchmark: &Benchmark) -> String {
 
 /// Returns the parameters of inference.
 pub fn inference(inference: &Inference) -> String {
-    let mut said = Vec::new();
-    said.extend(inference.beams.filter(|beams| *beams > 1).map(|beams| format!("{beams} beams")));
-    said.extend(inference.sampling.clone());
+    let mut parts = Vec::new();
+    parts.extend(inference.beams.filter(|beams| *beams > 1).map(|beams| format!("{beams} beams")));
+    parts.extend(inference.sampling.clone());
     let tokens = |tokens: u64| count(tokens);
-    said.extend(inference.max_input_tokens.map(|n| format!("inputs up to {} tokens", tokens(n))));
+    parts.extend(inference.max_input_tokens.map(|n| format!("inputs up to {} tokens", tokens(n))));
     match (inference.min_output_tokens, inference.max_output_tokens) {
         (Some(least), Some(most)) => {
-            said.push(format!("answers of {} to {} tokens", tokens(least), tokens(most)));
+            parts.push(format!("answers of {} to {} tokens", tokens(least), tokens(most)));
         }
-        (None, Some(most)) => said.push(format!("answers up to {} tokens", tokens(most))),
+        (None, Some(most)) => parts.push(format!("answers up to {} tokens", tokens(most))),
         _ => {}
     }
-    said.join(", ")
+    parts.join(", ")
 }
 
 /// Returns the network bandwidth that a datacenter result needs per sample.

@@ -181,7 +181,7 @@ impl Layout {
             }
         };
         let shown = metric.text(value);
-        let told = match point {
+        let title = match point {
             Ok(_) => format!("{}: {} {shown}", grid.name(at), metric.title()),
             Err(why) => format!("{}: {why}", grid.name(at)),
         };
@@ -189,7 +189,7 @@ impl Layout {
             text,
             "<g><title>{}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" {fill}/>\
              <text class=\"{ink}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text></g>",
-            escaped(&told),
+            escaped(&title),
             x + 1.0,
             y + 1.0,
             self.cell - 2.0,
