@@ -97,10 +97,10 @@ impl Live {
 impl Observations {
     fn take(&mut self, glance: &Glance, goals: &Goals) {
         let (before, after) = (self.last.completed_samples, glance.completed_samples);
-        self.time_line.completed((self.last.now, glance.now), after.saturating_sub(before));
+        self.time_line.add_completed(self.last.now..glance.now, after.saturating_sub(before));
         for answered in &glance.answered {
             self.latency.add_many(answered.latency, answered.stands_for);
-            self.time_line.answered(answered.due, answered.latency, answered.stands_for);
+            self.time_line.add_answered(answered.due, answered.latency, answered.stands_for);
             if let Some(lag) = answered.client_lag {
                 self.client_lag.add_many(lag, answered.stands_for);
             }

@@ -1,5 +1,7 @@
 //! Throughput and latency over time, in slices that widen as the run goes on.
 
+use std::ops::Range;
+
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_results::series::Counts;
 
@@ -31,8 +33,8 @@ struct Slice {
 }
 
 impl TimeLine {
-    /// Adds samples that were completed between two times.
-    pub fn completed(&mut self, (begin, end): (Nanos, Nanos), samples: u64) {
+    /// Adds samples that were completed in this interval.
+    pub fn add_completed(&mut self, Range { start: begin, end }: Range<Nanos>, samples: u64) {
         // A system that hangs also advances the time line.
         self.reach(end);
         if samples == 0 || end <= begin {
@@ -46,7 +48,7 @@ impl TimeLine {
     }
 
     /// Adds queries that were due at this time, with their approximate latency.
-    pub fn answered(&mut self, due: Nanos, latency: Nanos, queries: u64) {
+    pub fn add_answered(&mut self, due: Nanos, latency: Nanos, queries: u64) {
         self.reach(due + 1);
         self.slices[(due / self.width) as usize].latency.add_many(latency, queries);
     }
@@ -111,8 +113,8 @@ mod tests {
     #[test]
     fn time_without_a_completion_is_time() {
         let mut line = TimeLine::default();
-        line.completed((0, SECOND), 500);
-        line.completed((SECOND, 4 * SECOND), 0);
+        line.add_completed(0..SECOND, 500);
+        line.add_completed(SECOND..4 * SECOND, 0);
         assert_eq!(line.length(), 4 * SECOND);
         assert_eq!(line.rates(4, 4 * SECOND), [500.0, 0.0, 0.0, 0.0]);
     }
@@ -122,8 +124,8 @@ mod tests {
         let mut line = TimeLine::default();
         let hour = 3_600;
         for second in 0..hour {
-            line.completed((second * SECOND, (second + 1) * SECOND), 1_000);
-            line.answered(second * SECOND, 5_000_000, 1_000);
+            line.add_completed(second * SECOND..(second + 1) * SECOND, 1_000);
+            line.add_answered(second * SECOND, 5_000_000, 1_000);
         }
         assert!(line.slices.len() <= MOST_SLICES);
         assert!((hour..hour + 60).contains(&(line.length() / SECOND)), "{}", line.length());

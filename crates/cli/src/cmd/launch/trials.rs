@@ -166,10 +166,9 @@ impl JobResult {
         let message = message.split("\nhint: ").next().unwrap_or(message);
         message.strip_prefix("error: ").unwrap_or(message).replace("\nerror: ", "; ")
     }
-}
 
-impl From<(u64, std::io::Result<Output>)> for JobResult {
-    fn from((number, output): (u64, std::io::Result<Output>)) -> Self {
+    /// Returns the result of a process, or that it could not be waited for.
+    fn from_output(number: u64, output: std::io::Result<Output>) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         match output {
             Ok(Output { status, stdout, stderr }) => Self {
@@ -209,7 +208,7 @@ fn here(
         let sender = sender.clone();
         std::thread::spawn(move || {
             // The receiver may have stopped waiting.
-            let _ = sender.send((number, child.wait_with_output()).into());
+            let _ = sender.send(JobResult::from_output(number, child.wait_with_output()));
         });
     }
     drop(sender);
