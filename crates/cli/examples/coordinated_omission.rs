@@ -17,11 +17,11 @@ const SERVICE: Nanos = MILLISECOND;
 const STALL: std::ops::Range<Nanos> = 5 * SECOND..6 * SECOND;
 const RATE: f64 = 500.0;
 const LASTS_MS: u64 = 10_000;
-/// What a user would call slow.
+/// Latency that a user would call slow.
 const SLOW: Nanos = 10 * MILLISECOND;
 
-/// Answers one query after the other in a millisecond each; what would begin
-/// during the stall begins after it.
+/// Answers queries one by one in a millisecond each; queries that would begin during the stall
+/// begin after it.
 #[derive(Default)]
 struct Stalling {
     free_at: Nanos,
@@ -55,7 +55,7 @@ impl SimulatedSystem for Stalling {
     fn flush(&mut self, _now: Nanos) {}
 }
 
-/// One sample, which is nothing.
+/// An empty sample.
 struct One;
 
 impl SampleLibrary for One {
@@ -97,11 +97,11 @@ fn settings(scenario: Scenario) -> TestSettings {
     }
 }
 
-/// What one client reports.
+/// Results of one client.
 pub struct Report {
-    /// How it works.
+    /// How the client works.
     pub client: &'static str,
-    /// What it wrote down, ascending, ns.
+    /// Recorded latencies, ascending, ns.
     pub latencies: Vec<Nanos>,
 }
 
@@ -129,9 +129,9 @@ pub fn reports() -> [Report; 3] {
     let closed = play(settings(Scenario::SingleStream));
     let closed = closed.issued_at.iter().zip(&closed.completed_at).map(|(from, to)| to - from);
     let open = play(settings(Scenario::Server));
-    // A client with one connection sends a query that is due when the answer to
-    // the one before is there. The server, which answers in order, notices no
-    // difference: the queries wait in the client instead of in its queue.
+    // A client with one connection sends a due query after the answer to the previous one. The server
+    // answers in order, so it notices no difference: the queries wait in the client instead of in
+    // its queue.
     let before = [0].iter().chain(&open.completed_at);
     let sent = open.scheduled_at.iter().zip(before).map(|(due, before)| due.max(before));
     let from_sending = open.completed_at.iter().zip(sent).map(|(to, sent)| to - sent);

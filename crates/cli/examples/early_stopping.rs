@@ -1,5 +1,5 @@
-//! How often a run counts, by how often its system really misses the bound: by
-//! the percentile alone, and with early stopping.
+//! Probability that a run counts, by how often its system misses the bound: by the percentile
+//! alone, and with early stopping.
 //!
 //! `cargo run --release -p dyno --example early_stopping [FIGURE.svg]`
 
@@ -25,7 +25,7 @@ const LENGTHS: [u64; 2] = [1_000, 5_000];
 /// Share of late queries, in hundredths of a percent. The bound allows 1 %.
 const SHARES: [u32; 9] = [20, 40, 60, 80, 100, 120, 140, 160, 180];
 const BOUND: Nanos = 100 * MILLISECOND;
-/// Longer than any answer takes, so that queries do not meet.
+/// Longer than any answer takes, so that queries do not overlap.
 const GAP: Nanos = 1_000 * MILLISECOND;
 
 /// Misses the bound with a fixed probability, query by query.
@@ -58,7 +58,7 @@ impl SimulatedSystem for Sometimes {
     fn flush(&mut self, _now: Nanos) {}
 }
 
-/// One sample, which is nothing.
+/// An empty sample.
 struct One;
 
 impl SampleLibrary for One {
@@ -84,11 +84,11 @@ impl SampleLibrary for One {
 pub struct Passed {
     /// The measured p99 is within the bound.
     pub percentile: f64,
-    /// And so many queries say so that luck is ruled out.
+    /// The run has enough queries to rule out luck.
     pub early_stopping: f64,
 }
 
-/// Plays [`RUNS`] runs of this many queries on a system that is late this often.
+/// Simulates [`RUNS`] runs of this many queries on a system with this share of late queries.
 pub fn passed(queries: u64, late: f64) -> Passed {
     let settings = TestSettings {
         scenario: Scenario::Server,
@@ -121,7 +121,7 @@ pub fn passed(queries: u64, late: f64) -> Passed {
     Passed { percentile: share(percentile), early_stopping: share(early_stopping) }
 }
 
-/// By length of the run and share of late queries.
+/// Results by length of the run and share of late queries.
 pub fn table() -> [Vec<Passed>; 2] {
     LENGTHS.map(|queries| {
         SHARES.iter().map(|&share| passed(queries, f64::from(share) / 1e4)).collect()

@@ -1,5 +1,5 @@
-//! What a search for the number of streams finds where a run passes by chance:
-//! alone, and confirmed by several runs as the rules of v0.7 ask.
+//! Results of a search for the number of streams if runs pass by chance: alone, and confirmed by
+//! several runs, as the rules of v0.7 require.
 //!
 //! `cargo run --release -p dyno --example repeated_runs`
 
@@ -13,12 +13,12 @@ use dyno_loadgen::settings::Repetition;
 
 /// Tests behind each line.
 const TESTS: u32 = 20_000;
-/// The chance that one run passes, from 18 streams on; below it always does, and
-/// above it never does.
+/// Probability that a run passes from 18 streams on; below, it always passes, and above, it never
+/// does.
 const CHANCES: [f64; 7] = [1.0, 0.995, 0.95, 0.75, 0.40, 0.10, 0.01];
 const FIRST: usize = 18;
 
-/// The chance that a run of this many streams passes.
+/// Returns the probability that a run of this many streams passes.
 pub fn chance(streams: usize) -> f64 {
     match streams.checked_sub(FIRST) {
         None => 1.0,
@@ -26,18 +26,18 @@ pub fn chance(streams: usize) -> f64 {
     }
 }
 
-/// What came of many tests by one rule.
+/// Results of many tests by one rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// From 18 streams on: the share of the tests that found so many.
+    /// From 18 streams on: the share of tests that found this many.
     pub shares: [f64; CHANCES.len()],
     /// Runs that a test made, on average.
     pub runs: f64,
-    /// The chance that one more run of the streams found passes.
+    /// Probability that one more run of the streams found passes.
     pub passes_again: f64,
 }
 
-/// Plays many tests, each from the search that it begins with.
+/// Runs many tests, each with the search that it begins with.
 pub fn play(search: &PeakSearch, seed: u64) -> Found {
     let mut random = Mt19937::new(seed);
     let mut found = Found { shares: [0.0; CHANCES.len()], runs: 0.0, passes_again: 0.0 };
@@ -99,6 +99,6 @@ pub fn text() -> String {
 }
 
 fn main() {
-    // A pipe that is closed early is the reader's affair.
+    // A pipe that is closed early is not an error.
     let _ = std::io::Write::write_all(&mut std::io::stdout(), text().as_bytes());
 }

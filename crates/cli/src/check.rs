@@ -1,4 +1,4 @@
-//! What `dyno check` shows: a tree of any size on one screen.
+//! Terminal output of `dyno check`: fits a submission tree of any size on one screen.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,39 +11,39 @@ use dyno_submission::finding::{Finding, Severity};
 
 use crate::render::{Color, painted, wrap};
 
-/// Findings that fit a screen with what stands around them.
+/// Most findings shown on a screen, so that the header and the verdict fit, too.
 const SHOWN: usize = 12;
-/// Of one result, this many.
+/// Most findings shown for one subject on a screen.
 const SHOWN_OF_ONE: usize = 3;
 const WIDTH: usize = 80;
 
-/// How much is shown.
+/// How many findings are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// A screen.
+    /// At most [`SHOWN`] findings.
     Screen,
     /// Every finding.
     All,
 }
 
-/// A check of a tree to show.
-pub struct Shown<'a> {
-    /// The tree.
+/// The report of a checked tree.
+pub struct CheckSummary<'a> {
+    /// Root folder of the tree.
     pub tree: &'a Path,
-    /// Its round.
+    /// Round of the rules that apply.
     pub round: Version,
-    /// Who judged.
+    /// Rules that the check follows: Dyno's own, or those of an official checker.
     pub program: Program,
-    /// What was found.
+    /// Results of the check.
     pub checked: &'a CheckReport,
-    /// How much is shown.
+    /// How many findings are shown.
     pub extent: Extent,
-    /// Whether colours are.
+    /// Whether the text contains color codes.
     pub is_colored: bool,
 }
 
-impl Shown<'_> {
-    /// The text.
+impl CheckSummary<'_> {
+    /// Returns the text of the report.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let by = match self.program {
@@ -62,28 +62,28 @@ impl Shown<'_> {
         let checked = self.checked;
         let is_invalid = |outcome: &&Outcome| **outcome == Outcome::Invalid;
         let invalid = checked.results.values().filter(is_invalid).count();
-        let of = |severity: Severity| {
+        let counted = |severity: Severity| {
             let count = checked.findings.iter().filter(|f| f.severity == severity).count();
             format!("{count} {}{}", severity.name(), if count == 1 { "" } else { "s" })
         };
         format!(
             "{} valid, {invalid} not; {}, {}, {} in {} files and folders",
             checked.valid(),
-            of(Severity::Error),
-            of(Severity::Warning),
-            of(Severity::Note),
+            counted(Severity::Error),
+            counted(Severity::Warning),
+            counted(Severity::Note),
             count(checked.entries as u64),
         )
     }
 
-    /// The gravest first, by what they are about; then how to mend them.
+    /// Appends the findings, most severe subject first, then the fixes of the findings shown.
     fn findings(&self, text: &mut String) {
         let groups = groups(&self.checked.findings, self.extent);
         let (most, most_of_one) = match self.extent {
             Extent::Screen => (SHOWN, SHOWN_OF_ONE),
             Extent::All => (usize::MAX, usize::MAX),
         };
-        let (mut shown, mut told): (Vec<&Finding>, usize) = (Vec::new(), 0);
+        let (mut shown, mut shown_count): (Vec<&Finding>, usize) = (Vec::new(), 0);
         for group in &groups {
             if shown.len() >= most {
                 break;
@@ -103,17 +103,17 @@ impl Shown<'_> {
                 self.finding(finding, text);
                 shown.push(finding);
             }
-            told += some * group.subjects.len();
+            shown_count += some * group.subjects.len();
             let left = group.findings.len() - some;
             if left > 0 {
                 let _ = writeln!(text, "  and {left} more of it");
             }
         }
-        let left = self.checked.findings.len() - told;
+        let left = self.checked.findings.len() - shown_count;
         if left > 0 {
             let _ = writeln!(text, "{left} findings are not shown; --all shows them");
         }
-        mending(&shown, text);
+        fixes_of(&shown, text);
     }
 
     fn finding(&self, finding: &Finding, text: &mut String) {
@@ -151,15 +151,15 @@ impl Shown<'_> {
     }
 }
 
-/// How to mend what was shown, each check once.
-fn mending(shown: &[&Finding], text: &mut String) {
-    let mends: BTreeMap<&str, &str> =
+/// Appends how to fix the findings shown, once for each check.
+fn fixes_of(shown: &[&Finding], text: &mut String) {
+    let fixes: BTreeMap<&str, &str> =
         shown.iter().map(|finding| (finding.check, finding.mend.as_str())).collect();
-    if mends.is_empty() {
+    if fixes.is_empty() {
         return;
     }
     let _ = writeln!(text, "\nhow to mend");
-    for (check, mend) in mends {
+    for (check, mend) in fixes {
         for line in wrap(&format!("{check}: {mend}"), WIDTH - 2, 2) {
             let _ = writeln!(text, "  {line}");
         }
@@ -167,15 +167,15 @@ fn mending(shown: &[&Finding], text: &mut String) {
     text.push('\n');
 }
 
-/// What is wrong with a subject, or alike with several.
+/// Findings that one subject, or several subjects, have in common.
 struct Group<'a> {
     subjects: Vec<String>,
-    /// The gravest first.
+    /// Most severe first.
     findings: Vec<&'a Finding>,
 }
 
-/// By subject, and subjects with the same findings together; the gravest first. Where all
-/// is shown, only what is the same to the line is alike.
+/// Groups findings by subject and merges subjects with equal findings; most severe first.
+/// With [`Extent::All`], findings are equal only if their lines and expected values are, too.
 fn groups(findings: &[Finding], extent: Extent) -> Vec<Group<'_>> {
     let mut by_subject: BTreeMap<String, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
@@ -205,7 +205,7 @@ fn groups(findings: &[Finding], extent: Extent) -> Vec<Group<'_>> {
     groups
 }
 
-/// What a path is about: a result where it lies in one, else its system or submitter.
+/// Returns the subject of a path: the result that contains it, else its system or submitter.
 fn subject(path: &Path) -> String {
     let parts = parts(path);
     let names: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -217,8 +217,8 @@ fn subject(path: &Path) -> String {
             "results" | "measurements" | "compliance" | "audit",
             ref rest @ ..,
         ] if !rest.is_empty() => {
-            let of: Vec<&str> = rest.iter().take(3).copied().collect();
-            format!("{division}/{submitter}: {}", of.join(" / "))
+            let parts: Vec<&str> = rest.iter().take(3).copied().collect();
+            format!("{division}/{submitter}: {}", parts.join(" / "))
         }
         [division, submitter, "systems", file] => {
             format!("{division}/{submitter}: {}", file.trim_end_matches(".json"))
@@ -228,24 +228,24 @@ fn subject(path: &Path) -> String {
     }
 }
 
-/// A path without what its subject says already.
+/// Returns the part of a path that its subject does not name.
 fn below(path: &Path) -> String {
     let parts = parts(path);
-    let said = match (parts.get(2).map(String::as_str), parts.len()) {
+    let first = match (parts.get(2).map(String::as_str), parts.len()) {
         (Some("results"), 4..) => 6,
         (_, 0 | 1) => 1,
         _ => 2,
     };
-    parts.get(said..).unwrap_or_default().join("/")
+    parts.get(first..).unwrap_or_default().join("/")
 }
 
 fn parts(path: &Path) -> Vec<String> {
     path.iter().map(|part| safe(&part.to_string_lossy())).collect()
 }
 
-/// A text that the terminal does not obey: files have any names.
+/// Replaces control characters, so that file names cannot control the terminal.
 fn safe(text: &str) -> String {
-    // Marks of direction change the order in which the rest is shown.
+    // Direction marks change the order of the text that follows.
     let obeyed = |c: char| {
         c.is_control()
             || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

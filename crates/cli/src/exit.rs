@@ -1,4 +1,4 @@
-//! How a command ends: the exit codes, and what is said when it fails.
+//! Exit codes of commands, and the report of failures.
 
 use std::process::ExitCode;
 
@@ -9,26 +9,26 @@ use crate::output;
 /// The exit codes, as scripts see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// All that was asked for was done, and every result is valid.
+    /// The command is complete, and every result is valid.
     Valid,
     /// A result is INVALID or UNDECIDED, or a target was missed.
     Invalid,
-    /// The command line or a configuration file makes no sense.
+    /// The command line or a configuration file is invalid.
     Usage,
-    /// Something that the run needs is not there.
+    /// Something that the run needs is missing.
     SetUp,
-    /// The run was given up while it was on.
+    /// The run was aborted while running.
     Aborted,
-    /// Ctrl-C.
+    /// Interrupted by Ctrl-C.
     Interrupted,
 }
 
 impl Exit {
-    /// All of them.
+    /// All exit codes.
     pub const ALL: [Self; 6] =
         [Self::Valid, Self::Invalid, Self::Usage, Self::SetUp, Self::Aborted, Self::Interrupted];
 
-    /// The number.
+    /// Returns the number.
     pub fn code(self) -> u8 {
         match self {
             Self::Valid => 0,
@@ -41,7 +41,7 @@ impl Exit {
         }
     }
 
-    /// What it means.
+    /// Returns the meaning, as documentation and `dyno info` show it.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Valid => "done; every result is VALID and every target met",
@@ -90,7 +90,7 @@ impl From<FailureKind> for Exit {
     }
 }
 
-/// Reports a failure on stderr, and returns its exit code.
+/// Reports a failure on stderr and returns its exit code.
 pub fn report(failure: &Failure) -> ExitCode {
     for problem in failure.problems() {
         output::say(format_args!("error: {problem}"));

@@ -1,6 +1,6 @@
-//! Ctrl-C. Before a run begins it ends the process at once. During a run the first
-//! one ends the run and keeps what was measured, and the second one ends the process.
-//! A terminal that goes away counts as one.
+//! Handles Ctrl-C. Before a run begins, it ends the process at once. During a run, the first one
+//! ends the run and keeps its results, and the second one ends the process. The loss of the
+//! terminal counts as Ctrl-C.
 
 use std::io::Read as _;
 use std::sync::OnceLock;
@@ -16,31 +16,30 @@ use signal_hook::low_level;
 use crate::exit::Exit;
 use crate::{output, tui};
 
-/// After a first Ctrl-C a run has this long to end by itself; then a second one ends
-/// the process.
+/// How long a run may take to end after the first Ctrl-C before a second one ends the process.
 const GRACE: Nanos = 1_500 * MILLISECOND;
-/// Results that are being written when a second Ctrl-C comes have this long.
+/// How long results may still be written after a second Ctrl-C.
 const WRITING: Nanos = 10 * SECOND;
 
 #[derive(Debug)]
 struct State {
     clock: Clock,
-    /// A run is on, or about to begin: a first signal leaves its end to the run.
+    /// Whether a run is on or about to begin: the first signal then only requests its end.
     keeps_results: AtomicBool,
-    /// What a run looks at.
+    /// The flag that runs poll.
     interrupt: Interrupt,
-    /// When it was asked for, by the clock.
+    /// Time of the first request, by the clock.
     asked_at: AtomicU64,
 }
 
-/// Signals reach the process, and so does the interrupt.
+/// Static, because signals concern the whole process.
 static STATE: OnceLock<State> = OnceLock::new();
 
-/// Listens to signals from now on: until [`listen`] each ends the process, with a word and with
-/// the exit code of an interrupt.
+/// Starts to handle signals. Until [`listen`] is called, each signal ends the process with a message
+/// and the exit code of an interrupt.
 ///
 /// # Errors
-/// The operating system's.
+/// Errors of the operating system.
 pub fn begin() -> std::io::Result<()> {
     let state = State {
         clock: Clock::start(),
@@ -55,17 +54,17 @@ pub fn begin() -> std::io::Result<()> {
     if !survives_hang_up() {
         signals.add_signal(SIGHUP)?;
     }
-    // A thread and not a handler: it may put the terminal in order.
+    // A thread instead of a handler, because it may have to restore the terminal.
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         signals.forever().for_each(|_| ask());
     })?;
     Ok(())
 }
 
-/// From now on a first signal only asks for an end. Returns what it asks.
+/// Makes the first signal only request an end from now on. Returns the flag that it sets.
 ///
 /// # Errors
-/// The operating system's.
+/// Errors of the operating system.
 pub fn listen() -> std::io::Result<Interrupt> {
     begin()?;
     state().keeps_results.store(true, Ordering::Relaxed);
@@ -77,15 +76,15 @@ fn state() -> &'static State {
     STATE.get().expect("it has begun")
 }
 
-/// Takes the end of standard input for a first Ctrl-C, if [`LIFELINE`] is set. Not before a run
-/// is about to begin: until then the process may read its task from standard input.
+/// Treats the end of standard input as the first Ctrl-C if [`LIFELINE`] is set. Called only when a
+/// run is about to begin, because the process may read its task from standard input before.
 fn watch_lifeline() -> std::io::Result<()> {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if std::env::var_os(LIFELINE).is_none() || WATCHED.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
     std::thread::Builder::new().name("lifeline".into()).spawn(move || {
-        // Nothing is ever sent; an error is an end, too.
+        // Nothing is ever sent; an error also means the end.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         if !state().interrupt.is_asked() {
             ask();
@@ -94,7 +93,7 @@ fn watch_lifeline() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Acts as a signal does: the first one asks for an end, the second one ends the process.
+/// Acts like a signal: the first call requests an end, the second one ends the process.
 pub fn ask() {
     let state = state();
     let now = state.clock.now();
@@ -104,7 +103,7 @@ pub fn ask() {
         return;
     }
     if keeps_results {
-        // The samples of a run that is about to end are not thrown away.
+        // Keep the samples of a run that is about to end.
         let is_over = |waited: Nanos| {
             let now = now + waited;
             let since = now.saturating_sub(state.asked_at.load(Ordering::Relaxed));
@@ -117,8 +116,8 @@ pub fn ask() {
     low_level::exit(Exit::Interrupted.code().into());
 }
 
-/// Whether somebody wants this process to outlive its terminal, as `nohup` does:
-/// then it has the signal ignored. Where nobody can tell, it is left as it is.
+/// Whether SIGHUP is ignored, as `nohup` does to keep a process alive without its terminal. Returns
+/// true if that cannot be determined, so that SIGHUP keeps its disposition.
 fn survives_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,6 +1,6 @@
-//! `dyno`: one command per file in [`cmd`], results on stdout, talk on stderr.
+//! `dyno`: one command per file in [`cmd`]. Results go to stdout, messages to stderr.
 #![forbid(unsafe_code)]
-// They panic where nobody reads: `output` has what does not.
+// `println!` and `eprintln!` panic on a closed pipe; use `output` instead.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod check;

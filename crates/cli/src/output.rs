@@ -1,5 +1,5 @@
-//! What goes to stdout and stderr: results, which may fail to be written, and
-//! talk, which may not get in the way of a measurement.
+//! Output to stdout and stderr. Errors of results on stdout are reported; errors of messages on
+//! stderr are ignored, so that they never disturb a measurement.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -7,24 +7,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dyno_experiment::{Failure, Watch};
 
-/// Talk that waits for the terminal; `None` if the terminal is the reader's.
+/// Messages held back while the terminal shows a full screen; `None` at other times.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// Writes a result to stdout. A reader that closes the pipe has seen enough:
-/// that is no error.
+/// Writes a result to stdout. A reader that closes the pipe early is not an error.
 ///
 /// # Errors
-/// If stdout takes it not for another reason, such as a full disk.
+/// Stdout cannot be written for another reason, such as a full disk.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_ref()).and_then(|()| stdout.flush());
     written.or_else(|error| of_stdout(&error))
 }
 
-/// What an error of stdout means for a command.
+/// Maps an error of stdout to the failure of a command.
 ///
 /// # Errors
-/// If it is more than a reader that has seen enough.
+/// Any error other than a closed pipe.
 pub fn of_stdout(error: &io::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::BrokenPipe => Ok(()),
@@ -33,41 +32,41 @@ pub fn of_stdout(error: &io::Error) -> Result<(), Failure> {
     }
 }
 
-/// Says a line, or several that end with a newline, on stderr; as soon as the
-/// terminal is the reader's. Nobody listening is no reason to fail.
+/// Writes a message to stderr, or holds it back while a full screen is shown. Adds a newline if it
+/// lacks one. Errors are ignored.
 pub fn say(text: impl Display) {
     let mut text = text.to_string();
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    match &mut *held() {
+    match &mut *held_messages() {
         Some(held) => held.push(text),
-        // In one piece, because several processes may talk to one terminal.
+        // One write per message, because several processes may share the terminal.
         None => drop(io::stderr().write_all(text.as_bytes())),
     }
 }
 
-/// Holds back what is said from now on.
+/// Holds back messages from now on.
 pub fn hold() {
-    held().get_or_insert_default();
+    held_messages().get_or_insert_default();
 }
 
-/// Says what was held back.
+/// Writes the messages held back, and stops holding them back.
 pub fn release() {
-    let texts = held().take();
+    let texts = held_messages().take();
     texts.into_iter().flatten().for_each(say);
 }
 
-fn held() -> MutexGuard<'static, Option<Vec<String>>> {
+fn held_messages() -> MutexGuard<'static, Option<Vec<String>>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns an observer that shows sentences on stderr, and nothing of tests.
+/// Returns an observer that shows only messages, on stderr.
 pub fn console() -> Arc<dyn Watch> {
     Arc::new(Console)
 }
 
-/// An observer that shows sentences on stderr, and nothing of tests.
+/// An observer that shows only messages, on stderr.
 #[derive(Debug, Clone, Copy)]
 pub struct Console;
 

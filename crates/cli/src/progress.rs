@@ -1,4 +1,4 @@
-//! Who shows a run while it is on: nobody, a line on stderr, or a full screen.
+//! Progress of a run: hidden, a line on stderr, or a full screen.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
@@ -13,60 +13,62 @@ use crate::live::{self, Live};
 use crate::tui::{Screen, Wish};
 use crate::{output, terminal};
 
-/// What is known of the run, and who shows it.
+/// The state of the run and its display.
 #[derive(Debug)]
 pub struct Progress {
-    shown: Mutex<Shown>,
+    state: Mutex<ProgressState>,
 }
 
 #[derive(Debug)]
-struct Shown {
+struct ProgressState {
     live: Live,
     display: Display,
 }
 
 #[derive(Debug)]
 enum Display {
-    Nobody,
-    /// One line of text a test, for logs.
+    Hidden,
+    /// One line of text for each test, for logs.
     Titles,
     Line,
     Screen(Box<Screen>),
 }
 
 impl Progress {
-    /// A line if stderr is a terminal, unless it is forbidden.
+    /// Returns a progress line if stderr is a terminal and the line is allowed, else no display.
     pub fn new(is_allowed: bool) -> Self {
-        Self::of(if is_allowed && terminal::redraws() { Display::Line } else { Display::Nobody })
+        Self::with_display(if is_allowed && terminal::redraws() {
+            Display::Line
+        } else {
+            Display::Hidden
+        })
     }
 
-    /// As [`Progress::new`], with a line of text for each test where stderr is
-    /// no terminal.
+    /// Returns [`Progress::new`], but with a line of text for each test if stderr is not a terminal.
     pub fn verbose(is_allowed: bool) -> Self {
         let line = if is_allowed { Display::Line } else { Display::Titles };
-        Self::of(if terminal::redraws() { line } else { Display::Titles })
+        Self::with_display(if terminal::redraws() { line } else { Display::Titles })
     }
 
-    /// A full screen.
+    /// Returns a full screen.
     ///
     /// # Errors
-    /// If stderr is no terminal that could show it.
+    /// Stderr is not a terminal that can show it.
     pub fn full_screen() -> Result<Self, Failure> {
-        Ok(Self::of(Display::Screen(Box::new(Screen::open()?))))
+        Ok(Self::with_display(Display::Screen(Box::new(Screen::open()?))))
     }
 
-    fn of(display: Display) -> Self {
-        Self { shown: Mutex::new(Shown { live: Live::default(), display }) }
+    fn with_display(display: Display) -> Self {
+        Self { state: Mutex::new(ProgressState { live: Live::default(), display }) }
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ProgressState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what keys ask for, as long as the work goes on: also while logs are
-    /// written, and Ctrl-C is a key of a full screen.
+    /// Handles keys while `work` runs, also while logs are written: a full screen receives Ctrl-C as a key.
     pub fn with_keys<T>(&self, work: impl FnOnce() -> T) -> T {
-        if !matches!(self.shown().display, Display::Screen(_)) {
+        if !matches!(self.state().display, Display::Screen(_)) {
             return work();
         }
         std::thread::scope(|scope| {
@@ -82,10 +84,10 @@ impl Progress {
     }
 
     fn obey_keys(&self) {
-        let mut shown = self.shown();
-        let Display::Screen(screen) = &mut shown.display else { return };
+        let mut state = self.state();
+        let Display::Screen(screen) = &mut state.display else { return };
         let wish = screen.keys();
-        drop(shown);
+        drop(state);
         if let Some(Wish::Stop) = wish {
             crate::interrupt::ask();
         }
@@ -98,63 +100,63 @@ impl Watch for Progress {
     }
 
     fn wants_glances(&self) -> bool {
-        matches!(self.shown().display, Display::Line | Display::Screen(_))
+        matches!(self.state().display, Display::Line | Display::Screen(_))
     }
 
     fn plan(&self, heading: &str, tests: &[Test]) {
-        self.shown().live.plan(heading.into(), tests);
+        self.state().live.plan(heading.into(), tests);
     }
 
     fn begin(&self, title: &str, goals: Goals) {
-        let mut shown = self.shown();
+        let mut state = self.state();
         // A probe begins many times.
-        if matches!(shown.display, Display::Titles) && shown.live.title != title {
+        if matches!(state.display, Display::Titles) && state.live.title != title {
             output::say(title);
         }
-        shown.live.begin(title, goals);
-        shown.draw();
+        state.live.begin(title, goals);
+        state.draw();
     }
 
     fn remark(&self, remark: &str) {
-        let mut shown = self.shown();
-        shown.live.remark = remark.into();
-        shown.draw();
+        let mut state = self.state();
+        state.live.remark = remark.into();
+        state.draw();
     }
 
     fn saw(&self, glance: Option<&Glance>) {
-        let mut shown = self.shown();
+        let mut state = self.state();
         if let Some(glance) = glance {
-            shown.live.saw(glance);
+            state.live.saw(glance);
         }
-        shown.draw();
+        state.draw();
     }
 
     fn clear(&self) {
-        let mut shown = self.shown();
-        match shown.display {
-            // What cannot be shown is not worth a failure.
+        let mut state = self.state();
+        match state.display {
+            // A failed write must not fail the run.
             Display::Line => drop(write!(std::io::stderr(), "\r\x1b[2K")),
-            _ => shown.draw(),
+            _ => state.draw(),
         }
     }
 
     fn result(&self, result: TestResult) {
-        let mut shown = self.shown();
-        shown.live.result(result);
-        if matches!(shown.display, Display::Screen(_)) {
-            shown.draw();
+        let mut state = self.state();
+        state.live.result(result);
+        if matches!(state.display, Display::Screen(_)) {
+            state.draw();
         }
     }
 }
 
-impl Shown {
+impl ProgressState {
     fn draw(&mut self) {
         match &mut self.display {
-            Display::Nobody | Display::Titles => {}
+            Display::Hidden | Display::Titles => {}
             Display::Line => {
                 let columns = terminal::size().map_or(COLUMNS, |(columns, _)| columns.into());
                 let line = live::line(&self.live, columns);
-                // In one piece, so that it does not flicker.
+                // One write, to avoid flicker.
                 drop(write!(std::io::stderr(), "{}", format_args!("\r{line}\x1b[K")));
             }
             Display::Screen(screen) => screen.draw(&self.live),
@@ -162,8 +164,8 @@ impl Shown {
     }
 }
 
-/// How often keys are looked at: sooner than a hand notices.
+/// Interval of key checks: shorter than a person notices.
 const KEYS: Duration = Duration::from_millis(50);
 
-/// Of a terminal that does not tell.
+/// Columns of a terminal of unknown size.
 const COLUMNS: usize = 80;

@@ -1,6 +1,6 @@
-//! The reference pages of the book, made from the tables that the program works
-//! with. A test compares them with what is checked in; `UPDATE_EXPECT=1 cargo
-//! test -p dyno reference` writes them.
+//! Reference pages of the book, generated from the tables that the program works with. A test
+//! compares them with the files in docs; `UPDATE_EXPECT=1 cargo test -p dyno reference` writes
+//! them.
 
 mod rounds;
 
@@ -19,15 +19,15 @@ use crate::cmd::{Dyno, METRICS, VARIABLES};
 use crate::exit::Exit;
 use crate::schema::Document;
 
-/// Says at the head of a page where it comes from.
+/// Comment at the head of a generated page.
 const MADE: &str = "<!-- Made from the code: UPDATE_EXPECT=1 cargo test -p dyno reference -->\n\n";
 
-/// Text in a cell of a table.
+/// Escapes text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 
-/// Names beside texts.
+/// Returns a table of names and texts.
 fn definitions(head: [&str; 2], rows: impl Iterator<Item = (String, String)>) -> String {
     let mut text = format!("| {} | {} |\n| --- | --- |\n", head[0], head[1]);
     for (name, what) in rows {
@@ -50,7 +50,7 @@ fn commands() -> String {
     text
 }
 
-/// A command below `parent`, then its own commands.
+/// Appends a command below `parent`, then its subcommands.
 fn write_command(text: &mut String, command: &Command, parent: &str) {
     let name = format!("{parent} {}", command.get_name());
     let usage = command.clone().render_usage().to_string();
@@ -74,13 +74,13 @@ fn write_command(text: &mut String, command: &Command, parent: &str) {
     }
 }
 
-/// A command, and all below it.
+/// Returns a command and all of its subcommands, recursively.
 fn with_all_below(command: &Command) -> Vec<&Command> {
     let below = command.get_subcommands().flat_map(with_all_below);
     std::iter::once(command).chain(below).collect()
 }
 
-/// How a flag is written, and what it does.
+/// Returns the syntax and the description of a flag.
 fn argument(arg: &clap::Arg) -> (String, String) {
     let mut name = match (arg.get_short(), arg.get_long()) {
         (Some(short), Some(long)) => format!("-{short}, --{long}"),
@@ -90,9 +90,10 @@ fn argument(arg: &clap::Arg) -> (String, String) {
     };
     if arg.get_action().takes_values() {
         let value = arg.get_value_names().map(|names| names.join(" ")).unwrap_or_default();
-        name = match arg.is_require_equals_set() {
-            true => format!("{name}[={value}]"),
-            false => format!("{name} {value}").trim().to_string(),
+        name = if arg.is_require_equals_set() {
+            format!("{name}[={value}]")
+        } else {
+            format!("{name} {value}").trim().to_string()
         };
     }
     let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
@@ -173,7 +174,8 @@ fn metrics() -> String {
         "# Metrics\n\n{MADE}What each figure is: formula and window (`dyno info metrics`).\n\n"
     );
     for metric in METRICS {
-        let _ = write!(text, "## {}\n\n{}\n\n", metric.name, metric.told().replace('<', "&lt;"));
+        let _ =
+            write!(text, "## {}\n\n{}\n\n", metric.name, metric.description().replace('<', "&lt;"));
         let keys: Vec<String> = metric.keys.iter().map(|key| format!("`{key}`")).collect();
         let _ = write!(text, "In `summary.json`: {}.\n\n", keys.join(", "));
     }
@@ -189,7 +191,7 @@ fn exit_codes() -> String {
     ) + &definitions(["code", "meaning"], rows.into_iter())
 }
 
-/// Every check of a submission, with what each program makes of it.
+/// Returns every check of a submission, with its severity in each program.
 fn checks() -> String {
     let mut text = format!(
         "# Checks of a submission\n\n{MADE}What [`dyno check`](../tasks/check.md) looks at, and how grave each \
@@ -249,20 +251,27 @@ fn the_reference_pages_are_those_of_the_code() {
     }
 }
 
-/// A figure without a formula is a guess.
+/// Every figure of the summary must have a formula.
 #[test]
 fn every_number_of_a_summary_has_its_formula() {
     let schema: serde_json::Value = serde_json::from_str(Document::Summary.schema()).unwrap();
     let mut missing = Vec::new();
-    for of in ["Metrics", "Rates", "TokenRates", "Goodput", "Headline", "Accuracy"] {
-        let properties = schema["$defs"][of]["properties"].as_object().expect("it is there");
-        let told = |key: &&String| METRICS.iter().any(|metric| metric.keys.contains(&key.as_str()));
-        missing.extend(properties.keys().filter(|key| !told(key)).map(|key| format!("{of}.{key}")));
+    for definition in ["Metrics", "Rates", "TokenRates", "Goodput", "Headline", "Accuracy"] {
+        let properties =
+            schema["$defs"][definition]["properties"].as_object().expect("it is there");
+        let has_formula =
+            |key: &&String| METRICS.iter().any(|metric| metric.keys.contains(&key.as_str()));
+        missing.extend(
+            properties
+                .keys()
+                .filter(|key| !has_formula(key))
+                .map(|key| format!("{definition}.{key}")),
+        );
     }
     assert!(missing.is_empty(), "not in METRICS: {missing:?}");
 }
 
-/// A variable that nobody can look up surprises.
+/// Every environment variable that the code reads must be documented.
 #[test]
 fn every_variable_that_is_read_is_told() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -284,14 +293,17 @@ fn every_variable_that_is_read_is_told() {
         }
     }
     assert!(read.iter().any(|name| name == "NO_COLOR"), "{read:?}");
-    // Of tests alone.
+    // Read by tests only.
     read.retain(|name| name != "UPDATE_EXPECT");
     for name in read {
-        assert!(VARIABLES.iter().any(|(told, _)| *told == name), "{name} is not in VARIABLES");
+        assert!(
+            VARIABLES.iter().any(|(variable, _)| *variable == name),
+            "{name} is not in VARIABLES"
+        );
     }
 }
 
-/// Every page that people read.
+/// Returns every page for readers, with its path.
 fn pages() -> Vec<(std::path::PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut paths = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
@@ -299,10 +311,7 @@ fn pages() -> Vec<(std::path::PathBuf, String)> {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("the folder is there") {
             let path = entry.expect("the folder can be listed").path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => paths.push(path),
-            }
+            if path.is_dir() { folders.push(path) } else { paths.push(path) }
         }
     }
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
@@ -310,7 +319,7 @@ fn pages() -> Vec<(std::path::PathBuf, String)> {
     paths.into_iter().map(|path| (path.clone(), read(&path))).collect()
 }
 
-/// What stands between backticks in running text.
+/// Returns the text between backticks in running text.
 fn spans(page: &str) -> Vec<String> {
     let (mut is_fenced, mut paragraphs) = (false, vec![String::new()]);
     for line in page.lines() {
@@ -324,19 +333,19 @@ fn spans(page: &str) -> Vec<String> {
             _ => paragraphs.push(String::new()),
         }
     }
-    let of = |paragraph: &String| -> Vec<String> {
+    let spans_of = |paragraph: &String| -> Vec<String> {
         paragraph.split('`').skip(1).step_by(2).map(str::to_string).collect()
     };
-    paragraphs.iter().flat_map(of).collect()
+    paragraphs.iter().flat_map(spans_of).collect()
 }
 
-/// Flags that pages speak of and that are those of examples.
+/// Flags on pages that belong to examples, not to `dyno`.
 const OF_EXAMPLES: [&str; 1] = ["--designs"];
 
-/// What is wrong with a command or flag in running text.
+/// Returns the problem of a command or flag in running text.
 fn misnamed(dyno: &Command, span: &str) -> Option<String> {
     let words: Vec<&str> = span.split_whitespace().collect();
-    // What follows a bare `--` is another program's.
+    // Flags after a bare `--` belong to another program.
     let own = words.iter().take_while(|word| **word != "--");
     let flags = own.filter_map(|word| word.strip_prefix("--"));
     let flags = flags.map(|flag| flag.split(['=', ',', '[']).next().unwrap_or(flag));

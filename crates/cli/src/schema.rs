@@ -1,35 +1,35 @@
-//! The JSON Schemas of what a run leaves, as docs/schema has them. A test compares them with the
-//! types that are written; the doc comments of the types are the descriptions.
+//! The published JSON Schemas of docs/schema. A test compares them with the types; the doc comments
+//! of the types are the descriptions.
 
 /// A file that has a published schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Document {
-    /// summary.json: a run for programs
+    /// summary.json: the results of a run
     Summary,
     /// series.json: the data of its plots
     Series,
-    /// What dyno probe --json prints
+    /// Output of dyno probe --json
     Probe,
     /// search.json: a search and its runs
     Search,
-    /// What dyno selftest --json prints
+    /// Output of dyno selftest --json
     Selftest,
     /// sweep.json: a sweep and its points
     Sweep,
-    /// What dyno compare --json prints
+    /// Output of dyno compare --json
     Compare,
-    /// What dyno info rules --json prints
+    /// Output of dyno info rules --json
     Rules,
-    /// What dyno check --json writes
+    /// File of dyno check --json
     Check,
-    /// tune.json: what a tuner of number formats found, and how
+    /// tune.json: the results of a tuning job
     Tune,
-    /// What dyno tune plot --json prints
+    /// Output of dyno tune plot --json
     TunePlot,
 }
 
 impl Document {
-    /// All of them, with what they are.
+    /// All documents with their names and descriptions.
     pub const ALL: [(Self, &str, &str); 11] = [
         (Self::Summary, "summary", "summary.json: a run for programs"),
         (Self::Series, "series", "series.json: the data of its plots"),
@@ -44,11 +44,10 @@ impl Document {
         (Self::TunePlot, "tune-plot", "what dyno tune plot --json prints"),
     ];
 
-    /// Its schema, in the dialect of 2020-12, as text.
+    /// Returns the schema as text, in the dialect of 2020-12.
     ///
-    /// Keys that a type does not know are allowed everywhere: keys are added
-    /// within a version, and a reader of today must take the files of tomorrow.
-    /// Required is what this version always writes.
+    /// All objects allow unknown keys, because later releases add keys within a version and readers of
+    /// this version must accept their files. Keys that this version always writes are required.
     pub fn schema(self) -> &'static str {
         match self {
             Self::Summary => include_str!("../../../docs/schema/summary.schema.json"),
@@ -81,27 +80,31 @@ mod tests {
     use super::*;
     use crate::cmd::{rules, selftest};
 
-    /// The schema of the types.
-    fn of_types(document: Document) -> String {
+    /// Returns the schema of the types.
+    fn schema_of_types(document: Document) -> String {
         let schema = match document {
-            Document::Summary => of::<summary::Run>("summary.json", summary::SCHEMA_VERSION),
-            Document::Series => of::<series::Run>("series.json", series::SCHEMA_VERSION),
-            Document::Probe => of::<probe::Probe>("probe", probe::SCHEMA_VERSION),
-            Document::Search => of::<search::State>("search.json", search::SCHEMA_VERSION),
-            Document::Selftest => of::<selftest::Document>("selftest", selftest::SCHEMA_VERSION),
-            Document::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
-            Document::Rules => of::<rules::Rules>("rules", rules::SCHEMA_VERSION),
-            Document::Compare => of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION),
-            Document::Check => of::<json::Document>("check", json::SCHEMA_VERSION),
-            Document::TunePlot => of::<tune::Plot>("tune-plot", tune::PLOT_SCHEMA_VERSION),
-            Document::Tune => of::<tune::Document>("tune.json", tune::SCHEMA_VERSION),
+            Document::Summary => schema_of::<summary::Run>("summary.json", summary::SCHEMA_VERSION),
+            Document::Series => schema_of::<series::Run>("series.json", series::SCHEMA_VERSION),
+            Document::Probe => schema_of::<probe::Probe>("probe", probe::SCHEMA_VERSION),
+            Document::Search => schema_of::<search::State>("search.json", search::SCHEMA_VERSION),
+            Document::Selftest => {
+                schema_of::<selftest::Document>("selftest", selftest::SCHEMA_VERSION)
+            }
+            Document::Sweep => schema_of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
+            Document::Rules => schema_of::<rules::Rules>("rules", rules::SCHEMA_VERSION),
+            Document::Compare => {
+                schema_of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION)
+            }
+            Document::Check => schema_of::<json::Document>("check", json::SCHEMA_VERSION),
+            Document::TunePlot => schema_of::<tune::Plot>("tune-plot", tune::PLOT_SCHEMA_VERSION),
+            Document::Tune => schema_of::<tune::Document>("tune.json", tune::SCHEMA_VERSION),
         };
         serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"
     }
 
-    /// Returns the schema of a file, or of what a command prints. Its identifier is a URN: it names
-    /// the schema wherever a copy lies, and is not an address.
-    fn of<T: JsonSchema>(name: &str, version: u32) -> Schema {
+    /// Returns the schema of a file, or of the output of a command. Its identifier is a URN, not an
+    /// address: it names the schema wherever a copy lies.
+    fn schema_of<T: JsonSchema>(name: &str, version: u32) -> Schema {
         let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
         let mut schema = generator.into_root_schema_for::<T>();
         tidy(&mut schema);
@@ -121,8 +124,8 @@ mod tests {
         schema
     }
 
-    /// What a missing key means to this program's reader is no affair of the file,
-    /// and where a comment breaks its lines is none of a description.
+    /// Removes defaults, which concern only Dyno's own reader, and the line breaks of comments in
+    /// descriptions.
     fn tidy(schema: &mut Schema) {
         schema.remove("default");
         if let Some(text) = schema.get("description").and_then(Value::as_str) {
@@ -132,13 +135,13 @@ mod tests {
         transform_subschemas(&mut tidy, schema);
     }
 
-    /// `UPDATE_EXPECT=1` writes them anew.
+    /// `UPDATE_EXPECT=1` writes the files.
     #[test]
     fn the_published_schemas_are_those_of_the_types() {
         let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema"));
         for (document, name, _) in Document::ALL {
             let path = folder.join(format!("{name}.schema.json"));
-            let schema = of_types(document);
+            let schema = schema_of_types(document);
             if std::env::var_os("UPDATE_EXPECT").is_some() {
                 std::fs::create_dir_all(&folder).unwrap();
                 std::fs::write(&path, &schema).unwrap();

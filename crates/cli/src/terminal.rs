@@ -1,15 +1,15 @@
-//! What the terminal can show, and what its user wants to see.
+//! Capabilities of the terminal, and the color preferences of its user.
 
 use std::io::IsTerminal;
 
 use terminal_size::{Height, Width, terminal_size_of};
 
-/// Whether colours are welcome on a stream.
+/// Whether to use colors on a stream.
 pub fn is_colored(stream: &impl IsTerminal) -> bool {
     wants_color(stream.is_terminal(), |name| std::env::var(name).ok())
 }
 
-/// `NO_COLOR` (no-color.org) overrides `CLICOLOR_FORCE` and `CLICOLOR`
+/// Decides by `NO_COLOR` (no-color.org), which overrides `CLICOLOR_FORCE` and `CLICOLOR`
 /// (bixense.com/clicolors).
 fn wants_color(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
     let given = |value: Option<String>| value.filter(|value| !value.is_empty());
@@ -23,17 +23,17 @@ fn wants_color(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> 
     is_terminal && !is_off && !is_dumb(variable)
 }
 
-/// Whether the terminal moves no cursor.
+/// Whether the terminal cannot move its cursor.
 fn is_dumb(variable: impl Fn(&str) -> Option<String>) -> bool {
     variable("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Whether stderr can be drawn over: a terminal that is not dumb.
+/// Whether stderr can be redrawn: a terminal that is not dumb.
 pub fn redraws() -> bool {
     std::io::stderr().is_terminal() && !is_dumb(|name| std::env::var(name).ok())
 }
 
-/// Columns and rows of the terminal on stderr, if it tells.
+/// Returns columns and rows of the terminal on stderr, if known.
 pub fn size() -> Option<(u16, u16)> {
     let (Width(columns), Height(rows)) = terminal_size_of(std::io::stderr())?;
     (columns > 0 && rows > 0).then_some((columns, rows))

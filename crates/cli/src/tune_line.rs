@@ -1,4 +1,4 @@
-//! What is shown on a terminal while a network is tuned.
+//! Progress line of a tuning job.
 
 use std::io::Write as _;
 
@@ -7,33 +7,33 @@ use dyno_results::units;
 
 use crate::terminal;
 
-/// A line on stderr that is drawn over, or nothing.
+/// A line on stderr that is redrawn, or nothing.
 #[derive(Debug)]
 pub struct Line {
     is_shown: bool,
 }
 
 impl Line {
-    /// A line if stderr is a terminal, unless it is forbidden.
+    /// Returns a line if stderr is a terminal and the line is allowed.
     pub fn new(is_allowed: bool) -> Self {
         Self { is_shown: is_allowed && terminal::redraws() }
     }
 
-    /// Shows how far it is.
+    /// Shows the progress of the search.
     pub fn show(&self, progress: &Progress<'_>, unit: &str) {
         if self.is_shown {
             draw(&text(progress, unit));
         }
     }
 
-    /// Shows how many trials of all are evaluated, after so many ns.
+    /// Shows how many of all trials are evaluated after this many ns.
     pub fn count(&self, done: usize, all: usize, ns: u64) {
         if self.is_shown {
             draw(&counted(done, all, ns));
         }
     }
 
-    /// Takes it away.
+    /// Removes the line.
     pub fn clear(&self) {
         if self.is_shown {
             let _ = write!(std::io::stderr(), "\r\x1b[2K");
@@ -44,11 +44,11 @@ impl Line {
 fn draw(text: &str) {
     let columns = terminal::size().map_or(80, |(columns, _)| usize::from(columns));
     let text: String = text.chars().take(columns.saturating_sub(1)).collect();
-    // What cannot be shown is not worth a failure.
+    // A failed write must not fail the job.
     let _ = write!(std::io::stderr(), "\r{text}\x1b[K");
 }
 
-/// `23 of 110 evaluated, 87 to go (4.00 s)`
+/// Returns a text such as `23 of 110 evaluated, 87 to go (4.00 s)`.
 fn counted(done: usize, all: usize, ns: u64) -> String {
     let mut text = format!("{done} of {all} evaluated");
     let left = all.saturating_sub(done);
@@ -59,7 +59,8 @@ fn counted(done: usize, all: usize, ns: u64) -> String {
     text
 }
 
-/// `width on the small set, 23 evaluated, about 11 to go (4.00 s); best 58,328 bits, accuracy 0.9691`
+/// Returns a text such as
+/// `width on the small set, 23 evaluated, about 11 to go (4.00 s); best 58,328 bits, accuracy 0.9691`.
 fn text(progress: &Progress<'_>, unit: &str) -> String {
     let set = progress.subset as usize;
     let evaluated: u64 = progress.evaluations.iter().sum();

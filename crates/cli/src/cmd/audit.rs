@@ -1,5 +1,4 @@
-//! `dyno audit`: an audit of the rules, played and judged, or judged by logs that
-//! are there.
+//! `dyno audit`: runs an audit of the rules and judges it, or judges the logs of one.
 
 mod config;
 mod verify;
@@ -22,7 +21,7 @@ use crate::cmd::keys::KeyArgs;
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::render::audit::Told;
+use crate::render::audit::AuditHeading;
 use crate::{output, render};
 
 /// Flags of `dyno audit`.
@@ -47,7 +46,7 @@ pub struct Audit {
     #[arg(long, value_name = "FLAG=VALUE", action = ArgAction::Append)]
     custom: Vec<String>,
     #[command(flatten)]
-    shown: Shown,
+    output_flags: OutputFlags,
     /// No progress line on stderr
     #[arg(long)]
     no_progress: bool,
@@ -104,7 +103,7 @@ struct Answers {
 
 /// What is shown.
 #[derive(Debug, Args)]
-struct Shown {
+struct OutputFlags {
     /// Print JSON on stdout instead of a table
     #[arg(long)]
     json: bool,
@@ -132,10 +131,10 @@ struct RunFlags {
 }
 
 impl Audit {
-    /// Audits.
+    /// Runs the audit and prints the verdict.
     ///
     /// # Errors
-    /// An audit or flags that make no sense, and what keeps a run from being played.
+    /// An unknown audit, invalid flags, or a run that cannot start.
     pub fn execute(self) -> Result<Exit, Failure> {
         match &self.command {
             Some(Command::Verify(verify)) => verify.execute(),
@@ -156,11 +155,11 @@ impl Audit {
             return Err(Failure::usage("behind --: --mode is for the audit to say")
                 .hint("leave it out: the audit plays what it compares"));
         }
-        // Whoever runs by the rules of a round is audited by them.
-        let asked = Options::read(&line, variables())?.run;
-        let round = self.rules.round.clone().or(asked.round);
+        // A run by the rules of a round is audited by the same round.
+        let options = Options::read(&line, variables())?.run;
+        let round = self.rules.round.clone().or(options.round);
         let round = audit::round(round.as_deref(), test)?;
-        let benchmark = self.rules.benchmark.clone().or(asked.benchmark);
+        let benchmark = self.rules.benchmark.clone().or(options.benchmark);
         if test == Test::Test03 && self.custom.is_empty() {
             return Err(Failure::usage("TEST03 needs a custom data set").hint(
                 "say what is another one there: --custom data=other.npy, or --custom \
@@ -180,17 +179,17 @@ impl Audit {
             benchmark,
             custom,
             line,
-            is_quiet: self.shown.quiet,
+            is_quiet: self.output_flags.quiet,
         };
-        // Before anything is played or made.
+        // Fails before anything is run or written.
         audit::plan(test, round, schedule.benchmark.as_deref(), Scenario::Offline)?;
         let directory =
             free_folder(schedule.line.given("out").map(PathBuf::from).as_deref(), "audit")?;
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
-        let progress = Progress::new(!self.no_progress && !self.shown.quiet);
+        let progress = Progress::new(!self.no_progress && !self.output_flags.quiet);
         let watched: Arc<dyn Watch> = Arc::new(progress);
         let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
-        // A folder that nothing was written to is none of an audit.
+        // Remove the folder if nothing was written to it.
         let played = schedule.play(&directory, control).inspect_err(|_| {
             let _ = std::fs::remove_dir(&directory);
         });
@@ -198,26 +197,30 @@ impl Audit {
             Ok(audited) => audited,
             Err(end) => return Ok(end.into()),
         };
-        let system = asked.system.unwrap_or_else(|| "digits".to_owned());
-        let told = Told { test, round: round.version, system: &system };
-        let written = pretty(&render::audit::json(&told, &audited));
+        let system = options.system.unwrap_or_else(|| "digits".to_owned());
+        let heading = AuditHeading { test, round: round.version, system: &system };
+        let written = pretty(&render::audit::json(&heading, &audited));
         std::fs::write(directory.join("audit.json"), &written).map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
         })?;
-        self.shown.tell(&told, &audited)?;
-        if !self.shown.quiet {
+        self.output_flags.print_results(&heading, &audited)?;
+        if !self.output_flags.quiet {
             output::say(format_args!("audit: {}", directory.display()));
         }
         Ok(exit(&audited))
     }
 }
 
-impl Shown {
-    fn tell(&self, told: &Told<'_>, audited: &[Audited]) -> Result<(), Failure> {
+impl OutputFlags {
+    fn print_results(
+        &self,
+        heading: &AuditHeading<'_>,
+        audited: &[Audited],
+    ) -> Result<(), Failure> {
         match (self.json, self.quiet) {
-            (true, _) => output::print(pretty(&render::audit::json(told, audited))),
+            (true, _) => output::print(pretty(&render::audit::json(heading, audited))),
             (_, true) => Ok(()),
-            _ => output::print(render::audit::text(told, audited, render::is_colored())),
+            _ => output::print(render::audit::text(heading, audited, render::is_colored())),
         }
     }
 }
@@ -228,7 +231,7 @@ fn exit(audited: &[Audited]) -> Exit {
 }
 
 impl Answers {
-    /// Bounds that are given, over those of the round.
+    /// Returns the bounds of the flags, which override those of the round.
     fn bounds(&self) -> Result<Bounds, Failure> {
         if self.least_quality.is_some_and(|least| !least.is_finite()) {
             return Err(Failure::usage("--least-quality expects a finite number"));
@@ -246,7 +249,7 @@ impl Answers {
         Ok(Bounds { least_quality: self.least_quality, mean_tokens })
     }
 
-    /// What is judged, as far as flags say it.
+    /// Returns the evidence that the flags name.
     fn evidence(
         &self,
         test: Test,
@@ -277,9 +280,9 @@ impl Answers {
     }
 }
 
-/// A flag of the run, and its other value.
+/// Parses a flag of the run and its alternative value.
 fn custom(text: &str) -> Result<(String, String), Failure> {
-    // These the audit sets, for all of its runs.
+    // The audit sets these flags for each of its runs.
     let is_own = |name: &str| ["out", "mode", "scenario"].contains(&name);
     let known = |name: &str| !is_own(name) && KEYS.iter().any(|key| key.name == name);
     match text.split_once('=') {

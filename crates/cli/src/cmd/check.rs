@@ -1,5 +1,4 @@
-//! `dyno check`: which results of a submission tree count, and what is wrong with the
-//! others.
+//! `dyno check`: validates a submission tree and explains rejected results.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,7 +11,7 @@ use dyno_submission::check::{Options, Program, Skip, check};
 use dyno_submission::table::write_csv;
 use dyno_submission::{json, sarif};
 
-use crate::check::{Extent, Shown};
+use crate::check::{CheckSummary, Extent};
 use crate::exit::Exit;
 use crate::{output, render};
 
@@ -128,10 +127,10 @@ Exit codes: 0 every result counts, 1 one does not, or there is none, 2 there is 
 round, 3 a file cannot be written.";
 
 impl Check {
-    /// Checks.
+    /// Checks the tree, prints the findings, and writes the files that flags name.
     ///
     /// # Errors
-    /// There is no tree or no such round, or the table cannot be written.
+    /// The tree or the round does not exist, or a file cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let round = Round::named(&self.round).map_err(|error| {
             Failure::usage(error).hint("name the round of the submission, such as --round v5.1")
@@ -161,7 +160,7 @@ impl Check {
         }
         if !self.quiet {
             let extent = if self.all { Extent::All } else { Extent::Screen };
-            let shown = Shown {
+            let report = CheckSummary {
                 tree: &self.tree,
                 round: round.version,
                 program,
@@ -169,7 +168,7 @@ impl Check {
                 extent,
                 is_colored: render::is_colored(),
             };
-            output::print(shown.text())?;
+            output::print(report.text())?;
         }
         Ok(if checked.is_valid() { Exit::Valid } else { Exit::Invalid })
     }

@@ -1,5 +1,4 @@
-//! `dyno compare`: whether one run, or one configuration, is better or worse than
-//! another.
+//! `dyno compare`: compares a candidate with a baseline, each one run or several.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -112,14 +111,14 @@ it an inconclusive comparison passes.
 Exit codes: 0 better or equivalent, and inconclusive without --strict, 1 worse, and inconclusive
 with --strict, 2 usage, or runs that cannot be compared, 3 set-up, 4 aborted, 130 interrupted.";
 
-/// What is compared, and how often.
-type Compared = (Sides, LookPolicy);
+/// The runs of both sides, and how often they are looked at.
+type ComparisonInput = (Sides, LookPolicy);
 
 impl Compare {
-    /// Compares.
+    /// Compares the runs and prints the verdict.
     ///
     /// # Errors
-    /// Runs that are missing, damaged, or of different scenarios or data.
+    /// Missing or damaged runs, or runs of different scenarios or data.
     pub fn execute(self) -> Result<Exit, Failure> {
         self.check()?;
         let (sides, looks) = match self.sides()? {
@@ -146,7 +145,7 @@ impl Compare {
     }
 
     fn question(&self, looks: LookPolicy) -> Question {
-        // Alone, two folders or one of interleaved runs.
+        // Two folders, or one folder of interleaved runs.
         let is_interleaved = self.is_played() || self.runs.len() == 1;
         let default_margin = if self.threshold > 0.0 { self.threshold } else { MARGIN };
         Question {
@@ -161,14 +160,14 @@ impl Compare {
         }
     }
 
-    /// Whether runs are played.
+    /// Whether the command runs the two sides itself.
     fn is_played(&self) -> bool {
         self.interleave.is_some() || self.until_decided.is_some()
     }
 
-    /// The runs of both sides, played first if that is asked for; or how it ended
-    /// before there was anything to compare.
-    fn sides(&self) -> Result<Result<Compared, Exit>, Failure> {
+    /// Returns the runs of both sides, after running them if requested; or the exit code if that
+    /// ended before there was anything to compare.
+    fn sides(&self) -> Result<Result<ComparisonInput, Exit>, Failure> {
         if self.is_played() {
             return self.play();
         }
@@ -202,7 +201,7 @@ impl Compare {
         Ok(Ok((sides, LookPolicy::One)))
     }
 
-    fn play(&self) -> Result<Result<Compared, Exit>, Failure> {
+    fn play(&self) -> Result<Result<ComparisonInput, Exit>, Failure> {
         let [a, b] = &self.runs[..] else {
             let flag = if self.interleave.is_some() { "--interleave" } else { "--until-decided" };
             let problem = format!("{flag} takes two configurations, found {}", self.runs.len());
@@ -256,7 +255,7 @@ impl Compare {
         given.map(|(_, out)| PathBuf::from(out))
     }
 
-    /// Where the runs go: new, or empty, unless they are resumed.
+    /// Returns the output folder: new or empty, unless the runs are resumed.
     fn directory(&self) -> Result<PathBuf, Failure> {
         let Some(out) = self.out() else {
             if self.resume {
@@ -273,14 +272,14 @@ impl Compare {
     }
 }
 
-/// Pairs that `--until-decided` plays at least.
+/// Least number of pairs that `--until-decided` runs.
 const PAIRS_FEWEST: u16 = 2;
 
 fn looks(until_decided: bool) -> LookPolicy {
     if until_decided { LookPolicy::Any } else { LookPolicy::One }
 }
 
-/// A number of slices.
+/// Parses a number of slices.
 fn slices(text: &str) -> Result<usize, String> {
     let slices =
         text.parse().ok().filter(|&slices| is_slice_count(slices) && slices <= SLICES_MOST);
@@ -288,10 +287,10 @@ fn slices(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("expected 1 or an even number up to {SLICES_MOST}, found `{text}`"))
 }
 
-/// More slices of a run are too short.
+/// Largest number of slices of a run; with more, each slice would be too short.
 const SLICES_MOST: usize = 64;
 
-/// A share such as `2%` or `0.02`.
+/// Parses a share such as `2%` or `0.02`.
 fn share(text: &str) -> Result<f64, String> {
     let expected = || format!("expected a share such as 2%, found `{text}`");
     let (number, scale) = match text.strip_suffix('%') {

@@ -1,4 +1,4 @@
-//! `dyno completions`: what a shell needs to complete our flags.
+//! `dyno completions`: prints a shell completion script.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -28,7 +28,7 @@ impl Completions {
     /// Prints the script.
     ///
     /// # Errors
-    /// If stdout does not take it.
+    /// Stdout cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Dyno::command(), "dyno", &mut script);

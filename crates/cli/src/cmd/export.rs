@@ -1,4 +1,4 @@
-//! `dyno export`: a run in the formats of others.
+//! `dyno export`: writes a run in the formats of other tools.
 
 use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -30,10 +30,10 @@ pub struct Export {
 }
 
 impl Export {
-    /// Writes it. A reader that closes the pipe has seen enough: that is no error.
+    /// Writes the export. A reader that closes the pipe early is not an error.
     ///
     /// # Errors
-    /// If there is no run, no such test, or no room.
+    /// The run or the test does not exist, or the output cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let is_stdout = self.out == Path::new("-");
         let by_file = || if is_stdout { Some(Format::Csv) } else { Format::of_file(&self.out) };
@@ -61,8 +61,8 @@ impl Export {
     }
 }
 
-/// Renamed when all is there: who collects such files must not see half of one.
-/// What is no file, such as a pipe with a name, is written to as it is.
+/// Writes a file under a temporary name and renames it, so that collectors never see a partial
+/// file. Anything that is not a regular file, such as a named pipe, is written to directly.
 fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failure> {
     let refused = |error: &io::Error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
@@ -72,7 +72,7 @@ fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failu
     let partial = if is_there && !path.is_file() {
         None
     } else {
-        // A link stays one.
+        // Replace the target of a link, not the link.
         let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let name = real.file_name().unwrap_or_default().to_string_lossy();
         Some((real.with_file_name(format!(".{name}.partial")), real))
@@ -90,7 +90,7 @@ fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failu
     });
     written.map_err(|error| {
         if let Some((partial, _)) = &partial {
-            // It is of no use to anybody.
+            // A partial file has no use.
             let _ = fs::remove_file(partial);
         }
         match error {

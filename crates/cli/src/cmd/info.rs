@@ -1,4 +1,4 @@
-//! `dyno info`: what the program knows, from the tables that it works with.
+//! `dyno info`: prints the tables that the program works with.
 
 mod metrics;
 pub mod rules;
@@ -52,10 +52,10 @@ enum Topic {
 }
 
 impl Info {
-    /// Prints it.
+    /// Prints the topic.
     ///
     /// # Errors
-    /// A name that there is none of, or a flag of another topic.
+    /// An unknown name, or a flag of another topic.
     pub fn execute(self) -> Result<Exit, Failure> {
         let topic = self.topic;
         if self.name.is_some() && !matches!(topic, Some(Topic::Schema | Topic::Rules)) {
@@ -78,16 +78,20 @@ impl Info {
             }
             Some(Topic::Models) => models(),
             Some(Topic::Metrics) => {
-                let told = METRICS.map(|metric| (metric.name, metric.told()));
-                definitions(&told.each_ref().map(|(name, what)| (*name, what.as_str())))
+                let descriptions = METRICS.map(|metric| (metric.name, metric.description()));
+                definitions(&descriptions.each_ref().map(|(name, what)| (*name, what.as_str())))
             }
             Some(Topic::Audits) => audits(),
             Some(Topic::ExitCodes) => exit_codes(),
             Some(Topic::Environment) => definitions(VARIABLES),
             Some(Topic::Schema) => schema(self.name.as_deref())?,
             Some(Topic::Rules) => {
-                let asked = rules::Asked::read(self.round.as_deref(), self.name.as_deref())?;
-                if self.json { pretty(&rules::json::Rules::of(asked)) } else { asked.text() }
+                let query = rules::RulesQuery::read(self.round.as_deref(), self.name.as_deref())?;
+                if self.json {
+                    pretty(&rules::json::Rules::from_query(query))
+                } else {
+                    query.text()
+                }
             }
         };
         output::print(text)?;
@@ -95,7 +99,7 @@ impl Info {
     }
 }
 
-/// The schema of one file, or the files that have one.
+/// Returns the schema of one file, or the list of files that have one.
 fn schema(name: Option<&str>) -> Result<String, Failure> {
     let Some(name) = name else {
         return Ok(definitions(&Document::ALL.map(|(_, name, what)| (name, what))));
@@ -130,7 +134,7 @@ fn overview() -> String {
     definitions(&topics.map(|(name, what)| (name, what)))
 }
 
-/// Each audit with its rounds, and the built-in systems that it is made for.
+/// Returns each audit with its rounds and the built-in systems that it applies to.
 fn audits() -> String {
     let mut text = String::new();
     for test in Test::ALL {
@@ -148,8 +152,8 @@ fn audits() -> String {
         for trick in Trick::ALL {
             if let Some((_, scenario)) = trick.caught_by().filter(|(by, _)| *by == test.name()) {
                 let name = trick.name();
-                let of = format!("cheat:{name} {}; try it in {scenario}", trick.title());
-                let _ = writeln!(text, "    {of}");
+                let line = format!("cheat:{name} {}; try it in {scenario}", trick.title());
+                let _ = writeln!(text, "    {line}");
             }
         }
     }
@@ -212,7 +216,7 @@ fn scenarios() -> String {
     ])
 }
 
-/// Environment variables with what they do.
+/// Environment variables and their effects.
 pub const VARIABLES: &[(&str, &str)] = &[
     ("CLICOLOR", "0: nothing is coloured."),
     (
@@ -273,14 +277,15 @@ fn models() -> String {
             let mut settings = Settings::default();
             Conf::built_in().apply(&mut settings, model, scenario.name(), ConfType::BuiltIn);
             let of_model = settings.rows().filter_map(|(field, value, origin)| match origin {
-                // Rows of one scenario apply to fields of that scenario whatever is run.
+                // Rows of one scenario set only that scenario's fields, whichever scenario is run.
                 Origin::BuiltIn { key }
                     if key.starts_with(&format!("{model}.{scenario}."))
                         || (*scenario == Scenario::SingleStream
                             && key.starts_with(&format!("{model}.*."))) =>
                 {
-                    let of = if key.contains(".*.") { "every scenario" } else { scenario.name() };
-                    Some(format!("    {of}: {} = {value} {}", field.name, field.unit))
+                    let scope =
+                        if key.contains(".*.") { "every scenario" } else { scenario.name() };
+                    Some(format!("    {scope}: {} = {value} {}", field.name, field.unit))
                 }
                 _ => None,
             });

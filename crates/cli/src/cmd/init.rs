@@ -1,4 +1,4 @@
-//! `dyno init`: a `dyno.toml` that explains itself.
+//! `dyno init`: writes a commented `dyno.toml`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,7 +28,7 @@ impl Init {
     /// Writes the file.
     ///
     /// # Errors
-    /// If it is there already, or cannot be written.
+    /// The file exists already, or cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         if self.path.exists() && !self.force {
             let problem = format!("{} exists", self.path.display());
@@ -54,7 +54,7 @@ fn comment(text: &mut String, words: &str) {
     }
 }
 
-/// Every key, commented out, with its default.
+/// Returns a file with every key, commented out, and its default.
 fn template() -> String {
     let mut text = String::new();
     comment(
@@ -113,7 +113,7 @@ fn template() -> String {
     text
 }
 
-/// Keys of `[sweep]` that an example shows better.
+/// Whether a key of `[sweep]` is shown in the example instead.
 fn of_tables(name: &str) -> bool {
     matches!(name, "over" | "exclude" | "points")
 }

@@ -1,13 +1,13 @@
-//! The flags of `dyno run`, from the table of its keys.
+//! Flags of `dyno run`, generated from the table of its keys.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use dyno_experiment::options::{GivenKeys, KEYS};
 
-/// Keys that are given as flags.
+/// The keys that are given as flags.
 #[derive(Debug, Clone, Default)]
 pub struct KeyArgs {
-    /// The keys, with their values.
+    /// The keys and their values.
     pub given: GivenKeys,
 }
 
@@ -17,7 +17,7 @@ impl Args for KeyArgs {
             let help = format!("{} [default: {}]", key.help, key.default);
             let arg = Arg::new(key.name).long(key.name).help(help);
             command.arg(match key.value {
-                // A file that says true is overruled with `--virtual=false`.
+                // `--virtual=false` overrides a file that sets `virtual = true`.
                 "" => arg
                     .value_name("true|false")
                     .num_args(0..=1)
@@ -53,7 +53,7 @@ impl FromArgMatches for KeyArgs {
     }
 }
 
-/// Returns a parser of one of some values by its name; help lists the names with what they mean.
+/// Returns a parser of one of several values by its name. Help lists the names and meanings.
 pub fn one_of<T: Copy + Send + Sync + 'static>(
     values: &'static [T],
     name: fn(T) -> &'static str,

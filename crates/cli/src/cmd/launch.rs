@@ -1,5 +1,4 @@
-//! `dyno launch`: places workers, points of a sweep or trials of a tuner, by engines
-//! that are there for that.
+//! `dyno launch`: starts workers, points of a sweep or trials of a tuner, here or on a cluster.
 
 mod points;
 mod trials;
@@ -78,14 +77,14 @@ enum Engine {
     K8s,
 }
 
-/// Where Slurm and Kubernetes have the coordinator listen, if nobody says.
+/// Default port of the coordinator in scripts for Slurm and Kubernetes.
 const PORT: u16 = 7_700;
 
 impl Launch {
-    /// Places and starts, or prints.
+    /// Starts the processes, or prints the script that does.
     ///
     /// # Errors
-    /// Flags that make no sense together, and what is missing.
+    /// Flags that contradict each other, or a missing program or file.
     pub fn execute(self) -> Result<Exit, Failure> {
         self.check()?;
         match self.on {
@@ -98,7 +97,7 @@ impl Launch {
         Ok(Exit::Valid)
     }
 
-    /// Whether it is this command.
+    /// Whether the command to launch is `command`.
     fn is(&self, command: &str) -> bool {
         self.command.first().is_some_and(|word| word == command)
     }
@@ -140,7 +139,7 @@ impl Launch {
             return Err(Failure::usage(format!("dyno launch sets {flag} itself"))
                 .hint("say how many trials at the same time with --workers"));
         }
-        // A search asks for trials as it goes on: a script that is written before cannot have them.
+        // A search chooses its trials while it runs, so a script cannot list them in advance.
         match self.on {
             Engine::Slurm => Err(Failure::usage("Slurm does not place the trials of a tuner")
                 .hint(
@@ -167,7 +166,7 @@ impl Launch {
         }
     }
 
-    /// The command with workers that share its load.
+    /// Runs the command with workers that share its load.
     fn share(&self) -> Result<Exit, Failure> {
         let port = match self.port {
             0 if self.dry_run => PORT,
@@ -185,7 +184,7 @@ impl Launch {
         };
         let joining = |seat: u16| {
             let (join, seat) = (format!("127.0.0.1:{port}"), seat.to_string());
-            // Its coordinator is the command of this one.
+            // The coordinator is the launched command itself.
             ["worker", "--quiet", "--join", &join, "--seat", &seat, "--allow", "all"]
                 .map(String::from)
                 .to_vec()
@@ -208,7 +207,7 @@ impl Launch {
                 let mut command = Command::new(&own);
                 command.args(joining(seat)).env(TOKEN, &secret);
                 own_group(&mut command);
-                helpers.push(Kept::start(command, "a worker")?);
+                helpers.push(ManagedProcess::start(command, "a worker")?);
             }
         } else {
             let task = json!({ "port": port, "token": secret });
@@ -216,16 +215,16 @@ impl Launch {
         }
         let mut command = Command::new(&own);
         command.args(&coordinator).env(TOKEN, &secret);
-        let main = Kept::start(command, "the command")?;
-        let status = main.watched(&interrupt, &mut helpers)?;
+        let main = ManagedProcess::start(command, "the command")?;
+        let status = main.wait_for(&interrupt, &mut helpers)?;
         for helper in helpers {
             helper.end(&interrupt)?;
         }
         Ok(exit_of(status))
     }
 
-    /// Starts the driver for Ray, which is told `task` and what all tasks have.
-    fn ray(&self, mut task: Value, stdout: Stdio) -> Result<Kept, Failure> {
+    /// Starts the driver for Ray with `task` and the keys that all tasks share.
+    fn ray(&self, mut task: Value, stdout: Stdio) -> Result<ManagedProcess, Failure> {
         let own = match &self.program {
             Some(program) => program.clone(),
             None => this_program()?.display().to_string(),
@@ -242,21 +241,21 @@ impl Launch {
                 .hint("name the Python that has Ray with --python")
         })?;
         let stdin = child.stdin.as_mut().expect("it is piped");
-        // One that ended early says why itself.
+        // If the driver ended early, its own output explains why.
         let _ = writeln!(stdin, "{task}");
-        Ok(Kept { child, what: "the driver for Ray", is_killed: true })
+        Ok(ManagedProcess { child, what: "the driver for Ray", is_killed: true })
     }
 }
 
-/// A process that ends when this one does.
-struct Kept {
+/// A child process that is stopped when its handle is dropped.
+struct ManagedProcess {
     child: Child,
     what: &'static str,
-    /// It has no line that can be cut: it is killed if it must end.
+    /// The child has no stdin to close, so it is killed instead.
     is_killed: bool,
 }
 
-impl Kept {
+impl ManagedProcess {
     fn start(mut command: Command, what: &'static str) -> Result<Self, Failure> {
         command.stdin(Stdio::piped()).env(LIFELINE, "1");
         let child = command
@@ -270,19 +269,19 @@ impl Kept {
         tried.map_err(|error| Failure::set_up(format!("cannot wait for {}: {error}", self.what)))
     }
 
-    /// Asks it to end, as Ctrl-C does.
+    /// Asks the process to end, as Ctrl-C does.
     fn cut(&mut self) {
         drop(self.child.stdin.take());
         if self.is_killed {
-            // It may be over already.
+            // The process may have ended already.
             let _ = self.child.kill();
         }
     }
 
-    /// Waits until it is over. It is cut when this process is interrupted, or some
-    /// time after a helper failed: a run notices that and ends, but one that has not
-    /// begun would wait for ever.
-    fn watched(
+    /// Waits until the process ends. Stops it when this process is interrupted, or some time after a
+    /// helper failed: a run notices a failed helper and ends, but one that has not begun would wait
+    /// for ever.
+    fn wait_for(
         mut self,
         interrupt: &Interrupt,
         helpers: &mut [Self],
@@ -306,7 +305,7 @@ impl Kept {
         }
     }
 
-    /// Waits for a helper whose work is done, and cuts it if it does not notice.
+    /// Waits for a helper whose work is done, and stops it if it does not end.
     fn end(mut self, interrupt: &Interrupt) -> Result<(), Failure> {
         let mut is_over = false;
         dyno_experiment::sweep::pause(LAST_WORDS, &mut |_| {
@@ -324,10 +323,10 @@ impl Kept {
 }
 
 const PAUSE: Nanos = 50 * MILLISECOND;
-/// Workers that are told that all is over take so long at most.
+/// How long workers may take to end after the run is over.
 const LAST_WORDS: Nanos = 20 * SECOND;
 
-/// Ctrl-C is this process's, which then sends away whom it started.
+/// Puts the child into its own process group, so that only this process handles Ctrl-C.
 fn own_group(command: &mut Command) {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
@@ -340,13 +339,13 @@ fn this_program() -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::set_up(format!("this program does not find itself: {error}")))
 }
 
-/// A port that nobody listens at just now.
+/// Returns a port that is free at the moment.
 fn free_port() -> Result<u16, Failure> {
     let port = || Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port());
     port().map_err(|error: std::io::Error| Failure::set_up(format!("no free port: {error}")))
 }
 
-/// Nobody else can guess it.
+/// Returns a random token that authenticates workers.
 fn new_token() -> Result<String, Failure> {
     dyno_net::worker::new_token().ok_or_else(|| {
         Failure::set_up("this machine has no source of random numbers").hint(format!("set {TOKEN}"))

@@ -1,4 +1,4 @@
-//! `dyno man`: the manual pages, one a command.
+//! `dyno man`: the manual pages, one for each command.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub struct Man {
     folder: Option<PathBuf>,
 }
 
-/// What the program reads and writes.
+/// Files that the program reads and writes.
 const FILES: [(&str, &str); 6] = [
     ("dyno.toml", "the configuration of --config; `dyno init` writes one that explains itself"),
     ("runs/TIME-NAME/", "the directory of a run, unless --out names another one"),
@@ -35,23 +35,24 @@ const FILES: [(&str, &str); 6] = [
 
 impl Man {
     /// Writes the pages.
-    ///
     /// # Errors
+    /// A page cannot be written.
     /// If a page cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let mut dyno = Dyno::command();
-        // Names subcommands in full, as in `dyno-run`.
+        // Gives subcommands their full names, such as `dyno-run`.
         dyno.build();
-        // clap's own, which has no page.
+        // clap's own subcommand has no page.
         let dyno = dyno.mut_subcommand("help", |help| help.hide(true));
         let Some(folder) = self.folder else {
-            return output::print(rendered(&dyno)).map(|()| Exit::Valid);
+            return output::print(render(&dyno)).map(|()| Exit::Valid);
         };
         let written = fs::create_dir_all(&folder).and_then(|()| {
-            let below = shown(&dyno).chain(shown(&dyno).flat_map(shown));
+            let below = visible_subcommands(&dyno)
+                .chain(visible_subcommands(&dyno).flat_map(visible_subcommands));
             for command in std::iter::once(&dyno).chain(below) {
                 let name = format!("{}.1", page_name(command));
-                fs::write(folder.join(name), rendered(command))?;
+                fs::write(folder.join(name), render(command))?;
             }
             Ok(())
         });
@@ -63,20 +64,20 @@ impl Man {
     }
 }
 
-/// Commands that people see.
-fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+/// Returns the visible subcommands.
+fn visible_subcommands(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|command| !command.is_hide_set())
 }
 
-/// Such as `dyno-run`.
+/// Returns the name of a page, such as `dyno-run`.
 fn page_name(command: &Command) -> String {
     command.get_display_name().unwrap_or(command.get_name()).to_string()
 }
 
-fn rendered(command: &Command) -> Vec<u8> {
+fn render(command: &Command) -> Vec<u8> {
     let name = page_name(command);
     let manual = format!("dyno {}", env!("CARGO_PKG_VERSION"));
-    // Built already: the name would be that of the command alone.
+    // The command is built already, and its own name lacks the prefix.
     let page = Page::new(command.clone()).title(name.to_uppercase()).source(&manual).manual("Dyno");
     let mut text = Vec::new();
     let sections = page
@@ -85,17 +86,20 @@ fn rendered(command: &Command) -> Vec<u8> {
         .and_then(|()| page.render_synopsis_section(&mut text))
         .and_then(|()| page.render_description_section(&mut text))
         .and_then(|()| page.render_options_section(&mut text))
-        .and_then(|()| match command.has_subcommands() {
-            true => page.render_subcommands_section(&mut text),
-            false => Ok(()),
+        .and_then(|()| {
+            if command.has_subcommands() {
+                page.render_subcommands_section(&mut text)
+            } else {
+                Ok(())
+            }
         })
-        .and_then(|()| further(command).to_writer(&mut text));
+        .and_then(|()| additional_sections(command).to_writer(&mut text));
     sections.expect("writing to memory does not fail");
     text
 }
 
-/// What clap knows nothing of.
-fn further(command: &Command) -> Roff {
+/// Returns the sections that clap cannot generate.
+fn additional_sections(command: &Command) -> Roff {
     let mut roff = Roff::default();
     if let Some(notes) = command.get_after_help() {
         roff.control("SH", ["NOTES"]).control("nf", []);
@@ -111,9 +115,10 @@ fn further(command: &Command) -> Roff {
     list("EXIT STATUS", codes.into());
     list("ENVIRONMENT", VARIABLES.iter().map(|(name, what)| (name.to_string(), *what)).collect());
     list("FILES", FILES.map(|(name, what)| (name.to_string(), what)).into());
-    let others = match command.has_subcommands() {
-        true => shown(command).map(|command| format!("{}(1)", page_name(command))).collect(),
-        false => vec!["dyno(1)".to_string()],
+    let others = if command.has_subcommands() {
+        visible_subcommands(command).map(|command| format!("{}(1)", page_name(command))).collect()
+    } else {
+        vec!["dyno(1)".to_string()]
     };
     roff.control("SH", ["SEE ALSO"]).text([roman(others.join(", "))]);
     roff

@@ -1,4 +1,4 @@
-//! The commands: each owns a file with its flags and what it does.
+//! The commands: one file each, with its flags and its implementation.
 
 mod audit;
 mod check;
@@ -100,10 +100,10 @@ enum Command {
 }
 
 impl Dyno {
-    /// Does what was asked for.
+    /// Runs the command.
     ///
     /// # Errors
-    /// What keeps it from being done.
+    /// The failure of the command.
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(),
@@ -133,9 +133,9 @@ impl Dyno {
     }
 }
 
-/// Help on stdout, errors on stderr with the exit code of usage errors.
+/// Prints help on stdout or a usage error on stderr, and returns the exit code.
 pub fn usage(error: &clap::Error) -> Exit {
-    // A closed pipe is no reason to fail.
+    // A closed pipe is not an error.
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Valid,

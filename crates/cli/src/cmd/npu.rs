@@ -1,11 +1,11 @@
-//! `dyno npu`: a model of accelerators that fetch weights and compute at once.
+//! `dyno npu`: a model of accelerators that fetch weights while they compute.
 
+mod arguments;
 mod cores;
 mod explain;
-mod given;
 mod layers;
-mod played;
 mod run;
+mod simulation;
 mod sweep;
 
 use clap::{Args, Subcommand};
@@ -36,10 +36,10 @@ enum Command {
 }
 
 impl Npu {
-    /// Does what was asked for.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// What keeps it from being done.
+    /// The failure of the subcommand.
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Layers(layers) => layers.execute(),

@@ -1,4 +1,4 @@
-//! `dyno package`: run directories become a submission tree.
+//! `dyno package`: builds a submission tree from run directories.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -73,7 +73,7 @@ impl Package {
     /// Writes the tree.
     ///
     /// # Errors
-    /// What the runs lack, or is in the way; nothing is written then.
+    /// Missing data in the runs, or conflicting files. Nothing is written then.
     pub fn execute(self) -> Result<Exit, Failure> {
         check_place(&self.tree, &self.runs).map_err(|error| failure(&error))?;
         let all = rules(&self.runs);
@@ -82,8 +82,8 @@ impl Package {
         } else {
             only(&all)?
         };
-        let of_runs = |flag: &str, said: &Option<String>, ran: Option<&str>| {
-            said.as_deref().or(ran).map(str::to_owned).ok_or_else(|| {
+        let of_runs = |flag: &str, flag_value: &Option<String>, ran: Option<&str>| {
+            flag_value.as_deref().or(ran).map(str::to_owned).ok_or_else(|| {
                 let problem = format!("the runs do not say for which {flag} they were made");
                 Failure::usage(problem).hint(format!("--{flag}, or runs of one {flag}"))
             })
@@ -107,7 +107,7 @@ impl Package {
         let availability = Availability::ALL.into_iter();
         let availability = availability.into_iter().find(|a| a.name() == self.availability);
         let suite = SUITES.iter().position(|suite| *suite == self.suite);
-        let asked = PackageRequest {
+        let request = PackageRequest {
             round,
             division,
             submitter: self.submitter.clone(),
@@ -117,13 +117,13 @@ impl Package {
             suite: Suite::ALL[suite.expect("clap takes the names of suites alone")],
             availability: availability.expect("clap takes the names of categories alone"),
             infer: if self.infer { Infer::Missing } else { Infer::Nothing },
-            captured: captured(&self.runs),
+            captured: machine_fields(&self.runs),
             description: self.description()?,
             runs: self.runs.clone(),
         };
-        let mut packaged = package(&asked, &self.tree).map_err(|error| failure(&error))?;
-        packaged.notes.extend(all.iter().filter_map(|ran| other_benchmark(&asked, ran)));
-        output::print(self.told(round, &packaged))?;
+        let mut packaged = package(&request, &self.tree).map_err(|error| failure(&error))?;
+        packaged.notes.extend(all.iter().filter_map(|ran| other_benchmark(&request, ran)));
+        output::print(self.report(round, &packaged))?;
         Ok(if packaged.doubts.is_empty() { Exit::Valid } else { Exit::Invalid })
     }
 
@@ -139,8 +139,8 @@ impl Package {
             }
         };
         if self.runs.iter().all(|run| is_of_digits(run)) {
-            let known = |fields: &mut Fields, said: &[(&str, &str)]| {
-                for (field, value) in said {
+            let known = |fields: &mut Fields, values: &[(&str, &str)]| {
+                for (field, value) in values {
                     fields.entry((*field).to_owned()).or_insert_with(|| (*value).into());
                 }
             };
@@ -150,7 +150,7 @@ impl Package {
         Ok(description)
     }
 
-    fn told(&self, round: &Round, packaged: &PackageSummary) -> String {
+    fn report(&self, round: &Round, packaged: &PackageSummary) -> String {
         let mut text = format!("tree: {}\n", self.tree.display());
         for (scenario, from) in &packaged.results {
             let from = from.map(|from| format!(", inferred from {}", from.name()));
@@ -178,7 +178,7 @@ impl Package {
     }
 }
 
-/// The marks that are left, once for all files in a row that have the same.
+/// Returns the fields left to fill in, once for consecutive files with the same fields.
 fn missing_fields(marks: &[MissingField]) -> String {
     let fields = |file: &[MissingField]| -> String {
         file.iter().map(|mark| format!("  {}: {}\n", mark.field, mark.with)).collect()
@@ -192,7 +192,7 @@ fn missing_fields(marks: &[MissingField]) -> String {
     text
 }
 
-/// What the embedded default is.
+/// Fields of the embedded default system.
 const DIGITS: [(&str, &str); 5] = [
     ("input_data_types", "uint8"),
     ("retraining", "trained from scratch on the first 1,257 images of the data set"),
@@ -210,32 +210,36 @@ const DIGITS_PAGES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Of a run, or of the one that an audit is compared with.
+/// Returns the summary of a run, or of the run that an audit is compared with.
 fn summary(run: &Path) -> Option<serde_json::Value> {
-    let of = |run: &Path| fs::read(run.join(dyno_results::summary::FILE)).ok();
-    serde_json::from_slice(&of(run).or_else(|| of(&run.join("baseline")))?).ok()
+    let read = |run: &Path| fs::read(run.join(dyno_results::summary::FILE)).ok();
+    serde_json::from_slice(&read(run).or_else(|| read(&run.join("baseline")))?).ok()
 }
 
-/// Whether what was measured is the embedded default.
+/// Whether a run measured the embedded default.
 fn is_of_digits(run: &Path) -> bool {
     summary(run).is_some_and(|summary| summary["system"] == "digits")
 }
 
-/// What each run was made for, where it says so.
+/// Returns the rules of each run that names its round and benchmark.
 fn rules(runs: &[PathBuf]) -> Vec<(&Path, Rules)> {
-    let of = |run: &PathBuf| serde_json::from_value::<Rules>(summary(run)?["rules"].take()).ok();
-    runs.iter().filter_map(|run| Some((run.as_path(), of(run)?))).collect()
+    let rules_of =
+        |run: &PathBuf| serde_json::from_value::<Rules>(summary(run)?["rules"].take()).ok();
+    runs.iter().filter_map(|run| Some((run.as_path(), rules_of(run)?))).collect()
 }
 
-/// The round and benchmark that the runs were made for, if they say so, and say the same.
+/// Returns the round and benchmark of the runs; `None` if no run names them.
+///
+/// # Errors
+/// Runs of different rounds or benchmarks.
 fn only(all: &[(&Path, Rules)]) -> Result<Option<Rules>, Failure> {
     let Some(((run, first), others)) = all.split_first() else { return Ok(None) };
-    let of = |rules: &Rules| format!("{} of {}", rules.benchmark, rules.round);
-    match others.iter().find(|(_, rules)| of(rules) != of(first)) {
+    let title = |rules: &Rules| format!("{} of {}", rules.benchmark, rules.round);
+    match others.iter().find(|(_, rules)| title(rules) != title(first)) {
         None => Ok(Some(first.clone())),
         Some((other, rules)) => {
             let (run, other) = (run.display(), other.display());
-            let (one, another) = (of(first), of(rules));
+            let (one, another) = (title(first), title(rules));
             let problem = format!("{run} was run for {one}, {other} for {another}");
             let hint = "package the runs of one benchmark at a time, into the same tree; or say \
                         --round and --benchmark";
@@ -244,10 +248,10 @@ fn only(all: &[(&Path, Rules)]) -> Result<Option<Rules>, Failure> {
     }
 }
 
-/// That a run was made for something else than what it is packaged as.
-fn other_benchmark(asked: &PackageRequest<'_>, (run, rules): &(&Path, Rules)) -> Option<String> {
-    let official = asked.stands_for.as_ref().unwrap_or(&asked.benchmark);
-    let round = asked.round.version.to_string();
+/// Returns the error for a run of another benchmark or round than it is packaged as.
+fn other_benchmark(request: &PackageRequest<'_>, (run, rules): &(&Path, Rules)) -> Option<String> {
+    let official = request.stands_for.as_ref().unwrap_or(&request.benchmark);
+    let round = request.round.version.to_string();
     (*official != rules.benchmark || round != rules.round).then(|| {
         let (run, Rules { round: made, benchmark, .. }) = (run.display(), rules);
         format!(
@@ -256,8 +260,8 @@ fn other_benchmark(asked: &PackageRequest<'_>, (run, rules): &(&Path, Rules)) ->
     })
 }
 
-/// This machine, and this program where it ran the tests.
-fn captured(runs: &[PathBuf]) -> Fields {
+/// Returns the fields of this machine; the framework is Dyno if all runs are of the embedded default.
+fn machine_fields(runs: &[PathBuf]) -> Fields {
     let mut fields = capture(Path::new("/"));
     if runs.iter().all(|run| is_of_digits(run)) {
         fields.insert("framework".to_owned(), format!("Dyno {VERSION}").into());

@@ -1,4 +1,4 @@
-//! `dyno probe`: a few queries, and everything about them.
+//! `dyno probe`: probes a system with a few queries and shows what it is.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ Says whether a system answers, with what, and how fast; measures nothing that co
 Exit codes: 0 it answers, 1 it fails or breaks the protocol, 2 usage, 3 it cannot be set up,
 4 it does not answer within --deadline (60 s), 130 interrupted.";
 
-/// Flags of `dyno run` that would do nothing here.
+/// Flags of `dyno run` that have no effect here.
 const MEANINGLESS: [&str; 10] = [
     "mode",
     "profile",
@@ -65,10 +65,10 @@ const MEANINGLESS: [&str; 10] = [
 ];
 
 impl ProbeCommand {
-    /// Asks, and tells.
+    /// Sends the queries and prints the results.
     ///
     /// # Errors
-    /// Whatever keeps the system from being loaded.
+    /// The system cannot be loaded.
     pub fn execute(self) -> Result<Exit, Failure> {
         let given = self.keys.given.0.iter().map(|(key, _)| key.name);
         if let Some(name) = given.into_iter().find(|name| MEANINGLESS.contains(name)) {
@@ -112,7 +112,7 @@ impl ProbeCommand {
         })
     }
 
-    /// So many queries, as fast as the scenario has them, with every answer kept.
+    /// Returns a test of that many queries at the pace of the scenario, which keeps every answer.
     fn test(&self, prepared: &Prepared, scenario: Scenario) -> Result<Test, Failure> {
         let Prepared { options, system, .. } = prepared;
         let mode = TestMode::PerformanceOnly;
@@ -138,15 +138,15 @@ impl ProbeCommand {
             .map_err(|errors| Failure::usage(errors.describe(&settings)))?;
         let tenant = TestTenant { name: None, settings, plan, messages };
         let (tenants, keep) = (vec![tenant], RecordRetention::Results);
-        // It shows each answer, and also that all of them failed.
+        // A probe shows each answer, even if all of them failed.
         Ok(Test { scenario, mode, tenants, keep, fails_fast: false })
     }
 }
 
-/// Beyond the deadline, for a system that blocks the thread which would notice.
+/// Time beyond the deadline after which a blocked process ends itself, ns.
 const PATIENCE: u64 = 5 * SECOND;
 
-/// Ends the process if the system does not even return; dropped when it did.
+/// Ends the process if the system never returns from a call. Drop the sender to cancel.
 #[expect(clippy::exit, reason = "the thread that would return is the one that hangs")]
 fn watch_for_hang(deadline_ns: u64) -> mpsc::Sender<()> {
     let (alive, is_over) = mpsc::channel();

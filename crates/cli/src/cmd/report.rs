@@ -1,5 +1,4 @@
-//! `dyno report`: the page of a run again, one page of several, or the tables of a
-//! submission.
+//! `dyno report`: writes the page of a run, of several runs, or the tables of a submission.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +52,7 @@ impl Report {
     /// Writes the page.
     ///
     /// # Errors
-    /// If there is nothing to show, or the page cannot be written.
+    /// There is nothing to show, or the page cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         if let (Some(tree), Some(round)) = (&self.submission, &self.round) {
             return self.submission(tree, round);
@@ -69,7 +68,7 @@ impl Report {
         }
         let out = match (self.out, &self.directories[..], &several.members[..]) {
             (Some(out), ..) => out,
-            // A single run, a sweep, a search, or a folder of runs has its report inside.
+            // The report of a single run, sweep, search or folder of runs lies inside its directory.
             (None, [_], [only]) if several.searches.is_empty() && several.sweeps.is_empty() => {
                 only.contents.path.join(dyno_report::FILE)
             }
@@ -86,7 +85,7 @@ impl Report {
         Ok(Exit::Valid)
     }
 
-    /// The tables of a submission.
+    /// Writes the tables of a submission.
     fn submission(&self, tree: &Path, round: &str) -> Result<Exit, Failure> {
         let round = Round::named(round).map_err(Failure::usage)?;
         let checked = check(tree, round, &Options::new(Program::Strict))
@@ -154,19 +153,22 @@ impl Report {
     }
 }
 
-/// Numbers of systems have four digits, or a few more.
+/// Largest number of a system; those in use have four digits.
 const MOST_IDS: u64 = 999_999_999;
 
-/// Writes a file and the folder that it lies in; a link is followed, and a pipe or a
-/// device is written through.
+/// Writes a file and creates its folder. A link is followed, and a pipe or a device is written
+/// to directly.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let made = folder.map_or(Ok(()), fs::create_dir_all);
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let is_other = fs::metadata(&real).is_ok_and(|file| !file.is_file());
-    let written = made.and_then(|()| match is_other {
-        true => fs::OpenOptions::new().write(true).open(&real)?.write_all(text.as_bytes()),
-        false => dyno_results::write::replace(&real, text),
+    let written = made.and_then(|()| {
+        if is_other {
+            fs::OpenOptions::new().write(true).open(&real)?.write_all(text.as_bytes())
+        } else {
+            dyno_results::write::replace(&real, text)
+        }
     });
     written.map_err(|error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))

@@ -1,4 +1,4 @@
-//! `dyno rnn`: the engine of recurrent networks, looked at from outside.
+//! `dyno rnn`: inspects execution plans of recurrent networks and hardware limits.
 
 mod explain;
 mod hwbench;
@@ -25,19 +25,19 @@ enum Command {
     /// Measure what this machine multiplies, reads and waits for
     Hwbench(hwbench::Hwbench),
     /// Time the models that DeepCPU serves, node by node
-    Served(served::Served),
+    Served(served::TimeServed),
 }
 
 /// How numbers of products are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Held {
+enum ProductFormat {
     F32,
     Bf16,
     Int8,
 }
 
-impl Held {
-    /// With activations that are as near as this precision needs; the rest of it is to be chosen.
+impl ProductFormat {
+    /// Returns this precision with a tanh as accurate as it needs; a plan chooses the other fields.
     fn base(self) -> Choice {
         let (precision, tanh) = match self {
             Self::F32 => (Precision::F32, Tanh::Fitted98),
@@ -49,10 +49,10 @@ impl Held {
 }
 
 impl Rnn {
-    /// Does what was asked for.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// What keeps it from being done.
+    /// The failure of the subcommand.
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Explain(explain) => explain.execute(),

@@ -1,5 +1,5 @@
-//! `dyno run`: the tests of a run one after the other, its directory, and what
-//! is said of it.
+//! `dyno run`: runs the tests of a run one after the other, writes its directory, and prints
+//! the results.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,10 +63,10 @@ Exit codes: 0 valid, 1 invalid or undecided, 2 usage, 3 set-up, 4 aborted, 130 i
 Results are not official MLPerf results.";
 
 impl Run {
-    /// The same of this system.
+    /// Returns the command with this system.
     ///
     /// # Errors
-    /// Another one is named.
+    /// The command names another system.
     pub fn of_system(mut self, spec: &str) -> Result<Self, Failure> {
         let key = KEYS.iter().find(|key| key.name == "system").expect("a run has a system");
         if self.keys.given.0.iter().any(|(given, _)| given.name == key.name) {
@@ -77,10 +77,10 @@ impl Run {
         Ok(self)
     }
 
-    /// Runs everything.
+    /// Runs all tests.
     ///
     /// # Errors
-    /// Whatever keeps the run from beginning, and results that cannot be written.
+    /// The run cannot start, or results cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let command_line = CommandLine {
             config: self.config.clone(),
@@ -115,9 +115,9 @@ impl Run {
             prepared.measure(&tests, control, directory).map(Some)
         })?;
         let Some(measured) = measured else { return Ok(Exit::Interrupted) };
-        // A screen gives the terminal back.
+        // Dropping the screen restores the terminal.
         drop((progress, watched));
-        self.tell(&measured)?;
+        self.print_results(&measured)?;
         Ok(measured.end().into())
     }
 
@@ -130,7 +130,7 @@ impl Run {
         })
     }
 
-    fn tell(&self, measured: &Measured) -> Result<(), Failure> {
+    fn print_results(&self, measured: &Measured) -> Result<(), Failure> {
         let path = &measured.directory.path;
         let printed = if self.json {
             let mut json = serde_json::to_value(&measured.summary).expect("keys are texts");

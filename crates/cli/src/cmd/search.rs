@@ -1,4 +1,4 @@
-//! `dyno search`: the highest load that keeps several limits at once.
+//! `dyno search`: finds the highest load that keeps several limits at once.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -92,18 +92,18 @@ Results are not official MLPerf results.";
 /// Default number of repeats of a disturbed run.
 const REPEATS: u32 = 3;
 
-/// Tolerance where nobody says.
+/// Default tolerance.
 const TOLERANCE: f64 = 0.01;
 
-/// The command as it was kept.
+/// The recorded command of a search that is resumed.
 #[derive(Debug, Parser)]
-struct Kept {
+struct RecordedCommand {
     #[command(flatten)]
     search: Search,
 }
 
 impl Search {
-    /// Limits in the spelling of other tools, which runs tell goodput by and a search keeps.
+    /// Returns limits in the spelling of other tools, which define goodput in runs.
     fn goodput(&self) -> Vec<String> {
         let of_key = self.keys.given.0.iter().filter(|(key, _)| key.name == "goodput");
         of_key.flat_map(|(_, text)| text.split(',').map(str::to_owned)).collect()
@@ -112,28 +112,28 @@ impl Search {
     /// Searches.
     ///
     /// # Errors
-    /// Whatever keeps the search from beginning or from going on.
+    /// The search cannot start or continue.
     pub fn execute(self) -> Result<Exit, Failure> {
         if self.confirm && self.resume.is_none() {
-            // Clap does not ask for --resume beside --out, which excludes it.
+            // Clap does not check --resume when --out is given, because the two conflict.
             return Err(Failure::usage("--confirm has no effect without --resume")
                 .hint("a new search confirms its peak unless --no-confirm is given"));
         }
         let before = self.resume.as_deref().map(read).transpose()?;
-        let asked = match &before {
-            Some(before) if self.is_bare() => self.as_kept(before)?,
+        let command = match &before {
+            Some(before) if self.is_bare() => self.recorded_command(before)?,
             _ => None,
         };
-        let asked = asked.as_ref().unwrap_or(&self);
-        let mut ask = asked.ask(&self);
+        let command = command.as_ref().unwrap_or(&self);
+        let mut ask = command.ask(&self);
         let command_line = CommandLine {
-            config: asked.config.clone(),
-            set: asked.set.clone(),
-            keys: asked.keys.given.clone(),
+            config: command.config.clone(),
+            set: command.set.clone(),
+            keys: command.keys.given.clone(),
         };
         let prepared = search::prepare(&command_line, &ask, &console())?;
         if let Some(before) = &before {
-            // A probe would find another one.
+            // Another probe would find another first load.
             ask.from = ask.from.or(Some(before.definition.from));
         }
         if self.dry_run {
@@ -156,16 +156,16 @@ impl Search {
             _ => job.create()?,
         }
         let played = job.play(control, self.quiet);
-        // The runs of a search that broke off are shown, too.
+        // The page also shows the runs of an aborted search.
         let page = dyno_report::write_inside(job.directory());
-        let exit = self.tell(&job, played?);
+        let exit = self.print_results(&job, played?);
         if let (Some(page), false) = (page?, self.quiet) {
             output::say(format_args!("report: {}", page.display()));
         }
         exit
     }
 
-    fn tell(&self, job: &Job, ended: Phase) -> Result<Exit, Failure> {
+    fn print_results(&self, job: &Job, ended: Phase) -> Result<Exit, Failure> {
         let directory = job.directory().display();
         if self.json {
             let mut json = serde_json::to_value(&job.state).expect("keys are texts");
@@ -185,7 +185,7 @@ impl Search {
         })
     }
 
-    /// Whether nothing is said but what may change when a search goes on.
+    /// Whether only flags are given that may change when a search continues.
     fn is_bare(&self) -> bool {
         let nothing = self.limit.is_empty() && self.goodput().is_empty() && self.set.is_empty();
         let no_load = self.load.is_none() && self.from.is_none() && self.to.is_none();
@@ -193,12 +193,12 @@ impl Search {
         nothing && no_load && no_run
     }
 
-    /// The command that began the search.
-    fn as_kept(&self, before: &State) -> Result<Option<Self>, Failure> {
+    /// Parses the command that began the search.
+    fn recorded_command(&self, before: &State) -> Result<Option<Self>, Failure> {
         let program = std::iter::once(OsString::from("dyno search"));
-        let kept = before.command.iter().skip(1).map(OsString::from);
-        let expanded = arguments::expand(program.chain(kept))?;
-        let parsed = Kept::try_parse_from(expanded).map_err(|error| {
+        let arguments_given = before.command.iter().skip(1).map(OsString::from);
+        let expanded = arguments::expand(program.chain(arguments_given))?;
+        let parsed = RecordedCommand::try_parse_from(expanded).map_err(|error| {
             let first = error.to_string().lines().next().unwrap_or_default().to_string();
             Failure::set_up(format!("the command of the search no longer reads: {first}"))
                 .hint("give its flags again, beside --resume")
@@ -206,7 +206,7 @@ impl Search {
         Ok(Some(parsed.search))
     }
 
-    /// What is asked, where `now` may change how long and how exact.
+    /// Returns the question of the search; `now` may change its duration and its tolerance.
     fn ask(&self, now: &Self) -> Ask {
         Ask {
             limits: self.limit.clone(),

@@ -1,5 +1,5 @@
-//! `dyno selftest`: what this machine can measure, and whether this build is
-//! what it claims to be.
+//! `dyno selftest`: measures the limits of this machine, and checks that this build matches its
+//! sources and the reference.
 
 mod document;
 mod traces;
@@ -67,16 +67,16 @@ impl Selftest {
 
 struct Findings {
     clock: ClockFindings,
-    /// Per query, single-stream against the null system.
+    /// Overhead of a query, single-stream against the null system.
     overhead_ns: f64,
     lateness: Lateness,
-    /// Cases with whether they are as the reference's.
+    /// Each case, and whether it equals the reference.
     traces: Vec<(&'static str, bool)>,
     sources: Option<Sources>,
 }
 
 struct ClockFindings {
-    /// One reading.
+    /// Duration of a clock reading.
     read_ns: f64,
     /// Smallest difference between two readings.
     granularity_ns: u64,
@@ -100,14 +100,14 @@ impl ClockFindings {
     }
 }
 
-/// How late queries were issued at a rate that leaves the machine idle.
+/// Lateness of queries at a rate that leaves the machine idle.
 struct Lateness {
     p50_ns: i64,
     p99_ns: i64,
     max_ns: i64,
 }
 
-/// Rate of the lateness test, as the slower official servers see.
+/// Rate of the lateness test, about that of the slower official servers.
 const LATENESS_QPS: f64 = 1_000.0;
 const LATENESS_MS: u64 = 1_500;
 
@@ -125,7 +125,7 @@ impl Lateness {
     }
 }
 
-/// Ns a query, from issue to issue, answer included.
+/// Measures the time from one issue to the next, including the answer, ns.
 fn overhead_ns() -> f64 {
     let run = play(TestSettings {
         scenario: Scenario::SingleStream,
@@ -155,7 +155,7 @@ fn play(settings: TestSettings) -> RunLog {
     log.runs().last().expect("a test has a run").clone()
 }
 
-/// This build against a checkout.
+/// Result of comparing this build with a checkout.
 struct Sources {
     fingerprint: String,
     /// Files that differ, are missing or are new.
@@ -183,7 +183,7 @@ impl Sources {
     }
 }
 
-/// A guard that lets a thread spin needs another core for the system.
+/// A spinning thread needs a core of its own beside the system's.
 const CORES_TO_SPIN: usize = 2;
 
 impl Findings {
@@ -266,5 +266,5 @@ impl Findings {
     }
 }
 
-/// A second, for readers of the constants above.
+/// Keeps the selftest short.
 const _: () = assert!(LATENESS_MS * 1_000_000 < 5 * SECOND, "the selftest ends in seconds");

@@ -1,4 +1,4 @@
-//! `dyno serve`: a system behind the protocols that servers of models speak.
+//! `dyno serve`: serves a system over the protocols of model servers.
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
@@ -100,10 +100,10 @@ pub struct Serve {
     faults: Option<String>,
 }
 
-/// Requests that wait, where nobody says.
+/// Default number of waiting requests.
 const QUEUE_DEFAULT: NonZero<usize> = NonZero::new(1_024).expect("1024 is not 0");
 
-/// Where a server listens by default.
+/// Default address.
 const ADDRESS: &str = "127.0.0.1:8000";
 
 const AFTER_HELP: &str = "\
@@ -129,16 +129,16 @@ fn time(text: &str) -> Result<Duration, String> {
     parse_duration(text).map(Duration::from_nanos)
 }
 
-/// Between two looks at whether somebody asked for an end.
+/// Interval between two checks for an interrupt.
 const GLANCE: Duration = Duration::from_millis(20);
 
 impl Serve {
-    /// Serves until somebody asks for an end.
+    /// Serves until an interrupt.
     ///
     /// # Errors
-    /// Whatever keeps it from being set up.
+    /// The server cannot be set up.
     pub fn execute(self) -> Result<Exit, Failure> {
-        // Before anything takes its time: a signal ends that, too.
+        // Set up first, because a signal must also end the loading of a model.
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         if let Some(mode) = &self.faults {
             return self.serve_faults(mode, &interrupt);
@@ -201,7 +201,7 @@ impl Serve {
         }
     }
 
-    /// Serves the answers of a mode until it is interrupted.
+    /// Serves the answers of a fault mode until an interrupt.
     fn serve_faults(&self, mode: &str, interrupt: &Interrupt) -> Result<Exit, Failure> {
         let mode = match mode {
             "path" => Mode::Path,
@@ -230,7 +230,7 @@ impl Serve {
         }
     }
 
-    /// What loads a system reads.
+    /// Returns the options that loading a system reads.
     fn run_options(&self) -> Result<RunOptions, Failure> {
         let shapes = self.shape.iter().map(|text| ShapeOf::parse_all(text));
         let shapes = shapes.collect::<Result<Vec<_>, String>>();
@@ -246,7 +246,7 @@ impl Serve {
         })
     }
 
-    /// The addresses with their names.
+    /// Returns the addresses with their names.
     fn addresses(&self) -> Vec<&'static str> {
         let names = [("http", &self.http), ("grpc", &self.grpc)];
         let given = names.iter().filter(|(_, address)| address.is_some());
@@ -277,7 +277,7 @@ impl Serve {
         given.into_iter().map(listen).collect()
     }
 
-    /// The rules of the network division: the name says what it is, and no two nodes have one.
+    /// Returns a unique name that marks a network SUT, as the rules of the network division require.
     fn node_name(&self, listeners: &[Listener]) -> String {
         let own = self.node.clone().unwrap_or_else(|| {
             let port = listeners.first().and_then(|first| first.socket.local_addr().ok());
@@ -285,17 +285,14 @@ impl Serve {
             let host = environment::host_name().unwrap_or_else(|| "localhost".into());
             format!("{host}:{port}")
         });
-        match own.contains(NETWORK_SUT) {
-            true => own,
-            false => format!("{NETWORK_SUT} {own}"),
-        }
+        if own.contains(NETWORK_SUT) { own } else { format!("{NETWORK_SUT} {own}") }
     }
 }
 
-/// What the names of all nodes contain.
+/// Text that the names of all network nodes contain.
 const NETWORK_SUT: &str = "Network SUT";
 
-/// The name of a system or of its file.
+/// Returns the name of a system, or of its file.
 fn default_name(spec: &str) -> String {
     let (system, argument) = spec.split_once(':').unwrap_or((spec, ""));
     let file = argument.split(',').next().unwrap_or_default();
@@ -309,7 +306,7 @@ fn default_name(spec: &str) -> String {
     }
 }
 
-/// `ink float32 [-1, 64] -> scores float32 [-1, 10]`.
+/// Returns a signature such as `ink float32 [-1, 64] -> scores float32 [-1, 10]`.
 fn signature(model: &dyn Infer) -> String {
     let about = model.about();
     let all = |ports: &[dyno_sut::engine::Port]| {

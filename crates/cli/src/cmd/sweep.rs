@@ -1,4 +1,4 @@
-//! `dyno sweep`: many runs as one job.
+//! `dyno sweep`: runs many variants as one job.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ impl SweepCommand {
     /// Runs the points.
     ///
     /// # Errors
-    /// Whatever keeps the sweep from beginning, and a state that cannot be written.
+    /// The sweep cannot start, or its state cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         self.check_paths()?;
         let request = self.request()?;
@@ -123,7 +123,7 @@ impl SweepCommand {
         let table = plan.table.clone();
         let mut sweep = begin(plan.definition, plan.points, plan.name);
         if self.dry_run {
-            return self.tell_plan(&sweep, &table);
+            return self.print_plan(&sweep, &table);
         }
         let directory = free_folder(plan.out.as_deref(), &sweep.name)?;
         let made = std::fs::create_dir_all(directory.join("points"));
@@ -139,7 +139,7 @@ impl SweepCommand {
         self.play(&directory, &mut sweep, &table)
     }
 
-    /// `sweep.json` keeps these paths, and has only text.
+    /// Rejects paths that are not UTF-8, because `sweep.json` stores them as text.
     fn check_paths(&self) -> Result<(), Failure> {
         let here = std::env::current_dir()
             .map_err(|error| Failure::set_up(format!("the current folder is gone: {error}")))?;
@@ -178,14 +178,14 @@ impl SweepCommand {
             ));
         }
         if self.dry_run {
-            return self.tell_plan(&sweep, &table);
+            return self.print_plan(&sweep, &table);
         }
         let ended = self.play(directory, &mut sweep, &table);
         drop(lock);
         ended
     }
 
-    /// A flag that changes the definition, but is no whole one.
+    /// Returns a flag that changes only a part of the definition.
     fn part_of_definition(&self) -> Option<&'static str> {
         let flags = [
             (self.zip, "--zip"),
@@ -197,10 +197,11 @@ impl SweepCommand {
         flags.into_iter().find_map(|(is_said, flag)| is_said.then_some(flag))
     }
 
-    fn tell_plan(&self, sweep: &Sweep, table: &SweepTable) -> Result<Exit, Failure> {
-        match self.json {
-            true => output::print(pretty(sweep))?,
-            false => output::print(overview(sweep, table)?)?,
+    fn print_plan(&self, sweep: &Sweep, table: &SweepTable) -> Result<Exit, Failure> {
+        if self.json {
+            output::print(pretty(sweep))?
+        } else {
+            output::print(overview(sweep, table)?)?
         }
         Ok(Exit::Valid)
     }
@@ -277,7 +278,7 @@ impl SweepCommand {
         }
         .play()?;
         let page = write_results(directory, sweep)?;
-        let printed = self.tell(sweep, table);
+        let printed = self.print_results(sweep, table);
         if is_talking {
             if let Some(page) = page {
                 output::say(format_args!("report: {}", page.display()));
@@ -291,7 +292,7 @@ impl SweepCommand {
         printed.map(|()| exit(stopped, sweep))
     }
 
-    fn tell(&self, sweep: &Sweep, table: &SweepTable) -> Result<(), Failure> {
+    fn print_results(&self, sweep: &Sweep, table: &SweepTable) -> Result<(), Failure> {
         match (self.json, self.quiet) {
             (true, _) => output::print(pretty(sweep)),
             (_, true) => Ok(()),
@@ -302,7 +303,7 @@ impl SweepCommand {
     }
 }
 
-/// The table for spreadsheets, and the page; no page if no point has results.
+/// Writes the table for spreadsheets and the page. Returns `None` if no point has results.
 fn write_results(directory: &Path, sweep: &Sweep) -> Result<Option<PathBuf>, Failure> {
     let path = directory.join(render::sweep::CSV_FILE);
     replace(&path, render::sweep::csv(sweep))
@@ -357,10 +358,10 @@ fn say_why(stopped: Stopped, sweep: &Sweep, directory: &Path) {
     }
 }
 
-/// Points that the overview lists.
+/// Most points that the overview lists.
 const LISTED: usize = 8;
 
-/// How many points there are, the first few, and how long they take.
+/// Returns the number of points, the first few, and their duration.
 fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
     use std::fmt::Write as _;
     let definition = &sweep.definition;

@@ -1,4 +1,4 @@
-//! `dyno task`: what benchmarks are made of, and how their answers are scored.
+//! `dyno task`: shows the tasks of benchmarks, and scores answers.
 
 mod cards;
 mod equivalence;
@@ -39,10 +39,10 @@ enum Command {
 }
 
 impl Task {
-    /// Does what was asked for.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// What keeps it from being done.
+    /// The failure of the subcommand.
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::List(list) => list.execute(),

@@ -1,4 +1,4 @@
-//! `dyno tune`: the smallest number format of each layer that keeps the accuracy.
+//! `dyno tune`: finds the smallest number format of each layer that keeps the accuracy.
 
 mod emit;
 mod layers;
@@ -46,10 +46,10 @@ enum Command {
 }
 
 impl Tune {
-    /// Does what was asked for.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// What keeps it from being done.
+    /// The failure of the subcommand.
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(None),
@@ -62,10 +62,10 @@ impl Tune {
         }
     }
 
-    /// What has trials that can be placed, so many at once.
+    /// Returns the `run` command with this many trials at once, to place its trials elsewhere.
     ///
     /// # Errors
-    /// Nothing here has.
+    /// Another subcommand, which has no trials.
     pub fn into_run(self, at_once: u16) -> Result<Run, Failure> {
         match self.command {
             Command::Run(run) => Ok(run.with_jobs(at_once)),
@@ -77,7 +77,7 @@ impl Tune {
 
 /// The network, and the formats of its platform.
 #[derive(Debug, Args)]
-struct Described {
+struct NetworkArgs {
     /// The network's descriptor, a TOML file
     #[arg(value_name = "DESCRIPTOR")]
     descriptor: PathBuf,
@@ -90,7 +90,7 @@ struct Described {
     platforms: Option<PathBuf>,
 }
 
-impl Described {
+impl NetworkArgs {
     fn network(&self, closed: Option<&'static str>) -> Result<Network, Failure> {
         let platform = match closed {
             Some(name) => Platform::named(name),
@@ -119,7 +119,7 @@ impl Described {
         Ok(Some(platform))
     }
 
-    /// As arguments of this program, wherever it is started.
+    /// Returns the arguments for another process of this program, in any working directory.
     fn arguments(&self) -> Result<Vec<String>, Failure> {
         let mut arguments = vec![absolute(&self.descriptor)?.display().to_string()];
         if let Some(name) = &self.platform {
@@ -131,7 +131,7 @@ impl Described {
         Ok(arguments)
     }
 
-    /// Where the descriptor's commands run.
+    /// Returns the folder in which the descriptor's commands run.
     fn folder(&self) -> Result<PathBuf, Failure> {
         let path = absolute(&self.descriptor)?;
         Ok(path.parent().map(Path::to_path_buf).unwrap_or_default())
@@ -148,12 +148,12 @@ fn read(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }
 
-/// As compilers say it: `FILE:LINE: key: what is wrong`.
+/// Returns errors in the form of compilers: `FILE:LINE: key: message`.
 fn wrong(path: &Path, error: &dyno_number::DescriptorError) -> Failure {
-    let of = |problem: &dyno_number::Problem| {
+    let line = |problem: &dyno_number::Problem| {
         let key =
             if problem.key.is_empty() { String::new() } else { format!("`{}`: ", problem.key) };
         format!("{}:{}: {key}{}", path.display(), problem.line, problem.problem)
     };
-    Failure::usages(error.problems.iter().map(of).collect())
+    Failure::usages(error.problems.iter().map(line).collect())
 }

@@ -1,4 +1,4 @@
-//! `dyno worker`: plays a share of the runs of a coordinator elsewhere.
+//! `dyno worker`: runs a share of a coordinator's runs on this machine.
 
 use std::time::Duration;
 
@@ -46,15 +46,15 @@ pub struct Worker {
     quiet: bool,
 }
 
-/// Between two attempts.
+/// Pause between two attempts.
 const PAUSE: Nanos = 200 * MILLISECOND;
-/// A worker that was interrupted ends within this time, whatever it is doing.
+/// A worker ends within this time after an interrupt.
 const GRACE: Nanos = 1_500 * MILLISECOND;
-/// How often an interrupt is looked for.
+/// Interval between two checks for an interrupt.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Ends this process after an interrupt, if it does not end by itself: a name that is looked up,
-/// a model that is loaded or a system that does not answer cannot be interrupted.
+/// Ends this process after an interrupt if it does not end by itself: name lookup, model loading
+/// and calls of a blocked system cannot be interrupted.
 fn end_in_time(interrupt: &Interrupt) -> std::io::Result<()> {
     let interrupt = interrupt.clone();
     let watch = move || {
@@ -71,16 +71,16 @@ fn end_in_time(interrupt: &Interrupt) -> std::io::Result<()> {
 }
 
 impl Worker {
-    /// Joins, and works until there is nothing left to do.
+    /// Joins the coordinator and works until its runs are over.
     ///
     /// # Errors
-    /// If nobody can be joined, or the coordinator goes away.
+    /// No coordinator can be joined, or the connection to it is lost.
     pub fn execute(self) -> Result<Exit, Failure> {
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         end_in_time(&interrupt).map_err(Failure::set_up)?;
         let mut runs = 0_u64;
         loop {
-            let Some(member) = self.joined(&interrupt, runs)? else {
+            let Some(member) = self.join(&interrupt, runs)? else {
                 return Ok(if runs > 0 { Exit::Valid } else { Exit::Interrupted });
             };
             let share = member.share();
@@ -115,9 +115,9 @@ impl Worker {
         }
     }
 
-    /// Tries until somebody is there. `None` if it was interrupted, or if there were
-    /// runs and no further one comes.
-    fn joined(&self, interrupt: &Interrupt, runs: u64) -> Result<Option<Member>, Failure> {
+    /// Retries until a coordinator answers. Returns `None` if interrupted, or if no further run comes
+    /// after `runs` runs.
+    fn join(&self, interrupt: &Interrupt, runs: u64) -> Result<Option<Member>, Failure> {
         let host = environment::host_name().unwrap_or_else(|| "a machine without a name".into());
         let join = Join {
             address: self.join.clone(),
@@ -134,7 +134,7 @@ impl Worker {
                 Err(error) => error,
             };
             let is_over = clock.now() >= self.within;
-            // One that stays meets coordinators that are about to go, or have all they want.
+            // With `--stay`, coordinators may be about to end or may have all workers they need.
             let may_pass = match error {
                 MemberError::Unreachable { .. } => true,
                 MemberError::Gone(_) | MemberError::Refused(_) => runs > 0,

@@ -1,17 +1,17 @@
-//! The run that is on, in one line as wide as the terminal.
+//! The current run in one line as wide as the terminal.
 
 use dyno_experiment::goals::Until;
 use dyno_results::units;
 
 use super::Live;
 
-/// Least columns of the bar; the rest of the line is more important.
+/// Columns of the bar; the rest of the line is more important.
 const BAR: std::ops::RangeInclusive<usize> = 6..=20;
 
-/// The line: the most important of its parts first, as many as there is room for.
+/// Returns the line: the most important parts that fit.
 pub fn line(live: &Live, columns: usize) -> String {
     let mut parts = parts(live);
-    // The last column stays free: some terminals wrap when it is filled.
+    // Leave the last column free, because some terminals wrap when it is filled.
     let room = columns.saturating_sub(1);
     let width = |parts: &[Part]| {
         let text: usize = parts.iter().map(|part| part.text.chars().count()).sum();
@@ -23,7 +23,7 @@ pub fn line(live: &Live, columns: usize) -> String {
         parts.remove(at);
     }
     if let [title, figure] = &mut parts[..] {
-        // How far it is says more than what it is called.
+        // Progress is more important than the title.
         let left = room.saturating_sub(figure.text.chars().count() + 2);
         title.text = units::shortened(&title.text, left).into_owned();
         if left == 0 {
@@ -39,13 +39,13 @@ pub fn line(live: &Live, columns: usize) -> String {
     texts.join("  ").chars().take(room).collect()
 }
 
-/// A part of the line; those of the highest rank go first when it is too long.
+/// A part of the line; parts of the highest rank are dropped first if it is too long.
 struct Part {
     rank: u8,
     text: String,
 }
 
-/// In the order in which they are shown.
+/// Returns the parts in the order of display.
 fn parts(live: &Live) -> Vec<Part> {
     let (seen, goals) = (&live.seen, &live.goals);
     let ns = |time: u64| units::duration(i64::try_from(time).unwrap_or(i64::MAX));
@@ -60,13 +60,13 @@ fn parts(live: &Live) -> Vec<Part> {
     let seconds = seen.last.now as f64 / 1e9;
     let so_far = match goals.until {
         Until::Samples(samples) => {
-            let (done, of) = (seen.last.completed_samples, units::count(samples));
-            format!("{}/{of} samples", units::count(done))
+            let (done, total) = (seen.last.completed_samples, units::count(samples));
+            format!("{}/{total} samples", units::count(done))
         }
         Until::Least { duration, .. } if duration > 0 => {
-            let of = duration as f64 / 1e9;
-            let decimals = usize::from(of < 10.0);
-            format!("{seconds:.decimals$}/{of:.decimals$} s")
+            let total = duration as f64 / 1e9;
+            let decimals = usize::from(total < 10.0);
+            format!("{seconds:.decimals$}/{total:.decimals$} s")
         }
         Until::Least { queries, .. } => {
             let issued = units::count(seen.last.issued_queries);
@@ -76,7 +76,7 @@ fn parts(live: &Live) -> Vec<Part> {
     };
     let time = if goals.is_virtual { " virtual" } else { "" };
     add(1, format!("{so_far}{time}"));
-    if let Some(left) = seen.left(goals).filter(|&left| left > 0 && !goals.is_virtual) {
+    if let Some(left) = seen.time_left(goals).filter(|&left| left > 0 && !goals.is_virtual) {
         add(8, format!("{} left", in_seconds(left)));
     }
     if let Some(rate) = seen.rate(goals) {
@@ -91,7 +91,7 @@ fn parts(live: &Live) -> Vec<Part> {
     }
     add(6, format!("{} in flight", units::count(seen.last.in_flight())));
     if let Some(lag) = seen.client_lag.quantile(0.99) {
-        // A client that is too slow is what a reader must know.
+        // Show the lag if the client is close to its limit.
         let is_high = goals.max_client_lag.is_some_and(|most| lag > most / 2);
         add(if is_high { 3 } else { 7 }, format!("lag p99 {}", ns(lag)));
     }
@@ -105,7 +105,7 @@ fn in_seconds(nanos: u64) -> String {
     }
 }
 
-/// A bar of so many columns, filled to a fraction in [0, 1].
+/// Returns a bar of this many columns, filled to a fraction in [0, 1].
 pub fn bar(fraction: f64, columns: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let inner = columns.saturating_sub(2);

@@ -1,5 +1,5 @@
-//! What is known of a run while it is on: the tests and their results so far,
-//! and of the test that is on its counts, latencies and course over time.
+//! State of a run in progress: its tests and their results, and the counts, latencies and time
+//! line of the current test.
 
 mod line;
 mod time_line;
@@ -14,79 +14,79 @@ use dyno_results::series::Counts;
 pub use line::{bar, line};
 pub use time_line::TimeLine;
 
-/// A run that is on.
+/// A run in progress.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// What is measured, and how; for the heading.
+    /// Heading: what is measured, and how.
     pub heading: String,
-    /// All tests in order; empty if nobody told.
-    pub tests: Vec<Listed>,
-    /// What is on, such as `2/8 Server performance`.
+    /// All tests in order; empty if the run announced none.
+    pub tests: Vec<TestEntry>,
+    /// Title of the current test, such as `2/8 Server performance`.
     pub title: String,
-    /// More about it, such as which run of a search.
+    /// Details of it, such as which run of a search.
     pub remark: String,
-    /// What the test that is on is to reach.
+    /// Goals of the current test.
     pub goals: Goals,
-    /// What was seen of it.
-    pub seen: Seen,
+    /// Observations of the current test.
+    pub seen: Observations,
 }
 
 /// A test of the run.
 #[derive(Debug, Clone, Default)]
-pub struct Listed {
-    /// Such as `Server performance`.
+pub struct TestEntry {
+    /// Title, such as `Server performance`.
     pub title: String,
-    /// Of a test that is over.
+    /// Result, once the test is over.
     pub result: Option<TestResult>,
 }
 
-/// What was seen of the run that is on. Counts are exact; latencies are those of
-/// the queries that were looked at, in buckets 3.2 to 6.25 % wide.
+/// Observations of the current run. Counts are exact; latencies are those of sampled queries, in
+/// buckets 3.2 to 6.25 % wide.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
-    /// The last glance; its lists are emptied.
+pub struct Observations {
+    /// The last glance, with its lists emptied.
     pub last: Glance,
-    /// From the due time, ns.
+    /// Latency from the due time, ns.
     pub latency: Counts,
-    /// Of the client, ns.
+    /// Lag of the client, ns.
     pub client_lag: Counts,
-    /// From the due time to the first token, ns.
+    /// Time from the due time to the first token, ns.
     pub first_token: Counts,
-    /// Queries answered, about; only those that have a bound.
+    /// Answered queries with a bound; approximate.
     pub judged: u64,
-    /// How many of them were over it.
+    /// Those of them over their bound.
     pub over: u64,
-    /// Queries that wait for longer than their bound already.
+    /// Waiting queries that are over their bound already.
     pub waiting_over: u64,
-    /// The course of the run.
+    /// Throughput and latency over time.
     pub time_line: TimeLine,
 }
 
 impl Live {
-    /// A test begins.
+    /// Starts a test.
     pub fn begin(&mut self, title: &str, goals: Goals) {
         self.title = title.into();
         self.remark.clear();
-        self.seen = Seen::default();
+        self.seen = Observations::default();
         self.goals = goals;
     }
 
-    /// Takes in what was seen. A new run of the test begins anew.
+    /// Adds a glance. A glance of a new run of the test resets the observations.
     pub fn saw(&mut self, glance: &Glance) {
         if glance.epoch != self.seen.last.epoch {
-            self.seen = Seen::default();
+            self.seen = Observations::default();
         }
         self.seen.take(glance, &self.goals);
     }
 
-    /// The tests are these.
+    /// Sets the heading and the tests of the run.
     pub fn plan(&mut self, heading: String, tests: &[Test]) {
         self.heading = heading;
-        let listed = |test: &Test| Listed { title: test.title(), result: None };
-        self.tests = tests.iter().map(listed).collect();
+        let entry = |test: &Test| TestEntry { title: test.title(), result: None };
+        self.tests = tests.iter().map(entry).collect();
     }
 
-    /// The first test without a result has this one.
+    /// Sets the result of the first test without one.
     pub fn result(&mut self, result: TestResult) {
         if let Some(test) = self.tests.iter_mut().find(|test| test.result.is_none()) {
             test.result = Some(result);
@@ -94,13 +94,13 @@ impl Live {
     }
 }
 
-impl Seen {
+impl Observations {
     fn take(&mut self, glance: &Glance, goals: &Goals) {
         let (before, after) = (self.last.completed_samples, glance.completed_samples);
-        self.time_line.completed((self.last.now, glance.now), after.saturating_sub(before));
+        self.time_line.add_completed(self.last.now..glance.now, after.saturating_sub(before));
         for answered in &glance.answered {
             self.latency.add_many(answered.latency, answered.stands_for);
-            self.time_line.answered(answered.due, answered.latency, answered.stands_for);
+            self.time_line.add_answered(answered.due, answered.latency, answered.stands_for);
             if let Some(lag) = answered.client_lag {
                 self.client_lag.add_many(lag, answered.stands_for);
             }
@@ -108,9 +108,10 @@ impl Seen {
                 self.first_token.add_many(first_token, answered.stands_for);
             }
             if let Some(bound) = goals.bound(answered.tenant) {
-                let time = match bound.of_first_token {
-                    true => answered.first_token.unwrap_or(Nanos::MAX),
-                    false => answered.latency,
+                let time = if bound.of_first_token {
+                    answered.first_token.unwrap_or(Nanos::MAX)
+                } else {
+                    answered.latency
                 };
                 self.judged += answered.stands_for;
                 self.over += if time > bound.limit { answered.stands_for } else { 0 };
@@ -125,45 +126,45 @@ impl Seen {
         self.last = Glance { answered: Vec::new(), waiting: Vec::new(), ..*glance };
     }
 
-    /// Samples or queries that are complete, as the goals count.
+    /// Returns the complete samples or queries, whichever the goals count.
     pub fn complete(&self, goals: &Goals) -> u64 {
         self.last.completed_samples / goals.samples_per_query.max(1)
     }
 
-    /// Of them, per second since the start; `None` before anything is.
+    /// Returns complete samples or queries per second since the start; `None` before the first one.
     pub fn rate(&self, goals: &Goals) -> Option<f64> {
         let seconds = self.last.now as f64 / 1e9;
         let complete = self.complete(goals);
         (complete > 0 && seconds > 0.0).then(|| complete as f64 / seconds)
     }
 
-    /// Share of the queries that are over their bound, those that wait counted;
-    /// `None` where there is no bound or nothing was seen.
+    /// Returns the share of queries over their bound, waiting ones included; `None` without a bound
+    /// or observations.
     pub fn share_over(&self) -> Option<f64> {
         let judged = self.judged + self.waiting_over;
         (judged > 0).then(|| (self.over + self.waiting_over) as f64 / judged as f64)
     }
 
-    /// How much of the test is done, in [0, 1]; `None` if nobody can tell.
+    /// Returns the finished share of the test, in [0, 1]; `None` if it cannot be estimated.
     pub fn fraction(&self, goals: &Goals) -> Option<f64> {
-        let of = |part: u64, whole: u64| match whole {
+        let fraction = |part: u64, whole: u64| match whole {
             0 => 1.0,
             whole => (part as f64 / whole as f64).min(1.0),
         };
         match goals.until {
             Until::Unknown => None,
-            Until::Samples(samples) => Some(of(self.last.completed_samples, samples)),
+            Until::Samples(samples) => Some(fraction(self.last.completed_samples, samples)),
             Until::Least { duration, queries } => {
                 let issued = self.last.issued_queries;
-                Some(of(self.last.now, duration).min(of(issued, queries)))
+                Some(fraction(self.last.now, duration).min(fraction(issued, queries)))
             }
         }
     }
 
-    /// Ns until the end at the pace so far; `None` if nobody can tell.
-    pub fn left(&self, goals: &Goals) -> Option<Nanos> {
-        let pace = |done: u64, of: u64| {
-            let left = of.saturating_sub(done);
+    /// Returns the time to the end at the current pace, ns; `None` if it cannot be estimated.
+    pub fn time_left(&self, goals: &Goals) -> Option<Nanos> {
+        let pace = |done: u64, goal: u64| {
+            let left = goal.saturating_sub(done);
             match (left, done) {
                 (0, _) => Some(0),
                 (_, 0) => None,
@@ -183,7 +184,7 @@ impl Seen {
 
 #[cfg(test)]
 pub mod examples {
-    //! Runs as they look halfway through, for tests of what draws them.
+    //! Runs halfway through, for tests of the code that draws them.
 
     use dyno_loadgen::clock::{MILLISECOND, SECOND};
     use dyno_loadgen::drive::AnsweredQuery;
@@ -192,13 +193,13 @@ pub mod examples {
     use dyno_experiment::goals::Bound;
     use dyno_results::summary::Verdict;
 
-    /// A Server test at 1,000 queries/s, half a minute into its minute: a
-    /// distribution with a tail that crosses its bound of 10 ms.
+    /// Returns a Server test at 1,000 queries/s after half of its minute, with a tail of latencies
+    /// that crosses the bound of 10 ms.
     pub fn server() -> Live {
         let mut live = Live {
             heading: "digits, profile quick".into(),
             tests: ["SingleStream performance", "Server performance", "Offline performance"]
-                .map(|title| Listed { title: title.into(), result: None })
+                .map(|title| TestEntry { title: title.into(), result: None })
                 .to_vec(),
             ..Live::default()
         };
@@ -257,16 +258,19 @@ mod tests {
     #[test]
     fn what_is_left_follows_from_time_and_queries() {
         let mut live = examples::server();
-        assert_eq!(live.seen.left(&live.goals), Some(28 * SECOND));
+        assert_eq!(live.seen.time_left(&live.goals), Some(28 * SECOND));
         assert_eq!(live.seen.fraction(&live.goals), Some(32.0 / 60.0));
         assert_eq!(live.seen.rate(&live.goals), Some(1_000.0));
-        // As many queries again take as long again.
+        // Twice the queries take twice the time.
         live.goals.until = Until::Least { duration: 60 * SECOND, queries: 2 * 32_003 * 3 };
-        assert_eq!(live.seen.left(&live.goals), Some(5 * 32 * SECOND));
+        assert_eq!(live.seen.time_left(&live.goals), Some(5 * 32 * SECOND));
         live.goals.until = Until::Samples(64_000);
-        assert_eq!(live.seen.left(&live.goals), Some(32 * SECOND));
+        assert_eq!(live.seen.time_left(&live.goals), Some(32 * SECOND));
         live.goals.until = Until::Unknown;
-        assert_eq!((live.seen.left(&live.goals), live.seen.fraction(&live.goals)), (None, None));
+        assert_eq!(
+            (live.seen.time_left(&live.goals), live.seen.fraction(&live.goals)),
+            (None, None)
+        );
     }
 
     #[test]

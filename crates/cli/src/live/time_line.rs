@@ -1,18 +1,19 @@
-//! The course of a run: throughput and latency over time, in slices that grow
-//! wider as the run goes on.
+//! Throughput and latency over time, in slices that widen as the run goes on.
+
+use std::ops::Range;
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_results::series::Counts;
 
-/// Slices at most: more than a terminal has columns for.
+/// Most slices: more than a terminal has columns.
 const MOST_SLICES: usize = 240;
-/// Width of the first slices at least: about that of a glance.
+/// Initial width of slices: about the interval of glances.
 const NARROWEST: Nanos = 250 * MILLISECOND;
 
 /// Throughput and latency over time.
 #[derive(Debug, Clone)]
 pub struct TimeLine {
-    /// Of a slice, ns.
+    /// Width of a slice, ns.
     width: Nanos,
     slices: Vec<Slice>,
 }
@@ -25,16 +26,16 @@ impl Default for TimeLine {
 
 #[derive(Debug, Clone, Default)]
 struct Slice {
-    /// Samples completed in it.
+    /// Samples completed in the slice.
     completed: f64,
-    /// Of queries that were due in it.
+    /// Latency of the queries that were due in the slice.
     latency: Counts,
 }
 
 impl TimeLine {
-    /// So many samples were completed within this time.
-    pub fn completed(&mut self, (begin, end): (Nanos, Nanos), samples: u64) {
-        // A system that hangs has a course, too.
+    /// Adds samples that were completed in this interval.
+    pub fn add_completed(&mut self, Range { start: begin, end }: Range<Nanos>, samples: u64) {
+        // A system that hangs also advances the time line.
         self.reach(end);
         if samples == 0 || end <= begin {
             return;
@@ -46,13 +47,13 @@ impl TimeLine {
         }
     }
 
-    /// So many queries that were due at this time took about so long.
-    pub fn answered(&mut self, due: Nanos, latency: Nanos, queries: u64) {
+    /// Adds queries that were due at this time, with their approximate latency.
+    pub fn add_answered(&mut self, due: Nanos, latency: Nanos, queries: u64) {
         self.reach(due + 1);
         self.slices[(due / self.width) as usize].latency.add_many(latency, queries);
     }
 
-    /// Makes slices up to this time.
+    /// Appends slices up to this time.
     fn reach(&mut self, end: Nanos) {
         while end.div_ceil(self.width) > MOST_SLICES as u64 {
             self.width *= 2;
@@ -70,13 +71,13 @@ impl TimeLine {
         self.slices.resize_with(self.slices.len().max(slices), Slice::default);
     }
 
-    /// Ns that the slices cover.
+    /// Returns the time that the slices cover, ns.
     pub fn length(&self) -> Nanos {
         self.width * self.slices.len() as u64
     }
 
-    /// Samples/s, in `parts` parts of equal length; fewer if there are not as
-    /// many slices. The last slice may still be filling: `now` is its end.
+    /// Returns samples/s in `parts` parts of equal length; in fewer parts if there are fewer slices.
+    /// `now` is the end of the last slice, which may still be filling.
     pub fn rates(&self, parts: usize, now: Nanos) -> Vec<f64> {
         self.parts(parts, |slices, begin, end| {
             let length = now.min(end).saturating_sub(begin).max(1) as f64 / 1e9;
@@ -84,8 +85,7 @@ impl TimeLine {
         })
     }
 
-    /// A percentile of latency, ns, in parts as for the rates; 0 where nothing
-    /// was looked at.
+    /// Returns a percentile of latency in the same parts, ns; 0 for a part without observations.
     pub fn latencies(&self, parts: usize, q: f64) -> Vec<f64> {
         self.parts(parts, |slices, _, _| {
             let mut counts = Counts::default();
@@ -94,11 +94,11 @@ impl TimeLine {
         })
     }
 
-    fn parts(&self, parts: usize, of: impl Fn(&[Slice], Nanos, Nanos) -> f64) -> Vec<f64> {
+    fn parts(&self, parts: usize, value: impl Fn(&[Slice], Nanos, Nanos) -> f64) -> Vec<f64> {
         let per_part = self.slices.len().div_ceil(parts.max(1)).max(1);
         let joined = self.slices.chunks(per_part).enumerate().map(|(at, slices)| {
             let begin = (at * per_part) as u64 * self.width;
-            of(slices, begin, begin + slices.len() as u64 * self.width)
+            value(slices, begin, begin + slices.len() as u64 * self.width)
         });
         joined.collect()
     }
@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn time_without_a_completion_is_time() {
         let mut line = TimeLine::default();
-        line.completed((0, SECOND), 500);
-        line.completed((SECOND, 4 * SECOND), 0);
+        line.add_completed(0..SECOND, 500);
+        line.add_completed(SECOND..4 * SECOND, 0);
         assert_eq!(line.length(), 4 * SECOND);
         assert_eq!(line.rates(4, 4 * SECOND), [500.0, 0.0, 0.0, 0.0]);
     }
@@ -124,8 +124,8 @@ mod tests {
         let mut line = TimeLine::default();
         let hour = 3_600;
         for second in 0..hour {
-            line.completed((second * SECOND, (second + 1) * SECOND), 1_000);
-            line.answered(second * SECOND, 5_000_000, 1_000);
+            line.add_completed(second * SECOND..(second + 1) * SECOND, 1_000);
+            line.add_answered(second * SECOND, 5_000_000, 1_000);
         }
         assert!(line.slices.len() <= MOST_SLICES);
         assert!((hour..hour + 60).contains(&(line.length() / SECOND)), "{}", line.length());

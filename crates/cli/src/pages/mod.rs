@@ -1,4 +1,4 @@
-//! Pages of documents that are not a run's: the results of a submission, number formats.
+//! Pages of documents other than runs: results of a submission, number formats.
 
 mod plotted;
 mod results;

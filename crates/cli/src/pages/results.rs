@@ -1,5 +1,5 @@
-//! The page of a submission's results: a table for each suite and division, and what
-//! the round shows as a whole.
+//! The page of a submission's results: a table for each suite and division, and the statistics
+//! of the round.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use dyno_report::page::{self, Masthead};
 use dyno_report::words::{counted, escaped};
 use dyno_submission::results::{Key, Line, Matrix, Results, Sheet, SheetKind, Spread, grouped};
 
-/// The page.
+/// Returns the page.
 pub fn html(results: &Results, name: &str) -> String {
     let mut body = String::new();
-    told(&mut body, results);
+    remarks(&mut body, results);
     overview(&mut body, results);
     for sheet in &results.sheets {
         section(&mut body, sheet);
@@ -33,8 +33,8 @@ pub fn html(results: &Results, name: &str) -> String {
     page::document(&format!("{name}: results"), &masthead, &body)
 }
 
-/// What is in no table, or twice.
-fn told(html: &mut String, results: &Results) {
+/// Appends the results that are missing from the tables or occur twice.
+fn remarks(html: &mut String, results: &Results) {
     if results.notices.is_empty() {
         return;
     }
@@ -98,7 +98,7 @@ fn counts(html: &mut String, line: &str, matrix: &Matrix) {
     html.push_str("</tbody></table></div>");
 }
 
-/// Names of what stands before the values, and whether they are numbers.
+/// Headings of the columns before the values.
 const OF_SYSTEM: [&str; 6] = ["ID", "submitter", "system", "processor", "accelerator", "software"];
 
 fn section(html: &mut String, sheet: &Sheet) {
@@ -136,7 +136,7 @@ fn section(html: &mut String, sheet: &Sheet) {
 }
 
 fn row(html: &mut String, sheet: &Sheet, line: &Line) {
-    let of = |name: &str| {
+    let value_of = |name: &str| {
         let at = sheet.index.iter().position(|known| *known == name);
         escaped(at.map_or("", |at| line.index[at].as_str()))
     };
@@ -145,7 +145,7 @@ fn row(html: &mut String, sheet: &Sheet, line: &Line) {
         ("1", _) => model,
         _ => format!("{count} × {model}"),
     };
-    let nodes = match of("Nodes").as_str() {
+    let nodes = match value_of("Nodes").as_str() {
         "" | "1" => String::new(),
         nodes => format!(" <small>{nodes} nodes</small>"),
     };
@@ -153,17 +153,17 @@ fn row(html: &mut String, sheet: &Sheet, line: &Line) {
         html,
         "<tr><th scope=\"row\">{}</th><td>{} <small>{}</small></td><td title=\"{}\">{}{nodes}</td>\
          <td>{}</td><td>{}</td><td>{}</td>",
-        of("ID"),
-        of("Submitter"),
-        of("Availability"),
-        of("Notes"),
-        of("System"),
-        times(of("p#"), of("Processor")),
-        times(of("a#"), of("Accelerator")),
-        of("Software"),
+        value_of("ID"),
+        value_of("Submitter"),
+        value_of("Availability"),
+        value_of("Notes"),
+        value_of("System"),
+        times(value_of("p#"), value_of("Processor")),
+        times(value_of("a#"), value_of("Accelerator")),
+        value_of("Software"),
     );
     if sheet.division == "open" {
-        let _ = write!(html, "<td>{}</td><td>{}</td>", of("UsedModel"), of("Accuracy"));
+        let _ = write!(html, "<td>{}</td><td>{}</td>", value_of("UsedModel"), value_of("Accuracy"));
     }
     for value in &line.values {
         let number = value.map_or(String::new(), |value| value.to_string());
@@ -173,7 +173,7 @@ fn row(html: &mut String, sheet: &Sheet, line: &Line) {
     html.push_str("</tr>\n");
 }
 
-/// Box plots of how many times as fast as the slowest the systems are.
+/// Appends box plots of the speedup of each system over the slowest one.
 fn spreads(html: &mut String, spreads: &[Spread]) {
     if spreads.is_empty() {
         return;
@@ -228,8 +228,8 @@ fn spreads(html: &mut String, spreads: &[Spread]) {
     html.push_str("</div></section>\n");
 }
 
-/// Marks of a logarithmic axis from 1: 1, 2, 5 and so on, or only powers of ten where
-/// these are many.
+/// Returns ticks of a logarithmic axis from 1: 1, 2, 5 and so on, or only powers of ten if there
+/// are many.
 fn ticks(most: f64) -> Vec<f64> {
     const FEW: f64 = 200.0;
     let steps: &[f64] = if most > FEW { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -238,7 +238,7 @@ fn ticks(most: f64) -> Vec<f64> {
     all.take_while(|tick| *tick <= most).collect()
 }
 
-/// A ratio with three digits or so.
+/// Formats a ratio with about three digits.
 fn times(ratio: f64) -> String {
     match ratio {
         _ if ratio < 10.0 => format!("{ratio:.2}×"),

@@ -1,5 +1,5 @@
-//! The page of a tuner: the answer, what there was to choose from, how it came to it, by which samples, and
-//! what to do next.
+//! The page of a tuning job: the answer, the candidates, the steps of the search, the samples, and
+//! next steps.
 
 mod charts;
 mod samples;
@@ -16,32 +16,32 @@ use dyno_report::page::{self, Masthead, Tone};
 use dyno_report::words::{self, escaped};
 use dyno_results::units;
 
-/// What a page is of.
+/// The contents of the page.
 pub struct Tuning<'a> {
-    /// What was tuned.
+    /// The tuned network.
     pub network: &'a Network,
-    /// What came of it.
+    /// Outcome of the search.
     pub outcome: &'a TuneOutcome,
-    /// The job, as its journal describes it.
+    /// Description of the job from its journal.
     pub about: &'a Value,
-    /// The samples of closed mode.
+    /// Samples of closed mode.
     pub provenance: Option<&'a Provenance>,
-    /// Sentences for below the answer.
+    /// Sentences below the answer.
     pub remarks: &'a [String],
-    /// The descriptor, as somebody would type it again.
+    /// The descriptor, as typed on the command line.
     pub descriptor: &'a str,
-    /// Likewise the folder.
+    /// The folder, as typed on the command line.
     pub folder: &'a str,
 }
 
-/// The page.
-pub fn html(of: &Tuning<'_>) -> String {
-    let Tuning { network, outcome, .. } = *of;
+/// Returns the page.
+pub fn html(tuning: &Tuning<'_>) -> String {
+    let Tuning { network, outcome, .. } = *tuning;
     let mut body = String::new();
-    answer(&mut body, of);
+    answer(&mut body, tuning);
     charts::section(&mut body, outcome);
     story::section(&mut body, outcome);
-    samples::section(&mut body, of);
+    samples::section(&mut body, tuning);
     let name = if network.name.is_empty() { "network" } else { &network.name };
     let title = format!("Number formats of {name}");
     let verdict = verdict(outcome);
@@ -60,7 +60,7 @@ fn verdict(outcome: &TuneOutcome) -> (&'static str, Tone) {
     let confirmed = outcome.confirmed.zip(outcome.baselines[2]);
     match (&outcome.end, confirmed) {
         (TuneEnd::Stopped(_), _) => ("NOT DONE", Tone::Bad),
-        (TuneEnd::Complete, Some((accuracy, of))) if accuracy < of.threshold => {
+        (TuneEnd::Complete, Some((accuracy, baseline))) if accuracy < baseline.threshold => {
             ("NOT CONFIRMED", Tone::Bad)
         }
         (TuneEnd::Complete, Some(_)) => ("CONFIRMED", Tone::Good),
@@ -68,8 +68,8 @@ fn verdict(outcome: &TuneOutcome) -> (&'static str, Tone) {
     }
 }
 
-fn answer(html: &mut String, of: &Tuning<'_>) {
-    let Tuning { network, outcome, remarks, .. } = *of;
+fn answer(html: &mut String, tuning: &Tuning<'_>) {
+    let Tuning { network, outcome, remarks, .. } = *tuning;
     let tone = verdict(outcome).1.class();
     let _ = write!(html, "<section class=\"card verdict {tone}\"><div><h2>The answer</h2>");
     match &outcome.answer {
@@ -77,7 +77,7 @@ fn answer(html: &mut String, of: &Tuning<'_>) {
         None => html.push_str("<p class=\"lead\">Nothing was evaluated: there is no answer.</p>"),
     }
     html.push_str("</div><div><h3>What to do next</h3><ul>");
-    for advice in next(of) {
+    for advice in next(tuning) {
         let _ = write!(html, "<li>{advice}</li>");
     }
     html.push_str("</ul></div></section>\n");
@@ -124,7 +124,7 @@ fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer:
     html.push_str("</ul>");
 }
 
-/// What is left of what may be lost: nothing at the left, all of it at the right.
+/// Appends a meter of the accuracy margin: 0 at the left, all of it at the right.
 fn meter(html: &mut String, accuracy: f64, threshold: f64, base: f64) {
     let room = base - threshold;
     if room <= 0.0 {
@@ -139,9 +139,9 @@ fn meter(html: &mut String, accuracy: f64, threshold: f64, base: f64) {
     );
 }
 
-/// Sentences as HTML.
-fn next(of: &Tuning<'_>) -> Vec<String> {
-    let Tuning { network, outcome, descriptor, folder, .. } = *of;
+/// Returns the next steps as sentences in HTML.
+fn next(tuning: &Tuning<'_>) -> Vec<String> {
+    let Tuning { network, outcome, descriptor, folder, .. } = *tuning;
     let (descriptor, folder) = (escaped(descriptor), escaped(folder));
     let run = format!("dyno tune run {descriptor}");
     let mut advice = Vec::new();
@@ -191,7 +191,7 @@ fn next(of: &Tuning<'_>) -> Vec<String> {
     advice
 }
 
-/// With a capital and a full stop.
+/// Adds a capital and a full stop.
 fn sentence(remark: &str) -> String {
     let mut letters = remark.chars();
     let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
@@ -219,12 +219,12 @@ fn formats(html: &mut String, network: &Network, answer: &TuneAnswer) {
             ("weights", at, layer.weight_size),
             ("activations", network.layers.len() + at, layer.activation_size),
         ];
-        let (mut bits, mut of) = (0.0, 0.0);
+        let (mut bits, mut base_bits) = (0.0, 0.0);
         for (side, at, size) in sides {
             let format = all[at];
             bits += f64::from(format.bits()) * size as f64;
-            of += 32.0 * size as f64;
-            // The bar behind the bits is what is left of 32.
+            base_bits += 32.0 * size as f64;
+            // The bar behind the bits is the rest of 32.
             let _ = write!(
                 html,
                 "<td data-label=\"{side}\">{}</td>\
@@ -236,7 +236,7 @@ fn formats(html: &mut String, network: &Network, answer: &TuneAnswer) {
                 units::count(size)
             );
         }
-        let share = if of > 0.0 { 100.0 * bits / of } else { 100.0 };
+        let share = if base_bits > 0.0 { 100.0 * bits / base_bits } else { 100.0 };
         let _ = writeln!(html, "<td class=\"n\" data-label=\"of FLOAT 32\">{share:.1} %</td></tr>");
     }
     html.push_str("</tbody></table></div>");

@@ -1,4 +1,4 @@
-//! The page of the rounds.
+//! Reference page of the rounds.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::{MADE, cell};
 
 use crate::cmd::words;
 
-/// `docs/reference/rounds.md`.
+/// Returns `docs/reference/rounds.md`.
 pub fn rounds() -> String {
     let mut text = format!(
         "# Rounds of MLPerf Inference\n\n{MADE}What `--round` and `--benchmark` know. `dyno info rules \
@@ -83,18 +83,18 @@ fn asks(text: &mut String) {
     }
     *text += "- from v2.1 on, the bandwidth that the result needs: elements of a sample times bytes of \
               an element times samples/s\n\n| benchmark | elements of a sample |\n| --- | --- |\n";
-    let mut told: Vec<(&str, String)> = Vec::new();
+    let mut requirements: Vec<(&str, String)> = Vec::new();
     for round in Round::names().into_iter().rev().filter_map(|name| Round::named(name).ok()) {
         for benchmark in &round.benchmarks {
             let needed = words::bandwidth(round, benchmark);
             let needed = needed.split(':').next().unwrap_or_default().to_string();
-            let is_new = told.iter().all(|(name, _)| *name != benchmark.name);
+            let is_new = requirements.iter().all(|(name, _)| *name != benchmark.name);
             if !needed.is_empty() && is_new {
-                told.push((&benchmark.name, needed));
+                requirements.push((&benchmark.name, needed));
             }
         }
     }
-    for (name, needed) in told {
+    for (name, needed) in requirements {
         let _ = writeln!(text, "| `{name}` | {needed} |");
     }
 }
@@ -102,7 +102,8 @@ fn asks(text: &mut String) {
 fn of_round(text: &mut String, round: &Round) {
     let _ = write!(text, "\n## {}\n\n", round.version);
     for (scenario, rules) in &round.scenarios {
-        let _ = writeln!(text, "- {}: {}", scenario.name(), words::played(rules, rules.percentile));
+        let _ =
+            writeln!(text, "- {}: {}", scenario.name(), words::procedure(rules, rules.percentile));
     }
     *text += "\n| benchmark | task | data set | performance set | quality | suites | bounds | audits |\n\
               | --- | --- | --- | --- | --- | --- | --- | --- |\n";

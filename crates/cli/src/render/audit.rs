@@ -1,4 +1,4 @@
-//! A verdict on a terminal, and for programs.
+//! Verdicts of audits, for terminals and as JSON.
 
 use dyno_experiment::audit::Audited;
 use dyno_results::VERSION;
@@ -10,29 +10,29 @@ use serde_json::{Value, json};
 
 use super::{Alignment, Color, Frame, painted};
 
-/// What is told beside the verdicts.
-pub struct Told<'a> {
-    /// The audit.
+/// The audit that was judged.
+pub struct AuditHeading<'a> {
+    /// Test of the audit.
     pub test: Test,
-    /// Of this round.
+    /// Round of the rules.
     pub round: Version,
-    /// What was audited.
+    /// The audited system.
     pub system: &'a str,
 }
 
-/// For people.
-pub fn text(told: &Told<'_>, audited: &[Audited], is_colored: bool) -> String {
-    let title = format!("dyno {VERSION}, {} of round {}", told.test, told.round);
+/// Returns the verdicts as text.
+pub fn text(heading: &AuditHeading<'_>, audited: &[Audited], is_colored: bool) -> String {
+    let title = format!("dyno {VERSION}, {} of round {}", heading.test, heading.round);
     let mut frame = Frame::new(&title, DISCLAIMER);
-    frame.line(&format!("system  {}", told.system), 8);
-    frame.line(&format!("asks    {}", told.test.title()), 8);
+    frame.line(&format!("system  {}", heading.system), 8);
+    frame.line(&format!("asks    {}", heading.test.title()), 8);
     for one in audited {
         frame.rule();
         frame.line(one.scenario.name(), 0);
         figures(&mut frame, &one.result);
-        let said =
+        let verdicts =
             [("by the rules", one.result.corrected()), ("by the script", one.result.official())];
-        for (who, verdict) in said {
+        for (who, verdict) in verdicts {
             let name = verdict_name(&verdict);
             let line = format!("{who:13}  {}", painted(name, color(&verdict), is_colored));
             frame.line(&line, 15);
@@ -79,14 +79,14 @@ fn color(verdict: &Verdict) -> Color {
     if verdict.is_passed() { Color::Good } else { Color::Bad }
 }
 
-/// For programs.
-pub fn json(told: &Told<'_>, audited: &[Audited]) -> Value {
+/// Returns the verdicts as JSON.
+pub fn json(heading: &AuditHeading<'_>, audited: &[Audited]) -> Value {
     let scenarios: Vec<Value> = audited.iter().map(scenario).collect();
     let is_passed = audited.iter().all(|one| one.result.corrected().is_passed());
     json!({
-        "audit": told.test.name(),
-        "round": told.round.to_string(),
-        "system": told.system,
+        "audit": heading.test.name(),
+        "round": heading.round.to_string(),
+        "system": heading.system,
         "passed": is_passed,
         "disclaimer": DISCLAIMER,
         "scenarios": scenarios,
@@ -97,7 +97,9 @@ fn scenario(audited: &Audited) -> Value {
     let part = |part: &Part| {
         let figures = part.figures.iter();
         let figures: Vec<Value> = figures
-            .map(|of| json!({ "name": of.name, "value": of.value, "unit": of.unit }))
+            .map(
+                |figure| json!({ "name": figure.name, "value": figure.value, "unit": figure.unit }),
+            )
             .collect();
         json!({
             "name": part.name,

@@ -1,4 +1,4 @@
-//! A box that people paste into issues: sections of lines and of columns.
+//! Boxes of text: sections of lines and tables.
 
 use std::borrow::Cow;
 
@@ -7,23 +7,23 @@ use dyno_results::units::{shortened, width};
 /// Columns inside the frame.
 const WIDTH: usize = 78;
 
-/// How a column stands.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alignment {
-    /// Text.
+    /// For text.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// A box that is written line by line. Colour codes take no width.
+/// A box that is written line by line. Color codes take no width.
 #[derive(Debug)]
 pub struct Frame {
     text: String,
 }
 
 impl Frame {
-    /// A box with a title at the left and a remark at the right of its top edge.
+    /// Starts a box with a title at the left and a remark at the right of its top edge.
     pub fn new(title: &str, remark: &str) -> Self {
         let room = WIDTH.saturating_sub(width(remark) + 7);
         let mut title = title.to_string();
@@ -35,8 +35,8 @@ impl Frame {
         Self { text: format!("┌─ {title} {edge} {remark} ─┐\n") }
     }
 
-    /// One line of text; what is too long is wrapped, and its further lines
-    /// begin below the text's own first word after `indent` columns.
+    /// Appends a line of text. Long lines are wrapped, and their continuation is indented by `indent`
+    /// columns.
     pub fn line(&mut self, line: &str, indent: usize) {
         for part in wrap(line, WIDTH - 2, indent) {
             let padding = " ".repeat((WIDTH - 2).saturating_sub(width(&part)));
@@ -44,13 +44,13 @@ impl Frame {
         }
     }
 
-    /// A horizontal rule.
+    /// Appends a horizontal rule.
     pub fn rule(&mut self) {
         self.text += &format!("├{}┤\n", "─".repeat(WIDTH));
     }
 
-    /// Rows in columns that are as wide as their widest cell. Names in the first
-    /// column give way where that is too wide.
+    /// Appends rows in columns as wide as their widest cells. Names in the first column are
+    /// shortened if the rows are too wide.
     pub fn table(&mut self, alignments: &[Alignment], rows: &[Vec<String>]) {
         let column = |at: usize| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
         let mut widths: Vec<usize> = (0..alignments.len()).map(column).collect();
@@ -58,7 +58,7 @@ impl Frame {
         if let Some(first) = widths.first_mut() {
             *first = (*first).min((WIDTH - 2).saturating_sub(others).max(1));
         }
-        // What is left over goes behind the first columns, evenly.
+        // Distribute the free space evenly behind the columns.
         let used: usize = widths.iter().sum();
         let gaps = alignments.len().saturating_sub(1).max(1);
         let gap = ((WIDTH - 2).saturating_sub(used) / gaps).clamp(1, 3);
@@ -80,14 +80,14 @@ impl Frame {
         }
     }
 
-    /// The whole box.
+    /// Returns the box.
     pub fn finish(mut self) -> String {
         self.text += &format!("└{}┘\n", "─".repeat(WIDTH));
         self.text
     }
 }
 
-/// A word in pieces of at most so many columns.
+/// Splits a word into pieces of at most `columns` columns.
 fn pieces(word: &str, columns: usize) -> Vec<Cow<'_, str>> {
     if width(word) <= columns {
         return vec![word.into()];
@@ -96,12 +96,12 @@ fn pieces(word: &str, columns: usize) -> Vec<Cow<'_, str>> {
     chars.chunks(columns).map(|piece| piece.iter().collect::<String>().into()).collect()
 }
 
-/// Lines of at most `most` columns, broken at spaces where there are any.
+/// Splits text into lines of at most `most` columns, at spaces if possible.
 pub fn wrap(text: &str, most: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let words = text.trim_start_matches(' ');
     let mut line = " ".repeat(text.len() - words.len());
-    // A word that is longer than a line, such as a path, is broken anywhere.
+    // A word longer than a line, such as a path, is split anywhere.
     let longest = most.saturating_sub(indent).max(1);
     let words = words.split(' ').flat_map(|word| pieces(word, longest));
     for word in words {

@@ -1,4 +1,4 @@
-//! A comparison on a terminal: a table for each test, and the conclusion.
+//! Text output of a comparison: a table for each test, and the conclusion.
 
 use dyno_experiment::compare::metric::{self, percent};
 use dyno_experiment::compare::{Report, TestReport, verdict_name};
@@ -11,7 +11,7 @@ use dyno_results::units::{duration, rate};
 
 use super::{Alignment, Color, Frame, painted};
 
-/// The whole of it.
+/// Returns the report as text.
 pub fn text(report: &Report, is_colored: bool) -> String {
     let mut frame = Frame::new(&format!("dyno {VERSION}, comparison"), DISCLAIMER);
     let sides = [("baseline", &report.baseline), ("candidate", &report.candidate)];
@@ -35,7 +35,7 @@ pub fn text(report: &Report, is_colored: bool) -> String {
     frame.finish()
 }
 
-/// Names the runs of a side; of many the first and the last.
+/// Lists the runs of a side, or the first and the last of many.
 fn folders(runs: &[String]) -> String {
     match runs {
         [first, _, .., last] if runs.len() > FOLDERS_MOST => {
@@ -45,10 +45,10 @@ fn folders(runs: &[String]) -> String {
     }
 }
 
-/// More runs of a side are not all named.
+/// Most runs of a side that are listed.
 const FOLDERS_MOST: usize = 5;
 
-/// What the intervals and findings of a report mean.
+/// Explains the intervals and findings of a report.
 pub fn confidence(report: &Report) -> String {
     let together = 100.0 * (1.0 - report.question.risk);
     let looks = match report.question.looks {
@@ -106,10 +106,10 @@ fn of_test(frame: &mut Frame, test: &TestReport, is_colored: bool) {
     }
 }
 
-/// One run a side.
+/// One run on each side.
 const SINGLE: [usize; 2] = [1, 1];
 
-/// That a metric is, and why.
+/// Returns that a metric is left out, and why.
 pub fn left_out(omitted: &OmittedMetric) -> String {
     let (title, DataShortage { values, needed }) = (metric::title(omitted.metric), omitted.reason);
     format!("{title} is left out: it takes {needed} values in each run, and one has {values}")
@@ -134,7 +134,7 @@ pub fn cells(row: &Row, test: &TestReport) -> [String; 6] {
     ]
 }
 
-/// A value of a metric with its unit.
+/// Formats a value of a metric with its unit.
 fn value(metric: Metric, value: f64) -> String {
     match metric {
         Metric::Percentile(..) | Metric::Mean(_) => duration(value.round() as i64),
@@ -143,7 +143,7 @@ fn value(metric: Metric, value: f64) -> String {
     }
 }
 
-/// What follows for one test.
+/// Returns the conclusion of one test.
 pub fn sentence(test: &TestReport) -> String {
     let verdict = verdict_name(test.comparison.verdict);
     let rows = &test.comparison.rows;
@@ -153,9 +153,9 @@ pub fn sentence(test: &TestReport) -> String {
              from chance"
         );
     }
-    let differing = |of: Finding| -> String {
-        let rows = rows.iter().filter(|row| row.finding == of);
-        let said: Vec<String> = rows
+    let differing = |finding: Finding| -> String {
+        let rows = rows.iter().filter(|row| row.finding == finding);
+        let changes: Vec<String> = rows
             .map(|row| {
                 format!(
                     "{} {}",
@@ -164,7 +164,7 @@ pub fn sentence(test: &TestReport) -> String {
                 )
             })
             .collect();
-        said.join(", ")
+        changes.join(", ")
     };
     let (worse, better) = (differing(Finding::Worse), differing(Finding::Better));
     let of_headline = rows.iter().find(|row| row.metric == test.headline);

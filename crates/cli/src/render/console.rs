@@ -1,4 +1,4 @@
-//! The summary of a run in a box, and the plan of a run in lines.
+//! The summary of a run as a box, and its plan as lines.
 
 use std::fmt::Write as _;
 
@@ -13,27 +13,28 @@ use dyno_results::units::{self, count, duration, shortened};
 
 use super::{Alignment, Color, Frame, details, painted, wrap};
 
-/// As much of a system's name as the title has room for.
+/// Most columns of a system's name in the title.
 const SYSTEM_COLUMNS: usize = 15;
 
-/// What people paste into issues: figures, loads, verdict with reasons, machine,
-/// and the command that makes it again, in 80 columns.
+/// Returns the summary of a run for terminals and issues: figures, loads, verdict with reasons,
+/// machine, and the command that reproduces it, in 80 columns.
 pub fn summary(run: &Run, is_colored: bool) -> String {
     let version = &run.environment.dyno_version;
-    // The name of a system may be long; the command below has it in full.
+    // The command below shows a long name in full.
     let system = shortened(&run.system, SYSTEM_COLUMNS);
-    let of = match &run.rules {
+    let context = match &run.rules {
         Some(rules) => format!("{} {}", rules.round, rules.benchmark),
         None => format!("profile {}", run.profile),
     };
-    let title = format!("dyno {version}, {system}, {of}");
+    let title = format!("dyno {version}, {system}, {context}");
     let mut frame = Frame::new(&title, DISCLAIMER);
     let measured: Vec<&summary::Test> =
         run.tests.iter().filter(|test| test.metrics.is_some()).collect();
     if !measured.is_empty() {
         performance_table(&mut frame, &measured, is_colored);
         frame.rule();
-        let mut lines: Vec<String> = measured.iter().flat_map(|test| details::of(test)).collect();
+        let mut lines: Vec<String> =
+            measured.iter().flat_map(|test| details::lines(test)).collect();
         lines.extend(measured.iter().flat_map(|test| required(test)));
         lines.iter().for_each(|line| frame.line(line, 2));
         if !lines.is_empty() {
@@ -46,17 +47,17 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         accuracy_lines(&mut frame, &scored, is_colored);
         frame.rule();
     }
-    let mut said = Vec::new();
+    let mut lines = Vec::new();
     for test in run.tests.iter().filter(|test| !test.is_valid()) {
-        said.push(format!("{} {}:", test.title(), test.verdict));
-        said.extend(test.reasons.iter().map(|reason| format!("  {reason}")));
+        lines.push(format!("{} {}:", test.title(), test.verdict));
+        lines.extend(test.reasons.iter().map(|reason| format!("  {reason}")));
     }
-    said.extend(run.tests.iter().flat_map(|test| &test.notes).chain(&run.remarks).cloned());
-    if !said.is_empty() {
-        said.iter().for_each(|line| frame.line(line, 2));
+    lines.extend(run.tests.iter().flat_map(|test| &test.notes).chain(&run.remarks).cloned());
+    if !lines.is_empty() {
+        lines.iter().for_each(|line| frame.line(line, 2));
         frame.rule();
     }
-    // Of a run that is for no round, the summary and the report tell it.
+    // Without a round, the summary and the report show the division.
     if let (Some(division), true) = (&run.division, run.rules.is_some()) {
         frame.line(&dyno_report::words::division_and_why(division), 2);
         let provided = division.provided.iter().map(|item| format!("  provided: {item}"));
@@ -78,13 +79,15 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
     frame.finish()
 }
 
-/// What was found of each requirement of a test.
+/// Returns a line for each requirement of a test.
 fn required(test: &summary::Test) -> impl Iterator<Item = String> {
     let name = test
         .tenant
         .as_ref()
         .map_or(test.scenario.clone(), |name| format!("{} {name}", test.scenario));
-    test.requirements.iter().map(move |of| format!("{name} requires {}", of.line()))
+    test.requirements
+        .iter()
+        .map(move |requirement| format!("{name} requires {}", requirement.line()))
 }
 
 fn verdict(test: &summary::Test, is_colored: bool) -> String {
@@ -98,8 +101,8 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
     ];
     for test in tests {
         let metrics = test.metrics.as_ref().expect("filtered by it");
-        let timed = |of: fn(&Distribution) -> i64| {
-            metrics.answered().map_or_else(|| "-".into(), |answered| duration(of(answered)))
+        let timed = |statistic: fn(&Distribution) -> i64| {
+            metrics.answered().map_or_else(|| "-".into(), |answered| duration(statistic(answered)))
         };
         let lag = metrics.client_lag_ns.filter(|lag| lag.count > 0).filter(|_| {
             test.plan.interval_ns.is_some() || test.scenario == Scenario::Server.name()
@@ -122,7 +125,7 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
     frame.table(&[Left, Right, Right, Right, Right, Right, Left], &rows);
 }
 
-/// One line, if all scenarios agree, as they do for a deterministic model.
+/// Adds one line if all scenarios agree, which is usual for a deterministic model.
 fn accuracy_lines(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool) {
     let line = |test: &summary::Test| {
         let found = test.accuracy.as_ref().expect("filtered by it");
@@ -146,7 +149,7 @@ fn accuracy_lines(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool)
     }
 }
 
-/// What `--dry-run` prints.
+/// Returns the output of `--dry-run`.
 pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
     let mut text = format!(
         "system {}, {} samples, {} time, profile {}\n",
@@ -185,7 +188,7 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
     text
 }
 
-/// What somebody chose, and what is still open.
+/// Adds the settings that were chosen and those that are still open.
 fn settings(text: &mut String, test: &Test, settings: &Settings) {
     for (field, value, origin) in settings.rows() {
         let is_chosen = !matches!(origin, Origin::Default | Origin::BuiltIn { .. });

@@ -1,12 +1,12 @@
-//! What the summary says of a test beside its figures: its load, what early
-//! stopping makes of it, tokens, failures; and of the machine and the command.
+//! Details of a test below its figures: load, early stopping, tokens, failures; and of the
+//! machine and the command.
 
 use dyno_results::summary::metrics::{Bound, EarlyStopping};
 use dyno_results::summary::{Environment, Metrics, Plan, State, Test, Verdict, answer_lines};
 use dyno_results::units::{count, duration, percentile, rate};
 
-/// Lines about a performance test; none where there is nothing to say.
-pub fn of(test: &Test) -> Vec<String> {
+/// Returns lines about a performance test; empty without metrics.
+pub fn lines(test: &Test) -> Vec<String> {
     let Some(metrics) = &test.metrics else { return Vec::new() };
     let name = match &test.tenant {
         Some(tenant) => format!("{} {tenant}", test.scenario),
@@ -21,11 +21,11 @@ pub fn of(test: &Test) -> Vec<String> {
         answer_lines::classes(metrics),
         lost(metrics),
     ];
-    let said = parts.into_iter().flatten().filter(|part| !part.is_empty());
-    said.map(|part| format!("{name}: {part}")).collect()
+    let texts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+    texts.map(|part| format!("{name}: {part}")).collect()
 }
 
-/// What was delivered within the limits of `--goodput`.
+/// Returns the throughput within the limits of `--goodput`.
 fn goodput(metrics: &Metrics) -> Option<String> {
     let found = metrics.goodput.as_ref()?;
     let limits = [("ttft", found.ttft_ms), ("tpot", found.tpot_ms), ("e2el", found.e2el_ms)];
@@ -39,7 +39,7 @@ fn goodput(metrics: &Metrics) -> Option<String> {
     ))
 }
 
-/// The load that was offered, and what early stopping makes of the answers.
+/// Returns the offered load and the result of early stopping.
 fn load(test: &Test, metrics: &Metrics) -> Option<String> {
     let offered = test.plan.arrivals.as_ref().map(|arrivals| match arrivals.as_str() {
         // In a closed loop the system sets the pace.
@@ -52,20 +52,21 @@ fn load(test: &Test, metrics: &Metrics) -> Option<String> {
         .repetition
         .as_deref()
         .and_then(|rule| repetition(rule, (test.state, test.judged()), test.repeated));
-    let bounds = metrics.early_stopping.iter().filter_map(|of| {
-        let bound = of.bound.as_ref()?;
-        Some(against(of, bound, &test.plan, metrics))
+    let bounds = metrics.early_stopping.iter().filter_map(|criterion| {
+        let bound = criterion.bound.as_ref()?;
+        Some(against(criterion, bound, &test.plan, metrics))
     });
     let counted =
         if metrics.early_stopping.is_empty() { counts(metrics, &test.plan) } else { vec![] };
-    let estimates = metrics.early_stopping.iter().filter_map(|of| estimate(of, &test.plan));
+    let estimates =
+        metrics.early_stopping.iter().filter_map(|criterion| estimate(criterion, &test.plan));
     let parts: Vec<String> =
         repeated.into_iter().chain(offered).chain(counted).chain(bounds).chain(estimates).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// The rate that was offered beside the one that was completed. Neither is what the system could
-/// bear, unless a search for that chose the rate.
+/// Returns the offered rate and the completed rate. Neither is the peak of the system unless a
+/// search chose the rate.
 fn offered(arrivals: &str, test: &Test, metrics: &Metrics) -> String {
     let completed = metrics.rates.completed_samples_per_s.filter(|rate| rate.is_finite());
     let completed = completed.map_or_else(|| "none".into(), |found| format!("{}/s", rate(found)));
@@ -74,12 +75,12 @@ fn offered(arrivals: &str, test: &Test, metrics: &Metrics) -> String {
     format!("offered {offered}/s, {arrivals}, completed {completed}{meaning}")
 }
 
-/// Samples that failed or never came back.
+/// Returns the number of samples that failed or never came back.
 fn not_answered(metrics: &Metrics) -> u64 {
     metrics.failed.total().saturating_add(metrics.missing)
 }
 
-/// How many answered samples were over a limit, and how many more were not answered.
+/// Returns how many answered samples were over a limit, and how many more were not answered.
 fn over(over: u64, samples: u64, limit: &str, metrics: &Metrics) -> String {
     match not_answered(metrics) {
         0 => format!("{} of {} over {limit}", count(over), count(samples)),
@@ -93,8 +94,8 @@ fn over(over: u64, samples: u64, limit: &str, metrics: &Metrics) -> String {
     }
 }
 
-/// Which of several runs this is, if so many of them were played to their end;
-/// `None` where nothing was repeated yet, or nobody told of it.
+/// Returns which of several runs this is, if that many of them ended; `None` before the first
+/// repetition, or if the number is unknown.
 fn repetition(
     rule: &str,
     (state, verdict): (State, Verdict),
@@ -110,7 +111,7 @@ fn repetition(
             _ => format!("the lowest of {runs} runs that confirm the load"),
         });
     }
-    // The first run that is not VALID ends them, and so does an interrupt.
+    // The first run that is not VALID ends the repetitions, and so does an interrupt.
     let ended = ended.filter(|&ended| ended > 0)?;
     let (this, before, became) = match state {
         State::Complete => (ended, ended - 1, format!("is {}", verdict.name())),
@@ -124,7 +125,7 @@ fn repetition(
     Some(format!("run {this} of {runs} {became}{before}"))
 }
 
-/// The interval, and how many queries skipped one.
+/// Returns the interval of queries, and how many queries skipped one.
 fn intervals(metrics: &Metrics, plan: &Plan) -> Option<String> {
     let (found, interval) = (metrics.intervals.as_ref()?, plan.interval_ns?);
     if metrics.query_count == 0 {
@@ -144,8 +145,8 @@ fn intervals(metrics: &Metrics, plan: &Plan) -> Option<String> {
     ))
 }
 
-/// Of each bound how many were over it, and how many the percentile alone allows,
-/// where no early stopping is judged, as up to round v1.1.
+/// Returns for each bound how many samples were over it, and how many the percentile alone
+/// allows, if early stopping does not apply, as up to round v1.1.
 fn counts(metrics: &Metrics, plan: &Plan) -> Vec<String> {
     let samples = metrics.sample_count + not_answered(metrics);
     let allowed = count(allowed(samples, plan));
@@ -155,24 +156,24 @@ fn counts(metrics: &Metrics, plan: &Plan) -> Vec<String> {
         ("TTFT ", plan.first_token_bound_ns, counts.first_token),
         ("TPOT ", plan.time_per_output_token_bound_ns, counts.time_per_output_token),
     ];
-    let of = |(name, bound, found): (&str, Option<u64>, Option<u64>)| {
+    let count_text = |(name, bound, found): (&str, Option<u64>, Option<u64>)| {
         let bound = duration(i64::try_from(bound?).unwrap_or(i64::MAX));
         let found = over(found?, samples, &bound, metrics);
         Some(format!("{name}{found}, {allowed} allowed"))
     };
-    bounds.into_iter().filter_map(of).collect()
+    bounds.into_iter().filter_map(count_text).collect()
 }
 
-/// How many samples the percentile alone allows to be over a bound: one less than the part beyond
-/// it, for the index of the reference.
+/// Returns how many samples the percentile alone allows over a bound: one less than the share
+/// beyond it, as in the index of the reference.
 fn allowed(samples: u64, plan: &Plan) -> u64 {
     let within = (samples as f64 * plan.percentile) as u64;
     samples.saturating_sub(within).saturating_sub(1)
 }
 
-/// How many were over the bound, and how many the percentile and early stopping allow.
-fn against(of: &EarlyStopping, bound: &Bound, plan: &Plan, metrics: &Metrics) -> String {
-    let (name, limit) = timed(of, plan);
+/// Returns how many samples were over the bound, and how many the percentile and early stopping allow.
+fn against(criterion: &EarlyStopping, bound: &Bound, plan: &Plan, metrics: &Metrics) -> String {
+    let (name, limit) = timed(criterion, plan);
     let limit =
         limit.map_or("the bound".into(), |ns| duration(i64::try_from(ns).unwrap_or(i64::MAX)));
     let found = over(bound.over, bound.queries, &limit, metrics);
@@ -184,23 +185,23 @@ fn against(of: &EarlyStopping, bound: &Bound, plan: &Plan, metrics: &Metrics) ->
     format!("{name}{found}, {may}")
 }
 
-/// What is timed, before its figures, and its bound.
-fn timed(of: &EarlyStopping, plan: &Plan) -> (&'static str, Option<u64>) {
-    match of.of.as_str() {
+/// Returns the label of the timed interval, and its bound.
+fn timed(criterion: &EarlyStopping, plan: &Plan) -> (&'static str, Option<u64>) {
+    match criterion.of.as_str() {
         "first_token" => ("TTFT ", plan.first_token_bound_ns),
         "time_per_output_token" => ("TPOT ", plan.time_per_output_token_bound_ns),
         _ => ("", plan.latency_bound_ns),
     }
 }
 
-/// The percentile that holds with the confidence of the criterion.
-fn estimate(of: &EarlyStopping, plan: &Plan) -> Option<String> {
+/// Returns the percentile that holds with the confidence of the criterion.
+fn estimate(criterion: &EarlyStopping, plan: &Plan) -> Option<String> {
     let at_target = |q: f64| (q - plan.percentile).abs() < 1e-9;
-    let found = of.estimates.iter().find(|estimate| at_target(estimate.percentile))?;
-    let name = format!("{}{}", timed(of, plan).0, percentile(found.percentile));
+    let found = criterion.estimates.iter().find(|estimate| at_target(estimate.percentile))?;
+    let name = format!("{}{}", timed(criterion, plan).0, percentile(found.percentile));
     Some(match found.latency_ns {
         Some(latency) => {
-            let confidence = of.confidence * 100.0;
+            let confidence = criterion.confidence * 100.0;
             format!("{name} at most {} with {confidence:.0} % confidence", duration(latency))
         }
         None => format!(
@@ -211,24 +212,24 @@ fn estimate(of: &EarlyStopping, plan: &Plan) -> Option<String> {
     })
 }
 
-/// Times and rates of tokens.
+/// Returns times and rates of tokens.
 fn tokens(metrics: &Metrics) -> Option<String> {
-    let of = |name: &str, times: Option<dyno_results::summary::metrics::Distribution>| {
+    let times_text = |name: &str, times: Option<dyno_results::summary::metrics::Distribution>| {
         let times = times.filter(|times| times.count > 0)?;
         Some(format!("{name} p50 {} p99 {}", duration(times.p50), duration(times.p99)))
     };
     let rates = metrics.token_rates.as_ref();
     let per_second = rates.and_then(|r| r.completed_tokens_per_s.or(r.tokens_per_s));
     let parts = [
-        of("TTFT", metrics.first_token_ns),
-        of("TPOT", metrics.time_per_output_token_ns),
+        times_text("TTFT", metrics.first_token_ns),
+        times_text("TPOT", metrics.time_per_output_token_ns),
         per_second.map(|rate_of| format!("{} tokens/s", rate(rate_of))),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// What did not come back.
+/// Returns the samples without an answer.
 fn lost(metrics: &Metrics) -> Option<String> {
     let (failed, missing) = (metrics.failed.total(), metrics.missing);
     let part = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", counted(n, "sample")));
@@ -237,12 +238,12 @@ fn lost(metrics: &Metrics) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// So many of these, such as `1 sample`.
+/// Returns a count with its noun, such as `1 sample`.
 pub fn counted(many: u64, one: &str) -> String {
     format!("{} {one}{}", count(many), if many == 1 { "" } else { "s" })
 }
 
-/// The machine and the build.
+/// Returns the machine and the build.
 pub fn machine(environment: &Environment) -> String {
     let processor = environment.processor.as_deref().unwrap_or(&environment.arch);
     let cores = match environment.cores {
@@ -284,7 +285,7 @@ mod tests {
                 Some(2),
                 Some("run 3 of 50 was not ended, the 2 before it are VALID"),
             ),
-            // A search that brackets, and logs that do not tell.
+            // Bracketing searches, and logs without the number.
             (State::Interrupted, Some(0), None),
             (State::Complete, None, None),
         ] {

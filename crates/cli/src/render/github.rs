@@ -1,5 +1,4 @@
-//! A comparison in a workflow of GitHub: a line that becomes an annotation, and a
-//! table for the summary of the job.
+//! Comparisons in GitHub workflows: annotations, and a table in the job summary.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -23,7 +22,7 @@ pub enum Annotations {
 }
 
 impl Annotations {
-    /// Whether lines for GitHub are asked for.
+    /// Whether annotations are requested.
     pub fn are_wanted(self) -> bool {
         match self {
             Self::Auto => std::env::var_os("GITHUB_ACTIONS").is_some_and(|v| v == "true"),
@@ -33,11 +32,11 @@ impl Annotations {
     }
 }
 
-/// Annotates a comparison where that is asked for; the lines only if stdout takes
-/// them.
+/// Annotates a comparison if requested: with lines on stdout if `is_for_stdout`, and with a table in
+/// the job summary.
 ///
 /// # Errors
-/// If stdout does not take them.
+/// Stdout cannot be written.
 pub fn annotate(
     report: &Report,
     annotations: Annotations,
@@ -55,7 +54,7 @@ pub fn annotate(
     Ok(())
 }
 
-/// One line a test.
+/// Returns one annotation for each test.
 pub fn lines(report: &Report) -> String {
     let line = |test: &TestReport| {
         let level = match test.comparison.verdict {
@@ -69,7 +68,7 @@ pub fn lines(report: &Report) -> String {
     report.tests.iter().map(line).collect()
 }
 
-/// The runner reads a line, and these characters end or encode it.
+/// Escapes the characters that end or encode a line of the runner.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -78,10 +77,10 @@ fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
-/// Appends a table to the summary of the job, where the workflow has one.
+/// Appends a table to the job summary if the workflow has one.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// The file cannot be written.
 pub fn summarize(report: &Report) -> Result<(), String> {
     let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) else {
         return Ok(());
@@ -94,7 +93,7 @@ pub fn summarize(report: &Report) -> Result<(), String> {
     written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The table.
+/// Returns the table in Markdown.
 pub fn markdown(report: &Report) -> String {
     let [a, b] = report.labels.each_ref().map(|label| cell(label));
     let verdict = verdict_name(report.verdict());
@@ -119,14 +118,13 @@ pub fn markdown(report: &Report) -> String {
     text + &confidence(report) + "\n"
 }
 
-/// One item a line, and an empty line behind them.
+/// Returns one item per line, followed by an empty line.
 fn list(items: impl Iterator<Item = String>) -> String {
     let items: String = items.map(|item| format!("- {}\n", cell(&item))).collect();
     if items.is_empty() { items } else { items + "\n" }
 }
 
-/// Text that stays text: a name of a file or a tenant is neither markup nor a
-/// mention of somebody.
+/// Escapes text, such as file names, so that it contains neither markup nor mentions of users.
 fn cell(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

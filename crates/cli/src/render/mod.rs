@@ -1,4 +1,4 @@
-//! What people read on a terminal: numbers with units, and boxes of text.
+//! Text for terminals: numbers with units, and boxes.
 
 pub mod audit;
 mod box_drawing;
@@ -17,12 +17,12 @@ use dyno_results::summary::Verdict;
 
 use crate::terminal;
 
-/// Whether colours are welcome on stdout.
+/// Whether stdout shows colors.
 pub fn is_colored() -> bool {
     terminal::is_colored(&std::io::stdout())
 }
 
-/// Text in a colour, where colours are welcome.
+/// Returns text in a color if colors are enabled.
 pub fn painted(text: &str, color: Color, is_colored: bool) -> String {
     if !is_colored {
         return text.to_string();
@@ -38,16 +38,16 @@ pub fn painted(text: &str, color: Color, is_colored: bool) -> String {
 /// The colors of a verdict.
 #[derive(Debug, Clone, Copy)]
 pub enum Color {
-    /// As hoped for.
+    /// Valid or better.
     Good,
-    /// Not as hoped for.
+    /// Invalid or worse.
     Bad,
-    /// Not decided.
+    /// Undecided.
     Open,
 }
 
 impl Color {
-    /// The color of a verdict, by its word.
+    /// Returns the color for the word of a verdict.
     pub fn of_verdict(word: &str) -> Self {
         match word {
             _ if word == Verdict::Valid.name() => Self::Good,

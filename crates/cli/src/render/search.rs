@@ -1,4 +1,4 @@
-//! What a search says: its plan, a line a run, and a box at the end.
+//! Text output of a search: its plan, a line for each run, and a box at the end.
 
 use std::fmt::Write as _;
 
@@ -11,15 +11,14 @@ use dyno_results::units;
 
 use super::{Alignment, Color, Frame, painted, wrap};
 
-/// Runs of an average search: four to bracket, and short ones of this many
-/// lengths in all at a tolerance of 1 %, as `search_trials` of the load
-/// generator counts them.
+/// Runs of a typical search: four to bracket the peak, then short ones of [`USUAL_LENGTHS`]
+/// lengths at a tolerance of 1 %, as `search_trials` of the load generator counts them.
 const BRACKETS: u64 = 4;
 const USUAL_LENGTHS: f64 = 110.0;
-/// The least that the search makes near the peak.
+/// Fewest lengths that the search runs near the peak.
 const LEAST_LENGTHS: u64 = 16;
 
-/// What will be done, and how long it takes. The first load may be unknown yet.
+/// Returns the plan and its duration. The first load may still be unknown.
 pub fn plan(job: &Job) -> String {
     let (rules, is_from_known) = (job.rules(), job.is_from_known);
     let names: Vec<String> = job.limits.iter().map(limits::show).collect();
@@ -28,9 +27,10 @@ pub fn plan(job: &Job) -> String {
         wrap(remark, 78, 0).iter().for_each(|line| text.extend(["  ", line, "\n"]));
     }
     let _ = writeln!(text, "  limits     {}", names.join(", "));
-    let from = match is_from_known {
-        true => job.load.show(rules.from),
-        false => "left to a short probe of the system".into(),
+    let from = if is_from_known {
+        job.load.show(rules.from)
+    } else {
+        "left to a short probe of the system".into()
     };
     let to = rules.to.map(|to| format!(", up to {}", job.load.show(to))).unwrap_or_default();
     let _ = writeln!(text, "  from       {from}{to}");
@@ -53,17 +53,18 @@ pub fn plan(job: &Job) -> String {
     } else {
         text += "  confirmed  no (--no-confirm)\n";
     }
-    // The higher a rate, the sooner it has had its queries.
+    // A higher rate completes its queries sooner.
     let confirming_at = |load| if confirms { job.confirmation_at(load) } else { 0 };
     let full = confirming_at(f64::INFINITY);
     let best = rules.short.saturating_mul(BRACKETS + LEAST_LENGTHS).saturating_add(full);
     let lengths = USUAL_LENGTHS * (0.01 / rules.tolerance).powi(2);
     let usual = (rules.short as f64 * lengths + full as f64 * 4.0 / 3.0) as Nanos;
     let at_first = if is_from_known { confirming_at(rules.from) } else { full };
-    let usually = match at_first > full {
-        // It depends on the peak.
-        true => String::new(),
-        false => format!(" usually about {},", time(usual.max(best))),
+    let usually = if at_first > full {
+        // The time depends on the peak.
+        String::new()
+    } else {
+        format!(" usually about {},", time(usual.max(best)))
     };
     let _ = writeln!(
         text,
@@ -93,7 +94,7 @@ fn time(nanos: Nanos) -> String {
     }
 }
 
-/// The box at the end.
+/// Returns the box at the end.
 pub fn result(job: &Job, is_colored: bool) -> String {
     let state = &job.state;
     let title = format!("dyno {} search, {}", state.dyno_version, state.definition.system);
@@ -134,8 +135,8 @@ pub fn result(job: &Job, is_colored: bool) -> String {
         );
     }
     frame.rule();
-    let told = state.points.iter().map(|point| point.took_ns);
-    let took = told.chain(state.unfinished.iter().map(|run| run.took_ns));
+    let times = state.points.iter().map(|point| point.took_ns);
+    let took = times.chain(state.unfinished.iter().map(|run| run.took_ns));
     let took = took.chain(state.disturbed.iter().map(|run| run.took_ns));
     let spent = took.fold(0, Nanos::saturating_add);
     let runs = match state.points.len() + state.unfinished.len() + state.disturbed.len() {
@@ -146,8 +147,8 @@ pub fn result(job: &Job, is_colored: bool) -> String {
     frame.line(&format!("{runs} in {}{virtually}", time(spent)), 2);
     if let repeated @ 1.. = state.disturbed.len() {
         let runs = if repeated == 1 { "run was" } else { "runs were" };
-        let told = format!("{repeated} {runs} disturbed by the client or the machine");
-        frame.line(&told, 2);
+        let sentence = format!("{repeated} {runs} disturbed by the client or the machine");
+        frame.line(&sentence, 2);
     }
     if state.state == Phase::ClientLimited {
         frame.line(&format!("To measure more: {}.", job.advice()), 2);
@@ -159,21 +160,21 @@ pub fn result(job: &Job, is_colored: bool) -> String {
     frame.finish()
 }
 
-/// Each limit of the last full run.
+/// Returns a row for each limit of the last full run.
 fn rows(point: &Point) -> Vec<Vec<String>> {
     let head = ["limit", "over", "allowed", ""].map(str::to_string).to_vec();
-    let of = |counts: &Counts| {
+    let row = |counts: &Counts| {
         let limit = limits::parse(&counts.limit, 0.99).ok()?;
         let all = Block { queries: counts.queries, over: counts.over };
-        let kept = if limit.is_kept(&[all]) { "kept" } else { "missed" };
+        let word = if limit.is_kept(&[all]) { "kept" } else { "missed" };
         let share = counts.over as f64 / counts.queries.max(1) as f64;
-        let cells = [limits::show(&limit), percent(share), percent(limit.allowed), kept.into()];
+        let cells = [limits::show(&limit), percent(share), percent(limit.allowed), word.into()];
         Some(cells.to_vec())
     };
-    std::iter::once(head).chain(point.limits.iter().filter_map(of)).collect()
+    std::iter::once(head).chain(point.limits.iter().filter_map(row)).collect()
 }
 
-/// Other limits that may bind as well.
+/// Returns other limits that may also bind.
 fn also(peak: &Peak, job: &Job) -> String {
     let likely = |p: f64| (0.1..=0.5).contains(&p);
     let names: Vec<String> = peak

@@ -1,4 +1,4 @@
-//! What a sweep found, for a terminal and for spreadsheets.
+//! Results of a sweep, for terminals and as CSV.
 
 use std::fmt::Write as _;
 
@@ -11,19 +11,19 @@ use dyno_results::{VERSION, units};
 
 use super::{Alignment, Color, Frame, painted};
 
-/// Name of the table for spreadsheets.
+/// Name of the CSV file.
 pub const CSV_FILE: &str = "sweep.csv";
 
-/// Rows that a terminal gets.
+/// Most rows on a terminal.
 const MOST_ROWS: usize = 40;
 
 /// Columns of a name.
 const NAME_COLUMNS: usize = 28;
 
-/// Messages of failed points that are told.
+/// Most messages of failed points that are shown.
 const MOST_MESSAGES: usize = 5;
 
-/// How many points are in which state: `24 points: 20 done, 4 pending`.
+/// Counts points by state, such as `24 points: 20 done, 4 pending`.
 pub fn states(sweep: &Sweep) -> String {
     let all = [
         PointState::Done,
@@ -39,7 +39,7 @@ pub fn states(sweep: &Sweep) -> String {
     format!("{} points: {}", sweep.points.len(), parts.join(", "))
 }
 
-/// What a terminal gets.
+/// Returns the table for terminals.
 pub fn console(sweep: &Sweep, p99_below: Option<Nanos>, is_colored: bool) -> String {
     let mut frame = Frame::new(&format!("dyno {VERSION}, sweep {}", sweep.name), DISCLAIMER);
     let rows = rows(sweep);
@@ -118,7 +118,7 @@ fn shortened(name: &str) -> String {
     name.chars().take(NAME_COLUMNS - 1).chain(['…']).collect()
 }
 
-/// Half the range of the repeats, in percent of the median.
+/// Returns half the range of the repeats in percent of the median.
 fn spread(row: &Row) -> String {
     match (row.throughput_range, row.throughput) {
         (Some((least, most)), Some(median)) if median > 0.0 => {
@@ -136,7 +136,7 @@ fn best(
 ) {
     let is_of =
         |row: &&Row| row.is_valid() && row.scenario == scenario && row.tenant.as_deref() == tenant;
-    let of: Vec<&Row> = rows.iter().filter(is_of).collect();
+    let scenario_rows: Vec<&Row> = rows.iter().filter(is_of).collect();
     let throughput = |row: &&&Row| row.throughput.unwrap_or(0.0);
     let title = tenant.map_or(scenario.to_string(), |tenant| format!("{scenario} of {tenant}"));
     let mut say = |what: &str, row: Option<&&Row>| {
@@ -148,8 +148,8 @@ fn best(
         frame.line(&format!("{title}, {what}: {found}"), 2);
     };
     let by_rate = |a: &&&Row, b: &&&Row| throughput(a).total_cmp(&throughput(b));
-    say("highest throughput", of.iter().max_by(by_rate));
-    let timed = of.iter().filter(|row| row.p99_ns.is_some());
+    say("highest throughput", scenario_rows.iter().max_by(by_rate));
+    let timed = scenario_rows.iter().filter(|row| row.p99_ns.is_some());
     say(
         "lowest p99",
         timed.clone().min_by(|a, b| a.p99_ns.partial_cmp(&b.p99_ns).expect("no NaN")),
@@ -162,12 +162,12 @@ fn best(
     }
 }
 
-/// The table for spreadsheets: a row a point and scenario, times in ns. As in
-/// RFC 4180, like what `dyno export` writes.
+/// Returns the CSV table: a row for each point and scenario, times in ns. Follows RFC 4180, like
+/// `dyno export`.
 pub fn csv(sweep: &Sweep) -> String {
     let mut text = String::from("number,repeat,name,state");
     for axis in &sweep.definition.axes {
-        // A run has a scenario, too, which may also vary.
+        // The prefix separates an axis `scenario` from the scenario of a run.
         let _ = write!(text, ",{}", quoted(&format!("axis.{}", axis.key)));
     }
     text += ",scenario,tenant,verdict,result,result_unit,samples_per_s,p50_ns,p90_ns,p99_ns,\

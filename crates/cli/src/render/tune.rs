@@ -1,4 +1,4 @@
-//! What a tuner found, for a terminal.
+//! Results of a tuning job, for terminals.
 
 use dyno_experiment::tune::{Provenance, remarks};
 use dyno_number::network::Network;
@@ -8,10 +8,10 @@ use dyno_results::{VERSION, units};
 
 use super::{Alignment, Frame};
 
-/// Layers that a terminal gets.
+/// Most layers on a terminal.
 const MOST_LAYERS: usize = 12;
 
-/// A box of at most a screen.
+/// Returns a box that fits a screen.
 pub fn summary(
     network: &Network,
     outcome: &TuneOutcome,
@@ -69,22 +69,22 @@ fn size(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer: &Tu
 }
 
 fn accuracy(frame: &mut Frame, outcome: &TuneOutcome, answer: &TuneAnswer) {
-    if let Some(of) = outcome.baselines[answer.subset as usize] {
+    if let Some(baseline) = outcome.baselines[answer.subset as usize] {
         frame.line(
             &format!(
                 "accuracy {} on the {} set; FLOAT 32 has {}, the limit is {:.5}",
-                answer.accuracy, answer.subset, of.accuracy, of.threshold
+                answer.accuracy, answer.subset, baseline.accuracy, baseline.threshold
             ),
             2,
         );
     }
-    if let (Some(accuracy), Some(of)) = (outcome.confirmed, outcome.baselines[2]) {
-        let verdict = if accuracy >= of.threshold { "confirmed" } else { "NOT CONFIRMED" };
+    if let (Some(accuracy), Some(baseline)) = (outcome.confirmed, outcome.baselines[2]) {
+        let verdict = if accuracy >= baseline.threshold { "confirmed" } else { "NOT CONFIRMED" };
         frame.line(
             &format!(
                 "{verdict}: accuracy {accuracy} on the confirmation set; FLOAT 32 has {}, the limit \
                  is {:.5}",
-                of.accuracy, of.threshold
+                baseline.accuracy, baseline.threshold
             ),
             2,
         );

@@ -8,11 +8,10 @@ use ratatui::style::{Color, Style};
 use super::draw::Look;
 use super::panels::time;
 
-/// A column of eighths of cells.
+/// Block characters from one to eight eighths of a cell.
 const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// Draws one column of this height in [0, 1] from the bottom; what is above 0
-/// shows at least.
+/// Draws one column of this height in [0, 1] from the bottom. Any height above 0 is visible.
 fn column(buffer: &mut Buffer, area: Rect, at: u16, height: f64, style: Style) {
     if height <= 0.0 || at >= area.width {
         return;
@@ -26,7 +25,7 @@ fn column(buffer: &mut Buffer, area: Rect, at: u16, height: f64, style: Style) {
     }
 }
 
-/// Writes a label, if it fits and nothing is in its place.
+/// Writes a label if it fits and its place is free.
 fn label(buffer: &mut Buffer, area: Rect, at: u16, text: &str, style: Style) {
     let width = text.chars().count() as u16;
     let begin = at.min(area.width.saturating_sub(width));
@@ -37,15 +36,14 @@ fn label(buffer: &mut Buffer, area: Rect, at: u16, text: &str, style: Style) {
     }
 }
 
-/// The last row of an area, and what is above it.
+/// Splits an area into the rows above and the last row.
 fn with_axis(area: Rect) -> Option<(Rect, Rect)> {
     let rows = area.height.checked_sub(1).filter(|&rows| rows > 0 && area.width > 0)?;
     let axis = Rect { y: area.y + rows, height: 1, ..area };
     Some((Rect { height: rows, ..area }, axis))
 }
 
-/// A histogram on a log axis, with a line where the bound is. What is over the
-/// bound is red.
+/// Draws a histogram on a log axis, with a line at the bound. Columns over the bound are red.
 pub fn histogram(
     buffer: &mut Buffer,
     area: Rect,
@@ -58,7 +56,7 @@ pub fn histogram(
         return;
     };
     let log = |ns: u64| (ns.max(1) as f64).log10();
-    // A decade at least: a single bucket is not the whole picture.
+    // Show at least a decade, so that a single bucket does not fill the chart.
     let (mut low, mut high) = (log(first.0), log(last.1));
     if let Some(bound) = bound.map(log).filter(|&bound| (high..high + 1.0).contains(&bound)) {
         high = bound + 0.05;
@@ -98,7 +96,7 @@ pub fn histogram(
     }
 }
 
-/// Powers of ten without digits that say nothing: `10 ms` and not `10.0 ms`.
+/// Formats powers of ten without superfluous digits: `10 ms`, not `10.0 ms`.
 fn short(ns: u64) -> String {
     let text = time(ns);
     match text.split_once('.') {
@@ -112,7 +110,7 @@ fn short(ns: u64) -> String {
     }
 }
 
-/// Values over time, from 0 on.
+/// Draws values over time on an axis from 0.
 pub fn over_time(buffer: &mut Buffer, area: Rect, values: &[f64], length: u64, look: Look) {
     let Some((chart, axis)) = with_axis(area) else { return };
     let top = values.iter().copied().fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! What is drawn where: panels, by importance, as many as there is room for.
+//! Layout of the screen: the most important panels that fit.
 
 use dyno_results::VERSION;
 use ratatui::Frame;
@@ -11,29 +11,29 @@ use super::panels;
 
 use crate::live::{self, Live};
 
-/// How it is drawn.
+/// Options of drawing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Look {
-    /// Whether colours are welcome.
+    /// Whether to use colors.
     pub is_colored: bool,
-    /// Whether the picture stands still.
+    /// Whether the picture is paused.
     pub is_paused: bool,
-    /// Whether the keys are explained.
+    /// Whether the help on keys is shown.
     pub shows_help: bool,
 }
 
 impl Look {
-    /// A style in this colour, where colours are welcome.
+    /// Returns a style in this color, if colors are used.
     pub fn in_color(self, color: Color) -> Style {
         if self.is_colored { Style::new().fg(color) } else { Style::new() }
     }
 
-    /// Less important text.
+    /// Returns the style of less important text.
     pub fn dim(self) -> Style {
         if self.is_colored { Style::new().add_modifier(Modifier::DIM) } else { Style::new() }
     }
 
-    /// A frame with a title.
+    /// Returns a frame with a title.
     pub fn block(self, title: &str) -> Block<'_> {
         let bold = Style::new().add_modifier(Modifier::BOLD).remove_modifier(Modifier::DIM);
         let title = Span::styled(format!(" {title} "), bold);
@@ -41,9 +41,9 @@ impl Look {
     }
 }
 
-/// Below this there is room for one column of panels only.
+/// Columns from which panels stand in two columns.
 const WIDE: u16 = 72;
-/// Below this there is room for the progress line only.
+/// Smallest columns and rows for panels; a smaller screen shows only the progress line.
 const LEAST: (u16, u16) = (24, 5);
 
 /// Draws the run.
@@ -64,9 +64,10 @@ pub fn draw(frame: &mut Frame<'_>, live: &Live, look: Look) {
     draw_heading(frame, live, look, heading);
     draw_bar(frame, live, look, bar);
     draw_body(frame, live, look, body);
-    let text = match look.is_paused {
-        true => " p goes on: the picture stands still, the run does not",
-        false => " q stop   p pause the picture   ? help",
+    let text = if look.is_paused {
+        " p goes on: the picture stands still, the run does not"
+    } else {
+        " q stop   p pause the picture   ? help"
     };
     frame.render_widget(Paragraph::new(Line::styled(text, look.dim())), keys);
     if look.shows_help {
@@ -75,9 +76,10 @@ pub fn draw(frame: &mut Frame<'_>, live: &Live, look: Look) {
 }
 
 fn draw_heading(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
-    let title = match live.remark.is_empty() {
-        true => live.title.clone(),
-        false => format!("{}, {}", live.title, live.remark),
+    let title = if live.remark.is_empty() {
+        live.title.clone()
+    } else {
+        format!("{}, {}", live.title, live.remark)
     };
     let left = format!(" dyno {VERSION}  {}", live.heading);
     let room = usize::from(area.width).saturating_sub(title.chars().count() + 2);
@@ -105,24 +107,25 @@ fn draw_bar(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     frame.render_widget(Paragraph::new(line), area);
 }
 
-/// A part of the body.
+/// A panel of the body.
 struct Panel {
     draw: fn(&mut Frame<'_>, &Live, Look, Rect),
-    /// That it needs.
+    /// Rows that the panel needs.
     rows: u16,
-    /// Whether it takes rows that are left over.
+    /// Whether the panel takes free rows.
     grows: bool,
-    /// Where there are too few rows, those of the lowest rank are shown.
+    /// Importance: if rows are scarce, panels of the lowest rank are shown.
     rank: u8,
 }
 
-/// The parts of the body, in the order in which they are read.
+/// Returns the panels in reading order.
 fn panels(live: &Live, is_wide: bool) -> Vec<Panel> {
     let fixed = |draw, rows, rank| Panel { draw, rows, grows: false, rank };
     let chart = |draw, rank| Panel { draw, rows: 6, grows: true, rank };
-    let mut panels = match is_wide {
-        true => vec![fixed(now_and_conditions, 7, 0)],
-        false => vec![fixed(panels::now, 7, 0), fixed(panels::conditions, 6, 2)],
+    let mut panels = if is_wide {
+        vec![fixed(now_and_conditions, 7, 0)]
+    } else {
+        vec![fixed(panels::now, 7, 0), fixed(panels::conditions, 6, 2)]
     };
     panels.push(chart(panels::latencies, 1));
     panels.push(chart(if is_wide { both_time_lines } else { panels::rates }, 3));
@@ -140,9 +143,8 @@ fn draw_body(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
         let Some((at, _)) = last else { return };
         shown.remove(at);
     }
-    let rows = shown.iter().map(|panel| match panel.grows {
-        true => Constraint::Min(panel.rows),
-        false => Constraint::Length(panel.rows),
+    let rows = shown.iter().map(|panel| {
+        if panel.grows { Constraint::Min(panel.rows) } else { Constraint::Length(panel.rows) }
     });
     let areas = Layout::vertical(rows).split(area);
     for (panel, area) in shown.iter().zip(areas.iter()) {
@@ -208,7 +210,7 @@ mod tests {
         rows.map(row).collect()
     }
 
-    /// Compares with a recorded frame; `UPDATE_EXPECT=1` records it anew.
+    /// Compares with a recorded frame; `UPDATE_EXPECT=1` records a new one.
     #[track_caller]
     fn check(name: &str, frame: &str) {
         let path = format!("{}/testdata/{name}.txt", env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,5 @@
-//! `--tui`: the run on the whole terminal. Drawn on stderr, because stdout is
-//! for data, and on the alternate screen, so that nothing of it stays.
+//! `--tui`: the run on the whole terminal. Drawn on stderr, because stdout is for data, and on the
+//! alternate screen, so that the terminal is restored afterwards.
 
 mod charts;
 mod draw;
@@ -26,24 +26,24 @@ use crate::{output, terminal};
 
 pub use draw::{Look, draw};
 
-/// Whether the screen is ours.
+/// Whether the screen is open.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// What a key asks for beyond the screen itself.
+/// What a key requests beyond the screen itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// An end of the run.
+    /// Stop the run.
     Stop,
 }
 
-/// The terminal as long as it is ours.
+/// An open full screen.
 pub struct Screen {
-    /// [`restore`] shows its cursor; its own drop panics where it no longer can.
+    /// [`restore`] shows its cursor; its own drop panics if the cursor cannot be shown.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stderr>>>>,
-    /// As the terminal was when it was last drawn on.
+    /// Size of the terminal when it was last drawn.
     area: Rect,
     look: Look,
-    /// Whether keys can be read: not where only stderr is a terminal.
+    /// Whether keys can be read; false if only stderr is a terminal.
     has_keys: bool,
 }
 
@@ -54,10 +54,10 @@ impl fmt::Debug for Screen {
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Opens the screen.
     ///
     /// # Errors
-    /// If stderr is none.
+    /// Stderr is not a terminal.
     pub fn open() -> Result<Self, Failure> {
         if !terminal::redraws() {
             return Err(Failure::usage(
@@ -74,7 +74,7 @@ impl Screen {
         let has_keys = console::enable_raw_mode().is_ok();
         let mut stderr = BufWriter::with_capacity(1 << 16, std::io::stderr());
         execute!(stderr, console::EnterAlternateScreen, cursor::Hide).map_err(failed)?;
-        // Its size is asked of stderr: the library would ask stdout.
+        // Take the size from stderr: ratatui would use stdout.
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
         let terminal =
             Terminal::with_options(CrosstermBackend::new(stderr), options).map_err(failed)?;
@@ -82,9 +82,9 @@ impl Screen {
         Ok(Self { terminal: ManuallyDrop::new(terminal), area, look, has_keys })
     }
 
-    /// Shows the run. What cannot be shown is not worth a failure.
+    /// Draws the run. Errors are ignored.
     pub fn draw(&mut self, live: &Live) {
-        // After a panic elsewhere the terminal is the reader's again.
+        // A panic in another thread restores the terminal; do not draw after that.
         if !IS_OPEN.load(Ordering::SeqCst) || self.look.is_paused {
             return;
         }
@@ -99,10 +99,10 @@ impl Screen {
         let _ = self.terminal.draw(|frame| draw(frame, live, look));
     }
 
-    /// Reads the keys that were pressed since the last time.
+    /// Handles the keys pressed since the last call.
     pub fn keys(&mut self) -> Option<Wish> {
         let mut wish = None;
-        // Of a terminal that went away the library would read for ever.
+        // crossterm would spin forever on a closed terminal.
         let is_there = || std::io::stderr().is_terminal();
         while self.has_keys && is_there() && event::poll(Duration::ZERO).unwrap_or(false) {
             let Ok(event) = event::read() else {
@@ -121,7 +121,7 @@ impl Screen {
             return None;
         }
         match key.code {
-            // Raw mode makes a key of the signal.
+            // In raw mode, Ctrl-C is a key and not a signal.
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Stop),
             KeyCode::Char('q') => Some(Wish::Stop),
             KeyCode::Char('p' | ' ') => {
@@ -147,7 +147,7 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back as it was, if it was taken.
+/// Restores the terminal if the screen is open.
 pub fn restore() {
     if IS_OPEN.swap(false, Ordering::SeqCst) {
         let mut stderr = std::io::stderr();
@@ -158,13 +158,13 @@ pub fn restore() {
     }
 }
 
-/// Panics and the signal that ends a process at once give the terminal back.
-/// (Those that [`crate::interrupt`] knows end the run, and so drop the screen.)
+/// Restores the terminal on panics and on a signal that ends the process at once. Signals that
+/// [`crate::interrupt`] handles end the run, which drops the screen.
 fn restore_on_ways_out() -> std::io::Result<()> {
-    let told = std::panic::take_hook();
+    let previous_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         restore();
-        told(info);
+        previous_hook(info);
     }));
     let mut signals = Signals::new([SIGQUIT])?;
     std::thread::Builder::new().name("terminal".into()).spawn(move || {

@@ -14,12 +14,12 @@ use super::draw::Look;
 
 use crate::live::Live;
 
-/// A time, as people write it.
+/// Formats a time.
 pub fn time(ns: u64) -> String {
     units::duration(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
-/// How far the test is, and how long it still takes.
+/// Returns the progress of the test and its remaining time.
 pub fn how_far(live: &Live) -> String {
     let (seen, goals) = (&live.seen, &live.goals);
     let now = format!("{:.1}", seen.last.now as f64 / 1e9);
@@ -35,7 +35,7 @@ pub fn how_far(live: &Live) -> String {
         ),
         Until::Least { .. } | Until::Unknown => format!("{now} s{kind}"),
     };
-    match (seen.fraction(goals), seen.left(goals)) {
+    match (seen.fraction(goals), seen.time_left(goals)) {
         (Some(fraction), _) if fraction >= 1.0 => text += ", over soon",
         (_, Some(left)) if seen.last.now > 0 && !goals.is_virtual => {
             text += &format!(", {:.0} s left", left as f64 / 1e9);
@@ -49,16 +49,20 @@ fn rows(frame: &mut Frame<'_>, look: Look, area: Rect, title: &str, rows: Vec<Li
     frame.render_widget(Paragraph::new(rows).block(look.block(title)), area);
 }
 
-/// The numbers so far.
+/// Draws the current numbers.
 pub fn now(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let (seen, goals) = (&live.seen, &live.goals);
     let row = |name: &str, value: String| {
         Line::from(vec![Span::styled(format!(" {name:<10} "), look.dim()), Span::raw(value)])
     };
-    let percentiles = |counts: &dyno_results::series::Counts, of: &[f64]| {
+    let percentiles = |counts: &dyno_results::series::Counts, quantiles: &[f64]| {
         let one =
             |q: &f64| Some(format!("{} {}", units::percentile(*q), time(counts.quantile(*q)?)));
-        of.iter().map(one).collect::<Option<Vec<_>>>().map_or("-".into(), |all| all.join("  "))
+        quantiles
+            .iter()
+            .map(one)
+            .collect::<Option<Vec<_>>>()
+            .map_or("-".into(), |all| all.join("  "))
     };
     let rate = match seen.rate(goals) {
         Some(rate) => format!("{} {}/s", units::rate(rate), goals.unit),
@@ -82,7 +86,7 @@ pub fn now(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     rows(frame, look, area, "So far", lines);
 }
 
-/// The conditions of the verdict, as they stand.
+/// Draws the conditions of the verdict and their current state.
 pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let (seen, goals) = (&live.seen, &live.goals);
     let row = |state: Option<bool>, name: &str, value: String| {
@@ -94,21 +98,21 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
         let name = Span::styled(format!("{name:<12} "), look.dim());
         Line::from(vec![Span::styled(format!(" {mark} "), style), name, Span::raw(value)])
     };
-    // What is not reached yet is no failure.
-    let reached = |so_far: u64, of: u64| (so_far >= of).then_some(true);
+    // A condition that is not met yet is not a failure.
+    let reached = |so_far: u64, goal: u64| (so_far >= goal).then_some(true);
     let mut lines = Vec::new();
     match goals.until {
         Until::Least { duration, queries } => {
             let (now, issued) = (seen.last.now, seen.last.issued_queries);
-            let of = format!("{}, {} wanted", time(now), time(duration));
-            lines.push(row(reached(now, duration), "duration", of));
-            let of = format!("{}, {} wanted", units::count(issued), units::count(queries));
-            lines.push(row(reached(issued, queries), "queries", of));
+            let goal = format!("{}, {} wanted", time(now), time(duration));
+            lines.push(row(reached(now, duration), "duration", goal));
+            let goal = format!("{}, {} wanted", units::count(issued), units::count(queries));
+            lines.push(row(reached(issued, queries), "queries", goal));
         }
         Until::Samples(samples) => {
             let done = seen.last.completed_samples;
-            let of = format!("{} of {}", units::count(done), units::count(samples));
-            lines.push(row(reached(done, samples), "samples", of));
+            let goal = format!("{} of {}", units::count(done), units::count(samples));
+            lines.push(row(reached(done, samples), "samples", goal));
         }
         Until::Unknown => {}
     }
@@ -117,17 +121,18 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
         let name = match (bound.of_first_token, goals.bounds.len()) {
             (true, _) => "over TTFT".into(),
             (false, 1) => format!("over {}", time(bound.limit)),
-            // Each tenant's queries have their own.
+            // Each tenant's queries have their own bound.
             (false, _) => "over bounds".into(),
         };
-        let of = format!("{:.2} %, {:.2} % allowed", share * 100.0, allowed * 100.0);
-        lines.push(row(Some(share <= allowed), &name, of));
+        let goal = format!("{:.2} %, {:.2} % allowed", share * 100.0, allowed * 100.0);
+        lines.push(row(Some(share <= allowed), &name, goal));
     }
     if let (Some(most), Some(lag)) =
         (goals.max_client_lag, seen.client_lag.quantile(goals.percentile))
     {
-        let of = format!("{} {} of {}", units::percentile(goals.percentile), time(lag), time(most));
-        lines.push(row(Some(lag <= most), "client lag", of));
+        let goal =
+            format!("{} {} of {}", units::percentile(goals.percentile), time(lag), time(most));
+        lines.push(row(Some(lag <= most), "client lag", goal));
     }
     if seen.last.failed_samples > 0 {
         let failed = format!("{} samples", units::count(seen.last.failed_samples));
@@ -136,7 +141,7 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     rows(frame, look, area, "Conditions", lines);
 }
 
-/// Histogram of the latencies so far, on a log axis.
+/// Draws the histogram of latencies on a log axis.
 pub fn latencies(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let block = look.block("Latency, share of queries");
     let inner = block.inner(area);
@@ -146,7 +151,7 @@ pub fn latencies(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     charts::histogram(frame.buffer_mut(), inner, &histogram, bound.map(|b| b.limit), look);
 }
 
-/// Throughput over time.
+/// Draws throughput over time.
 pub fn rates(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let (seen, goals) = (&live.seen, &live.goals);
     let per = goals.samples_per_query.max(1) as f64;
@@ -157,7 +162,7 @@ pub fn rates(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     over_time(frame, live, look, (area, &title), &values);
 }
 
-/// The p99 of latency over time.
+/// Draws the p99 of latency over time.
 pub fn tail(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let values = live.seen.time_line.latencies(usize::from(area.width.saturating_sub(2)), 0.99);
     let top = values.iter().copied().fold(0.0, f64::max);
@@ -178,13 +183,13 @@ fn over_time(
     charts::over_time(frame.buffer_mut(), inner, values, live.seen.time_line.length(), look);
 }
 
-/// The tests and their results.
+/// Draws the tests and their results.
 pub fn tests(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let room = usize::from(area.height.saturating_sub(2)).max(1);
     let done = live.tests.iter().filter(|test| test.result.is_some()).count();
-    // The one that is on and what came before it, as far as there is room.
+    // Show the current test and as many before it as fit.
     let from = (done + 1).saturating_sub(room).min(live.tests.len().saturating_sub(room));
-    let line = |(at, test): (usize, &crate::live::Listed)| match &test.result {
+    let line = |(at, test): (usize, &crate::live::TestEntry)| match &test.result {
         Some(result) => {
             let color = match result.verdict {
                 Verdict::Valid => Color::Green,

@@ -1,9 +1,8 @@
-//! `dyno audit`: every system that cheats is caught by the audit made for it, and
-//! the honest one passes.
+//! `dyno audit`: each audit catches the cheats that it is made for, and honest systems pass.
 
 use serde_json::Value;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 
 fn reasons(verdict: &Value) -> String {
     let reasons = verdict["reasons"].as_array().unwrap();
@@ -11,7 +10,7 @@ fn reasons(verdict: &Value) -> String {
 }
 
 /// The audit of one scenario, in virtual time.
-fn audit(folder: &Folder, test: &str, system: &str, scenario: &str) -> Ran {
+fn audit(folder: &Folder, test: &str, system: &str, scenario: &str) -> ProgramResult {
     let custom = match test {
         "TEST03" => format!("--custom system={system},data=specked"),
         "TEST06" => "--dtype int32".into(),
@@ -27,11 +26,11 @@ fn audit(folder: &Folder, test: &str, system: &str, scenario: &str) -> Ran {
     ))
 }
 
-/// Audits a cheat and the honest system, and returns why the cheat failed, by the
-/// rules and by the script.
+/// Audits a cheat and the honest system, and returns why the cheat failed by the rules and by
+/// the script.
 fn both(test: &str, trick: &str, scenario: &str) -> [String; 2] {
     let folder = Folder::new();
-    // Each has an honest one beside it whose answers are of the same form.
+    // Each cheat has an honest system with answers of the same form.
     let honest = match trick {
         "padding" | "curtailing" => "cheat:writing",
         "guessing" => "cheat:ranking",
@@ -45,7 +44,7 @@ fn both(test: &str, trick: &str, scenario: &str) -> [String; 2] {
     ["corrected", "official"].map(|by| reasons(&found["scenarios"][0][by]))
 }
 
-/// The same of a cheat that the script finds, too.
+/// Audits a cheat that the script finds, too.
 fn caught(test: &str, trick: &str, scenario: &str) -> String {
     let [corrected, official] = both(test, trick, scenario);
     assert!(!official.is_empty());
@@ -56,7 +55,7 @@ fn caught(test: &str, trick: &str, scenario: &str) -> String {
 fn a_cache_is_caught_by_one_sample_over_and_over() {
     let why = caught("TEST04", "caching", "single-stream");
     assert!(why.contains("the audited run is faster by more than 10 %"), "{why}");
-    // As in the first rounds: each sample once, against one over and over.
+    // As in the first rounds: each sample once, compared with one sample repeated.
     let why = caught("TEST04-A", "caching", "single-stream");
     assert!(why.contains("the audited run is faster by more than 10 %"), "{why}");
 }
@@ -71,7 +70,7 @@ fn equal_samples_computed_once_are_caught_by_one_sample_over_and_over() {
 fn work_that_is_skipped_is_caught_by_the_answers_of_a_performance_run() {
     let why = caught("TEST01", "skipping", "offline");
     assert!(why.contains("answers differ from the accuracy run"), "{why}");
-    // Made-up answers are no matter of determinism.
+    // Determinism does not matter for made-up answers.
     assert!(why.contains("% apart, at most 1 % may be"), "{why}");
 }
 
@@ -79,8 +78,8 @@ fn work_that_is_skipped_is_caught_by_the_answers_of_a_performance_run() {
 fn stale_answers_are_caught_by_the_answers_of_a_performance_run() {
     let [why, official] = both("TEST01", "stale", "single-stream");
     assert!(why.contains("answers differ from the accuracy run"), "{why}");
-    // The way out of the script, for systems that are not deterministic, is open to it:
-    // accuracy scripts score the first answer to each sample, which it does compute.
+    // The exception of the script for nondeterministic systems applies: accuracy scripts score the
+    // first answer to each sample, which the cheat does compute.
     assert!(why.contains("the quality of every answer"), "{why}");
     assert_eq!(official, "");
 }
@@ -141,7 +140,7 @@ fn answers_whose_tokens_nobody_counted_are_told() {
     assert!(notes.contains("use_token_latencies"), "{ran}");
 }
 
-/// What each audit is blind to: none replaces another.
+/// Cheats that each audit misses: no audit replaces another.
 #[test]
 fn an_audit_finds_what_it_is_made_for_and_no_more() {
     for (test, trick) in [
@@ -175,7 +174,7 @@ fn an_audit_leaves_its_runs_and_the_folder_of_a_submission() {
     let json: Value = serde_json::from_str(&read("audit.json")).unwrap();
     assert_eq!((&json["audit"], &json["passed"]), (&"TEST01".into(), &true.into()));
 
-    // The same logs, judged again where they are: the runs, and the submission's folder.
+    // The logs judged again in place: the runs, and the submission's folder.
     let reference = "--reference TEST01-cheat-honest/baseline/Offline";
     for audited in ["audited/Offline", "compliance/Offline/TEST01"] {
         let verify = format!(
@@ -192,15 +191,14 @@ fn an_audit_leaves_its_runs_and_the_folder_of_a_submission() {
                 TEST01-cheat-honest/audited/Offline/performance";
     let ran = folder.dyno(&format!("audit verify TEST05 --round v4.1 {same}")).exits(2);
     assert!(ran.stderr.contains("--reference and --audit are both"), "{}", ran.stderr);
-    // The audited run is none of TEST04, though its score is the same.
+    // The audited run is not one of TEST04, though its score is equal.
     let wrong =
         format!("audit verify TEST04 {reference} --audit TEST01-cheat-honest/audited/Offline");
     let ran = folder.dyno(&wrong).exits(1);
     assert!(ran.stdout.contains("effective_performance_issue_same"), "{}", ran.stdout);
 }
 
-/// A folder of TEST06 in a submission has neither a log nor the name of a scenario but in
-/// its path.
+/// A folder of TEST06 in a submission has no log, and names its scenario only in its path.
 #[test]
 fn answers_of_tokens_are_judged_where_a_submission_has_them() {
     let folder = Folder::new();
@@ -221,7 +219,7 @@ fn answers_of_tokens_are_judged_where_a_submission_has_them() {
     assert!(text.contains("First token check pass: True"), "{text}");
 }
 
-/// The seeds of the round are those of the baseline, unless somebody gives others.
+/// The seeds of the round are those of the baseline unless flags set others.
 #[test]
 fn the_baseline_is_a_run_of_the_round() {
     let folder = Folder::new();
@@ -245,8 +243,8 @@ fn the_baseline_is_a_run_of_the_round() {
     );
 }
 
-/// In v0.7 five VALID runs confirm a load, which each failure lowers: the run of the audit
-/// is made once, at the load that was confirmed.
+/// In v0.7 five VALID runs confirm a load, which each failure lowers: the audit runs once, at the
+/// load that was confirmed.
 #[test]
 fn an_audit_bears_the_load_that_repeated_runs_found() {
     let folder = Folder::new();
@@ -271,7 +269,7 @@ fn an_audit_bears_the_load_that_repeated_runs_found() {
     assert_eq!(lines(of_audit, "result_validity"), ["\"VALID\""]);
     assert!(!folder.0.join("server/audited/Server/performance/run_1").exists());
 
-    // The pair has no run of the submission to compare with, but its load.
+    // The pair has no run of the submission to compare with, but has its load.
     let streams = "--set multi_stream_target_qps=20 --set repetition=confirm:2 --duration 2s";
     let ran = folder.dyno(&format!(
         "audit TEST04-A --round v0.7 --json --no-progress -- --system cheat:caching --scenario \
@@ -325,7 +323,7 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
     assert!(ran.stderr.contains("nothing has no logs of LoadGen"), "{}", ran.stderr);
 }
 
-/// The round of the file is that of the audit, and its system is told.
+/// The audit uses the round of the file and shows its system.
 #[test]
 fn what_the_configuration_says_holds_for_the_audit() {
     let folder = Folder::new();
@@ -348,7 +346,7 @@ fn audits_are_told_with_their_rounds_and_whom_they_catch() {
     assert_eq!(told.matches("cheat:").count(), 9, "every trick is caught by an audit");
 }
 
-/// The quality of a whole performance run, where labels are known.
+/// The quality of a whole performance run with known labels.
 #[test]
 fn work_that_is_skipped_is_caught_by_the_quality_of_a_performance_run() {
     let folder = Folder::new();
@@ -365,7 +363,7 @@ fn work_that_is_skipped_is_caught_by_the_quality_of_a_performance_run() {
     assert!(text.contains("TEST PASS"), "{text}");
 }
 
-/// What a harness of LoadGen reads from its working directory.
+/// The file that a LoadGen harness reads from its working directory.
 #[test]
 fn the_settings_of_an_audit_are_printed_for_a_harness() {
     let folder = Folder::new();
@@ -434,7 +432,8 @@ mod real_time {
         assert_eq!(part["official"]["passed"], true, "{part}");
     }
 
-    /// A machine that does other work may slow one of two runs, a cache never all of them.
+    /// Attempts of an audit: other work on the machine may slow down one of two runs, but not in every
+    /// attempt.
     const ATTEMPTS: usize = 4;
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the book, the README and the examples show is what happens: every
-//! fenced block says of what kind it is, and is run, read or looked up.
+//! Checks the book, the README and the examples: the kind of every fenced block is declared, and
+//! each block is run, read or looked up.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p dyno book` writes what commands print now into
 //! the pages. `cargo xtask peers book` runs the blocks that need Python packages.
@@ -77,7 +77,7 @@ fn every_block_of_the_book_does_what_its_page_says() {
     let todo = Mutex::new(pages(&root));
     assert!(todo.lock().unwrap().iter().any(|page| page == "README.md"));
     let findings = Mutex::new(Vec::new());
-    // Most of the time goes by in tests that last as long as they last.
+    // Most of the time is spent in tests of fixed duration.
     let work = || {
         while let Some(name) = { todo.lock().unwrap().pop() } {
             let text = std::fs::read_to_string(root.join(&name)).unwrap();
@@ -113,7 +113,7 @@ fn a_client_that_waits_hides_a_stall_that_a_schedule_shows() {
         assert_eq!(omits.percentile(0.99), MS, "{}", omits.client);
         assert!(omits.slow() < 0.001, "{}", omits.client);
     }
-    // Of ten seconds one is stalled, and one more goes by until the queue is empty.
+    // One of ten seconds is stalled, and it takes another one to empty the queue.
     assert!((due.slow() - 0.2).abs() < 0.01);
     assert!(due.percentile(0.99) > 900 * MS);
 }

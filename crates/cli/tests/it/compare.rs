@@ -1,19 +1,15 @@
-//! `dyno compare`: verdicts and exit codes on systems whose truth is known, and
-//! what it refuses.
+//! `dyno compare`: verdicts and exit codes on systems with known differences, and rejected input.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 
 /// A run in virtual time.
 fn play(folder: &Folder, out: &str, system: &str, further: &str) {
-    let scenario = match further.contains("--scenario") {
-        true => "",
-        false => "--scenario server --qps 500",
-    };
+    let scenario = if further.contains("--scenario") { "" } else { "--scenario server --qps 500" };
     let ran = folder.dyno(&format!(
         "run --system model:{system} {scenario} --mode performance --duration 20s \
          --out {out} --quiet {further}"
@@ -83,7 +79,7 @@ fn a_workflow_of_github_gets_an_annotation_and_a_table() {
     let folder = Folder::new();
     play(&folder, "a", "lognormal=2ms,servers=4", "");
     play(&folder, "b", "lognormal=2.4ms,servers=4", "--seed 3");
-    let with = |arguments: &str| -> Ran {
+    let with = |arguments: &str| -> ProgramResult {
         let mut command = folder.command(arguments);
         command.env("GITHUB_ACTIONS", "true").env("GITHUB_STEP_SUMMARY", "summary.md");
         command.output().unwrap().into()
@@ -109,7 +105,7 @@ fn the_table_of_github_says_what_the_terminal_says() {
     play(&folder, "b", "lognormal=2ms,servers=4,failed=1", "--qps 60");
     let mut command = folder.command("compare a b");
     command.env("GITHUB_ACTIONS", "true").env("GITHUB_STEP_SUMMARY", "summary.md");
-    let ran = Ran::from(command.output().unwrap()).exits(1);
+    let ran = ProgramResult::from(command.output().unwrap()).exits(1);
     let table = folder.read("summary.md");
     // From no failures to all: a difference that is known, in percentage points.
     let row = "| failures | 0.00 % | 100.00 % | +100.00 pp | +";
@@ -171,7 +167,7 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("--until-decided 1s a.toml", "--until-decided takes two configurations, found 1");
     refused("a a --metric p101", "expected a metric");
     refused("a a --metric p99.999999999", "expected a metric");
-    // Twice the same is no second run, and what is not there has no pair.
+    // A run given twice is not a second run, and a missing run has no pair.
     refused("--baseline a a --candidate a", "a and a are the same run");
     play(&folder, "again", "lognormal=2ms,servers=4", "");
     refused("--baseline a again --candidate cut", "is cut off");
@@ -316,9 +312,9 @@ fn real_time_runs_are_interleaved_under_one_load_and_a_time_cap() {
         folder.write(name, text);
     }
     let interleave = "compare --interleave 2 a.toml b.toml --set min_query_count=1";
-    // Whatever the machine makes of it.
+    // The verdict depends on the machine.
     let report = folder.dyno(&format!("{interleave} --out il --json")).json();
-    // The probe's rate is that of every run, or they would have been refused.
+    // All runs have the rate of the probe; otherwise they would have been rejected.
     assert_eq!(report["tests"][0]["runs"], serde_json::json!([2, 2]));
     let late = folder.dyno(&format!("{interleave} --out late --max-time 1ns")).exits(2);
     assert!(late.stderr.contains("too short for two pairs"), "{}", late.stderr);

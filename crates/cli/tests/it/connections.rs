@@ -1,4 +1,4 @@
-//! What a run needs of connections, and what limits it, by the count of a server.
+//! Connections that a run needs, and their limits, by the count of a server.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -53,7 +53,7 @@ fn serve(stream: TcpStream, counts: &Counts) {
     counts.open.fetch_sub(1, SeqCst);
 }
 
-fn run(keys: &str, rest: &str) -> (Folder, crate::program::Ran, Arc<Counts>) {
+fn run(keys: &str, rest: &str) -> (Folder, crate::program::ProgramResult, Arc<Counts>) {
     let (folder, (address, counts)) = (Folder::new(), start());
     folder.write("rows.jsonl", "{\"n\": 1}\n{\"n\": 2}\n");
     let ran = folder.dyno(&format!(

@@ -1,4 +1,4 @@
-//! A run in the formats of others.
+//! Export of runs in the formats of other tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -15,7 +15,7 @@ fn runs() -> Folder {
     run("server,offline", "", 1)
 }
 
-/// The same with queries that never come back, which ends the run.
+/// A run with queries that never come back, which ends it.
 fn unanswered() -> Folder {
     run("server", ",unanswered=0.02", 4)
 }
@@ -27,7 +27,7 @@ fn run(scenarios: &str, system: &str, code: i32) -> Folder {
     );
     let mut settings =
         "--set min_query_count=100 --set use_token_latencies=true --deadline 10s".to_string();
-    // What has no effect is an error.
+    // Flags without effect are errors.
     if scenarios.contains("offline") {
         settings += " --set offline_expected_qps=400";
     }
@@ -202,7 +202,7 @@ fn without_parquet_the_error_says_how_to_get_it() {
 #[cfg(feature = "parquet")]
 #[test]
 fn parquet_has_its_marks_at_both_ends() {
-    // What is in it is for another reader to say: `cargo xtask peers interop`.
+    // Another reader checks the contents: `cargo xtask peers interop`.
     let folder = runs();
     folder.dyno("export out --out rows.parquet").exits(0);
     let bytes = std::fs::read(folder.0.join("rows.parquet")).unwrap();

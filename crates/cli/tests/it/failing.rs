@@ -1,5 +1,5 @@
-//! Systems that fail most answers end a run soon, with the server's words; and a probe sends no
-//! more than was asked for.
+//! Systems that fail most answers end a run soon, with the server's message; and a probe sends
+//! only the requested queries.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 
 /// Status and body of the n-th answer, from 0.
 type Answer = fn(u64) -> (&'static str, &'static str);
@@ -28,7 +28,7 @@ struct Counts {
 }
 
 impl Server {
-    /// Each answer takes so long.
+    /// Duration of each answer.
     fn start(answer: Answer, takes: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, counts) = (listener.local_addr().unwrap(), Arc::<Counts>::default());
@@ -101,7 +101,7 @@ fn good(_: u64) -> (&'static str, &'static str) {
     ("200 OK", "{}")
 }
 
-/// Well at first.
+/// Succeeds at first.
 fn breaks(number: u64) -> (&'static str, &'static str) {
     if number < 300 { good(number) } else { ("500 Internal Server Error", "engine died") }
 }
@@ -118,7 +118,7 @@ fn summary(folder: &Folder) -> Value {
 }
 
 #[track_caller]
-fn has_words(ran: &Ran, words: &str) {
+fn has_words(ran: &ProgramResult, words: &str) {
     assert!(ran.stderr.contains(words), "stdout:\n{}\nstderr:\n{}", ran.stdout, ran.stderr);
 }
 
@@ -155,7 +155,7 @@ fn what_waits_is_not_sent_when_a_run_has_ended() {
         let more = format!("--scenario {scenario} --mode performance {more}");
         let ran = folder.dyno(&format!("run {}", server.arguments(&more))).exits(4);
         has_words(&ran, "Incorrect API key provided");
-        // Those that were under way, and what was sent meanwhile on a busy machine.
+        // Queries in flight, and those sent meanwhile on a busy machine.
         assert!(server.requests() < 5_000, "{scenario}: {}", server.requests());
     }
 }

@@ -1,4 +1,4 @@
-//! What a run leaves behind.
+//! Files that a run writes.
 
 use serde_json::Value;
 
@@ -12,10 +12,10 @@ const FILES: [&str; 5] = [
     "mlperf_log_trace.json",
 ];
 
-/// A run in the blink of an eye. Whether it is valid depends on the machine.
+/// A very short run. Whether it is valid depends on the machine.
 const SHORT: &str = "run --out out --duration 200ms --set min_query_count=70";
 
-/// Of all scenarios: the percentile of MultiStream needs more queries.
+/// A run of all scenarios: the percentile of MultiStream needs more queries.
 const ALL: &str = "--settings.MultiStream.min_query_count 662";
 
 #[test]
@@ -112,9 +112,9 @@ fn summary_json_is_as_documented() {
     assert_eq!(qps["origin"], "flag --qps");
 }
 
-impl crate::program::Ran {
-    /// Asserts that it ran to its end, whether its figures are valid or not:
-    /// that depends on what else the machine does.
+impl crate::program::ProgramResult {
+    /// Asserts that the run ended normally. Whether its figures are valid depends on the load of the
+    /// machine.
     #[track_caller]
     fn exits_either(self) -> Self {
         let Self { code, stdout, stderr } = &self;
@@ -232,7 +232,7 @@ fn what_a_killed_run_left_is_neither_removed_nor_hidden() {
     folder.dyno(&format!("{MODEL} --out killed")).exits(0);
     std::fs::create_dir(folder.0.join("empty")).unwrap();
     for (out, partial) in [("k", ".k.partial"), ("empty", "empty/.empty.partial")] {
-        // As a run that was killed before its end leaves it.
+        // As left by a run that was killed.
         folder.dyno(&format!("{MODEL} --out whole")).exits(0);
         std::fs::remove_file(folder.0.join("whole/summary.json")).unwrap();
         std::fs::rename(folder.0.join("whole"), folder.0.join(partial)).unwrap();
@@ -306,7 +306,7 @@ fn names_that_are_no_text_are_told_and_panic_nowhere() {
     let folder = Folder::new();
     let odd = folder.0.join(OsStr::from_bytes(b"b\xff"));
     std::fs::create_dir(&odd).unwrap();
-    let run = |arguments: &str| -> crate::program::Ran {
+    let run = |arguments: &str| -> crate::program::ProgramResult {
         folder.command(arguments).current_dir(&odd).output().unwrap().into()
     };
     run(&format!("{MODEL} --out out")).exits(0);
@@ -316,7 +316,8 @@ fn names_that_are_no_text_are_told_and_panic_nowhere() {
 
     std::fs::write(odd.join("dyno.toml"), "version = 1\n").unwrap();
     let mut command = folder.command(&format!("{MODEL} --out out --config"));
-    let ran: crate::program::Ran = command.arg(odd.join("dyno.toml")).output().unwrap().into();
+    let ran: crate::program::ProgramResult =
+        command.arg(odd.join("dyno.toml")).output().unwrap().into();
     ran.exits(0);
     let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
     let command = summary["command"].as_array().unwrap();
@@ -327,7 +328,8 @@ fn names_that_are_no_text_are_told_and_panic_nowhere() {
 fn the_effective_configuration_says_all_that_was_said() {
     let folder = Folder::new();
     let mut command = folder.command(&format!("{MODEL} --trace-log --out out --name"));
-    let ran: crate::program::Ran = command.arg("e\u{301} \"\u{7f}\\").output().unwrap().into();
+    let ran: crate::program::ProgramResult =
+        command.arg("e\u{301} \"\u{7f}\\").output().unwrap().into();
     ran.exits(0);
     folder.dyno("run --config out/effective.toml --out again").exits(0);
     let name = |out: &str| -> Value {

@@ -1,5 +1,5 @@
-//! Results of other tools: read by what is in them, and told why if not. The
-//! samples are made up here, with the keys of theirs.
+//! Results of other tools: recognized by their contents, and rejected with a reason. The samples
+//! are made up here, with the keys of those tools.
 
 use std::collections::BTreeMap;
 
@@ -461,7 +461,7 @@ fn a_run_is_compared_with_the_logs_of_loadgen() {
     }
     assert!(same["remarks"].to_string().contains("LoadGen"), "says whose it is: {same}");
 
-    // Without a trace, or of other data, one is told.
+    // Missing traces and other data are reported.
     std::fs::write(folder.0.join("out/Server/performance/mlperf_log_trace.json"), "").unwrap();
     let told = folder.dyno("compare out out/Server/performance").exits(0).stdout;
     assert!(told.contains("enable_trace") && told.contains("INCONCLUSIVE"), "{told}");

@@ -1,4 +1,4 @@
-//! Files of an earlier version: every reader still reads them and shows the same figures.
+//! Files of an earlier version: every reader still reads them and shows equal figures.
 //! `testdata/formats-1/README.md` lists how they were made.
 
 use std::fs;
@@ -23,9 +23,10 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let target = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(fs::copy(entry.path(), target).unwrap()),
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
         }
     }
 }

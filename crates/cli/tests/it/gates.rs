@@ -1,5 +1,5 @@
-//! Gates that cannot pass by mistake: options without effect, data that is none, shapes that
-//! nobody gave, and requirements that are judged by their intervals.
+//! Checks that cannot pass by mistake: options without effect, invalid data, undefined shapes, and
+//! requirements that are judged by their intervals.
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Weights};
 use dyno_sut::digits;
@@ -34,7 +34,7 @@ fn a_target_that_is_not_held_is_an_error() {
     check_rejected(&folder, &format!("{tuned} {labels} {asked}"), 2, no_test);
     check_rejected(&folder, "--mode peak --accuracy-target 0.9", 2, no_test);
     check_rejected(&folder, "--system null --accuracy-target 0.9", 2, "has no answers to score");
-    // In a file, too, and there a flag that makes it useless does not excuse it.
+    // Also in a file, and a flag that makes the key useless does not excuse it.
     let head = "version = 1\n[run]\nsystem = \"tuned:model=digits.onnx\"\ndata = \"test.npy\"\n\
                 scenario = [\"SingleStream\"]\nduration = \"50ms\"\naccuracy_target = 0.5\n";
     folder.write("gate3.toml", &format!("{head}mode = \"both\"\n"));
@@ -130,7 +130,7 @@ fn of_different_values_by_two_flags_neither_is_chosen() {
         "server_target_qps is 6 here and 5 by flag --qps; keep one",
     );
     check(&format!("{server} --duration 1s --set min_duration_ms=2s"), "1000 by flag --duration");
-    // Scripts append to commands: of one flag the last value counts.
+    // Scripts append to commands: the last value of a flag counts.
     folder.dyno(&format!("run {server} --qps 5 --qps 6 --dry-run")).exits(0);
     let twice = "is given twice";
     check("--system model:fixed=1ms,servers=2,servers=3", twice);
@@ -178,7 +178,7 @@ fn an_option_may_apply_to_one_of_several_scenarios() {
     fine("--scenario Server,Offline --set Server.min_query_count=5 --set min_query_count=9");
     fine("--seed 3 --set qsl_rng_seed=4");
     fine("--scenario Server --qps 5 --set server_target_qps=5");
-    // What a file has for other commands is reported where a flag leaves it out.
+    // Keys for other commands in a file are reported if a flag overrides them.
     folder.write("dyno.toml", "version = 1\n[run]\nscenario = \"Server\"\nqps = 50\n");
     let arguments = "run --config dyno.toml --scenario Offline --dry-run";
     let ran = folder.dyno(arguments).exits(0);
@@ -192,7 +192,7 @@ fn a_sweep_rejects_what_has_no_effect_at_any_point() {
     let folder = Folder::new();
     let sweep = "sweep --system model:fixed=1ms --mode performance --duration 50ms --qps 100 -q";
     let over = "--over scenario=Server,Offline --set min_query_count=10";
-    // Points that are too short to count are no errors.
+    // Points that are too short to count are not errors.
     let some = folder.dyno(&format!("{sweep} {over} --out all"));
     assert!(matches!(some.code, Some(0 | 1)), "{}", some.stderr);
     let none = folder.dyno(&format!("{sweep} --over scenario=SingleStream,Offline")).exits(2);
@@ -302,7 +302,7 @@ fn open_dimensions_are_given_or_the_run_is_rejected() {
 const VIRTUAL: &str = "run --system model:exponential=1ms --scenario single-stream \
                        --mode performance --duration 10s --out out";
 
-/// What is found of one requirement, and the verdict.
+/// Returns the finding for one requirement, and the verdict.
 fn required(requirement: &str, more: &str, code: i32) -> (Value, Value) {
     let folder = Folder::new();
     let ran = folder.dyno(&format!("{VIRTUAL} --json --require {requirement} {more}")).exits(code);

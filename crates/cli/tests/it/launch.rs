@@ -1,10 +1,10 @@
-//! `dyno launch`: what it starts, and what it writes for engines that are not here.
+//! `dyno launch`: the processes that it starts, and the files that it writes for engines elsewhere.
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 
 const SERVER: &str = "run --system null --scenario server --mode performance --duration 300ms \
                       --qps 400 --set max_client_lag_ns=0 --set early_stopping=never \
@@ -89,7 +89,7 @@ fn the_script_for_slurm_runs_under_bash() {
         .env_remove("DYNO_WORKER_TOKEN")
         .output()
         .unwrap();
-    Ran::from(ran).exits(0);
+    ProgramResult::from(ran).exits(0);
     assert!(is_shared_by(&folder, 2));
 }
 
@@ -158,7 +158,7 @@ fn the_manifest_for_kubernetes_keeps_to_its_schema() {
     let folder = Folder::new();
     let mut command = folder.command("launch --on k8s --workers 4 --image dyno:1 --name it --");
     command.args(["run", "--system", "null", "--name", "it's a name"]);
-    let manifest = Ran::from(command.output().unwrap()).exits(0).json();
+    let manifest = ProgramResult::from(command.output().unwrap()).exits(0).json();
     let validator = jsonschema::validator_for(&schema()).unwrap();
     let errors: Vec<String> = validator.iter_errors(&manifest).map(|e| e.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");

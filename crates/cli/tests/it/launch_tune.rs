@@ -1,14 +1,14 @@
-//! `dyno launch -- tune run`: trials as jobs, which come to what one process comes to.
+//! `dyno launch -- tune run`: trials as jobs have the results of trials in one process.
 
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 use crate::tune::{self, NETWORK, changed, folder};
 use crate::{tuned, tuned_graph};
 
-/// The journal of a job, without how long its trials took.
+/// The journal of a job without the durations of its trials.
 fn journal(folder: &Folder, out: &str) -> Vec<Value> {
     let text = folder.read(&format!("{out}/journal.jsonl"));
     assert!(text.ends_with('\n'), "its last line is whole");
@@ -22,7 +22,7 @@ fn journal(folder: &Folder, out: &str) -> Vec<Value> {
     text.lines().map(line).collect()
 }
 
-/// Whether jobs and one process did the same in the folder.
+/// Whether jobs and one process had equal results in the folder.
 fn is_same(folder: &Folder, descriptor: &str, launch: &str, more: &str) -> bool {
     let alone = folder.dyno(&format!("tune run {descriptor} --out alone --json {more}"));
     let code = alone.code.unwrap();
@@ -69,7 +69,7 @@ fn trials_of_closed_mode_as_jobs_see_the_same_samples() {
     assert!(is_same(&arrays, "net.toml", "--on local --workers 2", closed));
 }
 
-/// Ray's driver, as far as this program sees it: it reads trials, says other things, and answers in any order.
+/// Replaces Ray's driver: reads trials, prints unrelated lines, and answers in any order.
 const DRIVER: &str = r#"#!/bin/bash
 read -r task
 echo "2 nodes"
@@ -108,7 +108,7 @@ fn a_driver_that_ends_ends_the_search() {
     assert!(ran.stderr.contains("No module named ray"), "{}", ran.stderr);
     let why = "trial 1: the driver for Ray ended before this trial did";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
-    // One that is lost is told with its reason, and what was evaluated before is kept.
+    // A lost job is reported with its reason, and earlier evaluations are kept.
     let lost = "{ [ -e lost ] || ! grep -q EXP <<< \"$line\"; } || { touch lost; printf '{\"number\": \
                 %s, \"died\": \"node lost\"}\\n' $(sed 's/.*\"number\":\\([0-9]*\\).*/\\1/' <<< \
                 \"$line\"); continue; }; answer";
@@ -185,7 +185,7 @@ fn ctrl_c_ends_jobs_and_leaves_the_journal_whole() {
     }
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
-    let ran = Ran::from(child.wait_with_output().unwrap()).exits(130);
+    let ran = ProgramResult::from(child.wait_with_output().unwrap()).exits(130);
     assert!(ran.stdout.contains("interrupted: this is the best so far"), "{}", ran.stdout);
     let program = folder.read("net/here");
     let left = Command::new("kill").args(["-0", program.trim()]).stderr(Stdio::null()).status();

@@ -1,4 +1,4 @@
-//! The program as its users see it: exit codes, messages, files.
+//! Tests of the program from outside: exit codes, messages, files.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

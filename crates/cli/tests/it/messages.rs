@@ -1,4 +1,4 @@
-//! What is refused before anything runs, and how it is said.
+//! Input that is rejected before anything runs, and its messages.
 
 use crate::program::Folder;
 use crate::schema::schema;
@@ -86,7 +86,7 @@ fn a_dry_run_prints_the_plan_and_runs_nothing() {
     let folder = Folder::new();
     let mut command = folder.command("run --dry-run --scenario Server --duration 10s");
     command.env("DYNO_SETTINGS_SERVER_TARGET_LATENCY_NS", "20ms");
-    let ran = crate::program::Ran::from(command.output().unwrap()).exits(0);
+    let ran = crate::program::ProgramResult::from(command.output().unwrap()).exits(0);
     for text in [
         "Server: accuracy (540 samples), performance (at least 10.0 s)",
         "server_target_latency_ns = 20000000 ns  (environment variable DYNO_SETTINGS_SERVER_TARGET_LATENCY_NS)",
@@ -123,7 +123,7 @@ fn layers_override_each_other_in_order() {
     let mut command = folder.command(run);
     command.env("DYNO_SETTINGS_MAX_QUERY_COUNT", "3000");
     command.env("DYNO_SETTINGS_MAX_DURATION_MS", "8000");
-    let ran = crate::program::Ran::from(command.output().unwrap()).exits(0);
+    let ran = crate::program::ProgramResult::from(command.output().unwrap()).exits(0);
     for text in [
         "min_query_count = 1 queries  (user.conf:1)",
         "min_duration_ms = 2 ms  (dyno.toml:7)",
@@ -144,7 +144,7 @@ fn init_writes_a_file_that_runs_and_does_not_overwrite_it() {
     assert!(ran.stderr.contains("--force overwrites it"), "{}", ran.stderr);
     folder.dyno("init --force").exits(0);
 
-    // Every line that is commented out is a line that reads.
+    // Every commented-out line is valid.
     let text = folder.read("dyno.toml");
     let is_key = |line: &str| {
         let key = line.split(" = ").next().unwrap_or_default();

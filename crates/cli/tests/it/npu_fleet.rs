@@ -80,7 +80,7 @@ fn a_report_shows_what_the_accelerator_did() {
     assert!(blocks.len() > 50 && blocks.iter().all(|block| block["part"] == block["network"]));
     assert!(report.matches("<title>").count() >= 2 * blocks.len(), "both resources are drawn");
     assert!(!report.contains("http://") && !report.contains("NaN"), "it stands alone");
-    // Made anew from its files it is the same.
+    // Rebuilt from its files it is equal.
     folder.dyno("report out --out again.html");
     let section =
         |text: &str| text.split("<h2>Accelerator</h2>").nth(1).map(|rest| rest[..5_000].to_owned());

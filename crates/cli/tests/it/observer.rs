@@ -1,4 +1,4 @@
-//! Runs whose client is kept from running: they do not count.
+//! Runs whose client is slowed down: they do not count.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::workers::send;
 /// Runs the program and stops it for half of the time, again and again, until it ends.
 fn stopped(folder: &Folder, arguments: &str) -> Value {
     let mut child = folder.command(arguments).stdout(Stdio::null()).spawn().unwrap();
-    // A child that has not been waited for keeps its number.
+    // A child that has not been waited for keeps its process id.
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
@@ -27,7 +27,7 @@ fn stopped(folder: &Folder, arguments: &str) -> Value {
     keeps_to_schemas(folder, "out")
 }
 
-/// The client is named first as the cause, and what it lost is told.
+/// The client is named first as the cause, and its lost time is shown.
 fn check_charged(summary: &Value) {
     let test = &summary["tests"][0];
     assert_eq!(test["verdict"], "INVALID");

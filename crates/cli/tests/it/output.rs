@@ -1,19 +1,18 @@
-//! Whoever reads may stop reading: neither a result nor a measurement is lost
-//! with that.
+//! Readers may stop reading: neither a result nor a measurement is lost by that.
 
 use std::fs::OpenOptions;
 use std::process::Stdio;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 
-/// A pipe that nobody reads.
+/// A pipe without a reader.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     writer.into()
 }
 
-/// A run in the blink of an eye, and valid.
+/// A very short, valid run.
 const SHORT: &str = "run --system model:fixed=1ms --scenario single-stream --mode performance \
                      --duration 100ms --set min_query_count=64";
 
@@ -38,7 +37,7 @@ fn a_closed_pipe_changes_no_exit_code() {
     folder.dyno(&format!("{SHORT} --out out")).exits(0);
     let run = [format!("{SHORT} --json"), format!("{SHORT} --verbose")];
     for command in COMMANDS.iter().copied().chain(run.iter().map(String::as_str)) {
-        let again = |folder: &Folder, stdout: Stdio, stderr: Stdio| -> Ran {
+        let again = |folder: &Folder, stdout: Stdio, stderr: Stdio| -> ProgramResult {
             for made in ["s", "f"] {
                 let _ = std::fs::remove_dir_all(folder.0.join(made));
             }
@@ -62,7 +61,7 @@ fn a_full_disk_below_stdout_is_told_and_the_run_is_kept() {
     };
     let folder = Folder::new();
     let command = format!("{SHORT} --out out");
-    let ran: Ran = folder.command(&command).stdout(full).output().unwrap().into();
+    let ran: ProgramResult = folder.command(&command).stdout(full).output().unwrap().into();
     let ran = ran.exits(3);
     assert!(ran.stderr.contains("error: cannot write to stdout"), "{}", ran.stderr);
     assert!(ran.stderr.contains("report: out/report.html"), "{}", ran.stderr);

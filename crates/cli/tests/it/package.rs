@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::program::Folder;
 
-/// What only a human knows, and what a machine in a container does not tell.
+/// Fields that only a human knows, or that a container hides.
 pub const BOX: &str = r#"
 [system]
 host_processor_model_name = "Some processor"
@@ -44,8 +44,8 @@ code = "Beside this page."
 const PACKAGE: &str = "package tree single --division open --submitter <i>Acme --system box --suite edge --infer \
      --describe box.toml";
 
-/// A SingleStream run by the rules, in virtual time, and what a script scored. The system is
-/// faster than the round expects, so that the run draws further queries.
+/// A SingleStream run by the rules in virtual time, and its score by a script. The system is
+/// faster than the round expects, so the run draws further queries.
 fn folder() -> Folder {
     let folder = Folder::new();
     folder
@@ -75,7 +75,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn a_run_becomes_a_submission_that_every_program_takes() {
     let folder = folder();
-    // The runs say for which round and benchmark they are.
+    // The runs name their round and benchmark.
     let out = folder.dyno(&format!("{PACKAGE} --benchmark own=")).exits(0).stdout;
     assert!(out.contains("Offline, inferred from SingleStream"), "{out}");
     assert!(out.contains("next: dyno check tree --round v5.1"), "{out}");
@@ -100,7 +100,7 @@ fn a_run_becomes_a_submission_that_every_program_takes() {
         "{table}"
     );
 
-    // What lies there twice counts once, and the report says that something is left out.
+    // Duplicates count once, and the report shows that something is left out.
     let results = folder.0.join("tree/open/<i>Acme/results/box/own");
     let again = folder.0.join("tree/open/<i>Acme/results/box/own/offline");
     copy(&results.join("Offline"), &again);
@@ -141,7 +141,7 @@ fn what_is_in_the_way_is_told_with_a_way_out() {
     let told = folder.dyno(&format!("package single tree --suite edge {open}")).exits(2);
     assert!(told.stderr.contains("single is a run, and no tree"), "{}", told.stderr);
 
-    // A mark is told once for all files that have it, and again when they are kept.
+    // A field to fill in is reported once for all files that have it, and again if they are kept.
     let args = format!("package tree single --suite edge --infer {open}");
     let out = folder.dyno(&args).exits(0).stdout;
     assert_eq!(out.matches("retraining: yes or no").count(), 1, "{out}");

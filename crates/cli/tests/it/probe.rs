@@ -1,4 +1,4 @@
-//! `dyno probe`: what it tells of each kind of system, and of what does not fit.
+//! `dyno probe`: its output for each kind of system, and for input that does not fit.
 
 use std::io::Write as _;
 
@@ -6,11 +6,11 @@ use dyno_sut::digits::{self, Perceptron};
 use dyno_sut::onnx::runtime::Search;
 use serde_json::Value;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 use crate::schema::schema;
 
 #[track_caller]
-fn check(ran: &Ran, expected: &[&str]) {
+fn check(ran: &ProgramResult, expected: &[&str]) {
     for text in expected {
         assert!(ran.stdout.contains(text), "expected {text:?} in:\n{}", ran.stdout);
     }
@@ -71,7 +71,7 @@ fn silence_and_failures_have_codes_of_their_own() {
     check(&ran, &["complete    never", "It does not answer: nothing came for 3.00 s."]);
     let ran = folder.dyno("probe --system model:fixed=1ms,failed=1").exits(1);
     check(&ran, &["failed      the system reported an error", "but not as it should"]);
-    // Tokens are asked for, and none come.
+    // Tokens are requested, and none come.
     let ran = folder.dyno("probe --system null --set use_token_latencies=true").exits(1);
     check(&ran, &["2 samples without a first token", "2 samples with 0 tokens"]);
 }
@@ -128,7 +128,7 @@ fn policies_of_an_engine_are_told_or_refused() {
     }
 }
 
-/// Says on stderr, past what tests hold back, that a test is skipped for want of ONNX Runtime.
+/// Prints to stderr, uncaptured, that a test is skipped because ONNX Runtime is missing.
 ///
 /// # Panics
 /// Panics where `DYNO_DEMAND_ORT` is set: there it must not be missing.
@@ -225,7 +225,7 @@ fn a_missing_onnx_runtime_is_told_with_what_to_do() {
     assert!(ran.stderr.contains("pip install"), "{}", ran.stderr);
 }
 
-/// As `uv tool install` leaves it, whose environments nobody activates.
+/// A library as `uv tool install` leaves it, in an environment that is not activated.
 #[cfg(target_os = "linux")]
 #[test]
 fn onnx_runtime_beside_the_program_is_found_through_a_link() {
@@ -237,12 +237,13 @@ fn onnx_runtime_beside_the_program_is_found_through_a_link() {
     let program = folder.0.join(bin).join("dyno");
     std::fs::hard_link(env!("CARGO_BIN_EXE_dyno"), &program).unwrap();
     std::os::unix::fs::symlink(&program, folder.0.join("dyno")).unwrap();
-    // No library: that it is tried is what counts.
+    // The library is invalid; only the attempt to load it counts.
     folder.write(&format!("{capi}/libonnxruntime.so.1.23.2"), "");
     folder.write("m.onnx", "");
     let mut command = std::process::Command::new(folder.0.join("dyno"));
     command.env_remove("ORT_DYLIB_PATH").env_remove("VIRTUAL_ENV").current_dir(&folder.0);
-    let ran: Ran = command.args(["probe", "--system", "onnx:m.onnx"]).output().unwrap().into();
+    let ran: ProgramResult =
+        command.args(["probe", "--system", "onnx:m.onnx"]).output().unwrap().into();
     let ran = ran.exits(3);
     assert!(ran.stderr.contains("capi/libonnxruntime.so.1.23.2"), "{}", ran.stderr);
 }

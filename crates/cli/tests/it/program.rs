@@ -10,7 +10,7 @@ use serde_json::Value;
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// A new one.
+    /// Creates a folder.
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -33,30 +33,29 @@ impl Folder {
         std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    /// The program with these arguments, separated by spaces, in this folder.
+    /// Returns the program with these arguments, separated by spaces, in this folder.
     pub fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dyno"));
         command.args(arguments.split_whitespace()).current_dir(&self.0).stdin(Stdio::null());
-        // What whoever runs the tests has fetched is none of theirs.
+        // The cache of the developer must not affect the tests.
         command.env("DYNO_CACHE", "cache");
         command
     }
 
     /// Runs it.
-    pub fn dyno(&self, arguments: &str) -> Ran {
+    pub fn dyno(&self, arguments: &str) -> ProgramResult {
         self.command(arguments).output().unwrap().into()
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left over lies in the target directory and harms nobody.
+        // Remaining files lie in the target directory and do no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Whether what a test starts ignores the hang-up of its terminal, as the tests
-/// themselves do under nohup.
+/// Whether a child ignores the hang-up of its terminal, as the tests themselves do under nohup.
 #[cfg(target_os = "linux")]
 pub fn ignores_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -64,14 +63,14 @@ pub fn ignores_hang_up() -> bool {
     u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 != 0
 }
 
-/// What came of it.
-pub struct Ran {
+/// The result of a program.
+pub struct ProgramResult {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl From<Output> for Ran {
+impl From<Output> for ProgramResult {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
@@ -81,8 +80,8 @@ impl From<Output> for Ran {
     }
 }
 
-impl Ran {
-    /// Asserts the exit code, and shows what was said if it is another one.
+impl ProgramResult {
+    /// Asserts the exit code, and shows the messages if it differs.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);

@@ -1,9 +1,9 @@
-//! A strict reader of Prometheus' text format 0.0.4, stricter than Prometheus:
-//! what it takes, every collector takes.
+//! A parser of Prometheus' text format 0.0.4 that is stricter than Prometheus: every collector
+//! accepts what it accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one HELP line begins.
+/// The samples below one HELP line.
 pub struct Family {
     /// `gauge` or `histogram`.
     pub kind: String,
@@ -19,7 +19,7 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// Reads all families, and panics at whatever is odd.
+/// Parses all families, and panics on anything unusual.
 pub fn parse(text: &str) -> BTreeMap<String, Family> {
     assert!(text.ends_with('\n'), "the last line ends with a line feed");
     let mut families = BTreeMap::<String, Family>::new();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Nothing is shown for so long only by a program that hangs.
+/// Only a program that hangs shows nothing for this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program whose stdin and stderr are a terminal; stdout is a pipe.
@@ -20,7 +20,7 @@ pub struct OnTerminal {
     keys: File,
     shown: mpsc::Receiver<Vec<u8>>,
     reader: JoinHandle<()>,
-    /// All that was shown so far.
+    /// Everything shown so far.
     pub text: String,
 }
 
@@ -37,7 +37,7 @@ impl OnTerminal {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size).unwrap();
         for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
-            // What the developer's own terminal says is none of the test's business.
+            // The developer's own terminal must not affect the test.
             if !command.get_envs().any(|(name, _)| name == variable) {
                 command.env_remove(variable);
             }
@@ -47,14 +47,14 @@ impl OnTerminal {
         }
         command.stdin(slave.try_clone().unwrap()).stderr(slave).stdout(Stdio::piped());
         let child = command.spawn().unwrap();
-        // It holds the terminal's other end, which must close with the program.
+        // The command holds the other end of the terminal, which must close with the program.
         drop(command);
         let keys = File::from(master);
         let mut screen = keys.try_clone().unwrap();
         let (sender, shown) = mpsc::channel();
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 65_536];
-            // An error is the end: nobody holds the other end any more.
+            // An error means that the other end is closed.
             while let Ok(n @ 1..) = screen.read(&mut bytes) {
                 if sender.send(bytes[..n].to_vec()).is_err() {
                     break;
@@ -64,8 +64,8 @@ impl OnTerminal {
         Self { child, keys, shown, reader, text: String::new() }
     }
 
-    /// Waits until this was shown. A screen writes only the cells that changed, so
-    /// it should be a word that was not there before.
+    /// Waits until this text is shown. A screen writes only the cells that changed, so the text should
+    /// be a word that was not there before.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
         while !self.text.contains(text) {
@@ -88,11 +88,11 @@ impl OnTerminal {
         tcsetwinsize(&self.keys, size).unwrap();
     }
 
-    /// Takes the terminal away, as closing its window does, and waits for the end.
+    /// Closes the terminal, as closing its window does, and waits for the end.
     pub fn hang_up(self) -> std::process::ExitStatus {
         let Self { mut child, keys, shown, reader, .. } = self;
         drop((keys, shown));
-        // It holds the terminal, too, until it has something that nobody takes.
+        // The reader thread holds the terminal, too, until it cannot pass on its next text.
         reader.join().unwrap();
         let (ended, end) = mpsc::channel();
         let number = child.id().to_string();
@@ -103,7 +103,7 @@ impl OnTerminal {
         })
     }
 
-    /// Waits for its end: all that was shown, and what it wrote to stdout.
+    /// Waits for its end, and returns everything shown and its stdout.
     pub fn end(mut self) -> (std::process::ExitStatus, String, String) {
         let mut stdout = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();

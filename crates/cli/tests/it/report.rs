@@ -1,5 +1,5 @@
-//! Reports: of one run and of several. What a browser makes of them is tested by
-//! `cargo xtask peers browser`, and what is made of a damaged run beside.
+//! Reports of one run and of several. `cargo xtask peers browser` tests them in a browser;
+//! `remains` tests damaged runs.
 
 mod remains;
 mod several;

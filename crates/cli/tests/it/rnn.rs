@@ -5,11 +5,11 @@ use serde_json::Value;
 use crate::probe::npy;
 use crate::program::Folder;
 
-/// Short, without plans being timed.
+/// A short run without timing of plans.
 const SMALL: &str = "run --system rnn:lstm:4x8x2x6,tune=0s,lengths=1-6 --duration 50ms --samples 12 \
      --set min_query_count=20 --no-progress --json --out out --warm-up 2";
 
-/// What a run says of itself. Whether a busy machine kept a bound of latency is not asked.
+/// The summary of a run. Whether a busy machine kept the bound of latency is ignored.
 fn summary(folder: &Folder, arguments: &str) -> Value {
     let ran = folder.dyno(arguments);
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);

@@ -81,7 +81,7 @@ fn what_a_round_leaves_open_is_told() {
     assert!(!said.contains("leaves the number") && !said.contains("Profile quick"), "{said}");
     let peak = plan("--benchmark resnet --mode peak");
     assert!(peak.contains("multi_stream_samples_per_query = 1 samples"), "{peak}");
-    // A scenario that the benchmark has not is told, and not refused for its repetition.
+    // A scenario that the benchmark lacks is reported, and not rejected for its repetition.
     let other = plan("--benchmark 3d-unet-99 --mode performance");
     assert!(other.contains("Round v0.7 has no MultiStream for 3d-unet-99"), "{other}");
 }
@@ -104,7 +104,7 @@ fn a_run_names_its_round_and_what_it_does_otherwise() {
     let origin = &summary["tests"][0]["settings"]["sample_index_rng_seed"]["origin"];
     assert_eq!(origin, "round v5.1, resnet");
     assert!(folder.read("out/report.html").contains("round v5.1, resnet"));
-    // The settings of a run make it again, with its round.
+    // The settings of a run reproduce it with its round.
     let again = folder.dyno("run --config out/effective.toml --out again").exits(0);
     let repeated: Value = serde_json::from_str(&folder.read("again/summary.json")).unwrap();
     assert_eq!(repeated["rules"], summary["rules"], "{}", again.stdout);
@@ -235,10 +235,10 @@ fn searches_and_sweeps_take_a_round_too() {
     }
     let short = folder.dyno(&format!("{old} --load samples --max-time 2h")).exits(0).stdout;
     assert!(short.contains("too short for an end"), "{short}");
-    // What a failure lowers is the load of the search, whatever it is.
+    // A failure lowers the load of the search, whatever it is.
     let plan = folder.dyno(&format!("{old} --load concurrency")).exits(0).stdout;
     assert!(plan.contains("by 5 full runs, each of at least 60.0 s"), "{plan}");
-    // It is not what the round asks for, though, and neither are limits of one's own.
+    // It is not what the round requires, and neither are custom limits.
     let closed = "search --system model:exponential=1ms --round v5.1 --benchmark resnet --to 32 \
                   --load concurrency --limit p90<=20ms --tolerance 9% --out closed";
     folder.dyno(closed).exits(0);
@@ -293,7 +293,7 @@ fn info_prints_rounds_benchmarks_and_one_of_them() {
     );
     let round = folder.dyno("info rules --round v2.1").exits(0).stdout;
     assert!(round.contains("permitted: Ethernet, IEEE 802.11, InfiniBand, 3GPP"), "{round}");
-    // Each is told below what it is of.
+    // Each part stands below its heading.
     let headings = ["\nNetwork\n", "permitted: Ethernet", "\nAvailable\n"];
     assert!(headings.map(|heading| round.find(heading).unwrap()).is_sorted(), "{round}");
     let one = folder.dyno("info rules --round v0.5 gnmt").exits(0).stdout;

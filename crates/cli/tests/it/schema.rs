@@ -1,8 +1,8 @@
-//! What runs leave keeps to the published schemas.
+//! Files of runs conform to the published schemas.
 
 use serde_json::Value;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 
 pub fn schema(name: &str) -> jsonschema::Validator {
     let path = format!("{}/../../docs/schema/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
@@ -32,7 +32,7 @@ pub fn keeps_to(folder: &Folder, out: &str, name: &str) -> Value {
 
 /// Whether a figure is valid depends on the machine.
 #[track_caller]
-fn run(folder: &Folder, arguments: &str) -> Ran {
+fn run(folder: &Folder, arguments: &str) -> ProgramResult {
     let ran = folder.dyno(&format!("run --quiet --no-progress --out out {arguments}"));
     assert!(matches!(ran.code, Some(0 | 1)), "{:?}\n{}", ran.code, ran.stderr);
     ran
@@ -72,7 +72,7 @@ fn runs_in_virtual_time_and_of_tenants_keep_to_the_schemas() {
     run(&folder, "--config dyno.toml");
     let summary = keeps_to_schemas(&folder, "out");
     assert_eq!((&summary["started_at"], &summary["duration_ns"]), (&"".into(), &0.into()));
-    // A good part of exponential times is over twice their mean: goodput tells.
+    // Many exponential times are over twice their mean, which goodput shows.
     for test in summary["tests"].as_array().unwrap() {
         let metrics = &test["metrics"];
         let of = |key: &str| metrics["rates"][key].as_f64().unwrap();
@@ -112,7 +112,7 @@ fn runs_that_were_ended_keep_to_the_schemas() {
     folder.dyno(&format!("{aborted} --out aborted")).exits(4);
     let summary = keeps_to_schemas(&folder, "aborted");
     assert_eq!(summary["verdict"], "ABORTED");
-    // Nothing came back, and zeros say so.
+    // Without answers the counts are 0.
     let metrics = &summary["tests"][0]["metrics"];
     assert_eq!((&metrics["sample_count"], &metrics["error_rate"]), (&0.into(), &1.0.into()));
 }

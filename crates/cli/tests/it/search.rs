@@ -1,4 +1,4 @@
-//! `dyno search`: what it finds, what it keeps, and how it goes on.
+//! `dyno search`: its results, its files, and resumption.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use crate::schema::keeps_to_schemas;
 /// the p99 is 50 ms at 407.9 queries/s.
 const QUEUE: &str = "search --system model:exponential=2ms --limit p99<=50ms --from 60";
 const PEAK: f64 = 407.9;
-/// Three times the tolerance of a search that is not asked for another one.
+/// Three times the default tolerance.
 const WITHIN: f64 = 0.03;
 
 fn assert_near(found: &serde_json::Value, expected: f64) {
@@ -60,7 +60,7 @@ fn the_limit_that_binds_is_named() {
 #[test]
 fn whole_loads_are_searched_as_well() {
     let folder = Folder::new();
-    // Of four servers of 10 ms the fifth query in flight waits for another one.
+    // With four servers of 10 ms the fifth query in flight waits.
     let flight = "search --load concurrency --system model:fixed=10ms,servers=4 \
                   --limit p90<=15ms --no-confirm --json --to 64";
     let found = folder.dyno(flight).exits(0).json();
@@ -224,7 +224,7 @@ fn a_dry_run_tells_the_plan_and_how_long_it_takes() {
     let ran = folder.dyno("search --dry-run").exits(0);
     assert!(ran.stdout.contains("left to a short probe"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("too short for an end"), "{}", ran.stdout);
-    // However long.
+    // However long the search takes.
     let ran = folder.dyno("search --from 1e-12 --short 300000h --dry-run").exits(0);
     assert!(ran.stdout.contains("too short for an end"), "{}", ran.stdout);
     assert!(!folder.0.join("runs").exists(), "nothing ran");

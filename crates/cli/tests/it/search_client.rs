@@ -1,5 +1,5 @@
-//! A search whose runs are disturbed by the client: they are repeated, and a peak that would be the
-//! client's is not reported.
+//! Searches whose runs are disturbed by the client: they are repeated, and the peak of the client
+//! is not reported as the system's.
 
 mod real_time {
     use serde_json::Value;
@@ -20,13 +20,13 @@ mod real_time {
         let found = folder.dyno(&format!("{LATE} --json --out late")).exits(1).json();
         assert_eq!(found["state"], "client_limited");
         assert_eq!([&found["peak"], &found["confirmed"]], [&Value::Null; 2]);
-        // The first run and three repeats of it, none of which tells of the system.
+        // The first run and three repeats, none of which measured the system.
         assert_eq!((count(&found, "disturbed"), count(&found, "points")), (4, 0));
         assert_eq!(found["disturbed"][0]["cause"], "client");
         assert_eq!(found["disturbed"][3]["load"], 1000.0);
         let page = folder.read("late/report.html");
         assert!(page.contains("This client cannot measure that"), "the page says so");
-        // It goes on where it was, with another try.
+        // The search continues with another try.
         let again = folder.dyno("search --resume late --repeat-disturbed 1 --json").exits(1).json();
         assert_eq!((&again["state"], count(&again, "disturbed")), (&"client_limited".into(), 6));
     }

@@ -1,4 +1,4 @@
-//! `dyno serve` as a program: what it prints, and how it ends.
+//! `dyno serve` as a program: its output and its end.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,13 +8,13 @@ use std::time::Duration;
 use crate::program::Folder;
 use crate::tuned_graph;
 
-/// A server that is ready, with what it printed; ended where a test fails.
-struct Serving {
+/// A server that is ready, and its output; stopped if a test fails.
+struct ServerProcess {
     child: Child,
     said: Vec<String>,
 }
 
-impl Serving {
+impl ServerProcess {
     fn start(folder: &Folder, arguments: &str) -> Self {
         let mut command = folder.command(&format!("serve --http 127.0.0.1:0 {arguments}"));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -65,7 +65,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -81,8 +81,8 @@ fn prompt(tokens: u64) -> String {
     )
 }
 
-impl Serving {
-    /// Returns when a request is in work.
+impl ServerProcess {
+    /// Returns when a request is in progress.
     fn until_in_flight(&self) {
         while !self.get("/metrics").contains("dyno_requests_in_flight 1\n") {
             std::thread::park_timeout(Duration::from_millis(10));
@@ -93,7 +93,7 @@ impl Serving {
 #[test]
 fn it_tells_where_and_what_it_serves() {
     let folder = Folder::new();
-    let serving = Serving::start(&folder, "--grpc 127.0.0.1:0 --node rack-1");
+    let serving = ServerProcess::start(&folder, "--grpc 127.0.0.1:0 --node rack-1");
     let said = serving.said.join("\n");
     for line in
         ["model digits: ink float32 [-1, 64] -> scores float32 [-1, 10]", "node Network SUT rack-1"]
@@ -109,7 +109,7 @@ fn it_tells_where_and_what_it_serves() {
 #[test]
 fn what_is_compressed_is_shorter_and_answered_and_nodes_say_their_names() {
     let folder = Folder::new();
-    let serving = Serving::start(&folder, "--node rack-1 --compress");
+    let serving = ServerProcess::start(&folder, "--node rack-1 --compress");
     let address = serving.address();
     let requests = |system: &str, keys: &str, out: &str| {
         folder.dyno(&format!(
@@ -148,7 +148,7 @@ fn what_is_compressed_is_shorter_and_answered_and_nodes_say_their_names() {
 #[test]
 fn what_is_in_work_is_answered_before_the_end() {
     let folder = Folder::new();
-    let serving = Serving::start(&folder, "--system tokens:first=700ms,tokens=2");
+    let serving = ServerProcess::start(&folder, "--system tokens:first=700ms,tokens=2");
     let mut asked = serving.connect();
     asked.write_all(prompt(2).as_bytes()).unwrap();
     serving.until_in_flight();
@@ -166,7 +166,7 @@ fn patience_ends_and_a_second_signal_ends_at_once() {
     for (arguments, signals, code) in
         [("--drain-limit 100ms", 1, Some(4)), ("--drain-limit 300s", 2, Some(130))]
     {
-        let serving = Serving::start(&folder, &format!("{slow} {arguments}"));
+        let serving = ServerProcess::start(&folder, &format!("{slow} {arguments}"));
         let mut asked = serving.connect();
         asked.write_all(prompt(2).as_bytes()).unwrap();
         serving.until_in_flight();
@@ -209,7 +209,7 @@ fn a_tuned_graph_is_served_with_the_inputs_that_its_model_has() {
         "gru.weight FIXED 3 0\ngru.input FIXED 3 0\ntable.weight FIXED 2 0\n",
     );
     let system = "tuned:model=letters.onnx,formats=formats.txt";
-    let serving = Serving::start(&folder, &format!("--system {system}"));
+    let serving = ServerProcess::start(&folder, &format!("--system {system}"));
     let said = serving.said.join("\n");
     let expected = "letters int64 [-1, -1] -> scores float32 [-1, 4]";
     assert!(said.contains(expected), "{said}");

@@ -1,4 +1,4 @@
-//! Servers as systems: what is sent, what is told of the client, what counts.
+//! Servers as systems: requests sent, observations of the client, and what counts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,16 +11,16 @@ use crate::program::Folder;
 /// What a server answers to a path with a body: status, type, body.
 type Answer = fn(&str, &Value) -> (u16, &'static str, String);
 
-/// What came so far.
-type Seen<T> = Arc<Mutex<Vec<T>>>;
+/// Requests received so far.
+type RequestLog<T> = Arc<Mutex<Vec<T>>>;
 
 /// A server with a thread for each connection, for as long as the tests run.
 struct Server {
     address: SocketAddr,
-    /// Heads that it was sent.
-    heads: Seen<String>,
-    /// Bodies that it was sent.
-    bodies: Seen<Value>,
+    /// Request heads received.
+    heads: RequestLog<String>,
+    /// Request bodies received.
+    bodies: RequestLog<Value>,
 }
 
 impl Server {
@@ -44,7 +44,11 @@ impl Server {
 }
 
 /// Answers one request after the other, until the client goes away.
-fn serve(stream: TcpStream, answer: Answer, (heads, bodies): &(Seen<String>, Seen<Value>)) {
+fn serve(
+    stream: TcpStream,
+    answer: Answer,
+    (heads, bodies): &(RequestLog<String>, RequestLog<Value>),
+) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
     loop {
@@ -102,7 +106,7 @@ fn echo(path: &str, body: &Value) -> (u16, &'static str, String) {
     }
 }
 
-/// Four words to each prompt, and their count where it is asked for.
+/// Returns four words for each prompt, and their count if requested.
 fn four_words(_: &str, body: &Value) -> (u16, &'static str, String) {
     let mut events = String::new();
     for word in ["one ", "two ", "three ", "four"] {
@@ -144,7 +148,7 @@ fn a_model_behind_the_protocol_is_scored_and_measured() {
     let scores = [[0.0_f32, 2.0, 1.0], [5.0, 1.0, 1.0], [0.0, 0.0, 3.0], [9.0, 0.0, 0.0]];
     let bytes: Vec<u8> = scores.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
     npy(&folder, "x.npy", "<f4", "(4, 3)", &bytes);
-    // The last label is not what the scores say.
+    // The last label differs from the scores.
     let labels: Vec<u8> = [1_i64, 0, 2, 2].iter().flat_map(|x| x.to_le_bytes()).collect();
     npy(&folder, "y.npy", "<i8", "(4,)", &labels);
     let ran = folder.dyno(&format!(
@@ -347,7 +351,7 @@ fn a_recorded_trace_is_played_at_its_times() {
     assert!(metrics["lasted_ns"].as_u64().unwrap() >= 190_000_000, "{metrics}");
 }
 
-/// The model of [`echo`], which does not answer after the third time.
+/// The model of [`echo`], which stops answering after the third request.
 fn hangs(path: &str, body: &Value) -> (u16, &'static str, String) {
     static ANSWERED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     if path.ends_with("/infer") {
@@ -370,7 +374,7 @@ fn an_accuracy_run_that_is_interrupted_has_no_figure() {
     ));
     let child = command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let child = child.spawn().unwrap();
-    // The question what the model is, three answers, and a request that hangs.
+    // The request for the model's name, three answers, and a request that hangs.
     while server.heads().len() < 5 {
         std::thread::yield_now();
     }

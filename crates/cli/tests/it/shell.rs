@@ -1,10 +1,10 @@
-//! Completions and manual pages, as the programs that read them see them.
+//! Completions and manual pages, as read by bash and man.
 
 use std::process::{Command, Stdio};
 
 use crate::program::Folder;
 
-/// Whether this machine has a program; says so if not.
+/// Whether this machine has a program; prints a note if not.
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
     let has = found.is_ok_and(|status| status.success());
@@ -75,7 +75,7 @@ fn each_command_has_a_manual_page_that_renders() {
         below
     };
     let below = below("audit") + below("task") + below("rnn") + below("tune") + below("npu");
-    // Of `help` there is none; of `dyno` itself there is one.
+    // `help` has no page; `dyno` itself has one.
     assert_eq!(pages.len(), commands.len() + below, "{pages:?}");
     assert_eq!(folder.dyno("man").exits(0).stdout, folder.read("pages/dyno.1"));
     let run = folder.read("pages/dyno-run.1");

@@ -1,4 +1,4 @@
-//! Ctrl-C, and folders that vanish while a run is on.
+//! Ctrl-C, and folders that vanish during a run.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
@@ -111,7 +111,7 @@ fn a_simulated_run_is_interrupted_as_well() {
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let summary = keeps_to_schemas(&folder, "out");
-    // Of the test itself, which a signal after its end would not change.
+    // State of the test itself, which a signal after its end would not change.
     assert_eq!(summary["tests"][0]["state"], "interrupted");
 }
 
@@ -123,7 +123,7 @@ fn the_runs_of_a_repetition_before_an_interrupt_are_told_and_kept() {
         + " --records none --set repetition=minimum:100000 --set early_stopping=never --set \
            max_client_lag_ns=0 --set server_target_latency_ns=60000000000";
     let mut child = start(&folder, &long);
-    // For some runs; how many is asked of what is left.
+    // Wait for some runs; the state shows how many there were.
     let (_never, told) = std::sync::mpsc::channel::<()>();
     let _ = told.recv_timeout(std::time::Duration::from_millis(1_500));
     interrupt(&child);
@@ -162,7 +162,7 @@ fn results_survive_the_loss_of_their_folder() {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("in all; accuracy tests")), "the run begins");
-    // A file in its place: not even the superuser can make folders in it.
+    // A file in its place: not even the superuser can create folders in it.
     let partial = folder.0.join(".out.partial");
     std::fs::remove_dir_all(&partial).unwrap();
     std::fs::write(&partial, "").unwrap();
@@ -176,7 +176,7 @@ fn results_survive_the_loss_of_their_folder() {
 }
 
 mod real_time {
-    //! Ends of runs that took a minute, or for ever.
+    //! Ends of runs that would take a minute, or for ever.
 
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::sync::mpsc::{self, Receiver};
@@ -184,16 +184,16 @@ mod real_time {
 
     use super::*;
 
-    /// So long a machine that is busy may take for what takes two seconds.
+    /// Time that a busy machine may take for two seconds of work.
     const SOON: Duration = Duration::from_secs(20);
 
-    /// What came of a program that is to end soon: its exit code and what it said on stderr.
-    struct Ended {
+    /// The exit code and stderr of a program that ends soon.
+    struct ExitReport {
         code: Option<i32>,
         stderr: String,
     }
 
-    fn ends_soon(mut child: Child) -> Ended {
+    fn ends_soon(mut child: Child) -> ExitReport {
         let (ended, wait) = mpsc::channel();
         let id = child.id().to_string();
         let stderr = child.stderr.take();
@@ -209,7 +209,7 @@ mod real_time {
             let _ = Command::new("kill").args(["-KILL", &id]).status();
         }
         let (code, stderr) = found.expect("it ends soon");
-        Ended { code, stderr }
+        ExitReport { code, stderr }
     }
 
     fn pause(time: Duration) {
@@ -217,7 +217,7 @@ mod real_time {
         let _ = nothing.recv_timeout(time);
     }
 
-    /// A server that reads and says nothing; tells of each connection that was asked something.
+    /// A server that reads and never answers; reports each connection with a request.
     fn hanging() -> (SocketAddr, Receiver<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -247,7 +247,7 @@ mod real_time {
                  --mode performance --duration 600s --set offline_expected_qps=500 {workers} \
                  --out out"
             )));
-            // For some samples: those that are complete are kept.
+            // Wait for some samples: complete ones are kept.
             pause(Duration::from_secs(3));
             send(signal, &child);
             let stdout = child.stdout.take();
@@ -295,7 +295,7 @@ mod real_time {
 
     #[test]
     fn a_probe_and_a_set_up_are_interrupted() {
-        // The probe of a server that hangs, and the question what its model is.
+        // The probe of a server that hangs, and the request for its model's name.
         for system in ["raw:http://ADDRESS/x", "oip:http://ADDRESS/m"] {
             let ((address, asked), folder) = (hanging(), Folder::new());
             let system = system.replace("ADDRESS", &address.to_string());

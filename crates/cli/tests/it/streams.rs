@@ -1,5 +1,4 @@
-//! MultiStream at a fixed interval and repeated runs, as users of the program
-//! see them.
+//! MultiStream at a fixed interval, and repeated runs, from the command line.
 
 use serde_json::json;
 
@@ -24,7 +23,7 @@ fn a_fixed_interval_has_a_number_of_streams_as_its_result() {
     assert_eq!(test["plan"]["interval_ns"], 50_000_000);
     assert_eq!(test["metrics"]["intervals"]["over"], 0);
     assert_eq!(test["metrics"]["early_stopping"], serde_json::json!([]));
-    // The logs alone tell the same.
+    // The logs alone show the same.
     std::fs::remove_file(folder.0.join("kept/summary.json")).unwrap();
     std::fs::remove_file(folder.0.join("kept/report.html")).unwrap();
     folder.dyno("report kept").exits(0);
@@ -70,7 +69,7 @@ fn streams_are_searched_and_confirmed() {
         "No number of streams was confirmed, from 80 down to 70. Begin with a lower \
          multi_stream_samples_per_query, or find the peak first, with --mode peak."
     );
-    // The other search takes the interval for the bound of the latency.
+    // The other search takes the interval as the bound of latency.
     let search = format!("search {SYSTEM} --no-confirm --json --tolerance 5%");
     let found = folder.dyno(&search).exits(0).json();
     assert_eq!(found["peak"]["binds"], "latency p99 <= 50.0 ms");
@@ -106,7 +105,7 @@ fn a_repetition_that_failed_says_at_which_run() {
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
     let runs = runs.map(name).filter(|name| name.to_string_lossy().starts_with("run_")).count();
     assert!(ran.stdout.contains(&format!("run {runs} of 1000 is INVALID")), "{}", ran.stdout);
-    // Without early stopping the percentile says how many may be late.
+    // Without early stopping the percentile decides how many may be late.
     assert!(ran.stdout.contains("over 90.0 ms,"), "{}", ran.stdout);
     let many = folder.dyno(&late.replace(":1000", ":100000000")).exits(2);
     assert!(many.stderr.contains("kept of 100000000 runs"), "{}", many.stderr);

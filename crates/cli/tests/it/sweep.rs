@@ -1,4 +1,4 @@
-//! `dyno sweep`: what it finds, how it ends, how it goes on.
+//! `dyno sweep`: its results, its end, and resumption.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 use crate::schema::schema;
 
 fn state(folder: &Folder) -> Value {
@@ -20,13 +20,12 @@ fn states(folder: &Folder) -> Vec<String> {
     points.iter().map(|point| point["state"].as_str().unwrap().to_string()).collect()
 }
 
-/// Arguments that hold spaces come last, one string each.
-fn dyno(folder: &Folder, arguments: &str, more: &[&str]) -> Ran {
+/// Arguments that contain spaces come last, one string each.
+fn dyno(folder: &Folder, arguments: &str, more: &[&str]) -> ProgramResult {
     folder.command(arguments).args(more).output().unwrap().into()
 }
 
-/// Of an Offline run in virtual time: the last batch is as full as the others, but
-/// for one.
+/// Relative tolerance of an Offline run in virtual time, whose last batch is not full.
 const OFFLINE_TOLERANCE: f64 = 0.01;
 
 #[test]
@@ -165,7 +164,7 @@ fn a_file_says_what_varies_and_flags_come_before_it() {
     let names: Vec<&str> = said.filter_map(|line| line.split("  ").nth(1)).collect();
     let given: Vec<&str> = points.iter().map(|point| point["name"].as_str().unwrap()).collect();
     assert_ne!(names, given);
-    // `dyno run` with such a file says what it leaves out.
+    // `dyno run` with such a file reports what it leaves out.
     let run = folder.dyno("run --config sweep.toml --dry-run").exits(0);
     assert!(run.stderr.contains("[sweep] means nothing to dyno run"), "{}", run.stderr);
 }
@@ -296,7 +295,7 @@ fn a_point_that_fails_does_not_end_the_sweep_and_can_be_tried_again() {
     assert!(said.contains("point 1/1  tract-missing  failed"), "{said}");
 }
 
-/// Reads what a sweep says until a line has this in it.
+/// Reads the messages of a sweep until a line contains this.
 #[track_caller]
 fn wait_for(child: &mut Child, text: &str) -> BufReader<ChildStderr> {
     let mut reader = BufReader::new(child.stderr.take().unwrap());
@@ -323,7 +322,7 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
     let folder = Folder::new();
     let mut child = start(&folder, &format!("{MANY} --pause 1h"));
     let _open = wait_for(&mut child, "point 1/4");
-    // What is read after the line was said before the pause.
+    // Lines read after that one were written before the pause.
     while states(&folder)[0] == "pending" {}
     child.kill().unwrap();
     child.wait().unwrap();
@@ -344,7 +343,7 @@ fn limits_end_a_sweep_between_points() {
     assert_eq!(states(&folder), ["done", "done", "done", "pending"]);
     let ran = folder.dyno("sweep --resume out --max-time 0s").exits(1);
     assert!(ran.stderr.contains("go on with: dyno sweep --resume out"), "{}", ran.stderr);
-    // A run that came to its end while nobody could note it is not run again.
+    // A run that ended before that could be recorded is not run again.
     let done = folder.0.join("out/points/0003-seed-3");
     std::fs::rename(done, folder.0.join("out/points/0004-seed-4")).unwrap();
     folder.dyno("sweep --resume out").exits(0);
@@ -372,11 +371,11 @@ fn another_sweep_is_not_resumed() {
     folder.write("user.conf", "*.*.min_query_count = 64\n");
     let mut command = folder.command("sweep --resume out");
     command.env("DYNO_SETTINGS_MIN_QUERY_COUNT", "7");
-    let ran = Ran::from(command.output().unwrap()).exits(2);
+    let ran = ProgramResult::from(command.output().unwrap()).exits(2);
     assert!(ran.stderr.contains("DYNO_SETTINGS_MIN_QUERY_COUNT was not set"), "{}", ran.stderr);
     folder.dyno("sweep --resume out").exits(0);
 
-    // What is there would be removed.
+    // Existing files would be removed.
     let elsewhere = folder.read("out/sweep.json").replace("points/0002-seed-2", "../precious");
     std::fs::create_dir(folder.0.join("precious")).unwrap();
     folder.write("out/sweep.json", &elsewhere);
@@ -397,12 +396,12 @@ fn a_sweep_goes_on_from_any_folder_with_what_its_file_says() {
     folder.dyno("sweep --config sweep.toml --limit 2 --out out").exits(1);
     // Not the plan of this sweep.
     folder.write("else/sweep.toml", "version = 1\n[sweep.over]\nbatch = [64]\n");
-    // What differs is a comment, and how far this go goes.
+    // Only a comment differs, and the limit of this part.
     let limited = FILE.replace("order_seed = 3", "order_seed = 3  # any\nlimit = 1");
     folder.write("sweep.toml", &limited);
     let resume = |more: &str| {
         let mut command = folder.command(&format!("sweep --resume ../out {more}"));
-        Ran::from(command.current_dir(folder.0.join("else")).output().unwrap())
+        ProgramResult::from(command.current_dir(folder.0.join("else")).output().unwrap())
     };
     let done = || states(&folder).iter().filter(|state| *state == "done").count();
     resume("").exits(1);
@@ -434,7 +433,7 @@ fn a_part_of_a_definition_is_not_passed_over() {
 #[test]
 fn a_pause_ends_with_the_time() {
     let folder = Folder::new();
-    // Were it to end with its own, nobody would wait for it.
+    // The pause alone would last for an hour.
     folder.dyno(&format!("{MANY} --pause 1h --max-time 2s")).exits(1);
     assert_eq!(states(&folder)[3], "pending");
     let plan = folder.dyno("sweep --resume out --dry-run --json").exits(0).json();
@@ -447,7 +446,7 @@ const LONG: &str = "sweep --system null --scenario server --mode performance --q
 
 /// Waits for the process of a point: its folder is there. Bounded by the test's own limit.
 fn wait_for_folder(path: &Path) {
-    // This is how a thread waits: nobody sends.
+    // A wait: no message is ever sent.
     let (_sender, never) = std::sync::mpsc::channel::<()>();
     while !path.exists() {
         let _ = never.recv_timeout(std::time::Duration::from_millis(20));
@@ -465,7 +464,7 @@ fn ctrl_c_ends_the_point_and_keeps_the_state() {
     let mut child = start(&folder, LONG);
     let _open = wait_for(&mut child, "points to run");
     wait_for_folder(&folder.0.join("out/points/.0001-seed-1.partial"));
-    // Another sweep may not join in.
+    // Another sweep must not join.
     let ran = folder.dyno("sweep --resume out").exits(3);
     assert!(ran.stderr.contains("a sweep is running in out"), "{}", ran.stderr);
     signal("-INT", &child.id().to_string());

@@ -1,4 +1,4 @@
-//! Tasks from the command line: their list, their cards, what they need, their runs.
+//! Tasks from the command line: list, cards, requirements, runs.
 
 use dyno_sut::digits::Perceptron;
 use serde_json::Value;

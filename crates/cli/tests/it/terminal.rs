@@ -1,4 +1,4 @@
-//! What is shown on a terminal while a run is on, and what where there is none.
+//! Output on a terminal during a run, and without a terminal.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -71,7 +71,7 @@ fn a_run_outlives_its_terminal_until_its_results_are_kept() {
         return;
     }
     let dyno = folder.command(&format!("{LONG} --tui"));
-    // The terminal is the one of its session: only then is it told.
+    // Only the processes of the terminal's session get its signals.
     let mut command = Command::new("setsid");
     command.arg("--ctty").arg(dyno.get_program()).args(dyno.get_args()).current_dir(&folder.0);
     let mut run = OnTerminal::start(command, (90, 30));
@@ -112,7 +112,7 @@ fn the_progress_line_is_drawn_over_on_terminals_alone() {
     assert!(drawn.len() >= 2, "{shown:?}");
     let last = drawn.last().unwrap();
     assert!(last.contains("/s  p50 ") && last.contains("/0.6 s  "), "{last:?}");
-    // Taken away before anything else is said.
+    // Closed before any output.
     assert!(shown.contains("\r\x1b[2Kreport: "), "{shown:?}");
     for (arguments, variables) in [
         (format!("{SHORT} --no-progress"), &[][..]),
@@ -195,7 +195,7 @@ fn the_summary_tells_what_an_issue_needs() {
     assert!(!text.contains(" build"), "in virtual time the machine plays no part");
     let real = Folder::new().dyno(SHORT);
     assert!(real.stdout.contains(" core") && real.stdout.contains(" build"), "{}", real.stdout);
-    // Of tokens two times are estimated, each of which says what it is.
+    // Two times are estimated from tokens, each with its label.
     let single = folder
         .dyno(
             "run --system model:exponential=2ms,tokens=5-50,per-token=1ms --duration 60s \
@@ -207,7 +207,7 @@ fn the_summary_tells_what_an_issue_needs() {
     for expected in ["SingleStream: TTFT p90 at most ", "; TPOT p90 at most "] {
         assert!(text.contains(expected), "expected {expected:?} in:\n{}", single.stdout);
     }
-    // A server that answers too late says by how much early stopping fails.
+    // With late answers the message shows by how much early stopping fails.
     let late = folder
         .dyno(
             "run --system model:fixed=20ms --scenario server --qps 20 --duration 30s \

@@ -1,4 +1,4 @@
-//! Servers of texts: which answers count, what their tokens come to, and what the run says.
+//! Servers of texts: which answers count, their tokens, and the messages of the run.
 
 use dyno_net::faults::FaultServer;
 use serde_json::Value;
@@ -11,8 +11,8 @@ struct Bench {
     folder: Folder,
 }
 
-/// What a run left: its exit code, its summary, and its box.
-struct Left {
+/// Exit code, summary and box of a run.
+struct RunResult {
     code: i32,
     summary: Value,
     shown: String,
@@ -25,7 +25,7 @@ impl Bench {
         Self { server: FaultServer::start("127.0.0.1:0").unwrap(), folder }
     }
 
-    fn run(&self, mode: &str, keys: &str, scenario: &str) -> Left {
+    fn run(&self, mode: &str, keys: &str, scenario: &str) -> RunResult {
         let ran = self.folder.dyno(&format!(
             "run --system openai:http://{}/{mode},model=m{keys} --data prompts.jsonl --scenario \
              {scenario} --mode performance --duration 1ms --set min_query_count=4 --set max_client_lag_ns=0 --out out",
@@ -36,15 +36,15 @@ impl Bench {
         let summary = serde_json::from_str(&self.folder.read("out/summary.json")).unwrap();
         std::fs::remove_dir_all(self.folder.0.join("out")).unwrap();
         let code = ran.code.expect("no signal ended it");
-        Left { code, summary, shown: ran.stdout }
+        RunResult { code, summary, shown: ran.stdout }
     }
 
-    fn single(&self, mode: &str, keys: &str) -> Left {
+    fn single(&self, mode: &str, keys: &str) -> RunResult {
         self.run(mode, keys, "SingleStream")
     }
 }
 
-impl Left {
+impl RunResult {
     fn test(&self) -> &Value {
         &self.summary["tests"][0]
     }
@@ -61,7 +61,7 @@ impl Left {
         samples
     }
 
-    /// The run counts, as far as so few queries can tell.
+    /// The run counts, as far as that few queries can show.
     #[track_caller]
     fn is_sound(&self) {
         let verdict = self.test()["verdict"].as_str().unwrap();
@@ -77,7 +77,7 @@ impl Left {
 }
 
 #[track_caller]
-fn has_tokens(left: &Left, mode: &str, each: u64, by: &str) {
+fn has_tokens(left: &RunResult, mode: &str, each: u64, by: &str) {
     left.is_sound();
     let (metrics, samples) = (left.metrics(), left.samples());
     assert_eq!(metrics["token_count"], each * samples, "{mode}: {metrics}");
@@ -217,7 +217,7 @@ fn a_server_that_does_not_stream_is_named_and_not_called_slow() {
     assert!(reasons[0].as_str().unwrap().starts_with("The server does not stream"), "{reasons:?}");
     assert!(!reasons.iter().any(|r| r.as_str().unwrap().contains("TTFT p")), "{reasons:?}");
     assert_eq!(server.metrics()["over_bound"]["first_token"], Value::Null);
-    // Whole answers that were asked for.
+    // Whole answers, as requested.
     let whole = bench.single("ignores_stream", ",stream=false");
     has_tokens(&whole, "ignores_stream", 2, "server");
     assert_eq!(whole.metrics()["first_token_ns"], Value::Null);
@@ -263,7 +263,7 @@ fn a_server_that_refuses_everything_is_left_alone() {
             assert!(said.contains(words), "{mode} {load}: {said}");
             let requests = bench.server.counts().requests - before;
             assert!((20..1_000).contains(&requests), "{mode} {load}: {requests}");
-            // A probe leaves nothing.
+            // A probe writes no files.
             if code == 4 {
                 std::fs::remove_dir_all(bench.folder.0.join("out")).unwrap();
             }

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 use crate::schema;
 
 /// Its accuracy falls by 0.02 for each bit below what an object needs, and by a little for each bit below 8.
@@ -155,7 +155,7 @@ fn accuracy_is_drawn_against_width() {
     assert!(refused.stderr.contains("cannot read none.txt"), "{}", refused.stderr);
 }
 
-/// What a program fails at has no accuracy, and is told.
+/// A trial whose program fails has no accuracy, and is reported.
 #[test]
 fn widths_that_a_program_fails_at_are_told() {
     let command = "awk -f net.awk {config} && ! grep -q 'conv2.weight EXP 4' {config}";
@@ -171,7 +171,7 @@ fn widths_that_a_program_fails_at_are_told() {
     assert!(ran.stderr.contains("failed (exit status: 1)"), "{}", ran.stderr);
 }
 
-/// A program that reads equation II.1 the other way finds the same answer, and whoever reads it here does.
+/// A program that reads equation II.1 the other way finds the same answer, as does a reader of this output.
 #[test]
 fn a_program_may_count_biases_from_another_place() {
     let ours = folder();
@@ -246,7 +246,7 @@ fn trials_at_once_find_the_same() {
     assert_eq!(alone["steps"], at_once["steps"]);
 }
 
-/// Which command, and what is said of it.
+/// Checks the messages of a job whose command for the small set fails.
 fn check(command: &str, expected: &[&str]) {
     let line = format!("cmd_smallset = \"{command}\"");
     let folder = changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", &line)]);
@@ -429,7 +429,7 @@ fn a_trial_is_a_job_of_its_own() {
     let trial = r#"{"schema": "dyno.trial", "schema_version": 1, "number": 5, "set": "full",
         "formats": {"conv1.weight": "FIXED 2 0", "conv2.weight": "I8(0)"}}"#;
     folder.write("trial.json", trial);
-    let asked = |name: &str| -> Ran {
+    let asked = |name: &str| -> ProgramResult {
         let mut command = folder.command("tune trial net/toy.toml");
         command.stdin(std::fs::File::open(folder.0.join(name)).unwrap());
         command.output().unwrap().into()
@@ -461,7 +461,7 @@ fn ctrl_c_keeps_the_best_answer_so_far() {
     }
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
-    let ran = Ran::from(child.wait_with_output().unwrap()).exits(130);
+    let ran = ProgramResult::from(child.wait_with_output().unwrap()).exits(130);
     assert!(ran.stdout.contains("interrupted: this is the best so far"), "{}", ran.stdout);
     let conf = folder.read("out/opt_conf.txt");
     assert!(conf.contains("conv1.weight FIXED 5"), "{conf}");
@@ -479,7 +479,7 @@ fn a_full_disk_loses_no_answer() {
     // Of 512 bytes here; without the signal a write beyond it is an error.
     command.args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "sh"]).arg(dyno.get_program());
     command.args(dyno.get_args()).current_dir(&folder.0);
-    let ran = Ran::from(command.output().unwrap()).exits(3);
+    let ran = ProgramResult::from(command.output().unwrap()).exits(3);
     assert!(ran.stderr.contains("the journal cannot be written"), "{}", ran.stderr);
     assert!(ran.stderr.contains("evaluations are not in it"), "{}", ran.stderr);
     assert!(ran.stdout.contains("times less"), "{}", ran.stdout);

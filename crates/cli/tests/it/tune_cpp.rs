@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 
 /// Images of the embedded digits that test.
 const IMAGES: usize = 540;
@@ -19,7 +19,7 @@ fn source(name: &str) -> PathBuf {
     repository().join("crates/number-c/examples/lenet").join(name)
 }
 
-/// The C++ compiler with what all programs here are compiled with; none after saying so.
+/// Returns the C++ compiler with its flags; `None`, with a note, if there is no compiler.
 fn compiler() -> Option<Command> {
     let program = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
     if Command::new(&program).arg("--version").output().is_err() {
@@ -42,7 +42,7 @@ fn compiler() -> Option<Command> {
 
 /// The output of a program that must succeed.
 fn said(command: &mut Command) -> String {
-    let ran: Ran = command.output().unwrap().into();
+    let ran: ProgramResult = command.output().unwrap().into();
     assert_eq!(ran.code, Some(0), "{command:?}\n{}\n{}", ran.stdout, ran.stderr);
     ran.stdout
 }
@@ -85,7 +85,7 @@ fn folder() -> Folder {
     folder
 }
 
-/// What a program of the folder answers to all images, and what it prints.
+/// The answers of a program to all images, and its output.
 fn answers(folder: &Folder, program: &str, config: Option<&str>) -> (String, String) {
     let mut command = Command::new(folder.0.join(program));
     command.args(["digits.f32", "images", "labels", "0", &IMAGES.to_string()]).args(config);
@@ -132,10 +132,10 @@ fn a_program_in_cpp_is_tuned_and_its_types_change_no_answer() {
     let (bits, of_f32) = (answer["objective"].as_f64(), told["base_objective"].as_f64());
     assert!(6.0 * bits.unwrap() < of_f32.unwrap(), "{bits:?} of {of_f32:?}");
 
-    // The types have no file to read, and say so.
+    // The types read no file, and report that.
     let mut refused = Command::new(folder.0.join("lenet_tuned"));
     refused.args(["digits.f32", "images", "labels", "0", "1", "tuned/opt_conf.txt"]);
-    let refused: Ran = refused.current_dir(&folder.0).output().unwrap().into();
+    let refused: ProgramResult = refused.current_dir(&folder.0).output().unwrap().into();
     assert!(refused.stderr.contains("opt_conf.txt is not read: formats are compiled in"));
 }
 

@@ -37,7 +37,7 @@ pub fn folder() -> Folder {
 
 pub const DATA: &str = "--data test.npy --labels test-labels.npy";
 
-/// The accuracy of a system on the test images, as a run tells it.
+/// The accuracy of a system on the test images, from a run.
 pub fn accuracy(folder: &Folder, system: &str) -> f64 {
     let ran = folder
         .dyno(&format!("run --system {system} {DATA} --mode accuracy --scenario offline --json"));
@@ -93,7 +93,7 @@ fn what_is_missing_or_misspelt_is_told() {
     check("tuned:model=digits.onnx,formats=wrong.txt", 2, line);
 }
 
-/// Of the perceptron, with more lines.
+/// Writes the descriptor of the perceptron with more lines.
 pub fn descriptor(folder: &Folder, name: &str, lines: &str) {
     let text = format!(
         "layer_name = [\"Gemm\", \"Gemm_1\"]\nlayer_kind = [\"fc\", \"fc\"]\nwgt_size = [3072, 480]\n\
@@ -108,7 +108,7 @@ fn told(folder: &Folder, out: &str) -> Value {
     serde_json::from_str(&folder.read(&format!("{out}/tune.json"))).unwrap()
 }
 
-/// The same decisions by the same accuracies, whoever finds these; and what was tuned is then measured.
+/// Equal accuracies lead to equal decisions, wherever they come from; the tuned network is then measured.
 #[test]
 fn accuracy_runs_of_a_system_tune_as_the_engine_inside_does() {
     let folder = folder();
@@ -202,7 +202,7 @@ fn measured_latencies_are_taken_from_the_journal() {
         assert_eq!(one["objective"], other["objective"]);
         assert!(one["objective"].as_f64().unwrap() > 0.0);
     }
-    // The same on all sets: of each configuration there is one latency.
+    // On all sets, each configuration has one latency.
     let journal = folder.read("out/journal.jsonl");
     let lines: Vec<Value> =
         journal.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();

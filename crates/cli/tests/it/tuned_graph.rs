@@ -4,7 +4,7 @@ use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Name, Weights};
 use serde_json::Value;
 
 use crate::probe::npy;
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 use crate::schema;
 use crate::tuned::{self, write};
 use crate::tuned_files;
@@ -60,7 +60,7 @@ pub fn folder() -> Folder {
 }
 
 /// What `dyno tune trial` makes of these formats.
-fn trial(folder: &Folder, descriptor: &str, formats: &Value) -> Ran {
+fn trial(folder: &Folder, descriptor: &str, formats: &Value) -> ProgramResult {
     let document = serde_json::json!({
         "schema": "dyno.trial", "schema_version": 1, "number": 3, "set": "full", "formats": formats,
     });

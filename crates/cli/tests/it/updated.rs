@@ -1,5 +1,4 @@
-//! Files that a command makes and that are checked in all the same, because
-//! people read them: they must be what the command makes now.
+//! Files that a command generates and that are checked in for readers: they must be up to date.
 
 use std::path::Path;
 

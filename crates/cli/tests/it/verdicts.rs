@@ -75,7 +75,7 @@ fn every_reader_knows_the_word_undecided_and_logs_keep_two() {
     assert!(page.contains("The test is undecided"));
     let division = summary(&folder, "out")["division"]["reasons"].to_string();
     assert!(division.contains("UNDECIDED; its logs say INVALID"), "{division}");
-    // The logs alone tell that nothing but queries is missing.
+    // The logs alone show that only queries are missing.
     std::fs::remove_file(folder.0.join("out/summary.json")).unwrap();
     folder.dyno("report out --out rebuilt.html").exits(0);
     assert!(folder.read("rebuilt.html").contains("? UNDECIDED</span>"));

@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 use crate::schema::keeps_to_schemas;
 
-/// A coordinator, and where it waits for its workers.
+/// A coordinator, and the address at which it waits for its workers.
 struct Coordinator {
     child: Child,
     address: String,
@@ -90,7 +90,7 @@ fn workers_issue_the_trace_of_a_single_client_and_score_its_answers() {
         let coordinator = coordinator(&folder, &run);
         let children: Vec<Child> = (0..workers).map(|_| coordinator.worker(&folder)).collect();
         for child in children {
-            Ran::from(child.wait_with_output().unwrap()).exits(0);
+            ProgramResult::from(child.wait_with_output().unwrap()).exits(0);
         }
         let (_, said) = coordinator.ends();
         assert!(said.contains("joined"), "{said}");
@@ -108,8 +108,8 @@ fn workers_issue_the_trace_of_a_single_client_and_score_its_answers() {
 const LONG: &str = "run --system null --scenario server --mode both --qps 200 --duration 300s \
                     --seed 5 --out out --no-progress --remote-workers 2";
 
-/// Waits until both workers have joined and have had time to begin, then does this
-/// to one of them.
+/// Waits until both workers have joined and have had time to begin, then applies this to one of
+/// them.
 fn lost(signal: &str) -> (Folder, Option<i32>, String) {
     let folder = Folder::new();
     let coordinator = coordinator(&folder, LONG);
@@ -118,7 +118,7 @@ fn lost(signal: &str) -> (Folder, Option<i32>, String) {
     let joined = BufReader::new(victim.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut joined = joined.take_while(|line| !line.contains("joined"));
     assert!(joined.next().is_none());
-    // The accuracy test is over in no time: what follows lasts for minutes.
+    // The accuracy test ends at once; the next test lasts for minutes.
     let begun = folder.0.join(".out.partial/Server/accuracy/mlperf_log_summary.txt");
     while std::fs::metadata(&begun).map_or(0, |file| file.len()) == 0 {
         std::thread::yield_now();
@@ -127,7 +127,7 @@ fn lost(signal: &str) -> (Folder, Option<i32>, String) {
     let ended = coordinator.ends();
     let _ = victim.kill();
     victim.wait().unwrap();
-    Ran::from(other.wait_with_output().unwrap()).exits(0);
+    ProgramResult::from(other.wait_with_output().unwrap()).exits(0);
     (folder, ended.0, ended.1)
 }
 
@@ -169,7 +169,7 @@ fn a_coordinator_that_is_killed_ends_its_workers() {
     let workers = [coordinator.worker(&folder), coordinator.worker(&folder)];
     coordinator.child.kill().unwrap();
     for worker in workers {
-        let ran = Ran::from(worker.wait_with_output().unwrap());
+        let ran = ProgramResult::from(worker.wait_with_output().unwrap());
         assert!(ran.code != Some(0), "{}", ran.stderr);
         assert!(ran.stderr.contains("coordinator"), "{}", ran.stderr);
     }
@@ -180,7 +180,7 @@ fn strangers_do_not_join() {
     let folder = Folder::new();
     let mut coordinator = coordinator(&folder, LONG);
     let stranger = coordinator.command(&folder, "a guess").output().unwrap();
-    let ran = Ran::from(stranger).exits(3);
+    let ran = ProgramResult::from(stranger).exits(3);
     assert!(ran.stderr.contains("does not know this worker's token"), "{}", ran.stderr);
     assert!(ran.stderr.contains("DYNO_WORKER_TOKEN"), "{}", ran.stderr);
     coordinator.child.kill().unwrap();
@@ -253,11 +253,11 @@ fn a_worker_whose_first_answers_all_fail_ends_the_run() {
     }
 }
 
-/// An address of this machine that is not loopback, behind which connections are passed on to
-/// `to`; `None`, after saying so, where the machine has none.
+/// Returns a non-loopback address of this machine that forwards connections to `to`; `None`, with
+/// a note, if the machine has none.
 fn tunnel(to: &str) -> Option<String> {
     let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
-    // Nothing is sent: the system only looks for a route.
+    // Nothing is sent: the system only looks up a route.
     let own = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr());
     let Some(own) = own.ok().filter(|own| !own.ip().is_loopback()) else {
         println!("skipped: this machine has no address beside loopback");
@@ -289,15 +289,16 @@ fn without_a_token_only_processes_of_one_machine_meet() {
     let run = format!("run --system null {SHORT}");
     let mut coordinator = coordinator_with(&folder, &run, "");
     if let Some(address) = tunnel(&coordinator.address) {
-        let ran = Ran::from(joining(&folder, &address, "", "").output().unwrap()).exits(3);
+        let ran =
+            ProgramResult::from(joining(&folder, &address, "", "").output().unwrap()).exits(3);
         assert!(ran.stderr.contains("has no token"), "{}", ran.stderr);
         assert!(ran.stderr.contains("DYNO_WORKER_TOKEN"), "{}", ran.stderr);
     }
     // A coordinator with a token is not one of this worker's, nor the other way round.
     let stranger = joining(&folder, &coordinator.address, "a guess", "").output().unwrap();
-    Ran::from(stranger).exits(3);
+    ProgramResult::from(stranger).exits(3);
     let address = coordinator.address.clone();
-    Ran::from(joining(&folder, &address, "", "").output().unwrap()).exits(0);
+    ProgramResult::from(joining(&folder, &address, "", "").output().unwrap()).exits(0);
     assert!(coordinator.child.wait().unwrap().code().is_some());
     let (_, said) = coordinator.ends();
     assert!(said.contains("1 of 1"), "{said}");
@@ -308,7 +309,7 @@ fn shared_by_two(folder: &Folder, run: &str) -> Value {
     let coordinator = coordinator(folder, &format!("{run} --out out --remote-workers 2"));
     let workers = [coordinator.worker(folder), coordinator.worker(folder)];
     for worker in workers {
-        Ran::from(worker.wait_with_output().unwrap()).exits(0);
+        ProgramResult::from(worker.wait_with_output().unwrap()).exits(0);
     }
     coordinator.ends();
     keeps_to_schemas(folder, "out")
@@ -333,7 +334,7 @@ fn what_the_clients_of_all_workers_saw_is_put_together() {
     assert_eq!(client["sent"], samples);
     assert!(client["bytes_received"].as_u64().unwrap() > 500 * samples);
     assert!(client["lateness_ns"]["count"] == samples);
-    // Each answer has three tokens in three parts, and says so.
+    // Each answer has three tokens in three parts, and reports that.
     assert_eq!(client["tokens_counted_by"]["server"], samples);
     assert_eq!(client["inter_token_ns"]["count"], 2 * samples);
     assert_eq!(test["metrics"]["tokens"]["output"], 3 * samples);
@@ -380,7 +381,7 @@ fn a_worker_that_was_stopped_is_charged_and_named() {
     send("-CONT", victim.id());
     let process = format!("process {}", victim.id());
     for worker in [victim, other] {
-        Ran::from(worker.wait_with_output().unwrap()).exits(0);
+        ProgramResult::from(worker.wait_with_output().unwrap()).exits(0);
     }
     coordinator.ends();
     let summary = keeps_to_schemas(&folder, "out");
@@ -391,7 +392,7 @@ fn a_worker_that_was_stopped_is_charged_and_named() {
     assert_eq!(test["causes"][0]["cause"], "client");
 }
 
-/// Waits for so many seconds.
+/// Waits for this many seconds.
 fn pause(seconds: u64) {
     let clock = dyno_loadgen::clock::Clock::start();
     while clock.now() < seconds * dyno_loadgen::clock::SECOND {
@@ -408,7 +409,7 @@ fn a_signal_ends_a_worker_in_a_run_and_the_run_with_it() {
     assert!(summary.contains("it was interrupted"), "{summary}");
 }
 
-/// So many runs have a folder of their own each.
+/// Returns the arguments of a short run of this system with its own output folder.
 fn short(spec: &str, out: &str) -> String {
     format!("run --system {spec} {}", SHORT.replace("--out out", &format!("--out {out}")))
 }
@@ -435,7 +436,7 @@ fn a_worker_elsewhere_uses_what_it_was_allowed_to() {
         };
         let before = server.requests().len();
         let worker = joining(&folder, &address, "of this test", allow).output().unwrap();
-        let ran = Ran::from(worker).exits(if missing.is_empty() { 0 } else { 3 });
+        let ran = ProgramResult::from(worker).exits(if missing.is_empty() { 0 } else { 3 });
         let (code, said) = coordinator.ends();
         for flag in missing {
             for said in [&ran.stderr, &said] {
@@ -458,7 +459,7 @@ fn a_secret_is_not_used_for_a_coordinator_of_this_machine_either() {
     let run = |spec: &str, out: &str, code: i32| {
         let coordinator = coordinator(&folder, &short(spec, out));
         let worker = coordinator.worker(&folder).wait_with_output().unwrap();
-        let ran = Ran::from(worker).exits(code);
+        let ran = ProgramResult::from(worker).exits(code);
         coordinator.ends();
         ran.stderr
     };
@@ -475,7 +476,7 @@ fn a_secret_is_not_used_for_a_coordinator_of_this_machine_either() {
 #[cfg(target_os = "linux")]
 fn a_signal_ends_a_worker_that_waits() {
     let folder = Folder::new();
-    // One that accepts connections and says nothing, and a place where nobody listens.
+    // One listener that accepts connections and sends nothing, and one address without a listener.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut waiting = coordinator(&folder, LONG);

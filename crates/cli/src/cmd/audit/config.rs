@@ -1,4 +1,4 @@
-//! `dyno audit config`: the settings of an audit as LoadGen reads them.
+//! `dyno audit config`: prints the settings of an audit in LoadGen's format.
 
 use clap::Args;
 use dyno_experiment::{Failure, audit, options};
@@ -26,7 +26,7 @@ impl ConfigCommand {
     /// Prints the settings of each run.
     ///
     /// # Errors
-    /// An audit or a round that there is none of.
+    /// An unknown audit or round.
     pub fn execute(&self) -> Result<Exit, Failure> {
         let test = audit::test(&self.test)?;
         let round = audit::round(self.rules.round.as_deref(), test)?;

@@ -1,4 +1,4 @@
-//! `dyno audit verify`: the verdict on logs that are there.
+//! `dyno audit verify`: judges an audit by existing logs.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_rules::Scenario as RuleScenario;
 use dyno_submission::audit::{RunFolder, Test, baseline_log, verify, write_folder};
 
-use super::{Answers, Rules, Shown, exit};
-use crate::render::audit::Told;
+use super::{Answers, OutputFlags, Rules, exit};
+use crate::render::audit::AuditHeading;
 
 use crate::exit::Exit;
 
@@ -41,14 +41,14 @@ pub struct VerifyCommand {
     #[arg(long, value_name = "FILE", requires = "reference")]
     baseline_log: Option<PathBuf>,
     #[command(flatten)]
-    shown: Shown,
+    output_flags: OutputFlags,
 }
 
 impl VerifyCommand {
-    /// Judges.
+    /// Judges the logs and prints the verdict.
     ///
     /// # Errors
-    /// An audit or a round that there is none of, folders without logs.
+    /// An unknown audit or round, or folders without logs.
     pub fn execute(&self) -> Result<Exit, Failure> {
         let test = audit::test(&self.test)?;
         let rules = audit::round(self.rules.round.as_deref(), test)?;
@@ -65,7 +65,7 @@ impl VerifyCommand {
             ))
             .hint("leave --scenario out"));
         }
-        let scenario = self.scenario.or(logged).or_else(|| named(&self.audit));
+        let scenario = self.scenario.or(logged).or_else(|| scenario_of(&self.audit));
         let scenario = scenario.ok_or_else(|| {
             Failure::usage(format!("{} tells no scenario", self.audit.display()))
                 .hint("name it with --scenario")
@@ -102,9 +102,9 @@ impl VerifyCommand {
             one.folders = written.folders;
         }
         let system = self.audit.display().to_string();
-        let told = Told { test, round: rules.version, system: &system };
+        let heading = AuditHeading { test, round: rules.version, system: &system };
         let audited = [one];
-        self.shown.tell(&told, &audited)?;
+        self.output_flags.print_results(&heading, &audited)?;
         Ok(exit(&audited))
     }
 }
@@ -116,8 +116,8 @@ fn find(folder: &Path, mode: TestMode) -> Result<RunFolder, Failure> {
     })
 }
 
-/// The scenario that a folder of a submission lies in.
-fn named(folder: &Path) -> Option<Scenario> {
+/// Returns the scenario that a folder of a submission belongs to.
+fn scenario_of(folder: &Path) -> Option<Scenario> {
     let whole = folder.canonicalize().ok()?;
     let mut names = whole.iter().rev().filter_map(|name| RuleScenario::named(name.to_str()?));
     names.next().map(RuleScenario::loadgen_scenario)

@@ -1,22 +1,22 @@
-//! What each figure is.
+//! Definitions of the metrics.
 
-/// A figure.
+/// The definition of a metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
-    /// As people call it.
+    /// Display name.
     pub name: &'static str,
-    /// Its keys in `summary.json`.
+    /// Keys in `summary.json`.
     #[cfg_attr(not(test), expect(dead_code, reason = "the reference page, which a test makes"))]
     pub keys: &'static [&'static str],
-    /// Formula and window.
+    /// Formula, and the part of the run that it covers.
     pub what: &'static str,
-    /// What other tools call it, and how theirs differs; empty where they have none.
+    /// Names in other tools and how their definitions differ; empty if no other tool has it.
     pub elsewhere: &'static str,
 }
 
 impl Metric {
-    /// Formula and window, and the names of other tools.
-    pub fn told(&self) -> String {
+    /// Returns the formula, its window, and the names in other tools.
+    pub fn description(&self) -> String {
         match self.elsewhere {
             "" => self.what.to_owned(),
             elsewhere => format!("{} Elsewhere: {elsewhere}.", self.what),
@@ -24,7 +24,7 @@ impl Metric {
     }
 }
 
-/// Formula and window of each figure.
+/// All metrics.
 pub const METRICS: [Metric; 27] = [
     Metric {
         name: "latency",

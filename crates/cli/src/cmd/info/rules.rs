@@ -1,4 +1,4 @@
-//! `dyno info rules`: the rounds, the benchmarks of one, or one benchmark.
+//! `dyno info rules`: prints all rounds, the benchmarks of one round, or one benchmark.
 
 pub mod json;
 pub mod words;
@@ -13,22 +13,22 @@ use super::{WIDTH, definitions};
 
 use crate::render::{self, wrap};
 
-/// What is asked for.
+/// The part of the rules that is printed.
 #[derive(Debug, Clone, Copy)]
-pub enum Asked {
-    /// Every round.
+pub enum RulesQuery {
+    /// All rounds.
     Rounds,
-    /// One.
+    /// One round.
     Round(&'static Round),
-    /// One benchmark of one.
+    /// One benchmark of a round.
     Benchmark(&'static Round, &'static Benchmark),
 }
 
-impl Asked {
-    /// What the command line names.
+impl RulesQuery {
+    /// Looks up the round and the benchmark of the command line.
     ///
     /// # Errors
-    /// A name that there is none of; the message has the nearest.
+    /// An unknown name; the message suggests the nearest one.
     pub fn read(round: Option<&str>, benchmark: Option<&str>) -> Result<Self, Failure> {
         let Some(name) = round else {
             return match benchmark {
@@ -48,7 +48,7 @@ impl Asked {
         })
     }
 
-    /// For people.
+    /// Returns the rules as text.
     pub fn text(self) -> String {
         match self {
             Self::Rounds => rounds(),
@@ -84,7 +84,7 @@ fn of_round(round: &'static Round) -> String {
     for (scenario, rules) in &round.scenarios {
         push(
             &mut text,
-            &format!("{}: {}", scenario.name(), words::played(rules, rules.percentile)),
+            &format!("{}: {}", scenario.name(), words::procedure(rules, rules.percentile)),
             4,
         );
     }
@@ -149,13 +149,13 @@ fn of_benchmark(round: &Round, benchmark: &Benchmark) -> String {
 
 fn of_scenario(text: &mut String, round: &Round, benchmark: &Benchmark, scenario: Scenario) {
     if let Some(rules) = round.scenarios.get(&scenario) {
-        push(text, &words::played(rules, round.percentile(benchmark, scenario)), 4);
+        push(text, &words::procedure(rules, round.percentile(benchmark, scenario)), 4);
     }
     let bound = words::bound(round, benchmark, scenario);
     if !bound.is_empty() {
         push(text, &format!("bound: {bound}"), 4);
     }
-    // Seeds are the same for all, and told below.
+    // Seeds are equal for all scenarios and printed below.
     for fixed in round.settings(benchmark, scenario) {
         if !fixed.key.ends_with("_rng_seed") {
             let _ = writeln!(
@@ -181,7 +181,7 @@ fn seeds(round: &Round) -> String {
     text
 }
 
-/// A line or several, below a heading.
+/// Appends a line, wrapped and indented below its heading.
 fn push(text: &mut String, line: &str, indent: usize) {
     for line in render::wrap(&format!("{}{line}", " ".repeat(indent)), WIDTH, indent + 2) {
         let _ = writeln!(text, "{line}");

@@ -1,4 +1,4 @@
-//! The points of a sweep as jobs: handed out, run anywhere, and brought back.
+//! Points of a sweep as jobs: handed out, run anywhere, and collected.
 
 use std::collections::VecDeque;
 use std::process::{Command, Stdio};
@@ -7,15 +7,15 @@ use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Engine, Kept, Launch, PAUSE, exit_of, this_program};
+use super::{Engine, Launch, ManagedProcess, PAUSE, exit_of, this_program};
 use crate::interrupt;
 
 use crate::exit::Exit;
 use crate::output;
 
-/// What `dyno sweep --hand-out` prints.
+/// The output of `dyno sweep --hand-out`.
 #[derive(Debug, Deserialize)]
-struct HandedOut {
+struct HandOut {
     directory: String,
     points: Vec<Point>,
 }
@@ -27,7 +27,7 @@ struct Point {
     arguments: Vec<String>,
 }
 
-/// Makes the sweep, has its points run, and takes them in.
+/// Creates the sweep, runs its points as jobs, and collects their results.
 pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     let own = this_program()?;
     let mut command = Command::new(&own);
@@ -41,50 +41,50 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     if !out.status.success() {
         return Ok(exit_of(out.status));
     }
-    let handed: HandedOut = serde_json::from_slice(&out.stdout)
+    let hand_out: HandOut = serde_json::from_slice(&out.stdout)
         .map_err(|error| Failure::set_up(format!("dyno sweep --hand-out: {error}")))?;
     let interrupt = interrupt::listen().map_err(Failure::set_up)?;
     match launch.on {
-        Engine::Ray => on_ray(launch, &handed, &interrupt)?,
-        _ => here(launch, &handed, &interrupt)?,
+        Engine::Ray => on_ray(launch, &hand_out, &interrupt)?,
+        _ => here(launch, &hand_out, &interrupt)?,
     }
     if interrupt.is_asked() {
-        output::say(format_args!("go on with: dyno sweep --resume {}", handed.directory));
+        output::say(format_args!("go on with: dyno sweep --resume {}", hand_out.directory));
         return Ok(Exit::Interrupted);
     }
-    // Takes in what is complete, and runs what is not.
+    // Collects complete points, and runs the others here.
     let mut command = Command::new(&own);
-    command.args(["sweep", "--resume", &handed.directory]).env(LIFELINE, "1");
-    let last = Kept::start(command, "the end of the sweep")?;
-    last.watched(&interrupt, &mut []).map(exit_of)
+    command.args(["sweep", "--resume", &hand_out.directory]).env(LIFELINE, "1");
+    let last = ManagedProcess::start(command, "the end of the sweep")?;
+    last.wait_for(&interrupt, &mut []).map(exit_of)
 }
 
-fn on_ray(launch: &Launch, handed: &HandedOut, interrupt: &Interrupt) -> Result<(), Failure> {
-    let task = json!({ "points": handed.points });
-    // What it could not do is done here.
-    launch.ray(task, Stdio::inherit())?.watched(interrupt, &mut []).map(|_| ())
+fn on_ray(launch: &Launch, hand_out: &HandOut, interrupt: &Interrupt) -> Result<(), Failure> {
+    let task = json!({ "points": hand_out.points });
+    // Points that failed there are run here afterwards.
+    launch.ray(task, Stdio::inherit())?.wait_for(interrupt, &mut []).map(|_| ())
 }
 
-/// So many at a time as there are to be workers.
-fn here(launch: &Launch, handed: &HandedOut, interrupt: &Interrupt) -> Result<(), Failure> {
+/// Runs the points on this machine, as many at once as there are workers.
+fn here(launch: &Launch, hand_out: &HandOut, interrupt: &Interrupt) -> Result<(), Failure> {
     let own = this_program()?;
-    let mut waiting: VecDeque<&Point> = handed.points.iter().collect();
-    let mut running: Vec<(Kept, &Point)> = Vec::new();
+    let mut waiting: VecDeque<&Point> = hand_out.points.iter().collect();
+    let mut running: Vec<(ManagedProcess, &Point)> = Vec::new();
     while !(waiting.is_empty() && running.is_empty()) {
         let mut still = Vec::new();
-        for (mut kept, point) in running {
-            match kept.status()? {
+        for (mut process, point) in running {
+            match process.status()? {
                 Some(status) => {
                     let code = status.code().map_or(Value::Null, Value::from);
                     output::say(format_args!("{}: exit code {code}", point.name));
                 }
-                None => still.push((kept, point)),
+                None => still.push((process, point)),
             }
         }
         running = still;
         if interrupt.is_asked() {
             waiting.clear();
-            running.iter_mut().for_each(|(kept, _)| kept.cut());
+            running.iter_mut().for_each(|(process, _)| process.cut());
         }
         while running.len() < usize::from(launch.workers.get())
             && let Some(point) = waiting.pop_front()
@@ -92,7 +92,7 @@ fn here(launch: &Launch, handed: &HandedOut, interrupt: &Interrupt) -> Result<()
             let mut command = Command::new(&own);
             command.args(&point.arguments).arg(format!("--out={}", point.folder));
             command.stdout(Stdio::null()).stderr(Stdio::null());
-            running.push((Kept::start(command, "a point")?, point));
+            running.push((ManagedProcess::start(command, "a point")?, point));
         }
         dyno_experiment::sweep::pause(PAUSE, &mut |_| false);
     }

@@ -1,5 +1,5 @@
-//! The trials of a tuner as jobs: the search is here, and each trial is a process of
-//! its own, on this machine or in a task of Ray.
+//! Trials of a tuner as jobs: the search runs here, each trial in its own process on this machine
+//! or in a task of Ray.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,14 +15,14 @@ use dyno_number::tune::{Evaluation, Stop, Trial};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Engine, Kept, LAST_WORDS, Launch, PAUSE, own_group, this_program};
+use super::{Engine, LAST_WORDS, Launch, ManagedProcess, PAUSE, own_group, this_program};
 
 use crate::cmd::tune::{Run, read_result};
 use crate::cmd::{self, Dyno};
 use crate::exit::Exit;
 use crate::output;
 
-/// Searches here, and has each trial evaluated by a job.
+/// Searches here, and evaluates each trial in a job.
 pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     let words = ["dyno"].into_iter().chain(launch.command.iter().map(String::as_str));
     let run = match Dyno::try_parse_from(words) {
@@ -52,30 +52,30 @@ fn dry(launch: &Launch, arguments: &[String]) -> Result<Exit, Failure> {
 /// Jobs that evaluate trials.
 struct Jobs {
     arguments: Vec<String>,
-    /// A job that dies is a trial without accuracy, and does not end the search.
+    /// Whether a job that dies counts as a trial without accuracy instead of ending the search.
     goes_on: bool,
     driver: Option<Driver>,
 }
 
-/// The process that has trials evaluated in tasks of Ray.
+/// The process that evaluates trials in tasks of Ray.
 struct Driver {
-    process: Kept,
-    /// A line a trial. Written by a thread: the driver may be busy with its start. Without it the
-    /// driver has whatever is on ended, and ends.
+    process: ManagedProcess,
+    /// Sender of one line for each trial. A thread writes them, because the driver may still be
+    /// starting. Dropping the sender makes the driver cancel its tasks and end.
     lines: Option<Sender<String>>,
-    ended: Receiver<Ended>,
+    ended: Receiver<JobResult>,
     interrupt: Option<Interrupt>,
 }
 
-/// How a job ended, and what it said.
+/// The exit code and output of a job.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Ended {
-    /// Of its trial.
+struct JobResult {
+    /// Number of the trial.
     number: u64,
-    /// None if it died.
+    /// Exit code; `None` if the job died.
     code: Option<i32>,
-    /// What it died of.
+    /// Reason why the job died.
     died: String,
     stdout: String,
     stderr: String,
@@ -124,28 +124,29 @@ impl Jobs {
     fn answer(
         &self,
         trial: &Trial,
-        ended: &Ended,
+        ended: &JobResult,
         interrupt: &Interrupt,
     ) -> Result<Evaluation, Stop> {
-        let told = format!("trial {}: ", trial.number);
-        let said = ended.said();
+        let prefix = format!("trial {}: ", trial.number);
+        let message = ended.message();
         match ended.code {
             Some(0) => read_result(trial.number, &ended.stdout).ok_or_else(|| {
-                Stop::Failed(format!("{told}its job printed no result, but {:?}", ended.stdout))
+                Stop::Failed(format!("{prefix}its job printed no result, but {:?}", ended.stdout))
             }),
             _ if interrupt.is_asked() => Err(Stop::Interrupted),
-            Some(_) if said.starts_with(&told) => Err(Stop::Failed(said)),
+            Some(_) if message.starts_with(&prefix) => Err(Stop::Failed(message)),
             Some(code) => {
-                Err(Stop::Failed(format!("{told}its job failed (exit code {code}): {said}")))
+                Err(Stop::Failed(format!("{prefix}its job failed (exit code {code}): {message}")))
             }
             None => {
-                let why = format!("{told}its job died ({}) {said}", ended.died);
+                let why = format!("{prefix}its job died ({}) {message}", ended.died);
                 let why = why.trim_end().to_owned();
-                // As when a program fails: without FLOAT 32 there is nothing to compare with.
+                // The search needs the accuracy of FLOAT 32, so a failure there ends it.
                 let is_base = trial.assignment.formats().iter().all(|one| *one == Format::F32);
-                match self.goes_on && !is_base {
-                    true => Ok(Evaluation { note: Some(why), ..Evaluation::from_accuracy(0.0) }),
-                    false => Err(Stop::Failed(why)),
+                if self.goes_on && !is_base {
+                    Ok(Evaluation { note: Some(why), ..Evaluation::from_accuracy(0.0) })
+                } else {
+                    Err(Stop::Failed(why))
                 }
             }
         }
@@ -158,17 +159,16 @@ impl Jobs {
     }
 }
 
-impl Ended {
-    /// What is wrong, without the words that are for a terminal.
-    fn said(&self) -> String {
-        let said = self.stderr.trim();
-        let said = said.split("\nhint: ").next().unwrap_or(said);
-        said.strip_prefix("error: ").unwrap_or(said).replace("\nerror: ", "; ")
+impl JobResult {
+    /// Returns the error without its hints for terminal users.
+    fn message(&self) -> String {
+        let message = self.stderr.trim();
+        let message = message.split("\nhint: ").next().unwrap_or(message);
+        message.strip_prefix("error: ").unwrap_or(message).replace("\nerror: ", "; ")
     }
-}
 
-impl From<(u64, std::io::Result<Output>)> for Ended {
-    fn from((number, output): (u64, std::io::Result<Output>)) -> Self {
+    /// Returns the result of a process, or that it could not be waited for.
+    fn from_output(number: u64, output: std::io::Result<Output>) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         match output {
             Ok(Output { status, stdout, stderr }) => Self {
@@ -183,12 +183,12 @@ impl From<(u64, std::io::Result<Output>)> for Ended {
     }
 }
 
-/// Evaluates trials by processes of this machine.
+/// Evaluates trials in processes of this machine.
 fn here(
     arguments: &[String],
     trials: &[Trial],
     interrupt: &Interrupt,
-) -> Result<HashMap<u64, Ended>, String> {
+) -> Result<HashMap<u64, JobResult>, String> {
     let own = this_program().map_err(|failure| failure.problems().join("; "))?;
     let (sender, ended) = mpsc::channel();
     let mut lifelines: Vec<ChildStdin> = Vec::new();
@@ -202,17 +202,17 @@ fn here(
             .spawn()
             .map_err(|error| format!("trial {number}: cannot start its job: {error}"))?;
         let mut stdin = child.stdin.take().expect("it is piped");
-        // One that ended early says why itself.
+        // If the job ended early, its own output explains why.
         let _ = writeln!(stdin, "{}", trial.to_json());
         lifelines.push(stdin);
         let sender = sender.clone();
         std::thread::spawn(move || {
-            // Nobody may wait for it any more.
-            let _ = sender.send((number, child.wait_with_output()).into());
+            // The receiver may have stopped waiting.
+            let _ = sender.send(JobResult::from_output(number, child.wait_with_output()));
         });
     }
     drop(sender);
-    Ok(collected(&ended, trials.len(), interrupt, &mut |is_asked| {
+    Ok(collect_results(&ended, trials.len(), interrupt, &mut |is_asked| {
         if is_asked {
             lifelines.clear();
         }
@@ -220,14 +220,14 @@ fn here(
     }))
 }
 
-/// Jobs as they end. `look` is told whether somebody asked for an end, and says whether
-/// there is anybody to wait for.
-fn collected(
-    ended: &Receiver<Ended>,
+/// Collects job results as they arrive. `look` gets whether an interrupt was requested, and returns
+/// whether any job is still running.
+fn collect_results(
+    ended: &Receiver<JobResult>,
     count: usize,
     interrupt: &Interrupt,
     look: &mut dyn FnMut(bool) -> bool,
-) -> HashMap<u64, Ended> {
+) -> HashMap<u64, JobResult> {
     let clock = Clock::start();
     let mut asked_at = None;
     let mut found = HashMap::new();
@@ -243,7 +243,7 @@ fn collected(
         if interrupt.is_asked() {
             asked_at.get_or_insert(clock.now());
         }
-        // One that does not notice is left alone, and ends with its trial.
+        // A job that does not notice is left alone, and ends with its trial.
         let is_late = asked_at.is_some_and(|at| clock.now() > at + LAST_WORDS);
         if !look(asked_at.is_some()) || is_late {
             break;
@@ -253,19 +253,19 @@ fn collected(
 }
 
 impl Driver {
-    fn new(mut process: Kept) -> Self {
+    fn new(mut process: ManagedProcess) -> Self {
         let mut stdin = process.child.stdin.take().expect("it is piped");
         let stdout = process.child.stdout.take().expect("it is piped");
         let (lines, to_write) = mpsc::channel::<String>();
         std::thread::spawn(move || {
-            // Whoever reads no more has ended, which is noticed elsewhere.
+            // A driver that has closed its stdin has ended, which is detected elsewhere.
             to_write.iter().try_for_each(|line| writeln!(stdin, "{line}"))
         });
         let (sender, ended) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 match serde_json::from_str(&line) {
-                    // Nobody may wait for it any more.
+                    // The receiver may have stopped waiting.
                     Ok(one) => drop(sender.send(one)),
                     Err(_) => output::say(line),
                 }
@@ -278,16 +278,16 @@ impl Driver {
         &mut self,
         trials: &[Trial],
         interrupt: &Interrupt,
-    ) -> Result<HashMap<u64, Ended>, String> {
+    ) -> Result<HashMap<u64, JobResult>, String> {
         self.interrupt = Some(interrupt.clone());
         let Self { process, lines, .. } = self;
         for trial in trials {
             if let Some(lines) = lines {
-                // Whoever writes it may have ended with the driver, which is seen below.
+                // The writing thread may have ended with the driver, which is detected below.
                 let _ = lines.send(trial.to_json().to_string());
             }
         }
-        Ok(collected(&self.ended, trials.len(), interrupt, &mut |is_asked| {
+        Ok(collect_results(&self.ended, trials.len(), interrupt, &mut |is_asked| {
             if is_asked {
                 *lines = None;
             }
@@ -295,12 +295,12 @@ impl Driver {
         }))
     }
 
-    /// It has nothing to do any more.
+    /// Ends the driver after the last trial.
     fn end(self) {
         let Self { mut process, lines, interrupt, .. } = self;
         drop(lines);
         match interrupt {
-            // All is told by then.
+            // The driver has reported everything by then.
             Some(interrupt) => drop(process.end(&interrupt)),
             None => process.cut(),
         }

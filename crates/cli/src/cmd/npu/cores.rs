@@ -1,4 +1,5 @@
-//! `dyno npu cores`: two networks interleaved on the cores of this machine, as predicted and as measured.
+//! `dyno npu cores`: interleaves two networks on the cores of this machine, and compares the
+//! measured gain with the predicted one.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -61,18 +62,18 @@ Examples:
   dyno npu cores
   dyno npu cores BB BL --rows 256,1 --workers 1 --buffer 4000000";
 
-/// Of an order of blocks: each network's passes, in parts of one.
+/// Passes of each network in an order of blocks; fractions count.
 type Shares = [f64; 2];
 
-/// What was measured.
-struct Measured {
+/// Measured times of all orders.
+struct GainMeasurement {
     workers: usize,
     isa: Isa,
     ps_per_byte: f64,
     profiles: Vec<NetworkProfile>,
-    /// Of a pass of each network, without and with hints, ns.
+    /// Time of a pass of each network, without and with hints, ns.
     alone: [[f64; 2]; 2],
-    /// What the model says of the scheduler's order, and the most that any has.
+    /// STP that the model predicts for the scheduler's order, and the upper bound of any order.
     predicted: f64,
     bound: f64,
     /// STP of each repetition: one after the other, interleaved, and interleaved with hints.
@@ -83,7 +84,7 @@ impl Cores {
     /// Measures, predicts, runs and prints.
     ///
     /// # Errors
-    /// Networks or a scheduler that there are not; a file that cannot be written.
+    /// Unknown networks or scheduler, or a file that cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let scheduler = NamedScheduler::find(&self.scheduler).map_err(Failure::usage)?;
         let stacks = self.stacks()?;
@@ -94,9 +95,9 @@ impl Cores {
         }
         output::say(format_args!("packing weights for {workers} workers"));
         let cores = Interleaved::new(Isa::best(), workers, &stacks);
-        let measured = self.measure(cores, workers, scheduler);
+        let measurement = self.measure(cores, workers, scheduler);
         if let Some(path) = &self.profiles {
-            for profile in &measured.profiles {
+            for profile in &measurement.profiles {
                 let end = path.file_name().and_then(|name| name.to_str()).unwrap_or("profile.csv");
                 let file = path.with_file_name(format!("{}-{end}", profile.name));
                 std::fs::write(&file, profile.to_string()).map_err(|error| {
@@ -104,10 +105,8 @@ impl Cores {
                 })?;
             }
         }
-        let text = match self.json {
-            true => self.document(&measured) + "\n",
-            false => self.table(&measured),
-        };
+        let text =
+            if self.json { self.document(&measurement) + "\n" } else { self.table(&measurement) };
         output::print(text).map(|()| Exit::Valid)
     }
 
@@ -138,7 +137,7 @@ impl Cores {
         mut cores: Interleaved,
         workers: usize,
         scheduler: &NamedScheduler,
-    ) -> Measured {
+    ) -> GainMeasurement {
         output::say(format_args!("timing blocks"));
         let ps_per_byte = cores.ps_per_byte();
         let profiles: Vec<NetworkProfile> =
@@ -160,9 +159,10 @@ impl Cores {
         let shares = shares(&order, &passes);
         let serial = serial(&cores, shares);
         let mut run = |order: &[(usize, usize)], hints: bool| -> Nanos {
-            match hints {
-                true => cores.run_ahead(order, &profiles, ps_per_byte, self.buffer),
-                false => cores.run(order),
+            if hints {
+                cores.run_ahead(order, &profiles, ps_per_byte, self.buffer)
+            } else {
+                cores.run(order)
             }
         };
         let each: [Vec<(usize, usize)>; 2] = std::array::from_fn(|stream| {
@@ -195,13 +195,23 @@ impl Cores {
             .map(|(shares, took)| took.into_iter().map(|took| stp(shares, took)).collect());
         let (bound, _) = throughput(&passes, true);
         let predicted = streams.stp(&passes);
-        Measured { workers, isa: Isa::best(), ps_per_byte, profiles, alone, predicted, bound, stp }
+        GainMeasurement {
+            workers,
+            isa: Isa::best(),
+            ps_per_byte,
+            profiles,
+            alone,
+            predicted,
+            bound,
+            stp,
+        }
     }
 
-    fn table(&self, measured: &Measured) -> String {
-        let Measured { workers, isa, profiles, alone, predicted, bound, stp, .. } = measured;
+    fn table(&self, measurement: &GainMeasurement) -> String {
+        let GainMeasurement { workers, isa, profiles, alone, predicted, bound, stp, .. } =
+            measurement;
         let mut text = String::new();
-        let rate = 1e3 / measured.ps_per_byte;
+        let rate = 1e3 / measurement.ps_per_byte;
         let _ = writeln!(
             text,
             "{workers} workers with {isa}, weights in f32 at {rate:.1} GB/s, {:.1} MB asked for ahead\n",
@@ -247,7 +257,7 @@ impl Cores {
         text
     }
 
-    fn document(&self, measured: &Measured) -> String {
+    fn document(&self, measurement: &GainMeasurement) -> String {
         let network = |(profile, alone): (&NetworkProfile, &[f64; 2])| {
             json!({
                 "name": profile.name,
@@ -258,24 +268,25 @@ impl Cores {
                 "alone_with_hints_ms": alone[1] / 1e6,
             })
         };
-        let networks: Vec<_> = measured.profiles.iter().zip(&measured.alone).map(network).collect();
-        let [serial, interleaved, hinted] = &measured.stp;
+        let networks: Vec<_> =
+            measurement.profiles.iter().zip(&measurement.alone).map(network).collect();
+        let [serial, interleaved, hinted] = &measurement.stp;
         let document = json!({
-            "workers": measured.workers,
-            "instructions": measured.isa.name(),
-            "bytes_per_second": 1e12 / measured.ps_per_byte,
+            "workers": measurement.workers,
+            "instructions": measurement.isa.name(),
+            "bytes_per_second": 1e12 / measurement.ps_per_byte,
             "buffer_bytes": self.buffer,
             "scheduler": self.scheduler,
             "networks": networks,
-            "predicted_stp": measured.predicted,
-            "bound": measured.bound,
+            "predicted_stp": measurement.predicted,
+            "bound": measurement.bound,
             "stp": { "serial": serial, "interleaved": interleaved, "with_hints": hinted },
         });
         serde_json::to_string_pretty(&document).expect("keys are texts")
     }
 }
 
-/// The fully connected layers of a network, none if there are none.
+/// Returns the fully connected layers of a network, or `None` if it has none.
 fn stack(network: &Network, rows: usize) -> Option<Stack> {
     let of_rows = |layer: &&dyno_npu::workload::NetworkLayer| {
         layer.kind == LayerType::FullyConnected && layer.groups == 1
@@ -293,7 +304,7 @@ fn stack(network: &Network, rows: usize) -> Option<Stack> {
     (!layers.is_empty()).then(|| Stack { name: network.name.clone(), rows, layers })
 }
 
-/// How much of passes blocks are, by their times.
+/// Returns the passes of each network that the blocks amount to, by their times.
 fn shares(order: &[(usize, usize)], passes: &[Arc<Pass>]) -> Shares {
     let mut shares = [0.0; 2];
     for &(stream, block) in order {
@@ -304,12 +315,12 @@ fn shares(order: &[(usize, usize)], passes: &[Arc<Pass>]) -> Shares {
     shares
 }
 
-/// About as many whole passes, one network after the other in turn.
+/// Returns an order of whole passes with about the same shares, the networks in turn.
 fn serial(cores: &Interleaved, shares: Shares) -> Vec<(usize, usize)> {
     let counts = shares.map(|share| (share.round() as usize).max(1));
     let (mut order, mut had) = (Vec::new(), [0; 2]);
     while had != counts {
-        // Whoever is further behind.
+        // The network that is further behind.
         let behind = |at: usize| had[at] as f64 / counts[at] as f64;
         let at = usize::from(behind(1) < behind(0));
         order.extend(cores.pass(at));
@@ -318,7 +329,7 @@ fn serial(cores: &Interleaved, shares: Shares) -> Vec<(usize, usize)> {
     order
 }
 
-/// The least, the median and the greatest.
+/// Returns the minimum, the median and the maximum.
 fn spread(values: &[f64]) -> [f64; 3] {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,5 @@
-//! `dyno npu explain`: what a scheduler decides next, and what each candidate would let stand still.
+//! `dyno npu explain`: shows the next decisions of a scheduler, and the idle time that each candidate
+//! would cause.
 
 use std::fmt::Write as _;
 
@@ -11,8 +12,8 @@ use dyno_npu::streams::simulate;
 use dyno_results::units::shortened;
 use serde_json::{Value, json};
 
-use super::given::Sharing;
-use super::played::is_short;
+use super::arguments::Sharing;
+use super::simulation::is_short;
 
 use crate::exit::Exit;
 use crate::output;
@@ -37,7 +38,7 @@ pub struct Explain {
     json: bool,
 }
 
-/// More than anybody reads.
+/// Upper limit of `--from` and `--decisions`.
 const MOST: u64 = 1_000_000;
 
 const AFTER_HELP: &str = "\
@@ -58,35 +59,35 @@ struct Candidate {
     idle: IdleTime,
 }
 
-/// Which was.
+/// A decision of the scheduler.
 #[derive(Clone, Debug)]
 struct Decision {
     number: u64,
-    /// The memory is free then.
+    /// When the memory becomes free.
     at: Picos,
-    /// Bytes that are free in the buffer.
+    /// Free bytes in the buffer.
     room: u64,
-    /// The PEs have so much work left.
+    /// Work left for the PEs.
     laid_up: Picos,
     candidates: Vec<Candidate>,
     taken: usize,
     why: &'static str,
 }
 
-/// A scheduler that is looked over the shoulder.
-struct Watched {
+/// A scheduler whose decisions are recorded.
+struct ObservedScheduler {
     scheduler: Box<dyn Scheduler>,
     wanted: std::ops::Range<u64>,
     number: u64,
     decisions: Vec<Decision>,
 }
 
-impl Scheduler for Watched {
+impl Scheduler for ObservedScheduler {
     fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let taken = self.scheduler.pick(view);
         self.number += 1;
         if self.wanted.contains(&self.number) {
-            let of = |(at, job): (usize, &dyno_npu::schedule::PassJob)| Candidate {
+            let candidate = |(at, job): (usize, &dyno_npu::schedule::PassJob)| Candidate {
                 stream: job.stream,
                 block: job.next,
                 fetch: job.block.fetch,
@@ -99,7 +100,7 @@ impl Scheduler for Watched {
                 at: machine.memory_free(),
                 room: machine.room(),
                 laid_up: machine.compute_free().saturating_sub(machine.memory_free()),
-                candidates: view.jobs.iter().enumerate().map(of).collect(),
+                candidates: view.jobs.iter().enumerate().map(candidate).collect(),
                 taken,
                 why: self.scheduler.reason(),
             });
@@ -113,10 +114,10 @@ impl Scheduler for Watched {
 }
 
 impl Explain {
-    /// Plays the streams as far as the last decision, and prints those that were asked for.
+    /// Simulates the streams up to the last decision, and prints the decisions requested.
     ///
     /// # Errors
-    /// Networks, an NPU or a scheduler that there are not; files that cannot be read.
+    /// Unknown networks, NPU or scheduler, or files that cannot be read.
     pub fn execute(self) -> Result<Exit, Failure> {
         let scheduler = NamedScheduler::find(&self.scheduler).map_err(Failure::usage)?;
         let plan = self.sharing.plan(scheduler)?;
@@ -126,13 +127,13 @@ impl Explain {
         }
         let passes = deployment.largest();
         let end = self.from + self.decisions;
-        let mut watched = Watched {
+        let mut observed = ObservedScheduler {
             scheduler: deployment.scheduler(),
             wanted: self.from..end,
             number: 0,
             decisions: Vec::new(),
         };
-        // No block is done later than if each of both waited for the other.
+        // Upper bound: each block takes its fetch time plus its compute time.
         let blocks = passes.iter().flat_map(|pass| &pass.blocks);
         let longest = blocks.map(|block| block.fetch + block.compute).max().unwrap_or(1);
         let switch = plan.npu.parameters().switch;
@@ -143,13 +144,12 @@ impl Explain {
             )
             .hint("give a lower --from, or look whether times are in us"));
         }
-        simulate(&passes, deployment.limits, &mut watched, time);
-        let text = match self.json {
-            true => {
-                let document = document(scheduler, &deployment, &watched.decisions);
-                serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
-            }
-            false => tables(&deployment, &watched.decisions),
+        simulate(&passes, deployment.limits, &mut observed, time);
+        let text = if self.json {
+            let document = document(scheduler, &deployment, &observed.decisions);
+            serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
+        } else {
+            tables(&deployment, &observed.decisions)
         };
         output::print(text).map(|()| Exit::Valid)
     }
@@ -164,7 +164,7 @@ impl Candidate {
         deployment.profiles[self.stream].labels.get(self.block).map_or("", String::as_str)
     }
 
-    /// Work for the PEs once it is fetched.
+    /// Returns the work for the PEs that its fetch makes available.
     fn laid_up(&self) -> Picos {
         self.idle.placement.compute_end.saturating_sub(self.idle.placement.fetch_end)
     }
@@ -219,7 +219,7 @@ fn document(scheduler: &NamedScheduler, deployment: &Deployment, decisions: &[De
             "laid_up_us": us(candidate.laid_up()),
         })
     };
-    let of = |decision: &Decision| {
+    let decision_json = |decision: &Decision| {
         json!({
             "number": decision.number,
             "at_us": us(decision.at),
@@ -232,6 +232,6 @@ fn document(scheduler: &NamedScheduler, deployment: &Deployment, decisions: &[De
     };
     json!({
         "scheduler": scheduler.name,
-        "decisions": decisions.iter().map(of).collect::<Vec<_>>(),
+        "decisions": decisions.iter().map(decision_json).collect::<Vec<_>>(),
     })
 }

@@ -1,4 +1,4 @@
-//! `dyno npu layers`: how long each layer computes and is fetched.
+//! `dyno npu layers`: prints the compute and fetch time of each layer.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use dyno_npu::workload::Network;
 use dyno_results::units;
 use serde_json::{Value, json};
 
-use super::given::{Blocks, ChangesArgs, HardwareArgs};
+use super::arguments::{Blocks, ChangesArgs, HardwareArgs};
 
 use crate::exit::Exit;
 use crate::output;
@@ -58,12 +58,12 @@ impl Layers {
     /// Prints the table.
     ///
     /// # Errors
-    /// A network, an NPU or a mapping that there is not; files that cannot be read.
+    /// An unknown network, NPU or mapping, or files that cannot be read.
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.changes.changes().network(&self.network, &output::Console)?;
         if network.measured.is_some() && !self.times {
-            let told = format!("{} holds times that were measured, and no layers", self.network);
-            return Err(Failure::usage(told)
+            let problem = format!("{} holds times that were measured, and no layers", self.network);
+            return Err(Failure::usage(problem)
                 .hint("--times prints them as blocks that fit the NPU; dyno npu run plays them"));
         }
         if self.csv {
@@ -72,21 +72,22 @@ impl Layers {
         let (npu, mapping) = self.hardware.hardware().read()?;
         let options = self.blocks.options();
         let lowering = lower(&network, &npu, mapping, &options).map_err(Failure::usage)?;
-        let laid = Laid { network: &network, npu: &npu, mapping, options, lowering: &lowering };
+        let mapped =
+            MappedNetwork { network: &network, npu: &npu, mapping, options, lowering: &lowering };
         let text = match (self.times, self.json) {
             (true, _) => lowering.profile.to_string(),
             (_, true) => {
-                let document = laid.document().map_err(Failure::usage)?;
+                let document = mapped.document().map_err(Failure::usage)?;
                 serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
             }
-            _ => laid.table().map_err(Failure::usage)?,
+            _ => mapped.table().map_err(Failure::usage)?,
         };
         output::print(text).map(|()| Exit::Valid)
     }
 }
 
 /// A network on an NPU.
-struct Laid<'a> {
+struct MappedNetwork<'a> {
     network: &'a Network,
     npu: &'a Npu,
     mapping: Mapping,
@@ -97,14 +98,14 @@ struct Laid<'a> {
 /// Columns of a layer's name.
 const NAME: usize = 24;
 
-impl Laid<'_> {
-    /// Of each layer on its own.
+impl MappedNetwork<'_> {
+    /// Returns the times of each layer alone.
     fn times(&self) -> Result<Vec<LayerTimes>, LoweringError> {
-        let of = |layer: &dyno_npu::workload::NetworkLayer| {
+        let layer_times = |layer: &dyno_npu::workload::NetworkLayer| {
             let found = times(layer, self.npu, self.mapping, self.options.batch);
             found.ok_or_else(|| LoweringError::TooLong { layer: layer.name.clone() })
         };
-        self.network.layers.iter().map(of).collect()
+        self.network.layers.iter().map(layer_times).collect()
     }
 
     fn pass(&self) -> PassTotals {

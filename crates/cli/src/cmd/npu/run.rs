@@ -1,4 +1,4 @@
-//! `dyno npu run`: networks that never run dry share an NPU, under one scheduler or several.
+//! `dyno npu run`: simulates networks that never run dry and share an NPU, under one scheduler or several.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use dyno_npu::streams::{StreamsResult, simulate_observed};
 use dyno_report::timeline::{Bar, Timeline};
 use serde_json::{Value, json};
 
-use super::given::Sharing;
-use super::played::{Played, time};
+use super::arguments::Sharing;
+use super::simulation::{Simulation, time};
 
 use crate::exit::Exit;
 use crate::output;
@@ -63,40 +63,39 @@ Examples:
   dyno npu run RN BB --scheduler balanced --timeline rn-bb.svg --trace rn-bb.json";
 
 impl Run {
-    /// Plays the streams and prints what came of them.
+    /// Simulates the streams and prints the results.
     ///
     /// # Errors
-    /// Networks, an NPU or schedulers that there are not; files that cannot be read or written.
+    /// Unknown networks, NPU or schedulers, or files that cannot be read or written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let schedulers = self.schedulers()?;
         let plan = self.sharing.plan(schedulers[0])?;
-        let mut played = Vec::new();
+        let mut simulations = Vec::new();
         for &scheduler in &schedulers {
             let plan = DeploymentPlan { scheduler, ..plan.clone() };
-            played.push(Played::new(&plan, self.passes)?);
+            simulations.push(Simulation::new(&plan, self.passes)?);
         }
-        for remark in &played[0].deployment.remarks {
+        for remark in &simulations[0].deployment.remarks {
             output::say(format_args!("{remark}"));
         }
-        if let Some(last) = played.last() {
+        if let Some(last) = simulations.last() {
             self.draw(last)?;
         }
         if self.spatial {
-            let split = self.split(&plan, &played[0])?;
-            played.push(split);
+            let split = self.split(&plan, &simulations[0])?;
+            simulations.push(split);
         }
-        let text = match self.json {
-            true => {
-                let document = document(&plan, &played);
-                serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
-            }
-            false => table(&plan, &played),
+        let text = if self.json {
+            let document = document(&plan, &simulations);
+            serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
+        } else {
+            table(&plan, &simulations)
         };
         output::print(text).map(|()| Exit::Valid)
     }
 
-    /// The best of all splits into eighths.
-    fn split(&self, plan: &DeploymentPlan, whole: &Played) -> Result<Played, Failure> {
+    /// Returns the best of all splits of the PEs into eighths.
+    fn split(&self, plan: &DeploymentPlan, whole: &Simulation) -> Result<Simulation, Failure> {
         const PARTS: u64 = 8;
         if plan.tenants.len() != 2 {
             return Err(Failure::usage("--spatial splits the PEs between two networks")
@@ -122,7 +121,12 @@ impl Run {
             return Err(Failure::usage(format!("the PEs cannot be split: {why}")));
         };
         let name = format!("spatial {part}:{}", PARTS - part);
-        Ok(Played { name, deployment: whole.deployment.clone(), passes: passes.clone(), streams })
+        Ok(Simulation {
+            name,
+            deployment: whole.deployment.clone(),
+            passes: passes.clone(),
+            streams,
+        })
     }
 
     fn schedulers(&self) -> Result<Vec<&'static NamedScheduler>, Failure> {
@@ -135,14 +139,14 @@ impl Run {
             .collect()
     }
 
-    /// What the scheduler did until each stream had about two passes, as files.
-    fn draw(&self, played: &Played) -> Result<(), Failure> {
+    /// Writes what the scheduler did until each stream had about two passes, as drawing and trace.
+    fn draw(&self, simulation: &Simulation) -> Result<(), Failure> {
         if self.timeline.is_none() && self.trace.is_none() {
             return Ok(());
         }
         let mut bars = Vec::new();
-        let until = 2 * played.passes.iter().map(|pass| pass.alone).max().unwrap_or(1);
-        let (deployment, passes) = (&played.deployment, &played.passes);
+        let until = 2 * simulation.passes.iter().map(|pass| pass.alone).max().unwrap_or(1);
+        let (deployment, passes) = (&simulation.deployment, &simulation.passes);
         let scheduler = &mut deployment.scheduler();
         simulate_observed(
             passes,
@@ -169,8 +173,8 @@ impl Run {
     }
 }
 
-fn table(plan: &DeploymentPlan, played: &[Played]) -> String {
-    let names = &played[0].deployment.names;
+fn table(plan: &DeploymentPlan, simulations: &[Simulation]) -> String {
+    let names = &simulations[0].deployment.names;
     let mut text = format!(
         "{:20} {:>7} {:>9} {:>7} {:>9} {:>7} {:>8}",
         "scheduler", "STP", "of bound", "ANTT", "slowest", "PEs", "memory"
@@ -179,8 +183,8 @@ fn table(plan: &DeploymentPlan, played: &[Played]) -> String {
         let _ = write!(text, " {:>8}", dyno_results::units::shortened(name, 8));
     }
     text.push('\n');
-    for one in played {
-        let Played { name, passes, streams, .. } = one;
+    for one in simulations {
+        let Simulation { name, passes, streams, .. } = one;
         let (stp, [bound, _], [pes, memory]) = (streams.stp(passes), one.bounds(), one.busy());
         let _ = write!(
             text,
@@ -197,7 +201,7 @@ fn table(plan: &DeploymentPlan, played: &[Played]) -> String {
         }
         text.push('\n');
     }
-    let passes = &played[0].passes;
+    let passes = &simulations[0].passes;
     let (bound, shares) = throughput(passes, false);
     let whole = throughput(passes, true).0;
     let shares: Vec<String> = shares.iter().map(|share| format!("{share:.3}")).collect();
@@ -216,18 +220,18 @@ fn table(plan: &DeploymentPlan, played: &[Played]) -> String {
             ", {whole:.3} with blocks as they are: some compute longer than the buffer takes to fill"
         );
     }
-    if played.iter().any(|played| played.name.starts_with("spatial")) {
+    if simulations.iter().any(|simulation| simulation.name.starts_with("spatial")) {
         text.push_str("\nspatial: each has that part of the PEs and of the buffer, and both the memory; the bound is of an array that is not split");
     }
     text.push_str("\nslowest: the longest that a stream waited for a pass, in its time alone; then each stream's share of its rate alone\n");
     text
 }
 
-fn document(plan: &DeploymentPlan, played: &[Played]) -> Value {
+fn document(plan: &DeploymentPlan, simulations: &[Simulation]) -> Value {
     json!({
         "npu": plan.npu.name(),
         "mapping": plan.mapping.to_string(),
         "batch": plan.options.batch,
-        "schedulers": played.iter().map(Played::document).collect::<Vec<_>>(),
+        "schedulers": simulations.iter().map(Simulation::document).collect::<Vec<_>>(),
     })
 }

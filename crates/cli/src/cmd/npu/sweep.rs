@@ -1,4 +1,4 @@
-//! `dyno npu sweep`: networks that share an NPU, over a grid of whatever may be given to `dyno npu run`.
+//! `dyno npu sweep`: simulates networks that share an NPU, over a grid of the flags of `dyno npu run`.
 
 mod axis;
 mod grid;
@@ -17,7 +17,7 @@ use dyno_loadgen::clock::Clock;
 
 use self::axis::Axis;
 use self::grid::Grid;
-use self::point::{Found, Metric, Point};
+use self::point::{Metric, Point, PointOutcome};
 
 use crate::exit::Exit;
 use crate::tune_line::Line;
@@ -63,17 +63,17 @@ Examples:
   dyno npu sweep RN BB --seq 16 --rows pes=4096..65536:x2 --columns weight-bits=4,8,16 --heat map.svg
   dyno npu sweep RN BB --seq 16 --blocks tile --rows block-time=1ms,300us,100us,30us";
 
-/// Points at most: more than a page of heat maps has room for.
+/// Most points of a grid; more do not fit a page of heat maps.
 const MOST_POINTS: usize = 10_000;
 
-/// Remarks that are told.
+/// Most remarks that are shown.
 const MOST_REMARKS: usize = 5;
 
 impl Sweep {
-    /// Plays all points and prints what came of them.
+    /// Simulates all points and prints the results.
     ///
     /// # Errors
-    /// Axes that there are not; no point that can be had; files that cannot be written.
+    /// Unknown axes, no feasible point, or files that cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let axes = self.axes()?;
         let mut grid = Grid { axes, points: Vec::new() };
@@ -90,7 +90,7 @@ impl Sweep {
         let points = (0..grid.len()).map(|at| self.point.with(&grid.settings(at)));
         let points: Vec<Point> = points.collect::<Result<_, _>>().map_err(Failure::usage)?;
         grid.points = play(&points, &Line::new(!self.no_progress));
-        if grid.found().next().is_none() {
+        if grid.feasible().next().is_none() {
             return Err(Failure::usages(grid.failures().into_iter().map(|(why, _)| why).collect()));
         }
         let remarks = grid.remarks();
@@ -159,11 +159,11 @@ impl Sweep {
     }
 }
 
-/// Of a terminal that does not tell.
+/// Columns of a terminal of unknown size.
 const COLUMNS: usize = 80;
 
-/// Plays points on all cores; what came of them is in their order.
-fn play(points: &[Point], line: &Line) -> Vec<Result<Found, String>> {
+/// Simulates points on all cores; results are in the order of the points.
+fn play(points: &[Point], line: &Line) -> Vec<Result<PointOutcome, String>> {
     let clock = Clock::start();
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::with_capacity(points.len()));

@@ -1,4 +1,4 @@
-//! `dyno rnn explain`: schedule, partition, predicted and measured time of a model's layers.
+//! `dyno rnn explain`: shows schedule, partition, predicted and measured time of a model's layers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use dyno_rnn::model::Model;
 use dyno_rnn::tuner::{Constraints, Effort, Goal, TuneError, rank, tune};
 use dyno_rnn::{Isa, Layer, Team, import};
 
-use super::Held;
+use super::ProductFormat;
 
 use crate::exit::Exit;
 use crate::output;
@@ -31,8 +31,8 @@ pub struct Explain {
     #[arg(long, value_name = "N")]
     steps: Option<usize>,
     /// How numbers of products are held
-    #[arg(long, value_enum, default_value_t = Held::F32)]
-    precision: Held,
+    #[arg(long, value_enum, default_value_t = ProductFormat::F32)]
+    precision: ProductFormat,
     /// Workers at most, instead of the cores of the machine
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -49,8 +49,8 @@ pub struct Explain {
     #[arg(long, value_name = "N")]
     units: Option<usize>,
     /// The machine that is planned for; nothing is timed for another than this one
-    #[arg(long, value_enum, default_value_t = Of::This)]
-    machine: Of,
+    #[arg(long, value_enum, default_value_t = MachineModel::This)]
+    machine: MachineModel,
     /// The instruction set, instead of the fastest of this processor
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
@@ -70,7 +70,7 @@ Examples:
 
 /// Machines that are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Of {
+enum MachineModel {
     /// This one
     This,
     /// The 24 cores of the paper of DeepCPU
@@ -80,13 +80,13 @@ enum Of {
 }
 
 /// Layers with their names.
-type Named = Vec<(String, Layer)>;
+type NamedLayers = Vec<(String, Layer)>;
 
 impl Explain {
     /// Prints an explanation of each layer.
     ///
     /// # Errors
-    /// A file without layers that can be run, or a plan that cannot be.
+    /// A file without supported layers, or an impossible plan.
     pub fn execute(self) -> Result<Exit, Failure> {
         for (flag, number) in [("--batch", self.batch), ("--steps", self.steps)] {
             if number == Some(0) {
@@ -98,7 +98,7 @@ impl Explain {
         let shape = [self.batch.unwrap_or(rows), self.steps.unwrap_or(steps)];
         let isa = self.isa.as_deref().map_or(Ok(Isa::best()), Isa::named);
         let isa = isa.map_err(Failure::usage)?;
-        let is_timed = self.machine == Of::This && !self.predict;
+        let is_timed = self.machine == MachineModel::This && !self.predict;
         let (machine, mut team) = self.machine(isa, is_timed)?;
         let threads = self.threads.unwrap_or(machine.cores).max(1);
         let mut text = String::new();
@@ -133,12 +133,12 @@ impl Explain {
         }
     }
 
-    /// The machine, and a team on it if layers are timed: then it is measured as well.
+    /// Returns the machine; if layers are timed, calibrated, and with a team of workers on it.
     fn machine(&self, isa: Isa, is_timed: bool) -> Result<(Machine, Option<Team>), Failure> {
         let machine = match self.machine {
-            Of::This => Machine::detect(isa),
-            Of::Paper => Machine::paper(),
-            Of::SapphireRapids => Machine::sapphire_rapids(),
+            MachineModel::This => Machine::detect(isa),
+            MachineModel::Paper => Machine::paper(),
+            MachineModel::SapphireRapids => Machine::sapphire_rapids(),
         };
         if !is_timed {
             return Ok((machine, None));
@@ -149,9 +149,9 @@ impl Explain {
         Ok((measured, Some(team)))
     }
 
-    /// With their names, and rows and steps if the text has them. Of an ONNX file all layers, whether or
-    /// not they follow one another.
-    fn layers(&self) -> Result<(Named, Option<[usize; 2]>), Failure> {
+    /// Returns the layers with their names, and rows and steps if the text has them. An ONNX file
+    /// contributes all layers, whether or not they follow one another.
+    fn layers(&self) -> Result<(NamedLayers, Option<[usize; 2]>), Failure> {
         let path = Path::new(&self.model);
         if path.is_file() && path.extension().is_some_and(|ending| ending == "onnx") {
             let model = dyno_onnx::Model::read(path).map_err(Failure::set_up)?;

@@ -1,4 +1,4 @@
-//! `dyno rnn hwbench`: what kernels reach on this machine, by precision and rows.
+//! `dyno rnn hwbench`: measures the speed of the kernels on this machine, by precision and rows.
 
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ impl Hwbench {
     /// Measures and prints.
     ///
     /// # Errors
-    /// An instruction set that this processor has not.
+    /// The processor does not support the instruction set.
     pub fn execute(self) -> Result<Exit, Failure> {
         let all = match &self.isa {
             Some(name) => vec![Isa::named(name).map_err(Failure::usage)?],
@@ -52,7 +52,7 @@ impl Hwbench {
 }
 
 fn document(found: &[(Isa, Machine)]) -> String {
-    let of = |(isa, machine): &(Isa, Machine)| {
+    let rows = |(isa, machine): &(Isa, Machine)| {
         let peaks = machine.peaks.iter().map(|peak| {
             let precision = format!("{:?}", peak.precision).to_lowercase();
             json!({"precision": precision, "rows": peak.rows, "gflops": peak.gflops})
@@ -75,7 +75,7 @@ fn document(found: &[(Isa, Machine)]) -> String {
             },
         })
     };
-    let all: Vec<_> = found.iter().map(of).collect();
+    let all: Vec<_> = found.iter().map(rows).collect();
     serde_json::to_string_pretty(&all).expect("keys are texts") + "\n"
 }
 

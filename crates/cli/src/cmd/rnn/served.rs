@@ -1,4 +1,4 @@
-//! `dyno rnn served`: how long each node of the models that DeepCPU serves takes (its Tables 2 to 4).
+//! `dyno rnn served`: times each node of the models that DeepCPU serves (its Tables 2 to 4).
 
 use std::fmt::Write as _;
 
@@ -18,13 +18,13 @@ use crate::output;
 /// Which models, run how.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Served {
+pub struct TimeServed {
     /// Only this model, instead of all
     #[arg(value_enum)]
-    model: Option<Which>,
+    model: Option<ModelChoice>,
     /// How numbers of products with weights are held
-    #[arg(long, value_enum, default_value_t = Held::Bf16)]
-    precision: Held,
+    #[arg(long, value_enum, default_value_t = WeightFormat::Bf16)]
+    precision: WeightFormat,
     /// Documents that a query is compared with: 33 for text similarity, 10 for the reader
     #[arg(long, value_name = "N")]
     documents: Option<usize>,
@@ -50,33 +50,33 @@ Examples:
   dyno rnn served bidaf --precision int8 --json";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Which {
+enum ModelChoice {
     TextSimilarity,
     Reader,
     Bidaf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Held {
+enum WeightFormat {
     F32,
     Bf16,
     Int8,
 }
 
-/// What was found of a model.
-struct Found {
+/// Measured times of a model.
+struct ModelTiming {
     model: ServedModel,
     documents: usize,
     times: NodeTimes,
-    /// How each recurrent node is run, by its name.
+    /// Plan of each recurrent node, by its name.
     plans: Vec<(String, String)>,
 }
 
-impl Served {
-    /// Times and prints.
+impl TimeServed {
+    /// Times the models and prints the results.
     ///
     /// # Errors
-    /// An instruction set that this processor has not, or nothing to run.
+    /// The processor does not support the instruction set, or there is nothing to run.
     pub fn execute(self) -> Result<Exit, Failure> {
         if self.documents == Some(0) {
             return Err(Failure::usage("--documents 0 leaves nothing to run".to_owned()));
@@ -87,26 +87,31 @@ impl Served {
         let mut team = Team::with_workers(threads);
         let machine = calibrate(&Machine::detect(isa), isa, &mut team);
         let precision = match self.precision {
-            Held::F32 => Precision::F32,
-            Held::Bf16 => Precision::Bf16,
-            Held::Int8 => Precision::Int8,
+            WeightFormat::F32 => Precision::F32,
+            WeightFormat::Bf16 => Precision::Bf16,
+            WeightFormat::Int8 => Precision::Int8,
         };
         let mut setup = Setup::new(precision, isa, machine.map_err(Failure::set_up)?);
         setup.effort = Effort::default();
         let models = match self.model {
             None => ServedModel::ALL.to_vec(),
-            Some(Which::TextSimilarity) => vec![ServedModel::TextSimilarity],
-            Some(Which::Reader) => vec![ServedModel::Reader],
-            Some(Which::Bidaf) => vec![ServedModel::Bidaf],
+            Some(ModelChoice::TextSimilarity) => vec![ServedModel::TextSimilarity],
+            Some(ModelChoice::Reader) => vec![ServedModel::Reader],
+            Some(ModelChoice::Bidaf) => vec![ServedModel::Bidaf],
         };
-        let found: Result<Vec<Found>, Failure> =
+        let found: Result<Vec<ModelTiming>, Failure> =
             models.into_iter().map(|model| self.find(model, &setup, &mut team)).collect();
         let found = found?;
         let text = if self.json { document(&found, &setup) } else { table(&found, &setup) };
         output::print(text).map(|()| Exit::Valid)
     }
 
-    fn find(&self, model: ServedModel, setup: &Setup, team: &mut Team) -> Result<Found, Failure> {
+    fn find(
+        &self,
+        model: ServedModel,
+        setup: &Setup,
+        team: &mut Team,
+    ) -> Result<ModelTiming, Failure> {
         let mut sizes = model.paper();
         sizes.documents = self.documents.unwrap_or(sizes.documents);
         let (network, _) = model.network(&sizes).map_err(Failure::usage)?;
@@ -114,28 +119,33 @@ impl Served {
         let words = model.words(&sizes, 1);
         let times = engine.times(team, &model.feeds(&words), self.calls);
         let times = times.map_err(Failure::set_up)?;
-        Ok(Found { model, documents: sizes.documents, times, plans: plans(&engine, &network) })
+        Ok(ModelTiming {
+            model,
+            documents: sizes.documents,
+            times,
+            plans: plans(&engine, &network),
+        })
     }
 }
 
 fn plans(engine: &NetworkEngine, network: &Network) -> Vec<(String, String)> {
     let plan = |(name, _): (&str, _)| {
         let (choices, stacked) = engine.schedule(network.named(name)?)?;
-        let of = |choice: &Choice| {
+        let plan = |choice: &Choice| {
             let Choice { chunk, sides, rows, units, .. } = choice;
             format!("chunks of {chunk}, {sides} x {rows} x {units}")
         };
-        let layers: Vec<String> = choices.iter().map(of).collect();
+        let layers: Vec<String> = choices.iter().map(plan).collect();
         let stacked = if choices.len() > 1 { format!("; {stacked:?}") } else { String::new() };
         Some((name.to_owned(), layers.join("; ") + &stacked))
     };
     network.nodes().filter_map(plan).collect()
 }
 
-fn document(found: &[Found], setup: &Setup) -> String {
-    let of = |found: &Found| {
+fn document(found: &[ModelTiming], setup: &Setup) -> String {
+    let model = |found: &ModelTiming| {
         let nodes = found.times.nodes.iter().map(|(name, time)| {
-            let plan = found.plans.iter().find(|(of, _)| of == name).map(|(_, plan)| plan);
+            let plan = found.plans.iter().find(|(model, _)| model == name).map(|(_, plan)| plan);
             json!({"name": name, "ms": time.as_secs_f64() * 1e3, "plan": plan})
         });
         json!({
@@ -144,14 +154,14 @@ fn document(found: &[Found], setup: &Setup) -> String {
             "ms": found.times.all.as_secs_f64() * 1e3, "nodes": nodes.collect::<Vec<Value>>(),
         })
     };
-    let all: Vec<Value> = found.iter().map(of).collect();
+    let all: Vec<Value> = found.iter().map(model).collect();
     serde_json::to_string_pretty(&all).expect("keys are texts") + "\n"
 }
 
-fn table(found: &[Found], setup: &Setup) -> String {
+fn table(found: &[ModelTiming], setup: &Setup) -> String {
     let mut text = String::new();
     let precision = format!("{:?}", setup.precision).to_lowercase();
-    for Found { model, documents, times, plans } in found {
+    for ModelTiming { model, documents, times, plans } in found {
         let many = if *documents == 1 { "document" } else { "documents" };
         let name = model.name();
         let _ = writeln!(text, "{name}: {documents} {many}, {precision}, {}", setup.isa);

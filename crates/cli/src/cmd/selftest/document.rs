@@ -1,9 +1,9 @@
-//! What `dyno selftest --json` prints.
+//! The JSON document of `dyno selftest --json`.
 
 use dyno_results::summary::Environment;
 use serde::Serialize;
 
-/// Version of the schema: raised when a key changes its meaning or goes away.
+/// Version of the schema; raised if a key changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Name of the schema.

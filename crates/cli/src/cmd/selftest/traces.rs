@@ -1,34 +1,33 @@
-//! Query traces with known fingerprints: if they are equal, this build draws the
-//! same samples at the same times as the reference.
+//! Query traces with known fingerprints. Equal fingerprints show that this build draws the same
+//! samples at the same times as the reference.
 
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::settings::{FIELDS, TestSettings};
 use dyno_loadgen::trace::{Trace, loadable_sets};
 
-/// A trace that LoadGen 6.0.17 drew.
+/// A trace drawn by LoadGen 6.0.17.
 struct Case {
     name: &'static str,
-    /// Samples in the library and in its performance set.
+    /// Number of samples in the library and in its performance set.
     library: Library,
-    /// What differs from the defaults and the seeds.
+    /// Settings other than the defaults and the seeds.
     settings: &'static [(&'static str, &'static str)],
-    /// Queries of the trace to compare, from the first.
+    /// Number of queries to compare, from the first.
     queries: usize,
-    /// [`Fingerprint`] of the samples of the queries, in the reference's logs.
+    /// [`Fingerprint`] of the queries' samples in the reference's logs.
     samples: u64,
-    /// Of the scheduled times, for Server.
+    /// [`Fingerprint`] of the scheduled times; only for Server.
     schedule: Option<u64>,
 }
 
-/// The official seeds of the round.
+/// Official seeds of the round.
 const SEEDS: [(&str, &str); 3] = [
     ("qsl_rng_seed", "2085463073848966840"),
     ("sample_index_rng_seed", "2747215439041700203"),
     ("schedule_rng_seed", "16159082839903944936"),
 ];
 
-/// The constants are computed from the golden cases of `dyno-loadgen`, and a
-/// test compares them with these.
+/// Constants from the golden cases of `dyno-loadgen`; a test compares them.
 const CASES: [Case; 3] = [
     Case {
         name: "ss-perf",
@@ -69,7 +68,7 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// Each case with whether it is as the reference drew it.
+/// Returns each case and whether it equals the reference.
 pub fn check() -> Vec<(&'static str, bool)> {
     CASES.iter().map(|case| (case.name, case.drawn() == (case.samples, case.schedule))).collect()
 }
@@ -97,8 +96,8 @@ impl Case {
     }
 }
 
-/// FNV-1a over numbers of 64 bits, little-endian. Not for security: an equal
-/// fingerprint by accident has a chance of 2^-64.
+/// FNV-1a over 64-bit little-endian numbers. Not cryptographic: two traces collide by accident
+/// with a probability of 2^-64.
 struct Fingerprint(u64);
 
 impl Fingerprint {

@@ -1,4 +1,4 @@
-//! `dyno task list` and `dyno task show`: what tasks there are, and one of them.
+//! `dyno task list` and `dyno task show`: lists the tasks, or shows one of them.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ impl List {
     /// Prints every task with its tier and the state of its data.
     ///
     /// # Errors
-    /// Stdout takes nothing.
+    /// Stdout cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let cache = cache::folder(self.cache)?;
         if self.json {
@@ -74,15 +74,16 @@ fn meaning(tier: Tier) -> &'static str {
     }
 }
 
-/// What is there of its data, and how to get the rest.
+/// Returns which of the data is present, and how to get the rest.
 fn state(card: &Card, cache: &Cache) -> String {
     if card.required_files().any(|wanted| wanted.package.is_none()) {
         return format!("your own files; dyno task show {} names them", card.name);
     }
     if let Some(graph) = shape::graph(&card.name) {
-        return match shape::path(graph, cache).is_file() {
-            true => "in the cache".into(),
-            false => "made when it is run first".into(),
+        return if shape::path(graph, cache).is_file() {
+            "in the cache".into()
+        } else {
+            "made when it is run first".into()
         };
     }
     let packages = packages_of(card);
@@ -113,7 +114,7 @@ impl Show {
     /// Prints the card.
     ///
     /// # Errors
-    /// There is no such task.
+    /// An unknown task.
     pub fn execute(self) -> Result<Exit, Failure> {
         let card = card::named(&self.name).ok_or_else(|| {
             let names = card::cards().iter().map(|card| card.name.as_str());
@@ -122,16 +123,13 @@ impl Show {
                 .hint(format!("did you mean {near}? dyno task list has all"))
         })?;
         let cache = cache::folder(self.cache)?;
-        let text = match self.json {
-            true => {
-                let document = document(card, &cache);
-                serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
-            }
-            false => {
-                let text = text(card, &cache);
-                let lines = text.lines().flat_map(|line| wrap(line, WIDTH, 14));
-                lines.map(|line| line + "\n").collect()
-            }
+        let text = if self.json {
+            let document = document(card, &cache);
+            serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
+        } else {
+            let text = text(card, &cache);
+            let lines = text.lines().flat_map(|line| wrap(line, WIDTH, 14));
+            lines.map(|line| line + "\n").collect()
         };
         output::print(text).map(|()| Exit::Valid)
     }
@@ -179,12 +177,12 @@ fn text(card: &Card, cache: &Cache) -> String {
     text
 }
 
-/// Parameters and operations a sample of its graph, if we have the graph.
+/// Returns the parameters, and the operations per sample, if the graph is built in.
 fn size(card: &Card) -> Option<(u64, u64)> {
     shape::size(shape::graph(&card.name)?).ok()
 }
 
-/// How answers are judged, and what is asked for.
+/// Returns how answers are scored, and the required quality.
 fn judged(card: &Card, quality: &Quality) -> String {
     let method = Method::named(&quality.method).expect("cards name methods that there are");
     let mut text = format!("{} ({}: {})", quality.metric, method.name, method.title);
@@ -211,13 +209,13 @@ fn judged(card: &Card, quality: &Quality) -> String {
     text
 }
 
-/// With as many decimals as say something.
+/// Formats a value with as many decimals as are significant.
 fn figure(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Bounds of latency, of the newest round that has the benchmark.
+/// Returns the latency bounds of the newest round that has the benchmark.
 fn bounds(card: &Card) -> Vec<String> {
     let Some((round, benchmark)) = task::newest(card) else { return Vec::new() };
     let shown = |nanos: Nanos| units::duration(i64::try_from(nanos).unwrap_or(i64::MAX));
@@ -242,7 +240,7 @@ fn need(wanted: &RequiredFile) -> String {
     format!("{name}: {what}; {path} of {} {} ({})", package.name, package.version, package.licence)
 }
 
-/// The card for programs.
+/// Returns the card for programs.
 fn document(card: &Card, cache: &Cache) -> Value {
     let data = &card.data;
     let wanted = card.required_files().map(|wanted| {

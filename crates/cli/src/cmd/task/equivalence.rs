@@ -1,4 +1,4 @@
-//! `dyno task equivalence`: whether a model's weights are those of the reference.
+//! `dyno task equivalence`: checks whether a model has the weights of the reference.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::render::wrap;
 /// Columns of a line.
 const WIDTH: usize = 80;
 
-/// Tensors that are told, unless all are asked for.
+/// Most tensors that are listed without `--all`.
 const SHOWN: usize = 12;
 
 /// Which models.
@@ -54,10 +54,10 @@ Examples:
   dyno task equivalence decoder.onnx --reference gnmt.onnx --beams 10 --reference-beams 10";
 
 impl CompareWeights {
-    /// Compares them, and prints what the rules say of it.
+    /// Compares the models and prints the verdict of the rules.
     ///
     /// # Errors
-    /// A file that is not there, or is no ONNX model.
+    /// A missing file, or one that is not an ONNX model.
     pub fn execute(self) -> Result<Exit, Failure> {
         for path in [&self.model, &self.reference] {
             if !path.is_file() {
@@ -71,18 +71,14 @@ impl CompareWeights {
                  are texts, complex numbers or numbers of 6 bits are not read",
             )
         })?;
-        let text = match self.json {
-            true => {
-                let mut document = document(&found, &self.model, &self.reference);
-                document["model_sha256"] =
-                    fingerprint(&self.model).map_err(Failure::set_up)?.into();
-                format!("{document:#}\n")
-            }
-            false => {
-                let text = text(&found, if self.all { usize::MAX } else { SHOWN });
-                let lines = text.lines().flat_map(|line| wrap(line, WIDTH, 14));
-                lines.map(|line| line + "\n").collect()
-            }
+        let text = if self.json {
+            let mut document = document(&found, &self.model, &self.reference);
+            document["model_sha256"] = fingerprint(&self.model).map_err(Failure::set_up)?.into();
+            format!("{document:#}\n")
+        } else {
+            let text = text(&found, if self.all { usize::MAX } else { SHOWN });
+            let lines = text.lines().flat_map(|line| wrap(line, WIDTH, 14));
+            lines.map(|line| line + "\n").collect()
         };
         output::print(text)?;
         Ok(if found.verdict == Verdict::Closed { Exit::Valid } else { Exit::Invalid })
@@ -153,7 +149,7 @@ fn line(tensor: &TensorComparison) -> String {
         _ => {}
     }
     let Some(away) = &tensor.deviation else { return text };
-    let of = away.elements;
+    let elements = away.elements;
     let counts = [
         (away.pruned, "are 0"),
         (away.changed, "moved"),
@@ -161,14 +157,14 @@ fn line(tensor: &TensorComparison) -> String {
         (away.other_neighbour, "rounded to the farther neighbour"),
     ];
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
-        let _ = write!(text, "; {count} of {of} {what}");
+        let _ = write!(text, "; {count} of {elements} {what}");
     }
     let (steps, relative) = (away.half_steps, 100.0 * away.relative);
     let _ = write!(text, "; {steps:.2} half steps at most, {relative:.3} % in the mean");
     text
 }
 
-/// The comparison for programs.
+/// Returns the comparison for programs.
 fn document(found: &Equivalence, model: &Path, reference: &Path) -> Value {
     let away = |away: &Deviation| {
         json!({
@@ -177,7 +173,7 @@ fn document(found: &Equivalence, model: &Path, reference: &Path) -> Value {
             "changed": away.changed,
             "clipped": away.clipped,
             "other_neighbour": away.other_neighbour,
-            // No number is infinite in JSON: of a reference that is 0.
+            // JSON has no infinity, which is the distance from a reference of 0.
             "half_steps": Some(away.half_steps).filter(|steps| steps.is_finite()),
             "relative": Some(away.relative).filter(|relative| relative.is_finite()),
         })

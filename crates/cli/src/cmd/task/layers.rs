@@ -1,4 +1,4 @@
-//! `dyno task layers`: what a model costs, layer by layer.
+//! `dyno task layers`: prints the cost of a model layer by layer.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -40,23 +40,22 @@ impl Layers {
     /// Prints the table.
     ///
     /// # Errors
-    /// A file that is no ONNX model, or a name that there is no graph of.
+    /// A file that is not an ONNX model, or an unknown graph.
     pub fn execute(self) -> Result<Exit, Failure> {
         let model = self.read()?;
         let mut cost = count(&model);
-        let total = Total::of(&cost);
-        // What an engine does once when it loads the model is no layer of a run.
+        let total = Total::from_cost(&cost);
+        // Layers that an engine computes once when it loads the model are not part of a run.
         cost.layers.retain(|layer| layer.times > 0);
         if let Some(top) = self.top {
             cost.layers.sort_by_key(|layer| std::cmp::Reverse(per_run(layer)));
             cost.layers.truncate(top);
         }
-        let text = match self.json {
-            true => {
-                let document = document(&cost, &total);
-                serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
-            }
-            false => table(&cost, &total),
+        let text = if self.json {
+            let document = document(&cost, &total);
+            serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
+        } else {
+            table(&cost, &total)
         };
         output::print(text).map(|()| Exit::Valid)
     }
@@ -90,9 +89,9 @@ struct Total {
 }
 
 impl Total {
-    fn of(cost: &Cost) -> Self {
-        let sum = |of: fn(&Layer) -> u64| {
-            let each = cost.layers.iter().map(|layer| of(layer).saturating_mul(layer.times));
+    fn from_cost(cost: &Cost) -> Self {
+        let sum = |figure: fn(&Layer) -> u64| {
+            let each = cost.layers.iter().map(|layer| figure(layer).saturating_mul(layer.times));
             each.fold(0, u64::saturating_add)
         };
         Self {
@@ -104,7 +103,7 @@ impl Total {
     }
 }
 
-/// Operations of a layer in one run of the model.
+/// Returns the operations of a layer in one run of the model.
 fn per_run(layer: &Layer) -> u64 {
     layer.operations().saturating_mul(layer.times)
 }
@@ -180,7 +179,7 @@ fn table(cost: &Cost, total: &Total) -> String {
     text
 }
 
-/// The end of a name, which tells layers apart.
+/// Returns the end of a name, which differs between layers.
 fn end(name: &str) -> String {
     let letters = name.chars().count();
     match letters.checked_sub(NAME) {

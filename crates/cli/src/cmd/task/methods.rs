@@ -1,4 +1,4 @@
-//! `dyno task methods`: the ways to score.
+//! `dyno task methods`: lists the scoring methods.
 
 use clap::Args;
 use dyno_experiment::Failure;
@@ -16,10 +16,10 @@ const WIDTH: usize = 80;
 pub struct Methods {}
 
 impl Methods {
-    /// Prints them.
+    /// Prints the methods.
     ///
     /// # Errors
-    /// Stdout takes nothing.
+    /// Stdout cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let lines = METHODS.iter().flat_map(|method| lines(method));
         let wrapped = lines.flat_map(|line| wrap(&line, WIDTH, 6));

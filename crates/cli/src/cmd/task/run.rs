@@ -1,4 +1,4 @@
-//! `dyno task run`: `dyno run` with a task as its system.
+//! `dyno task run`: runs `dyno run` with a task as its system.
 
 use clap::Args;
 use dyno_experiment::Failure;
@@ -20,7 +20,7 @@ impl RunTask {
     /// Runs it as `dyno run --system task:NAME` does.
     ///
     /// # Errors
-    /// As `dyno run`; and if a system is named, too.
+    /// Those of `dyno run`, or a system is named, too.
     pub fn execute(self) -> Result<Exit, Failure> {
         self.run.of_system(&format!("task:{}", self.task))?.execute()
     }

@@ -1,4 +1,4 @@
-//! `dyno task score`: an accuracy log against what is right.
+//! `dyno task score`: scores an accuracy log.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -56,13 +56,13 @@ Examples:
   dyno task score karate --log out/mlperf_log_accuracy.json
   dyno task methods";
 
-/// How to score.
-enum Way {
+/// A scoring method with its inputs.
+enum ScoringMethod {
     Method(&'static Method, Inputs),
     Task(Box<Judge>),
 }
 
-impl Way {
+impl ScoringMethod {
     fn method(&self) -> &'static Method {
         match self {
             Self::Method(method, _) => method,
@@ -70,7 +70,7 @@ impl Way {
         }
     }
 
-    /// Reads references.
+    /// Reads the references and returns the scorer.
     fn scorer(&self) -> Result<Box<dyn Scorer>, Failure> {
         let scorer = match self {
             Self::Method(method, inputs) => (method.open)(inputs),
@@ -81,20 +81,20 @@ impl Way {
 }
 
 impl Score {
-    /// Scores, and prints what the accuracy script of the benchmark would.
+    /// Scores the log and prints the output of the benchmark's accuracy script.
     ///
     /// # Errors
-    /// An unknown method or input, a file that does not read, a log that is cut.
+    /// An unknown method or input, an unreadable file, or an incomplete log.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let way = self.way()?;
-        let method = way.method();
+        let scoring_method = self.scoring_method()?;
+        let method = scoring_method.method();
         let failed =
             |problem: String| Failure::set_up(format!("{}: {problem}", self.log.display()));
         let scored = match open_accuracy(&self.log) {
-            Ok(log) => score(log, || way.scorer()),
-            // What is wrong with the references is told first, as where there is a log.
+            Ok(log) => score(log, || scoring_method.scorer()),
+            // Report errors in the references first, as is done when the log exists.
             Err(error) => {
-                way.scorer()?;
+                scoring_method.scorer()?;
                 return Err(failed(error.to_string()));
             }
         };
@@ -105,7 +105,7 @@ impl Score {
         })?;
         counts(&scored).map_err(|failure| failure.hint(self.hint(method)))?;
         output::print(&scored.scores.text)?;
-        output::say(told(&scored));
+        output::say(counts_text(&scored));
         if let Some(path) = &self.text {
             write(path, &scored.scores.text)?;
         }
@@ -115,15 +115,15 @@ impl Score {
         Ok(if scored.malformed == 0 { Exit::Valid } else { Exit::Invalid })
     }
 
-    /// A method, or a task as a run of it judges.
-    fn way(&self) -> Result<Way, Failure> {
+    /// Returns the method, either named directly or that of a task.
+    fn scoring_method(&self) -> Result<ScoringMethod, Failure> {
         let is_task = Method::named(&self.method).is_none() && card::named(&self.method).is_some();
         if !is_task {
             let method = self.method()?;
-            return Ok(Way::Method(method, self.inputs(method)?));
+            return Ok(ScoringMethod::Method(method, self.inputs(method)?));
         }
-        if let Some(said) = self.choose.first().or(self.element.as_ref()) {
-            let problem = format!("{said}: the card of task {} says how it is judged", self.method);
+        if let Some(flag) = self.choose.first().or(self.element.as_ref()) {
+            let problem = format!("{flag}: the card of task {} says how it is judged", self.method);
             return Err(Failure::usage(problem));
         }
         let pair = |pair: &String| {
@@ -133,7 +133,7 @@ impl Score {
             Ok((name.to_owned(), PathBuf::from(file)))
         };
         let with = self.with.iter().map(pair).collect::<Result<Vec<_>, Failure>>()?;
-        Ok(Way::Task(Box::new(task::judge(&self.method, &with, &console())?)))
+        Ok(ScoringMethod::Task(Box::new(task::judge(&self.method, &with, &console())?)))
     }
 
     fn hint(&self, method: &Method) -> String {
@@ -161,11 +161,12 @@ impl Score {
         let needs = || method.needs.iter().map(|need| need.name);
         for pair in &self.with {
             let (name, file) = pair.split_once('=').ok_or_else(|| {
-                Failure::usage(format!("--with {pair}: expected NAME=FILE")).hint(listed(method))
+                Failure::usage(format!("--with {pair}: expected NAME=FILE"))
+                    .hint(inputs_line(method))
             })?;
             if !needs().any(|need| need == name) {
                 let problem = format!("--with {pair}: {} needs no '{name}'", method.name);
-                return Err(Failure::usage(problem).hint(listed(method)));
+                return Err(Failure::usage(problem).hint(inputs_line(method)));
             }
             if files.insert(name.to_owned(), PathBuf::from(file)).is_some() {
                 return Err(Failure::usage(format!("--with {name}=... is given twice")));
@@ -174,7 +175,7 @@ impl Score {
         let is_missing = |need: &&Need| need.is_required && !files.contains_key(need.name);
         if let Some(need) = method.needs.iter().find(is_missing) {
             let problem = format!("{} needs --with {}=FILE", method.name, need.name);
-            return Err(Failure::usage(problem).hint(listed(method)));
+            return Err(Failure::usage(problem).hint(inputs_line(method)));
         }
         let element = self.element.as_deref().map(element).transpose()?;
         Ok(Inputs { files, element, chosen: self.chosen(method)? })
@@ -199,13 +200,13 @@ impl Score {
     }
 }
 
-/// Whether the figures say something.
+/// Checks that the figures are meaningful.
 ///
 /// # Errors
-/// There are no answers, none of them is one, or no figure comes of them.
+/// The log has no answers, no valid answer, or no finite figure.
 fn counts(scored: &Scored) -> Result<(), Failure> {
     let first = scored.malformed_told.first();
-    let first = first.map(|told| format!(": line {}: {}", told.line, told.problem));
+    let first = first.map(|entry| format!(": line {}: {}", entry.line, entry.problem));
     let wrong = |what: &str| {
         let problem = format!("{what}{}", first.as_deref().unwrap_or_default());
         Err(Failure::set_up(problem))
@@ -227,8 +228,8 @@ fn counts(scored: &Scored) -> Result<(), Failure> {
     }
 }
 
-/// What a method needs, in a line.
-fn listed(method: &Method) -> String {
+/// Returns the inputs of a method in one line.
+fn inputs_line(method: &Method) -> String {
     let need = |need: &Need| format!("{}: {}", need.name, need.what);
     let needs: Vec<String> = method.needs.iter().map(need).collect();
     format!("{} takes {}", method.name, needs.join("; "))
@@ -253,11 +254,11 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))
 }
 
-/// What was counted, and what is wrong with answers.
-fn told(scored: &Scored) -> String {
+/// Returns the counts of answers, and the problems of invalid ones.
+fn counts_text(scored: &Scored) -> String {
     let Scored { entries, samples, references, malformed, .. } = *scored;
-    let of = references.map(|references| format!(" of {references}")).unwrap_or_default();
-    let mut text = format!("{entries} answers to {samples}{of} samples\n");
+    let total = references.map(|references| format!(" of {references}")).unwrap_or_default();
+    let mut text = format!("{entries} answers to {samples}{total} samples\n");
     let missing = references.unwrap_or(samples).saturating_sub(samples);
     if missing > 0 {
         let _ = writeln!(text, "warning: {missing} samples have no answer");
@@ -268,8 +269,8 @@ fn told(scored: &Scored) -> String {
             "warning: {malformed} answers are none; they count as wrong where the metric knows wrong ones:"
         );
     }
-    for told in &scored.malformed_told {
-        let _ = writeln!(text, "  line {}: sample {}: {}", told.line, told.index, told.problem);
+    for entry in &scored.malformed_told {
+        let _ = writeln!(text, "  line {}: sample {}: {}", entry.line, entry.index, entry.problem);
     }
     for note in &scored.scores.notes {
         let _ = writeln!(text, "warning: {note}");

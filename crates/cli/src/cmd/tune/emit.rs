@@ -1,4 +1,4 @@
-//! `dyno tune emit`: what was found as C++ types.
+//! `dyno tune emit`: writes tuned formats as C++ types.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ impl Emit {
     /// Writes the header.
     ///
     /// # Errors
-    /// A configuration that cannot be read, names that C++ cannot have, or a file that cannot be written.
+    /// An unreadable configuration, names that are not valid in C++, or an output that cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let dictionary: Dictionary = read(&self.config)?
             .parse()

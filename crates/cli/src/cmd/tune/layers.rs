@@ -1,5 +1,5 @@
-//! `dyno tune layers`: the layers of a model with the bits of their formats, as accelerators' simulators
-//! read them.
+//! `dyno tune layers`: prints the layers of a model and the bits of their formats for simulators of
+//! accelerators.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ impl Layers {
     /// Prints the table.
     ///
     /// # Errors
-    /// A file that cannot be read, or formats of objects that the model has not.
+    /// An unreadable file, or formats of objects that the model lacks.
     pub fn execute(self) -> Result<Exit, Failure> {
         let formats = match &self.formats {
             Some(path) => tuned::read(path)?,
@@ -61,8 +61,8 @@ impl Layers {
         let bind: BTreeMap<String, usize> = self.bind.iter().cloned().collect();
         let table = layers::table(&model, &formats, self.bits, &bind).map_err(|unknown| {
             let path = self.formats.clone().unwrap_or_default();
-            let of = |what: &String| format!("{}: {what}", path.display());
-            Failure::usages(unknown.iter().map(of).collect())
+            let problem = |what: &String| format!("{}: {what}", path.display());
+            Failure::usages(unknown.iter().map(problem).collect())
         })?;
         for node in &table.left_out {
             output::say(format_args!("warning: left out: {node}"));

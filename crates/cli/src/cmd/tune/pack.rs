@@ -1,4 +1,4 @@
-//! `dyno tune pack`: a tuned model as one file that can be handed over.
+//! `dyno tune pack`: writes a tuned model as one file.
 
 use std::path::{Path, PathBuf};
 
@@ -38,46 +38,52 @@ Example:
   dyno run --system tuned:packed=lenet.packed --data x.npy --labels y.npy";
 
 impl Pack {
-    /// Writes the file, and tells how large it is.
+    /// Writes the file and prints its size.
     ///
     /// # Errors
-    /// A file that cannot be read or written, a model that the engine cannot do, or formats of objects that
-    /// it has not.
+    /// Files that cannot be read or written, a model that the engine does not support, or formats of
+    /// objects that the model lacks.
     pub fn execute(self) -> Result<Exit, Failure> {
         let formats = tuned::read(&self.formats)?;
         let bytes = std::fs::read(&self.model).map_err(|error| {
             Failure::usage(format!("cannot read {}: {error}", self.model.display()))
         })?;
-        let of = |error: &dyn std::fmt::Display| {
+        let problem = |error: &dyn std::fmt::Display| {
             Failure::usage(format!("{}: {error}", self.model.display()))
         };
         let folder = self.model.parent().unwrap_or(Path::new(""));
-        let model = Model::from_bytes(&bytes, folder).map_err(|error| of(&error))?;
+        let model = Model::from_bytes(&bytes, folder).map_err(|error| problem(&error))?;
         let source = PackedSource::new(&self.model, &bytes);
         let file = PackedFile::new(&model, &formats, source).map_err(|error| {
-            of(&error).hint(format!("formats are those of {}", self.formats.display()))
+            problem(&error).hint(format!("formats are those of {}", self.formats.display()))
         })?;
-        let network = file.network().map_err(|error| of(&error))?;
-        let packed = file.to_bytes().map_err(|error| of(&error))?;
+        let network = file.network().map_err(|error| problem(&error))?;
+        let packed = file.to_bytes().map_err(|error| problem(&error))?;
         let path = self.out.clone().unwrap_or_else(|| self.model.with_extension("packed"));
         replace(&path, &packed).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", path.display()))
                 .hint("choose a file that you may write to with --out")
         })?;
         let plain = bytes.len() + beside(&model);
-        let told = told(&network, &path, packed.len(), &self.model, plain);
-        output::print(told).map(|()| Exit::Valid)
+        let text = summary_box(&network, &path, packed.len(), &self.model, plain);
+        output::print(text).map(|()| Exit::Valid)
     }
 }
 
-/// Bytes of the weights that lie in files beside the model's.
+/// Returns the bytes of the weights in external files of the model.
 fn beside(model: &Model) -> usize {
     let size = |path: &&Path| std::fs::metadata(path).map_or(0, |of| of.len() as usize);
     model.files().iter().map(size).sum()
 }
 
-/// A line a layer, and the size of all.
-fn told(network: &PackedNetwork, path: &Path, packed: usize, model: &Path, plain: usize) -> String {
+/// Returns the summary: a line for each layer, and the total sizes.
+fn summary_box(
+    network: &PackedNetwork,
+    path: &Path,
+    packed: usize,
+    model: &Path,
+    plain: usize,
+) -> String {
     use Alignment::{Left, Right};
     let title = format!("dyno {}, {}", dyno_results::VERSION, path.display());
     let mut frame = Frame::new(&title, summary::DISCLAIMER);

@@ -1,4 +1,4 @@
-//! `dyno tune plot`: accuracy against width, and histograms of weights.
+//! `dyno tune plot`: plots accuracy against width, and histograms of weights.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use dyno_number::tune::{Evaluation, Stop, Subset, Trial, width_trials};
 use dyno_number::{Dictionary, Network};
 use dyno_results::write::{pretty, replace};
 
-use super::{Described, read};
+use super::{NetworkArgs, read};
 use crate::interrupt;
 use crate::tune_line::Line;
 
@@ -22,7 +22,7 @@ use crate::output;
 #[command(after_help = AFTER_HELP)]
 pub struct Plot {
     #[command(flatten)]
-    described: Described,
+    described: NetworkArgs,
     /// A Number configuration file, such as opt_conf.txt: values of its formats stand over the
     /// histograms
     #[arg(long, value_name = "FILE")]
@@ -49,10 +49,10 @@ Example:
   dyno tune plot lenet.toml --formats tune-lenet/opt_conf.txt";
 
 impl Plot {
-    /// Evaluates all widths, and draws them.
+    /// Evaluates all widths and writes the plots.
     ///
     /// # Errors
-    /// What makes no sense, what cannot be read or written, and why an evaluation failed.
+    /// Invalid input, files that cannot be read or written, or a failed evaluation.
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.described.network(None)?;
         let chosen = self.chosen()?;
@@ -85,11 +85,11 @@ impl Plot {
             }
         }
         line.clear();
-        tell_failures(&found);
+        report_failures(&found);
         let mut found = found.into_iter();
         let base = found.next().map_or(0.0, |base| base.accuracy);
         let evaluated: Vec<_> = width_trials(&network).into_iter().zip(found).collect();
-        self.tell(&tune::plot(&network, subset.name(), base, &evaluated, histograms))
+        self.print_results(&tune::plot(&network, subset.name(), base, &evaluated, histograms))
     }
 
     fn chosen(&self) -> Result<Dictionary, Failure> {
@@ -99,7 +99,7 @@ impl Plot {
         })
     }
 
-    fn tell(&self, document: &Document) -> Result<Exit, Failure> {
+    fn print_results(&self, document: &Document) -> Result<Exit, Failure> {
         if self.json {
             return output::print(pretty(document)).map(|()| Exit::Valid);
         }
@@ -111,8 +111,8 @@ impl Plot {
     }
 }
 
-/// A curve shows a width that the program failed at as one without accuracy: here stands why.
-fn tell_failures(found: &[Evaluation]) {
+/// Reports failed widths on stderr, because their curve shows only a missing accuracy.
+fn report_failures(found: &[Evaluation]) {
     let mut notes = found.iter().filter_map(|evaluation| evaluation.note.as_ref());
     if let Some(first) = notes.next() {
         let (failed, all) = (1 + notes.count(), found.len());
@@ -122,7 +122,7 @@ fn tell_failures(found: &[Evaluation]) {
     }
 }
 
-/// FLOAT(32), and then every width.
+/// Returns the trials: FLOAT(32), then every width.
 fn trials(network: &Network, subset: Subset) -> Vec<Trial> {
     let all = width_trials(network).into_iter().map(|width| width.assignment);
     let all = std::iter::once(network.base()).chain(all).enumerate();

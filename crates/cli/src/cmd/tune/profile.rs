@@ -1,4 +1,4 @@
-//! `dyno tune profile`: the descriptor of a model, with sizes and largest magnitudes as they are measured.
+//! `dyno tune profile`: prints the descriptor of a model with measured sizes and largest magnitudes.
 
 use std::path::PathBuf;
 
@@ -37,10 +37,10 @@ Example:
   dyno tune profile lenet.onnx --samples images.npy --layers conv1,conv2 > lenet.toml";
 
 impl Profile {
-    /// Measures, and prints the descriptor.
+    /// Measures the model and prints the descriptor.
     ///
     /// # Errors
-    /// A file that cannot be read, or a model that the engine cannot do.
+    /// An unreadable file, or a model that the engine does not support.
     pub fn execute(self) -> Result<Exit, Failure> {
         let layers = self.profile()?;
         let known: Vec<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
@@ -49,13 +49,13 @@ impl Profile {
             return Err(Failure::usage(problem).hint(format!("it has {}", known.join(", "))));
         }
         let is_asked = |layer: &&Layer| self.layers.is_empty() || self.layers.contains(&layer.name);
-        let asked: Vec<&Layer> = layers.iter().filter(is_asked).collect();
+        let wanted: Vec<&Layer> = layers.iter().filter(is_asked).collect();
         let name = self.model.file_stem().unwrap_or_default().to_string_lossy();
-        output::print(descriptor(&name, &asked)).map(|()| Exit::Valid)
+        output::print(descriptor(&name, &wanted)).map(|()| Exit::Valid)
     }
 
     fn profile(&self) -> Result<Vec<Layer>, Failure> {
-        // Whatever it answers; nobody asks for an accuracy.
+        // The answers do not matter, because no accuracy is computed.
         let agreement = CorrectnessRule::Agreement(Agreement::Equal);
         let mut fed =
             fed(&self.samples, self.lengths.as_deref(), agreement).map_err(Failure::usage)?;
@@ -70,8 +70,8 @@ impl Profile {
 }
 
 fn descriptor(name: &str, layers: &[&Layer]) -> String {
-    let list = |of: &dyn Fn(&Layer) -> String| {
-        layers.iter().map(|layer| of(layer)).collect::<Vec<_>>().join(", ")
+    let list = |value: &dyn Fn(&Layer) -> String| {
+        layers.iter().map(|layer| value(layer)).collect::<Vec<_>>().join(", ")
     };
     let kind = |layer: &Layer| match layer.kind {
         LayerKind::Convolution => "\"conv\"".to_owned(),

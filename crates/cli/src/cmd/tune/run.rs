@@ -1,4 +1,4 @@
-//! `dyno tune run`: tunes a network that an external program, the engine inside or a system evaluates.
+//! `dyno tune run`: tunes a network that an external program, the built-in engine or a system evaluates.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use dyno_number::{Algorithm, Network, Objective};
 use dyno_results::write::{pretty, replace};
 use serde_json::Value;
 
-use super::Described;
+use super::NetworkArgs;
 use crate::cmd::keys::one_of;
 use crate::tune_line::Line;
 use crate::{interrupt, render};
@@ -30,7 +30,7 @@ use crate::output;
 #[command(after_help = AFTER_HELP, group(ArgGroup::new("limit").args(["margin", "target"])))]
 pub struct Run {
     #[command(flatten)]
-    described: Described,
+    described: NetworkArgs,
     /// Folder for the answer, the journal and the report [default: tune-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -127,22 +127,25 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub fn part(text: &str) -> Result<f64, String> {
-    share(text).and_then(|share| match share > 0.0 {
-        true => Ok(share),
-        false => Err("expected a share between 0 and 1, such as 0.25".into()),
+    share(text).and_then(|share| {
+        if share > 0.0 {
+            Ok(share)
+        } else {
+            Err("expected a share between 0 and 1, such as 0.25".into())
+        }
     })
 }
 
 impl Run {
-    /// With so many trials at once.
+    /// Returns the command with this many trials at once.
     pub fn with_jobs(self, jobs: u16) -> Self {
         Self { jobs, ..self }
     }
 
-    /// The arguments of a job of this program that evaluates a trial, wherever it is placed.
+    /// Returns the arguments of a job of this program that evaluates a trial on any machine.
     ///
     /// # Errors
-    /// Jobs do not come to what one process comes to.
+    /// Settings under which jobs would give other results than one process.
     pub fn trial_arguments(&self) -> Result<Vec<String>, Failure> {
         let network = self.network()?;
         if network.built_in.is_some() && network.objective == Objective::Latency {
@@ -163,20 +166,20 @@ impl Run {
         Ok(arguments)
     }
 
-    /// Whether a trial that fails has the accuracy 0, and does not end the job.
+    /// Whether a failed trial has the accuracy 0 instead of ending the job.
     pub fn goes_on(&self) -> bool {
         self.keep_going
     }
 
-    /// How closed mode splits the calibration set.
+    /// Returns how closed mode splits the calibration set.
     fn split(&self) -> Option<Split> {
         self.closed.map(|_| Split { small_share: self.small_share, seed: self.seed })
     }
 
-    /// Tunes, and writes what came of it. If somebody evaluates `elsewhere`, no trial is evaluated here.
+    /// Tunes the network and writes the results. With `elsewhere`, no trial is evaluated in this process.
     ///
     /// # Errors
-    /// What makes no sense, what cannot be written, and why the program failed.
+    /// Invalid settings, files that cannot be written, or a failed program.
     pub fn execute(self, elsewhere: Option<&mut Answers<'_>>) -> Result<Exit, Failure> {
         let network = self.network()?;
         let home = self.described.folder()?;
@@ -199,14 +202,14 @@ impl Run {
         };
         let about = about(&network, &settings, external, provenance.as_ref());
         let journal = self.journal(&folder, &about)?;
-        let of = Job { network: &network, settings, folder: &folder, about, provenance, journal };
+        let job = Job { network: &network, settings, folder: &folder, about, provenance, journal };
         match elsewhere {
-            Some(answers) => self.tuned(of, answers),
-            None => self.tuned(of, &mut |trials, interrupt| program.evaluate(trials, interrupt)),
+            Some(answers) => self.tune(job, answers),
+            None => self.tune(job, &mut |trials, interrupt| program.evaluate(trials, interrupt)),
         }
     }
 
-    /// With the built-in engine.
+    /// Tunes with the built-in engine.
     fn in_process(
         &self,
         network: &Network,
@@ -226,7 +229,7 @@ impl Run {
                 .hint("leave out `system`: the engine inside measures its own"));
         }
         let mut settings = self.settings(true)?;
-        // Who has a validation set has its answers confirmed, in whatever mode.
+        // With a validation set, answers are confirmed in every mode.
         settings.confirms |= built_in.validation.is_some();
         let mut data = Data::read(built_in, home, split).map_err(Failure::usage)?;
         let provenance = data.provenance.take();
@@ -247,8 +250,8 @@ impl Run {
         if let Some(answers) = elsewhere {
             let folder = self.folder(network)?;
             let journal = self.journal(&folder, &about)?;
-            let of = Job { network, settings, folder: &folder, about, provenance, journal };
-            return self.tuned(of, answers);
+            let job = Job { network, settings, folder: &folder, about, provenance, journal };
+            return self.tune(job, answers);
         }
         if let Some(system) = &built_in.system {
             let folder = self.folder(network)?;
@@ -258,33 +261,37 @@ impl Run {
             let runs = runs.map_err(Failure::set_up)?;
             drop(data);
             let journal = self.journal(&folder, &about)?;
-            let of = Job { network, settings, folder: &folder, about, provenance, journal };
-            return self.tuned(of, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
+            let job = Job { network, settings, folder: &folder, about, provenance, journal };
+            return self.tune(job, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
         }
         let mut engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
         let folder = self.folder(network)?;
         let journal = self.journal(&folder, &about)?;
         engine.recall(&journal);
-        let of = Job { network, settings, folder: &folder, about, provenance, journal };
-        self.tuned(of, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
+        let job = Job { network, settings, folder: &folder, about, provenance, journal };
+        self.tune(job, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
     }
 
-    fn tuned(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {
+    fn tune(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {
         let Job { network, settings, folder, about, provenance, journal } = job;
         let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let line = Line::new(!self.no_progress && !self.quiet);
-        let mut kept = Kept::new(network, folder);
+        let mut writer = ConfigurationWriter::new(network, folder);
         let mut evaluate = |trials: &[Trial]| answers(trials, &interrupt);
         let mut watch = |progress: &Progress<'_>| {
-            kept.keep(progress);
+            writer.update(progress);
             line.show(progress, network.objective.unit());
         };
         let outcome = tune::tune(network, &settings, journal, &mut evaluate, &mut watch);
         line.clear();
-        let told =
-            Told { network, about: &about, outcome: &outcome, provenance: provenance.as_ref() };
-        self.tell(folder, &told)
+        let report = TuneReport {
+            network,
+            about: &about,
+            outcome: &outcome,
+            provenance: provenance.as_ref(),
+        };
+        self.write_results(folder, &report)
     }
 
     fn network(&self) -> Result<Network, Failure> {
@@ -405,17 +412,17 @@ impl Run {
 
     fn journal(&self, folder: &Path, about: &Value) -> Result<Journal, Failure> {
         let path = folder.join(JOURNAL);
-        let of = |error: &JournalError| format!("cannot use {}: {error}", path.display());
+        let problem = |error: &JournalError| format!("cannot use {}: {error}", path.display());
         Journal::open(&path, about).map_err(|error| match error {
-            JournalError::Io(_) => Failure::set_up(of(&error)),
-            JournalError::InUse => Failure::set_up(of(&error)).hint("wait for its end"),
-            _ => Failure::usage(of(&error)).hint("begin another job with --out DIR"),
+            JournalError::Io(_) => Failure::set_up(problem(&error)),
+            JournalError::InUse => Failure::set_up(problem(&error)).hint("wait for its end"),
+            _ => Failure::usage(problem(&error)).hint("begin another job with --out DIR"),
         })
     }
 
-    /// Writes and prints what came of it.
-    fn tell(&self, folder: &Path, told: &Told<'_>) -> Result<Exit, Failure> {
-        let Told { network, about, outcome, provenance } = *told;
+    /// Writes and prints the results.
+    fn write_results(&self, folder: &Path, report: &TuneReport<'_>) -> Result<Exit, Failure> {
+        let TuneReport { network, about, outcome, provenance } = *report;
         let document = document(network, about, outcome, provenance);
         let page = crate::pages::html_of_tuning(&crate::pages::Tuning {
             network,
@@ -424,7 +431,7 @@ impl Run {
             provenance,
             remarks: &remarks(network, outcome, provenance),
             descriptor: &self.described.descriptor.display().to_string(),
-            folder: &shown(folder),
+            folder: &display_path(folder),
         });
         let mut files = vec![("tune.json", pretty(&document)), (dyno_report::FILE, page)];
         files.extend(outcome.answer.as_ref().map(|answer| (OPT_CONF, best_file(network, answer))));
@@ -433,14 +440,14 @@ impl Run {
             let path = folder.join(name);
             if let Err(error) = replace(&path, text) {
                 failures.push(format!("cannot write {}: {error}", path.display()));
-                // Whatever else is lost, the answer is not.
+                // The answer must not be lost even if other files are.
                 if *name == OPT_CONF {
                     output::say(format_args!("the answer, which cannot be written:\n{text}"));
                 }
             }
         }
-        if let Some((why, held)) = &outcome.journal_problem {
-            let lines = held.lines().filter(|line| !line.is_empty()).count();
+        if let Some((why, journal)) = &outcome.journal_problem {
+            let lines = journal.lines().filter(|line| !line.is_empty()).count();
             failures.push(format!(
                 "cannot write {}: {why}; {lines} evaluations are not in it",
                 folder.join(JOURNAL).display()
@@ -449,21 +456,27 @@ impl Run {
         if self.json {
             output::print(pretty(&document))?;
         } else if !self.quiet {
-            output::print(render::tune::summary(network, outcome, provenance, &shown(folder)))?;
+            output::print(render::tune::summary(
+                network,
+                outcome,
+                provenance,
+                &display_path(folder),
+            ))?;
         }
         if let TuneEnd::Stopped(Stop::Failed(why)) = &outcome.end {
             return Err(Failure::aborted(why)
                 .hint("--resume goes on when that is mended; what was evaluated is kept"));
         }
-        match failures.is_empty() {
-            true => Ok(exit(network, outcome)),
-            false => Err(Failure::set_up(failures.join("; "))
-                .hint("make room on the disk; --resume makes the rest again")),
+        if failures.is_empty() {
+            Ok(exit(network, outcome))
+        } else {
+            Err(Failure::set_up(failures.join("; "))
+                .hint("make room on the disk; --resume makes the rest again"))
         }
     }
 }
 
-/// What is tuned, and where that is kept.
+/// A network with the folder and journal of its job.
 struct Job<'a> {
     network: &'a Network,
     settings: Settings,
@@ -473,11 +486,11 @@ struct Job<'a> {
     journal: Journal,
 }
 
-/// Whoever evaluates.
+/// Evaluates trials and returns a result for each.
 pub type Answers<'a> = dyn FnMut(&[Trial], &Interrupt) -> Vec<Result<Evaluation, Stop>> + 'a;
 
-/// What is told.
-struct Told<'a> {
+/// Contents of the results.
+struct TuneReport<'a> {
     network: &'a Network,
     about: &'a Value,
     outcome: &'a TuneOutcome,
@@ -488,7 +501,7 @@ fn exit(network: &Network, outcome: &TuneOutcome) -> Exit {
     let is_smaller =
         outcome.answer.as_ref().is_some_and(|answer| answer.assignment != network.base());
     let is_confirmed = match (outcome.confirmed, outcome.baselines[2]) {
-        (Some(accuracy), Some(of)) => accuracy >= of.threshold,
+        (Some(accuracy), Some(baseline)) => accuracy >= baseline.threshold,
         _ => true,
     };
     match outcome.end {
@@ -498,20 +511,20 @@ fn exit(network: &Network, outcome: &TuneOutcome) -> Exit {
     }
 }
 
-/// Keeps opt_conf.txt up to date while it goes on.
-struct Kept<'a> {
+/// Keeps opt_conf.txt up to date while the job runs.
+struct ConfigurationWriter<'a> {
     network: &'a Network,
     path: PathBuf,
     text: String,
     has_complained: bool,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> ConfigurationWriter<'a> {
     fn new(network: &'a Network, folder: &Path) -> Self {
         Self { network, path: folder.join(OPT_CONF), text: String::new(), has_complained: false }
     }
 
-    fn keep(&mut self, progress: &Progress<'_>) {
+    fn update(&mut self, progress: &Progress<'_>) {
         let mut complain = |problem: String| {
             if !self.has_complained {
                 output::say(format_args!("warning: {problem}; it is tried again"));
@@ -547,10 +560,12 @@ fn about(
     about
 }
 
-/// Hashes of the sets of closed mode.
+/// Returns the hashes of the sets of closed mode.
 fn sets_of(provenance: Option<&Provenance>) -> Value {
-    let of = |of: &Provenance| of.sets.iter().map(|set| set.sha256.clone()).collect::<Vec<_>>();
-    provenance.map(of).into()
+    let hashes = |provenance: &Provenance| {
+        provenance.sets.iter().map(|set| set.sha256.clone()).collect::<Vec<_>>()
+    };
+    provenance.map(hashes).into()
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
@@ -558,8 +573,8 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
         .hint("choose a folder that you may write to with --out")
 }
 
-/// A folder as its user would name it.
-fn shown(folder: &Path) -> String {
+/// Returns a folder as its user would write it.
+fn display_path(folder: &Path) -> String {
     let here = std::env::current_dir().ok();
     let inside = here.and_then(|here| folder.strip_prefix(here).ok().map(Path::to_path_buf));
     inside.unwrap_or_else(|| folder.to_path_buf()).display().to_string()

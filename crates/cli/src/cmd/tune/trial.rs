@@ -1,4 +1,4 @@
-//! `dyno tune trial`: one trial as a job of its own, wherever somebody places it.
+//! `dyno tune trial`: evaluates one trial as a job of its own.
 
 use clap::Args;
 use dyno_experiment::tune::{Engine, Evaluator, Split};
@@ -7,7 +7,7 @@ use dyno_loadgen::settings::nearest;
 use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
 use serde_json::{Value, json};
 
-use super::Described;
+use super::NetworkArgs;
 use super::run::part;
 use crate::interrupt;
 
@@ -19,7 +19,7 @@ use crate::output;
 #[command(after_help = AFTER_HELP)]
 pub struct Trial {
     #[command(flatten)]
-    described: Described,
+    described: NetworkArgs,
     /// A trial whose program fails has the accuracy 0; what failed is in its note
     #[arg(long)]
     keep_going: bool,
@@ -40,13 +40,13 @@ Example:
          \"formats\": {\"conv1.weight\": \"FIXED 8 0\"}}' | dyno tune trial lenet.toml";
 
 impl Trial {
-    /// Evaluates it.
+    /// Evaluates the trial.
     ///
     /// # Errors
-    /// A descriptor or a trial that makes no sense, or a program that fails.
+    /// An invalid descriptor or trial, or a program that fails.
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.described.network(None)?;
-        let text = asked().map_err(|error| {
+        let text = read_trial_text().map_err(|error| {
             Failure::usage(format!("cannot read the trial from stdin: {error}"))
         })?;
         let document = serde_json::from_str(&text)
@@ -59,7 +59,7 @@ impl Trial {
         let home = self.described.folder()?;
         let mut evaluator = Evaluator::open(&network, &home, self.keep_going, split)?;
         if let Some(engine) = evaluator.engine() {
-            known(&trial, engine)?;
+            check_objects(&trial, engine)?;
         }
         match evaluator.evaluate(&trial, &interrupt) {
             Ok(evaluation) => print(&trial, &evaluation),
@@ -69,8 +69,8 @@ impl Trial {
     }
 }
 
-/// All of stdin; a line, where its end says that nobody waits any more.
-fn asked() -> std::io::Result<String> {
+/// Reads stdin; only a line if the end of stdin stops this process.
+fn read_trial_text() -> std::io::Result<String> {
     if std::env::var_os(LIFELINE).is_none() {
         return std::io::read_to_string(std::io::stdin());
     }
@@ -79,11 +79,11 @@ fn asked() -> std::io::Result<String> {
     Ok(line)
 }
 
-/// Refuses formats of objects that the model has not: a program knows its own.
-fn known(trial: &Wanted, engine: &Engine) -> Result<(), Failure> {
+/// Rejects formats of objects that the model lacks. External programs check this themselves.
+fn check_objects(trial: &Wanted, engine: &Engine) -> Result<(), Failure> {
     let objects = engine.objects();
     let unknown = trial.assignment.iter().map(|(object, _)| object);
-    let unknown = unknown.filter(|object| objects.iter().all(|known| known != object));
+    let unknown = unknown.filter(|object| objects.iter().all(|other| other != object));
     let problems: Vec<String> = unknown
         .map(|object| {
             let near = nearest(object, objects.iter().map(String::as_str)).unwrap_or_default();
@@ -106,7 +106,7 @@ fn print(trial: &Wanted, evaluation: &Evaluation) -> Result<Exit, Failure> {
 
 const RESULT: &str = "dyno.trial.result";
 
-/// What came of the trial of that number, out of what its job printed; nothing if that is not said there.
+/// Returns the result of a trial from the output of its job; `None` if the output lacks it.
 pub fn read_result(number: u64, printed: &str) -> Option<Evaluation> {
     let document: Value = serde_json::from_str(printed).ok()?;
     let is_it = document["schema"] == RESULT && document["number"] == number;

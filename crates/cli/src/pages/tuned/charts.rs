@@ -1,17 +1,18 @@
-//! Charts of a tuner: what there was to choose from, and the way to the answer.
+//! Charts of a tuning job: the candidates, and the way to the answer.
 
 use dyno_number::tune::{Candidate, Point, Subset, TuneOutcome};
 use dyno_report::plot::{self, Across, Axis, Chart, Format, Ink, Shape};
 
-/// Points of the set that decides.
+/// Returns the points of the set that decides.
 fn deciding(outcome: &TuneOutcome) -> (Subset, Vec<&Point>) {
-    let of = |set| outcome.points.iter().filter(|point| point.subset == set).collect::<Vec<_>>();
-    let full = of(Subset::Full);
-    // FLOAT 32 and the answer of the first pass are no plot.
-    if full.len() > 2 { (Subset::Full, full) } else { (Subset::Small, of(Subset::Small)) }
+    let points_of =
+        |set| outcome.points.iter().filter(|point| point.subset == set).collect::<Vec<_>>();
+    let full = points_of(Subset::Full);
+    // FLOAT 32 and the answer of the first pass are too few points for a plot.
+    if full.len() > 2 { (Subset::Full, full) } else { (Subset::Small, points_of(Subset::Small)) }
 }
 
-/// Size and cycles against accuracy, and the way that led there.
+/// Appends size and cycles against accuracy, and the way to the answer.
 pub fn section(html: &mut String, outcome: &TuneOutcome) {
     let (set, points) = deciding(outcome);
     if points.is_empty() {
@@ -43,12 +44,12 @@ fn pareto(
     points: &[&Point],
     title: &str,
     x: Axis,
-    of: impl Fn(&Point) -> f64,
+    value: impl Fn(&Point) -> f64,
 ) -> String {
     let threshold = outcome.baselines[set as usize].map(|baseline| baseline.threshold);
     let accuracies = || points.iter().map(|point| point.accuracy);
     let most = accuracies().fold(f64::MIN, f64::max);
-    // What fails by far tells nothing of what is near the limit.
+    // Points far below the limit would hide those near it.
     let least = threshold.map_or(0.0, |threshold| threshold - 4.0 * (most - threshold).max(0.01));
     let limit = threshold.unwrap_or(most).min(most);
     let least = accuracies().fold(limit, f64::min).max(least);
@@ -59,7 +60,7 @@ fn pareto(
         let dot = |point: &&Point| {
             let note = point.note.as_ref().map(|note| format!("\n{note}")).unwrap_or_default();
             let tip = format!("{}\naccuracy {}{note}", point.assignment, point.accuracy);
-            plot::Point { tip, ..plot::Point::new(of(point), point.accuracy) }
+            plot::Point { tip, ..plot::Point::new(value(point), point.accuracy) }
         };
         wanted.map(dot).collect()
     };
@@ -81,7 +82,7 @@ fn pareto(
     plot::figure(&chart.rule(Across::Y, threshold, &name, Ink::Bad))
 }
 
-/// Sizes in the order in which they were asked.
+/// Returns the chart of sizes in the order of evaluation.
 fn way(outcome: &TuneOutcome) -> String {
     let candidates: Vec<&Candidate> =
         outcome.steps.iter().flat_map(|step| &step.candidates).take(MOST_DOTS).collect();
@@ -108,5 +109,5 @@ fn way(outcome: &TuneOutcome) -> String {
     plot::figure(&chart)
 }
 
-/// Of an exhaustive search, more than anybody can see.
+/// Most dots of the chart, which an exhaustive search exceeds.
 const MOST_DOTS: usize = 2_000;

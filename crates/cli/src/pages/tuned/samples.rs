@@ -1,4 +1,4 @@
-//! By which samples a tuner chose, and where they come from.
+//! The samples that a tuning job used, and where they come from.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::Tuning;
 use dyno_report::words::escaped;
 use dyno_results::units;
 
-/// What each set is for.
+/// Returns the purpose of a set.
 fn purpose(set: Subset) -> &'static str {
     match set {
         Subset::Small => "first pass",
@@ -18,8 +18,8 @@ fn purpose(set: Subset) -> &'static str {
     }
 }
 
-/// The sets, with how many samples each has and what identifies them.
-pub fn section(html: &mut String, of: &Tuning<'_>) {
+/// Appends the sets with their numbers of samples and their hashes.
+pub fn section(html: &mut String, tuning: &Tuning<'_>) {
     html.push_str(
         "<section class=\"card\"><h2>By which samples</h2><div class=\"scroll\" tabindex=\"0\">\
          <table class=\"stack\"><thead><tr><th scope=\"col\">set</th><th scope=\"col\">for</th>\
@@ -29,9 +29,9 @@ pub fn section(html: &mut String, of: &Tuning<'_>) {
     );
     for set in Subset::ALL {
         let at = set as usize;
-        let Some(baseline) = of.outcome.baselines[at] else { continue };
-        let listed = of.provenance.map(|of| of.sets[at].samples.len() as u64);
-        let samples = listed.or(of.outcome.samples[at]).map_or("not said".into(), units::count);
+        let Some(baseline) = tuning.outcome.baselines[at] else { continue };
+        let listed = tuning.provenance.map(|provenance| provenance.sets[at].samples.len() as u64);
+        let samples = listed.or(tuning.outcome.samples[at]).map_or("not said".into(), units::count);
         let _ = writeln!(
             html,
             "<tr><th scope=\"row\">{set}</th><td data-label=\"for\">{}</td>\
@@ -42,27 +42,27 @@ pub fn section(html: &mut String, of: &Tuning<'_>) {
             purpose(set),
             baseline.accuracy,
             baseline.threshold,
-            of.outcome.evaluations[at]
+            tuning.outcome.evaluations[at]
         );
     }
     html.push_str("</tbody></table></div>");
-    hashes(html, of);
+    hashes(html, tuning);
     html.push_str("</section>\n");
 }
 
-fn hashes(html: &mut String, of: &Tuning<'_>) {
+fn hashes(html: &mut String, tuning: &Tuning<'_>) {
     let mut rows: Vec<(String, String)> = Vec::new();
-    if let Some(provenance) = of.provenance {
+    if let Some(provenance) = tuning.provenance {
         for set in &provenance.sets {
             rows.push((format!("{} set, {}", set.name, set.purpose), set.sha256.clone()));
         }
     }
-    for file in of.about["files"].as_array().into_iter().flatten() {
+    for file in tuning.about["files"].as_array().into_iter().flatten() {
         let text = |key: &str| file[key].as_str().unwrap_or_default().to_owned();
         rows.push((text("name"), text("sha256")));
     }
     if rows.is_empty() {
-        let command = of.about["cmd_fullset"].as_str().unwrap_or_default();
+        let command = tuning.about["cmd_fullset"].as_str().unwrap_or_default();
         let _ = write!(
             html,
             "<p class=\"note\">The samples are the program's own: <code>{}</code>.</p>",
@@ -77,7 +77,7 @@ fn hashes(html: &mut String, of: &Tuning<'_>) {
     }
     html.push_str("</dl>");
     if let [Value::Number(share), Value::Number(seed)] =
-        &of.about["small_set"].as_array().cloned().unwrap_or_default()[..]
+        &tuning.about["small_set"].as_array().cloned().unwrap_or_default()[..]
     {
         let _ = write!(
             html,
@@ -85,7 +85,7 @@ fn hashes(html: &mut String, of: &Tuning<'_>) {
              has the same samples.</p>"
         );
     }
-    if of.provenance.is_some() {
+    if tuning.provenance.is_some() {
         html.push_str(
             "<p class=\"note\">Each is the SHA-256 over the hashes of the set's samples, which are in tune.json \
              one by one.</p>",

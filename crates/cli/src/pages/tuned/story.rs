@@ -1,4 +1,4 @@
-//! How a tuner came to its answer: its parts, what each accepted, and every step with its reasons.
+//! The steps of a search: its parts, the changes that each accepted, and every step with its reasons.
 
 use std::fmt::Write as _;
 
@@ -8,16 +8,16 @@ use dyno_report::page::{Tone, badge};
 use dyno_report::words::{self, escaped};
 use dyno_results::units;
 
-/// Steps that belong together.
+/// Consecutive steps of one part of the search.
 struct Part<'a> {
     title: &'static str,
     what: &'static str,
-    /// With their numbers.
+    /// The steps with their numbers.
     steps: Vec<(usize, &'a Step)>,
 }
 
-/// What a step is a part of: the coarse search, fine-tuning, recovery and fine-tuning again; or another search.
-fn of(phase: Phase) -> (&'static str, &'static str) {
+/// Returns title and description of the part that a phase belongs to.
+fn part_of(phase: Phase) -> (&'static str, &'static str) {
     match phase {
         Phase::Coarse => (
             "Coarse search",
@@ -48,7 +48,7 @@ fn of(phase: Phase) -> (&'static str, &'static str) {
 fn parts(steps: &[Step]) -> Vec<Part<'_>> {
     let mut parts: Vec<Part<'_>> = Vec::new();
     for (at, step) in steps.iter().enumerate() {
-        let (title, what) = of(step.phase);
+        let (title, what) = part_of(step.phase);
         let goes_on = parts.last().is_some_and(|part| {
             part.title == title && part.steps.iter().all(|(_, other)| other.subset == step.subset)
         });
@@ -60,10 +60,10 @@ fn parts(steps: &[Step]) -> Vec<Part<'_>> {
     parts
 }
 
-/// Candidates that a page has; who wants more has tune.json.
+/// Most candidates on a page; tune.json has all.
 const MOST_ROWS: usize = 3_000;
 
-/// The story.
+/// Appends the steps.
 pub fn section(html: &mut String, outcome: &TuneOutcome) {
     if outcome.steps.is_empty() {
         return;
@@ -85,7 +85,7 @@ pub fn section(html: &mut String, outcome: &TuneOutcome) {
     html.push_str("</section>\n");
 }
 
-/// What a part changed.
+/// Appends the changes that a part accepted.
 fn accepted(html: &mut String, part: &Part<'_>) {
     let candidates = || part.steps.iter().flat_map(|(_, step)| &step.candidates);
     let taken: Vec<_> = candidates().filter(|candidate| candidate.is_accepted).collect();
@@ -124,7 +124,7 @@ fn size(objective: f64) -> String {
     units::count(objective.max(0.0).round() as u64)
 }
 
-/// Every step with every candidate, for who wants to know.
+/// Appends every step with every candidate.
 fn all(html: &mut String, part: &Part<'_>, rows: &mut usize) {
     let steps = words::counted(part.steps.len() as u64, "step", "steps");
     let _ = write!(html, "<details><summary>{steps}, with all that was tried</summary>");

@@ -4,16 +4,16 @@ use std::ops::Range;
 
 /// One block.
 pub struct Block {
-    /// Of its fence, from 1.
+    /// Line of its fence, from 1.
     pub line: usize,
     pub kind: Kind,
-    /// What stands between the fences.
+    /// Text between the fences.
     pub text: String,
-    /// Where that is in the page, in bytes.
+    /// Offset of the text in the page, bytes.
     pub span: Range<usize>,
 }
 
-/// What a block is, as the words after its fence say.
+/// The kind of a block, by the words after its fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// `sh`: run in the scratch folder of the page, with `dyno` on the path.

@@ -1,5 +1,5 @@
-//! The page of log keys: what simulated runs of every kind write, and what that
-//! is. A key without a text fails.
+//! The page of log keys: the keys that simulated runs of every kind write, and their meanings. A
+//! key without a text fails.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use dyno_loadgen::settings::{FIELDS, Scenario};
 
 use crate::program::Folder;
 
-/// Runs that write every key between them: scenario, and what else is said.
+/// Runs that together write every key: scenario, and other flags.
 const RUNS: [(Scenario, &str); 14] = [
     (Scenario::SingleStream, "--mode performance"),
     (Scenario::MultiStream, "--mode performance"),
@@ -39,7 +39,7 @@ const RUNS: [(Scenario, &str); 14] = [
     (Scenario::Server, "--mode performance --qps 100 --set repetition=minimum:2"),
 ];
 
-/// What a key says whose name is not that of a setting.
+/// Meanings of keys that are not names of settings.
 const TEXTS: [(&str, &str); 92] = [
     ("loadgen_version", "The release of LoadGen whose behaviour this is, and Dyno's own"),
     ("loadgen_build_date_local", "`NA`: a log does not claim that another program wrote it"),
@@ -168,10 +168,10 @@ const TEXTS: [(&str, &str); 92] = [
     ("num_errors", "Errors in this log"),
 ];
 
-/// What stands for the percentiles 50.00, 90.00, 95.00, 97.00, 99.00 and 99.90.
+/// Placeholder of the percentiles 50.00, 90.00, 95.00, 97.00, 99.00 and 99.90.
 const PERCENTILE: &str = "P";
 
-/// Keys that differ in a percentile or in the name of a setting, as one.
+/// Merges keys that differ only in a percentile or in the name of a setting.
 fn folded(key: &str) -> String {
     let is_setting = |name: &str| FIELDS.iter().any(|field| field.name == name);
     if key.strip_prefix("dyno_origin_").is_some_and(is_setting) {
@@ -200,9 +200,9 @@ fn text_of(key: &str) -> String {
 
 /// A key and the scenarios in which it was seen, in order of first appearance.
 #[derive(Default)]
-struct Seen(Vec<(String, BTreeSet<Scenario>)>);
+struct KeyScenarios(Vec<(String, BTreeSet<Scenario>)>);
 
-impl Seen {
+impl KeyScenarios {
     fn note(&mut self, key: String, scenario: Scenario) {
         match self.0.iter_mut().find(|(of, _)| *of == key) {
             Some((_, scenarios)) => {
@@ -222,7 +222,7 @@ fn names(scenarios: &BTreeSet<Scenario>) -> String {
 
 /// The page.
 pub fn page() -> String {
-    let (mut detail, mut summary) = (Seen::default(), Seen::default());
+    let (mut detail, mut summary) = (KeyScenarios::default(), KeyScenarios::default());
     let folder = Folder::new();
     for (number, (scenario, more)) in RUNS.iter().enumerate() {
         // Accuracy tests are as long as the data set.

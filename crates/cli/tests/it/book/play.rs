@@ -1,46 +1,46 @@
-//! Plays the blocks of a page, in order, in a scratch folder.
+//! Runs the blocks of a page in order in a scratch folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::block::{Block, Kind, Shell, Stream};
 use super::output;
-use crate::program::{Folder, Ran};
+use crate::program::{Folder, ProgramResult};
 
-/// Names the folder with the programs that `cargo xtask peers book` installs.
+/// Variable with the folder of the programs that `cargo xtask peers book` installs.
 const PEERS: &str = "DYNO_BOOK_PEERS";
-/// Asks for pages to be brought up to date.
+/// Variable that requests an update of pages.
 const UPDATE: &str = "UPDATE_EXPECT";
 
-/// What makes a test short whatever the page says of it.
+/// Flags that make a test short whatever the page shows.
 const QUICK: [(&str, &str); 2] =
     [("DYNO_SETTINGS_MIN_DURATION_MS", "200"), ("DYNO_SETTINGS_SERVER_TARGET_QPS", "500")];
 
-/// Variables of the machine that would change what commands say.
+/// Environment variables that would change the output of commands.
 const FOREIGN: [&str; 6] =
     ["GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "NO_COLOR", "COLUMNS", "ORT_DYLIB_PATH"];
 
-/// A page on its way.
+/// A page in progress.
 pub struct Page<'a> {
     root: &'a Path,
     name: &'a str,
     text: String,
     folder: Folder,
-    /// Of the last block that ran; none if it was left out.
-    last: Option<Ran>,
+    /// Output of the last block that ran; `None` if it was skipped.
+    last: Option<ProgramResult>,
     findings: Vec<(usize, String)>,
     /// Outputs that differ, by block.
     replacements: Vec<(std::ops::Range<usize>, String)>,
 }
 
 impl<'a> Page<'a> {
-    /// Before its first block.
+    /// Returns the state before the first block.
     pub fn new(root: &'a Path, name: &'a str, text: String) -> Self {
         let (findings, replacements) = (Vec::new(), Vec::new());
         Self { root, name, text, folder: Folder::new(), last: None, findings, replacements }
     }
 
-    /// Every line where something else happens than the page says.
+    /// Returns every line whose result differs from the page.
     pub fn play(mut self, blocks: &[Block]) -> Vec<(usize, String)> {
         for block in blocks {
             if let Err(finding) = self.block(block) {
@@ -114,10 +114,10 @@ impl<'a> Page<'a> {
         if shell.quick {
             command.envs(QUICK);
         }
-        let ran = Ran::from(command.output().unwrap());
+        let ran = ProgramResult::from(command.output().unwrap());
         let is_expected = ran.code == Some(shell.exit) || shell.quick && ran.code == Some(1);
         if !is_expected {
-            let Ran { code, stdout, stderr } = ran;
+            let ProgramResult { code, stdout, stderr } = ran;
             return Err(format!(
                 "exit code {code:?}, expected {}\n{script}\nstdout:\n{stdout}\nstderr:\n{stderr}",
                 shell.exit
@@ -128,7 +128,7 @@ impl<'a> Page<'a> {
     }
 
     fn output(&mut self, stream: Stream, block: &Block) -> Result<(), String> {
-        // What was left out, or failed, shows nothing.
+        // Skipped and failed blocks have no output.
         let Some(ran) = &self.last else { return Ok(()) };
         let found = match stream {
             Stream::Stdout => &ran.stdout,
@@ -155,7 +155,7 @@ impl<'a> Page<'a> {
         let name = words.iter().skip_while(|word| **word != "--example").nth(1);
         let known = super::EXAMPLES.iter().find(|(known, _)| Some(known) == name);
         let (_, print) = known.ok_or_else(|| format!("no example of this crate: {line}"))?;
-        self.last = Some(Ran { code: Some(0), stdout: print(), stderr: String::new() });
+        self.last = Some(ProgramResult { code: Some(0), stdout: print(), stderr: String::new() });
         Ok(())
     }
 }

@@ -1,5 +1,4 @@
-//! Reports of what is left of a run: without some of its files, with damaged ones,
-//! or of a run that was killed.
+//! Reports of incomplete runs: with missing or damaged files, or killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,10 +18,7 @@ fn files(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => found.push(path),
-        }
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
     }
     found.retain(|path| !path.ends_with("report.html") && !path.ends_with("mlperf_log_trace.json"));
     found.sort();
@@ -57,7 +53,7 @@ fn damaged_directories_are_shown_as_far_as_they_go() {
             assert!(!ran.stderr.contains("panicked"), "{name} {number}: {}", ran.stderr);
             well_formed(&page);
             assert!(page.contains("Server performance"), "{name} {number}: the test is shown");
-            // A cut or flipped letter may be one of a comment, or of no meaning.
+            // A cut or flipped letter may be part of a comment, or have no effect.
             let is_told = match (&bytes, &name[..]) {
                 (None, _) => true,
                 (_, "effective.toml") => false,
@@ -96,7 +92,7 @@ fn a_log_that_is_cut_between_two_lines_is_cut_all_the_same() {
         assert!(ran.stderr.contains(&path[4..]), "{file}: {}", ran.stderr);
         folder.write(&path, &whole);
     }
-    // Without records that nobody asked for nothing is missing.
+    // Records that were not requested are not missing.
     folder.dyno(&format!("{SMALL} --records none --out none")).exits(0);
     let page = folder.read("none/report.html");
     assert!(!page.contains("records.bin"), "no link to what is not there");

@@ -60,7 +60,7 @@ fn several_runs_have_a_front_and_a_knee() {
     {
         assert!(page.contains(said), "{said}");
     }
-    // One that does not read is told, and the others are shown.
+    // An unreadable run is reported, and the others are shown.
     folder.write("runs/qps-50/summary.json", "{}");
     fs::remove_dir_all(folder.0.join("runs/qps-50/Server")).unwrap();
     let ran = folder.dyno("report runs/qps-50 runs/qps-150 runs/qps-250 --out two.html").exits(0);
@@ -116,7 +116,7 @@ fn a_search_has_its_runs_its_peak_and_the_run_that_counts() {
     let search = "search --system model:exponential=2ms --limit p99<=50ms --limit p50<=20ms \
                   --from 100 --tolerance 5% --out found";
     folder.dyno(search).exits(0);
-    // It has made its page itself, and the page is the same when it is made again.
+    // The sweep wrote its page itself, and writing it again gives an equal page.
     let page = folder.read("found/report.html");
     let names = well_formed(&page);
     let state: Value = serde_json::from_str(&folder.read("found/search.json")).unwrap();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use dyno_rules::{Leeway, Requirements, Round, Scenario};
 use serde::{Deserialize, Serialize};
 
-use super::Asked;
+use super::RulesQuery;
 
 /// Version of the schema.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -36,7 +36,7 @@ pub struct RoundRules {
     /// those of TEST05; null in rounds without it
     pub test05_seeds: Option<[String; 3]>,
     /// how each scenario is played and judged
-    pub scenarios: BTreeMap<String, Played>,
+    pub scenarios: BTreeMap<String, RoundScenario>,
     /// `closed`, `open`, `network`, with what each asks for
     pub divisions: BTreeMap<String, Vec<String>>,
     /// `available`, `preview`, `rdi`, with what each asks for
@@ -52,7 +52,8 @@ pub struct RoundRules {
 /// How a scenario is played and judged.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Played {
+#[cfg_attr(test, schemars(rename = "Played"))]
+pub struct RoundScenario {
     /// when queries are issued
     pub arrivals: String,
     /// share of queries that the result or the bound is about; null in Offline
@@ -170,15 +171,15 @@ pub struct Setting {
 }
 
 impl Rules {
-    /// What was asked for.
-    pub fn of(asked: Asked) -> Self {
-        let rounds = match asked {
-            Asked::Rounds => {
+    /// Returns the document for a query.
+    pub fn from_query(query: RulesQuery) -> Self {
+        let rounds = match query {
+            RulesQuery::Rounds => {
                 let all = Round::names().into_iter().filter_map(|name| Round::named(name).ok());
                 all.map(|round| of_round(round, &round.benchmarks)).collect()
             }
-            Asked::Round(round) => vec![of_round(round, &round.benchmarks)],
-            Asked::Benchmark(round, one) => vec![of_round(round, std::slice::from_ref(one))],
+            RulesQuery::Round(round) => vec![of_round(round, &round.benchmarks)],
+            RulesQuery::Benchmark(round, one) => vec![of_round(round, std::slice::from_ref(one))],
         };
         Self { schema: "dyno.rules".into(), schema_version: SCHEMA_VERSION, rounds }
     }
@@ -188,7 +189,7 @@ fn of_round(round: &Round, benchmarks: &[dyno_rules::Benchmark]) -> RoundRules {
     let seeds = |seeds: &dyno_rules::Seeds| {
         [seeds.qsl, seeds.sample_index, seeds.schedule].map(|seed| seed.to_string())
     };
-    let played = |rules: &dyno_rules::ScenarioRules| Played {
+    let played = |rules: &dyno_rules::ScenarioRules| RoundScenario {
         arrivals: rules.arrivals.name().into(),
         percentile: rules.percentile,
         samples_per_query: rules.samples_per_query,
@@ -216,39 +217,41 @@ fn of_round(round: &Round, benchmarks: &[dyno_rules::Benchmark]) -> RoundRules {
     }
 }
 
-fn of_benchmark(round: &Round, of: &dyno_rules::Benchmark) -> Benchmark {
+fn of_benchmark(round: &Round, benchmark: &dyno_rules::Benchmark) -> Benchmark {
     let names = |scenarios: &[Scenario]| -> Vec<String> {
         scenarios.iter().map(|scenario| scenario.name().to_string()).collect()
     };
-    let others = round.names.iter().filter(|(_, official)| **official == of.name);
-    let settings = |scenario: Scenario| (scenario.name().into(), settings(round, of, scenario));
-    let suites = || of.suites.iter().map(|(suite, wanted)| (suite.name().to_string(), wanted));
+    let others = round.names.iter().filter(|(_, official)| **official == benchmark.name);
+    let settings =
+        |scenario: Scenario| (scenario.name().into(), settings(round, benchmark, scenario));
+    let suites =
+        || benchmark.suites.iter().map(|(suite, wanted)| (suite.name().to_string(), wanted));
     Benchmark {
-        name: of.name.clone(),
+        name: benchmark.name.clone(),
         other_names: others.map(|(name, _)| name.clone()).collect(),
-        loadgen_name: of.loadgen.model.clone(),
-        area: of.area.clone(),
-        task: of.task.clone(),
-        model: of.model.clone(),
-        dataset: of.dataset.name.clone(),
-        dataset_samples: of.dataset.samples,
-        sample: of.dataset.sample.clone(),
-        quality: of.accuracy.iter().map(quality).collect(),
-        equal_issue: of.equal_issue,
-        beams: of.inference.beams,
-        max_input_tokens: of.inference.max_input_tokens,
-        min_output_tokens: of.inference.min_output_tokens,
-        max_output_tokens: of.inference.max_output_tokens,
-        sampling: of.inference.sampling.clone(),
-        elements: of.elements.map(|elements| Elements {
+        loadgen_name: benchmark.loadgen.model.clone(),
+        area: benchmark.area.clone(),
+        task: benchmark.task.clone(),
+        model: benchmark.model.clone(),
+        dataset: benchmark.dataset.name.clone(),
+        dataset_samples: benchmark.dataset.samples,
+        sample: benchmark.dataset.sample.clone(),
+        quality: benchmark.accuracy.iter().map(quality).collect(),
+        equal_issue: benchmark.equal_issue,
+        beams: benchmark.inference.beams,
+        max_input_tokens: benchmark.inference.max_input_tokens,
+        min_output_tokens: benchmark.inference.min_output_tokens,
+        max_output_tokens: benchmark.inference.max_output_tokens,
+        sampling: benchmark.inference.sampling.clone(),
+        elements: benchmark.elements.map(|elements| Elements {
             numerical: elements.numerical,
             categorical: elements.categorical,
             outputs: elements.outputs,
         }),
-        audits: of.audits.clone(),
+        audits: benchmark.audits.clone(),
         required: suites().map(|(suite, wanted)| (suite, names(&wanted.required))).collect(),
         optional: suites().map(|(suite, wanted)| (suite, names(&wanted.optional))).collect(),
-        settings: of.scenarios().into_iter().map(settings).collect(),
+        settings: benchmark.scenarios().into_iter().map(settings).collect(),
     }
 }
 
@@ -262,7 +265,7 @@ fn quality(target: &dyno_rules::QualityTarget) -> Quality {
     }
 }
 
-fn settings(round: &Round, of: &dyno_rules::Benchmark, scenario: Scenario) -> Vec<Setting> {
+fn settings(round: &Round, benchmark: &dyno_rules::Benchmark, scenario: Scenario) -> Vec<Setting> {
     let setting = |fixed: dyno_rules::FixedSetting| Setting {
         key: fixed.key.into(),
         value: fixed.value,
@@ -273,5 +276,5 @@ fn settings(round: &Round, of: &dyno_rules::Benchmark, scenario: Scenario) -> Ve
         }
         .into(),
     };
-    round.settings(of, scenario).into_iter().map(setting).collect()
+    round.settings(benchmark, scenario).into_iter().map(setting).collect()
 }

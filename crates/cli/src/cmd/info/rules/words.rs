@@ -6,7 +6,7 @@ use dyno_rules::{
     ScenarioRules, Suite,
 };
 
-/// Such as `acc >= 75.6954 (99 % of 76.46)`.
+/// Returns a quality target such as `acc >= 75.6954 (99 % of 76.46)`.
 pub fn quality(target: &QualityTarget) -> String {
     let bound = |bound: f64| shortest(bound);
     let bounds = match (target.at_least, target.at_most) {
@@ -24,7 +24,7 @@ pub fn quality(target: &QualityTarget) -> String {
     format!("{} {bounds}{}{}", target.metric, from.unwrap_or_default(), only.unwrap_or_default())
 }
 
-/// At most eight decimals, without the noise of a product of doubles.
+/// Formats a value with at most eight decimals, without floating-point noise.
 fn shortest(value: f64) -> String {
     let text = format!("{value:.8}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
@@ -34,57 +34,58 @@ fn percent(share: f64) -> String {
     format!("{} %", shortest(share * 100.0))
 }
 
-/// Which scenarios a benchmark has in which suite.
+/// Returns the scenarios that each suite of a benchmark requires.
 pub fn suites(benchmark: &Benchmark) -> String {
     let names = |scenarios: &[Scenario]| {
         let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name()).collect();
         names.join(", ")
     };
-    // What a system that is both must submit follows from the two.
+    // The requirements of a system in both suites follow from those of each suite.
     let both = |suite: &Suite| *suite != Suite::Both || benchmark.suites.len() == 1;
     let suites = benchmark.suites.iter().filter(|(suite, _)| both(suite));
     let suites = suites.map(|(suite, wanted)| {
-        let optional = match wanted.optional.is_empty() {
-            true => String::new(),
-            false => format!(" (optional {})", names(&wanted.optional)),
+        let optional = if wanted.optional.is_empty() {
+            String::new()
+        } else {
+            format!(" (optional {})", names(&wanted.optional))
         };
         format!("{}: {}{optional}", suite.name(), names(&wanted.required))
     });
     suites.collect::<Vec<_>>().join("; ")
 }
 
-/// How a scenario is played and judged, of a benchmark with this percentile.
-pub fn played(rules: &ScenarioRules, percentile: Option<f64>) -> String {
+/// Describes how a scenario is run and judged, for a benchmark with this percentile.
+pub fn procedure(rules: &ScenarioRules, percentile: Option<f64>) -> String {
     let issued = match rules.arrivals {
         ArrivalPattern::AfterTheLast => "the next query when the last is complete",
         ArrivalPattern::FixedInterval => "a query every fixed interval",
         ArrivalPattern::Poisson => "queries at random (Poisson)",
         ArrivalPattern::AtOnce => "all samples at once",
     };
-    let mut said = vec![issued.to_string()];
-    said.extend(percentile.map(units::percentile));
+    let mut parts = vec![issued.to_string()];
+    parts.extend(percentile.map(units::percentile));
     match rules.samples_per_query {
-        Some(1) => said.push("1 sample a query".into()),
-        Some(samples) => said.push(format!("{samples} samples a query")),
+        Some(1) => parts.push("1 sample a query".into()),
+        Some(samples) => parts.push(format!("{samples} samples a query")),
         None => {}
     }
-    said.push(format!("{} s or more", rules.min_duration_ms / 1000));
+    parts.push(format!("{} s or more", rules.min_duration_ms / 1000));
     if rules.runs > 1 {
-        said.push(format!("the least of {} runs", rules.runs));
+        parts.push(format!("the least of {} runs", rules.runs));
     }
     if let Some(confirmation) = &rules.confirmation {
         let (runs, by) = (confirmation.runs, &confirmation.lower_by);
-        said.push(format!(
+        parts.push(format!(
             "a load is confirmed by {runs} runs, and lowered by {by} after one that fails"
         ));
     }
     if rules.stops_early {
-        said.push("early stopping".into());
+        parts.push("early stopping".into());
     }
-    said.join(", ")
+    parts.join(", ")
 }
 
-/// The bound of a scenario; empty where there is none.
+/// Returns the latency bound of a scenario; empty if the scenario has no bound.
 pub fn bound(round: &Round, benchmark: &Benchmark, scenario: Scenario) -> String {
     let ns = |ns: u64| duration(i64::try_from(ns).unwrap_or(i64::MAX));
     let at = round.percentile(benchmark, scenario).map(units::percentile).unwrap_or_default();
@@ -110,7 +111,7 @@ pub fn bound(round: &Round, benchmark: &Benchmark, scenario: Scenario) -> String
     }
 }
 
-/// How large the performance set is.
+/// Returns the size of the performance set.
 pub fn performance_set(benchmark: &Benchmark) -> String {
     let rows = &benchmark.loadgen;
     match rows.performance_samples.or(benchmark.performance_samples) {
@@ -120,24 +121,24 @@ pub fn performance_set(benchmark: &Benchmark) -> String {
     }
 }
 
-/// Parameters of inference.
+/// Returns the parameters of inference.
 pub fn inference(inference: &Inference) -> String {
-    let mut said = Vec::new();
-    said.extend(inference.beams.filter(|beams| *beams > 1).map(|beams| format!("{beams} beams")));
-    said.extend(inference.sampling.clone());
+    let mut parts = Vec::new();
+    parts.extend(inference.beams.filter(|beams| *beams > 1).map(|beams| format!("{beams} beams")));
+    parts.extend(inference.sampling.clone());
     let tokens = |tokens: u64| count(tokens);
-    said.extend(inference.max_input_tokens.map(|n| format!("inputs up to {} tokens", tokens(n))));
+    parts.extend(inference.max_input_tokens.map(|n| format!("inputs up to {} tokens", tokens(n))));
     match (inference.min_output_tokens, inference.max_output_tokens) {
         (Some(least), Some(most)) => {
-            said.push(format!("answers of {} to {} tokens", tokens(least), tokens(most)));
+            parts.push(format!("answers of {} to {} tokens", tokens(least), tokens(most)));
         }
-        (None, Some(most)) => said.push(format!("answers up to {} tokens", tokens(most))),
+        (None, Some(most)) => parts.push(format!("answers up to {} tokens", tokens(most))),
         _ => {}
     }
-    said.join(", ")
+    parts.join(", ")
 }
 
-/// What a datacenter result needs of the network, per sample.
+/// Returns the network bandwidth that a datacenter result needs per sample.
 pub fn bandwidth(round: &Round, benchmark: &Benchmark) -> String {
     let has_rule = round.network.is_some();
     let Some(Elements { numerical, categorical, outputs }) =
@@ -160,7 +161,7 @@ pub fn bandwidth(round: &Round, benchmark: &Benchmark) -> String {
     format!("in {ingress}, out {egress}: each a sample, times bytes an element and samples/s")
 }
 
-/// How far one may depart from a setting.
+/// Returns how far a run may deviate from a setting.
 pub fn leeway(leeway: Leeway) -> &'static str {
     match leeway {
         Leeway::None => "",

@@ -5,20 +5,20 @@ use dyno_loadgen::settings::nearest;
 
 use super::point::{Point, keys};
 
-/// What varies.
+/// An axis of a grid.
 #[derive(Clone, Debug)]
 pub struct Axis {
     /// A long flag of a point without its dashes, or `networks`.
     pub key: String,
-    /// At least one, none twice, as they were written.
+    /// At least one value, all different, as written.
     pub values: Vec<String>,
 }
 
 impl Axis {
-    /// Reads `KEY=VALUE,...` for a point whose other settings are given.
+    /// Parses `KEY=VALUE,...` for a point whose other settings are given.
     ///
     /// # Errors
-    /// What is wrong, in a sentence.
+    /// A sentence that describes the problem.
     pub fn read(text: &str, point: &Point) -> Result<Self, String> {
         let (key, values) = text.split_once('=').ok_or_else(|| {
             format!("expected KEY=VALUE,VALUE, such as seq=8,16,32, found `{text}`")

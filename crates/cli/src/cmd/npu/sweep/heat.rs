@@ -1,4 +1,4 @@
-//! Heat maps of a grid: a picture of one file that reads on light and on dark pages.
+//! Heat maps of a grid: one SVG file that is readable on light and on dark pages.
 
 use std::fmt::Write as _;
 
@@ -21,29 +21,29 @@ const RAMP: [[f64; 3]; 9] = [
     [253.0, 231.0, 37.0],
 ];
 
-/// Cells have the same colours on both pages; all else follows the page.
+/// Cells have the same colors on light and on dark pages; everything else follows the page.
 const STYLE: &str = "\
 .page{fill:#ffffff}text{fill:#1b1f24}.quiet{fill:#59636e}.hole{fill:#d8dde3}.frame{stroke:#59636e}
 .white{fill:#ffffff}.black{fill:#111111}
 @media (prefers-color-scheme:dark){.page{fill:#14171b}text{fill:#e6e8eb}.quiet{fill:#9aa4af}.hole{fill:#343a42}
 .frame{stroke:#9aa4af}.white{fill:#ffffff}.black{fill:#111111}}";
 
-/// What a letter takes, pixels.
+/// Width of a letter, pixels.
 const LETTER: f64 = 7.0;
 const CELL: f64 = 30.0;
 const GAP: f64 = 28.0;
 const MARGIN: f64 = 16.0;
-/// Letters of a label at most.
+/// Most letters of a label.
 const LABEL: usize = 24;
-/// Above a map: its title and the labels of its columns. Below: the legend.
+/// Height above a map, for its title and the labels of its columns, pixels.
 const HEAD: f64 = 58.0;
 const LEGEND: f64 = 44.0;
-/// Maps stand beside one another up to this width, pixels, and below one another beyond it.
+/// Greatest width of maps beside one another, pixels.
 const WIDE: f64 = 1_200.0;
 
-/// A map for each metric, with values in the cells, and a legend.
+/// Returns a map for each metric, with values in the cells, and a legend.
 pub fn svg(grid: &Grid, metrics: &[Metric], subtitle: &str) -> String {
-    let plan = Layout::of(grid, metrics);
+    let plan = Layout::new(grid, metrics);
     let beside = plan.panels_in_a_row(metrics.len());
     let below = metrics.len().div_ceil(beside);
     let width = 2.0 * MARGIN + beside as f64 * (plan.width + GAP) - GAP;
@@ -74,7 +74,7 @@ pub fn svg(grid: &Grid, metrics: &[Metric], subtitle: &str) -> String {
     text + "</svg>\n"
 }
 
-/// How large a map and its cells are, pixels.
+/// Sizes of a map and its cells, pixels.
 struct Layout {
     label: f64,
     cell: f64,
@@ -83,13 +83,13 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(grid: &Grid, metrics: &[Metric]) -> Self {
+    fn new(grid: &Grid, metrics: &[Metric]) -> Self {
         let letters = |text: &str| LETTER * text.chars().count().min(LABEL) as f64;
         let rows = &grid.axes[0];
         let label =
             rows.values.iter().chain([&rows.key]).map(|text| letters(text)).fold(0.0, f64::max);
         let columns = grid.axes.get(1).map_or(&[][..], |axis| &axis.values);
-        let cells = grid.found().flat_map(|(_, found)| {
+        let cells = grid.feasible().flat_map(|(_, found)| {
             metrics.iter().map(|metric| letters(&metric.text(found.figure(*metric))))
         });
         let cell =
@@ -106,12 +106,12 @@ impl Layout {
 
     fn panels_in_a_row(&self, panels: usize) -> usize {
         let room = ((WIDE - 2.0 * MARGIN + GAP) / (self.width + GAP)) as usize;
-        // As many in each row, but for the last.
+        // All rows of maps are equally long, except for the last.
         panels.div_ceil(panels.div_ceil(room.max(1)).max(1)).max(1)
     }
 
     fn map(&self, text: &mut String, grid: &Grid, metric: Metric) {
-        let range = Range::of(grid, metric);
+        let range = Range::for_metric(grid, metric);
         let _ = writeln!(
             text,
             "<text x=\"0\" y=\"14\" font-weight=\"600\">{}</text>",
@@ -181,7 +181,7 @@ impl Layout {
             }
         };
         let shown = metric.text(value);
-        let told = match point {
+        let title = match point {
             Ok(_) => format!("{}: {} {shown}", grid.name(at), metric.title()),
             Err(why) => format!("{}: {why}", grid.name(at)),
         };
@@ -189,7 +189,7 @@ impl Layout {
             text,
             "<g><title>{}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" {fill}/>\
              <text class=\"{ink}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text></g>",
-            escaped(&told),
+            escaped(&title),
             x + 1.0,
             y + 1.0,
             self.cell - 2.0,
@@ -217,25 +217,26 @@ impl Layout {
     }
 }
 
-/// Values that the ends of the ramp stand for.
+/// Values at the ends of the color ramp.
 struct Range {
     low: f64,
     high: f64,
 }
 
 impl Range {
-    /// From nothing to all for parts of a whole, so that maps of the same metric compare; else what there is.
-    fn of(grid: &Grid, metric: Metric) -> Self {
+    /// Returns 0 to 1 for shares, so that maps of a metric are comparable, else the range of the values.
+    fn for_metric(grid: &Grid, metric: Metric) -> Self {
         if metric.is_part() {
             return Self { low: 0.0, high: 1.0 };
         }
-        let values: Vec<f64> = grid.found().filter_map(|(_, found)| found.figure(metric)).collect();
+        let values: Vec<f64> =
+            grid.feasible().filter_map(|(_, found)| found.figure(metric)).collect();
         let low = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
         let high = values.iter().copied().reduce(f64::max).unwrap_or(1.0);
         Self { low, high }
     }
 
-    /// Where a value stands, 0 to 1; in the middle where all are equal.
+    /// Returns the position of a value on the ramp, 0 to 1; 0.5 if all values are equal.
     fn part(&self, value: f64) -> f64 {
         let wide = self.high - self.low;
         if wide > 0.0 { ((value - self.low) / wide).clamp(0.0, 1.0) } else { 0.5 }
@@ -254,11 +255,11 @@ fn hex(colour: [f64; 3]) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// Which of the two inks has more contrast on a colour, by the relative luminance of WCAG 2.
+/// Returns the ink, black or white, with more contrast on a color, by the relative luminance of WCAG 2.
 fn ink(colour: [f64; 3]) -> &'static str {
     let linear = colour.map(|part| (part / 255.0).powf(2.2));
     let luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-    // Contrasts with white, 1.05 / (l + 0.05), and with black, (l + 0.05) / 0.05, are equal there.
+    // At this luminance the contrasts with white, 1.05 / (l + 0.05), and black, (l + 0.05) / 0.05, are equal.
     if luminance > 0.179 { "black" } else { "white" }
 }
 

@@ -1,4 +1,4 @@
-//! A point: networks on an NPU under a scheduler, and what came of them.
+//! A point: networks on an NPU under a scheduler, and its results.
 
 use clap::builder::Resettable;
 use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
@@ -7,8 +7,8 @@ use dyno_npu::deploy::DeploymentPlan;
 use dyno_npu::schedule::NamedScheduler;
 use serde_json::{Value, json};
 
-use super::super::given::Sharing;
-use super::super::played::{Played, finite};
+use super::super::arguments::Sharing;
+use super::super::simulation::{Simulation, finite};
 use super::grid::Grid;
 
 /// All that a point is made of.
@@ -27,11 +27,11 @@ pub struct Point {
     passes: u64,
 }
 
-/// The argument that is no flag.
+/// Id of the positional argument.
 const NETWORKS: &str = "networks";
 
-/// A point's flags, by themselves: each takes a value, also one that stands alone in a command, and none has a value
-/// unless it is given.
+/// Returns the flags of a point alone: each takes a value, also those that are switches in a command, and
+/// has none by default.
 fn flags() -> Command {
     let command = Command::new("point").no_binary_name(true).disable_help_flag(true);
     Point::augment_args_for_update(command).mut_args(|arg| match arg.get_action() {
@@ -40,7 +40,7 @@ fn flags() -> Command {
     })
 }
 
-/// What may vary.
+/// Returns the settings that may vary.
 pub fn keys() -> Vec<String> {
     let command = flags();
     let key = |arg: &clap::Arg| arg.get_long().unwrap_or(NETWORKS).to_owned();
@@ -48,10 +48,10 @@ pub fn keys() -> Vec<String> {
 }
 
 impl Point {
-    /// The same with other settings, read as flags are.
+    /// Returns the point with other settings, parsed as flags.
     ///
     /// # Errors
-    /// The setting that does not make sense.
+    /// An invalid setting.
     pub fn with(&self, settings: &[(&str, &str)]) -> Result<Self, String> {
         let (mut point, mut arguments) = (self.clone(), Vec::new());
         for (key, value) in settings.iter().filter(|(key, _)| *key != NETWORKS) {
@@ -64,7 +64,7 @@ impl Point {
         let matches = flags().try_get_matches_from(arguments);
         let updated = matches.and_then(|matches| point.update_from_arg_matches(&matches));
         updated.map(|()| point).map_err(|error| {
-            // The rest says how to ask for help.
+            // The remaining lines explain how to get help.
             let text = error.to_string();
             let problem = text.split("\n\n").next().unwrap_or_default();
             let problem = problem.strip_prefix("error: ").unwrap_or(problem);
@@ -75,20 +75,20 @@ impl Point {
         })
     }
 
-    /// Plays the point, and its baseline.
+    /// Simulates the point and its baseline.
     ///
     /// # Errors
-    /// Why it cannot be had.
-    pub fn play(&self) -> Result<Found, Failure> {
+    /// The point is not feasible.
+    pub fn play(&self) -> Result<PointOutcome, Failure> {
         let named = |name: &str| NamedScheduler::find(name).map_err(Failure::usage);
         let plan = self.sharing.plan(named(&self.scheduler)?)?;
         let baseline = DeploymentPlan { scheduler: named(&self.baseline)?, ..plan.clone() };
-        let played = Played::new(&plan, self.passes)?;
-        let over = Played::new(&baseline, self.passes)?;
-        Ok(Found::new(&plan, &played, &over))
+        let simulation = Simulation::new(&plan, self.passes)?;
+        let over = Simulation::new(&baseline, self.passes)?;
+        Ok(PointOutcome::new(&plan, &simulation, &over))
     }
 
-    /// In a line, what does not vary.
+    /// Returns the settings that do not vary, in one line.
     pub fn fixed(&self, grid: &Grid) -> String {
         let Sharing { networks, hardware, blocks, .. } = &self.sharing;
         let all = [
@@ -141,7 +141,7 @@ impl Metric {
         Self::Energy,
     ];
 
-    /// Above a column.
+    /// Returns the heading of a column.
     pub fn heading(self) -> &'static str {
         match self {
             Self::Stp => "STP",
@@ -156,7 +156,7 @@ impl Metric {
         }
     }
 
-    /// Above a table or a map of its own.
+    /// Returns the title of a table or a map.
     pub fn title(self) -> &'static str {
         match self {
             Self::OfBound => "STP, of its bound",
@@ -169,7 +169,7 @@ impl Metric {
         }
     }
 
-    /// In documents and tables of all of them.
+    /// Returns the key in documents and in tables of all metrics.
     pub fn key(self) -> &'static str {
         match self {
             Self::Stp => "stp",
@@ -184,7 +184,7 @@ impl Metric {
         }
     }
 
-    /// As people read it; a dash where there is none.
+    /// Formats a value for people; a dash without one.
     pub fn text(self, value: Option<f64>) -> String {
         let Some(value) = value else { return "-".to_owned() };
         match self {
@@ -198,58 +198,58 @@ impl Metric {
         }
     }
 
-    /// Whether little of it is better than much.
+    /// Whether a smaller value is better.
     pub fn is_cost(self) -> bool {
         matches!(self, Self::Antt | Self::Slowest | Self::Power | Self::Energy)
     }
 
-    /// Whether it is a part of a whole.
+    /// Whether the value is a share, 0 to 1.
     pub fn is_part(self) -> bool {
         matches!(self, Self::OfBound | Self::Pes | Self::Memory)
     }
 }
 
-/// What came of a point.
+/// Results of a point.
 #[derive(Clone, Debug)]
-pub struct Found {
-    /// By [`Metric::ALL`].
+pub struct PointOutcome {
+    /// In the order of [`Metric::ALL`].
     figures: [Option<f64>; Metric::ALL.len()],
-    /// For programs.
+    /// The document for programs.
     pub document: Value,
-    /// What had to be done for it.
+    /// What was changed to make the point feasible.
     pub remarks: Vec<String>,
 }
 
-impl Found {
-    fn new(plan: &DeploymentPlan, played: &Played, over: &Played) -> Self {
-        let stp = |played: &Played| played.streams.stp(&played.passes);
-        let ([bound, _], [pes, memory]) = (played.bounds(), played.busy());
-        let energy = played.energy(plan);
+impl PointOutcome {
+    fn new(plan: &DeploymentPlan, simulation: &Simulation, over: &Simulation) -> Self {
+        let stp = |simulation: &Simulation| simulation.streams.stp(&simulation.passes);
+        let ([bound, _], [pes, memory]) = (simulation.bounds(), simulation.busy());
+        let energy = simulation.energy(plan);
         let figure = |metric| match metric {
-            Metric::Stp => Some(stp(played)),
-            Metric::OfBound => Some(stp(played) / bound),
-            Metric::Antt => Some(played.streams.antt(&played.passes)),
-            Metric::Slowest => Some(played.streams.max_slowdown(&played.passes)),
+            Metric::Stp => Some(stp(simulation)),
+            Metric::OfBound => Some(stp(simulation) / bound),
+            Metric::Antt => Some(simulation.streams.antt(&simulation.passes)),
+            Metric::Slowest => Some(simulation.streams.max_slowdown(&simulation.passes)),
             Metric::Pes => Some(pes),
             Metric::Memory => Some(memory),
-            Metric::Gain => Some(stp(played) / stp(over) - 1.0),
+            Metric::Gain => Some(stp(simulation) / stp(over) - 1.0),
             Metric::Power => energy.map(|[watts, _]| watts),
             Metric::Energy => energy.map(|[_, of_a_pass]| of_a_pass),
         };
-        let mut document = played.document();
+        let mut document = simulation.document();
         document["npu"] = plan.npu.name().into();
         document["mapping"] = plan.mapping.to_string().into();
         document["batch"] = plan.options.batch.into();
-        document["remarks"] = played.deployment.remarks.as_slice().into();
+        document["remarks"] = simulation.deployment.remarks.as_slice().into();
         document["baseline"] = json!({"scheduler": over.name, "stp": stp(over)});
         let figures = Metric::ALL.map(|metric| figure(metric).and_then(finite));
         for metric in [Metric::OfBound, Metric::Gain, Metric::Power, Metric::Energy] {
             document[metric.key()] = figure(metric).into();
         }
-        Self { figures, document, remarks: played.deployment.remarks.clone() }
+        Self { figures, document, remarks: simulation.deployment.remarks.clone() }
     }
 
-    /// One of its figures, if there is any.
+    /// Returns a figure, if the point has it.
     pub fn figure(&self, metric: Metric) -> Option<f64> {
         let at = Metric::ALL.iter().position(|other| *other == metric)?;
         self.figures[at]

@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use super::grid::Grid;
 use super::point::Metric;
 
-/// Columns of a label at most.
+/// Most columns of a label.
 const LABEL: usize = 28;
-/// Columns of a heading at most.
+/// Most columns of a heading.
 const HEADING: usize = 20;
 
-/// A table for each metric, or one of all metrics where there are only rows; as wide as a screen of so many columns.
+/// Returns a table for each metric, or one table of all metrics if the grid has only rows; at most as wide as the
+/// screen.
 pub fn text(grid: &Grid, metrics: &[Metric], screen: usize) -> String {
     let failures = grid.failures();
     let cell = |at: usize, metric: Metric| match &grid.points[at] {
@@ -30,8 +31,8 @@ pub fn text(grid: &Grid, metrics: &[Metric], screen: usize) -> String {
             for &metric in metrics {
                 let corner = format!("{} \\ {}", rows.key, columns.key);
                 let _ = writeln!(text, "{}", metric.title());
-                let of = |row, column| cell(row * columns.values.len() + column, metric);
-                text += &laid(&corner, &rows.values, &columns.values, of, screen);
+                let cell_text = |row, column| cell(row * columns.values.len() + column, metric);
+                text += &layout(&corner, &rows.values, &columns.values, cell_text, screen);
                 if let Some((at, most)) = grid.best(metric) {
                     let _ =
                         writeln!(text, "best: {} at {}", metric.text(Some(most)), grid.name(at));
@@ -43,8 +44,13 @@ pub fn text(grid: &Grid, metrics: &[Metric], screen: usize) -> String {
             let rows = &axes[0];
             let headings: Vec<String> =
                 metrics.iter().map(|metric| metric.heading().to_owned()).collect();
-            text +=
-                &laid(&rows.key, &rows.values, &headings, |row, at| cell(row, metrics[at]), screen);
+            text += &layout(
+                &rows.key,
+                &rows.values,
+                &headings,
+                |row, at| cell(row, metrics[at]),
+                screen,
+            );
             text.push('\n');
         }
     }
@@ -58,8 +64,8 @@ pub fn text(grid: &Grid, metrics: &[Metric], screen: usize) -> String {
     text
 }
 
-/// Rows and columns with their labels; columns for which there is no room go below.
-fn laid(
+/// Returns rows and columns with their labels; columns that do not fit the screen continue below.
+fn layout(
     corner: &str,
     rows: &[String],
     columns: &[String],
@@ -97,7 +103,7 @@ fn laid(
     text
 }
 
-/// All metrics of all points, and each stream's share of its rate alone between +.
+/// Returns all metrics of all points as CSV, with each stream's share of its rate alone, joined by +.
 pub fn csv(grid: &Grid) -> String {
     let mut head: Vec<&str> = grid.axes.iter().map(|axis| axis.key.as_str()).collect();
     head.extend(Metric::ALL.map(Metric::key));
@@ -133,13 +139,13 @@ pub fn csv(grid: &Grid) -> String {
     text
 }
 
-/// All that is known of all points.
+/// Returns the document of all points.
 pub fn document(grid: &Grid) -> Value {
     let axis = |at: usize| {
         let axis = grid.axes.get(at)?;
         Some(json!({"key": axis.key, "values": axis.values}))
     };
-    let point = |(at, point): (usize, &Result<super::point::Found, String>)| {
+    let point = |(at, point): (usize, &Result<super::point::PointOutcome, String>)| {
         let settings: serde_json::Map<String, Value> = grid
             .settings(at)
             .into_iter()

@@ -1,4 +1,4 @@
-//! Streams under one scheduler, and what came of them.
+//! Simulation of streams under one scheduler.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use dyno_npu::profile::Picos;
 use dyno_npu::streams::{StreamsResult, simulate};
 use serde_json::{Value, json};
 
-/// What a scheduler made of streams that never run dry.
-pub struct Played {
-    /// Of the scheduler.
+/// Results of streams that never run dry under one scheduler.
+pub struct Simulation {
+    /// Name of the scheduler.
     pub name: String,
     pub deployment: Deployment,
-    /// One a network.
+    /// Blocks of a pass of each network.
     pub passes: Vec<Arc<Pass>>,
     pub streams: StreamsResult,
 }
 
-impl Played {
-    /// Plays the plan for as long as `passes` passes of the slowest network take alone.
+impl Simulation {
+    /// Simulates the plan for as long as `passes` passes of the slowest network take alone.
     ///
     /// # Errors
-    /// Networks that do not fit the NPU; longer than anybody counts.
+    /// Networks that do not fit the NPU, or a time above the limits of the simulator.
     pub fn new(plan: &DeploymentPlan, passes: u64) -> Result<Self, Failure> {
         let deployment = Deployment::for_streams(plan).map_err(Failure::usage)?;
         let all = deployment.largest();
@@ -34,20 +34,21 @@ impl Played {
         Ok(Self { name, deployment, passes: all, streams })
     }
 
-    /// The most that STP can be, and with blocks as they are.
+    /// Returns the upper bounds of STP: of any schedule, and of any schedule of these blocks.
     pub fn bounds(&self) -> [f64; 2] {
         [false, true].map(|waits| throughput(&self.passes, waits).0)
     }
 
-    /// The PEs' share of the time, and the memory's.
+    /// Returns the busy shares of the PEs and of the memory, 0 to 1.
     pub fn busy(&self) -> [f64; 2] {
         let StreamsResult { compute_busy, memory_busy, duration, .. } = self.streams;
         [compute_busy, memory_busy].map(|busy| busy as f64 / duration.max(1) as f64)
     }
 
-    /// What it took, W and mJ for a pass, where the NPU has figures and any pass was computed.
+    /// Returns the power in W and the energy of a pass in mJ, if the NPU has energy figures and a pass
+    /// was completed.
     pub fn energy(&self, plan: &DeploymentPlan) -> Option<[f64; 2]> {
-        // Nobody counted what was computed in times that were measured.
+        // Measured times have no counts of operations.
         if plan.tenants.iter().any(|tenant| tenant.network.measured.is_some()) {
             return None;
         }
@@ -65,7 +66,7 @@ impl Played {
         Some([joules / seconds, 1e3 * joules / passes]).filter(|_| passes > 0.0)
     }
 
-    /// For programs.
+    /// Returns the document for programs.
     pub fn document(&self) -> Value {
         let Self { name, deployment, passes, streams } = self;
         let stream = |at: usize| {
@@ -95,13 +96,13 @@ impl Played {
     }
 }
 
-/// How long to play.
+/// Returns how long to simulate.
 ///
 /// # Errors
-/// Longer than anybody counts, or waits for.
+/// The time is too long to represent or to wait for.
 pub fn time(passes: &[Arc<Pass>], number: u64) -> Result<Picos, Failure> {
     let longest = passes.iter().map(|pass| pass.alone).max().unwrap_or(1);
-    // A run goes on until its last block is computed, which needs room behind the end.
+    // A run ends after its last block, so leave room behind the end.
     let time = longest.checked_mul(number.max(1)).filter(|time| *time < Picos::MAX / 4);
     let time = time.ok_or_else(|| {
         Failure::usage(format!("{number} passes take longer than 53 days"))
@@ -117,16 +118,16 @@ pub fn time(passes: &[Arc<Pass>], number: u64) -> Result<Picos, Failure> {
     })
 }
 
-/// Blocks that are placed in less than a minute or two.
+/// Most blocks that a simulation places; more would take minutes.
 const MOST_BLOCKS: f64 = 1e9;
 
-/// Whether streams place no more blocks in this time than anybody waits for, even if each had the NPU to itself.
+/// Whether streams place at most [`MOST_BLOCKS`] blocks in this time, even if each had the NPU to itself.
 pub fn is_short(passes: &[Arc<Pass>], time: Picos) -> bool {
     let blocks = |pass: &Arc<Pass>| time as f64 / pass.alone as f64 * pass.blocks.len() as f64;
     passes.iter().map(blocks).sum::<f64>() <= MOST_BLOCKS
 }
 
-/// None for a stream that had no pass.
+/// Returns `None` if the stream completed no pass.
 pub fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }

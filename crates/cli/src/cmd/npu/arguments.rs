@@ -1,4 +1,4 @@
-//! What commands about NPUs are given: networks, an NPU, and how the one is laid over the other.
+//! Arguments of NPU commands: networks, an NPU, and the mapping between them.
 
 use clap::{Args, ValueEnum};
 use dyno_experiment::Failure;
@@ -59,7 +59,7 @@ pub struct Figures {
     static_w: Option<f64>,
 }
 
-/// As descriptions may have it.
+/// Parses a figure in the range that descriptions may use.
 fn figure(text: &str) -> Result<f64, String> {
     let figure = text.parse().ok().filter(|figure| (0.0..=1e12).contains(figure));
     figure.ok_or_else(|| "expected a number of 0 to 1e12".to_owned())
@@ -129,7 +129,7 @@ impl ChangesArgs {
     }
 }
 
-/// Of a group or a tile where nobody says.
+/// Default size of a fused group or of a tile, bytes.
 const BLOCK_BYTES: u64 = 1_000_000;
 
 /// How a network is made into blocks.
@@ -166,7 +166,7 @@ enum Grain {
 }
 
 impl Blocks {
-    /// As they are made.
+    /// Returns the options of lowering.
     pub fn options(&self) -> LoweringOptions {
         let bytes = self.block_bytes.unwrap_or(if self.block_time.is_some() {
             u64::MAX
@@ -202,10 +202,10 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// What is put on the NPU, under this scheduler.
+    /// Returns the deployment of the networks under this scheduler.
     ///
     /// # Errors
-    /// Networks or an NPU that there are not; files that cannot be read.
+    /// Unknown networks or NPU, or files that cannot be read.
     pub fn plan(&self, scheduler: &'static NamedScheduler) -> Result<DeploymentPlan, Failure> {
         let (npu, mapping) = self.hardware.hardware().read()?;
         let tenant = |name: &String| {
