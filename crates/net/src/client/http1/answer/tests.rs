@@ -1,10 +1,10 @@
-//! Answers cut anywhere, of every framing, and bytes that are none.
+//! Answers of every framing, cut anywhere, and invalid bytes.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a connection brought: status and body of each whole answer, and how it went on.
+/// Content of a connection: status and body of each whole answer, and the state after it.
 #[derive(Debug, PartialEq, Eq)]
 struct Read {
     answers: Vec<(u16, Vec<u8>, bool)>,
@@ -41,7 +41,7 @@ fn read(pieces: &[&[u8]]) -> Read {
             }
         }
     }
-    read.begun = !matches!(framing.at, At::Head) || !framing.head.is_empty();
+    read.begun = !matches!(framing.at, FramingState::Head) || !framing.head.is_empty();
     if framing.ends_with_connection() {
         read.answers.push((status, body, false));
         read.begun = false;
