@@ -176,7 +176,7 @@ impl Endpoint {
     /// as the resolver does.
     ///
     /// # Errors
-    /// [`Kind::Resolve`], if there is none.
+    /// [`Kind::Resolve`], if the host has no address.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, Trouble> {
         let no_address = |why: String| {
             let words = format!("the name {:?} has no address: {why}", self.host);

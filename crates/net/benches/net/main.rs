@@ -96,9 +96,10 @@ fn against(rounds: &Rounds) {
             continue;
         }
         eprintln!("{name} ...");
-        let (load, sink) = match peer.asks_for_texts() {
-            true => ("--load-texts", "--sink-texts"),
-            false => ("--load", "--sink-http1"),
+        let (load, sink) = if peer.asks_for_texts() {
+            ("--load-texts", "--sink-texts")
+        } else {
+            ("--load", "--sink-http1")
         };
         let Some(peer) = peer.provide(rounds.is_quick) else { continue };
         let Some(sink) = Child::sink(&[sink], &cores.sink) else { return };

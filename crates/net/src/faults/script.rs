@@ -83,7 +83,7 @@ pub(super) struct Part {
     pub output: Output,
     /// Finish reason; empty if the answer continues.
     pub finish: &'static str,
-    /// The member `usage`, as JSON; empty if there is none.
+    /// The member `usage`, as JSON; empty for no usage.
     pub usage: &'static str,
 }
 

@@ -73,7 +73,7 @@ impl InferRequest {
         let head: Head<'_> = serde_json::from_slice(&json).map_err(|e| no_json("request", &e))?;
         let inputs = head.inputs.ok_or_else(|| malformed("the request has no 'inputs'"))?;
         let inputs = inputs.into_iter().map(|tensor| read(tensor, &mut rest));
-        let asked = |tensor: JsonTensor<'_>| RequestedOutput {
+        let wanted = |tensor: JsonTensor<'_>| RequestedOutput {
             name: tensor.name,
             is_binary: tensor.parameters.and_then(|parameters| parameters.binary_data),
         };
@@ -82,7 +82,7 @@ impl InferRequest {
             model_version: model_version.into(),
             id: head.id.unwrap_or_default(),
             inputs: inputs.collect::<Result<_, _>>()?,
-            outputs: head.outputs.unwrap_or_default().into_iter().map(requested_output).collect(),
+            outputs: head.outputs.unwrap_or_default().into_iter().map(wanted).collect(),
             wants_binary: head.parameters.and_then(|all| all.binary_data_output).unwrap_or(false),
         };
         no_rest(&rest)?;

@@ -374,7 +374,7 @@ impl Door {
             return refuse("the token is not that of the coordinator".into());
         }
         if self.is_full.load(Ordering::Relaxed) {
-            return refuse(format!("all {} workers of the run have joined", of.workers));
+            return refuse(format!("all {} workers of the run have joined", settings.workers));
         }
         Some(Visit::Candidate(Candidate { stream, name: plain(&hello.name), seat: hello.seat }))
     }

@@ -115,7 +115,7 @@ impl Peer {
                 Ok(Body::Pong(pong)) => {
                     let heard = clock.now();
                     let trip = RoundTrip { sent: pong.asked, remote: pong.at, received: heard };
-                    if trip.asked <= trip.heard {
+                    if trip.sent <= trip.received {
                         lock(&self.offsets).add(trip);
                     }
                     continue;

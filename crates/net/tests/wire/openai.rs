@@ -272,9 +272,10 @@ proptest! {
         max_tokens in prop::option::of(0_u64..99),
         stream: bool,
     ) {
-        let input = match roles.is_empty() {
-            true => Input::Text(text),
-            false => Input::Messages(roles.iter().map(|(r, c)| Message::new(r, c)).collect()),
+        let input = if roles.is_empty() {
+            Input::Text(text)
+        } else {
+            Input::Messages(roles.iter().map(|(r, c)| Message::new(r, c)).collect())
         };
         let mut others = Map::new();
         others.insert("top_p".into(), json!(1));
