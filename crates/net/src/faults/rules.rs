@@ -37,7 +37,7 @@ pub(super) enum Play {
 /// Rule by which a mode selects an answer.
 #[derive(Debug, Clone, Copy)]
 enum Rule {
-    /// Of `every` requests, number `at` (from 0) gets `then`, the others `otherwise`.
+    /// Request `at` (from 0) of each `every` requests gets `then`, the others `otherwise`.
     Turns {
         every: u64,
         at: u64,
