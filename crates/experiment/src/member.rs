@@ -11,7 +11,7 @@ use dyno_loadgen::drive::{Job, RunOutcome, TenantOutcome};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::share::Share;
-use dyno_net::client::Seen;
+use dyno_net::client::ClientStatistics;
 use dyno_net::worker::member::{Gate, Instrument, Rig};
 use dyno_net::worker::wire::Pair;
 
@@ -32,7 +32,7 @@ pub struct WorkerRig {
     system: Option<System>,
     fails_fast: bool,
     /// When the test began, and what the client had seen by then.
-    begun: Mutex<Option<(Clock, Seen)>>,
+    begun: Mutex<Option<(Clock, ClientStatistics)>>,
     /// Beats while a test is on.
     heart: Mutex<Option<Heart>>,
 }
@@ -82,7 +82,7 @@ impl Rig for WorkerRig {
     }
 
     fn words_of_failure(&self) -> Option<String> {
-        self.system().words_of_failure(Some(&Seen::default()))
+        self.system().words_of_failure(Some(&ClientStatistics::default()))
     }
 
     fn library(&self) -> &dyn SampleLibrary {

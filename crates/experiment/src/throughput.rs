@@ -8,7 +8,7 @@ use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::RecordRetention;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
-use dyno_net::client::Seen;
+use dyno_net::client::ClientStatistics;
 use dyno_net::trouble::Kind;
 use dyno_results::summary::{self, Failing};
 
@@ -92,7 +92,7 @@ struct Probing<'a> {
     control: Control<'a>,
     clock: Clock,
     /// What the client of a server had seen before.
-    before: Option<Seen>,
+    before: Option<ClientStatistics>,
     traffic: summary::Probe,
 }
 

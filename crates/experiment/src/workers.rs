@@ -9,7 +9,9 @@ use std::sync::OnceLock;
 
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::share::{self, Share};
-use dyno_net::worker::coordinator::{Coordinator, GatherError, Listen, Listening, SILENCE};
+use dyno_net::worker::coordinator::{
+    Coordinator, GatherError, ListenSettings, SILENCE, WorkerListener,
+};
 use dyno_net::worker::wire::Pair;
 use dyno_results::units;
 
@@ -33,7 +35,7 @@ pub fn token() -> String {
 
 /// The workers of a run, which are waited for when the first test begins.
 pub struct RemoteWorkers {
-    listen: Listen,
+    listen: ListenSettings,
     /// What they measure.
     options: Vec<Pair>,
     gathered: OnceLock<Coordinator>,
@@ -65,7 +67,7 @@ impl RemoteWorkers {
         if let Err(problem) = divided(run.system.as_deref().unwrap_or_default(), last) {
             return Err(Failure::usage(problem).hint("raise it, or use fewer workers"));
         }
-        let listen = Listen {
+        let listen = ListenSettings {
             address,
             workers,
             token,
@@ -119,7 +121,7 @@ impl RemoteWorkers {
         if let Some(coordinator) = self.gathered.get() {
             return Ok(Some(coordinator));
         }
-        let listening = Listening::begin(self.listen.clone()).map_err(Failure::set_up)?;
+        let listening = WorkerListener::begin(self.listen.clone()).map_err(Failure::set_up)?;
         let (address, workers) = (listening.address(), self.listen.workers);
         control.watch.clear();
         control.watch.say(&format!(

@@ -1,4 +1,4 @@
-//! One question to a server, outside of any run: what it is, and what models it has.
+//! Single requests to a server outside of any run, such as for its metadata and models.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,42 +18,42 @@ use crate::oip::http::error_words;
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
 
-/// How a question is asked.
+/// Settings of single requests to a server.
 #[derive(Debug, Clone, Copy)]
-pub struct Asking<'a> {
-    /// Of whom.
+pub struct ServerQuery<'a> {
+    /// Server.
     pub endpoint: &'a Endpoint,
-    /// Over what.
+    /// HTTP version.
     pub version: HttpVersion,
     /// Fields of the connection, such as `authorization`.
     pub fields: &'a [(String, String)],
-    /// Who may vouch for the server.
+    /// Authorities that may vouch for the server.
     pub trust: &'a Trust,
-    /// How long it may take, connecting included.
+    /// Time limit of a request, including the connection.
     pub limit: Duration,
 }
 
-/// What a server answered, with a status of success.
+/// Answer with a success status.
 #[derive(Debug, Clone)]
-struct Answered {
+struct HttpAnswer {
     fields: HeaderMap,
     body: Bytes,
     trailers: Option<HeaderMap>,
 }
 
-impl Asking<'_> {
-    /// The body of the answer.
+impl ServerQuery<'_> {
+    /// Returns the body of the answer.
     ///
     /// # Errors
-    /// No answer in time, or a status that is none of success.
+    /// No answer in time, or a status other than success.
     pub fn ask(&self, request: &Request) -> Result<Bytes, Trouble> {
-        Ok(self.answered(request)?.body)
+        Ok(self.exchange_in_time(request)?.body)
     }
 
-    /// The message of the answer of gRPC.
+    /// Returns the message of a gRPC answer.
     ///
     /// # Errors
-    /// Likewise, and what is no answer of gRPC.
+    /// No answer in time, a status other than success, or a body that is not a gRPC message.
     pub fn call<M: prost::Message + Default>(
         &self,
         path: &str,
@@ -65,7 +65,7 @@ impl Asking<'_> {
             fields: vec![("content-type", grpc::CONTENT_TYPE.into()), ("te", "trailers".into())],
             body: grpc::framed(message),
         };
-        let answered = self.answered(&request)?;
+        let answered = self.exchange_in_time(&request)?;
         grpc::status(&answered.fields)?;
         if let Some(trailers) = &answered.trailers {
             grpc::status(trailers)?;
@@ -78,7 +78,7 @@ impl Asking<'_> {
         M::decode(message).map_err(|error| malformed(format!("the answer to {path}: {error}")))
     }
 
-    fn answered(&self, request: &Request) -> Result<Answered, Trouble> {
+    fn exchange_in_time(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Trouble::new(Kind::Connect, error.to_string()))?;
         let endpoint = self.endpoint;
@@ -95,7 +95,7 @@ impl Asking<'_> {
         runtime.block_on(answered)
     }
 
-    async fn exchange(&self, request: &Request) -> Result<Answered, Trouble> {
+    async fn exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
         let endpoint = self.endpoint;
         let addresses = endpoint.resolve()?;
         let stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| {
@@ -121,7 +121,7 @@ impl Asking<'_> {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         request: &Request,
-    ) -> Result<Answered, Trouble> {
+    ) -> Result<HttpAnswer, Trouble> {
         let broken = |error: hyper::Error| {
             let words = format!("{} broke off: {error}", self.endpoint);
             Trouble::new(Kind::Closed, words)
@@ -131,7 +131,7 @@ impl Asking<'_> {
             HttpVersion::Http1 => {
                 let (mut sender, connection) =
                     hyper::client::conn::http1::handshake(io).await.map_err(broken)?;
-                // A sender that is dropped ends the connection before its answer.
+                // Dropping the sender would end the connection before its answer.
                 self.read(beside(connection, sender.send_request(request)).await).await?
             }
             HttpVersion::Http2 => {
@@ -145,7 +145,7 @@ impl Asking<'_> {
         Ok(response)
     }
 
-    /// Head and body as `hyper` has them.
+    /// Returns the request in the types of `hyper`.
     fn http(&self, request: &Request) -> Result<http::Request<Full<Bytes>>, Trouble> {
         let path = format!("{}{}", self.endpoint.path(), request.path);
         let authority = self.endpoint.authority();
@@ -172,7 +172,7 @@ impl Asking<'_> {
     async fn read(
         &self,
         response: hyper::Result<http::Response<Incoming>>,
-    ) -> Result<Answered, Trouble> {
+    ) -> Result<HttpAnswer, Trouble> {
         let broken = |error: hyper::Error| {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         };
@@ -181,7 +181,7 @@ impl Asking<'_> {
         let trailers = body.trailers().cloned();
         let body = body.to_bytes();
         match Kind::of_status(head.status.as_u16()) {
-            None => Ok(Answered { fields: head.headers, body, trailers }),
+            None => Ok(HttpAnswer { fields: head.headers, body, trailers }),
             Some(kind) => {
                 let said = error_words(&body);
                 Err(Trouble::of_status(kind, head.status.as_u16(), &said))

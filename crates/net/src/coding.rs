@@ -1,9 +1,8 @@
-//! Content codings, by which bodies and messages become shorter.
+//! Content codings, which compress bodies and messages.
 //!
 //! Sources: RFC 9110, section 8.4 (HTTP); "gRPC compression", where each message is compressed
-//! for itself.
+//! separately.
 
-use std::fmt;
 use std::io::{self, Write as _};
 use std::str::FromStr;
 
@@ -23,7 +22,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// As fields have it.
+    /// Name in header fields.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,8 +31,8 @@ impl Coding {
         }
     }
 
-    /// What the value of `content-encoding` or `grpc-encoding` says; `None` where the content is
-    /// as it is.
+    /// Returns the coding of a `content-encoding` or `grpc-encoding` value; `None` for uncompressed
+    /// content.
     ///
     /// # Errors
     /// The name of another coding.
@@ -46,7 +45,7 @@ impl Coding {
         }
     }
 
-    /// The first coding that a client says it takes, in `accept-encoding` or
+    /// Returns the first supported coding in a client's `accept-encoding` or
     /// `grpc-accept-encoding`.
     #[must_use]
     pub fn accepted(value: &str) -> Option<Self> {
@@ -58,7 +57,7 @@ impl Coding {
         })
     }
 
-    /// The content in fewer bytes.
+    /// Returns the compressed content.
     #[must_use]
     pub fn compressed(self, content: &[u8]) -> Bytes {
         let (out, level) = (Vec::new(), Compression::default());
@@ -75,15 +74,15 @@ impl Coding {
         written.expect("memory takes all").into()
     }
 
-    /// The content as it was.
+    /// Returns the decompressed content.
     ///
     /// # Errors
-    /// Bytes that are not of this coding, or more content than `most` bytes.
-    pub fn decompressed(self, bytes: &[u8], most: usize) -> Result<Bytes, Undecodable> {
+    /// Bytes that do not have this coding, or more than `most` bytes of content.
+    pub fn decompressed(self, bytes: &[u8], most: usize) -> Result<Bytes, DecodeError> {
         let (mut decoder, mut all) = (Decoder::new(self), Vec::new());
         let grown = decoder.push(bytes, |content| {
             all.extend_from_slice(content);
-            if all.len() > most { Err(Undecodable::TooLong) } else { Ok(()) }
+            if all.len() > most { Err(DecodeError::TooLong) } else { Ok(()) }
         });
         grown?;
         decoder.end()?;
@@ -99,36 +98,27 @@ impl FromStr for Coding {
     }
 }
 
-/// Why content cannot be had.
-#[derive(Debug)]
-pub enum Undecodable {
-    /// It is longer than it may be.
+/// Reason why content cannot be decompressed.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// It exceeds the limit.
+    #[error("it is too long")]
     TooLong,
-    /// The bytes are not of their coding, or end before its end.
+    /// The bytes are invalid for their coding, or incomplete.
+    #[error("{0}")]
     Broken(io::Error),
 }
 
-impl fmt::Display for Undecodable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong => f.write_str("it is too long"),
-            Self::Broken(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Undecodable {}
-
-impl From<Undecodable> for Trouble {
-    fn from(error: Undecodable) -> Self {
+impl From<DecodeError> for Trouble {
+    fn from(error: DecodeError) -> Self {
         Self::new(Kind::Malformed, format!("compressed content cannot be read: {error}"))
     }
 }
 
-/// Compressed bytes at a time, so that little content that is much longer is at hand at once.
+/// Compressed bytes per step, which limits the memory of highly compressed content.
 const PIECE: usize = 4 << 10;
 
-/// Decompresses what is cut anywhere.
+/// Decompressor of bytes that are cut anywhere.
 pub(crate) enum Decoder {
     Gzip(MultiGzDecoder<Vec<u8>>),
     Deflate(ZlibDecoder<Vec<u8>>),
@@ -142,13 +132,13 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes, and hands on what content they bring, in pieces.
-    pub(crate) fn push<E: From<Undecodable>>(
+    /// Takes bytes, and passes on their content in pieces.
+    pub(crate) fn push<E: From<DecodeError>>(
         &mut self,
         bytes: &[u8],
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let broken = |error| E::from(Undecodable::Broken(error));
+        let broken = |error| E::from(DecodeError::Broken(error));
         for piece in bytes.chunks(PIECE) {
             let written = match self {
                 Self::Gzip(to) => to.write_all(piece).and_then(|()| to.flush()),
@@ -170,13 +160,13 @@ impl Decoder {
         taken
     }
 
-    /// Whether that was all.
-    pub(crate) fn end(&mut self) -> Result<(), Undecodable> {
+    /// Checks that the content is complete.
+    pub(crate) fn end(&mut self) -> Result<(), DecodeError> {
         let ended = match self {
             Self::Gzip(to) => to.try_finish(),
             Self::Deflate(to) => to.try_finish(),
         };
-        ended.map_err(Undecodable::Broken)
+        ended.map_err(DecodeError::Broken)
     }
 }
 
@@ -188,11 +178,11 @@ mod tests {
     fn content_is_bounded_while_it_grows() {
         for coding in [Coding::Gzip, Coding::Deflate] {
             let bomb = coding.compressed(&vec![b' '; 4 << 20]);
-            assert!(matches!(coding.decompressed(&bomb, 1 << 20), Err(Undecodable::TooLong)));
+            assert!(matches!(coding.decompressed(&bomb, 1 << 20), Err(DecodeError::TooLong)));
             assert_eq!(coding.decompressed(&bomb, 4 << 20).unwrap().len(), 4 << 20);
-            assert!(matches!(coding.decompressed(&bomb[1..], 9), Err(Undecodable::Broken(_))));
+            assert!(matches!(coding.decompressed(&bomb[1..], 9), Err(DecodeError::Broken(_))));
             let cut = &bomb[..bomb.len() / 2];
-            assert!(matches!(coding.decompressed(cut, 4 << 20), Err(Undecodable::Broken(_))));
+            assert!(matches!(coding.decompressed(cut, 4 << 20), Err(DecodeError::Broken(_))));
         }
     }
 

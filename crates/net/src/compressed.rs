@@ -1,6 +1,6 @@
-//! What the rounds' network division permits of compression: requests are compressed when their
-//! samples are loaded, untimed; answers are decompressed as they come, after the time of their
-//! bytes was taken.
+//! Compression that the network division of the rounds permits: requests are compressed when their
+//! samples are loaded, untimed; answers are decompressed on arrival, after the time of their bytes
+//! is taken.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::coding::{Coding, Decoder};
 use crate::exchange::{Fields, HttpVersion, Request};
 use crate::grpc;
 use crate::ledger::Entry;
-use crate::protocol::{Answer, Heard, Next, PARSED_PER_UNPACKED, Protocol, Reader};
+use crate::protocol::{Answer, PARSED_PER_UNPACKED, Protocol, ReadProgress, Reader, ReaderCall};
 use crate::trouble::{Kind, Trouble};
 
-/// A protocol whose requests are compressed, or which takes compressed answers.
-pub(crate) struct Compressed {
+/// A protocol with compressed requests or answers.
+pub(crate) struct CompressedProtocol {
     inner: Arc<dyn Protocol>,
     requests: Option<Coding>,
     answers: Option<Coding>,
 }
 
-impl Compressed {
-    /// The protocol as it is, where nothing is to be compressed.
+impl CompressedProtocol {
+    /// Wraps a protocol; returns it unchanged if there is nothing to compress.
     pub(crate) fn around(
         inner: Arc<dyn Protocol>,
         requests: Option<Coding>,
@@ -34,10 +34,10 @@ impl Compressed {
     }
 }
 
-/// Checks that an answer is not compressed where the client did not ask for it.
+/// Checks that an answer is not compressed unless the client requested it.
 ///
 /// # Errors
-/// Its coding, and how to ask for it.
+/// The unexpected coding, and how to permit it.
 pub(crate) fn check_uncompressed(fields: &dyn Fields) -> Result<(), Trouble> {
     let found = match Coding::of_field(fields.field("content-encoding")) {
         Ok(None) => return Ok(()),
@@ -51,13 +51,13 @@ pub(crate) fn check_uncompressed(fields: &dyn Fields) -> Result<(), Trouble> {
     Err(Trouble::new(Kind::Malformed, words))
 }
 
-/// Whether messages are compressed one by one, and not the body.
+/// Returns whether messages are compressed individually instead of the body.
 fn is_grpc(request: &Request) -> bool {
     let kind = request.fields.iter().find(|(name, _)| *name == "content-type");
     kind.is_some_and(|(_, value)| value.starts_with(grpc::CONTENT_TYPE))
 }
 
-impl Protocol for Compressed {
+impl Protocol for CompressedProtocol {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -74,9 +74,10 @@ impl Protocol for Compressed {
         let mut request = self.inner.request(sample);
         let is_grpc = is_grpc(&request);
         if let Some(coding) = self.requests.filter(|_| !request.body.is_empty()) {
-            request.body = match is_grpc {
-                true => grpc::message_compressed(&request.body, coding),
-                false => coding.compressed(&request.body),
+            request.body = if is_grpc {
+                grpc::message_compressed(&request.body, coding)
+            } else {
+                coding.compressed(&request.body)
             };
             let field = if is_grpc { grpc::ENCODING } else { "content-encoding" };
             request.fields.push((field, coding.name().into()));
@@ -95,20 +96,20 @@ impl Protocol for Compressed {
     fn reader(&self) -> Box<dyn Reader> {
         let inner = self.inner.reader();
         match self.answers {
-            // What reads messages decompresses them.
-            Some(_) => Box::new(Decompressing { inner, decoder: None }),
+            // The message reader decompresses them.
+            Some(_) => Box::new(DecompressingReader { inner, decoder: None }),
             None => inner,
         }
     }
 }
 
-/// Reads answers whose body may be compressed.
-struct Decompressing {
+/// Reader of answers whose body may be compressed.
+struct DecompressingReader {
     inner: Box<dyn Reader>,
     decoder: Option<Decoder>,
 }
 
-impl Reader for Decompressing {
+impl Reader for DecompressingReader {
     fn expect(&mut self, sample: SampleIndex) {
         self.inner.expect(sample);
     }
@@ -126,11 +127,11 @@ impl Reader for Decompressing {
         self.inner.begin(status, fields)
     }
 
-    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+    fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
         let Self { inner, decoder: Some(decoder) } = self else {
             return self.inner.data(bytes);
         };
-        let mut heard = Heard::default();
+        let mut heard = ReadProgress::default();
         decoder.push::<Trouble>(bytes, |content| {
             let more = inner.data(content)?;
             heard.beats = heard.beats.saturating_add(more.beats);
@@ -141,13 +142,13 @@ impl Reader for Decompressing {
         Ok(heard)
     }
 
-    fn finish(&mut self) -> Result<Heard, Trouble> {
+    fn finish(&mut self) -> Result<ReadProgress, Trouble> {
         self.inner.finish()
     }
 
-    fn effort(&self, next: Next) -> usize {
+    fn effort(&self, next: ReaderCall) -> usize {
         match (next, &self.decoder) {
-            (Next::Data(bytes), Some(_)) => bytes * PARSED_PER_UNPACKED,
+            (ReaderCall::Data(bytes), Some(_)) => bytes * PARSED_PER_UNPACKED,
             _ => self.inner.effort(next),
         }
     }
@@ -178,7 +179,7 @@ mod tests {
             fields: vec![("content-type", content_type.into())],
             body: "{name}".repeat(99),
             pointer: None,
-            accepted: crate::ledger::Accepted::default(),
+            accepted: crate::ledger::AcceptedClasses::default(),
         };
         let rows = Format::JsonLines.rows(b"{\"name\": \"some words\"}").unwrap();
         Arc::new(Raw::new(template, rows, HttpVersion::Http1).unwrap())
@@ -203,7 +204,7 @@ mod tests {
     fn requests_are_compressed_and_say_so() {
         let plain = raw("application/json").request(0);
         for coding in [Coding::Gzip, Coding::Deflate] {
-            let protocol = Compressed::around(raw("application/json"), Some(coding), None);
+            let protocol = CompressedProtocol::around(raw("application/json"), Some(coding), None);
             let request = protocol.request(0);
             assert!(request.body.len() < plain.body.len() / 2);
             let field = ("content-encoding", coding.name().to_owned());
@@ -216,7 +217,8 @@ mod tests {
     fn messages_of_grpc_are_compressed_one_by_one() {
         let plain = raw(grpc::CONTENT_TYPE).request(0);
         let coding = Coding::Gzip;
-        let protocol = Compressed::around(raw(grpc::CONTENT_TYPE), Some(coding), Some(coding));
+        let protocol =
+            CompressedProtocol::around(raw(grpc::CONTENT_TYPE), Some(coding), Some(coding));
         let request = protocol.request(0);
         let mut messages = grpc::Deframer::default();
         messages.push(&request.body);
@@ -233,7 +235,7 @@ mod tests {
     fn answers_are_decompressed_wherever_they_are_cut() {
         let said = "one answer, ".repeat(9_000).into_bytes();
         for coding in [Coding::Gzip, Coding::Deflate] {
-            let protocol = Compressed::around(raw("text/plain"), None, Some(coding));
+            let protocol = CompressedProtocol::around(raw("text/plain"), None, Some(coding));
             let asked = protocol.request(0);
             assert_eq!(asked.fields[1], ("accept-encoding", coding.name().to_owned()));
             let (whole, mut reader) = (coding.compressed(&said), protocol.reader());
@@ -255,7 +257,7 @@ mod tests {
     #[test]
     fn answers_that_do_not_decompress_are_none() {
         let coding = Coding::Gzip;
-        let protocol = Compressed::around(raw("text/plain"), None, Some(coding));
+        let protocol = CompressedProtocol::around(raw("text/plain"), None, Some(coding));
         let (whole, mut reader) = (coding.compressed(b"an answer"), protocol.reader());
         let head = fields(&[("content-encoding", "gzip")]);
         reader.begin(200, &head).unwrap();

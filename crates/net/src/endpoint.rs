@@ -1,4 +1,4 @@
-//! Where a server is: the part of a URL that a client connects to.
+//! Address of a server: the part of a URL that a client connects to.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -7,71 +7,68 @@ use std::str::FromStr;
 use crate::trouble::{Kind, Trouble};
 
 /// A server: scheme, host, port, and the path that all its requests begin with.
+///
+/// ```
+/// use dyno_net::endpoint::Endpoint;
+///
+/// let endpoint: Endpoint = "https://localhost:8443/v1/".parse()?;
+/// assert!(endpoint.is_tls());
+/// assert_eq!((endpoint.host(), endpoint.port(), endpoint.path()), ("localhost", 8443, "/v1"));
+/// assert!("localhost:8443".parse::<Endpoint>().is_err());
+/// # Ok::<(), dyno_net::endpoint::EndpointError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     is_tls: bool,
-    /// A name or an address; that of IPv6 without brackets.
+    /// Name or address; IPv6 addresses without brackets.
     host: String,
     port: u16,
-    /// Empty, or begins with a slash and ends with none.
+    /// Empty, or starts with a slash and does not end with one.
     path: String,
 }
 
-/// Why a text names no server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Reason why a text is not an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// It begins with neither `http://` nor `https://`.
+    /// It starts with neither `http://` nor `https://`.
+    #[error("{}", unexpected_scheme(.found.as_deref()))]
     Scheme {
-        /// What it begins with, up to `://`.
+        /// Text before `://`.
         found: Option<String>,
     },
-    /// Nothing stands where the host should.
+    /// The host is missing.
+    #[error("expected a host after the scheme, such as localhost")]
     Host,
-    /// What follows the colon is no port.
+    /// The text after the colon is not a port.
+    #[error("expected a port from 1 to 65535, found {found:?}")]
     Port {
-        /// What follows it.
+        /// That text.
         found: String,
     },
-    /// It names a user, which would end up in logs.
+    /// It contains user information, which would end up in logs.
+    #[error("expected a host, found user and password: give a token by the environment instead")]
     User,
-    /// It goes on with a query or a fragment, which no endpoint has.
+    /// It has a query or a fragment, which endpoints do not have.
+    #[error("expected nothing after the path of an endpoint, found {found:?}")]
     Rest {
-        /// From the `?` or `#` on.
+        /// Text from the `?` or `#` on.
         found: String,
     },
-    /// It has a character that may not stand in a URL.
+    /// It has a character that URLs do not allow.
+    #[error("expected a URL, found the character {found:?}; write it as %XX")]
     Character {
-        /// Which.
+        /// The character.
         found: char,
     },
 }
 
-impl fmt::Display for EndpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Scheme { found: None } => {
-                f.write_str("expected http://HOST:PORT or https://HOST:PORT, found no scheme")
-            }
-            Self::Scheme { found: Some(found) } => {
-                write!(f, "expected the scheme http or https, found {found:?}")
-            }
-            Self::Host => f.write_str("expected a host after the scheme, such as localhost"),
-            Self::Port { found } => write!(f, "expected a port from 1 to 65535, found {found:?}"),
-            Self::User => f.write_str(
-                "expected a host, found user and password: give a token by the environment instead",
-            ),
-            Self::Rest { found } => {
-                write!(f, "expected nothing after the path of an endpoint, found {found:?}")
-            }
-            Self::Character { found } => {
-                write!(f, "expected a URL, found the character {found:?}; write it as %XX")
-            }
-        }
+fn unexpected_scheme(found: Option<&str>) -> String {
+    match found {
+        None => "expected http://HOST:PORT or https://HOST:PORT, found no scheme".into(),
+        Some(found) => format!("expected the scheme http or https, found {found:?}"),
     }
 }
-
-impl std::error::Error for EndpointError {}
 
 impl FromStr for Endpoint {
     type Err = EndpointError;
@@ -113,7 +110,7 @@ impl FromStr for Endpoint {
     }
 }
 
-/// Host and port; an address of IPv6 stands in brackets (RFC 3986, section 3.2.2).
+/// Splits host and port; IPv6 addresses are in brackets (RFC 3986, section 3.2.2).
 fn split_authority(authority: &str) -> Result<(String, Option<&str>), EndpointError> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or(EndpointError::Host)?;
@@ -140,31 +137,32 @@ fn default_port(is_tls: bool) -> u16 {
 }
 
 impl Endpoint {
-    /// Whether the connection is encrypted.
+    /// Returns whether the connection is encrypted.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
 
-    /// Name or address; that of IPv6 without brackets.
+    /// Returns the name or address; IPv6 addresses without brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Port.
+    /// Returns the port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The path that all requests begin with: empty, or begins with a slash and ends with none.
+    /// Returns the path prefix of all requests: empty, or starts with a slash and does not end with
+    /// one.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// As it stands in the field `host`: the port only where it is not the scheme's.
+    /// Returns the value of the field `host`: the port only if it is not the scheme's default.
     #[must_use]
     pub fn authority(&self) -> String {
         let host = match self.host.parse::<IpAddr>() {
@@ -174,11 +172,11 @@ impl Endpoint {
         if self.port == default_port(self.is_tls) { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// The addresses of the host, as the system's resolver orders them. It may take as long
-    /// as that takes.
+    /// Returns the addresses of the host in the order of the system's resolver. It blocks as long
+    /// as the resolver does.
     ///
     /// # Errors
-    /// [`Kind::Resolve`], where there are none.
+    /// [`Kind::Resolve`], if the host has no address.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, Trouble> {
         let no_address = |why: String| {
             let words = format!("the name {:?} has no address: {why}", self.host);

@@ -1,22 +1,22 @@
-//! What goes over the wire for one sample, whatever carries it.
+//! Requests and header fields, independent of the transport.
 
 use bytes::Bytes;
 
-/// A request that is ready to be sent: made when its sample is loaded, before the clock runs.
+/// A request that is ready to be sent, created when its sample is loaded, before the clock runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// `GET` or `POST`.
     pub method: Method,
     /// Path and query below the endpoint's own path, such as `/v2/models/iris/infer`.
     pub path: String,
-    /// Fields of this request; those of the connection (host, length, authorisation) are the
-    /// client's. Names are in lower case.
+    /// Fields of this request; fields of the connection (host, length, authorization) are added by
+    /// the client. Names are in lower case.
     pub fields: Vec<(&'static str, String)>,
-    /// What follows the head.
+    /// Body.
     pub body: Bytes,
 }
 
-/// What is asked of the server.
+/// HTTP method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Metadata and health.
@@ -26,7 +26,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// As it stands on the wire.
+    /// Name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Method {
     }
 }
 
-/// What carries requests.
+/// HTTP version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpVersion {
     /// One request at a time on a connection.
@@ -45,20 +45,20 @@ pub enum HttpVersion {
     Http2,
 }
 
-/// Fields of a head, or of trailers, in the order of their arrival.
+/// Fields of a head or of trailers, in the order of their arrival.
 pub trait Fields {
-    /// The first field of this name, which is in lower case.
+    /// Returns the first field of this name, which is in lower case.
     fn field(&self, name: &str) -> Option<&[u8]>;
 }
 
-/// As they come of `h2` and `hyper`.
+/// Fields from `h2` and `hyper`.
 impl Fields for http::HeaderMap {
     fn field(&self, name: &str) -> Option<&[u8]> {
         self.get(name).map(http::HeaderValue::as_bytes)
     }
 }
 
-/// As they come of `httparse`.
+/// Fields from `httparse`.
 impl Fields for [httparse::Header<'_>] {
     fn field(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)

@@ -1,5 +1,5 @@
-//! What gRPC adds to HTTP/2, without sockets: messages with their lengths, status codes, and
-//! percent-encoded words.
+//! The parts of gRPC above HTTP/2, without sockets: length-prefixed messages, status codes, and
+//! percent-encoded status messages.
 //!
 //! Source: "gRPC over HTTP2" (`PROTOCOL-HTTP2.md`) and "Status codes and their use in gRPC".
 
@@ -14,15 +14,15 @@ use crate::trouble::{Kind, Trouble, in_short};
 pub const CONTENT_TYPE: &str = "application/grpc";
 /// Field of the status, in trailers or in a head without a body.
 pub const STATUS: &str = "grpc-status";
-/// Field of its words, percent-encoded.
+/// Field of the status message, percent-encoded.
 pub const MESSAGE: &str = "grpc-message";
-/// Field that says how messages are compressed which say that they are.
+/// Field of the coding of compressed messages.
 pub const ENCODING: &str = "grpc-encoding";
-/// Field of the codings that answers may have.
+/// Field of the codings accepted in answers.
 pub const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
-/// Bytes before each message: whether it is compressed, and its length.
+/// Bytes before each message: a compression flag and the length.
 pub const PREFIX: usize = 5;
-/// A message that is longer is refused before it is collected.
+/// Maximum length of a message; longer ones are refused before they are received.
 pub const MAX_MESSAGE: usize = 1 << 30;
 
 /// A status code.
@@ -49,7 +49,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// All of them; each is at the position of its number.
+    /// All codes; each is at the position of its number.
     pub const ALL: &[Self] = &[
         Self::Ok,
         Self::Cancelled,
@@ -70,14 +70,14 @@ impl Code {
         Self::Unauthenticated,
     ];
 
-    /// The code of this number, as a field has it; an odd one is [`Code::Unknown`].
+    /// Returns the code of a number in a header field; [`Code::Unknown`] for any other text.
     #[must_use]
     pub fn parse(digits: &[u8]) -> Self {
         let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         number.and_then(|number: usize| Self::ALL.get(number)).copied().unwrap_or(Self::Unknown)
     }
 
-    /// As the specification writes it.
+    /// Returns the name in the specification.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl Code {
         }
     }
 
-    /// What a client makes of it; `None` for success.
+    /// Returns the kind of trouble of this code; `None` for success.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
         match self {
@@ -123,7 +123,7 @@ impl Code {
     }
 }
 
-/// A message with its prefix, not compressed.
+/// Returns an uncompressed message with its prefix.
 #[must_use]
 pub fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
@@ -134,7 +134,7 @@ pub fn framed(message: &impl Message) -> Bytes {
     out.freeze()
 }
 
-/// The message of a body that has one, compressed; its prefix says so.
+/// Returns the single message of a body, compressed and flagged as such.
 #[must_use]
 pub fn message_compressed(framed: &Bytes, coding: Coding) -> Bytes {
     let content = coding.compressed(framed.get(PREFIX..).unwrap_or_default());
@@ -145,35 +145,35 @@ pub fn message_compressed(framed: &Bytes, coding: Coding) -> Bytes {
     out.freeze()
 }
 
-/// Puts messages together from bytes that are cut anywhere.
+/// Assembler of messages from bytes that are cut anywhere.
 #[derive(Debug)]
 pub struct Deframer {
     buffer: BytesMut,
-    /// Of messages that are compressed.
+    /// Coding of compressed messages.
     coding: Option<Coding>,
-    /// Bytes of a message, before and after it is decompressed.
+    /// Maximum bytes of a message, before and after decompression.
     most: usize,
 }
 
 impl Default for Deframer {
-    /// Messages of up to [`MAX_MESSAGE`] bytes, none compressed.
+    /// Accepts uncompressed messages of up to [`MAX_MESSAGE`] bytes.
     fn default() -> Self {
         Self::new(None, MAX_MESSAGE)
     }
 }
 
 impl Deframer {
-    /// Messages of up to `most` bytes, of which some may be compressed.
+    /// Accepts messages of up to `most` bytes, of which some may be compressed.
     #[must_use]
     pub fn new(coding: Option<Coding>, most: usize) -> Self {
         Self { buffer: BytesMut::new(), coding, most }
     }
 
-    /// Forgets what is left of the answer before, and reads of the head of the next one how its
-    /// messages are compressed.
+    /// Discards the rest of the previous answer, and reads the coding of the next one's messages
+    /// from its head.
     ///
     /// # Errors
-    /// A coding that is not read.
+    /// An unsupported coding.
     pub fn begin(&mut self, fields: &dyn Fields) -> Result<(), Trouble> {
         self.buffer.clear();
         self.coding = Coding::of_field(fields.field(ENCODING)).map_err(|other| {
@@ -183,19 +183,19 @@ impl Deframer {
         Ok(())
     }
 
-    /// Takes bytes of the body.
+    /// Appends bytes of the body.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Whether messages are compressed.
+    /// Returns whether messages are compressed.
     #[must_use]
     pub fn unpacks(&self) -> bool {
         self.coding.is_some()
     }
 
-    /// Whether so many more bytes complete a message. Those that hold its length themselves
-    /// are taken to do so.
+    /// Returns whether this many more bytes complete a message. Bytes that include the message's
+    /// length are assumed to do so.
     #[must_use]
     pub fn completes(&self, bytes: usize) -> bool {
         match self.buffer.split_first_chunk::<PREFIX>() {
@@ -206,10 +206,10 @@ impl Deframer {
         }
     }
 
-    /// The next message that is complete, decompressed.
+    /// Returns the next complete message, decompressed.
     ///
     /// # Errors
-    /// A message that is longer than it may be, or compressed in a way that nobody told.
+    /// A message above the limit, or compressed without a declared coding.
     pub fn pop(&mut self) -> Result<Option<Bytes>, Trouble> {
         let Some((&[flag, ref length @ ..], rest)) = self.buffer.split_first_chunk::<PREFIX>()
         else {
@@ -234,17 +234,18 @@ impl Deframer {
         }
     }
 
-    /// Bytes of a message that is not complete.
+    /// Returns the number of bytes of an incomplete message.
     #[must_use]
     pub fn left(&self) -> usize {
         self.buffer.len()
     }
 }
 
-/// What trailers, or the head of an answer without a body, say of the call.
+/// Reads the status of a call from trailers, or from the head of an answer without a body; `None`
+/// if it is missing.
 ///
 /// # Errors
-/// A status that is none of success; `None` is one that is missing.
+/// A status other than success.
 pub fn status(fields: &dyn Fields) -> Result<Option<()>, Trouble> {
     let Some(status) = fields.field(STATUS) else {
         return Ok(None);
@@ -264,7 +265,8 @@ pub fn status(fields: &dyn Fields) -> Result<Option<()>, Trouble> {
     }
 }
 
-/// Words as a field can hold them: bytes from space to `~`, others and `%` as `%XX`.
+/// Percent-encodes a text for a header field: bytes from space to `~` except `%` stay, others
+/// become `%XX`.
 #[must_use]
 pub fn encoded(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
@@ -278,7 +280,7 @@ pub fn encoded(words: &str) -> String {
     out
 }
 
-/// The reverse. What is no `%XX` stays as it is.
+/// Decodes a percent-encoded text. Invalid sequences stay as they are.
 #[must_use]
 pub fn decoded(field: &[u8]) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);

@@ -1,8 +1,17 @@
-//! The account of an answer: its class, its tokens, the source of each count, and what
-//! contradicts what.
+//! The account of an answer: its class, its tokens, the source of each count, and contradictions
+//! between counts.
 //!
-//! A [`Reader`](crate::protocol::Reader) of a text protocol makes one [`Entry`] an answer.
+//! A [`Reader`](crate::protocol::Reader) of a text protocol creates one [`Entry`] per answer.
 //! [`Client::ledger`](crate::client::Client::ledger) returns those of a run.
+//!
+//! ```
+//! use dyno_net::ledger::{AcceptedClasses, Class, settle};
+//!
+//! let mut accepted = AcceptedClasses::default();
+//! assert!(accepted.insert("empty"));
+//! assert!(settle(Class::Empty, accepted, || "no output".into()).is_ok());
+//! assert!(settle(Class::Cut, accepted, || "ended early".into()).is_err());
+//! ```
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,7 +19,7 @@ use std::marker::PhantomData;
 use dyno_loadgen::clock::Nanos;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::protocol::Counted;
+use crate::protocol::TokenCounter;
 use crate::trouble::{Kind, Trouble};
 
 /// Class of an answer. Only a whole answer is a success, unless a setting accepts its class.
@@ -47,7 +56,7 @@ impl Class {
         Self::Short,
     ];
 
-    /// Name in settings and files.
+    /// Returns the name in settings and files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,7 +70,7 @@ impl Class {
         }
     }
 
-    /// Kind of trouble of an answer of this class; `None` for a whole one.
+    /// Returns the kind of trouble of an answer of this class; `None` for a whole one.
     #[must_use]
     pub fn trouble(self) -> Option<Kind> {
         Some(match self {
@@ -78,13 +87,13 @@ impl Class {
 
 /// Classes that count as success beside whole answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Accepted(u8);
+pub struct AcceptedClasses(u8);
 
-impl Accepted {
+impl AcceptedClasses {
     /// Names of the classes that a setting can accept.
     pub const NAMES: [&'static str; 5] = ["empty", "cut", "aborted", "filtered", "short"];
 
-    /// Adds the class of this name; false if it is none of [`NAMES`](Self::NAMES).
+    /// Adds the class of this name; returns false if it is not in [`NAMES`](Self::NAMES).
     pub fn insert(&mut self, name: &str) -> bool {
         let class = Class::ALL.into_iter().find(|class| class.name() == name);
         match class.filter(|_| Self::NAMES.contains(&name)) {
@@ -96,13 +105,13 @@ impl Accepted {
         }
     }
 
-    /// Whether an answer of this class counts as success.
+    /// Returns whether an answer of this class counts as success.
     #[must_use]
     pub fn contains(self, class: Class) -> bool {
         class == Class::Whole || self.0 & (1 << class as u8) != 0
     }
 
-    /// The accepted classes, without whole.
+    /// Iterates over the accepted classes except whole.
     pub fn iter(self) -> impl Iterator<Item = Class> {
         Class::ALL.into_iter().filter(move |class| self.0 & (1 << *class as u8) != 0)
     }
@@ -116,7 +125,7 @@ pub enum Finish {
     /// The server did not state it.
     #[default]
     Unstated,
-    /// `stop`, and words of vendors that mean the same.
+    /// `stop`, and vendor-specific synonyms.
     Stop,
     /// `length`: the limit of tokens.
     Length,
@@ -129,7 +138,7 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// What a finish reason means. Reasons that are not known end an answer as `stop` does.
+    /// Returns the meaning of a finish reason. Unknown reasons end an answer as `stop` does.
     #[must_use]
     pub fn of_reason(reason: &str) -> Self {
         const ABORTS: [&str; 13] = [
@@ -180,9 +189,9 @@ pub enum Contradiction {
     FewerTokensThanParts,
     /// The count of output tokens goes down from one part to the next.
     Decreasing,
-    /// More reasoning tokens than output tokens.
+    /// Usage counts more reasoning tokens than output tokens.
     ReasoningExceedsOutput,
-    /// More cached tokens than input tokens.
+    /// Usage counts more cached tokens than input tokens.
     CachedExceedsInput,
     /// Input and output do not sum to the total.
     TotalDiffers,
@@ -197,9 +206,9 @@ pub enum Oddity {
     FloatCount,
     /// A count is written as a string.
     TextCount,
-    /// A member of usage is no count: negative, not whole, too large, or of another type.
+    /// A member of usage is not a count: negative, fractional, too large, or of another type.
     NoCount,
-    /// The last usage counts nothing, an earlier one does.
+    /// The last usage counts nothing, but an earlier one does.
     ZeroLast,
     /// Usage came behind `[DONE]`.
     LateUsage,
@@ -322,12 +331,13 @@ impl<F: Flag + fmt::Debug> fmt::Debug for Flags<F> {
     }
 }
 
-/// What a request demands of its answer.
+/// Demands of a request on its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
-    /// Output tokens at most, of each choice.
+    /// Maximum number of output tokens of each choice.
     pub most: Option<u32>,
-    /// Output tokens at least, of each choice: `min_tokens`, or the most with `ignore_eos`.
+    /// Minimum number of output tokens of each choice: `min_tokens`, or the maximum with
+    /// `ignore_eos`.
     pub least: Option<u32>,
     /// Choices (>= 1).
     pub choices: u16,
@@ -348,14 +358,14 @@ pub struct Entry {
     /// Output tokens.
     pub output: Option<u32>,
     /// Source of the count of output tokens.
-    pub counted_by: Counted,
+    pub counted_by: TokenCounter,
     /// Output tokens that the server claims.
     pub claimed: Option<u32>,
     /// Total of tokens that the server claims.
     pub total: Option<u32>,
     /// What the request demanded.
     pub demand: Demand,
-    /// Why it ended; of several choices the worst reason.
+    /// Reason for the end; the worst reason of several choices.
     pub finish: Finish,
     /// Choices that came.
     pub choices: u16,
@@ -369,24 +379,25 @@ pub struct Entry {
     pub contradictions: Flags<Contradiction>,
     /// Peculiarities.
     pub oddities: Flags<Oddity>,
-    /// When its end was read, ns since the start of the run; 0 before that.
+    /// Time at which its end was read, in ns since the start of the run; 0 before that.
     pub ended_at: Nanos,
-    /// One read brought the first output together with what came later: the kernel has the time of
+    /// One read brought the first output together with later data: the kernel has only the time of
     /// the latter.
     pub is_first_joined: bool,
-    /// One read brought the last output together with what came later, such as `[DONE]`.
+    /// One read brought the last output together with later data, such as `[DONE]`.
     pub is_last_joined: bool,
 }
 
 impl Entry {
-    /// Whether its count of output tokens rests on a contradiction. A tokenizer settles one.
+    /// Returns whether its count of output tokens rests on a contradiction that no tokenizer
+    /// resolved.
     #[must_use]
     pub fn is_output_doubtful(&self) -> bool {
-        self.counted_by != Counted::Tokenizer
+        self.counted_by != TokenCounter::Tokenizer
             && self.contradictions.iter().any(|flag| flag != Contradiction::CachedExceedsInput)
     }
 
-    /// Whether its count of input tokens rests on a contradiction.
+    /// Returns whether its count of input tokens rests on a contradiction.
     #[must_use]
     pub fn is_input_doubtful(&self) -> bool {
         [Contradiction::CachedExceedsInput, Contradiction::TotalDiffers]
@@ -410,7 +421,7 @@ impl Contradiction {
         }
     }
 
-    /// This contradiction in an answer that has it, with its numbers.
+    /// Describes this contradiction with the numbers of an answer that has it.
     #[must_use]
     pub fn example(self, entry: &Entry) -> String {
         let count = |count: Option<u32>| count.map_or_else(|| "no".into(), |n| n.to_string());
@@ -463,13 +474,13 @@ impl Oddity {
     }
 }
 
-/// Trouble of an answer of this class, if it is not accepted.
+/// Returns the trouble of an answer of this class unless the class is accepted.
 ///
 /// # Errors
-/// The trouble.
+/// The trouble of a class that is not accepted.
 pub fn settle(
     class: Class,
-    accepted: Accepted,
+    accepted: AcceptedClasses,
     words: impl FnOnce() -> String,
 ) -> Result<(), Trouble> {
     match class.trouble() {
@@ -498,7 +509,7 @@ mod tests {
 
     #[test]
     fn only_classes_of_answers_can_be_accepted() {
-        let mut accepted = Accepted::default();
+        let mut accepted = AcceptedClasses::default();
         assert!(accepted.contains(Class::Whole) && !accepted.contains(Class::Empty));
         assert!(accepted.insert("empty") && accepted.contains(Class::Empty));
         for name in ["whole", "error", "Empty", ""] {

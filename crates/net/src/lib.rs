@@ -1,8 +1,45 @@
-//! Systems over a network: clients that load a server, a server that answers them, and workers
-//! that share one load.
+//! Client, server and workers of inference systems over a network: clients load a server, a server
+//! answers them, and workers share one load.
 //!
-//! A [`protocol::Protocol`] says what is sent for a sample and what the bytes of its answer mean;
-//! it knows no socket, clock or thread. [`client`] owns those.
+//! A [`protocol::Protocol`] defines the request of each sample and the meaning of the bytes of its
+//! answer; it uses no socket, clock or thread. [`client`] carries it over HTTP.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use dyno_net::exchange::HttpVersion;
+//! use dyno_net::ledger::AcceptedClasses;
+//! use dyno_net::openai::{Input, OpenAi, Settings};
+//! use dyno_net::protocol::Protocol;
+//! use dyno_net::workload::{Prompt, Workload};
+//!
+//! let prompts = vec![Prompt::new(Input::Text("Once upon".into()))];
+//! let workload = Arc::new(Workload { prompts, ..Workload::default() });
+//! let settings = Settings {
+//!     model: "story".into(),
+//!     is_streaming: true,
+//!     asks_usage: true,
+//!     max_tokens: Some(8),
+//!     others: serde_json::Map::new(),
+//!     tokenizer: None,
+//!     accepted: AcceptedClasses::default(),
+//!     version: HttpVersion::Http1,
+//! };
+//! let protocol = OpenAi::new(workload, settings);
+//! assert!(protocol.request(0).path.ends_with("/completions"));
+//!
+//! let mut fields = http::HeaderMap::new();
+//! fields.insert("content-type", http::HeaderValue::from_static("text/event-stream"));
+//! let mut reader = protocol.reader();
+//! reader.expect(0);
+//! reader.begin(200, &fields)?;
+//! let event = br#"data: {"choices":[{"index":0,"text":" a","finish_reason":"stop"}]}"#;
+//! reader.data(event)?;
+//! reader.data(b"\n\ndata: [DONE]\n\n")?;
+//! let answer = reader.end(None)?;
+//! assert_eq!((answer.data, answer.tokens), (&b" a"[..], 1));
+//! # Ok::<(), dyno_net::trouble::Trouble>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod ask;

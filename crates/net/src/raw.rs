@@ -1,57 +1,58 @@
-//! Any other interface over HTTP: a template that is filled in with the fields of each sample.
+//! Any other interface over HTTP: a template, filled in with the fields of each sample.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use dyno_loadgen::qsl::SampleIndex;
 use serde_json::Value;
 
 use crate::exchange::{Fields, HttpVersion, Method, Request};
-use crate::ledger::{Accepted, Class, Entry, settle};
-use crate::protocol::{Answer, COPIED_PER_PARSED, Heard, Next, Protocol, Reader};
+use crate::ledger::{AcceptedClasses, Class, Entry, settle};
+use crate::protocol::{Answer, COPIED_PER_PARSED, Protocol, ReadProgress, Reader, ReaderCall};
 use crate::trouble::{Kind, Trouble, in_short};
 use crate::workload::Row;
 
-/// An answer that is longer is given up.
+/// Maximum bytes of an answer.
 const LONGEST_ANSWER: usize = 1 << 30;
 
-/// What is sent, and what is taken from answers. `{NAME}` stands for a field of the sample:
-/// as JSON in bodies, strings with their quotes; `{NAME:text}` as it is. In paths and in fields
-/// of the head both are the text itself, percent-encoded in paths. Braces around anything else
-/// stay as they are.
+/// Request template, and selection of the answer. `{NAME}` is replaced by a field of the sample: as
+/// JSON in bodies, including the quotes of strings; `{NAME:text}` as plain text. In paths and
+/// header fields both are plain text, percent-encoded in paths. Braces around anything else stay
+/// unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     /// `GET` or `POST`.
     pub method: Method,
     /// Path and query below that of the endpoint.
     pub path: String,
-    /// Fields of the head, by names in lower case.
+    /// Header fields, with names in lower case.
     pub fields: Vec<(&'static str, String)>,
-    /// What follows it.
+    /// Body.
     pub body: String,
-    /// JSON pointer (RFC 6901) to what is the answer; the whole body where it is none.
+    /// JSON pointer (RFC 6901) to the answer; `None` takes the whole body.
     pub pointer: Option<String>,
-    /// Classes of answers that count as success beside whole ones. Only what a pointer takes out
-    /// of an answer is judged: it may be empty.
-    pub accepted: Accepted,
+    /// Classes of answers that count as success beside whole ones. Only the value at a pointer is
+    /// classified: it may be empty.
+    pub accepted: AcceptedClasses,
 }
 
-/// A template with the samples that it is filled in with.
+/// A template with its samples.
 #[derive(Debug, Clone)]
 pub struct Raw {
     template: Template,
-    /// Fields of the samples that the template names.
+    /// Fields of the samples that the template uses.
     names: Vec<String>,
     rows: Vec<Row>,
     version: HttpVersion,
 }
 
-/// Why a template cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Reason why a template cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// There are no samples.
+    #[error("expected at least one sample")]
     NoSamples,
-    /// A sample does not have what the template names.
+    /// A sample lacks a field of the template.
+    #[error("row {row} has no `{field}`, which the template names")]
     NoField {
         /// Number of the sample, from 1.
         row: usize,
@@ -60,21 +61,9 @@ pub enum TemplateError {
     },
 }
 
-impl fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSamples => f.write_str("expected at least one sample"),
-            Self::NoField { row, field } => {
-                write!(f, "row {row} has no `{field}`, which the template names")
-            }
-        }
-    }
-}
-
-impl std::error::Error for TemplateError {}
-
 impl Raw {
-    /// A template with its samples. A name in braces is a field if the first sample has it.
+    /// Combines a template with its samples. A name in braces is a field if the first sample has
+    /// it.
     ///
     /// # Errors
     /// [`TemplateError`].
@@ -101,13 +90,13 @@ impl Raw {
         Ok(Self { template, names, rows, version })
     }
 
-    /// Returns whether the template names any field of the samples.
+    /// Returns whether the template uses any field of the samples.
     #[must_use]
     pub fn uses_samples(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Returns names in braces that no sample has; they are sent as they stand.
+    /// Returns names in braces that no sample has; they are sent unchanged.
     #[must_use]
     pub fn unknown_names(&self) -> Vec<&str> {
         let Template { path, fields, body, .. } = &self.template;
@@ -122,7 +111,7 @@ impl Raw {
     }
 }
 
-/// Whether a text can be the name of a field.
+/// Returns whether a text can be the name of a field.
 fn is_name(text: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     text.starts_with(|c: char| c.is_alphabetic() || c == '_') && text.chars().all(is_part)
@@ -131,11 +120,11 @@ fn is_name(text: &str) -> bool {
 /// A piece of a template.
 enum Piece<'a> {
     Text(&'a str),
-    /// A field by its name; as text if so.
+    /// A field by its name, and whether it is inserted as plain text.
     Field(&'a str, bool),
 }
 
-/// The pieces of a template for a row.
+/// Returns the pieces of a template for a row.
 fn pieces<'a>(template: &'a str, row: &Row) -> impl Iterator<Item = Piece<'a>> {
     let mut rest = template;
     std::iter::from_fn(move || {
@@ -162,12 +151,12 @@ fn pieces<'a>(template: &'a str, row: &Row) -> impl Iterator<Item = Piece<'a>> {
     })
 }
 
-/// A value as text: strings without their quotes.
+/// Returns a value as text: strings without their quotes.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A template with the fields of a row.
+/// Fills in a template with the fields of a row.
 fn filled(template: &str, row: &Row, show: impl Fn(&Value, bool) -> String) -> String {
     let show = |piece: Piece<'_>| match piece {
         Piece::Text(text) => text.to_owned(),
@@ -192,7 +181,7 @@ impl Protocol for Raw {
     fn request(&self, sample: SampleIndex) -> Request {
         let Template { method, path, fields, body, .. } = &self.template;
         let row = &self.rows[sample as usize];
-        // A line break would end the field, and start another one.
+        // A line break would end the field and start another one.
         let line = |value: &Value, _| text(value).replace(['\r', '\n'], " ");
         Request {
             method: *method,
@@ -220,18 +209,18 @@ impl Protocol for Raw {
     }
 }
 
-/// Reads whole answers.
+/// Reader of whole answers.
 struct WholeReader {
     pointer: Option<String>,
-    accepted: Accepted,
+    accepted: AcceptedClasses,
     status: u16,
     body: Vec<u8>,
-    /// Of what the pointer took.
+    /// Account of the selected value.
     entry: Option<Entry>,
 }
 
 impl WholeReader {
-    /// Takes what the pointer points to. Neither null nor an empty string is output.
+    /// Selects the value at the pointer. Null and an empty string are not output.
     fn point(&mut self, pointer: &str) -> Result<(), Trouble> {
         let malformed = |words: String| Trouble::new(Kind::Malformed, words);
         let json: Value = serde_json::from_slice(&self.body)
@@ -255,20 +244,20 @@ impl Reader for WholeReader {
         Ok(())
     }
 
-    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+    fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
         if self.body.len() + bytes.len() > LONGEST_ANSWER {
             let words = format!("an answer of more than {LONGEST_ANSWER} bytes");
             return Err(Trouble::new(Kind::Malformed, words));
         }
         self.body.extend_from_slice(bytes);
-        Ok(Heard::default())
+        Ok(ReadProgress::default())
     }
 
-    fn effort(&self, next: Next) -> usize {
+    fn effort(&self, next: ReaderCall) -> usize {
         match next {
-            Next::Data(bytes) => bytes / COPIED_PER_PARSED,
-            Next::End if self.pointer.is_some() => self.body.len(),
-            Next::End => 0,
+            ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,
+            ReaderCall::End if self.pointer.is_some() => self.body.len(),
+            ReaderCall::End => 0,
         }
     }
 
@@ -303,7 +292,7 @@ mod tests {
             fields: vec![("x-name", "{name}".into())],
             body: body.into(),
             pointer: Some("/out/0".into()),
-            accepted: Accepted::default(),
+            accepted: AcceptedClasses::default(),
         };
         let rows = Format::JsonLines.rows(rows.as_bytes()).unwrap();
         Raw::new(template, rows, HttpVersion::Http1)
@@ -315,7 +304,7 @@ mod tests {
         let none = http::HeaderMap::new();
         reader.begin(status, &none).unwrap();
         for byte in body.as_bytes() {
-            assert_eq!(reader.data(&[*byte]), Ok(Heard::default()));
+            assert_eq!(reader.data(&[*byte]), Ok(ReadProgress::default()));
         }
         reader.end(None).map(|answer| String::from_utf8(answer.data.to_vec()).unwrap())
     }

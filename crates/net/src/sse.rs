@@ -1,61 +1,71 @@
-//! Server-sent events, read from bytes that are cut anywhere.
+//! Parser of server-sent events from bytes that are cut anywhere.
 //!
-//! Source: HTML Living Standard, section 9.2 "Server-sent events". Text is not decoded here:
-//! bytes that are no UTF-8 reach the caller as they came. `id` and `retry` concern connections
-//! that are made again, and are passed over.
+//! Source: HTML Living Standard, section 9.2 "Server-sent events". Text is not decoded: invalid
+//! UTF-8 reaches the caller unchanged. `id` and `retry` concern reconnections and are ignored.
 
 use memchr::memchr2;
 
 /// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// Its type; empty is `message`.
+    /// Its type; empty means `message`.
     pub name: &'a [u8],
-    /// Its data, lines joined by a line feed.
+    /// Its data, with lines joined by a line feed.
     pub data: &'a [u8],
 }
 
 /// An event or a line is longer than [`Parser::LIMIT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLong;
+pub struct TooLongError;
 
-/// Reads one stream of events; kept for the next one, so that its memory is used again.
+/// Parser of one stream of events, reusable with its memory.
+///
+/// ```
+/// use dyno_net::sse::Parser;
+///
+/// let (mut parser, mut events) = (Parser::default(), Vec::new());
+/// for piece in [&b"data: a\nda"[..], b"ta: b\n\n"] {
+///     parser.push(piece, |event| events.push(event.data.to_vec()))?;
+/// }
+/// assert_eq!(events, [b"a\nb"]);
+/// # Ok::<(), dyno_net::sse::TooLongError>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// The start of a line whose end has not come.
+    /// Incomplete line.
     line: Vec<u8>,
-    /// Lines of data of an event whose end has not come.
+    /// Data lines of an incomplete event.
     data: Vec<u8>,
-    /// Lines of data so far; an event without any is none.
+    /// Number of data lines so far; an event without any is dropped.
     lines: usize,
-    /// Type of that event.
+    /// Type of the incomplete event.
     name: Vec<u8>,
-    /// The last byte was a carriage return: a line feed belongs to it.
+    /// The last byte was a carriage return: a following line feed belongs to it.
     after_return: bool,
-    /// A first line was there, which alone may start with a byte order mark.
+    /// The first line, which alone may start with a byte order mark, was seen.
     is_started: bool,
 }
 
-/// Data of the event that is read: inside of the bytes at hand as long as that can be.
+/// Data of the current event, borrowed from the input as long as possible.
 #[derive(Clone, Copy)]
 enum Data<'a> {
-    /// One line, inside of the bytes at hand.
+    /// One line, borrowed from the input.
     Here(&'a [u8]),
-    /// What [`Parser::lines`] says, in [`Parser::data`].
+    /// [`Parser::lines`] lines in [`Parser::data`].
     Kept,
 }
 
 impl Parser {
-    /// Bytes that a line, and the data of an event, may have.
+    /// Maximum bytes of a line and of an event's data.
     pub const LIMIT: usize = 64 << 20;
 
-    /// Returns the bytes that are kept of an event whose end has not come.
+    /// Returns the bytes that are kept of an incomplete event.
     #[must_use]
-    pub fn kept(&self) -> usize {
+    pub fn kept_bytes(&self) -> usize {
         self.line.len() + self.data.len()
     }
 
-    /// Forgets the stream before.
+    /// Drops the state of the previous stream.
     pub fn clear(&mut self) {
         self.line.clear();
         self.reset_event();
@@ -63,15 +73,15 @@ impl Parser {
         self.is_started = false;
     }
 
-    /// Takes bytes, and hands over each event that they complete.
+    /// Takes bytes, and passes on each event that they complete.
     ///
     /// # Errors
-    /// [`TooLong`], after which the stream cannot be read on.
+    /// [`TooLongError`], after which the stream cannot be read further.
     pub fn push(
         &mut self,
         mut bytes: &[u8],
         mut event: impl FnMut(Event<'_>),
-    ) -> Result<(), TooLong> {
+    ) -> Result<(), TooLongError> {
         if self.after_return && !bytes.is_empty() {
             self.after_return = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
@@ -92,7 +102,7 @@ impl Parser {
             } else {
                 self.line.extend_from_slice(line);
                 let whole = std::mem::take(&mut self.line);
-                // A line of several pieces lives in this parser: so does its data.
+                // A line of several pieces is owned by this parser, and so is its data.
                 let after = self.take_line(&whole, data, &mut event)?;
                 self.keep(after)?;
                 data = Data::Kept;
@@ -102,7 +112,7 @@ impl Parser {
         }
         self.keep(data)?;
         match self.line.len() + bytes.len() {
-            length if length > Self::LIMIT => Err(TooLong),
+            length if length > Self::LIMIT => Err(TooLongError),
             _ => {
                 self.line.extend_from_slice(bytes);
                 Ok(())
@@ -110,12 +120,12 @@ impl Parser {
         }
     }
 
-    /// The stream has ended. The standard drops an event that no empty line ends; servers are
-    /// seen that forget that line after their last event, so it is handed over.
+    /// Ends the stream. The standard drops an event without a final empty line; some servers omit
+    /// that line after their last event, so it is passed on.
     ///
     /// # Errors
-    /// [`TooLong`].
-    pub fn finish(&mut self, mut event: impl FnMut(Event<'_>)) -> Result<(), TooLong> {
+    /// [`TooLongError`].
+    pub fn finish(&mut self, mut event: impl FnMut(Event<'_>)) -> Result<(), TooLongError> {
         if !self.line.is_empty() {
             let line = std::mem::take(&mut self.line);
             let data = self.take_line(&line, Data::Kept, &mut event)?;
@@ -126,14 +136,14 @@ impl Parser {
         Ok(())
     }
 
-    /// One line without its end, and what that makes of the data.
+    /// Processes one line without its end; returns the updated data.
     #[inline]
     fn take_line<'a>(
         &mut self,
         mut line: &'a [u8],
         data: Data<'a>,
         event: &mut impl FnMut(Event<'_>),
-    ) -> Result<Data<'a>, TooLong> {
+    ) -> Result<Data<'a>, TooLongError> {
         if !self.is_started {
             self.is_started = true;
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
@@ -165,7 +175,7 @@ impl Parser {
     }
 
     #[inline]
-    fn take_data<'a>(&mut self, value: &'a [u8], data: Data<'a>) -> Result<Data<'a>, TooLong> {
+    fn take_data<'a>(&mut self, value: &'a [u8], data: Data<'a>) -> Result<Data<'a>, TooLongError> {
         match data {
             Data::Kept if self.lines == 0 => Ok(Data::Here(value)),
             before => {
@@ -176,11 +186,11 @@ impl Parser {
         }
     }
 
-    /// Copies a line of data that lives in bytes which will go away.
-    fn keep(&mut self, data: Data<'_>) -> Result<(), TooLong> {
+    /// Copies a borrowed line of data into the parser.
+    fn keep(&mut self, data: Data<'_>) -> Result<(), TooLongError> {
         if let Data::Here(line) = data {
             if self.data.len() + line.len() >= Self::LIMIT {
-                return Err(TooLong);
+                return Err(TooLongError);
             }
             if self.lines > 0 {
                 self.data.push(b'\n');
@@ -199,7 +209,7 @@ impl Parser {
     }
 }
 
-/// Appends an event of one line of data.
+/// Appends an event with one line of data.
 pub fn write(data: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
     out.extend_from_slice(data);
@@ -284,7 +294,7 @@ mod tests {
         let piece = vec![b'x'; Parser::LIMIT / 2];
         assert_eq!(parser.push(&piece, |_| {}), Ok(()));
         assert_eq!(parser.push(&piece, |_| {}), Ok(()));
-        assert_eq!(parser.push(&piece, |_| {}), Err(TooLong));
+        assert_eq!(parser.push(&piece, |_| {}), Err(TooLongError));
     }
 
     /// Lines of all kinds, with each kind of end.

@@ -1,6 +1,5 @@
-//! Whom a client trusts, and what it says where it does not.
+//! Trust of a client in servers, and messages about failures.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -11,49 +10,38 @@ use crate::endpoint::Endpoint;
 use crate::exchange::HttpVersion;
 use crate::trouble::{Kind, Trouble};
 
-/// Who may vouch for a server.
+/// Authorities that may vouch for a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// The authorities that browsers know, as of the day of this build.
+    /// Authorities that browsers know, as of the build date.
     #[default]
     Public,
-    /// Those, and the certificates in this PEM text.
+    /// The public authorities and the certificates in this PEM text.
     And(Vec<u8>),
-    /// The certificates in this PEM text alone.
+    /// Only the certificates in this PEM text.
     Only(Vec<u8>),
 }
 
-/// Why authorities cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Reason why authorities cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// The text has no certificate in it.
+    /// The text contains no certificate.
+    #[error(
+        "expected certificates in PEM, found none: they begin with -----BEGIN CERTIFICATE-----"
+    )]
     Empty,
-    /// One of its certificates cannot be read.
+    /// A certificate cannot be read.
+    #[error("certificate {number} of the authorities cannot be read: {why}")]
     Certificate {
         /// Its number, from 1.
         number: usize,
-        /// Why.
+        /// The error.
         why: String,
     },
 }
 
-impl fmt::Display for TrustError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str(
-                "expected certificates in PEM, found none: they begin with -----BEGIN CERTIFICATE-----",
-            ),
-            Self::Certificate { number, why } => {
-                write!(f, "certificate {number} of the authorities cannot be read: {why}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for TrustError {}
-
-/// What connections of this version to trusted servers are made with.
+/// Returns the TLS configuration for connections of this HTTP version.
 pub(crate) fn config(trust: &Trust, version: HttpVersion) -> Result<Arc<ClientConfig>, TrustError> {
     let mut roots = RootCertStore::empty();
     if !matches!(trust, Trust::Only(_)) {
@@ -84,7 +72,7 @@ pub(crate) fn config(trust: &Trust, version: HttpVersion) -> Result<Arc<ClientCo
     Ok(Arc::new(config))
 }
 
-/// The name that a certificate must be of.
+/// Returns the name that a certificate must have.
 pub(crate) fn server_name(endpoint: &Endpoint) -> Result<ServerName<'static>, Trouble> {
     ServerName::try_from(endpoint.host().to_owned()).map_err(|_| {
         let words = format!("no certificate can be of the name {:?}", endpoint.host());
@@ -92,7 +80,7 @@ pub(crate) fn server_name(endpoint: &Endpoint) -> Result<ServerName<'static>, Tr
     })
 }
 
-/// What went wrong between client and server, with what to do about it.
+/// Returns the trouble of a TLS error, with a remedy.
 pub(crate) fn trouble(endpoint: &Endpoint, error: &rustls::Error) -> Trouble {
     let hint = match error {
         rustls::Error::InvalidCertificate(certificate) => match certificate {

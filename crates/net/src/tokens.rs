@@ -1,8 +1,8 @@
-//! Counters of tokens of the client's own.
+//! Token counters of the client.
 
 /// Counts tokens of a text.
 pub trait Tokenize: Send + Sync {
-    /// How many there are.
+    /// Returns the number of tokens.
     fn count(&self, text: &str) -> usize;
 }
 
@@ -12,11 +12,11 @@ pub struct FileTokenizer(tokenizers::Tokenizer);
 
 #[cfg(feature = "tokenizer")]
 impl FileTokenizer {
-    /// Reads the content of such a file.
+    /// Reads the content of a `tokenizer.json` file.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence.
-    pub fn of(json: &[u8]) -> Result<Self, String> {
+    /// The error, as a sentence.
+    pub fn from_json(json: &[u8]) -> Result<Self, String> {
         tokenizers::Tokenizer::from_bytes(json).map(Self).map_err(|error| error.to_string())
     }
 }
@@ -24,7 +24,7 @@ impl FileTokenizer {
 #[cfg(feature = "tokenizer")]
 impl Tokenize for FileTokenizer {
     fn count(&self, text: &str) -> usize {
-        // The marks that a model adds at the start of an input are none of its output.
+        // Special tokens that a model adds at the start of an input are not part of its output.
         self.0.encode_fast(text, false).map_or(0, |encoding| encoding.len())
     }
 }

@@ -1,28 +1,27 @@
-//! Why a request has no answer.
-
-use std::fmt;
+//! Reasons why a request has no answer.
 
 use dyno_loadgen::record::Failure;
 use serde::{Deserialize, Serialize};
 
-/// Why a request has no answer: a kind that is counted, and the words of the first of its kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Reason why a request has no answer: a kind, which is counted, and a message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
 pub struct Trouble {
-    /// What is counted.
+    /// Kind, which is counted.
     pub kind: Kind,
-    /// What happened, with what the server or the system said.
+    /// Message, with details from the server or the system.
     pub words: String,
 }
 
-/// Kinds of trouble, each counted apart.
+/// Kinds of trouble, counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Kind {
     /// The name has no address.
     Resolve,
-    /// Nobody listens, or not in time.
+    /// No server listens, or it does not accept in time.
     Connect,
-    /// The certificate has expired, is of another name or unknown, or the handshake failed.
+    /// The certificate has expired, has another name or an unknown issuer, or the handshake failed.
     Tls,
     /// The connection ended before the answer did.
     Closed,
@@ -30,13 +29,13 @@ pub enum Kind {
     TimedOut,
     /// The server is full: 429, 503, `RESOURCE_EXHAUSTED`, `UNAVAILABLE`.
     Refused,
-    /// The server says that the request is wrong: another 4xx, `INVALID_ARGUMENT`.
+    /// The server reports that the request is wrong: another 4xx, `INVALID_ARGUMENT`.
     Request,
     /// The server failed: another 5xx, `INTERNAL`.
     Server,
-    /// The bytes are no answer of the protocol.
+    /// The bytes are not an answer of the protocol.
     Malformed,
-    /// It is one, but of other names, types or shapes than were asked for.
+    /// The answer has other names, types or shapes than requested.
     Mismatch,
     /// The answer holds no output.
     Empty,
@@ -46,14 +45,14 @@ pub enum Kind {
     Aborted,
     /// A filter of the server withheld the answer or a part of it.
     Filtered,
-    /// The server reports an error within an answer whose status is one of success.
+    /// The server reports an error within an answer whose status is success.
     InBand,
     /// The answer has fewer tokens than the request demanded.
     Short,
 }
 
 impl Kind {
-    /// What a run's record makes of it.
+    /// Returns the failure in the record of a run.
     #[must_use]
     pub fn failure(self) -> Failure {
         match self {
@@ -71,7 +70,7 @@ impl Kind {
 }
 
 impl Kind {
-    /// What a status of HTTP means; `None` for those of success.
+    /// Returns the kind of an HTTP status; `None` for success.
     #[must_use]
     pub fn of_status(status: u16) -> Option<Self> {
         match status {
@@ -80,48 +79,40 @@ impl Kind {
             408 | 504 => Some(Self::TimedOut),
             400..500 => Some(Self::Request),
             500.. => Some(Self::Server),
-            // A redirection leads to another server than the one that is measured.
+            // A redirection leads to another server than the measured one.
             ..200 | 300..400 => Some(Self::Malformed),
         }
     }
 }
 
 impl Trouble {
-    /// A status of HTTP with what the body says.
+    /// Creates trouble from an HTTP status and the message of the body.
     #[must_use]
-    pub fn of_status(kind: Kind, status: u16, said: &str) -> Self {
-        match said {
+    pub fn of_status(kind: Kind, status: u16, message: &str) -> Self {
+        match message {
             "" => Self::new(kind, format!("HTTP status {status}")),
-            said => Self::new(kind, format!("HTTP status {status}: {said}")),
+            message => Self::new(kind, format!("HTTP status {status}: {message}")),
         }
     }
 
-    /// Returns the status of HTTP in words that [`Trouble::of_status`] made.
+    /// Returns the HTTP status in a message of [`Trouble::of_status`].
     #[must_use]
     pub fn status_in(words: &str) -> Option<u16> {
         let digits = words.strip_prefix("HTTP status ")?;
         digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     }
 
-    /// Of a kind, in words.
+    /// Creates trouble of a kind, with a message.
     pub fn new(kind: Kind, words: impl Into<String>) -> Self {
         Self { kind, words: words.into() }
     }
 }
 
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)
-    }
-}
-
-impl std::error::Error for Trouble {}
-
-/// Characters of what others say that are kept.
+/// Maximum characters kept of a foreign message.
 const IN_SHORT: usize = 200;
 
-/// The first line of what a server says, without control characters, and not all of it where
-/// it is long.
+/// Returns the first line of a server's message, without control characters and shortened if it is
+/// long.
 #[must_use]
 pub fn in_short(words: &str) -> String {
     let line = words.trim().lines().next().unwrap_or_default();

@@ -14,7 +14,9 @@ use dyno_experiment::system::by_value::{self, Loaded};
 use dyno_experiment::{Failure, Interrupt, environment};
 use dyno_loadgen::clock::Nanos;
 use dyno_net::faults::{self, FaultServer, Mode};
-use dyno_net::serve::{self, Answers, Drained, Limits, Listener, Model, Queue, Server, Settings};
+use dyno_net::serve::{
+    self, Answers, DrainOutcome, Limits, Listener, Model, Queue, Server, Settings,
+};
 use dyno_results::units::parse_duration;
 use dyno_sut::batch::Policy;
 use dyno_sut::cores::Cores;
@@ -192,8 +194,8 @@ impl Serve {
         }
         output::say("ending: what was accepted is answered; once more ends at once");
         match server.drain(self.drain_limit) {
-            Drained::Answered => Ok(Exit::Valid),
-            Drained::Left(requests) => Err(Failure::aborted(format!(
+            DrainOutcome::Answered => Ok(Exit::Valid),
+            DrainOutcome::Left(requests) => Err(Failure::aborted(format!(
                 "{requests} requests were not answered within {:?}",
                 self.drain_limit
             ))

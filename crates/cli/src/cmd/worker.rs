@@ -7,7 +7,7 @@ use dyno_experiment::member::{Consent, GRAMMAR, Grant, WorkerRig};
 use dyno_experiment::workers::{TOKEN, token};
 use dyno_experiment::{Failure, Interrupt, environment};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
-use dyno_net::worker::member::{Join, Member, MemberError};
+use dyno_net::worker::member::{JoinSettings, Member, MemberError};
 use dyno_results::units;
 
 use crate::exit::Exit;
@@ -119,7 +119,7 @@ impl Worker {
     /// after `runs` runs.
     fn join(&self, interrupt: &Interrupt, runs: u64) -> Result<Option<Member>, Failure> {
         let host = environment::host_name().unwrap_or_else(|| "a machine without a name".into());
-        let join = Join {
+        let join = JoinSettings {
             address: self.join.clone(),
             token: token(),
             machine: environment::boot_id(),

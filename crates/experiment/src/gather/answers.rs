@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::{Failure, Record};
 use dyno_net::ledger::{Class, Entry, Finish, Oddity};
-use dyno_net::protocol::Counted;
+use dyno_net::protocol::TokenCounter;
 use dyno_results::summary::answers::{Answers, Lengths, Tokens};
 use dyno_results::summary::metrics::Distribution;
 
@@ -91,7 +91,8 @@ impl<'a> Accounts<'a> {
             cached.add(entry.cached);
             reasoning.add(entry.reasoning);
             *found.output_counted_by.entry(counter(entry.counted_by).into()).or_default() += 1;
-            let by = if entry.input.is_some() { Counted::Server } else { Counted::Nobody };
+            let by =
+                if entry.input.is_some() { TokenCounter::Server } else { TokenCounter::Nobody };
             *found.input_counted_by.entry(counter(by).into()).or_default() += 1;
             if let (Some(most), Some(output)) = (entry.demand.most, entry.output) {
                 let most = u64::from(most) * u64::from(entry.demand.choices.max(1));
@@ -138,7 +139,7 @@ impl<'a> Accounts<'a> {
     /// Answers with a contradiction that a tokenizer settled.
     pub fn settled(&self) -> u64 {
         let is_settled = |entry: &Entry| {
-            entry.counted_by == Counted::Tokenizer && !entry.contradictions.is_empty()
+            entry.counted_by == TokenCounter::Tokenizer && !entry.contradictions.is_empty()
         };
         self.answered().filter(|(_, entry)| is_settled(entry)).count() as u64
     }
@@ -223,7 +224,7 @@ mod tests {
 
     fn entry(input: Option<u32>, output: Option<u32>) -> Option<Entry> {
         let demand = Demand { most: Some(10), least: None, choices: 1 };
-        Some(Entry { input, output, demand, counted_by: Counted::Server, ..Entry::default() })
+        Some(Entry { input, output, demand, counted_by: TokenCounter::Server, ..Entry::default() })
     }
 
     fn record(failed: &[(u64, Failure)]) -> Record {

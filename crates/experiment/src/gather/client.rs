@@ -2,8 +2,8 @@
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
-use dyno_net::client::Seen;
-use dyno_net::protocol::Counted;
+use dyno_net::client::ClientStatistics;
+use dyno_net::protocol::TokenCounter;
 use dyno_net::trouble::Kind;
 use dyno_results::summary::client::{Spans, Trouble};
 use dyno_results::summary::metrics::Distribution;
@@ -12,7 +12,7 @@ use dyno_results::summary::{Client, Test, Worker, goodput};
 /// What is known of the client of a test, or of the clients of all workers together.
 pub struct Sight<'a> {
     /// Counted in the test.
-    pub seen: Seen,
+    pub seen: ClientStatistics,
     /// Time that all threads of the client had, ns.
     pub capacity: Nanos,
     /// Returns how much later than due the requests of a tenant were accepted by a socket, ns.
@@ -74,7 +74,7 @@ fn latencies_from_issue(record: &Record) -> impl Iterator<Item = Nanos> {
     answered.map(move |(sample, _, at)| at.saturating_sub(record.issued_at[sample / each]))
 }
 
-fn spans(seen: &Seen) -> Option<Spans> {
+fn spans(seen: &ClientStatistics) -> Option<Spans> {
     let at = |q: f64| seen.gaps.quantile(q);
     Some(Spans {
         count: seen.gaps.count(),
@@ -110,11 +110,11 @@ pub fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-pub fn counter(by: Counted) -> &'static str {
+pub fn counter(by: TokenCounter) -> &'static str {
     match by {
-        Counted::Nobody => "nobody",
-        Counted::Server => "server",
-        Counted::Tokenizer => "tokenizer",
-        Counted::Events => "events",
+        TokenCounter::Nobody => "nobody",
+        TokenCounter::Server => "server",
+        TokenCounter::Tokenizer => "tokenizer",
+        TokenCounter::Events => "events",
     }
 }

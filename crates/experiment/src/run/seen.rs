@@ -3,7 +3,7 @@
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
-use dyno_net::client::Seen;
+use dyno_net::client::ClientStatistics;
 use dyno_net::ledger::Entry;
 use dyno_results::series::Timeline;
 use dyno_results::summary::{self, Observer};
@@ -17,7 +17,7 @@ use crate::system::System;
 use crate::workers::{RemoteWorkers, Reported};
 
 /// What the client of a server counted as failed since an earlier look at it.
-pub(super) fn troubles(system: &System, before: Option<&Seen>) -> Troubles {
+pub(super) fn troubles(system: &System, before: Option<&ClientStatistics>) -> Troubles {
     let seen = match reported(system) {
         Some(reported) => reported.seen(),
         None => system.remote().zip(before).map(|(remote, before)| remote.seen().since(before)),
@@ -28,7 +28,7 @@ pub(super) fn troubles(system: &System, before: Option<&Seen>) -> Troubles {
 /// What the client of a server saw in a test, which may be why its figures do not count.
 pub(super) fn seen_by_client(
     system: &System,
-    (before, took): (&Seen, Nanos),
+    (before, took): (&ClientStatistics, Nanos),
     logs: &[TestLog],
     outcomes: &mut [Outcome],
 ) -> Option<summary::Client> {

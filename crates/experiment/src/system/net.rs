@@ -15,7 +15,7 @@ use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings};
 use dyno_loadgen::sut::SystemUnderTest;
-use dyno_net::client::{Client, Clients, Libraries, Library, Options, Seen};
+use dyno_net::client::{Client, ClientStatistics, Clients, Libraries, Library, Options};
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::ledger::Entry;
@@ -280,13 +280,13 @@ impl Remote {
     }
 
     /// What it has seen since it was started.
-    pub fn seen(&self) -> Seen {
-        self.client.seen()
+    pub fn seen(&self) -> ClientStatistics {
+        self.client.statistics()
     }
 
     /// What went wrong so far.
     pub fn trouble(&self) -> Option<String> {
-        self.client.seen().trouble()
+        self.client.statistics().trouble()
     }
 
     /// Settings that follow from what the server does, where nobody said anything else.

@@ -1,6 +1,6 @@
 //! What a system says of the samples that it failed.
 
-use dyno_net::client::Seen;
+use dyno_net::client::ClientStatistics;
 
 use super::System;
 use super::kind::Drive;
@@ -16,7 +16,7 @@ impl System {
     }
 
     /// What the system said of the most frequent kind of failure since its client was `before`.
-    pub fn words_of_failure(&self, before: Option<&Seen>) -> Option<String> {
+    pub fn words_of_failure(&self, before: Option<&ClientStatistics>) -> Option<String> {
         let (Some(remote), Some(before)) = (self.remote(), before) else { return self.trouble() };
         let troubles = remote.seen().since(before).troubles;
         let most = troubles.into_values().max_by_key(|(samples, _)| *samples);

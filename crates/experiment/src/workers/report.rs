@@ -1,7 +1,7 @@
 //! What workers report of a run besides its record, and what their clients did to it.
 
 use dyno_loadgen::clock::{Nanos, SECOND};
-use dyno_net::client::Seen;
+use dyno_net::client::ClientStatistics;
 use dyno_net::ledger::Entry;
 use dyno_net::worker::coordinator::WorkerShare;
 use dyno_results::summary::metrics::Distribution;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct Report {
     /// What its client saw since the test began; `None` without a server.
-    pub seen: Option<Seen>,
+    pub seen: Option<ClientStatistics>,
     /// Threads of its client.
     pub threads: usize,
     /// How long the test has taken, ns.
@@ -63,9 +63,9 @@ impl Reported {
     }
 
     /// What the clients of all workers saw; `None` without a server.
-    pub fn seen(&self) -> Option<Seen> {
+    pub fn seen(&self) -> Option<ClientStatistics> {
         let seen = self.shares.iter().filter_map(|(_, report)| report.seen.as_ref());
-        seen.fold(None, |sum: Option<Seen>, seen| {
+        seen.fold(None, |sum: Option<ClientStatistics>, seen| {
             Some(sum.map_or_else(|| seen.clone(), |sum| sum.and(seen)))
         })
     }
@@ -117,7 +117,7 @@ impl Reported {
                 name: share.name.clone(),
                 queries: share.queries,
                 sent: report.seen.as_ref().map(|seen| seen.sent),
-                failed: report.seen.as_ref().map(Seen::failed),
+                failed: report.seen.as_ref().map(ClientStatistics::failed),
                 busy: report.busy(),
                 client_lag_ns: Distribution::from_times(lag, target),
                 lateness_ns: Distribution::from_times(lateness, target),

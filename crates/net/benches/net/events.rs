@@ -1,5 +1,5 @@
-//! How fast server-sent events are read, beside a parser as most clients have one: lines of
-//! text, one after the other, joined to a string of an event.
+//! Parsing speed of server-sent events, beside a typical parser of clients that splits text into
+//! lines and joins them to events.
 
 use dyno_loadgen::clock::Clock;
 use dyno_net::sse::Parser;
@@ -8,7 +8,7 @@ use crate::{Better, Rounds};
 
 pub const NAME: &str = "net.sse_gb_per_s";
 
-/// Bytes that a read from a socket brings.
+/// Bytes of one read from a socket.
 const PIECE: usize = 16 << 10;
 
 /// A stream as servers of large language models send it.
@@ -32,7 +32,7 @@ fn stream(bytes: usize) -> Vec<u8> {
     stream
 }
 
-/// Events and bytes of data that a stream has.
+/// Number of events and bytes of data in a stream.
 type Sums = (usize, usize);
 
 fn ours(stream: &[u8]) -> Sums {

@@ -14,11 +14,11 @@ use dyno_loadgen::sut::SystemUnderTest;
 use dyno_loadgen::trace::loadable_sets;
 use dyno_net::client::{Client, Library, Options};
 use dyno_net::exchange::{Fields, HttpVersion, Method, Request};
-use dyno_net::ledger::Accepted;
+use dyno_net::ledger::AcceptedClasses;
 use dyno_net::openai::{self, Input};
-use dyno_net::protocol::{Answer, Counted, Heard, Next, Protocol, Reader};
+use dyno_net::protocol::{Answer, Protocol, ReadProgress, Reader, ReaderCall, TokenCounter};
 use dyno_net::raw::{Raw, Template};
-use dyno_net::sink::{Http1, Http2, Streamed};
+use dyno_net::sink::{Http1, Http2, StreamedAnswer};
 use dyno_net::trouble::{Kind, Trouble};
 use dyno_net::workload::{Format, Prompt, Workload};
 
@@ -27,15 +27,15 @@ use crate::CONCURRENCY;
 const LOOPBACK: &str = "127.0.0.1:0";
 const TOKENS: usize = 128;
 
-/// Tells where it is, and lives until its input ends.
+/// Prints the address and runs until standard input ends.
 fn until_input_ends(address: std::net::SocketAddr) {
     println!("{address}");
     let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
 }
 
-/// What a sink answers to any path.
+/// Answer of a sink to any path: media type and body.
 pub const BYTES: (&str, &[u8]) = ("text/plain", b"0123456789abcdef0123456789abcdef");
-/// What a server of texts answers to a prompt.
+/// Answer of a text server to a prompt: media type and body.
 pub const COMPLETION: (&str, &[u8]) = ("application/json", br#"{"id":"1","object":"text_completion","created":1,"model":"tokens","choices":[{"index":0,"text":" word","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}"#);
 
 pub fn sink_http1((media_type, body): (&str, &[u8])) {
@@ -47,7 +47,7 @@ pub fn sink_http1((media_type, body): (&str, &[u8])) {
 /// Bytes of a large answer.
 const LARGE: usize = 4_400_000;
 
-/// A sink whose answer takes long to parse: its text has an escaped character in each line.
+/// Runs a sink whose answer takes long to parse: its text has an escaped character in each line.
 pub fn sink_large() {
     let line = "and so on, word by word, until the line ends\\n";
     let text = line.repeat(LARGE / line.len());
@@ -58,7 +58,7 @@ pub fn sink_large() {
 }
 
 pub fn sink_http2(streams: &str) {
-    let answer = Streamed {
+    let answer = StreamedAnswer {
         pieces: TOKENS,
         piece: Bytes::from_static(
             b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n",
@@ -73,7 +73,7 @@ pub fn sink_http2(streams: &str) {
     until_input_ends(sink.address());
 }
 
-/// Gets a path, and counts the pieces of what comes where that streams.
+/// Requests a path and counts the pieces of a streamed answer.
 struct Get {
     version: HttpVersion,
 }
@@ -96,7 +96,7 @@ impl Protocol for Get {
     }
     fn reader(&self) -> Box<dyn Reader> {
         let events = dyno_net::sse::Parser::default();
-        Box::new(Got {
+        Box::new(GetReader {
             streams: self.is_streaming(),
             status: 0,
             body: Vec::new(),
@@ -106,7 +106,7 @@ impl Protocol for Get {
     }
 }
 
-struct Got {
+struct GetReader {
     streams: bool,
     status: u16,
     body: Vec<u8>,
@@ -114,14 +114,14 @@ struct Got {
     tokens: i64,
 }
 
-impl Reader for Got {
+impl Reader for GetReader {
     fn begin(&mut self, status: u16, _: &dyn Fields) -> Result<(), Trouble> {
         (self.status, self.tokens) = (status, 0);
         self.body.clear();
         self.events.clear();
         Ok(())
     }
-    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+    fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
         let mut beats = 0;
         if self.streams {
             let push = self.events.push(bytes, |event| beats += u32::from(event.data != b"[DONE]"));
@@ -130,13 +130,13 @@ impl Reader for Got {
         } else {
             self.body.extend_from_slice(bytes);
         }
-        Ok(Heard { beats, ..Heard::default() })
+        Ok(ReadProgress { beats, ..ReadProgress::default() })
     }
-    /// Events are told apart, not parsed, and bodies are copied.
-    fn effort(&self, next: Next) -> usize {
+    /// Events are split, not parsed, and bodies are copied.
+    fn effort(&self, next: ReaderCall) -> usize {
         match next {
-            Next::Data(bytes) => bytes / 16,
-            Next::End => 0,
+            ReaderCall::Data(bytes) => bytes / 16,
+            ReaderCall::End => 0,
         }
     }
     fn end(&mut self, _: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
@@ -144,7 +144,7 @@ impl Reader for Got {
             200 => Ok(Answer {
                 data: &self.body,
                 tokens: self.tokens,
-                counted_by: Counted::Events,
+                counted_by: TokenCounter::Events,
                 entry: None,
             }),
             status => Err(Trouble::of_status(Kind::Server, status, "")),
@@ -152,14 +152,14 @@ impl Reader for Got {
     }
 }
 
-/// Gets of a path.
+/// Returns a protocol that requests a path.
 pub fn paths() -> Arc<dyn Protocol> {
     Arc::new(Get { version: HttpVersion::Http1 })
 }
 
-/// Prompts of two words, answered as a whole.
+/// Returns a protocol that sends prompts of two words and gets whole answers.
 pub fn texts() -> Arc<dyn Protocol> {
-    let prompt = |number| Prompt::of(Input::Text(format!("word {number}")));
+    let prompt = |number| Prompt::new(Input::Text(format!("word {number}")));
     let workload = Workload { prompts: (0..64).map(prompt).collect(), ..Workload::default() };
     let settings = openai::Settings {
         model: "tokens".into(),
@@ -168,7 +168,7 @@ pub fn texts() -> Arc<dyn Protocol> {
         max_tokens: None,
         others: serde_json::Map::new(),
         tokenizer: None,
-        accepted: dyno_net::ledger::Accepted::default(),
+        accepted: dyno_net::ledger::AcceptedClasses::default(),
         version: HttpVersion::Http1,
     };
     Arc::new(openai::OpenAi::new(Arc::new(workload), settings))
@@ -209,7 +209,7 @@ fn settings(scenario: Scenario, queries: &str) -> TestSettings {
     }
 }
 
-/// Prints requests a second of an Offline run, whose record holds every request.
+/// Prints the requests per second of an Offline run whose record holds every request.
 pub fn rate(protocol: Arc<dyn Protocol>, address: &str, requests: &str) {
     let options = Options { connections: CONCURRENCY, ..Options::default() };
     let (client, library) = client(protocol, address, options);
@@ -219,7 +219,7 @@ pub fn rate(protocol: Arc<dyn Protocol>, address: &str, requests: &str) {
     println!("{}", record.completed_at.len() as f64 * SECOND as f64 / *last as f64);
 }
 
-/// A prompt whose answer is taken as it is.
+/// Returns a protocol that takes the answer to a prompt unparsed.
 fn raw() -> Arc<dyn Protocol> {
     let template = Template {
         method: Method::Post,
@@ -227,13 +227,13 @@ fn raw() -> Arc<dyn Protocol> {
         fields: vec![("content-type", "application/json".into())],
         body: r#"{"model":"tokens","prompt":{prompt}}"#.into(),
         pointer: None,
-        accepted: Accepted::default(),
+        accepted: AcceptedClasses::default(),
     };
     let rows = Format::JsonLines.rows(br#"{"prompt": "word"}"#).expect("a row");
     Arc::new(Raw::new(template, rows, HttpVersion::Http1).expect("the row has the field"))
 }
 
-/// Prints the ratio of the median latencies of a large answer: parsed, and taken as it is.
+/// Prints the ratio of the median latencies of a large answer, parsed and unparsed.
 pub fn stamp_bias(address: &str, pairs: &str) {
     const QUERIES: &str = "10";
     let options = Options { connections: 1, ..Options::default() };
@@ -271,7 +271,7 @@ pub fn lateness(address: &str, queries: &str) {
     let mut latencies: Vec<u64> =
         record.completed_at.iter().enumerate().map(|(q, at)| at - record.scheduled(q)).collect();
     latencies.sort_unstable();
-    let seen = client.seen();
+    let seen = client.statistics();
     eprintln!(
         "  lateness us: p50 {:.1}, p90 {:.1}, p99 {:.1}, p99.9 {:.1}; latency p50 {:.1}, p99 {:.1}; \
          {} waits; CPU {:.2} s",
@@ -303,7 +303,7 @@ pub fn streams(address: &str, streams: &str, connections: &str) {
     let kib: f64 = kib
         .and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok())
         .unwrap_or(f64::NAN);
-    let seen = client.seen();
+    let seen = client.statistics();
     eprintln!(
         "  {} answers in {:.1} s over {} connections; gaps p50 {:?} ns; CPU {:.1} s",
         seen.answered,

@@ -1,5 +1,5 @@
-//! What a client of servers costs, beside others on the same sink and the same cores. Prints
-//! one JSON line a figure; run it as `bench/net [--quick] [PART OF A NAME ...]`.
+//! Costs of the client, beside other clients on the same sink and the same cores. Prints one JSON
+//! line per figure; run it as `bench/net [--quick] [PART OF A NAME ...]`.
 //!
 //! Sinks and clients are this program, run again with an argument, so that each has its own
 //! process and its own cores.
@@ -12,9 +12,9 @@ mod processes;
 
 use processes::Child;
 
-/// How much is measured.
+/// Scope of a benchmark run.
 pub struct Rounds {
-    /// Ours and the peer's, in turn.
+    /// Measurements of each side, in turn.
     rounds: usize,
     is_quick: bool,
     /// Only figures whose name contains one of these; all if empty.
@@ -22,7 +22,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// So many, or a small share of them for a quick look.
+    /// Returns `full`, or a small share of it in a quick run.
     pub fn many(&self, full: u64) -> u64 {
         if self.is_quick { full / 20 } else { full }
     }
@@ -31,8 +31,8 @@ impl Rounds {
         self.wanted.is_empty() || self.wanted.iter().any(|part| name.contains(part))
     }
 
-    /// Prints the medians of both as one JSON line, and tells the spread on stderr. A peer
-    /// that gives nothing prints nothing.
+    /// Prints the medians of both sides as one JSON line and the spread on stderr. Prints nothing
+    /// for a peer without a result.
     pub fn figure(
         &self,
         (name, unit): (&str, &str),
@@ -74,7 +74,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Four significant digits, without an exponent.
+/// Formats a value with four significant digits and no exponent.
 fn rounded(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_string();
@@ -83,10 +83,10 @@ fn rounded(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Requests under way at once, of every client.
+/// Concurrent requests of every client.
 const CONCURRENCY: usize = 64;
 
-/// Requests a second of our client: Offline, every answer recorded.
+/// Measures requests per second of our client: Offline, every answer recorded.
 fn against(rounds: &Rounds) {
     let unit = "requests/s, 64 connections, the same sink and client cores";
     let requests = rounds.many(1_000_000);
@@ -96,9 +96,10 @@ fn against(rounds: &Rounds) {
             continue;
         }
         eprintln!("{name} ...");
-        let (load, sink) = match peer.asks_for_texts() {
-            true => ("--load-texts", "--sink-texts"),
-            false => ("--load", "--sink-http1"),
+        let (load, sink) = if peer.asks_for_texts() {
+            ("--load-texts", "--sink-texts")
+        } else {
+            ("--load", "--sink-http1")
         };
         let Some(peer) = peer.provide(rounds.is_quick) else { continue };
         let Some(sink) = Child::sink(&[sink], &cores.sink) else { return };
@@ -111,7 +112,7 @@ fn against(rounds: &Rounds) {
     }
 }
 
-/// Lateness of a Poisson load: both cores are the client's and the sink's.
+/// Measures the lateness of a Poisson load while client and sink share both cores.
 fn poisson(rounds: &Rounds) {
     const GOAL_US: f64 = 100.0;
     let name = "net.poisson_20k_p99_us";
@@ -130,8 +131,8 @@ fn poisson(rounds: &Rounds) {
     rounds.figure((name, unit), Better::Lower, ours, || Some(GOAL_US));
 }
 
-/// What our own parser adds to a latency: the same large answer is parsed by one client and
-/// taken as it is by another, in turn.
+/// Measures the latency that our parser adds: one client parses a large answer, another takes it
+/// unparsed, in turn.
 fn stamp_bias(rounds: &Rounds) {
     const GOAL: f64 = 1.05;
     let name = "net.stamp_bias";
@@ -154,7 +155,7 @@ fn stamp_bias(rounds: &Rounds) {
     once.figure((name, &unit), Better::Lower, ours, || Some(GOAL));
 }
 
-/// Memory of a client with all streams open at once.
+/// Measures the memory of a client with all streams open at once.
 fn streams(rounds: &Rounds) {
     const GOAL_GB: f64 = 2.0;
     let name = "net.streams_100k_gigabytes";

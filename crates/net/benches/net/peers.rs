@@ -1,4 +1,4 @@
-//! Clients that others wrote.
+//! Clients of other projects.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,21 +6,21 @@ use std::process::Command;
 use crate::CONCURRENCY;
 use crate::processes::{number_of, on, output};
 
-/// A client beside ours.
+/// A client to compare with ours.
 pub enum Peer {
     /// The `oha` crate, in Rust on hyper.
     Oha,
     /// Debian's `wrk`, in C; it keeps a histogram and no record of requests.
     Wrk,
-    /// A client of asyncio's streams, as little as one can do in Python.
+    /// A minimal Python client on asyncio streams.
     Asyncio,
     /// `aiohttp`, on which load generators in Python are built.
     Aiohttp,
-    /// `aiperf`, a load generator of servers of texts, in Python on aiohttp.
+    /// `aiperf`, a load generator for text servers, in Python on aiohttp.
     Aiperf,
 }
 
-/// Each with the name of its figure.
+/// Returns all peers, each with the name of its figure.
 pub fn all() -> [(&'static str, Peer); 5] {
     [
         ("net.against_oha", Peer::Oha),
@@ -31,7 +31,7 @@ pub fn all() -> [(&'static str, Peer); 5] {
     ]
 }
 
-/// A peer that can be run.
+/// A peer that is installed.
 pub struct Ready {
     peer: Peer,
     program: String,
@@ -42,13 +42,13 @@ fn folder() -> PathBuf {
 }
 
 impl Peer {
-    /// Whether what it asks for are texts, and not any path.
+    /// Returns whether the peer requests texts instead of a path.
     pub fn asks_for_texts(&self) -> bool {
         matches!(self, Self::Aiperf)
     }
 
-    /// Makes sure that it is there; what takes long only if that is wanted. Says so where it
-    /// cannot be had.
+    /// Installs the peer if needed; slow installations are skipped if `is_quick`. Prints a note if
+    /// it is unavailable.
     pub fn provide(self, is_quick: bool) -> Option<Ready> {
         let program = match self {
             Self::Oha => oha(is_quick)?,
@@ -77,7 +77,7 @@ fn oha(is_quick: bool) -> Option<String> {
             eprintln!("skipped: oha would have to be compiled; run without --quick once");
             return None;
         }
-        // It does not compile without TLS, which is not measured: the system's is soonest there.
+        // oha needs a TLS feature to compile; native-tls compiles fastest. TLS is not measured.
         if !["native-tls", "rustls"].iter().any(|tls| install_oha(tls)) {
             eprintln!("skipped: oha cannot be installed");
             return None;
@@ -90,7 +90,7 @@ fn install_oha(tls: &str) -> bool {
     let mut install = Command::new("cargo");
     install.args(["install", "--locked", "--no-default-features", "--features", tls]);
     install.arg("--root").arg(folder()).arg("oha@1.16.0");
-    // What was compiled stays, should it fail.
+    // Keeps compiled artifacts if the installation fails.
     install.env("CARGO_TARGET_DIR", folder().join("oha-build"));
     install.status().is_ok_and(|status| status.success())
 }
@@ -116,7 +116,8 @@ fn venv(name: &str, package: &str, is_quick: bool) -> Option<String> {
 }
 
 impl Ready {
-    /// Requests a second; Python's clients get a share of the requests, or they take minutes.
+    /// Returns requests per second. Python clients get a share of the requests, which would take
+    /// minutes otherwise.
     pub fn rate(&self, address: &str, requests: u64, cores: &str) -> Option<f64> {
         let url = format!("http://{address}/");
         let concurrency = CONCURRENCY.to_string();

@@ -1,17 +1,17 @@
-//! Processes that a measurement consists of, and the cores that each has.
+//! Processes of a measurement and their cores.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Lists of cores, as `taskset` takes them; empty are all.
+/// Lists of cores in the syntax of `taskset`; empty means all.
 pub struct Cores {
     pub client: String,
     pub sink: String,
 }
 
 impl Cores {
-    /// The last one of this machine for the sink, the others for the client, where there is
-    /// more than one and `taskset` is there to bind them.
+    /// Gives the last core of the machine to the sink and the others to the client, if there are
+    /// several cores and `taskset` is installed.
     pub fn shared_out() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let can_bind = Command::new("taskset").args(["-c", "0", "true"]).status();
@@ -27,7 +27,7 @@ impl Cores {
     }
 }
 
-/// A program on these cores.
+/// Returns a command that runs a program on these cores.
 pub fn on(cores: &str, program: &str, arguments: &[&str]) -> Command {
     if cores.is_empty() {
         let mut command = Command::new(program);
@@ -39,13 +39,13 @@ pub fn on(cores: &str, program: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// What this program prints on these cores with these arguments.
+/// Returns the output of this program, run on these cores with these arguments.
 pub fn this(cores: &str, arguments: &[&str]) -> Option<String> {
     let program = std::env::current_exe().expect("the path of this program");
     output(on(cores, &program.to_string_lossy(), arguments))
 }
 
-/// What a program prints; nothing, and its words on stderr, where it fails.
+/// Returns the output of a program; `None` if it fails, with its messages on stderr.
 pub fn output(mut command: Command) -> Option<String> {
     let output = match command.stderr(Stdio::inherit()).output() {
         Ok(output) => output,
@@ -61,12 +61,12 @@ pub fn output(mut command: Command) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The number that is all of an output.
+/// Returns the number that an output consists of.
 pub fn number_of(output: &Option<String>) -> Option<f64> {
     output.as_ref()?.trim().parse().ok()
 }
 
-/// A sink in a process of its own, which ends when this is dropped.
+/// A sink in a process of its own, stopped on drop.
 pub struct Child {
     process: std::process::Child,
     address: String,
@@ -76,7 +76,7 @@ impl Child {
     pub fn sink(arguments: &[&str], cores: &str) -> Option<Self> {
         let program = std::env::current_exe().expect("the path of this program");
         let mut command = on(cores, &program.to_string_lossy(), arguments);
-        // It ends when its input does, so that it never outlives this process.
+        // The child ends when its input ends, so it never outlives this process.
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().ok()?;
         let mut address = String::new();

@@ -1,4 +1,4 @@
-//! When each request was accepted by the socket.
+//! Times at which the socket accepted each request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -8,35 +8,34 @@ use dyno_loadgen::sut::ResponseId;
 
 /// Samples in a chunk: half a megabyte of stamps.
 const CHUNK_SAMPLES: usize = 1 << 16;
-/// 2^14 chunks: a billion samples, as many as a run may come to.
+/// 2^14 chunks: a billion samples, the limit of a run.
 const CHUNKS: usize = 1 << 14;
 
 /// The stamps of one tenant.
 struct Column(Box<[OnceLock<Box<[AtomicU64]>>]>);
 
-/// Stamps of the run that is on: a store a request, without a lock.
-pub(super) struct Accepted {
-    /// By tenant, as they come.
+/// Times of the samples of the current run: one store per request, without a lock.
+pub(super) struct SampleTimes {
+    /// By tenant, created on demand.
     columns: Box<[OnceLock<Column>]>,
-    /// The last run that began. Samples may be stamped by several threads, and a run
-    /// begin only once.
+    /// The last run that began. Several threads may stamp samples, but a run begins only once.
     last: Mutex<u64>,
-    /// The run that is stamped; 0 while the next one is expected.
+    /// The run being recorded; 0 while the next one is expected.
     current: AtomicU64,
 }
 
-impl Accepted {
+impl SampleTimes {
     pub(super) fn new() -> Self {
         let columns = (0..=usize::from(u8::MAX)).map(|_| OnceLock::new()).collect();
         Self { columns, last: Mutex::new(0), current: AtomicU64::new(0) }
     }
 
-    /// The next sample of another run than the last begins that.
+    /// Lets the next sample of a run other than the last begin a new run.
     pub(super) fn expect_run(&self) {
         self.current.store(0, Ordering::Release);
     }
 
-    /// Stamps a sample: ns since the start of its run. One of an earlier run is passed over.
+    /// Stamps a sample, in ns since the start of its run. Samples of earlier runs are ignored.
     #[inline]
     pub(super) fn stamp(&self, id: ResponseId, at: Nanos) {
         let run = id.run() >> 8;
@@ -50,8 +49,8 @@ impl Accepted {
         chunk[sequence % CHUNK_SAMPLES].store(at.max(1), Ordering::Relaxed);
     }
 
-    /// Forgets the stamps of the run before and keeps their memory; false if `run` is none
-    /// that is expected.
+    /// Clears the times of the previous run but keeps their memory; returns false if `run` is not
+    /// expected.
     #[cold]
     fn begin(&self, run: u64) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,8 +68,8 @@ impl Accepted {
         true
     }
 
-    /// The stamps of the first `samples` samples of a tenant in the last run; 0 where a
-    /// sample was never accepted.
+    /// Returns the times of the first `samples` samples of a tenant in the last run; 0 for a sample
+    /// that was never accepted.
     pub(super) fn stamps(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         let mut stamps = Vec::with_capacity(samples);
         if let Some(column) = self.columns[usize::from(tenant)].get() {
@@ -105,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_run_sees_its_own_stamps_alone() {
-        let accepted = Accepted::new();
+        let accepted = SampleTimes::new();
         accepted.stamp(ResponseId::new(1, 0, 3), 30);
         accepted.stamp(ResponseId::new(1, 2, 70_000), 0);
         assert_eq!(accepted.stamps(0, 5), [0, 0, 0, 30, 0]);

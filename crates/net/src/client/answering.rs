@@ -1,7 +1,7 @@
-//! An answer on its way from the socket to the instrument, whatever transport carries it.
+//! An answer on its way from the socket to the instrument, over any transport.
 //!
 //! All times here are those of the reads from the socket, by the client's clock. They are taken
-//! before anything is parsed, so that no figure holds the cost of our own parser.
+//! before anything is parsed, so no figure includes the cost of our parser.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -12,38 +12,38 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::Response;
 use http::HeaderMap;
 
-use super::parsers::Away;
-use super::{Job, Shared};
+use super::parsers::OffloadedAnswer;
+use super::{ClientCore, Job};
 use crate::coding::Coding;
 use crate::compressed::check_uncompressed;
 use crate::exchange::Fields;
 use crate::ledger::Entry;
-use crate::protocol::{Heard, Next, Reader};
+use crate::protocol::{ReadProgress, Reader, ReaderCall};
 use crate::trouble::Trouble;
 
-/// A transport, as the answers that it carries see it.
+/// A transport, as seen by the answers that it carries.
 pub(super) trait Carrier: Send + Sync {
-    /// Returns what all threads of the client share.
-    fn shared(&self) -> &Arc<Shared>;
-    /// Sends a sample again that has no answer, or reports that it has failed at `at`.
-    /// `is_heard`: some of an answer was reported, which cannot be taken back.
+    /// Returns the state that all threads of the client share.
+    fn shared(&self) -> &Arc<ClientCore>;
+    /// Retries a sample that has no answer, or reports its failure at `at`. `is_heard`: part of an
+    /// answer was already reported and cannot be retracted.
     fn failed(&self, job: Job, to: &Responder, trouble: &Trouble, is_heard: bool, at: Nanos);
 }
 
 /// An answer that is being read.
-pub(super) struct Answering {
+pub(super) struct PendingAnswer {
     pub job: Job,
     pub responder: Responder,
     reader: Box<dyn Reader>,
-    /// Whose counters count for it.
+    /// Thread whose counters record this answer.
     thread: usize,
     outputs: Outputs,
     /// When the last bytes of the body were read.
     last_bytes: Option<NonZero<Nanos>>,
 }
 
-/// When output was read, and whether one read brought it together with what came later. Of such
-/// output the kernel does not have the time, only that of what came last.
+/// Times of reads with output, and whether one read brought output together with later data. The
+/// kernel reports only the time of the last data of a read.
 #[derive(Debug, Clone, Copy, Default)]
 struct Outputs {
     first: Option<NonZero<Nanos>>,
@@ -53,8 +53,8 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// Notes what a read at `at` brought; a read may come in several parts.
-    fn note(&mut self, heard: Heard, at: Nanos) {
+    /// Records a read at `at`; one read may come in several parts.
+    fn note(&mut self, heard: ReadProgress, at: Nanos) {
         let now = NonZero::new(at.max(1));
         match (self.first, heard.beats) {
             (None, 0) => return,
@@ -72,7 +72,7 @@ impl Outputs {
         }
     }
 
-    /// Completes the account of an answer that ended with what was read at `ended_at`.
+    /// Completes the account of an answer whose last read was at `ended_at`.
     fn mark(self, entry: Option<Entry>, ended_at: Nanos) -> Option<Entry> {
         let end = NonZero::new(ended_at.max(1));
         entry.map(|entry| Entry {
@@ -83,7 +83,7 @@ impl Outputs {
     }
 }
 
-impl Answering {
+impl PendingAnswer {
     pub(super) fn new(
         (job, responder): (Job, Responder),
         mut reader: Box<dyn Reader>,
@@ -93,11 +93,11 @@ impl Answering {
         Self { job, responder, reader, thread, outputs: Outputs::default(), last_bytes: None }
     }
 
-    /// Reads bytes of the body that were read from the socket at `at`. Returns whether the
-    /// answer is complete by its own word.
+    /// Reads bytes of the body that were received at `at`. Returns whether the answer declared
+    /// itself complete.
     pub(super) fn data(
         &mut self,
-        shared: &Shared,
+        shared: &ClientCore,
         bytes: &[u8],
         at: Nanos,
     ) -> Result<bool, Trouble> {
@@ -107,8 +107,8 @@ impl Answering {
         Ok(heard.is_done)
     }
 
-    /// Notes events with output that were read at `at`.
-    fn beat(&mut self, shared: &Shared, heard: Heard, at: Nanos) {
+    /// Records events with output that were read at `at`.
+    fn beat(&mut self, shared: &ClientCore, heard: ReadProgress, at: Nanos) {
         let before = self.outputs.last;
         self.outputs.note(heard, at);
         if heard.beats == 0 {
@@ -122,13 +122,13 @@ impl Answering {
             }
             Some(last) => gaps.add(at.saturating_sub(last.get()), 1),
         }
-        // Events that came together came without a gap.
+        // Events of one read have no gap between them.
         gaps.add(0, u64::from(heard.beats - 1));
     }
 
-    /// Hands the answer over, which ended with what was read at `ended_at`. Returns the reader.
+    /// Hands over the answer, whose last read was at `ended_at`. Returns the reader.
     ///
-    /// A stream is complete with its last event that has output, another answer with the last
+    /// A stream is complete with its last event that has output, any other answer with the last
     /// bytes of its body.
     pub(super) fn end(
         mut self,
@@ -145,7 +145,8 @@ impl Answering {
         let outputs = self.outputs;
         match finished.and_then(|_| self.reader.end(trailers)) {
             Ok(answer) => {
-                // Before the answer, so that whoever sees the run over sees all of it.
+                // Counts before the answer is handed over, so that an observer of the end of the
+                // run sees all answers.
                 shared.threads[self.thread].answer(answer.counted_by);
                 let entry = outputs.mark(answer.entry, ended_at);
                 shared.enter(self.job, entry, self.responder.time_of(&shared.clock, ended_at));
@@ -170,8 +171,7 @@ impl Answering {
         self.reader
     }
 
-    /// Reports that the rest of the answer will not come, as is known since `at`. Returns the
-    /// reader.
+    /// Reports that the rest of the answer will not come, as known since `at`. Returns the reader.
     pub(super) fn broke(
         self,
         carrier: &(impl Carrier + ?Sized),
@@ -186,20 +186,20 @@ impl Answering {
     }
 }
 
-/// An answer, and where it is read.
+/// An answer and the place where it is read.
 pub(super) enum Reading {
     /// On the thread that reads the socket.
-    Here(Answering),
-    /// On a thread for parsing.
-    Away(Arc<Away>),
+    Here(PendingAnswer),
+    /// On a parser thread.
+    Away(Arc<OffloadedAnswer>),
 }
 
-/// What takes more effort than reading so many bytes would delay other answers: it is read on
-/// a thread for parsing. Handing it over takes as long as reading some thousand bytes.
+/// Effort above which an answer is read on a parser thread, because it would delay other answers.
+/// Handing it over takes as long as reading some thousand bytes.
 const HEAVY: usize = 64 << 10;
 
 impl Reading {
-    /// Reads the head of an answer, which may be compressed if the request asked for it.
+    /// Reads the head of an answer, which may be compressed if the request permitted it.
     pub(super) fn begin(
         &mut self,
         status: u16,
@@ -215,20 +215,20 @@ impl Reading {
         }
     }
 
-    /// Has what has come of it parsed now, where that is done on another thread.
+    /// Parses pending data now if a parser thread reads the answer.
     pub(super) fn nudge(&self) {
         if let Self::Away(away) = self {
             away.nudge();
         }
     }
 
-    /// Whether it is read on a thread for parsing.
+    /// Returns whether a parser thread reads the answer.
     pub(super) fn is_away(&self) -> bool {
         matches!(self, Self::Away(_))
     }
 
-    /// As [`Answering::data`]; `owned` returns the same bytes for another thread. What that
-    /// thread finds is known when the next bytes come.
+    /// Reads bytes as [`PendingAnswer::data`] does; `owned` returns the bytes for another thread.
+    /// The result of a parser thread is known when the next bytes come.
     pub(super) fn data<C: Carrier + 'static>(
         &mut self,
         carrier: &Arc<C>,
@@ -238,10 +238,11 @@ impl Reading {
     ) -> Result<bool, Trouble> {
         let away = match self {
             Self::Here(answering) => {
-                if answering.reader.effort(Next::Data(bytes.len())) <= HEAVY {
+                if answering.reader.effort(ReaderCall::Data(bytes.len())) <= HEAVY {
                     return answering.data(carrier.shared(), bytes, at);
                 }
-                let reading = std::mem::replace(self, Self::Away(Away::new(carrier.clone())));
+                let reading =
+                    std::mem::replace(self, Self::Away(OffloadedAnswer::new(carrier.clone())));
                 let Self::Away(away) = self else { unreachable!("it was just made so") };
                 if let Self::Here(answering) = reading {
                     away.take(answering);
@@ -254,7 +255,8 @@ impl Reading {
         away.found()
     }
 
-    /// As [`Answering::end`]; the reader is returned where the answer was read on this thread.
+    /// Ends the answer as [`PendingAnswer::end`] does; returns the reader if this thread read the
+    /// answer.
     pub(super) fn end<C: Carrier + 'static>(
         self,
         carrier: &Arc<C>,
@@ -263,11 +265,11 @@ impl Reading {
     ) -> Option<Box<dyn Reader>> {
         let away = match self {
             Self::Here(answering) => {
-                if answering.reader.effort(Next::End) <= HEAVY {
+                if answering.reader.effort(ReaderCall::End) <= HEAVY {
                     let trailers = trailers.map(|fields| fields as &dyn Fields);
                     return Some(answering.end(&**carrier, trailers, ended_at));
                 }
-                let away = Away::new(carrier.clone());
+                let away = OffloadedAnswer::new(carrier.clone());
                 away.take(answering);
                 away
             }
@@ -277,7 +279,7 @@ impl Reading {
         None
     }
 
-    /// As [`Answering::broke`].
+    /// Reports a broken answer as [`PendingAnswer::broke`] does.
     pub(super) fn broke<C: Carrier + 'static>(
         self,
         carrier: &Arc<C>,
@@ -293,7 +295,7 @@ impl Reading {
         }
     }
 
-    /// Whether a thread for parsing found that the answer is complete by its own word.
+    /// Returns whether a parser thread found that the answer declared itself complete.
     pub(super) fn is_done(&self) -> bool {
         match self {
             Self::Here(_) => false,
@@ -306,8 +308,8 @@ impl Reading {
 mod tests {
     use super::*;
 
-    fn read(beats: u32, has_more: bool) -> Heard {
-        Heard { beats, has_more, is_done: false }
+    fn read(beats: u32, has_more: bool) -> ReadProgress {
+        ReadProgress { beats, has_more, is_done: false }
     }
 
     #[test]

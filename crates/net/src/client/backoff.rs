@@ -1,4 +1,4 @@
-//! How long nobody tries to connect where none can, and the words for it.
+//! Waiting times between failed connection attempts, and the messages about them.
 
 use std::io;
 
@@ -10,26 +10,26 @@ use crate::trouble::{Kind, Trouble};
 /// Waits between attempts grow from the first to the last of these.
 const FIRST_WAIT: Nanos = 10 * MILLISECOND;
 pub(super) const LONGEST_WAIT: Nanos = 100 * MILLISECOND;
-/// Samples wait this long for a server that cannot be reached, which may be starting again.
+/// Time that samples wait for an unreachable server, which may be restarting.
 const PATIENCE: Nanos = 500 * MILLISECOND;
 
-/// A node as one thread dials it.
+/// State of one thread's connections to a node.
 #[derive(Debug, Default)]
-pub(super) struct Dialed {
-    /// The address that was reached last; the others are tried after it.
+pub(super) struct DialState {
+    /// Address that was reached last; the others are tried after it.
     pub first_address: usize,
-    /// Attempts in a row that made no connection.
+    /// Consecutive attempts that made no connection.
     failures: u32,
-    /// Connections in a row that ended without an answer.
+    /// Consecutive connections that ended without an answer.
     fruitless: u32,
     failing_since: Option<Nanos>,
     next_at: Nanos,
-    /// Connections that are being made.
+    /// Connection attempts in progress.
     pub under_way: usize,
 }
 
-impl Dialed {
-    /// Whether a connection may be tried now: of a node that fails, one after the other.
+impl DialState {
+    /// Returns whether a connection may be tried now; a failing node gets one attempt at a time.
     pub(super) fn may_dial(&self, now: Nanos) -> bool {
         !self.is_failing() || (self.under_way == 0 && now >= self.next_at)
     }
@@ -38,7 +38,7 @@ impl Dialed {
         self.failing_since.is_some()
     }
 
-    /// Whether it has failed for so long that nobody need wait for it.
+    /// Returns whether the node has failed for so long that samples need not wait for it.
     pub(super) fn is_hopeless(&self, now: Nanos) -> bool {
         self.failing_since.is_some_and(|since| now - since >= PATIENCE)
     }
@@ -78,7 +78,7 @@ impl Dialed {
     }
 }
 
-/// No connection stands.
+/// Returns the trouble of a connection that could not be made.
 pub(super) fn not_reached(endpoint: &Endpoint, error: &io::Error) -> Trouble {
     let hint = match error.kind() {
         io::ErrorKind::ConnectionRefused => "; is the server running there?",
@@ -87,7 +87,7 @@ pub(super) fn not_reached(endpoint: &Endpoint, error: &io::Error) -> Trouble {
     Trouble::new(Kind::Connect, format!("{endpoint} cannot be reached: {error}{hint}"))
 }
 
-/// What of an error is of TLS, where it is.
+/// Returns the trouble of a TLS error; `None` for other errors.
 pub(super) fn tls_error(endpoint: &Endpoint, error: &io::Error) -> Option<Trouble> {
     let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(crate::tls::trouble(endpoint, inner))

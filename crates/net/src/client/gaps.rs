@@ -1,4 +1,4 @@
-//! A histogram of spans of time, fine enough for percentiles and of fixed size.
+//! A histogram of time spans, fine enough for percentiles and of fixed size.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dyno_loadgen::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Each power of two is divided into this many buckets of equal width, so that a bucket is
-/// less than 1/64 wide of what it holds.
+/// Each power of two is divided into this many buckets of equal width, so a bucket is narrower than
+/// 1/64 of its values.
 const PARTS: usize = 64;
 const PART_BITS: u32 = PARTS.trailing_zeros();
 /// Spans of 2^40 ns (18 minutes) and more are counted in the last bucket.
@@ -29,9 +29,9 @@ impl GapCounts {
     }
 }
 
-/// A histogram of the spans between the beats of answers.
+/// A histogram of the spans between the events with output of answers.
 ///
-/// A percentile of it is at most 1/64 above the exact one, and never below it.
+/// Its percentiles are at most 1/64 above the exact ones, and never below them.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(usize, u64)>", into = "Vec<(usize, u64)>")]
 pub struct Gaps {
@@ -39,7 +39,7 @@ pub struct Gaps {
     total: u64,
 }
 
-/// Thousands of counts tell nobody anything.
+/// Prints a summary instead of thousands of counts.
 impl fmt::Debug for Gaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (median, worst) = (self.quantile(0.5), self.quantile(1.0));
@@ -53,14 +53,14 @@ impl Default for Gaps {
     }
 }
 
-/// The buckets that are not empty.
+/// Returns the non-empty buckets.
 impl From<Gaps> for Vec<(usize, u64)> {
     fn from(gaps: Gaps) -> Self {
         gaps.counts.into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
     }
 }
 
-/// Buckets that do not exist are counted in the last one.
+/// Counts values of unknown buckets in the last one.
 impl From<Vec<(usize, u64)>> for Gaps {
     fn from(buckets: Vec<(usize, u64)>) -> Self {
         let mut gaps = Self::default();
@@ -81,14 +81,14 @@ impl Gaps {
         }
     }
 
-    /// These and others.
+    /// Returns the sum of both histograms.
     #[must_use]
     pub fn and(&self, others: &Self) -> Self {
         let counts = self.counts.iter().zip(&others.counts).map(|(a, b)| a + b).collect();
         Self { counts, total: self.total + others.total }
     }
 
-    /// Those that came after an earlier snapshot of the same client.
+    /// Returns the spans since an earlier snapshot of the same client.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.counts.iter().zip(&earlier.counts);
@@ -96,14 +96,14 @@ impl Gaps {
         Self { total: counts.iter().sum(), counts }
     }
 
-    /// How many spans were seen.
+    /// Returns the number of spans.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.total
     }
 
-    /// The span in ns that a share of `quantile` (0 to 1) of them does not exceed; `None`
-    /// where there are none.
+    /// Returns the span in ns that a share of `quantile` (0 to 1) of the spans does not exceed;
+    /// `None` if there are no spans.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
         if self.total == 0 {
@@ -119,7 +119,7 @@ impl Gaps {
     }
 }
 
-/// Below 64 each span has a bucket of its own, so that small ones are exact.
+/// Returns the bucket of a span. Below 64 each span has its own bucket, so small ones are exact.
 #[inline]
 fn bucket(span: Nanos) -> usize {
     if span < PARTS as u64 {
@@ -133,7 +133,7 @@ fn bucket(span: Nanos) -> usize {
     (power - PART_BITS + 1) as usize * PARTS + part
 }
 
-/// The largest span of a bucket.
+/// Returns the largest span of a bucket.
 fn upper_end(bucket: usize) -> Nanos {
     if bucket < PARTS {
         return bucket as u64;

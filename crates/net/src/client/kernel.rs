@@ -1,13 +1,13 @@
-//! What the kernel knows of the bytes that a socket delivers: when they came.
+//! Arrival times of received bytes, as recorded by the kernel.
 //!
-//! A client that waits for a processor, or is stopped, reads an answer long after it came, and
-//! takes that for the time of the answer. Where the system stamps what it receives (Linux:
-//! `SO_TIMESTAMPNS`), each read tells how long its last byte had been there. Reads that were late
-//! are kept, so that a run can tell the client's delays from the server's.
+//! A client that waits for a processor, or is stopped, reads an answer long after it arrived and
+//! attributes the delay to the answer. Where the system stamps received data (Linux:
+//! `SO_TIMESTAMPNS`), each read reports how long its last byte had been available. Late reads are
+//! kept so that a run can separate the client's delays from the server's.
 //!
-//! A late read may bring a token together with what came later, such as the next one or `[DONE]`,
-//! and the stamp is that of the latter. How late the token can be is known from how long the thread
-//! had waited for a processor.
+//! A late read may bring a token together with later data, such as the next token or `[DONE]`; the
+//! stamp is that of the later data. How late the token can be follows from how long the thread had
+//! waited for a processor.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,27 +15,27 @@ use std::sync::{Mutex, PoisonError};
 
 use dyno_loadgen::clock::{Clock, Nanos};
 
-/// So many reads are kept that came at least so long (ns) behind their bytes, then only those that
-/// came later: what few delays do to a figure shows in the long ones.
+/// Limits of recording: this many reads with at least this delay (ns), then only longer delays,
+/// because the long ones show the effect of rare delays on a figure.
 const KEPT: [(usize, Nanos); 3] = [(2 << 20, 5_000), (4 << 20, 50_000), (8 << 20, 500_000)];
 
-/// A read of a socket that came at least 5 us after the bytes that it brought.
+/// A read of a socket at least 5 us after its bytes arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LateRead {
-    /// When it was.
+    /// Time of the read.
     pub at: Nanos,
-    /// How long the last of its bytes had been there, ns.
+    /// How long the last of its bytes had been available, in ns.
     pub waited: Nanos,
-    /// How long the thread that read had waited for a processor, ns: by so much the first of its
-    /// bytes may be older than the last. 0 where that is not known.
+    /// How long the reading thread had waited for a processor, in ns: the first byte may be older
+    /// than the last by this much. 0 if unknown.
     pub thread_waited: Nanos,
 }
 
-/// The reads of a run that came late, by the client's clock.
+/// Late reads of a run, by the client's clock.
 #[derive(Debug)]
 pub(super) struct LateReads {
     reads: Mutex<Vec<LateRead>>,
-    /// Shorter delays are not kept.
+    /// Delays below this are not kept.
     least: AtomicU64,
 }
 
@@ -44,13 +44,13 @@ impl LateReads {
         Self { reads: Mutex::default(), least: AtomicU64::new(KEPT[0].1) }
     }
 
-    /// Forgets the reads of the run before.
+    /// Drops the reads of the previous run.
     pub(super) fn expect_run(&self) {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.least.store(KEPT[0].1, Relaxed);
     }
 
-    /// Notes a read by this thread at `at` of bytes that had waited for so long, if that is long.
+    /// Records a read by this thread at `at` of bytes that had waited this long, if that is long.
     #[inline]
     pub(super) fn note(&self, at: Nanos, waited: Nanos) {
         if waited >= self.least.load(Relaxed) {
@@ -68,7 +68,7 @@ impl LateReads {
         }
     }
 
-    /// Returns the late reads of the last run with their times by another clock.
+    /// Returns the late reads of the last run with times by another clock.
     pub(super) fn by(&self, clock: &Clock, own: &Clock) -> Vec<LateRead> {
         let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         reads.iter().map(|read| LateRead { at: clock.when(own, read.at), ..*read }).collect()
@@ -79,24 +79,24 @@ thread_local! {
     static RUN_DELAY: RefCell<RunDelay> = RefCell::new(RunDelay::of_this_thread());
 }
 
-/// Notes that this thread, which reads sockets, is about to wait for events.
+/// Records that this thread, which reads sockets, is about to wait for events.
 pub(super) fn is_about_to_wait(now: Nanos) {
     RUN_DELAY.with_borrow_mut(|delay| delay.is_about_to_wait(now));
 }
 
-/// How long the thread that owns it was ready to run and waited for a processor, as Linux counts
-/// it in `/proc/thread-self/schedstat`.
+/// Time that the owning thread was ready to run and waited for a processor, from Linux's
+/// `/proc/thread-self/schedstat`.
 #[derive(Debug)]
 struct RunDelay {
     counter: Option<std::fs::File>,
-    /// The counter when it was last read, and when that was.
+    /// Last value of the counter and the time of that reading.
     before: (Nanos, Nanos),
-    /// Growth since, if it was asked for already.
+    /// Growth since then, if already read.
     grown: Option<Nanos>,
 }
 
 impl RunDelay {
-    /// A look at the counter takes a microsecond or two; it is not taken more often than this.
+    /// Minimum time between two readings of the counter, each of which takes a microsecond or two.
     const BETWEEN: Nanos = dyno_loadgen::clock::MILLISECOND;
 
     /// Opens the counter of the calling thread.
@@ -107,7 +107,7 @@ impl RunDelay {
         new
     }
 
-    /// To be called before the thread waits for events.
+    /// Records the counter; call it before the thread waits for events.
     fn is_about_to_wait(&mut self, now: Nanos) {
         self.grown = None;
         if self.counter.is_some() && now.saturating_sub(self.before.1) >= Self::BETWEEN {
@@ -115,8 +115,8 @@ impl RunDelay {
         }
     }
 
-    /// Returns how long the thread has waited for a processor since it last waited for events,
-    /// and a millisecond longer at most.
+    /// Returns how long the thread has waited for a processor since it last waited for events; may
+    /// include up to one more millisecond.
     fn since_wait(&mut self) -> Nanos {
         if let Some(grown) = self.grown {
             return grown;
@@ -126,7 +126,8 @@ impl RunDelay {
         grown
     }
 
-    /// The second number: `on a processor`, `ready and waiting`, `turns`. 0 where it is not told.
+    /// Returns the second number of `on a processor`, `ready and waiting`, `turns`; 0 if
+    /// unavailable.
     fn count(&self) -> Nanos {
         let mut text = [0; 96];
         let Some(file) = &self.counter else { return 0 };
@@ -142,7 +143,7 @@ fn read_at_start(file: &std::fs::File, buffer: &mut [u8]) -> std::io::Result<usi
     std::os::unix::fs::FileExt::read_at(file, buffer, 0)
 }
 
-/// No other system has the file.
+/// Other systems have no such file.
 #[cfg(not(unix))]
 fn read_at_start(_file: &std::fs::File, _buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(0)
@@ -161,17 +162,17 @@ mod system {
     use nix::sys::time::TimeSpec;
 
     thread_local! {
-        /// Memory for what the kernel tells beside the bytes.
+        /// Memory for the ancillary data of reads.
         static BESIDE: RefCell<Vec<u8>> = RefCell::new(nix::cmsg_space!(TimeSpec));
     }
 
-    /// Asks the kernel to note when bytes come. Where it cannot, nothing is known of that.
+    /// Asks the kernel to stamp arrivals; failure only means that they are unknown.
     pub(in super::super) fn stamp_arrivals(socket: &impl AsFd) {
         let _ = setsockopt(socket, sockopt::ReceiveTimestampns, &true);
     }
 
-    /// Reads what there is. Returns how many bytes, and how long the last of them had been there,
-    /// ns; 0 where that is not known.
+    /// Reads available bytes. Returns their number and how long the last of them had been
+    /// available, in ns; 0 if unknown.
     pub(in super::super) fn receive(
         socket: &impl AsFd,
         buffer: &mut [u8],
@@ -186,7 +187,7 @@ mod system {
                     _ => None,
                 })
             });
-            // A clock that is set in between gives nonsense, of which the half is not believed.
+            // Setting the clock in between gives wrong values; negative ones are dropped.
             let waited = came_at.map_or(0, |at| WallTime::now().unix_ns.saturating_sub(at));
             Ok((read.bytes, waited))
         })
@@ -204,10 +205,10 @@ mod system {
 
     use dyno_loadgen::clock::Nanos;
 
-    /// Elsewhere nothing is known of when bytes came.
+    /// Does nothing: other systems do not report arrival times.
     pub(in super::super) fn stamp_arrivals<S>(_socket: &S) {}
 
-    /// Reads what there is.
+    /// Reads available bytes.
     pub(in super::super) fn receive<S>(socket: &S, buffer: &mut [u8]) -> io::Result<(usize, Nanos)>
     where
         for<'a> &'a S: Read,

@@ -1,4 +1,4 @@
-//! The accounts of the answers of a run.
+//! Accounts of the answers of a run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -9,23 +9,23 @@ use crate::ledger::Entry;
 
 /// Answers in a chunk: about half a megabyte.
 const CHUNK_SAMPLES: usize = 1 << 12;
-/// 2^14 chunks: 67 million answers. No entry is made of further ones.
+/// 2^14 chunks: 67 million answers. Further ones get no entry.
 const CHUNKS: usize = 1 << 14;
 
-/// Entries of samples that follow each other; `None` where no account was made.
+/// Entries of consecutive samples; `None` if no account was made.
 type Chunk = Mutex<Box<[Option<Entry>]>>;
 
-/// The entries of one tenant. Chunks are made as they are needed, each behind a lock of its own:
-/// two answers seldom end within one chunk at once.
+/// Entries of one tenant. Chunks are created on demand, each behind its own lock: two answers
+/// seldom end within one chunk at once.
 struct Column(Box<[OnceLock<Chunk>]>);
 
-/// Entries of the run that is on.
+/// Entries of the current run.
 pub(super) struct Ledger {
-    /// By tenant, as they come.
+    /// By tenant, created on demand.
     columns: Box<[OnceLock<Column>]>,
     /// The last run that began.
     last: Mutex<u64>,
-    /// The run whose answers are entered; 0 while the next one is expected.
+    /// The run being recorded; 0 while the next one is expected.
     current: AtomicU64,
 }
 
@@ -35,13 +35,13 @@ impl Ledger {
         Self { columns, last: Mutex::new(0), current: AtomicU64::new(0) }
     }
 
-    /// The next answer of another run than the last begins that run.
+    /// Lets the next answer of a run other than the last begin that run.
     pub(super) fn expect_run(&self) {
         self.current.store(0, Ordering::Release);
     }
 
-    /// Enters the account of an answer. A later one of the same sample replaces it; one of an
-    /// earlier run is passed over.
+    /// Records the account of an answer. A later one of the same sample replaces it; accounts of
+    /// earlier runs are ignored.
     pub(super) fn enter(&self, id: ResponseId, entry: Entry) {
         let run = id.run() >> 8;
         if self.current.load(Ordering::Acquire) != run && !self.begin(run) {
@@ -55,7 +55,7 @@ impl Ledger {
         chunk[sequence % CHUNK_SAMPLES] = Some(entry);
     }
 
-    /// Forgets the entries of the run before; false if `run` is not the one that is expected.
+    /// Clears the entries of the previous run; returns false if `run` is not expected.
     #[cold]
     fn begin(&self, run: u64) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,8 +73,8 @@ impl Ledger {
         true
     }
 
-    /// The entries of the first `samples` samples of a tenant in the last run; empty if there is
-    /// none.
+    /// Returns the entries of the first `samples` samples of a tenant in the last run; empty if
+    /// there are none.
     pub(super) fn entries(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
         let Some(column) = self.columns[usize::from(tenant)].get() else { return Vec::new() };
         let mut entries = Vec::with_capacity(samples);

@@ -1,4 +1,4 @@
-//! The data set as requests: encoded when samples are loaded, untimed.
+//! The data set as requests, encoded when samples are loaded (untimed).
 
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,35 +11,35 @@ use crate::exchange::{HttpVersion, Method, Request};
 use crate::protocol::Protocol;
 use crate::trouble::{Kind, Trouble};
 
-/// Bodies up to this many bytes are copied behind each head, so that a request is one piece.
+/// Bodies up to this size are copied behind each head, so that a request is one piece.
 const LARGEST_COPIED: usize = 16 << 10;
 
-/// A request as it goes over the wire.
+/// A request in wire format.
 #[derive(Debug, Default)]
-pub(super) struct Encoded {
-    /// HTTP/1.1, by node: the head, and the body too if it is small.
+pub(super) struct EncodedRequest {
+    /// HTTP/1.1, by node: the head, and the body if it is small.
     pub heads: Box<[Bytes]>,
-    /// HTTP/2, by node: the head, which each connection compresses for itself.
+    /// HTTP/2, by node: the head, which each connection compresses.
     pub streams: Box<[http::Request<()>]>,
-    /// What follows the head; empty if the body is there already.
+    /// Body after the head; empty if the head includes it.
     pub rest: Bytes,
-    /// What keeps it from being sent.
+    /// Reason why it cannot be sent.
     pub wrong: Option<Trouble>,
 }
 
-impl Encoded {
-    /// Bytes of the request to a node.
+impl EncodedRequest {
+    /// Returns the bytes of the request to a node.
     pub(super) fn len(&self, node: usize) -> usize {
         self.heads[node].len() + self.rest.len()
     }
 }
 
-/// Requests of all samples that are loaded.
+/// Requests of all loaded samples.
 pub(super) struct Requests {
     protocol: Arc<dyn Protocol>,
     nodes: Vec<Endpoint>,
     fields: Vec<(String, String)>,
-    loaded: Box<[RwLock<Option<Arc<Encoded>>>]>,
+    loaded: Box<[RwLock<Option<Arc<EncodedRequest>>>]>,
 }
 
 impl Requests {
@@ -52,33 +52,34 @@ impl Requests {
         Self { protocol, nodes, fields, loaded }
     }
 
-    /// The request of a sample. One that was not loaded is encoded now.
+    /// Returns the request of a sample; encodes it now if it was not loaded.
     #[inline]
-    pub(super) fn of(&self, sample: SampleIndex) -> Arc<Encoded> {
+    pub(super) fn encoded(&self, sample: SampleIndex) -> Arc<EncodedRequest> {
         let slot = self.loaded.get(sample as usize);
         let loaded =
             slot.and_then(|slot| slot.read().unwrap_or_else(PoisonError::into_inner).clone());
         loaded.unwrap_or_else(|| Arc::new(self.encode(sample)))
     }
 
-    fn encode(&self, sample: SampleIndex) -> Encoded {
+    fn encode(&self, sample: SampleIndex) -> EncodedRequest {
         let request = self.protocol.request(sample);
         let own = request.fields.iter().map(|(name, value)| (*name, value.as_str()));
         let common = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let fields: Vec<(&str, &str)> = own.chain(common).collect();
-        // Both versions are checked by the stricter one, which refuses what would break heads.
+        // The stricter check applies to both versions; it rejects characters that would break
+        // heads.
         let streams: Result<Box<[_]>, http::Error> =
             self.nodes.iter().map(|node| stream(node, &fields, &request)).collect();
         let streams = match (streams, self.protocol.version()) {
             (Ok(streams), HttpVersion::Http2) => {
-                return Encoded { streams, rest: request.body, ..Encoded::default() };
+                return EncodedRequest { streams, rest: request.body, ..EncodedRequest::default() };
             }
             (streams, _) => streams,
         };
         if let Err(error) = streams {
             let words = format!("the request of sample {sample} cannot be written: {error}");
             let wrong = Some(Trouble::new(Kind::Request, words));
-            return Encoded { wrong, ..Encoded::default() };
+            return EncodedRequest { wrong, ..EncodedRequest::default() };
         }
         let is_small = request.body.len() <= LARGEST_COPIED;
         let heads = self.nodes.iter().map(|node| {
@@ -90,10 +91,14 @@ impl Requests {
         });
         let heads = heads.collect();
         let rest = if is_small { Bytes::new() } else { request.body };
-        Encoded { heads, rest, ..Encoded::default() }
+        EncodedRequest { heads, rest, ..EncodedRequest::default() }
     }
 
-    fn set(&self, samples: &[SampleIndex], make: impl Fn(SampleIndex) -> Option<Arc<Encoded>>) {
+    fn set(
+        &self,
+        samples: &[SampleIndex],
+        make: impl Fn(SampleIndex) -> Option<Arc<EncodedRequest>>,
+    ) {
         for &sample in samples {
             if let Some(slot) = self.loaded.get(sample as usize) {
                 *slot.write().unwrap_or_else(PoisonError::into_inner) = make(sample);
@@ -102,7 +107,7 @@ impl Requests {
     }
 }
 
-/// The head of a request of HTTP/1.1 (RFC 9112, section 3).
+/// Returns the head of an HTTP/1.1 request (RFC 9112, section 3).
 fn head(node: &Endpoint, fields: &[(&str, &str)], request: &Request) -> String {
     let mut head = format!(
         "{} {}{} HTTP/1.1\r\nhost: {}\r\n",
@@ -121,7 +126,7 @@ fn head(node: &Endpoint, fields: &[(&str, &str)], request: &Request) -> String {
     head
 }
 
-/// The head of a request of HTTP/2 (RFC 9113, section 8.3).
+/// Returns the head of an HTTP/2 request (RFC 9113, section 8.3).
 fn stream(
     node: &Endpoint,
     fields: &[(&str, &str)],
@@ -139,8 +144,8 @@ fn stream(
     builder.version(http::Version::HTTP_2).body(())
 }
 
-/// The samples of a [`Protocol`] as a library of requests, for the
-/// [`Client`](super::Client) that it comes with.
+/// Samples of a [`Protocol`] as a library of requests, for the [`Client`](super::Client) that it
+/// was created with.
 pub struct Library {
     name: String,
     performance_samples: usize,
@@ -154,13 +159,13 @@ impl Library {
         Self { name, performance_samples: total, requests }
     }
 
-    /// The same library, of which at most so many samples are loaded at once.
+    /// Returns the library with a limit on the number of loaded samples.
     #[must_use]
     pub fn holding(self, samples: usize) -> Self {
         Self { performance_samples: samples.clamp(1, self.requests.loaded.len().max(1)), ..self }
     }
 
-    /// The same library under another name.
+    /// Returns the library with another name.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }

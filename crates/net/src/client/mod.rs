@@ -1,8 +1,8 @@
-//! A server as a system under test.
+//! Client of one or several servers, as a system under test.
 //!
-//! One sample is one request. Over HTTP/1.1 the issuing thread itself writes it to a connection
-//! that is free, so that the time it was due and the time it is on the wire differ by one
-//! system call; where none is free it waits, which is counted. Over HTTP/2 it becomes a stream.
+//! One sample is one request. Over HTTP/1.1 the issuing thread writes it to a free connection, so
+//! the due time and the time on the wire differ by one system call; without a free connection the
+//! sample waits, and the wait is counted. Over HTTP/2 a sample becomes a stream.
 
 mod accepted;
 mod answering;
@@ -14,8 +14,8 @@ mod kernel;
 mod ledger;
 mod library;
 mod parsers;
-mod seen;
 mod start_error;
+mod statistics;
 mod tenants;
 
 use std::collections::VecDeque;
@@ -34,60 +34,59 @@ use rustls::pki_types::ServerName;
 pub use gaps::Gaps;
 pub use kernel::LateRead;
 pub use library::Library;
-pub use seen::Seen;
 pub use start_error::StartError;
+pub use statistics::ClientStatistics;
 pub use tenants::{Clients, Libraries};
 
 use crate::coding::Coding;
-use crate::compressed::Compressed;
+use crate::compressed::CompressedProtocol;
 use crate::endpoint::Endpoint;
 use crate::exchange::HttpVersion;
 use crate::ledger::Entry;
 use crate::protocol::{Protocol, Reader};
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
-use accepted::Accepted;
+use accepted::SampleTimes;
 use kernel::LateReads;
 use ledger::Ledger;
 use library::Requests;
 use parsers::Parsers;
-use seen::{Counters, ThreadCounters};
 use start_error::check;
+use statistics::{Counters, ThreadCounters};
 
-/// How a client reaches its servers.
+/// Settings of a client.
 #[derive(Clone)]
 pub struct Options {
-    /// Connections to each node (>= 1). Over HTTP/1.1 so many requests are under way at most.
-    /// A run opens those that it needs before its clock starts.
+    /// Connections to each node (>= 1). Over HTTP/1.1 this is also the maximum of concurrent
+    /// requests. A run opens the connections that it needs before its clock starts.
     pub connections: usize,
-    /// Whether there are more connections where a run needs more: as many as its fixed
-    /// concurrency, and as many as its rate turns out to need, which are opened on demand and
-    /// closed when they are idle.
+    /// Whether a run may open more connections: as many as its fixed concurrency, and as many as
+    /// its rate turns out to need, which are opened on demand and closed when idle.
     pub grows: bool,
-    /// Requests under way at most, to all nodes together; others wait. Their wait counts in
-    /// their latency and is counted apart from waits for connections.
+    /// Maximum number of concurrent requests to all nodes together; others wait. Their wait is part
+    /// of their latency and is counted separately from waits for connections.
     pub max_in_flight: Option<NonZero<usize>>,
-    /// Streams on a connection of HTTP/2 at most, where the server permits as many (>= 1).
+    /// Maximum number of streams on an HTTP/2 connection (>= 1); the server's limit may be lower.
     pub streams: usize,
-    /// Whether a connection of HTTP/1.1 carries one request after the other. Some servers close it
-    /// after an answer without a word, and a request that is under way then is lost.
+    /// Whether an HTTP/1.1 connection carries one request after the other. Some servers close it
+    /// after an answer without notice, and a request in flight is lost then.
     pub keep_alive: bool,
     /// Threads that read answers; `None` is one for each two cores.
     pub threads: Option<NonZero<usize>>,
-    /// Time that a request may take from when it is sent, in ns.
+    /// Time limit of a request from when it is sent, in ns.
     pub time_limit: Option<Nanos>,
-    /// Time that a connection may take to be made, in ns.
+    /// Time limit for establishing a connection, in ns.
     pub connect_limit: Nanos,
-    /// How often a request is sent again that found no connection, was refused, or whose
+    /// Maximum number of retries of a request that found no connection, was refused, or whose
     /// connection or server failed. Its latency still counts from when it was due.
     pub retries: u8,
     /// Fields of each request, such as `authorization`. Names are in lower case.
     pub fields: Vec<(String, String)>,
-    /// Who may vouch for the servers.
+    /// Authorities that may vouch for the servers.
     pub trust: Trust,
     /// How requests are compressed when their samples are loaded, which is untimed.
     pub compress: Option<Coding>,
-    /// How answers may be compressed. They are decompressed after their time was taken.
+    /// How answers may be compressed. They are decompressed after their time is taken.
     pub accept: Option<Coding>,
 }
 
@@ -111,14 +110,13 @@ impl Default for Options {
     }
 }
 
-/// Connections of HTTP/1.1 to all nodes that a rate makes on demand at most: beyond it samples
-/// wait.
+/// Maximum number of HTTP/1.1 connections to all nodes that a rate opens on demand; beyond it
+/// samples wait.
 const MOST_ON_DEMAND: usize = 1024;
 
 impl Options {
-    /// Returns how many places for requests to open before a run of these tenants, at all nodes
-    /// together, and how many there may be; before the first run, those that show that servers
-    /// answer.
+    /// Returns the number of request places to open before a run of these tenants at all nodes
+    /// together, and their maximum; before the first run, the places that show that servers answer.
     fn places(&self, nodes: usize, in_flight: Option<&[InFlight]>) -> (usize, usize) {
         let given = self.connections.saturating_mul(nodes);
         let limit = self.max_in_flight.map_or(usize::MAX, NonZero::get);
@@ -147,7 +145,7 @@ impl Options {
     }
 }
 
-/// Values of fields are secrets.
+/// Hides the values of fields, which are secrets.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.fields.iter().map(|(name, _)| name.as_str()).collect();
@@ -167,10 +165,28 @@ impl fmt::Debug for Options {
     }
 }
 
-/// A server, or several that take turns, as a system under test.
+/// One server, or several used in turn, as a system under test.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use dyno_net::client::{Client, Library, Options};
+/// use dyno_net::endpoint::Endpoint;
+/// use dyno_net::protocol::Protocol;
+///
+/// fn connect(
+///     protocol: Arc<dyn Protocol>,
+/// ) -> Result<(Client, Library), Box<dyn std::error::Error>> {
+///     let server: Endpoint = "http://localhost:8000/v1".parse()?;
+///     let options = Options { connections: 8, ..Options::default() };
+///     let (client, library) = Client::start(protocol, &[server], options)?;
+///     client.reach()?;
+///     Ok((client, library))
+/// }
+/// ```
 pub struct Client {
     name: String,
-    shared: Arc<Shared>,
+    shared: Arc<ClientCore>,
     transport: Transport,
 }
 
@@ -179,8 +195,8 @@ enum Transport {
     Http2(http2::Http2),
 }
 
-/// What all threads of a client share.
-struct Shared {
+/// State that all threads of a client share.
+struct ClientCore {
     protocol: Arc<dyn Protocol>,
     nodes: Vec<Node>,
     options: Options,
@@ -188,13 +204,13 @@ struct Shared {
     clock: Clock,
     counters: Counters,
     threads: Vec<ThreadCounters>,
-    accepted: Accepted,
-    /// Until when samples waited because as many requests were under way as may be.
-    held: Accepted,
-    /// Reads that came late behind what they read.
+    accepted: SampleTimes,
+    /// Time until which each sample waited for the limit of concurrent requests.
+    held: SampleTimes,
+    /// Reads that happened late after the arrival of their bytes.
     late_reads: LateReads,
     parsers: Parsers,
-    /// Used again, with their memory.
+    /// Readers for reuse, with their memory.
     readers: Mutex<Vec<Box<dyn Reader>>>,
     ledger: Ledger,
 }
@@ -202,69 +218,68 @@ struct Shared {
 /// A server.
 struct Node {
     endpoint: Endpoint,
-    /// Where it is, or why nobody knows.
+    /// Its addresses, or why they are unknown.
     addresses: Result<Vec<SocketAddr>, Trouble>,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
-/// Memory for so many samples that wait, touched, so that the page faults of a large Offline
-/// query fall before the timed part.
+/// Reserves and touches memory for this many waiting samples, so that the page faults of a large
+/// Offline query fall before the timed part.
 fn make_room(waiting: &mut VecDeque<(Job, Nanos)>, samples: usize) {
     waiting.clear();
     if waiting.capacity() < samples {
-        // Not zero, which the allocator provides without touching anything.
+        // Nonzero, because the allocator provides zeros without touching memory.
         waiting.resize(samples, (Job { id: ResponseId(1), index: 1, tries: 1 }, 1));
         waiting.clear();
     }
 }
 
-/// Why a sample waited before its request was written.
+/// Reason why a sample waited before its request was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waited {
-    /// Until a connection was made.
+enum WaitCause {
+    /// For a connection to be established.
     Connecting,
-    /// Until a connection, or a stream, was free that another request had.
+    /// For a connection or stream that another request was using.
     Queue,
-    /// As many requests were under way as [`Options::max_in_flight`] permits.
+    /// For the limit [`Options::max_in_flight`].
     Limit,
 }
 
-/// A sample on its way.
+/// A sample to be sent.
 #[derive(Debug, Clone, Copy)]
 struct Job {
     id: ResponseId,
     index: SampleIndex,
-    /// How often it was sent before.
+    /// Number of earlier attempts.
     tries: u8,
 }
 
 impl Job {
     #[inline]
-    fn of(sample: &QuerySample) -> Self {
+    fn for_sample(sample: &QuerySample) -> Self {
         let index = u32::try_from(sample.index).unwrap_or(u32::MAX);
         Self { id: sample.id, index, tries: 0 }
     }
 }
 
 impl Client {
-    /// Starts the threads of a client, which at once begin to connect to the nodes. Names
-    /// are looked up now; one without an address is trouble of the samples.
+    /// Starts the threads of a client, which begin to connect to the nodes at once. Names are
+    /// resolved now; a name without an address becomes the trouble of its samples.
     ///
     /// # Errors
-    /// What makes a client impossible, whatever the servers do.
+    /// Settings that make a client impossible, regardless of the servers.
     pub fn start(
         protocol: Arc<dyn Protocol>,
         nodes: &[Endpoint],
         options: Options,
     ) -> Result<(Self, Library), StartError> {
         check(&*protocol, nodes, &options)?;
-        let protocol = Compressed::around(protocol, options.compress, options.accept);
+        let protocol = CompressedProtocol::around(protocol, options.compress, options.accept);
         let is_tls = nodes.iter().any(Endpoint::is_tls);
-        let config = match is_tls {
-            true => {
-                Some(tls::config(&options.trust, protocol.version()).map_err(StartError::Trust)?)
-            }
-            false => None,
+        let config = if is_tls {
+            Some(tls::config(&options.trust, protocol.version()).map_err(StartError::Trust)?)
+        } else {
+            None
         };
         let mut fields = options.fields.clone();
         if !options.keep_alive {
@@ -274,14 +289,14 @@ impl Client {
         let requests = Arc::new(requests);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = options.threads.map_or((cores / 2).max(1), NonZero::get);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ClientCore {
             nodes: nodes.iter().map(|endpoint| Node::new(endpoint, config.as_ref())).collect(),
             requests: requests.clone(),
             clock: Clock::start(),
             counters: Counters::default(),
             threads: (0..threads).map(|_| ThreadCounters::new()).collect(),
-            accepted: Accepted::new(),
-            held: Accepted::new(),
+            accepted: SampleTimes::new(),
+            held: SampleTimes::new(),
             late_reads: LateReads::new(),
             parsers: Parsers::default(),
             readers: Mutex::default(),
@@ -298,14 +313,14 @@ impl Client {
         Ok((Self { name, shared, transport }, Library::new(requests)))
     }
 
-    /// The same client under another name.
+    /// Returns the client with another name.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// Returns how many requests can be under way at once; `None` where connections are made as
-    /// a run needs them.
+    /// Returns the maximum number of concurrent requests; `None` if connections are opened on
+    /// demand.
     #[must_use]
     pub fn most_in_flight(&self) -> Option<usize> {
         let options = &self.shared.options;
@@ -319,10 +334,10 @@ impl Client {
         given.into_iter().chain(limit).min()
     }
 
-    /// Waits until connections stand, at most as long as one may take.
+    /// Waits until connections are established, for at most the connect limit.
     ///
     /// # Errors
-    /// What is in the way, where none stands.
+    /// The trouble, if no connection could be established.
     pub fn reach(&self) -> Result<(), Trouble> {
         self.prepare(0);
         let open = match &self.transport {
@@ -332,7 +347,7 @@ impl Client {
         if open > 0 {
             return Ok(());
         }
-        let refused = self.seen().refused_connects;
+        let refused = self.statistics().refused_connects;
         let first = refused.into_iter().max_by_key(|(_, (count, _))| *count);
         Err(first.map_or_else(
             || Trouble::new(Kind::Connect, format!("{} does not answer", self.name)),
@@ -340,7 +355,7 @@ impl Client {
         ))
     }
 
-    /// Waits for connections, and makes room for so many samples to wait.
+    /// Waits for connections, and reserves memory for this many waiting samples.
     fn prepare(&self, samples: usize) {
         self.shared.accepted.expect_run();
         self.shared.ledger.expect_run();
@@ -352,48 +367,46 @@ impl Client {
         }
     }
 
-    /// A snapshot of what was seen so far.
+    /// Returns a snapshot of the statistics so far.
     #[must_use]
-    pub fn seen(&self) -> Seen {
-        let mut seen = self.shared.counters.seen(self.shared.threads.iter());
-        seen.parser_cpu_ns = self.shared.parsers.cpu_ns();
-        seen.parser_waits = self.shared.parsers.waits();
-        seen
+    pub fn statistics(&self) -> ClientStatistics {
+        let mut statistics = self.shared.counters.snapshot(self.shared.threads.iter());
+        statistics.parser_cpu_ns = self.shared.parsers.cpu_ns();
+        statistics.parser_waits = self.shared.parsers.waits();
+        statistics
     }
 
-    /// What went wrong so far, for people: a line for each kind.
+    /// Returns the trouble so far for people, with a line for each kind.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        self.seen().trouble()
+        self.statistics().trouble()
     }
 
-    /// When the request of each of the first `samples` samples of a tenant was handed to a socket
-    /// in the last run, all of it, in ns since its start; 0 where it never was. With the time a
-    /// query was due, that is how late its request was.
+    /// Returns when the whole request of each of the first `samples` samples of a tenant was handed
+    /// to a socket in the last run, in ns since its start; 0 if it never was. The difference to a
+    /// query's due time is the lateness of its request.
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.accepted.stamps(tenant, samples)
     }
 
-    /// Returns the reads of the last run that came at least 5 us after the bytes that they
-    /// brought, with their times by `clock`. That span is the client's delay. An answer that such
-    /// a read completed has its time. Empty where the operating system does not tell when bytes
-    /// come.
+    /// Returns the reads of the last run that happened at least 5 us after their bytes arrived,
+    /// with times by `clock`. That span is the client's delay. An answer completed by such a read
+    /// has the time of the read. Empty if the operating system does not report arrival times.
     #[must_use]
     pub fn late_reads(&self, clock: &Clock) -> Vec<LateRead> {
         self.shared.late_reads.by(clock, &self.shared.clock)
     }
 
-    /// Returns the accounts of the answers to the first `samples` samples of a tenant in the
-    /// last run; `None` where no answer ended. Empty where answers are not text.
+    /// Returns the accounts of the answers to the first `samples` samples of a tenant in the last
+    /// run; `None` if no answer ended. Empty if answers are not text.
     #[must_use]
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
         self.shared.ledger.entries(tenant, samples)
     }
 
-    /// Until when each of the first `samples` samples of a tenant waited in the last run because
-    /// [`Options::max_in_flight`] requests were under way, in ns since its start; 0 where it did
-    /// not.
+    /// Returns until when each of the first `samples` samples of a tenant waited in the last run
+    /// because of [`Options::max_in_flight`], in ns since its start; 0 if it did not wait.
     #[must_use]
     pub fn held(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.held.stamps(tenant, samples)
@@ -414,19 +427,19 @@ impl Node {
     }
 }
 
-impl Shared {
+impl ClientCore {
     /// Returns a reader for an answer.
     fn reader(&self) -> Box<dyn Reader> {
         let kept = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         kept.unwrap_or_else(|| self.protocol.reader())
     }
 
-    /// Keeps a reader for another answer.
+    /// Returns a reader for reuse.
     fn keep(&self, reader: Box<dyn Reader>) {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
     }
 
-    /// Enters the account of an answer whose end was read at `ended_at`, ns since the start of
+    /// Records the account of an answer whose end was read at `ended_at`, in ns since the start of
     /// the run.
     fn enter(&self, job: Job, entry: Option<Entry>, ended_at: Nanos) {
         if let Some(entry) = entry {
@@ -434,8 +447,8 @@ impl Shared {
         }
     }
 
-    /// Counts what happened to a sample, and reports that it failed at `at` by the client's
-    /// clock. Returns whether it is to be sent again instead.
+    /// Counts the trouble of a sample, and reports its failure at `at` by the client's clock.
+    /// Returns whether to retry it instead.
     fn settle_failure(
         &self,
         job: Job,
@@ -453,7 +466,7 @@ impl Shared {
             | Kind::Cut
             | Kind::Aborted
             | Kind::InBand => true,
-            // The last three are answers that the server finished: the next one may be no better.
+            // The last three are complete answers: a retry may be no better.
             Kind::Resolve
             | Kind::Tls
             | Kind::Request
@@ -474,24 +487,25 @@ impl Shared {
         false
     }
 
-    /// Counts that a sample has waited for its turn.
-    fn waited(&self, (job, to): (Job, &Responder), span: Nanos, thread: usize, cause: Waited) {
+    /// Counts the wait of a sample.
+    fn note_wait(&self, job: Job, to: &Responder, span: Nanos, thread: usize, cause: WaitCause) {
         let counters = &self.threads[thread];
         match cause {
-            Waited::Limit => {
+            WaitCause::Limit => {
                 counters.was_limited(span);
                 self.held.stamp(job.id, to.now());
             }
-            Waited::Queue => counters.was_queued(span),
-            Waited::Connecting => counters.waited(span),
+            WaitCause::Queue => counters.was_queued(span),
+            WaitCause::Connecting => counters.waited(span),
         }
     }
 
     fn timed_out(&self, endpoint: &Endpoint, has_begun: bool) -> Trouble {
         let seconds = self.options.time_limit.unwrap_or(0) as f64 / SECOND as f64;
-        let words = match has_begun {
-            true => format!("{endpoint} did not finish its answer within {seconds} s"),
-            false => format!("{endpoint} gave no answer within {seconds} s"),
+        let words = if has_begun {
+            format!("{endpoint} did not finish its answer within {seconds} s")
+        } else {
+            format!("{endpoint} gave no answer within {seconds} s")
         };
         Trouble::new(Kind::TimedOut, words)
     }
@@ -510,7 +524,7 @@ impl SystemUnderTest for Client {
         }
     }
 
-    /// Nothing is held back to fill a batch.
+    /// Does nothing: no sample is held back to fill a batch.
     fn flush(&self) {}
 
     fn expect(&self, in_flight: &[InFlight]) {
@@ -521,7 +535,7 @@ impl SystemUnderTest for Client {
         }
     }
 
-    /// Asked for before each run: connections are made then, untimed.
+    /// The instrument calls this before each run, so connections are opened here, untimed.
     fn sample_memory(&self, samples: usize) -> SampleMemory {
         self.prepare(samples);
         Box::new(vec![QuerySample { id: ResponseId(1), index: 1 }; samples])

@@ -1,4 +1,4 @@
-//! Threads that parse large answers, so that the threads that read sockets do not.
+//! Threads that parse large answers on behalf of the threads that read sockets.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,23 +8,23 @@ use bytes::Bytes;
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use http::HeaderMap;
 
-use super::answering::{Answering, Carrier};
-use super::seen::thread_cpu_time;
+use super::answering::{Carrier, PendingAnswer};
+use super::statistics::thread_cpu_time;
 use crate::exchange::Fields;
 use crate::protocol::Reader;
 use crate::trouble::Trouble;
 
-/// More threads would take the cores that read sockets.
+/// Maximum number of threads; more would take cores from socket reading.
 const MOST_THREADS: usize = 4;
-/// While so many bytes wait to be parsed, who brings more waits: memory is bounded.
+/// Maximum bytes that wait to be parsed, which bounds memory; further reads block.
 const MOST_BYTES: usize = 256 << 20;
 
-/// While an answer comes, so much of it is collected before it is parsed, by its bytes or by the
-/// time in which they came: a thread that parses takes memory and time from the one that reads.
+/// An answer in progress is collected up to this size, or for this time, before it is parsed,
+/// because a parser thread takes memory bandwidth and time from the reading thread.
 const BATCH_BYTES: usize = 8 << 20;
 const BATCH_TIME: Nanos = 10 * MILLISECOND;
 
-/// The threads, which start with the first large answer.
+/// Parser threads, which start with the first large answer.
 #[derive(Default)]
 pub(super) struct Parsers {
     queue: OnceLock<Arc<Queue>>,
@@ -39,14 +39,14 @@ struct Queue {
     room: Condvar,
     /// By thread: CPU time, in ns.
     cpu_ns: [AtomicU64; MOST_THREADS],
-    /// How often, and for how many ns, a thread that reads sockets waited for room.
+    /// How often, and for how many ns, a reading thread waited for room.
     waits: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
-    answers: VecDeque<Arc<Away>>,
-    /// Bytes that wait or are parsed.
+    answers: VecDeque<Arc<OffloadedAnswer>>,
+    /// Bytes that wait or are being parsed.
     bytes: usize,
     is_closing: bool,
 }
@@ -72,13 +72,13 @@ impl Parsers {
         times.into_iter().flatten().map(|ns| ns.load(Ordering::Relaxed)).sum()
     }
 
-    /// Returns how often a thread that reads sockets waited because too much was to be parsed.
+    /// Returns how often a reading thread waited because too much was queued.
     pub(super) fn waits(&self) -> u64 {
         self.queue.get().map_or(0, |queue| queue.waits.load(Ordering::Relaxed))
     }
 }
 
-/// What is queued is parsed; its samples may belong to a run that is over.
+/// Queued answers are still parsed; their samples may belong to a finished run.
 impl Drop for Parsers {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.get() {
@@ -90,7 +90,7 @@ impl Drop for Parsers {
 }
 
 impl Queue {
-    /// The state is consistent wherever a thread may have panicked.
+    /// Locks the state, which is consistent even if a thread panicked.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +113,7 @@ impl Queue {
         }
     }
 
-    /// Waits until there is room for so many bytes, which one answer alone always has.
+    /// Waits until there is room for this many bytes; a single answer always has room.
     fn make_room(&self, bytes: usize) {
         let is_full = |state: &mut State| {
             state.bytes > 0 && state.bytes + bytes > MOST_BYTES && !state.is_closing
@@ -127,7 +127,7 @@ impl Queue {
         state.bytes += bytes;
     }
 
-    fn add(&self, away: Arc<Away>) {
+    fn add(&self, away: Arc<OffloadedAnswer>) {
         self.lock().answers.push_back(away);
         self.work.notify_one();
     }
@@ -140,48 +140,47 @@ impl Queue {
     }
 }
 
-/// Gives the calling thread a tenth of the weight of others, where the system has priorities of
-/// threads: no time is lost if an answer is parsed later, and one that is read later has a later
-/// time.
+/// Gives the calling thread a tenth of the normal weight if the system has thread priorities:
+/// parsing an answer later loses no time, but reading it later shifts its timestamps.
 fn yield_to_readers() {
     #[cfg(target_os = "linux")]
     {
         let thread = rustix::thread::gettid();
-        // Without it the thread has the weight of others.
+        // On failure the thread keeps its normal weight.
         let _ = rustix::process::setpriority_process(Some(thread), 10);
     }
 }
 
-/// An answer that is read on a thread for parsing: one at a time, in the order of its pieces.
-pub(super) struct Away {
+/// An answer that is read on a parser thread: by one thread at a time, in the order of its pieces.
+pub(super) struct OffloadedAnswer {
     carrier: Arc<dyn Carrier>,
     inbox: Mutex<Inbox>,
-    /// Gone when the answer was handed over or has failed.
-    answering: Mutex<Option<Answering>>,
-    /// What is known of it: complete by its own word, or the trouble with it.
+    /// `None` once the answer was handed over or has failed.
+    answering: Mutex<Option<PendingAnswer>>,
+    /// Set once it is known: `None` if the answer declared itself complete, otherwise its trouble.
     found: OnceLock<Option<Trouble>>,
 }
 
 #[derive(Default)]
 struct Inbox {
     pieces: VecDeque<Piece>,
-    /// Bytes that came since it was last worked on, and when the first of them were read.
+    /// Bytes received since the last parse, and the time of the first of them.
     bytes: usize,
     since: Option<Nanos>,
-    /// Whether it stands in the queue, or a thread works on it.
+    /// Whether it is queued or being parsed.
     is_queued: bool,
 }
 
 enum Piece {
-    /// Bytes, and when they were read.
+    /// Bytes and the time of their read.
     Data(Bytes, Nanos),
-    /// The end, with trailers where there were some.
+    /// The end, with any trailers.
     End(Option<HeaderMap>, Nanos),
     /// The rest will not come.
     Broke(Trouble, Nanos),
 }
 
-impl Away {
+impl OffloadedAnswer {
     pub(super) fn new<C: Carrier + 'static>(carrier: Arc<C>) -> Arc<Self> {
         Arc::new(Self {
             carrier,
@@ -191,7 +190,7 @@ impl Away {
         })
     }
 
-    pub(super) fn take(&self, answering: Answering) {
+    pub(super) fn take(&self, answering: PendingAnswer) {
         *self.answering.lock().unwrap_or_else(PoisonError::into_inner) = Some(answering);
     }
 
@@ -208,8 +207,8 @@ impl Away {
         self.push(Piece::Broke(trouble, at));
     }
 
-    /// Whether the answer is known to be complete by its own word; its trouble, where it is
-    /// known not to be an answer.
+    /// Returns whether the answer is known to have declared itself complete; an error if it is
+    /// known to be invalid.
     pub(super) fn found(&self) -> Result<bool, Trouble> {
         match self.found.get() {
             None => Ok(false),
@@ -238,7 +237,7 @@ impl Away {
         }
     }
 
-    /// Has what has come parsed now, although more may come.
+    /// Parses the received data now, although more may come.
     pub(super) fn nudge(self: &Arc<Self>) {
         let inbox = self.inbox();
         if !inbox.pieces.is_empty() {
@@ -253,7 +252,7 @@ impl Away {
         }
     }
 
-    /// Reads all pieces that there are.
+    /// Reads all pending pieces.
     fn work(&self, queue: &Queue) {
         let mut answering = self.answering.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -276,8 +275,8 @@ impl Away {
         }
     }
 
-    /// Reads a piece; the reader is returned when the answer is over.
-    fn read(&self, answering: &mut Option<Answering>, piece: Piece) -> Option<Box<dyn Reader>> {
+    /// Reads a piece; returns the reader when the answer is over.
+    fn read(&self, answering: &mut Option<PendingAnswer>, piece: Piece) -> Option<Box<dyn Reader>> {
         let carrier = &*self.carrier;
         match piece {
             Piece::Data(bytes, at) => {

@@ -1,6 +1,4 @@
-//! What makes a client impossible, whatever its servers do.
-
-use std::fmt;
+//! Errors that make a client impossible, regardless of its servers.
 
 use super::Options;
 use crate::endpoint::Endpoint;
@@ -8,54 +6,37 @@ use crate::exchange::HttpVersion;
 use crate::protocol::Protocol;
 use crate::tls::TrustError;
 
-/// Why a client cannot be started.
-#[derive(Debug)]
+/// Reason why a client cannot be started.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// There are no nodes, no samples, or no connections.
+    #[error("expected at least one {0}, found none")]
     Nothing(&'static str),
-    /// A field would break the heads that it stands in.
+    /// A field contains characters that would break the head.
+    #[error("expected a field of printable characters with a name in lower case, found {name:?}")]
     Field {
         /// Its name.
         name: String,
     },
-    /// Connections of HTTP/2 are kept.
+    /// HTTP/2 connections cannot be used for a single request each.
+    #[error("connections of HTTP/2 are kept; only those of HTTP/1.1 can be for one request each")]
     KeepAlive,
-    /// Fewer requests may be under way than there are nodes.
+    /// The limit of concurrent requests is below the number of nodes.
+    #[error("expected a limit of at least one request under way for each of {nodes} servers")]
     Limit {
         /// Nodes.
         nodes: usize,
     },
-    /// The authorities cannot be used.
+    /// The certificate authorities cannot be used.
+    #[error("{0}")]
     Trust(TrustError),
-    /// The operating system refuses a thread or a poll.
+    /// The operating system refused a thread or a poll.
+    #[error("threads of the client cannot be started: {0}")]
     System(std::io::Error),
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing(what) => write!(f, "expected at least one {what}, found none"),
-            Self::Field { name } => write!(
-                f,
-                "expected a field of printable characters with a name in lower case, found {name:?}"
-            ),
-            Self::KeepAlive => f.write_str(
-                "connections of HTTP/2 are kept; only those of HTTP/1.1 can be for one request each",
-            ),
-            Self::Limit { nodes } => write!(
-                f,
-                "expected a limit of at least one request under way for each of {nodes} servers"
-            ),
-            Self::Trust(error) => error.fmt(f),
-            Self::System(error) => write!(f, "threads of the client cannot be started: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-/// Refuses what no client can be started with.
+/// Rejects settings with which no client can be started.
 pub(super) fn check(
     protocol: &dyn Protocol,
     nodes: &[Endpoint],

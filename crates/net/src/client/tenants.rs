@@ -1,4 +1,4 @@
-//! Several servers as one system under test: each tenant of a run has its own.
+//! Several servers as one system under test, one client per tenant.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::sut::{InFlight, QuerySample, SampleMemory, SystemUnderTest};
 
-use super::{Client, LateRead, Library, Seen};
+use super::{Client, ClientStatistics, LateRead, Library};
 use crate::ledger::Entry;
 
-/// Clients of which each tenant has one.
+/// Clients, one of which serves each tenant.
 pub struct Clients {
     name: String,
     clients: Vec<Client>,
-    /// By tenant; who has none of its own has the first.
+    /// By tenant; tenants beyond the list use the first client.
     of_tenant: Vec<usize>,
 }
 
 impl Clients {
-    /// Clients, and by tenant the number of its client.
+    /// Combines clients; `of_tenant` has the index of each tenant's client.
     ///
     /// # Panics
-    /// Without a client, or if a number has no client.
+    /// If there is no client, or an index is out of range.
     #[must_use]
     pub fn new(clients: Vec<Client>, of_tenant: Vec<usize>) -> Self {
         assert!(!clients.is_empty() && of_tenant.iter().all(|&client| client < clients.len()));
@@ -31,47 +31,47 @@ impl Clients {
     }
 
     #[inline]
-    fn of(&self, tenant: u8) -> &Client {
+    fn client_of(&self, tenant: u8) -> &Client {
         let number = self.of_tenant.get(usize::from(tenant)).copied().unwrap_or(0);
         &self.clients[number]
     }
 
-    /// What all of them saw, together.
+    /// Returns the combined statistics of all clients.
     #[must_use]
-    pub fn seen(&self) -> Seen {
-        let mut all = self.clients.iter().map(Client::seen);
+    pub fn statistics(&self) -> ClientStatistics {
+        let mut all = self.clients.iter().map(Client::statistics);
         let first = all.next().unwrap_or_default();
         all.fold(first, |sum, seen| sum.and(&seen))
     }
 
-    /// As [`Client::most_in_flight`].
+    /// Returns [`Client::most_in_flight`] of the tenant's client.
     #[must_use]
     pub fn most_in_flight(&self, tenant: u8) -> Option<usize> {
-        self.of(tenant).most_in_flight()
+        self.client_of(tenant).most_in_flight()
     }
 
-    /// As [`Client::held`].
+    /// Returns [`Client::held`] of the tenant's client.
     #[must_use]
     pub fn held(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
-        self.of(tenant).held(tenant, samples)
+        self.client_of(tenant).held(tenant, samples)
     }
 
-    /// As [`Client::accepted`].
+    /// Returns [`Client::accepted`] of the tenant's client.
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
-        self.of(tenant).accepted(tenant, samples)
+        self.client_of(tenant).accepted(tenant, samples)
     }
 
-    /// As [`Client::late_reads`], of all clients.
+    /// Returns [`Client::late_reads`] of all clients.
     #[must_use]
     pub fn late_reads(&self, clock: &Clock) -> Vec<LateRead> {
         self.clients.iter().flat_map(|client| client.late_reads(clock)).collect()
     }
 
-    /// As [`Client::ledger`].
+    /// Returns [`Client::ledger`] of the tenant's client.
     #[must_use]
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
-        self.of(tenant).ledger(tenant, samples)
+        self.client_of(tenant).ledger(tenant, samples)
     }
 }
 
@@ -80,15 +80,15 @@ impl SystemUnderTest for Clients {
         &self.name
     }
 
-    /// The samples of a query are of one tenant.
+    /// The samples of a query belong to one tenant.
     #[inline]
     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
         if let Some(first) = samples.first() {
-            self.of(first.id.tenant()).issue(samples, responder);
+            self.client_of(first.id.tenant()).issue(samples, responder);
         }
     }
 
-    /// Nothing is held back to fill a batch.
+    /// Does nothing: no sample is held back to fill a batch.
     fn flush(&self) {}
 
     /// Each client is prepared for its own tenants.
@@ -112,7 +112,7 @@ impl fmt::Debug for Clients {
     }
 }
 
-/// The libraries of [`Clients`]: a sample is loaded as the request of each of them.
+/// Libraries of [`Clients`]: a sample is loaded as a request in each of them.
 #[derive(Debug)]
 pub struct Libraries(pub Vec<Library>);
 
@@ -127,7 +127,7 @@ impl SampleLibrary for Libraries {
         self.0.first().map_or("", |library| library.name())
     }
 
-    /// Those that all of them have.
+    /// Returns the number of samples that all libraries have.
     fn total_sample_count(&self) -> usize {
         self.least(SampleLibrary::total_sample_count)
     }

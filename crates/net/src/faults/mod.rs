@@ -1,4 +1,4 @@
-//! A server that answers as servers should not: broken, empty, late and false answers.
+//! A server with broken, empty, late and false answers, for tests of clients.
 //!
 //! Tests of the client need servers with exactly known bytes and pauses. Each *mode* is one
 //! behavior of a server that speaks the OpenAI interface over HTTP/1.1. Most modes are rows of two
@@ -25,13 +25,13 @@ pub use request::Request;
 use rules::{Decision, Memory, Play};
 use script::Step;
 
-/// Names of all modes, sorted.
+/// Returns the names of all modes, sorted.
 #[must_use]
 pub fn modes() -> Vec<&'static str> {
     rules::modes()
 }
 
-/// What decides the mode of a request.
+/// Source of the mode of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Mode {
     /// The first segment of the path, such as `/ok/chat/completions`.
@@ -41,34 +41,34 @@ pub enum Mode {
     Every(String),
 }
 
-/// What a server has counted.
+/// Counts of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests.
     pub requests: u64,
-    /// Requests that are not answered yet.
+    /// Requests without a complete answer.
     pub in_flight: u64,
-    /// The most requests at one time.
+    /// Maximum number of concurrent requests.
     pub max_in_flight: u64,
     /// Connections that were accepted.
     pub connections: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub open: u64,
-    /// The most connections at one time.
+    /// Maximum number of open connections.
     pub max_open: u64,
 }
 
 /// A running server. Its threads end when it is dropped.
 #[derive(Debug)]
 pub struct FaultServer {
-    /// Where it listens.
+    /// Address of the server.
     pub address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ServerState {
     mode: Mode,
     clock: Clock,
     memory: Mutex<Memory>,
@@ -78,28 +78,28 @@ struct Shared {
     over: Condvar,
 }
 
-/// How often a connection without a request looks for the end of the server.
+/// How often an idle connection checks whether the server ends.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Requests that are kept for [`FaultServer::requests`].
+/// Maximum number of requests kept for [`FaultServer::requests`].
 const KEPT: usize = 1_000;
 
 impl FaultServer {
     /// Starts a server whose mode is the first segment of each path.
     ///
     /// # Errors
-    /// If the address cannot be listened at.
+    /// If the address cannot be bound.
     pub fn start(address: impl ToSocketAddrs) -> io::Result<Self> {
         Self::start_in(address, Mode::Path)
     }
 
-    /// Starts a server in a mode.
+    /// Starts a server with this source of modes.
     ///
     /// # Errors
-    /// If the address cannot be listened at.
+    /// If the address cannot be bound.
     pub fn start_in(address: impl ToSocketAddrs, mode: Mode) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             mode,
             clock: Clock::start(),
             memory: Mutex::default(),
@@ -122,13 +122,13 @@ impl FaultServer {
         Ok(Self { address, shared, thread: Some(thread) })
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         *lock(&self.shared.counts)
     }
 
-    /// The first requests, at most 1,000.
+    /// Returns the first requests, at most 1,000.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         lock(&self.shared.requests).clone()
@@ -139,30 +139,30 @@ impl Drop for FaultServer {
     fn drop(&mut self) {
         *lock(&self.shared.is_over) = true;
         self.shared.over.notify_all();
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// What the locks guard is consistent wherever a thread may have panicked.
+/// Locks a mutex, whose content is consistent even if a thread panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the connection is used for another request.
 #[derive(PartialEq)]
-enum Next {
+enum ConnectionUse {
     Request,
     Nothing,
 }
 
-impl Shared {
+impl ServerState {
     fn is_over(&self) -> bool {
         *lock(&self.is_over)
     }
 
-    /// Waits.
+    /// Sleeps for this span.
     ///
     /// # Errors
     /// If the server ends meanwhile.
@@ -182,7 +182,7 @@ impl Shared {
         }
     }
 
-    /// Answers one request after the other.
+    /// Answers requests of a connection one after the other.
     fn serve(&self, stream: &TcpStream) {
         self.count(|counts| {
             counts.connections += 1;
@@ -212,7 +212,7 @@ impl Shared {
             if kept.len() < KEPT {
                 kept.push(request);
             }
-            if !matches!(next, Ok(Next::Request)) {
+            if !matches!(next, Ok(ConnectionUse::Request)) {
                 break;
             }
         }
@@ -223,7 +223,7 @@ impl Shared {
         change(&mut lock(&self.counts));
     }
 
-    /// The counts as JSON. The maxima and the number of requests begin anew.
+    /// Returns the counts as JSON, and resets the maxima and the number of requests.
     fn stat(&self) -> Vec<u8> {
         let mut counts = lock(&self.counts);
         let Counts { requests, in_flight, max_in_flight, connections, open, max_open } = *counts;
@@ -236,11 +236,11 @@ impl Shared {
         format!("{head} {length}\r\n\r\n{body}").into_bytes()
     }
 
-    fn answer(&self, mut stream: &TcpStream, request: &Request) -> io::Result<Next> {
+    fn answer(&self, mut stream: &TcpStream, request: &Request) -> io::Result<ConnectionUse> {
         let segment = request.first_segment();
         let mode = match &self.mode {
             Mode::Path => segment,
-            // What a redirection leads to is answered.
+            // The target of a redirection is answered.
             Mode::Every(mode) if mode == "redirect" && segment == "ok" => "ok",
             Mode::Every(mode) => mode,
         };
@@ -262,13 +262,13 @@ impl Shared {
                     .write_all(format!("{head}{rest}\r\nContent-Length: 0\r\n\r\n").as_bytes())?;
             }
             Play::Silence => self.pause(Nanos::MAX / 4)?,
-            Play::Reset => return self::reset(stream).map(|()| Next::Nothing),
+            Play::Reset => return self::reset(stream).map(|()| ConnectionUse::Nothing),
         }
-        Ok(if closes { Next::Nothing } else { Next::Request })
+        Ok(if closes { ConnectionUse::Nothing } else { ConnectionUse::Request })
     }
 }
 
-/// Has the connection end with a reset when it is closed.
+/// Makes the close of the connection a reset.
 fn reset(stream: &TcpStream) -> io::Result<()> {
     tokio::net::TcpSocket::from_std_stream(stream.try_clone()?).set_zero_linger()
 }

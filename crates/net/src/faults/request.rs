@@ -1,4 +1,4 @@
-//! Requests of HTTP/1.1, read by hand: no reader of the client is used here.
+//! Parser of HTTP/1.1 requests, independent of the client's parsers.
 
 use std::io::{self, Read as _};
 use std::net::TcpStream;
@@ -17,25 +17,25 @@ pub struct Request {
 }
 
 impl Request {
-    /// The value of the first field of this name, which is in lower case.
+    /// Returns the value of the first field of this name, which is in lower case.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the body holds this text.
+    /// Returns whether the body contains this text.
     #[must_use]
     pub fn holds(&self, text: &str) -> bool {
         memchr::memmem::find(&self.body, text.as_bytes()).is_some()
     }
 
-    /// The first segment of the path.
+    /// Returns the first segment of the path.
     pub(super) fn first_segment(&self) -> &str {
         let path = self.path.strip_prefix('/').unwrap_or(&self.path);
         path.split(['/', '?']).next().unwrap_or_default()
     }
 
-    /// Reads the head, without its empty line; `None` if it is not one.
+    /// Parses the head without its empty line; `None` if it is invalid.
     fn of_head(head: &str) -> Option<Self> {
         let mut lines = head.split("\r\n");
         let mut words = lines.next()?.split(' ');
@@ -48,14 +48,14 @@ impl Request {
     }
 }
 
-/// Most bytes of a head.
+/// Maximum bytes of a head.
 const MOST_OF_HEAD: usize = 1 << 20;
 
-/// A connection from which requests are read.
+/// Reader of the requests of a connection.
 pub(super) struct Incoming<'a> {
     pub(super) stream: &'a TcpStream,
     buffer: Vec<u8>,
-    /// Whether to go on when nothing comes for as long as the socket waits.
+    /// Returns whether to continue after a read timeout of the socket.
     goes_on: &'a dyn Fn() -> bool,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Incoming<'a> {
         Self { stream, buffer: Vec::new(), goes_on }
     }
 
-    /// The next request; `None` when the client is done or sends something else.
+    /// Returns the next request; `None` at the end of the connection or for invalid data.
     pub(super) fn next(&mut self) -> Option<Request> {
         let end = loop {
             match memchr::memmem::find(&self.buffer, b"\r\n\r\n") {
@@ -84,7 +84,7 @@ impl<'a> Incoming<'a> {
         Some(request)
     }
 
-    /// Reads what is there; `None` at the end of the connection.
+    /// Reads available bytes; `None` at the end of the connection.
     fn more(&mut self) -> Option<()> {
         let mut bytes = [0; 16 << 10];
         loop {

@@ -1,4 +1,4 @@
-//! Modes whose answer depends on the request, on how many came before, or on the time.
+//! Modes whose answer depends on the request, on earlier requests, or on the time.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,25 +8,25 @@ use super::request::Request;
 use super::script::Stream;
 use super::streams::{STREAMS, WITHOUT_PAUSE, stream};
 use super::whole::{
-    NO_KEY, NO_MAX, NO_OPTIONS, NO_SUCH_MODE, SLOW_DOWN, UNAVAILABLE, WHOLE, Whole, whole,
+    NO_KEY, NO_MAX, NO_OPTIONS, NO_SUCH_MODE, SLOW_DOWN, UNAVAILABLE, WHOLE, WholeAnswer, whole,
 };
 
-/// What is done with one request.
+/// Reaction to one request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Decision {
-    /// Nanoseconds before anything is done.
+    /// Delay before the reaction, in ns.
     pub wait: Nanos,
     pub play: Play,
     /// Whether the connection is closed afterwards.
     pub closes: bool,
 }
 
-/// What a client gets.
+/// Answer to a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Play {
     Stream(&'static Stream),
-    Whole(&'static Whole),
-    /// The same path below `/ok` is named as the place of the answer.
+    Whole(&'static WholeAnswer),
+    /// A redirection to the same path below `/ok`.
     Redirect,
     /// Nothing, and the connection stays open.
     Silence,
@@ -34,10 +34,10 @@ pub(super) enum Play {
     Reset,
 }
 
-/// How a mode chooses among answers.
+/// Rule by which a mode selects an answer.
 #[derive(Debug, Clone, Copy)]
 enum Rule {
-    /// Of `every` requests, number `at` (from 0) gets `then`, the others `otherwise`.
+    /// Request `at` (from 0) of each `every` requests gets `then`, the others `otherwise`.
     Turns {
         every: u64,
         at: u64,
@@ -64,10 +64,10 @@ enum Rule {
     Reset,
 }
 
-/// The answer of servers that work.
+/// Mode of working servers.
 const OK: &str = "ok";
 const SILENCE: &str = "hangall";
-/// A connection that is reset; no mode of its own.
+/// Internal mode of a reset connection.
 const RESET: &str = "reset, now";
 
 const fn turns(every: u64, at: u64, then: &'static str) -> Rule {
@@ -93,25 +93,25 @@ const RULES: &[(&str, Rule)] = &[
     (SILENCE, Rule::Silence),
 ];
 
-/// Requests that pass in a second of `bucket`.
+/// Requests per second that `bucket` accepts.
 const PASS: usize = 20;
-/// When `stall` begins and ends, after its first request.
+/// Start and end of `stall`, after its first request.
 const STALL: (Nanos, Nanos) = (2 * SECOND, 4 * SECOND);
-/// How long the first request of `cold` waits.
+/// Delay of the first request of `cold`.
 const COLD: Nanos = 2 * SECOND;
 
-/// What was seen of the modes so far.
+/// State of the modes.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// Requests by mode.
+    /// Number of requests by mode.
     requests: HashMap<String, u64>,
-    /// When requests passed in the last second.
+    /// Times of the requests accepted in the last second.
     passed: VecDeque<Nanos>,
-    /// When the first request of `stall` came.
+    /// Time of the first request of `stall`.
     stall: Option<Nanos>,
 }
 
-/// Names of all modes. Those of the inner answers have a comma.
+/// Returns the names of all modes. Internal answers have a comma in their name.
 pub(super) fn modes() -> Vec<&'static str> {
     let rules = RULES.iter().map(|(name, _)| *name);
     let streams = STREAMS.iter().map(|(name, _)| *name);
@@ -124,7 +124,7 @@ pub(super) fn modes() -> Vec<&'static str> {
 }
 
 impl Memory {
-    /// What a request at `now` gets in a mode.
+    /// Returns the reaction to a request at `now` in a mode.
     pub(super) fn decide(&mut self, mode: &str, request: &Request, now: Nanos) -> Decision {
         let before = self.count(mode);
         if mode == "reset_counts" {
@@ -193,7 +193,7 @@ impl Memory {
         decision
     }
 
-    /// Counts a request of a mode, and returns how many came before.
+    /// Counts a request of a mode, and returns the number of earlier ones.
     fn count(&mut self, mode: &str) -> u64 {
         let Some(count) = self.requests.get_mut(mode) else {
             self.requests.insert(mode.to_owned(), 1);

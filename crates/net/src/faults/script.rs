@@ -12,9 +12,9 @@ pub(super) struct Stream {
     pub framing: Framing,
     /// How an event is spelled.
     pub spelling: Spelling,
-    /// What is written, in order.
+    /// Writes and pauses, in order.
     pub pieces: &'static [Piece],
-    /// What follows the last piece.
+    /// End of the answer after the last piece.
     pub end: End,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Spelling {
     Lines,
 }
 
-/// What follows the last piece.
+/// End of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// The end of the body; the connection stays open.
@@ -66,13 +66,13 @@ pub(super) enum Piece {
     Done,
     /// These bytes.
     Bytes(&'static [u8]),
-    /// An event with so many letters of output.
+    /// An event with this many letters of output.
     Letters(usize),
-    /// Several pieces, joined and then torn after so many bytes: two writes, 10 ms apart.
+    /// Several pieces, joined and then split after this many bytes: two writes, 10 ms apart.
     Torn(&'static [Piece], usize),
     /// Several pieces in one write.
     Joined(&'static [Piece]),
-    /// These pieces, so many times.
+    /// These pieces, repeated this many times.
     Repeat(usize, &'static [Piece]),
 }
 
@@ -81,9 +81,9 @@ pub(super) enum Piece {
 pub(super) struct Part {
     /// The member with the output, such as `"text": "a"`.
     pub output: Output,
-    /// Why the answer ends here; empty if it does not.
+    /// Finish reason; empty if the answer continues.
     pub finish: &'static str,
-    /// The member `usage`, as JSON; empty if there is none.
+    /// The member `usage`, as JSON; empty for no usage.
     pub usage: &'static str,
 }
 
@@ -108,7 +108,7 @@ pub(super) const fn content_with(text: &'static str, usage: &'static str) -> Pie
     Piece::Part(Part { output: Output::Content(text), finish: "", usage })
 }
 
-/// The only event with `content`: it ends the answer as well.
+/// The only event with `content`, which also ends the answer.
 pub(super) const fn last_content(text: &'static str, finish: &'static str) -> Piece {
     Piece::Part(Part { output: Output::Content(text), finish, usage: "" })
 }
@@ -137,7 +137,7 @@ pub(super) const fn text(text: &'static str, finish: &'static str, usage: &'stat
     Piece::Part(Part { output: Output::Text(text), finish, usage })
 }
 
-/// What all events of a stream begin with.
+/// Beginning of every event of a stream.
 const BEGINNING: &str =
     r#"{"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": ["#;
 
@@ -161,7 +161,7 @@ impl Part {
     }
 }
 
-/// One step of an answer that is played.
+/// One step of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step<'a> {
     /// These bytes are written at once.
@@ -170,11 +170,11 @@ pub(super) enum Step<'a> {
     Pause(u64),
 }
 
-/// Milliseconds between the two halves of a torn event.
+/// Milliseconds between the two writes of a split event.
 const TORN_MS: u64 = 10;
 
 impl Piece {
-    /// The steps that this piece is, without the framing.
+    /// Returns the steps of this piece, without the framing.
     fn steps(&self, spelling: Spelling) -> Vec<Step<'static>> {
         match self {
             Self::Pause(ms) => vec![Step::Pause(*ms)],
@@ -191,7 +191,7 @@ impl Piece {
         }
     }
 
-    /// The bytes of a piece that is one write; nothing for a pause.
+    /// Returns the bytes of a piece that is one write; empty for a pause.
     fn bytes(&self, spelling: Spelling) -> Cow<'static, [u8]> {
         match self {
             Self::Part(part) => event(&part.json(), spelling),
@@ -235,10 +235,10 @@ fn event(data: &str, spelling: Spelling) -> Cow<'static, [u8]> {
 }
 
 impl Stream {
-    /// Plays the answer: `step` is called for each write and each pause, in order.
+    /// Performs the answer: `step` is called for each write and each pause, in order.
     ///
     /// # Errors
-    /// The first one of `step`.
+    /// The first error of `step`.
     pub(super) fn play(&self, step: &mut dyn FnMut(Step<'_>) -> io::Result<()>) -> io::Result<()> {
         step(Step::Write(format!("{}\r\n", self.head).into_bytes().into()))?;
         for piece in self.pieces {

@@ -1,4 +1,4 @@
-//! The table of answers that come in pieces.
+//! Table of streamed answers.
 
 use super::script::Piece::{self, Bytes, Done, Event, Joined, Letters, Pause, Repeat, Torn, Usage};
 use super::script::{
@@ -9,7 +9,7 @@ use super::script::{
 /// The head of a usual stream.
 const EVENTS: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n";
-/// Nothing but a status and the framing.
+/// Head without a content type.
 const NO_TYPE: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n";
 const PLAIN: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nTransfer-Encoding: chunked\r\n";
@@ -54,7 +54,7 @@ macro_rules! choice {
     };
 }
 
-/// A usual stream: server-sent events in chunks, which ends as it should.
+/// A usual stream: server-sent events in chunks, with a regular end.
 const fn usual(pieces: &'static [Piece]) -> Stream {
     headed(EVENTS, pieces)
 }
@@ -65,12 +65,12 @@ const fn headed(head: &'static str, pieces: &'static [Piece]) -> Stream {
     Stream { head, framing, spelling, pieces, end: End::Whole }
 }
 
-/// A stream whose events are spelled in another way.
+/// A stream with another spelling of events.
 const fn spelled(spelling: Spelling, pieces: &'static [Piece]) -> Stream {
     Stream { spelling, ..usual(pieces) }
 }
 
-/// The stream of a mode; `None` if the mode is not one stream.
+/// Returns the stream of a mode; `None` if the mode is not a single stream.
 pub(super) fn stream(mode: &str) -> Option<&'static Stream> {
     STREAMS.iter().find(|(name, _)| *name == mode).map(|(_, stream)| stream)
 }
@@ -214,7 +214,7 @@ pub(super) const STREAMS: &[(&str, Stream)] = &[
         },
     ),
     ("conn_close", Stream { end: End::Closed, ..headed(LAST, &[A, STOP, Usage(5, 1), Done]) }),
-    // Counts that differ from the usual ones, or from the truth.
+    // Counts that differ from the usual ones, or are false.
     (
         "usage_null",
         usual(&[
@@ -284,7 +284,7 @@ pub(super) const STREAMS: &[(&str, Stream)] = &[
             Done,
         ]),
     ),
-    // Answers that are not whole.
+    // Incomplete answers.
     ("empty", usual(&[THINK, ROLE, STOP, Usage(5, 0), Done])),
     ("empty_nousage", usual(&[THINK, ROLE, STOP, Done])),
     ("nothing", usual(&[THINK, Done])),
@@ -334,9 +334,9 @@ pub(super) const STREAMS: &[(&str, Stream)] = &[
             Bytes(b"event: error\ndata: {\"message\":\"overloaded\",\"status\":503}\n\n"),
         ]),
     ),
-    // Played by `cut_half` every other time.
+    // Used by `cut_half` for every other request.
     (WITHOUT_PAUSE, usual(&[THINK, A, B, END])),
 ];
 
-/// The other half of `cut_half`: no mode of its own.
+/// Internal stream: the other half of `cut_half`.
 pub(super) const WITHOUT_PAUSE: &str = "cut_half, whole";

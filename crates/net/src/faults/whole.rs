@@ -1,12 +1,12 @@
-//! The table of answers that come as a whole.
+//! Table of answers that are sent as a whole.
 
 use std::borrow::Cow;
 use std::io::Write as _;
 
 /// One answer with a known length.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Whole {
-    /// Milliseconds before it.
+pub(super) struct WholeAnswer {
+    /// Delay before the answer, in ms.
     pub pause_ms: u64,
     /// Such as `200 OK`.
     pub status: &'static str,
@@ -22,14 +22,14 @@ pub(super) struct Whole {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body {
     Text(&'static str),
-    /// So many letters between these two texts.
+    /// This many letters between these two texts.
     Letters(&'static str, usize, &'static str),
     /// Compressed by gzip.
     Gzip(&'static str),
 }
 
-impl Whole {
-    /// The answer as bytes.
+impl WholeAnswer {
+    /// Returns the answer as bytes.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let body: Cow<'_, [u8]> = match self.body {
             Body::Text(text) => text.as_bytes().into(),
@@ -56,8 +56,8 @@ fn compressed(text: &str) -> Vec<u8> {
     encoder.finish().expect("a vector has room")
 }
 
-/// The answer of a mode; `None` if the mode is not one whole answer.
-pub(super) fn whole(mode: &str) -> Option<&'static Whole> {
+/// Returns the answer of a mode; `None` if the mode is not a single whole answer.
+pub(super) fn whole(mode: &str) -> Option<&'static WholeAnswer> {
     WHOLE.iter().find(|(name, _)| *name == mode).map(|(_, whole)| whole)
 }
 
@@ -66,16 +66,20 @@ const JSON: &str = "application/json";
 const PLAIN: &str = "text/plain";
 const WAIT: &str = "Retry-After: 1\r\n";
 
-const fn json(status: &'static str, body: &'static str) -> Whole {
+const fn json(status: &'static str, body: &'static str) -> WholeAnswer {
     typed(JSON, status, body)
 }
 
-const fn typed(content_type: &'static str, status: &'static str, body: &'static str) -> Whole {
+const fn typed(
+    content_type: &'static str,
+    status: &'static str,
+    body: &'static str,
+) -> WholeAnswer {
     let (fields, body) = ("", Body::Text(body));
-    Whole { pause_ms: 0, status, content_type, fields, body, is_last: false }
+    WholeAnswer { pause_ms: 0, status, content_type, fields, body, is_last: false }
 }
 
-/// Refusals that rules choose; no modes of their own.
+/// Internal answers: refusals that rules select.
 pub(super) const NO_KEY: &str = "auth, refused";
 pub(super) const NO_MAX: &str = "nomax, refused";
 pub(super) const NO_OPTIONS: &str = "noopts, refused";
@@ -83,10 +87,10 @@ pub(super) const SLOW_DOWN: &str = "bucket, refused";
 pub(super) const UNAVAILABLE: &str = "e503half, refused";
 
 /// The answers by mode.
-pub(super) const WHOLE: &[(&str, Whole)] = &[
+pub(super) const WHOLE: &[(&str, WholeAnswer)] = &[
     (
         "hugebody",
-        Whole {
+        WholeAnswer {
             body: Body::Letters(
                 r#"{"id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": ""#,
                 8_000_000,
@@ -97,7 +101,7 @@ pub(super) const WHOLE: &[(&str, Whole)] = &[
     ),
     (
         "ignores_stream",
-        Whole {
+        WholeAnswer {
             pause_ms: 50,
             ..json(
                 OK,
@@ -107,7 +111,7 @@ pub(super) const WHOLE: &[(&str, Whole)] = &[
     ),
     (
         "conc",
-        Whole {
+        WholeAnswer {
             pause_ms: 50,
             ..json(
                 OK,
@@ -124,7 +128,7 @@ pub(super) const WHOLE: &[(&str, Whole)] = &[
     ),
     (
         "gzip",
-        Whole {
+        WholeAnswer {
             fields: "Content-Encoding: gzip\r\n",
             body: Body::Gzip(
                 r#"{"choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}"#,
@@ -158,7 +162,7 @@ pub(super) const WHOLE: &[(&str, Whole)] = &[
     ),
     (
         "rateall",
-        Whole {
+        WholeAnswer {
             fields: WAIT,
             ..json(
                 "429 Too Many Requests",
@@ -176,7 +180,7 @@ pub(super) const WHOLE: &[(&str, Whole)] = &[
     ("e500", typed(PLAIN, "500 Internal Server Error", "Internal Server Error")),
     (
         "early",
-        Whole {
+        WholeAnswer {
             fields: "Connection: close\r\n",
             is_last: true,
             ..json("413 Payload Too Large", r#"{"error":{"message":"too large"}}"#)
@@ -206,7 +210,7 @@ pub(super) const WHOLE: &[(&str, Whole)] = &[
     ),
     (
         SLOW_DOWN,
-        Whole {
+        WholeAnswer {
             fields: WAIT,
             ..json("429 Too Many Requests", r#"{"error":{"message":"slow down"}}"#)
         },
@@ -215,4 +219,4 @@ pub(super) const WHOLE: &[(&str, Whole)] = &[
 ];
 
 /// The answer to a path without a mode.
-pub(super) const NO_SUCH_MODE: Whole = typed(PLAIN, "404 Not Found", "no such mode");
+pub(super) const NO_SUCH_MODE: WholeAnswer = typed(PLAIN, "404 Not Found", "no such mode");

@@ -1,19 +1,19 @@
-//! A manifest for Kubernetes: an Indexed Job, whose pod 0 coordinates the others,
-//! and a headless Service by which they find it.
+//! Kubernetes manifest: an Indexed Job, whose pod 0 is the coordinator, and a headless Service
+//! through which the workers find it.
 
 use serde_json::{Value, json};
 
 use super::{Placement, WITHIN, quoted};
 
-/// A `List` for `kubectl apply`, in JSON, which is YAML.
+/// Returns a `List` for `kubectl apply`, in JSON, which is YAML.
 ///
-/// The token comes from the Secret `NAME-token`, key `token`, which is not made here:
-/// manifests are kept and shown.
+/// The token comes from key `token` of the Secret `NAME-token`. The manifest does not contain the
+/// token because manifests are stored and shown.
 #[must_use]
 pub fn manifest(placement: &Placement) -> Value {
     let Placement { name, program, workers, port, image, .. } = placement;
     let (coordinator, program) = (placement.coordinator(), quoted(program));
-    // Pods of an Indexed Job are named NAME-INDEX, and so they are in DNS.
+    // Pods of an Indexed Job are named NAME-INDEX, also in DNS.
     let script = format!(
         "if [ \"$JOB_COMPLETION_INDEX\" -eq 0 ]; then exec {coordinator}; fi\n\
          exec {program} worker --join {name}-0.{name}:{port} --seat \"$JOB_COMPLETION_INDEX\" \
@@ -27,7 +27,7 @@ pub fn manifest(placement: &Placement) -> Value {
         "metadata": { "name": name, "labels": labels },
         "spec": {
             "clusterIP": "None",
-            // Workers look for the coordinator before it says that it is ready.
+            // Workers look up the coordinator before it is ready.
             "publishNotReadyAddresses": true,
             "selector": labels,
             "ports": [{ "name": "dyno", "port": port }],
@@ -41,7 +41,7 @@ pub fn manifest(placement: &Placement) -> Value {
             "completionMode": "Indexed",
             "completions": workers + 1,
             "parallelism": workers + 1,
-            // A run that lost a worker is INVALID: no pod is started again.
+            // A run that lost a worker is INVALID, so pods are not restarted.
             "backoffLimit": 0,
             "template": {
                 "metadata": { "labels": labels },

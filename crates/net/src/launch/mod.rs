@@ -1,7 +1,7 @@
-//! Where workers run: scripts and manifests for engines that place processes.
+//! Scripts and manifests for engines that place worker processes.
 //!
-//! An engine places workers and starts them; that is all. Coordination and traffic
-//! are [`crate::worker`]'s, and no scheduler is written here.
+//! An engine only places and starts workers. Coordination and traffic are the task of
+//! [`crate::worker`].
 
 mod kubernetes;
 mod slurm;
@@ -9,29 +9,29 @@ mod slurm;
 pub use kubernetes::manifest;
 pub use slurm::script;
 
-/// A driver for Ray: places an actor or a task for each worker, point or trial. It reads a
-/// description in a line of JSON on its standard input, and then trials, a line each.
+/// Driver for Ray: places an actor or a task for each worker, point or trial. It reads a
+/// description as one line of JSON on its standard input, then one line per trial.
 pub const RAY_DRIVER: &str = include_str!("ray_driver.py");
 
-/// What is to be placed.
+/// Processes to be placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     /// Name of the job: letters, digits and hyphens.
     pub name: String,
-    /// The program, as it is called where it runs.
+    /// Command of the program on the placed machine.
     pub program: String,
-    /// Workers that share the load (>= 1); one process more coordinates them.
+    /// Workers that share the load (>= 1); one more process coordinates them.
     pub workers: u32,
-    /// What the coordinator is to do, such as `run --system null`.
+    /// Arguments of the coordinator, such as `run --system null`.
     pub command: Vec<String>,
-    /// Where the coordinator listens.
+    /// Port of the coordinator.
     pub port: u16,
-    /// The image of containers, where there are some.
+    /// Container image, for engines that use containers.
     pub image: String,
 }
 
 impl Placement {
-    /// The coordinator's command line, for a shell.
+    /// Returns the coordinator's command line for a shell.
     fn coordinator(&self) -> String {
         let mut words = vec![self.program.clone()];
         words.extend(self.command.iter().cloned());
@@ -43,7 +43,7 @@ impl Placement {
     }
 }
 
-/// A word as POSIX shells read it back.
+/// Quotes a word for POSIX shells.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -52,7 +52,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A worker waits so long for its coordinator: places are not given at one moment.
+/// Time that a worker waits for its coordinator: engines do not place all processes at once.
 const WITHIN: &str = "600s";
 
 #[cfg(test)]

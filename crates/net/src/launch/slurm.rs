@@ -1,8 +1,8 @@
-//! A batch script for Slurm: one job, whose task 0 coordinates the others.
+//! Slurm batch script: one job, whose task 0 is the coordinator.
 
 use super::{Placement, WITHIN, quoted};
 
-/// The script for `sbatch`.
+/// Returns the script for `sbatch`.
 #[must_use]
 pub fn script(placement: &Placement) -> String {
     let Placement { name, program, workers, port, .. } = placement;

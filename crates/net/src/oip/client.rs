@@ -1,4 +1,4 @@
-//! The client's side: what is sent for a sample, and how answers are read.
+//! Client side: requests of samples and readers of answers.
 
 use std::sync::Arc;
 
@@ -12,17 +12,18 @@ use super::{InferResponse, Model};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::grpc::{self, Deframer};
 use crate::protocol::{
-    Answer, COPIED_PER_PARSED, Counted, Heard, Next, PARSED_PER_UNPACKED, Protocol, Reader,
+    Answer, COPIED_PER_PARSED, PARSED_PER_UNPACKED, Protocol, ReadProgress, Reader, ReaderCall,
+    TokenCounter,
 };
 use crate::trouble::{Kind, Trouble};
 
-/// An answer that is longer is given up.
+/// Maximum bytes of an answer.
 const LONGEST_ANSWER: usize = 1 << 30;
 
-/// How tensors travel.
+/// Encoding and transport of tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// HTTP with JSON alone.
+    /// HTTP with JSON only.
     Json,
     /// HTTP with the extension for binary tensors.
     Binary,
@@ -30,13 +31,13 @@ pub enum Form {
     Raw,
     /// gRPC with contents by type.
     Typed,
-    /// gRPC with raw contents, and any number of answers to a request (`ModelStreamInfer` of
+    /// gRPC with raw contents and any number of answers to a request (`ModelStreamInfer` of
     /// Triton).
     Stream,
 }
 
 impl Form {
-    /// As logs name the protocol.
+    /// Returns the name of the protocol in logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,14 +49,14 @@ impl Form {
         }
     }
 
-    /// Whether it is gRPC.
+    /// Returns whether the form uses gRPC.
     #[must_use]
     pub fn is_grpc(self) -> bool {
         matches!(self, Self::Raw | Self::Typed | Self::Stream)
     }
 }
 
-/// A model behind the protocol.
+/// Open Inference Protocol client of one model.
 #[derive(Debug)]
 pub struct Oip {
     model: Arc<Model>,
@@ -64,14 +65,14 @@ pub struct Oip {
 }
 
 impl Oip {
-    /// A model in a form.
+    /// Creates the protocol of a model in a form.
     #[must_use]
     pub fn new(model: Arc<Model>, form: Form) -> Self {
         let version = if form.is_grpc() { HttpVersion::Http2 } else { HttpVersion::Http1 };
         Self { model, form, version }
     }
 
-    /// The same over HTTP/2, which gRPC is anyway.
+    /// Uses HTTP/2, which gRPC does anyway.
     #[must_use]
     pub fn over_http2(self) -> Self {
         Self { version: HttpVersion::Http2, ..self }
@@ -94,7 +95,8 @@ impl Protocol for Oip {
     fn request(&self, sample: SampleIndex) -> Request {
         let request = match self.model.request(sample) {
             Ok(request) => request,
-            // A sample that cannot be read is one that the server refuses, saying so.
+            // A sample that cannot be encoded is sent as a request that the server rejects with
+            // this reason.
             Err(why) => {
                 return Request {
                     method: Method::Post,
@@ -147,7 +149,7 @@ fn too_long() -> Trouble {
     Trouble::new(Kind::Malformed, format!("an answer of more than {LONGEST_ANSWER} bytes"))
 }
 
-/// Reads answers of HTTP.
+/// Reader of HTTP answers.
 struct HttpReader {
     model: Arc<Model>,
     status: u16,
@@ -172,18 +174,18 @@ impl Reader for HttpReader {
         Ok(())
     }
 
-    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+    fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
         if self.body.len() + bytes.len() > LONGEST_ANSWER {
             return Err(too_long());
         }
         self.body.extend_from_slice(bytes);
-        Ok(Heard::default())
+        Ok(ReadProgress::default())
     }
 
-    fn effort(&self, next: Next) -> usize {
+    fn effort(&self, next: ReaderCall) -> usize {
         match next {
-            Next::Data(bytes) => bytes / COPIED_PER_PARSED,
-            Next::End => self.body.len(),
+            ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,
+            ReaderCall::End => self.body.len(),
         }
     }
 
@@ -198,15 +200,15 @@ impl Reader for HttpReader {
     }
 }
 
-/// Reads answers of gRPC.
+/// Reader of gRPC answers.
 struct GrpcReader {
     model: Arc<Model>,
     is_stream: bool,
     messages: Deframer,
-    /// The one answer, or all of a stream behind each other.
+    /// The single answer, or all answers of a stream, concatenated.
     data: BytesMut,
     count: i64,
-    /// An answer without a body, whose head has the status.
+    /// The answer has no body, and its head has the status.
     is_over: bool,
 }
 
@@ -239,7 +241,7 @@ impl GrpcReader {
         } else {
             InferResponse::from_message(message)?
         };
-        // The last message of a stream may say no more than that it is the last one.
+        // The last message of a stream may only mark its end.
         if self.is_stream && response.outputs.is_empty() {
             return Ok(());
         }
@@ -269,14 +271,14 @@ impl Reader for GrpcReader {
         }
     }
 
-    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+    fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
         self.messages.push(bytes);
         let before = self.count;
         while let Some(message) = self.messages.pop()? {
             self.message(message)?;
         }
         let beats = if self.is_stream { self.count - before } else { 0 };
-        Ok(Heard {
+        Ok(ReadProgress {
             beats: u32::try_from(beats).unwrap_or(u32::MAX),
             is_done: false,
             has_more: false,
@@ -284,12 +286,14 @@ impl Reader for GrpcReader {
     }
 
     /// The call that completes a message reads all of it.
-    fn effort(&self, next: Next) -> usize {
+    fn effort(&self, next: ReaderCall) -> usize {
         match next {
-            Next::Data(bytes) if self.messages.unpacks() => bytes * PARSED_PER_UNPACKED,
-            Next::Data(bytes) if self.messages.completes(bytes) => self.messages.left() + bytes,
-            Next::Data(bytes) => bytes / COPIED_PER_PARSED,
-            Next::End => 0,
+            ReaderCall::Data(bytes) if self.messages.unpacks() => bytes * PARSED_PER_UNPACKED,
+            ReaderCall::Data(bytes) if self.messages.completes(bytes) => {
+                self.messages.left() + bytes
+            }
+            ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,
+            ReaderCall::End => 0,
         }
     }
 
@@ -309,9 +313,10 @@ impl Reader for GrpcReader {
                 return Err(Trouble::new(Kind::Malformed, words));
             }
         }
-        let (tokens, counted_by) = match self.is_stream {
-            true => (self.count, Counted::Events),
-            false => (0, Counted::Nobody),
+        let (tokens, counted_by) = if self.is_stream {
+            (self.count, TokenCounter::Events)
+        } else {
+            (0, TokenCounter::Nobody)
         };
         Ok(Answer { data: &self.data, tokens, counted_by, entry: None })
     }

@@ -1,4 +1,4 @@
-//! Inference over gRPC: requests and answers as messages, with raw or typed contents.
+//! Inference requests and answers as gRPC messages, with raw or typed contents.
 
 use bytes::Bytes;
 use prost::Message;
@@ -14,7 +14,8 @@ use super::{
 use crate::trouble::{Kind, Trouble};
 
 impl InferRequest {
-    /// The message; contents are raw, or typed where all inputs have a list for their type.
+    /// Returns the message. Contents are typed if `is_raw` is false and all inputs have a list for
+    /// their type, otherwise raw.
     #[must_use]
     pub fn to_message(&self, is_raw: bool) -> ModelInferRequest {
         let asked = |output: &RequestedOutput| RequestedOutputMessage { name: output.name.clone() };
@@ -32,7 +33,7 @@ impl InferRequest {
     /// Reads a message.
     ///
     /// # Errors
-    /// What is no request.
+    /// Not a valid request.
     pub fn from_message(message: Bytes) -> Result<Self, Trouble> {
         let message = ModelInferRequest::decode(message).map_err(|e| no_message("request", &e))?;
         let asked =
@@ -49,7 +50,8 @@ impl InferRequest {
 }
 
 impl InferResponse {
-    /// The message; contents are raw, or typed where all outputs have a list for their type.
+    /// Returns the message. Contents are typed if `is_raw` is false and all outputs have a list for
+    /// their type, otherwise raw.
     #[must_use]
     pub fn to_message(&self, is_raw: bool) -> ModelInferResponse {
         let (outputs, raw_output_contents) = to_messages(&self.outputs, is_raw);
@@ -65,7 +67,7 @@ impl InferResponse {
     /// Reads a message.
     ///
     /// # Errors
-    /// What is no answer.
+    /// Not a valid answer.
     pub fn from_message(message: Bytes) -> Result<Self, Trouble> {
         let message = ModelInferResponse::decode(message).map_err(|e| no_message("answer", &e))?;
         message.try_into()
@@ -89,7 +91,7 @@ fn no_message(what: &str, error: &prost::DecodeError) -> Trouble {
     Trouble::new(Kind::Malformed, format!("the {what} is no message of the protocol: {error}"))
 }
 
-/// Tensors without their elements, and those: either raw or inside of them, never mixed.
+/// Returns tensors without elements, and the elements: all raw, or all inside the tensors.
 fn to_messages(tensors: &[Tensor], is_raw: bool) -> (Vec<TensorMessage>, Vec<Bytes>) {
     let typed: Option<Vec<_>> =
         if is_raw { None } else { tensors.iter().map(Tensor::to_contents).collect() };
@@ -136,7 +138,7 @@ fn from_messages(tensors: Vec<TensorMessage>, raw: Vec<Bytes>) -> Result<Vec<Ten
 }
 
 impl Tensor {
-    /// Elements by their type; `None` where there is no list for it.
+    /// Returns the elements by their type; `None` if there is no list for it.
     fn to_contents(&self) -> Option<TensorContents> {
         macro_rules! all {
             ($type:ty) => {
@@ -173,8 +175,8 @@ impl Tensor {
 }
 
 impl TensorContents {
-    /// Elements of this type, raw; `None` where one is out of its range or there is no list
-    /// for it.
+    /// Returns elements of this type as raw bytes; `None` if one is out of range or there is no
+    /// list for the type.
     fn to_raw(&self, datatype: Datatype) -> Option<Vec<u8>> {
         macro_rules! all {
             ($list:expr) => {

@@ -1,8 +1,8 @@
-//! Inference over HTTP: bodies of JSON, alone or with the bytes of tensors after it.
+//! Inference over HTTP: JSON bodies, optionally followed by the bytes of tensors.
 //!
-//! With the extension for binary tensors, a body is a head of JSON, whose length the field
-//! [`HEAD_LENGTH`] of the HTTP head tells, then the bytes of each tensor that has
-//! `binary_data_size`, in the order of the head.
+//! With the binary tensor extension, a body is a JSON header, whose length is in the field
+//! [`HEAD_LENGTH`] of the HTTP head, followed by the bytes of each tensor that has
+//! `binary_data_size`, in the order of the JSON header.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -11,20 +11,20 @@ use super::json::{Head, JsonTensor};
 use super::{Datatype, InferRequest, InferResponse, RequestedOutput, Tensor, elements};
 use crate::trouble::{Kind, Trouble};
 
-/// Field that tells how long the JSON of a body is, in lower case.
+/// Field with the length of a body's JSON, in lower case.
 pub const HEAD_LENGTH: &str = "inference-header-content-length";
 
-/// A body that is written.
+/// Body of a request or answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
-    /// All of it.
+    /// JSON and binary data.
     pub bytes: Bytes,
-    /// The value of [`HEAD_LENGTH`], where tensors follow the JSON.
+    /// Value of [`HEAD_LENGTH`] if tensors follow the JSON.
     pub head_length: Option<usize>,
 }
 
 impl Body {
-    /// The value of `Content-Type`.
+    /// Returns the value of `Content-Type`.
     #[must_use]
     pub fn content_type(&self) -> &'static str {
         match self.head_length {
@@ -35,21 +35,21 @@ impl Body {
 }
 
 impl InferRequest {
-    /// Path of the request.
+    /// Returns the path of the request.
     #[must_use]
     pub fn path(&self) -> String {
         model_path(&self.model_name, &self.model_version) + "/infer"
     }
 
-    /// The body, with tensors as JSON or as bytes.
+    /// Returns the body, with tensors as JSON or as bytes.
     #[must_use]
     pub fn to_http(&self, is_binary: bool) -> Body {
-        let mut out = Out::default();
+        let mut out = BodyWriter::default();
         out.json.push(b'{');
         out.field("id", &self.id);
         out.tensors("inputs", &self.inputs, |_| is_binary);
         if !self.outputs.is_empty() {
-            let asked: Vec<_> = self.outputs.iter().map(asked).collect();
+            let asked: Vec<_> = self.outputs.iter().map(requested_output).collect();
             out.value("outputs", &asked);
         }
         if self.wants_binary {
@@ -62,7 +62,7 @@ impl InferRequest {
     /// Reads a body. Name and version of the model are those of the path.
     ///
     /// # Errors
-    /// What is no request.
+    /// Not a valid request.
     pub fn from_http(
         model_name: &str,
         model_version: &str,
@@ -73,7 +73,7 @@ impl InferRequest {
         let head: Head<'_> = serde_json::from_slice(&json).map_err(|e| no_json("request", &e))?;
         let inputs = head.inputs.ok_or_else(|| malformed("the request has no 'inputs'"))?;
         let inputs = inputs.into_iter().map(|tensor| read(tensor, &mut rest));
-        let asked = |tensor: JsonTensor<'_>| RequestedOutput {
+        let wanted = |tensor: JsonTensor<'_>| RequestedOutput {
             name: tensor.name,
             is_binary: tensor.parameters.and_then(|parameters| parameters.binary_data),
         };
@@ -82,7 +82,7 @@ impl InferRequest {
             model_version: model_version.into(),
             id: head.id.unwrap_or_default(),
             inputs: inputs.collect::<Result<_, _>>()?,
-            outputs: head.outputs.unwrap_or_default().into_iter().map(asked).collect(),
+            outputs: head.outputs.unwrap_or_default().into_iter().map(wanted).collect(),
             wants_binary: head.parameters.and_then(|all| all.binary_data_output).unwrap_or(false),
         };
         no_rest(&rest)?;
@@ -91,10 +91,10 @@ impl InferRequest {
 }
 
 impl InferResponse {
-    /// The body, with those outputs as bytes that `is_binary` says by name.
+    /// Returns the body. `is_binary` selects the outputs in binary form by name.
     #[must_use]
     pub fn to_http(&self, is_binary: impl Fn(&str) -> bool) -> Body {
-        let mut out = Out::default();
+        let mut out = BodyWriter::default();
         out.json.push(b'{');
         out.value("model_name", &self.model_name);
         out.field("model_version", &self.model_version);
@@ -107,7 +107,7 @@ impl InferResponse {
     /// Reads a body.
     ///
     /// # Errors
-    /// What is no answer.
+    /// Not a valid answer.
     pub fn from_http(body: &Bytes, head_length: Option<usize>) -> Result<Self, Trouble> {
         let (json, mut rest) = split(body, head_length)?;
         let head: Head<'_> = serde_json::from_slice(&json).map_err(|e| no_json("answer", &e))?;
@@ -128,7 +128,7 @@ impl InferResponse {
     }
 }
 
-/// Path of a model: `/v2/models/NAME[/versions/VERSION]`.
+/// Returns the path of a model: `/v2/models/NAME[/versions/VERSION]`.
 #[must_use]
 pub fn model_path(name: &str, version: &str) -> String {
     let name = escaped(name);
@@ -138,14 +138,14 @@ pub fn model_path(name: &str, version: &str) -> String {
     }
 }
 
-/// The body that says why there is no answer.
+/// Returns the body of an error with this message.
 #[must_use]
 pub fn error_body(words: &str) -> Vec<u8> {
     json!({"error": words}).to_string().into_bytes()
 }
 
-/// What such a body says: of this protocol, of frameworks that servers are made with, or the
-/// first of the text itself.
+/// Returns the message of an error body: of this protocol, of common server frameworks, or the
+/// first part of the text itself.
 #[must_use]
 pub fn error_words(body: &[u8]) -> String {
     let said = serde_json::from_slice::<serde_json::Value>(body).ok().and_then(|json| {
@@ -160,7 +160,7 @@ pub fn error_words(body: &[u8]) -> String {
     crate::trouble::in_short(&words)
 }
 
-/// What a path segment cannot hold, as `%XX`.
+/// Percent-encodes the characters that a path segment cannot contain.
 pub(crate) fn escaped(segment: &str) -> String {
     let mut out = String::with_capacity(segment.len());
     for byte in segment.bytes() {
@@ -174,7 +174,7 @@ pub(crate) fn escaped(segment: &str) -> String {
     out
 }
 
-/// JSON and the bytes after it.
+/// Splits a body into JSON and the bytes after it.
 fn split(body: &Bytes, head_length: Option<usize>) -> Result<(Bytes, Bytes), Trouble> {
     match head_length {
         Some(length) if length > body.len() => {
@@ -193,7 +193,7 @@ fn no_rest(rest: &Bytes) -> Result<(), Trouble> {
     }
 }
 
-/// A tensor, with its elements from the JSON or from the front of the bytes after it.
+/// Reads a tensor, with elements from the JSON or from the front of the bytes after it.
 fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
     let JsonTensor { name, datatype, shape, parameters, data } = tensor;
     let missing = |what: &str| malformed(&format!("tensor '{name}' has no '{what}'"));
@@ -222,7 +222,7 @@ fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
     Tensor::new(name, datatype, shape, data)
 }
 
-fn asked(output: &RequestedOutput) -> serde_json::Value {
+fn requested_output(output: &RequestedOutput) -> serde_json::Value {
     match output.is_binary {
         Some(is_binary) => json!({"name": output.name, "parameters": {"binary_data": is_binary}}),
         None => json!({"name": output.name}),
@@ -237,16 +237,16 @@ fn no_json(what: &str, error: &serde_json::Error) -> Trouble {
     malformed(&format!("the {what} is no JSON of the protocol: {error}"))
 }
 
-/// A body in the making.
+/// Builder of a body.
 #[derive(Default)]
-struct Out {
+struct BodyWriter {
     json: Vec<u8>,
     bytes: Vec<u8>,
     is_binary: bool,
 }
 
-impl Out {
-    /// A member of the object, where it is not empty.
+impl BodyWriter {
+    /// Appends a member of the object unless it is empty.
     fn field(&mut self, name: &str, value: &str) {
         if !value.is_empty() {
             self.value(name, &value);

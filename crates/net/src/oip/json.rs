@@ -1,11 +1,11 @@
-//! The JSON of inference over HTTP, as it stands on the wire.
+//! JSON of inference over HTTP.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{ModelMetadata, ServerMetadata, TensorMetadata};
 
-/// The head of a request or of an answer: tensors without their elements, or with.
+/// JSON header of a request or an answer: tensors with or without elements.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Head<'a> {
     #[serde(default)]
@@ -24,7 +24,7 @@ pub(super) struct Head<'a> {
     pub error: Option<String>,
 }
 
-/// A tensor of a head; an output that is asked for has its name alone.
+/// Tensor in a JSON header; a requested output has only its name.
 #[derive(Debug, Deserialize)]
 pub(super) struct JsonTensor<'a> {
     pub name: String,
@@ -38,7 +38,7 @@ pub(super) struct JsonTensor<'a> {
     pub data: Option<&'a RawValue>,
 }
 
-/// The parameters of the extension for binary tensors; others are the server's own.
+/// Parameters of the binary tensor extension; others are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Parameters {
     #[serde(default)]
@@ -81,7 +81,7 @@ struct JsonServer {
     extensions: Vec<String>,
 }
 
-/// Servers write `null` where they have nothing to say.
+/// Accepts `null`, which servers write for missing values.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -91,7 +91,7 @@ where
 }
 
 impl ModelMetadata {
-    /// As `GET /v2/models/NAME` answers.
+    /// Returns the answer to `GET /v2/models/NAME`.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let tensors = |all: &[TensorMetadata]| all.iter().map(JsonTensorMetadata::from).collect();
@@ -105,10 +105,10 @@ impl ModelMetadata {
         serde_json::to_vec(&json).expect("strings and numbers are JSON")
     }
 
-    /// Reads such an answer.
+    /// Reads the answer to `GET /v2/models/NAME`.
     ///
     /// # Errors
-    /// What is no such answer.
+    /// Not a valid answer.
     pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         let json: JsonModel = serde_json::from_slice(json)?;
         let tensors =
@@ -124,17 +124,17 @@ impl ModelMetadata {
 }
 
 impl ServerMetadata {
-    /// As `GET /v2` answers.
+    /// Returns the answer to `GET /v2`.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let Self { name, version, extensions } = self.clone();
         serde_json::to_vec(&JsonServer { name, version, extensions }).expect("strings are JSON")
     }
 
-    /// Reads such an answer.
+    /// Reads the answer to `GET /v2`.
     ///
     /// # Errors
-    /// What is no such answer.
+    /// Not a valid answer.
     pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         let JsonServer { name, version, extensions } = serde_json::from_slice(json)?;
         Ok(Self { name, version, extensions })

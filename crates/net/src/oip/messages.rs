@@ -1,5 +1,5 @@
 //! Messages of the service `inference.GRPCInferenceService`; field numbers are those of
-//! `open_inference_grpc.proto`. Parameters are read over.
+//! `open_inference_grpc.proto`. Parameters are ignored.
 
 use bytes::Bytes;
 use prost::Message;
@@ -19,36 +19,36 @@ pub const SERVER_METADATA: &str = "/inference.GRPCInferenceService/ServerMetadat
 /// Path of `ModelMetadata`.
 pub const MODEL_METADATA: &str = "/inference.GRPCInferenceService/ModelMetadata";
 
-/// Path of `Check` of gRPC's own health service, which orchestrators ask (`health.proto`).
+/// Path of `Check` of gRPC's own health service, which orchestrators call (`health.proto`).
 pub const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
 
 /// Answer of [`HEALTH_CHECK`].
 #[derive(Clone, PartialEq, Message)]
 pub struct HealthCheckResponse {
-    /// 1: it serves; 2: it does not.
+    /// 1: serving; 2: not serving.
     #[prost(int32, tag = "1")]
     pub status: i32,
 }
 
-/// Asks whether the server lives, whether it is ready, or what it is.
+/// Request of `ServerLive`, `ServerReady` and `ServerMetadata`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Empty {}
 
 /// Answer of `ServerLive`, `ServerReady` and `ModelReady`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Flag {
-    /// Whether it is so.
+    /// Whether it is live or ready.
     #[prost(bool, tag = "1")]
     pub is_so: bool,
 }
 
-/// Asks whether a model is ready, or what it is.
+/// Request of `ModelReady` and `ModelMetadata`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelName {
     /// The model.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its version, or nothing.
+    /// Its version; may be empty.
     #[prost(string, tag = "2")]
     pub version: String,
 }
@@ -62,7 +62,7 @@ pub struct ServerMetadataResponse {
     /// Its version.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// What it can beyond the protocol.
+    /// Supported extensions.
     #[prost(string, repeated, tag = "3")]
     pub extensions: Vec<String>,
 }
@@ -76,7 +76,7 @@ pub struct ModelMetadataResponse {
     /// Its versions.
     #[prost(string, repeated, tag = "2")]
     pub versions: Vec<String>,
-    /// What runs it.
+    /// Runtime of the model.
     #[prost(string, tag = "3")]
     pub platform: String,
     /// Inputs.
@@ -87,7 +87,7 @@ pub struct ModelMetadataResponse {
     pub outputs: Vec<TensorMetadataMessage>,
 }
 
-/// What is said of an input or output.
+/// Metadata of an input or output.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorMetadataMessage {
     /// Its name.
@@ -96,35 +96,35 @@ pub struct TensorMetadataMessage {
     /// Type of the elements.
     #[prost(string, tag = "2")]
     pub datatype: String,
-    /// Dimensions; -1 is one that each request chooses.
+    /// Dimensions; -1 means that each request chooses it.
     #[prost(int64, repeated, tag = "3")]
     pub shape: Vec<i64>,
 }
 
-/// What a model is asked.
+/// Inference request.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelInferRequest {
     /// The model.
     #[prost(string, tag = "1")]
     pub model_name: String,
-    /// Its version, or nothing.
+    /// Its version; may be empty.
     #[prost(string, tag = "2")]
     pub model_version: String,
-    /// Comes back in the answer.
+    /// Identifier, copied to the answer.
     #[prost(string, tag = "3")]
     pub id: String,
     /// Inputs.
     #[prost(message, repeated, tag = "5")]
     pub inputs: Vec<TensorMessage>,
-    /// Outputs that are wanted; all where it is empty.
+    /// Requested outputs; empty means all.
     #[prost(message, repeated, tag = "6")]
     pub outputs: Vec<RequestedOutputMessage>,
-    /// Elements of the inputs in their order, where these have no contents.
+    /// Elements of the inputs in order, if these have no contents.
     #[prost(bytes = "bytes", repeated, tag = "7")]
     pub raw_input_contents: Vec<Bytes>,
 }
 
-/// An output that is wanted.
+/// A requested output.
 #[derive(Clone, PartialEq, Message)]
 pub struct RequestedOutputMessage {
     /// Its name.
@@ -132,7 +132,7 @@ pub struct RequestedOutputMessage {
     pub name: String,
 }
 
-/// What a model answers.
+/// Inference answer.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelInferResponse {
     /// The model.
@@ -141,13 +141,13 @@ pub struct ModelInferResponse {
     /// Its version.
     #[prost(string, tag = "2")]
     pub model_version: String,
-    /// That of the request.
+    /// Identifier of the request.
     #[prost(string, tag = "3")]
     pub id: String,
     /// Outputs.
     #[prost(message, repeated, tag = "5")]
     pub outputs: Vec<TensorMessage>,
-    /// Elements of the outputs in their order, where these have no contents.
+    /// Elements of the outputs in order, if these have no contents.
     #[prost(bytes = "bytes", repeated, tag = "6")]
     pub raw_output_contents: Vec<Bytes>,
 }
@@ -164,12 +164,12 @@ pub struct TensorMessage {
     /// Dimensions.
     #[prost(int64, repeated, tag = "3")]
     pub shape: Vec<i64>,
-    /// Elements, where they are not among the raw contents.
+    /// Elements, unless they are among the raw contents.
     #[prost(message, optional, tag = "5")]
     pub contents: Option<TensorContents>,
 }
 
-/// Elements by their type. There is no list for FP16 and BF16: these are always raw.
+/// Elements by their type. FP16 and BF16 have no list and are always raw.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorContents {
     /// BOOL.
@@ -198,10 +198,10 @@ pub struct TensorContents {
     pub strings: Vec<Bytes>,
 }
 
-/// One answer of `ModelStreamInfer`, as Triton has it.
+/// One answer of Triton's `ModelStreamInfer`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelStreamInferResponse {
-    /// Why there is none; empty where there is one.
+    /// Error message; empty if there is an answer.
     #[prost(string, tag = "1")]
     pub error_message: String,
     /// The answer.

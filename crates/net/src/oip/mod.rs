@@ -1,6 +1,6 @@
-//! The Open Inference Protocol (KServe's second version), in both directions and without
-//! sockets: tensors, inference requests and answers, metadata. What they look like over HTTP
-//! is in [`http`], over gRPC in [`grpc`](mod@grpc).
+//! The Open Inference Protocol (version 2 of KServe's), in both directions and without sockets:
+//! tensors, inference requests and answers, metadata. Module [`http`] has their form over HTTP,
+//! module [`grpc`](mod@grpc) that over gRPC.
 //!
 //! Source: the protocol's specification ("Open Inference Protocol", KServe), its extension for
 //! binary tensors, and `open_inference_grpc.proto`.
@@ -29,77 +29,77 @@ pub struct Tensor {
     pub datatype: Datatype,
     /// Dimensions, the batch first where the model has one.
     pub shape: Vec<usize>,
-    /// Elements row by row, little-endian; of [`Datatype::Bytes`] each has its length before
-    /// it, as an unsigned number of 4 bytes.
+    /// Elements row by row, little-endian; each element of [`Datatype::Bytes`] has its length
+    /// before it, as an unsigned number of 4 bytes.
     pub data: Bytes,
 }
 
-/// What a model is asked.
+/// Inference request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InferRequest {
     /// The model; over HTTP it is part of the path.
     pub model_name: String,
-    /// Its version; empty where the server chooses.
+    /// Its version; empty if the server chooses.
     pub model_version: String,
-    /// Comes back in the answer; empty where there is none.
+    /// Identifier, copied to the answer; may be empty.
     pub id: String,
     /// Inputs.
     pub inputs: Vec<Tensor>,
-    /// Outputs that are wanted; all where it is empty.
+    /// Requested outputs; empty means all.
     pub outputs: Vec<RequestedOutput>,
-    /// All outputs that say nothing else are wanted as bytes (HTTP only).
+    /// Whether outputs default to binary form (HTTP only).
     pub wants_binary: bool,
 }
 
-/// An output that is wanted.
+/// A requested output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedOutput {
     /// Its name.
     pub name: String,
-    /// As bytes or as JSON; where it says neither, the request does (HTTP only).
+    /// Binary form or JSON; `None` uses the default of the request (HTTP only).
     pub is_binary: Option<bool>,
 }
 
-/// What a model answers.
+/// Inference answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InferResponse {
     /// The model.
     pub model_name: String,
     /// Its version; may be empty.
     pub model_version: String,
-    /// That of the request.
+    /// Identifier of the request.
     pub id: String,
     /// Outputs.
     pub outputs: Vec<Tensor>,
 }
 
-/// What a server says of a model.
+/// Metadata of a model from its server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelMetadata {
     /// The model.
     pub name: String,
     /// Its versions.
     pub versions: Vec<String>,
-    /// What runs it, such as `onnxruntime_onnx`.
+    /// Runtime of the model, such as `onnxruntime_onnx`.
     pub platform: String,
-    /// Inputs; some servers say none.
+    /// Inputs; some servers do not list them.
     pub inputs: Vec<TensorMetadata>,
-    /// Outputs; some servers say none.
+    /// Outputs; some servers do not list them.
     pub outputs: Vec<TensorMetadata>,
 }
 
-/// What a server says of an input or output.
+/// Metadata of an input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMetadata {
     /// Its name.
     pub name: String,
-    /// As the server writes it; [`Datatype::named`] knows those of the protocol.
+    /// Name of the type as written by the server; [`Datatype::named`] knows those of the protocol.
     pub datatype: String,
-    /// Dimensions; -1 is one that each request chooses.
+    /// Dimensions; -1 means that each request chooses it.
     pub shape: Vec<i64>,
 }
 
-/// What a server says of itself.
+/// Metadata of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerMetadata {
     /// Its name.
@@ -111,7 +111,7 @@ pub struct ServerMetadata {
 }
 
 impl Tensor {
-    /// Elements that the shape asks for; `None` where no machine could hold them.
+    /// Returns the number of elements of the shape; `None` if no machine could hold them.
     #[must_use]
     pub fn elements(&self) -> Option<usize> {
         elements_of(&self.shape)
@@ -119,7 +119,7 @@ impl Tensor {
 }
 
 impl InferRequest {
-    /// Whether this output is wanted as bytes, over HTTP.
+    /// Returns whether this output is requested in binary form over HTTP.
     #[must_use]
     pub fn is_binary(&self, output: &str) -> bool {
         let asked = self.outputs.iter().find(|asked| asked.name == output);
@@ -127,7 +127,7 @@ impl InferRequest {
     }
 }
 
-/// The product of dimensions.
+/// Returns the product of dimensions; `None` on overflow.
 fn elements_of(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1_usize, |product, &dimension| product.checked_mul(dimension))
 }

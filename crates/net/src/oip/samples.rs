@@ -1,4 +1,4 @@
-//! Samples of a library as requests of a model, and what is taken from its answers.
+//! Samples of a library as requests of a model, and the evaluated output of its answers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,31 +9,31 @@ use dyno_sut::tensors::{Elements, ModelInput, SampleTensor, TensorLibrary};
 use super::{Datatype, InferRequest, InferResponse, ModelMetadata, Tensor, TensorMetadata};
 use crate::trouble::{Kind, Trouble};
 
-/// A model of a server with the samples that it is sent.
+/// A model of a server with the samples to send.
 ///
-/// Nothing is converted on the way: types, layout and order of the elements are those of the
-/// library. A dimension of 1 is put before those of a sample where the model has one more.
+/// Nothing is converted: types, layout and order of the elements are those of the library. A
+/// dimension of 1 is put before those of a sample if the model has one more.
 #[derive(Debug)]
 pub struct Model {
     name: String,
     version: String,
     library: Arc<TensorLibrary>,
-    /// By input, in the order of the library: whether a batch of one is put before it.
+    /// By input, in the order of the library: whether to prepend a batch dimension of 1.
     is_batched: Vec<bool>,
-    /// What is taken from the answer, where the server said what it has.
+    /// Evaluated output, if the server listed its outputs.
     output: Option<TensorMetadata>,
-    /// Its name, where one is asked for.
+    /// Name of the requested output, if set.
     wanted: Option<String>,
-    /// Type of the elements that the first answer had.
+    /// Element type of the first answer.
     answered: OnceLock<Datatype>,
 }
 
 impl Model {
-    /// A model by what its server says of it; the first output is taken unless `wanted` names
-    /// another one.
+    /// Combines samples with the metadata of a model; the first output is evaluated unless `wanted`
+    /// names another.
     ///
     /// # Errors
-    /// Samples of other inputs, types or shapes than the model has; an output that it has not.
+    /// Samples with other inputs, types or shapes than the model has, or an unknown output.
     pub fn new(
         metadata: &ModelMetadata,
         version: &str,
@@ -41,7 +41,7 @@ impl Model {
         wanted: Option<String>,
     ) -> Result<Self, Trouble> {
         let first = library.sample(0).map_err(|why| Trouble::new(Kind::Mismatch, why))?;
-        let is_batched = first.iter().map(|(name, tensor)| matched(metadata, name, tensor));
+        let is_batched = first.iter().map(|(name, tensor)| needs_batch(metadata, name, tensor));
         let is_batched = is_batched.collect::<Result<Vec<bool>, _>>()?;
         let missing =
             metadata.inputs.iter().find(|input| first.iter().all(|(name, _)| *name != input.name));
@@ -82,7 +82,7 @@ impl Model {
         })
     }
 
-    /// Type of the elements that answers have, as far as it is known.
+    /// Returns the element type of answers, if known.
     #[must_use]
     pub fn answer_type(&self) -> Option<Datatype> {
         let said = self.output.as_ref().and_then(|output| Datatype::named(&output.datatype).ok());
@@ -93,7 +93,7 @@ impl Model {
         self.library.total_sample_count()
     }
 
-    /// The request of a sample, with the output that is taken as the only one that is wanted.
+    /// Returns the request of a sample; it requests only the evaluated output.
     pub(super) fn request(&self, sample: SampleIndex) -> Result<InferRequest, String> {
         let inputs = self.library.sample(sample)?.into_iter().zip(&self.is_batched);
         let wanted = self.wanted.iter();
@@ -109,7 +109,7 @@ impl Model {
         })
     }
 
-    /// The elements of the output that is taken, as they came.
+    /// Returns the elements of the evaluated output, unconverted.
     pub(super) fn take(&self, response: InferResponse) -> Result<Bytes, Trouble> {
         let name = self.wanted.as_deref().or(self.output.as_ref().map(|output| &*output.name));
         let mut outputs = response.outputs.into_iter();
@@ -141,10 +141,14 @@ impl Model {
     }
 }
 
-/// Whether this input of the samples wants a batch of one before it.
-fn matched(metadata: &ModelMetadata, name: &str, tensor: &SampleTensor) -> Result<bool, Trouble> {
+/// Returns whether this input of the samples needs a batch dimension of 1.
+fn needs_batch(
+    metadata: &ModelMetadata,
+    name: &str,
+    tensor: &SampleTensor,
+) -> Result<bool, Trouble> {
     if metadata.inputs.is_empty() {
-        // The server says nothing; a batch first is what nearly all models have.
+        // The server lists nothing; nearly all models have a batch dimension.
         return Ok(true);
     }
     let mismatch = |words: String| Err(Trouble::new(Kind::Mismatch, words));
@@ -174,7 +178,7 @@ fn matched(metadata: &ModelMetadata, name: &str, tensor: &SampleTensor) -> Resul
     }
 }
 
-/// Whether a shape is one of those that are said, in which -1 is anything.
+/// Returns whether a shape matches a declared one, in which -1 matches anything.
 fn is_of(said: &[i64], shape: &[usize]) -> bool {
     said.len() == shape.len()
         && said.iter().zip(shape).all(|(&said, &n)| said < 0 || usize::try_from(said) == Ok(n))
@@ -192,10 +196,10 @@ fn tensor(name: &str, sample: &SampleTensor, is_batched: bool) -> Tensor {
     }
 }
 
-/// The inputs of a model, for samples of random numbers.
+/// Returns the inputs of a model, for samples of random numbers.
 ///
 /// # Errors
-/// A server that does not say what inputs there are, or a type that this process has not.
+/// A server that does not list inputs, or a type that this process does not support.
 pub fn random_inputs(metadata: &ModelMetadata) -> Result<Vec<ModelInput>, Trouble> {
     if metadata.inputs.is_empty() {
         let words = format!(

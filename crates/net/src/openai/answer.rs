@@ -1,4 +1,4 @@
-//! What is answered: whole answers and parts of them have the same members.
+//! Parser of answers: whole answers and parts of streams have the same members.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::content::Content;
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
 
-/// Tokens, as a server counts them.
+/// Token counts of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Input tokens.
@@ -19,7 +19,7 @@ pub struct Usage {
     pub completion_tokens: u64,
 }
 
-/// What a part, or a whole answer, holds beside its text.
+/// Content of a part, or of a whole answer, besides its text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Part {
     /// There is output.
@@ -30,9 +30,9 @@ pub struct Part {
     pub usage: Option<Claim>,
 }
 
-/// Takes what an answer holds, in the order in which it stands there.
-pub(super) trait Take {
-    /// A choice, by its number.
+/// Receiver of the content of an answer, in order.
+pub(super) trait AnswerSink {
+    /// A choice by its number.
     fn choice(&mut self, index: usize);
     /// Output of the last choice.
     fn output(&mut self, text: &str, is_thought: bool);
@@ -48,7 +48,7 @@ pub(super) trait Take {
 
 #[derive(Deserialize)]
 struct Wire<'a> {
-    /// The outer one tells whether there is such a member.
+    /// The outer option states whether the member exists.
     #[serde(borrow, default, deserialize_with = "present")]
     choices: Option<Option<Vec<Choice<'a>>>>,
     #[serde(borrow, default)]
@@ -74,17 +74,17 @@ struct Choice<'a> {
     #[serde(borrow, default)]
     text: Option<Content<'a>>,
     #[serde(borrow, default)]
-    delta: Option<Said<'a>>,
+    delta: Option<MessageText<'a>>,
     #[serde(borrow, default)]
-    message: Option<Said<'a>>,
+    message: Option<MessageText<'a>>,
     #[serde(borrow, default)]
     finish_reason: Option<&'a RawValue>,
 }
 
-/// A message, or what is added to it.
+/// A message, or the addition to a message.
 #[derive(Deserialize)]
-struct Said<'a> {
-    /// Thoughts, by either of the two names that servers have for them.
+struct MessageText<'a> {
+    /// Thoughts, under either of the two names that servers use.
     #[serde(borrow, default)]
     reasoning_content: Option<Content<'a>>,
     #[serde(borrow, default)]
@@ -109,22 +109,22 @@ struct ToolCall<'a> {
 struct Function<'a> {
     #[serde(borrow, default)]
     name: Option<Content<'a>>,
-    /// Text that is JSON, or the JSON itself.
+    /// A string that contains JSON, or the JSON itself.
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
 
-/// Reads a part or a whole answer, and appends its output to `text`: thoughts, content,
-/// refusals and calls of tools in this order, of all choices.
+/// Reads a part or a whole answer, and appends its output to `text`: thoughts, content, refusals
+/// and tool calls in this order, of all choices.
 ///
 /// # Errors
-/// What is no answer; the server's words if it reports an error.
+/// Not a valid answer, or the server's message if it reports an error.
 pub fn read_part(json: &[u8], text: &mut Vec<u8>) -> Result<Part, Trouble> {
-    struct Alone<'t> {
+    struct PartSink<'t> {
         text: &'t mut Vec<u8>,
         part: Part,
     }
-    impl Take for Alone<'_> {
+    impl AnswerSink for PartSink<'_> {
         fn choice(&mut self, _: usize) {}
         fn output(&mut self, text: &str, _: bool) {
             self.part.has_output |= !text.is_empty();
@@ -139,20 +139,20 @@ pub fn read_part(json: &[u8], text: &mut Vec<u8>) -> Result<Part, Trouble> {
             self.part.usage = Some(claim);
         }
     }
-    let mut alone = Alone { text, part: Part::default() };
+    let mut alone = PartSink { text, part: Part::default() };
     read_into(json, &mut alone)?;
     Ok(alone.part)
 }
 
-/// Reads a part or a whole answer into `take`.
+/// Reads a part or a whole answer into `sink`.
 ///
 /// # Errors
-/// As [`read_part`].
-pub(super) fn read_into(json: &[u8], take: &mut dyn Take) -> Result<(), Trouble> {
+/// The errors of [`read_part`].
+pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<(), Trouble> {
     match serde_json::from_slice(json) {
         Ok(wire) => part(wire, json, take),
         Err(_) => match String::from_utf8_lossy(json) {
-            // Half a character in a string is what some servers make of a byte token.
+            // Some servers write half a character of a byte token into a string.
             Cow::Owned(repaired) => match serde_json::from_str(&repaired) {
                 Ok(wire) => part(wire, json, take),
                 Err(_) => Err(no_answer(json)),
@@ -162,13 +162,13 @@ pub(super) fn read_into(json: &[u8], take: &mut dyn Take) -> Result<(), Trouble>
     }
 }
 
-/// The words of the parser are left out: they name types of this program.
+/// Omits the message of the parser, which names types of this program.
 fn no_answer(json: &[u8]) -> Trouble {
     let found = in_short(&String::from_utf8_lossy(json));
     Trouble::new(Kind::Malformed, format!("expected an answer of the interface, found: {found}"))
 }
 
-fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn Take) -> Result<(), Trouble> {
+fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<(), Trouble> {
     let is_set = |value: &&RawValue| !matches!(value.get(), "null" | "false" | "\"\"");
     // Older servers send the error itself instead of a member of this name.
     let is_error_itself = wire.object.is_some_and(|object| object.get() == "\"error\"")
@@ -186,7 +186,7 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn Take) -> Result<(), Trouble>
         take.choice(index.unwrap_or(position));
         content(choice.text, false, take);
         for message in [choice.delta, choice.message].into_iter().flatten() {
-            // One server sends the same thought by both names.
+            // One server sends the same thought under both names.
             content(message.reasoning_content.or(message.reasoning), true, take);
             content(message.content, false, take);
             content(message.refusal, false, take);
@@ -212,7 +212,7 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn Take) -> Result<(), Trouble>
     Ok(())
 }
 
-fn content(content: Option<Content<'_>>, is_thought: bool, take: &mut dyn Take) {
+fn content(content: Option<Content<'_>>, is_thought: bool, take: &mut dyn AnswerSink) {
     match content {
         None | Some(Content::Nothing) => {}
         Some(Content::Text(text)) => take.output(&text, is_thought),
@@ -225,7 +225,7 @@ fn content(content: Option<Content<'_>>, is_thought: bool, take: &mut dyn Take) 
     }
 }
 
-fn arguments(json: Option<&RawValue>, take: &mut dyn Take) {
+fn arguments(json: Option<&RawValue>, take: &mut dyn AnswerSink) {
     let Some(json) = json.map(RawValue::get).filter(|json| *json != "null") else { return };
     match serde_json::from_str::<String>(json) {
         Ok(text) => take.output(&text, false),
@@ -233,8 +233,8 @@ fn arguments(json: Option<&RawValue>, take: &mut dyn Take) {
     }
 }
 
-/// The trouble that an error within an answer reports, whose status was one of success.
-/// `json` is the object that holds it, or the error itself.
+/// Returns the trouble of an error within an answer whose status was success. `json` is the object
+/// that holds the error, or the error itself.
 pub(super) fn in_band(json: &[u8]) -> Trouble {
     let whole: Value = serde_json::from_slice(json).unwrap_or(Value::Null);
     let error = whole.get("error").filter(|error| error.is_object()).unwrap_or(&whole);
@@ -256,7 +256,7 @@ pub(super) fn in_band(json: &[u8]) -> Trouble {
     Trouble::new(kind, format!("the server reports an error in its answer: {words}"))
 }
 
-/// The words of the body of an answer whose status is not one of success.
+/// Returns the message of the body of an answer whose status is not success.
 #[must_use]
 pub fn error_words(body: &[u8]) -> String {
     crate::oip::http::error_words(body)

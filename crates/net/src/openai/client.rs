@@ -1,56 +1,56 @@
-//! The client's side: what is sent for a sample, and how answers are read.
+//! Client side: requests of samples and readers of answers.
 
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleIndex;
 use serde_json::{Map, Value};
 
-use super::said::{Form, Said};
+use super::builder::{AnswerBuilder, Form};
 use super::{Request as Body, error_words};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
-use crate::ledger::{Accepted, Class, Demand, Entry, Oddity, settle};
+use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
 use crate::protocol::{
-    Answer, COPIED_PER_PARSED, Heard, Next, PARSED_PER_TOKENIZED, Protocol, Reader,
+    Answer, COPIED_PER_PARSED, PARSED_PER_TOKENIZED, Protocol, ReadProgress, Reader, ReaderCall,
 };
 use crate::sse;
 use crate::tokens::Tokenize;
 use crate::trouble::{Kind, Trouble};
 use crate::workload::Workload;
 
-/// A whole answer, or what an error says, that is longer is given up.
+/// Maximum bytes of a whole answer or an error.
 const LONGEST_ANSWER: usize = 64 << 20;
 
-/// How texts are asked for.
+/// Settings of requests for text.
 #[derive(Clone)]
 pub struct Settings {
-    /// The model; empty where the server has but one.
+    /// Model; empty if the server has only one.
     pub model: String,
     /// Answers come in parts.
     pub is_streaming: bool,
-    /// Requests `usage` at the end of a stream, which few servers refuse, and believes it. If
-    /// not, usage is ignored wherever it comes.
+    /// Whether to request `usage` at the end of a stream, which few servers refuse, and to trust
+    /// it. If false, usage is ignored.
     pub asks_usage: bool,
-    /// Output tokens at most, where a sample says nothing.
+    /// Maximum number of output tokens, for samples without their own.
     pub max_tokens: Option<u64>,
     /// Further members of each request, such as `temperature`.
     pub others: Map<String, Value>,
-    /// Counts tokens where the server does not, or contradicts itself.
+    /// Counts tokens if the server does not, or contradicts itself.
     pub tokenizer: Option<Arc<dyn Tokenize>>,
     /// Classes of answers that count as success beside whole ones.
-    pub accepted: Accepted,
-    /// What carries it.
+    pub accepted: AcceptedClasses,
+    /// HTTP version.
     pub version: HttpVersion,
 }
 
-/// Texts of a workload, sent to a server of the interface.
+/// A workload for a server of the OpenAI interface.
 pub struct OpenAi {
     workload: Arc<Workload>,
     settings: Settings,
 }
 
 impl OpenAi {
-    /// Sends the prompts of a workload. Those that are messages go to the chat, others are
-    /// continued.
+    /// Creates the protocol of a workload. Messages go to the chat endpoint, other prompts to
+    /// completions.
     #[must_use]
     pub fn new(workload: Arc<Workload>, settings: Settings) -> Self {
         Self { workload, settings }
@@ -108,18 +108,18 @@ impl Protocol for OpenAi {
             is_stream: false,
             events: sse::Parser::default(),
             body: Vec::new(),
-            said: Said::default(),
+            builder: AnswerBuilder::default(),
             entry: None,
         })
     }
 }
 
-/// What requests demand of their answers, by the settings.
+/// Demands of requests on their answers, by the settings.
 #[derive(Debug, Clone, Copy)]
 struct Demands {
-    /// Where a sample states nothing.
+    /// Default of samples without their own limit.
     most: Option<u64>,
-    /// What the members of every request state, which replaces the limit of a sample.
+    /// Limit in the members of every request, which replaces that of a sample.
     fixed_most: Option<u64>,
     least: Option<u64>,
     ignores_end: bool,
@@ -131,7 +131,7 @@ impl Demands {
         let count = |name: &str| settings.others.get(name).and_then(Value::as_u64);
         Self {
             most: settings.max_tokens,
-            // The newer name wins, as it does with the interface's owner.
+            // The newer name takes precedence, as in OpenAI's own service.
             fixed_most: count("max_completion_tokens").or_else(|| count("max_tokens")),
             least: count("min_tokens"),
             ignores_end: settings.others.get("ignore_eos") == Some(&Value::Bool(true)),
@@ -139,7 +139,7 @@ impl Demands {
         }
     }
 
-    /// The demand of a request whose sample states this limit.
+    /// Returns the demand of a request whose sample has this limit.
     fn demand(&self, max_tokens: Option<u64>) -> Demand {
         let count = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
         let most = self.fixed_most.or(max_tokens).or(self.most);
@@ -153,17 +153,17 @@ struct AnswerReader {
     demands: Demands,
     tokenizer: Option<Arc<dyn Tokenize>>,
     ignores_usage: bool,
-    accepted: Accepted,
+    accepted: AcceptedClasses,
     was_asked_to_stream: bool,
-    /// Of the request that is answered.
+    /// Demand of the current request.
     demand: Demand,
     status: u16,
     is_stream: bool,
     events: sse::Parser,
-    /// What is no stream of events.
+    /// Body of an answer that is not an event stream.
     body: Vec<u8>,
-    said: Said,
-    /// Of the answer that has ended.
+    builder: AnswerBuilder,
+    /// Account of the finished answer.
     entry: Option<Entry>,
 }
 
@@ -172,17 +172,17 @@ impl AnswerReader {
         if self.is_stream { Form::Stream } else { Form::Whole }
     }
 
-    /// Takes the trouble that reading met, and makes the account of the answer.
+    /// Returns the trouble of reading, and creates the account of the answer.
     fn settle(&mut self) -> Result<(), Trouble> {
         let form = self.form();
-        let trouble = self.said.trouble.take();
+        let trouble = self.builder.trouble.take();
         let tokenizer = self.tokenizer.as_deref().filter(|_| trouble.is_none());
-        let mut entry = self.said.entry(self.demand, form, tokenizer, self.ignores_usage);
+        let mut entry = self.builder.entry(self.demand, form, tokenizer, self.ignores_usage);
         if self.was_asked_to_stream && !self.is_stream {
             entry.oddities.insert(Oddity::NoStream);
         }
         match trouble {
-            Some(trouble) if Said::is_in_band(&trouble) => {
+            Some(trouble) if AnswerBuilder::is_in_band(&trouble) => {
                 entry.class = Class::InBand;
                 self.entry = Some(entry);
                 Err(trouble)
@@ -190,7 +190,7 @@ impl AnswerReader {
             Some(trouble) => Err(trouble),
             None => {
                 self.entry = Some(entry);
-                settle(entry.class, self.accepted, || self.said.words(&entry))
+                settle(entry.class, self.accepted, || self.builder.words(&entry))
             }
         }
     }
@@ -206,57 +206,65 @@ impl Reader for AnswerReader {
         self.status = status;
         self.body.clear();
         self.events.clear();
-        self.said.clear();
+        self.builder.clear();
         self.entry = None;
-        // By what came, not by what was asked for: some servers ignore `stream`.
+        // Decided by the content type, not by the request: some servers ignore `stream`.
         let kind = fields.field("content-type").unwrap_or_default();
         self.is_stream = Kind::of_status(status).is_none()
             && kind.get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"));
         Ok(())
     }
 
-    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+    fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
         if !self.is_stream {
             if self.body.len() + bytes.len() > LONGEST_ANSWER {
                 let words = format!("an answer of more than {LONGEST_ANSWER} bytes");
                 return Err(Trouble::new(Kind::Malformed, words));
             }
             self.body.extend_from_slice(bytes);
-            return Ok(Heard::default());
+            return Ok(ReadProgress::default());
         }
-        let before = self.said.parts;
-        let (said, mut has_more) = (&mut self.said, false);
+        let before = self.builder.parts;
+        let (builder, mut has_more) = (&mut self.builder, false);
         let event = |event: sse::Event<'_>| {
-            let parts = said.parts;
-            said.event(event);
-            has_more = said.parts == parts;
+            let parts = builder.parts;
+            builder.event(event);
+            has_more = builder.parts == parts;
         };
         self.events.push(bytes, event).map_err(too_long)?;
-        if said.trouble.is_some() {
+        if builder.trouble.is_some() {
             self.settle()?;
         }
-        Ok(Heard { beats: self.said.parts - before, is_done: self.said.is_done, has_more })
+        Ok(ReadProgress {
+            beats: self.builder.parts - before,
+            is_done: self.builder.is_done,
+            has_more,
+        })
     }
 
-    fn finish(&mut self) -> Result<Heard, Trouble> {
-        let (before, said) = (self.said.parts, &mut self.said);
+    fn finish(&mut self) -> Result<ReadProgress, Trouble> {
+        let (before, builder) = (self.builder.parts, &mut self.builder);
         if self.is_stream {
-            self.events.finish(|event| said.event(event)).map_err(too_long)?;
+            self.events.finish(|event| builder.event(event)).map_err(too_long)?;
         }
-        Ok(Heard { beats: said.parts - before, is_done: said.is_done, has_more: false })
+        Ok(ReadProgress {
+            beats: builder.parts - before,
+            is_done: builder.is_done,
+            has_more: false,
+        })
     }
 
-    fn effort(&self, next: Next) -> usize {
-        let is_tokenized = self.tokenizer.is_some() && !self.said.has_usage();
+    fn effort(&self, next: ReaderCall) -> usize {
+        let is_tokenized = self.tokenizer.is_some() && !self.builder.has_usage();
         let per_byte = if is_tokenized { PARSED_PER_TOKENIZED } else { 1 };
         match next {
-            Next::Data(bytes) if self.is_stream => self.events.kept() + bytes,
-            Next::Data(bytes) => bytes / COPIED_PER_PARSED,
-            Next::End if self.is_stream => match is_tokenized {
-                true => self.said.text.len() * PARSED_PER_TOKENIZED,
-                false => self.events.kept(),
-            },
-            Next::End => self.body.len() * per_byte,
+            ReaderCall::Data(bytes) if self.is_stream => self.events.kept_bytes() + bytes,
+            ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,
+            ReaderCall::End if self.is_stream && is_tokenized => {
+                self.builder.text.len() * PARSED_PER_TOKENIZED
+            }
+            ReaderCall::End if self.is_stream => self.events.kept_bytes(),
+            ReaderCall::End => self.body.len() * per_byte,
         }
     }
 
@@ -264,15 +272,15 @@ impl Reader for AnswerReader {
         if let Some(kind) = Kind::of_status(self.status) {
             return Err(Trouble::of_status(kind, self.status, &error_words(&self.body)));
         }
-        let said = &mut self.said;
+        let builder = &mut self.builder;
         if !self.is_stream {
-            said.part(&self.body);
+            builder.part(&self.body);
         }
         self.settle()?;
         let entry = self.entry.unwrap_or_default();
         let tokens = entry.output.map_or(0, i64::from);
         let counted_by = entry.counted_by;
-        Ok(Answer { data: &self.said.text, tokens, counted_by, entry: self.entry })
+        Ok(Answer { data: &self.builder.text, tokens, counted_by, entry: self.entry })
     }
 
     fn entry(&self) -> Option<Entry> {
@@ -280,7 +288,7 @@ impl Reader for AnswerReader {
     }
 }
 
-fn too_long(_: sse::TooLong) -> Trouble {
+fn too_long(_: sse::TooLongError) -> Trouble {
     let words = format!("an event of more than {} bytes", sse::Parser::LIMIT);
     Trouble::new(Kind::Malformed, words)
 }

@@ -1,4 +1,4 @@
-//! Text as servers write it: a string, or a list of typed parts.
+//! Text in either form that servers use: a string, or a list of typed parts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// The text of a member. Whatever else the member holds is passed over.
+/// Text of a member. Other content of the member is ignored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Content<'a> {
-    /// No text: null, a number, an object of something else.
+    /// No text: null, a number, or another object.
     Nothing,
-    /// A string; borrowed where nothing is escaped.
+    /// A string; borrowed if nothing is escaped.
     Text(Cow<'a, str>),
-    /// Parts of a list, in order: whether it is a thought, and its text.
+    /// Parts of a list, in order: whether each is a thought, and its text.
     Parts(Vec<(bool, String)>),
 }
 
@@ -32,13 +32,13 @@ impl Content<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Found)
+        deserializer.deserialize_any(ContentVisitor)
     }
 }
 
-struct Found;
+struct ContentVisitor;
 
-impl<'de> Visitor<'de> for Found {
+impl<'de> Visitor<'de> for ContentVisitor {
     type Value = Content<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,7 +81,7 @@ impl<'de> Visitor<'de> for Found {
         Ok(Content::Parts(parts))
     }
 
-    /// A typed part has its text under a name of its type.
+    /// A typed part has its text under a name that depends on its type.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut parts = Vec::new();
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {

@@ -1,15 +1,15 @@
 //! The OpenAI-compatible interface for text, in both directions and without sockets:
 //! `/v1/completions` and `/v1/chat/completions`, whole answers and streams of events.
 //!
-//! Source: the API reference ("Completions", "Chat", "Streaming"), and what servers are seen to
-//! do beside it: no `usage`, a new `id` in each chunk, chunks of several or no characters,
-//! errors in the middle of a stream.
+//! Source: the API reference ("Completions", "Chat", "Streaming"), and observed deviations of
+//! servers: no `usage`, a new `id` in each chunk, chunks of several or no characters, errors in the
+//! middle of a stream.
 
 mod answer;
+mod builder;
 mod client;
 mod content;
 mod request;
-mod said;
 mod usage;
 mod write;
 
@@ -19,20 +19,20 @@ pub use request::{Input, Message, Request};
 pub use usage::Claim;
 pub use write::{Writer, error_body, models_body, write_done};
 
-/// What the last event of a stream has as its data.
+/// Data of the last event of a stream.
 pub const DONE: &[u8] = b"[DONE]";
 
-/// Which of the two.
+/// Endpoint of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {
-    /// A prompt is continued.
+    /// Continues a prompt.
     Completions,
-    /// Messages are answered.
+    /// Answers messages.
     Chat,
 }
 
 impl Api {
-    /// Path below that of the interface, which mostly is `/v1`.
+    /// Returns the path below that of the interface, which usually is `/v1`.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What is asked.
+//! Requests of the interface.
 
 use serde_json::{Map, Value, json};
 
@@ -8,28 +8,28 @@ use crate::trouble::{Kind, Trouble};
 /// A request for one answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// The model; empty where the server has but one.
+    /// Model; empty if the server has only one.
     pub model: String,
-    /// What is to be continued or answered.
+    /// Prompt or messages.
     pub input: Input,
-    /// Output tokens at most.
+    /// Maximum number of output tokens.
     pub max_tokens: Option<u64>,
-    /// The answer comes in parts.
+    /// Whether the answer is streamed.
     pub stream: bool,
-    /// The last part says how many tokens there were.
+    /// Whether the last part has the token counts.
     pub include_usage: bool,
-    /// All other members, such as `temperature`, as they were said.
+    /// All other members, such as `temperature`, unchanged.
     pub others: Map<String, Value>,
 }
 
-/// What is to be continued or answered.
+/// Prompt or messages of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// Text to be continued.
+    /// Text to continue.
     Text(String),
-    /// Tokens to be continued.
+    /// Tokens to continue.
     Tokens(Vec<u64>),
-    /// A conversation to be answered.
+    /// Conversation to answer.
     Messages(Vec<Message>),
 }
 
@@ -43,14 +43,14 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message.
+    /// Creates a message.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Self { role: role.into(), content: content.into() }
     }
 }
 
 impl Input {
-    /// The interface that takes it.
+    /// Returns the endpoint for this input.
     #[must_use]
     pub fn api(&self) -> Api {
         match self {
@@ -61,7 +61,7 @@ impl Input {
 }
 
 impl Request {
-    /// A request for one whole answer of any length.
+    /// Creates a request for one whole answer of any length.
     pub fn new(model: impl Into<String>, input: Input) -> Self {
         Self {
             model: model.into(),
@@ -73,7 +73,7 @@ impl Request {
         }
     }
 
-    /// The body.
+    /// Returns the JSON body.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let mut body = Map::new();
@@ -105,7 +105,8 @@ impl Request {
     /// Reads a body.
     ///
     /// # Errors
-    /// What is missing or of another type; several prompts, of which each would need an answer.
+    /// A missing member or one of another type, or several prompts, which would each need an
+    /// answer.
     pub fn from_json(api: Api, body: &[u8]) -> Result<Self, Trouble> {
         let body: Value = serde_json::from_slice(body)
             .map_err(|error| wrong(&format!("the body is no JSON: {error}")))?;
@@ -121,7 +122,7 @@ impl Request {
             None | Some(Value::Null) => String::new(),
             Some(_) => return Err(wrong("'model' is no string")),
         };
-        // The newer name wins, as it does with the interface's owner.
+        // The newer name takes precedence, as in OpenAI's own service.
         let older = body.shift_remove("max_tokens").filter(|value| !value.is_null());
         let newer = body.shift_remove("max_completion_tokens").filter(|value| !value.is_null());
         let max_tokens = match newer.or(older) {
@@ -154,7 +155,7 @@ fn truth(name: &str, value: Option<&Value>) -> Result<bool, Trouble> {
     }
 }
 
-/// A text, its tokens, or a list of one of these.
+/// Reads a text, its tokens, or a list of one of these.
 fn prompt(value: Option<Value>) -> Result<Input, Trouble> {
     let odd = || wrong("'prompt' is neither a string nor a list of tokens");
     match value {
@@ -185,7 +186,7 @@ fn messages(value: Option<Value>) -> Result<Vec<Message>, Trouble> {
     }
 }
 
-/// A message whose content is a text, or parts that are texts.
+/// Reads a message whose content is a text, or a list of text parts.
 fn message(value: Value) -> Result<Message, Trouble> {
     let Value::Object(mut message) = value else {
         return Err(wrong("a message is no object"));
@@ -203,7 +204,7 @@ fn message(value: Value) -> Result<Message, Trouble> {
     let content = match message.shift_remove("content") {
         Some(Value::String(content)) => content,
         Some(Value::Array(parts)) => parts.into_iter().map(text).collect::<Result<_, _>>()?,
-        // A message of the assistant may hold nothing but calls of tools.
+        // An assistant message may have only tool calls.
         None | Some(Value::Null) => String::new(),
         Some(_) => return Err(wrong("the 'content' of a message is no text")),
     };

@@ -1,11 +1,11 @@
-//! Counts of tokens as servers write them: read as far as they are counts, and noted where not.
+//! Token counts of servers; deviations from valid counts are recorded.
 
 use serde_json::Value;
 
 use super::Usage;
 use crate::ledger::{Flags, Oddity};
 
-/// Counts that a server claims. A member that it does not state, or that is no count, is `None`.
+/// Counts that a server claims. A member that is missing or invalid is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Claim {
     /// Input tokens.
@@ -18,12 +18,12 @@ pub struct Claim {
     pub reasoning: Option<u32>,
     /// All tokens.
     pub total: Option<u32>,
-    /// How it is written.
+    /// Peculiarities of their spelling.
     pub oddities: Flags<Oddity>,
 }
 
 impl Claim {
-    /// Reads the value of `usage`; `None` if it is null. Whatever else it is, it is no error.
+    /// Reads the value of `usage`; `None` if it is null. Never fails.
     #[must_use]
     pub fn read(json: &str) -> Option<Self> {
         let mut claim = Self::default();
@@ -32,7 +32,7 @@ impl Claim {
             Ok(Value::Object(usage)) => {
                 let odd = &mut claim.oddities;
                 let mut at = |name: &str| usage.get(name).and_then(|value| count(value, odd));
-                // Newer interfaces of the same owner call them input and output.
+                // Newer interfaces of OpenAI name them input and output.
                 claim.input = at("prompt_tokens").or_else(|| at("input_tokens"));
                 claim.output = at("completion_tokens").or_else(|| at("output_tokens"));
                 claim.total = at("total_tokens");
@@ -53,8 +53,8 @@ impl Claim {
         Some(claim)
     }
 
-    /// Takes a later claim of the same answer: a count of 0, or none, replaces no count above 0.
-    /// Returns whether the count of output tokens went down.
+    /// Merges a later claim of the same answer: a count of 0 or a missing one replaces no count
+    /// above 0. Returns whether the count of output tokens went down.
     pub fn update(&mut self, later: Self) -> bool {
         let oddities = self.oddities.and(later.oddities);
         let is_less = matches!((self.output, later.output), (Some(a), Some(b)) if b < a && b > 0);
@@ -88,7 +88,7 @@ impl From<Usage> for Claim {
     }
 }
 
-/// The count that a value states; `None` of null.
+/// Returns the count of a value; `None` if it is null.
 fn count(value: &Value, odd: &mut Flags<Oddity>) -> Option<u32> {
     let (number, oddity) = match value {
         Value::Null => return None,

@@ -1,22 +1,22 @@
-//! The server's side: parts, whole answers, errors.
+//! Server side: parts, whole answers, errors.
 
 use serde_json::json;
 
 use super::{Api, DONE, Usage};
 use crate::sse;
 
-/// Writes the answer to one request.
+/// Writer of the answer to one request.
 #[derive(Debug, Clone)]
 pub struct Writer {
     api: Api,
-    /// What each part starts with: `{"id":...,"object":...,"created":...,"model":...,`.
+    /// Beginning of each part: `{"id":...,"object":...,"created":...,"model":...,`.
     head: Vec<u8>,
-    /// The same for a whole answer.
+    /// Beginning of a whole answer.
     whole_head: Vec<u8>,
 }
 
 impl Writer {
-    /// A writer; `created` is in seconds since 1970.
+    /// Creates a writer; `created` is in seconds since 1970.
     #[must_use]
     pub fn new(api: Api, id: &str, model: &str, created: u64) -> Self {
         let (whole, part) = match api {
@@ -33,7 +33,7 @@ impl Writer {
         Self { api, head: head(part), whole_head: head(whole) }
     }
 
-    /// Appends the event that says who speaks, which a chat starts with.
+    /// Appends the event with the role, with which a chat starts.
     pub fn write_role(&self, out: &mut Vec<u8>) {
         if self.api == Api::Chat {
             let delta = br#"{"role":"assistant","content":""}"#;
@@ -41,7 +41,7 @@ impl Writer {
         }
     }
 
-    /// Appends an event with text, and with the reason where it is the last one.
+    /// Appends an event with text, and with the finish reason if it is the last one.
     pub fn write_part(&self, text: &str, finish_reason: Option<&str>, out: &mut Vec<u8>) {
         self.event(out, |out| match self.api {
             Api::Completions => choice(out, b"text", |out| string(out, text), finish_reason),
@@ -49,7 +49,7 @@ impl Writer {
         });
     }
 
-    /// Appends the event that has no choices but counts of tokens.
+    /// Appends the event with token counts and without choices.
     pub fn write_usage(&self, tokens: Usage, out: &mut Vec<u8>) {
         self.event(out, |out| {
             out.extend_from_slice(b"\"choices\":[],");
@@ -57,7 +57,7 @@ impl Writer {
         });
     }
 
-    /// A whole answer.
+    /// Returns a whole answer.
     #[must_use]
     pub fn whole(&self, text: &str, finish_reason: &str, tokens: Usage) -> Vec<u8> {
         let mut out = self.whole_head.clone();
@@ -87,14 +87,14 @@ pub fn write_done(out: &mut Vec<u8>) {
     sse::write(DONE, out);
 }
 
-/// The body of an error; `kind` is such as `invalid_request_error`.
+/// Returns the body of an error; `kind` is a type such as `invalid_request_error`.
 #[must_use]
 pub fn error_body(words: &str, kind: &str, status: u16) -> Vec<u8> {
     let error = json!({"message": words, "type": kind, "param": null, "code": status});
     json!({"error": error}).to_string().into_bytes()
 }
 
-/// What `GET /v1/models` answers.
+/// Returns the answer to `GET /v1/models`.
 #[must_use]
 pub fn models_body<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     let model = |name| json!({"id": name, "object": "model", "created": 0, "owned_by": "dyno"});

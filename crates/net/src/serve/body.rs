@@ -1,4 +1,4 @@
-//! Bodies: those that come, with their limits, and those that go.
+//! Bodies of requests, with their limits, and of answers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::mpsc;
 
-use super::refusal::{Refusal, Why};
+use super::refusal::{Refusal, RefusalKind};
 use super::state::{Flight, State};
-use crate::coding::{Coding, Undecodable};
+use crate::coding::{Coding, DecodeError};
 
 /// Reads a body as it is sent.
 ///
 /// # Errors
-/// It is larger than the limit, or ends before its end.
+/// It is larger than the limit, or incomplete.
 pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Bytes, Refusal> {
     let most = state.settings.limits.body;
     let said = body.size_hint();
@@ -30,8 +30,9 @@ pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Bytes, Ref
     let mut first: Option<Bytes> = None;
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| Why::Invalid.because(format!("the body broke off: {error}")))?;
+        let frame = frame.map_err(|error| {
+            RefusalKind::Invalid.because(format!("the body broke off: {error}"))
+        })?;
         let Ok(data) = frame.into_data() else { continue };
         state.counts.received_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         let so_far = first.as_ref().map_or(0, Bytes::len) + all.len() + data.len();
@@ -53,91 +54,93 @@ pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Bytes, Ref
     Ok(first.unwrap_or_else(|| all.freeze()))
 }
 
-/// How long the rest of a body that is refused is read, and thrown away.
+/// How long to read and discard the rest of a refused body.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A client that still sends sees its connection reset before it sees why it was refused.
+/// Drains a refused body: a client that still sends would see a connection reset before the
+/// refusal.
 async fn linger(mut body: Incoming) {
     let rest = async { while let Some(Ok(_)) = body.frame().await {} };
     let _ = tokio::time::timeout(LINGER, rest).await;
 }
 
 fn too_large(what: &str, most: usize) -> Refusal {
-    Why::TooLarge.because(format!("a body {what}; this server takes bodies of {most} bytes"))
+    RefusalKind::TooLarge
+        .because(format!("a body {what}; this server takes bodies of {most} bytes"))
 }
 
-/// What an encoding of content made smaller, as it was before. The rules of the network
-/// division count this time, and so does the answer.
+/// Decompresses content. The rules of the network division count this time, and so does the
+/// answer's latency.
 ///
 /// # Errors
-/// An encoding that is not read, bytes that are not of it, or more of them than the limit.
+/// An unsupported encoding, invalid bytes, or content above the limit.
 pub(super) fn decoded(encoding: Option<&[u8]>, body: Bytes, most: usize) -> Result<Bytes, Refusal> {
     let Some(coding) = coding(encoding)? else { return Ok(body) };
     coding.decompressed(&body, most).map_err(|error| match error {
-        Undecodable::TooLong => too_large("that decompresses to more", most),
-        Undecodable::Broken(_) => {
-            Why::Invalid.because(format!("the body does not decompress: {error}"))
+        DecodeError::TooLong => too_large("that decompresses to more", most),
+        DecodeError::Broken(_) => {
+            RefusalKind::Invalid.because(format!("the body does not decompress: {error}"))
         }
     })
 }
 
-/// What a field says of content that comes.
+/// Returns the coding of a content encoding field.
 ///
 /// # Errors
-/// An encoding that is not read.
+/// An unsupported encoding.
 pub(super) fn coding(encoding: Option<&[u8]>) -> Result<Option<Coding>, Refusal> {
     Coding::of_field(encoding).map_err(|other| {
         let words = format!("content encoding '{other}'; expected gzip, deflate or none");
-        Why::Unsupported.because(words)
+        RefusalKind::Unsupported.because(words)
     })
 }
 
-/// A body that goes.
+/// Body of an answer.
 pub(super) struct Outgoing {
     next: Option<Bytes>,
     parts: Option<mpsc::Receiver<Bytes>>,
     trailers: Option<HeaderMap>,
-    /// Whether trailers come with the last part instead.
+    /// Trailers that are sent after the last part.
     ends: Option<mpsc::Receiver<HeaderMap>>,
     state: Arc<State>,
-    /// Ends when the body has gone, or its connection.
+    /// Kept until the body was sent or its connection ended.
     _flight: Option<Flight>,
 }
 
 impl Outgoing {
-    /// All at once.
+    /// Creates a body of one part.
     pub fn whole(state: &Arc<State>, bytes: impl Into<Bytes>) -> Self {
         let (bytes, state) = (bytes.into(), Arc::clone(state));
         let next = (!bytes.is_empty()).then_some(bytes);
         Self { next, parts: None, trailers: None, ends: None, state, _flight: None }
     }
 
-    /// One part after the other, as they come.
+    /// Creates a body of parts, sent as they come.
     pub fn parts(state: &Arc<State>, parts: mpsc::Receiver<Bytes>) -> Self {
         Self { parts: Some(parts), ..Self::whole(state, Bytes::new()) }
     }
 
-    /// Whether all of it is here, and there is some.
+    /// Returns whether the body is complete and not empty.
     pub fn is_whole(&self) -> bool {
         self.parts.is_none() && self.next.is_some()
     }
 
-    /// In another form, if it is there as a whole.
+    /// Transforms the body if it is complete.
     pub fn mapped(self, map: impl FnOnce(Bytes) -> Bytes) -> Self {
         Self { next: self.next.map(map), ..self }
     }
 
-    /// With these trailers.
+    /// Adds these trailers.
     pub fn with_trailers(self, trailers: HeaderMap) -> Self {
         Self { trailers: Some(trailers), ..self }
     }
 
-    /// With trailers that are known when all parts are.
+    /// Adds trailers that are known after all parts.
     pub fn ending(self, ends: mpsc::Receiver<HeaderMap>) -> Self {
         Self { ends: Some(ends), ..self }
     }
 
-    /// Until it has gone, the server does not end.
+    /// Keeps the server running until the body was sent.
     pub fn in_flight(self, flight: Flight) -> Self {
         Self { _flight: Some(flight), ..self }
     }

@@ -1,4 +1,4 @@
-//! What is counted while a server runs, and the page of it for Prometheus.
+//! Metrics of a running server, and their page for Prometheus.
 //!
 //! Source: the text format of Prometheus, version 0.0.4.
 
@@ -7,23 +7,23 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A histogram with bounds that were chosen before.
+/// A histogram with fixed bounds.
 #[derive(Debug)]
-pub(super) struct Spread {
+pub(super) struct Histogram {
     bounds: Vec<f64>,
-    /// One more than bounds: what is above all of them.
+    /// One more than bounds: the last bucket counts values above all bounds.
     buckets: Vec<AtomicU64>,
-    /// Times [`PER_ONE`].
+    /// Sum of the values, multiplied by [`PER_ONE`].
     sum: AtomicU64,
 }
 
-/// Sums are whole numbers of so small a part, so that threads can add to them.
+/// Sums are integers in this fraction, so that threads can add to them atomically.
 const PER_ONE: f64 = 1e9;
 
-impl Spread {
-    /// Times from 0.1 ms to a minute and more, in seconds.
+impl Histogram {
+    /// Creates a histogram of times from 0.1 ms to a minute, in seconds.
     pub fn seconds() -> Self {
-        Self::of(
+        Self::with_bounds(
             [
                 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
                 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -32,14 +32,14 @@ impl Spread {
         )
     }
 
-    /// Sizes of batches, up to this one.
+    /// Creates a histogram of batch sizes up to this one.
     pub fn sizes(most: usize) -> Self {
         let powers = std::iter::successors(Some(1_usize), |size| size.checked_mul(2));
         let bounds = powers.take_while(|size| *size < most).chain([most.max(1)]);
-        Self::of(bounds.map(|size| size as f64).collect())
+        Self::with_bounds(bounds.map(|size| size as f64).collect())
     }
 
-    fn of(bounds: Vec<f64>) -> Self {
+    fn with_bounds(bounds: Vec<f64>) -> Self {
         let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { bounds, buckets, sum: AtomicU64::new(0) }
     }
@@ -50,7 +50,7 @@ impl Spread {
         self.sum.fetch_add((value * PER_ONE).round() as u64, Ordering::Relaxed);
     }
 
-    /// Lines of it; `labels` are such as `protocol="oip"`.
+    /// Writes the lines of the metric; `labels` are such as `protocol="oip"`.
     pub fn write(&self, name: &str, labels: &str, page: &mut String) {
         let mut count = 0;
         let bounds = self.bounds.iter().map(f64::to_string).chain(["+Inf".into()]);
@@ -64,17 +64,17 @@ impl Spread {
     }
 }
 
-/// The protocols that are told apart.
+/// Protocols that metrics distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Spoken {
+pub(super) enum ServedProtocol {
     OipHttp,
     OipGrpc,
     OpenAi,
-    /// Health, metrics and what there is no path for.
+    /// Health, metrics and unknown paths.
     Other,
 }
 
-impl Spoken {
+impl ServedProtocol {
     const ALL: [Self; 4] = [Self::OipHttp, Self::OipGrpc, Self::OpenAi, Self::Other];
 
     fn name(self) -> &'static str {
@@ -87,12 +87,12 @@ impl Spoken {
     }
 }
 
-/// All counts of a server but those of its queues.
+/// All metrics of a server except those of its queues.
 #[derive(Debug)]
 pub(super) struct Counts {
-    /// By protocol and code.
-    requests: Mutex<BTreeMap<(Spoken, String), u64>>,
-    durations: [Spread; 4],
+    /// Number of requests by protocol and code.
+    requests: Mutex<BTreeMap<(ServedProtocol, String), u64>>,
+    durations: [Histogram; 4],
     pub received_bytes: AtomicU64,
     pub sent_bytes: AtomicU64,
     pub connections: AtomicU64,
@@ -104,7 +104,7 @@ impl Counts {
     pub fn new() -> Self {
         Self {
             requests: Mutex::default(),
-            durations: std::array::from_fn(|_| Spread::seconds()),
+            durations: std::array::from_fn(|_| Histogram::seconds()),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             connections: AtomicU64::new(0),
@@ -113,24 +113,24 @@ impl Counts {
         }
     }
 
-    /// A request whose answer began after so long; of one that streams, the first of it.
-    pub fn answered(&self, spoken: Spoken, code: &str, seconds: f64) {
+    /// Counts a request and the time in seconds until its answer began.
+    pub fn answered(&self, protocol: ServedProtocol, code: &str, seconds: f64) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        match requests.get_mut(&(spoken, code.to_owned())) {
+        match requests.get_mut(&(protocol, code.to_owned())) {
             Some(count) => *count += 1,
             None => {
-                requests.insert((spoken, code.to_owned()), 1);
+                requests.insert((protocol, code.to_owned()), 1);
             }
         }
         drop(requests);
-        self.durations[spoken as usize].add(seconds);
+        self.durations[protocol as usize].add(seconds);
     }
 
     pub fn write(&self, page: &mut String) {
         head(page, "dyno_requests_total", "counter", "Requests by protocol and code of the answer");
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        for ((spoken, code), count) in &*requests {
-            let protocol = spoken.name();
+        for ((protocol, code), count) in &*requests {
+            let protocol = protocol.name();
             let _ = writeln!(
                 page,
                 "dyno_requests_total{{protocol=\"{protocol}\",code=\"{code}\"}} {count}"
@@ -139,9 +139,9 @@ impl Counts {
         drop(requests);
         let name = "dyno_request_duration_seconds";
         head(page, name, "histogram", "From the head of a request to that of its answer");
-        for spoken in Spoken::ALL {
-            let labels = format!("protocol=\"{}\"", spoken.name());
-            self.durations[spoken as usize].write(name, &labels, page);
+        for protocol in ServedProtocol::ALL {
+            let labels = format!("protocol=\"{}\"", protocol.name());
+            self.durations[protocol as usize].write(name, &labels, page);
         }
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
         for (name, kind, help, value) in [
@@ -166,18 +166,18 @@ impl Counts {
     }
 }
 
-/// What is told of a metric before its values.
+/// Writes the description of a metric.
 pub(super) fn head(page: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(page, "# HELP {name} {help}.\n# TYPE {name} {kind}");
 }
 
-/// A metric of one value.
+/// Writes a metric with one value.
 pub(super) fn single(page: &mut String, name: &str, kind: &str, help: &str, value: f64) {
     head(page, name, kind, help);
     let _ = writeln!(page, "{name} {value}");
 }
 
-/// A value of a label, with what must not stand in it escaped.
+/// Escapes the value of a label.
 pub(super) fn label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn buckets_are_cumulative_and_their_bounds_belong_to_them() {
-        let spread = Spread::sizes(5);
+        let spread = Histogram::sizes(5);
         for size in [1.0, 2.0, 2.0, 5.0, 9.0] {
             spread.add(size);
         }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::body::{self, Outgoing};
 use super::http::{accepted, in_time};
 use super::infer::{infer, metadata};
-use super::refusal::{Refusal, Why};
+use super::refusal::{Refusal, RefusalKind};
 use super::state::{Flight, State};
 use crate::grpc::{
     ACCEPT_ENCODING, CONTENT_TYPE, Code, Deframer, ENCODING, MESSAGE, PREFIX, STATUS, encoded,
@@ -33,7 +33,7 @@ use crate::oip::messages::{
 /// The service of the Open Inference Protocol.
 const SERVICE: &str = "inference.GRPCInferenceService";
 
-/// Answers a call; an error is a head without a body, which has the status.
+/// Answers a call; an error is a head with the status and without a body.
 pub(super) async fn answer(
     state: &Arc<State>,
     request: Request<Incoming>,
@@ -44,7 +44,7 @@ pub(super) async fn answer(
     let called = match limit {
         None => work.await,
         Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-            Err(Why::TimedOut.because(format!("the call took longer than its {limit:?}")))
+            Err(RefusalKind::TimedOut.because(format!("the call took longer than its {limit:?}")))
         }),
     };
     let mut response = match called {
@@ -80,7 +80,7 @@ fn trailers(code: Code, words: &str) -> HeaderMap {
     trailers
 }
 
-/// `grpc-timeout`: up to eight digits and a unit.
+/// Reads `grpc-timeout`: up to eight digits and a unit.
 fn timeout(fields: &HeaderMap) -> Option<Duration> {
     let field = fields.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = field.split_at_checked(field.len().checked_sub(1)?)?;
@@ -107,15 +107,17 @@ async fn call(
         return stream(state, body, encoding);
     }
     let flight = (path == MODEL_INFER).then(|| state.take_off()).transpose()?;
-    let body = in_time(state, Why::Slow, "the message", body::read(state, body)).await?;
+    let body = in_time(state, RefusalKind::Slow, "the message", body::read(state, body)).await?;
     let message = unary(state, &body, encoding)?;
     let decoded = |message: Bytes| {
-        ModelName::decode(message)
-            .map_err(|error| Why::Invalid.because(format!("the request is no message: {error}")))
+        ModelName::decode(message).map_err(|error| {
+            RefusalKind::Invalid.because(format!("the request is no message: {error}"))
+        })
     };
     let framed = match path {
         MODEL_INFER => {
-            in_time(state, Why::TimedOut, "the answer", inferred(state, message)).await?
+            in_time(state, RefusalKind::TimedOut, "the answer", infer_message(state, message))
+                .await?
         }
         SERVER_LIVE => framed(&Flag { is_so: true }),
         SERVER_READY => framed(&Flag { is_so: state.is_ready() }),
@@ -125,7 +127,7 @@ async fn call(
             framed(&Flag { is_so: state.is_ready() })
         }
         HEALTH_CHECK => {
-            // The service that is asked for stands where the name of a model does.
+            // The service name of a health check has the field number of a model name.
             let ModelName { name, .. } = decoded(message)?;
             if !matches!(&name[..], "" | SERVICE) {
                 state.model(&name, "")?;
@@ -138,7 +140,7 @@ async fn call(
             framed(&ModelMetadataResponse::from(metadata(state.model(&name, &version)?)))
         }
         other => {
-            return Err(Why::Method.because(format!(
+            return Err(RefusalKind::Method.because(format!(
                 "there is no method {other}; there are {SERVICE} and grpc.health.v1.Health/Check"
             )));
         }
@@ -150,14 +152,14 @@ async fn call(
     }))
 }
 
-/// The only message of a call.
+/// Returns the only message of a call.
 fn unary(state: &State, body: &Bytes, encoding: Option<&HeaderValue>) -> Result<Bytes, Refusal> {
     let Some(&[flag, ref length @ ..]) = body.first_chunk::<PREFIX>() else {
-        return Err(Why::Invalid.because("the body ends before its first message"));
+        return Err(RefusalKind::Invalid.because("the body ends before its first message"));
     };
     let (expected, found) = (u32::from_be_bytes(*length) as usize, body.len() - PREFIX);
     if expected != found {
-        return Err(Why::Invalid
+        return Err(RefusalKind::Invalid
             .because(format!("a message of {expected} bytes in a body that has {found} of them")));
     }
     let message = body.slice(PREFIX..);
@@ -170,8 +172,9 @@ fn unary(state: &State, body: &Bytes, encoding: Option<&HeaderValue>) -> Result<
     }
 }
 
-async fn inferred(state: &Arc<State>, message: Bytes) -> Result<Bytes, Refusal> {
-    // A client gets contents as it gives them: some read raw ones only, some typed ones.
+async fn infer_message(state: &Arc<State>, message: Bytes) -> Result<Bytes, Refusal> {
+    // The answer uses the contents of the request: some clients read only raw contents, some only
+    // typed ones.
     let is_raw = has_raw_inputs(message.clone());
     let answer = infer(state, InferRequest::from_message(message)?).await?;
     Ok(framed(&answer.to_message(is_raw)))
@@ -180,7 +183,7 @@ async fn inferred(state: &Arc<State>, message: Bytes) -> Result<Bytes, Refusal> 
 /// `raw_input_contents` of `ModelInferRequest`.
 const RAW_INPUTS: u32 = 7;
 
-/// Whether the message has raw contents, without decoding it.
+/// Returns whether the message has raw contents, without decoding it.
 fn has_raw_inputs(mut message: Bytes) -> bool {
     while let Ok((field, wire)) = decode_key(&mut message) {
         if field == RAW_INPUTS {
@@ -193,11 +196,11 @@ fn has_raw_inputs(mut message: Bytes) -> bool {
     false
 }
 
-/// Answers that may wait for a client who does not read.
+/// Maximum number of answers that wait for a slow client.
 const UNREAD: usize = 4;
 
-/// `ModelStreamInfer`: each message of the client gets one, in their order; an error is
-/// words within it, and the call goes on.
+/// `ModelStreamInfer`: each message of the client gets one answer, in order; an error is a message
+/// within the answer, and the call continues.
 fn stream(
     state: &Arc<State>,
     body: Incoming,
@@ -215,7 +218,7 @@ fn stream(
             Ok(()) => (Code::Ok, String::new()),
             Err(refusal) => (refusal.why.code(), refusal.words),
         };
-        // Nobody reads the end of a call whose client has gone.
+        // The end of a call is lost if its client has disconnected.
         let _ = ends.send(trailers(code, &words)).await;
     });
     Ok(Response::new(Outgoing::parts(state, received).ending(end)))
@@ -230,7 +233,7 @@ async fn converse(
     let most = state.settings.limits.body;
     loop {
         while let Some(message) = deframer.pop()? {
-            let answered = in_time(state, Why::TimedOut, "the answer", async {
+            let answered = in_time(state, RefusalKind::TimedOut, "the answer", async {
                 Ok(infer(state, InferRequest::from_message(message)?).await?.to_message(true))
             });
             let part = match answered.await {
@@ -247,24 +250,26 @@ async fn converse(
                 return Ok(());
             }
         }
-        // A client that says nothing more must not hold the end up.
+        // An idle client must not delay the shutdown.
         let (mut next, mut drains) = (pin!(body.frame()), pin!(state.drains()));
         let next = poll_fn(|cx| match next.as_mut().poll(cx) {
             Poll::Ready(next) => Poll::Ready(Ok(next)),
             Poll::Pending => drains.as_mut().poll(cx).map(Err),
         });
         let frame = match next.await {
-            Err(()) => return Err(Why::Draining.because("the server is about to end")),
+            Err(()) => return Err(RefusalKind::Draining.because("the server is about to end")),
             Ok(None) if deframer.left() > 0 => {
-                return Err(Why::Invalid.because("the stream ends within a message"));
+                return Err(RefusalKind::Invalid.because("the stream ends within a message"));
             }
             Ok(None) => return Ok(()),
-            Ok(Some(frame)) => frame.map_err(|error| Why::Invalid.because(error.to_string()))?,
+            Ok(Some(frame)) => {
+                frame.map_err(|error| RefusalKind::Invalid.because(error.to_string()))?
+            }
         };
         if let Ok(data) = frame.into_data() {
             if deframer.left() + data.len() > most + PREFIX {
                 let words = format!("a message of more than {most} bytes");
-                return Err(Why::TooLarge.because(words));
+                return Err(RefusalKind::TooLarge.because(words));
             }
             deframer.push(&data);
         }

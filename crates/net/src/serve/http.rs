@@ -1,4 +1,4 @@
-//! Requests over HTTP: which path is whose, and the Open Inference Protocol there.
+//! Requests over HTTP: routing by path, and the Open Inference Protocol.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,45 +8,47 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use hyper::body::Incoming;
 
 use super::body::{self, Outgoing};
-use super::counts::Spoken;
+use super::counts::ServedProtocol;
 use super::infer::{infer, metadata};
-use super::refusal::{Refusal, Why};
+use super::refusal::{Refusal, RefusalKind};
 use super::state::State;
 use super::{grpc, openai};
 use crate::coding::Coding;
 use crate::oip::http::HEAD_LENGTH;
 use crate::oip::{InferRequest, http as oip};
 
-/// Answers a request, whatever it is.
+/// Answers a request of any protocol.
 pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Response<Outgoing> {
     let began = state.clock.now();
     let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_grpc = kind.is_some_and(|kind| kind.starts_with(crate::grpc::CONTENT_TYPE.as_bytes()));
-    let (spoken, code, mut response) = if is_grpc {
+    let (protocol, code, mut response) = if is_grpc {
         let (code, response) = grpc::answer(&state, request).await;
-        (Spoken::OipGrpc, code.name().to_owned(), response)
+        (ServedProtocol::OipGrpc, code.name().to_owned(), response)
     } else {
-        let spoken = match request.uri().path() {
-            path if path.starts_with("/v1/") => Spoken::OpenAi,
-            path if path.starts_with("/v2/models/") && path.ends_with("/infer") => Spoken::OipHttp,
-            _ => Spoken::Other,
+        let protocol = match request.uri().path() {
+            path if path.starts_with("/v1/") => ServedProtocol::OpenAi,
+            path if path.starts_with("/v2/models/") && path.ends_with("/infer") => {
+                ServedProtocol::OipHttp
+            }
+            _ => ServedProtocol::Other,
         };
         let accepted = accepted(&state, request.headers(), header::ACCEPT_ENCODING.as_str());
-        let response = match plain(&state, spoken, request).await {
+        let response = match plain(&state, protocol, request).await {
             Ok(response) => shorter(response, accepted),
-            Err(refusal) => refused(&state, spoken, &refusal),
+            Err(refusal) => refusal_response(&state, protocol, &refusal),
         };
-        (spoken, response.status().as_u16().to_string(), response)
+        (protocol, response.status().as_u16().to_string(), response)
     };
     if !state.is_ready() && response.version() < http::Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let seconds = (state.clock.now() - began) as f64 / 1e9;
-    state.counts.answered(spoken, &code, seconds);
+    state.counts.answered(protocol, &code, seconds);
     response
 }
 
-/// The coding of an answer, if this server compresses any and the client takes one.
+/// Returns the coding of an answer, if this server compresses answers and the client accepts one.
 pub(super) fn accepted(state: &State, fields: &HeaderMap, name: &str) -> Option<Coding> {
     let value = fields.get(name).filter(|_| state.settings.compresses)?;
     Coding::accepted(value.to_str().ok()?)
@@ -60,13 +62,13 @@ fn shorter(response: Response<Outgoing>, accepted: Option<Coding>) -> Response<O
     response
 }
 
-/// The body is read and answered in the time that a request has.
+/// Awaits work within the time limit of a request.
 ///
 /// # Errors
-/// It took longer.
+/// The limit was exceeded.
 pub(super) async fn in_time<T>(
     state: &State,
-    why: Why,
+    why: RefusalKind,
     what: &str,
     work: impl Future<Output = Result<T, Refusal>>,
 ) -> Result<T, Refusal> {
@@ -79,14 +81,14 @@ pub(super) async fn in_time<T>(
 
 async fn plain(
     state: &Arc<State>,
-    spoken: Spoken,
+    protocol: ServedProtocol,
     request: Request<Incoming>,
 ) -> Result<Response<Outgoing>, Refusal> {
     let path = request.uri().path().to_owned();
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-    let expected = match (spoken, &segments[..]) {
-        (Spoken::OpenAi, ["v1", "models"]) => Method::GET,
-        (Spoken::OpenAi | Spoken::OipHttp, _) => Method::POST,
+    let expected = match (protocol, &segments[..]) {
+        (ServedProtocol::OpenAi, ["v1", "models"]) => Method::GET,
+        (ServedProtocol::OpenAi | ServedProtocol::OipHttp, _) => Method::POST,
         _ => Method::GET,
     };
     let is_known = matches!(
@@ -103,7 +105,7 @@ async fn plain(
     }
     if *request.method() != expected {
         let method = request.method();
-        return Err(Why::Method.because(format!("{path} takes {expected}, not {method}")));
+        return Err(RefusalKind::Method.because(format!("{path} takes {expected}, not {method}")));
     }
     match &segments[..] {
         ["metrics"] => Ok(typed(state, "text/plain; version=0.0.4", state.page())),
@@ -123,7 +125,7 @@ async fn plain(
             match rest {
                 [] => Ok(json(state, metadata(state.model(&name, &version)?).to_json())),
                 ["ready"] => state.model(&name, &version).and_then(|_| ready(state)),
-                ["infer"] => asked(state, &name, &version, request).await,
+                ["infer"] => infer_model(state, &name, &version, request).await,
                 _ => Err(no_path(&path)),
             }
         }
@@ -132,7 +134,7 @@ async fn plain(
 }
 
 fn no_path(path: &str) -> Refusal {
-    Why::NotFound.because(format!(
+    RefusalKind::NotFound.because(format!(
         "there is nothing at {path}; there is /v2, /v2/health/live, /v2/health/ready, \
          /v2/models/NAME, /v2/models/NAME/ready, /v2/models/NAME/infer, /v1/models, \
          /v1/completions, /v1/chat/completions and /metrics"
@@ -140,20 +142,21 @@ fn no_path(path: &str) -> Refusal {
 }
 
 fn ready(state: &Arc<State>) -> Result<Response<Outgoing>, Refusal> {
-    match state.is_ready() {
-        true => Ok(json(state, br#"{"ready":true}"#.to_vec())),
-        false => Err(Why::Draining.because("the server is about to end")),
+    if state.is_ready() {
+        Ok(json(state, br#"{"ready":true}"#.to_vec()))
+    } else {
+        Err(RefusalKind::Draining.because("the server is about to end"))
     }
 }
 
-async fn asked(
+async fn infer_model(
     state: &Arc<State>,
     name: &str,
     version: &str,
     request: Request<Incoming>,
 ) -> Result<Response<Outgoing>, Refusal> {
     let flight = state.take_off()?;
-    // A body for a model that there is not is not worth reading.
+    // A body for an unknown model is not worth reading.
     state.model(name, version)?;
     let (head, body) = request.into_parts();
     let head_length = match head.headers.get(HEAD_LENGTH) {
@@ -162,17 +165,17 @@ async fn asked(
             let length = value.to_str().ok().and_then(|value| value.parse().ok());
             Some(length.ok_or_else(|| {
                 let words = format!("'{HEAD_LENGTH}' is {value:?}; expected a number of bytes");
-                Why::Invalid.because(words)
+                RefusalKind::Invalid.because(words)
             })?)
         }
     };
     let encoding = head.headers.get(header::CONTENT_ENCODING);
-    let body = in_time(state, Why::Slow, "the body", body::read(state, body)).await?;
+    let body = in_time(state, RefusalKind::Slow, "the body", body::read(state, body)).await?;
     let limit = state.settings.limits.body;
     let body = body::decoded(encoding.map(HeaderValue::as_bytes), body, limit)?;
     let request = InferRequest::from_http(name, version, &body, head_length)?;
     let asked = InferRequest { inputs: Vec::new(), ..request.clone() };
-    let answer = in_time(state, Why::TimedOut, "the answer", infer(state, request)).await?;
+    let answer = in_time(state, RefusalKind::TimedOut, "the answer", infer(state, request)).await?;
     let body = answer.to_http(|output| asked.is_binary(output));
     let mut response = typed(state, body.content_type(), body.bytes.clone());
     if let Some(length) = body.head_length {
@@ -181,12 +184,12 @@ async fn asked(
     Ok(response.map(|body| body.in_flight(flight)))
 }
 
-/// An answer of JSON.
+/// Creates an answer of JSON.
 pub(super) fn json(state: &Arc<State>, body: Vec<u8>) -> Response<Outgoing> {
     typed(state, "application/json", body)
 }
 
-/// An answer whose content is of this type.
+/// Creates an answer with this content type.
 pub(super) fn typed(
     state: &Arc<State>,
     kind: &'static str,
@@ -197,10 +200,14 @@ pub(super) fn typed(
     response
 }
 
-fn refused(state: &Arc<State>, spoken: Spoken, refusal: &Refusal) -> Response<Outgoing> {
+fn refusal_response(
+    state: &Arc<State>,
+    protocol: ServedProtocol,
+    refusal: &Refusal,
+) -> Response<Outgoing> {
     let Refusal { why, words } = refusal;
-    let body = match spoken {
-        Spoken::OpenAi => crate::openai::error_body(words, why.openai(), why.status()),
+    let body = match protocol {
+        ServedProtocol::OpenAi => crate::openai::error_body(words, why.openai(), why.status()),
         _ => oip::error_body(words),
     };
     let mut response = json(state, body);
@@ -209,8 +216,8 @@ fn refused(state: &Arc<State>, spoken: Spoken, refusal: &Refusal) -> Response<Ou
     if let Some(seconds) = why.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
     }
-    if matches!(why, Why::TooLarge | Why::Slow) {
-        // The rest of the body may be under way; it is not read.
+    if matches!(why, RefusalKind::TooLarge | RefusalKind::Slow) {
+        // The rest of the body may still arrive; it is not read.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response

@@ -1,19 +1,19 @@
-//! Inference between the codecs and the queue, the same for HTTP and gRPC.
+//! Inference between the codecs and the queue, shared by HTTP and gRPC.
 
 use dyno_sut::batch::Full;
 use dyno_sut::infer::{Value, fit};
 use dyno_tensors::Elements;
 
 use super::queue::Queue;
-use super::refusal::{Refusal, Why};
+use super::refusal::{Refusal, RefusalKind};
 use super::state::{State, VERSION};
 use super::{Answers, Model};
 use crate::oip::{Datatype, InferRequest, InferResponse, ModelMetadata, Tensor, TensorMetadata};
 
-/// Has a model compute a request.
+/// Computes a request on a model.
 ///
 /// # Errors
-/// There is no such model, the request does not fit it, its queue is full, or it fails.
+/// The model is unknown, the request does not fit it, its queue is full, or it fails.
 pub(super) async fn infer(state: &State, request: InferRequest) -> Result<InferResponse, Refusal> {
     let model = state.model(&request.model_name, &request.model_version)?;
     let queue = tensors(model)?;
@@ -23,16 +23,18 @@ pub(super) async fn infer(state: &State, request: InferRequest) -> Result<InferR
     if let Some(odd) = wanted.iter().find(|name| !known.contains(*name)) {
         let known = known.join(", ");
         let words = format!("the model has no output '{odd}'; it has {known}");
-        return Err(Why::Invalid.because(words));
+        return Err(RefusalKind::Invalid.because(words));
     }
     let given = request.inputs.into_iter().map(value).collect::<Result<_, _>>()?;
     let values = fit(queue.model().inputs(), given);
-    let values = values.map_err(|unfit| Why::Invalid.because(unfit.to_string()))?;
+    let values = values.map_err(|unfit| RefusalKind::Invalid.because(unfit.to_string()))?;
     let answer = queue.offer(values).map_err(|Full { most }| {
-        Why::Full.because(format!("the queue of model '{}' is full: {most} wait", model.name))
+        RefusalKind::Full
+            .because(format!("the queue of model '{}' is full: {most} wait", model.name))
     })?;
-    // Only the end of the process takes a worker away without a word.
-    let answer = answer.await.map_err(|_| Why::Failed.because("the model gave no answer"))??;
+    // A worker disappears without an answer only at the end of the process.
+    let answer =
+        answer.await.map_err(|_| RefusalKind::Failed.because("the model gave no answer"))??;
     let outputs = known.iter().zip(answer);
     let outputs = outputs.filter(|(name, _)| wanted.is_empty() || wanted.contains(*name));
     Ok(InferResponse {
@@ -43,11 +45,11 @@ pub(super) async fn infer(state: &State, request: InferRequest) -> Result<InferR
     })
 }
 
-/// The queue of a model of tensors.
+/// Returns the queue of a tensor model.
 pub(super) fn tensors(model: &Model) -> Result<&Queue, Refusal> {
     match &model.answers {
         Answers::Tensors(queue) => Ok(queue),
-        Answers::Text(_) => Err(Why::Invalid.because(format!(
+        Answers::Text(_) => Err(RefusalKind::Invalid.because(format!(
             "model '{}' makes text: ask it at /v1/completions or /v1/chat/completions",
             model.name
         ))),
@@ -59,7 +61,7 @@ fn value(tensor: Tensor) -> Result<(String, Value), Refusal> {
     let elements = datatype.element().and_then(|element| Elements::read(element, &data));
     let Some(elements) = elements else {
         let known = Datatype::names_held();
-        return Err(Why::Invalid
+        return Err(RefusalKind::Invalid
             .because(format!("input '{name}' is of type {datatype}; models here take {known}")));
     };
     Ok((name, Value { shape, elements }))
@@ -76,7 +78,7 @@ fn tensor(name: &str, value: &Value) -> Tensor {
     }
 }
 
-/// What is told of a model.
+/// Returns the metadata of a model.
 pub(super) fn metadata(model: &Model) -> ModelMetadata {
     let (platform, inputs, outputs) = match &model.answers {
         Answers::Text(_) => ("dyno_tokens".to_owned(), Vec::new(), Vec::new()),

@@ -1,4 +1,4 @@
-//! Sockets: who may connect, TLS, and how a connection ends.
+//! Sockets: admission of connections, TLS, and the end of connections.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -28,35 +28,26 @@ use tokio_rustls::TlsAcceptor;
 use super::state::State;
 use super::{Listener, http};
 
-/// Why there is no TLS.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Reason why TLS cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// A file is not there, or is no PEM file of what it should be.
+    /// A file is missing, or is not a PEM file of the right kind.
+    #[error("{}: {why}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
-    /// Certificate and key do not fit.
+    /// Certificate and key do not match.
+    #[error("certificate and key make no server: {0}")]
     Pair(String),
 }
 
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { path, why } => write!(f, "{}: {why}", path.display()),
-            Self::Pair(why) => write!(f, "certificate and key make no server: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for TlsError {}
-
-/// TLS with a chain of certificates and a key, both in PEM files.
+/// Loads TLS with a chain of certificates and a key, both from PEM files.
 ///
 /// # Errors
-/// [`TlsError`] names the file.
+/// [`TlsError`], which names the file.
 pub fn tls(certificates: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let wrong = |path: &Path, why: &dyn fmt::Display| TlsError::File {
         path: path.to_owned(),
@@ -92,13 +83,13 @@ impl Acceptor {
     }
 }
 
-/// Sockets that are open, and the connections that came of them.
-pub(super) struct Open {
+/// Open sockets and their connections.
+pub(super) struct OpenSockets {
     graceful: Arc<GracefulShutdown>,
     accepting: Vec<JoinHandle<()>>,
 }
 
-impl Open {
+impl OpenSockets {
     pub fn new(state: &Arc<State>, acceptors: Vec<Acceptor>) -> Self {
         let graceful = Arc::new(GracefulShutdown::new());
         let places = Arc::new(Semaphore::new(state.settings.limits.connections));
@@ -110,12 +101,12 @@ impl Open {
         Self { graceful, accepting }
     }
 
-    /// Closes the sockets; returns when all connections have ended, each after the requests
-    /// that it was in the middle of.
+    /// Closes the sockets; returns when all connections have ended, each after its current
+    /// requests.
     pub async fn close(self) {
         for task in self.accepting {
             task.abort();
-            // It ends at once, and what it held is dropped.
+            // It ends at once, and its state is dropped.
             let _ = task.await;
         }
         let graceful = Arc::into_inner(self.graceful).expect("whoever accepted has ended");
@@ -123,7 +114,7 @@ impl Open {
     }
 }
 
-/// Between two tries to accept, where the operating system has no room for a connection.
+/// Pause between attempts to accept when the operating system has no resources for a connection.
 const NO_ROOM: Duration = Duration::from_millis(50);
 
 async fn accept(
@@ -157,7 +148,7 @@ async fn connect(
     watcher: Watcher,
     _place: OwnedSemaphorePermit,
 ) {
-    // Answers are small and whole: nothing is gained by waiting for more.
+    // Answers are small and complete: waiting for more data gains nothing.
     let _ = stream.set_nodelay(true);
     let asked = Arc::new(AtomicBool::new(false));
     let talk = async {
@@ -170,8 +161,8 @@ async fn connect(
             }
         }
     };
-    // Somebody who connects and says nothing, or nothing whole, does not stay: hyper watches
-    // heads of HTTP/1 only, and not before it knows that it is one.
+    // Closes idle connections and incomplete requests: hyper limits only heads of HTTP/1, and only
+    // once it knows the protocol.
     let (mut talk, mut late) = (pin!(talk), pin!(tokio::time::sleep(state.settings.limits.head)));
     poll_fn(|cx| {
         let is_over = talk.as_mut().poll(cx).is_ready()
@@ -181,13 +172,13 @@ async fn connect(
     .await;
 }
 
-/// Streams of one connection of HTTP/2 at once.
+/// Maximum number of concurrent streams of an HTTP/2 connection.
 const STREAMS: u32 = 1_024;
-/// Bytes that may be under way on a connection of HTTP/2 before somebody reads them.
+/// Flow-control window of an HTTP/2 connection, in bytes.
 const WINDOW: u32 = 16 << 20;
-/// The same for one of its streams.
+/// Flow-control window of a stream, in bytes.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// How often a silent connection of HTTP/2 is asked whether it lives.
+/// Period of pings on an idle HTTP/2 connection.
 const PING: Duration = Duration::from_secs(30);
 
 async fn talk<S>(state: &Arc<State>, stream: S, watcher: Watcher, asked: &Arc<AtomicBool>)
@@ -212,6 +203,6 @@ where
         async move { Ok::<_, Infallible>(http::answer(state, request).await) }
     });
     let connection = server.serve_connection(TokioIo::new(stream), service);
-    // Whatever ends a connection early is its client's business, who sees it.
+    // An early end of a connection concerns only its client, which notices it.
     let _ = watcher.watch(connection.into_owned()).await;
 }

@@ -1,10 +1,9 @@
 //! A server of models over the Open Inference Protocol (HTTP and gRPC) and the OpenAI interface.
 //!
-//! It is the node of a run of the network division: its [name](Settings::node) says "Network
-//! SUT" and is fetched over the wire. Connections are tasks of a runtime; models compute on
-//! threads of their own, behind a [`Queue`] with the batching policy of
-//! [`dyno_sut::batch`]. Everything that a client can make grow has a limit, and whoever is
-//! turned away is told so in the words of the protocol.
+//! It is the node of a run of the network division: its [name](Settings::node) includes "Network
+//! SUT" and is fetched over the wire. Connections are tasks of a runtime; models compute on their
+//! own threads, behind a [`Queue`] with the batching policy of [`dyno_sut::batch`]. Everything that
+//! a client can make grow has a limit, and a refused client gets an error of its protocol.
 
 mod body;
 mod counts;
@@ -33,29 +32,28 @@ pub use tokens::{Pace, Text, Tokens};
 
 use state::State;
 
-/// What a server is told.
+/// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Name of this node, unique among the nodes of a system.
     pub node: String,
-    /// What a client may ask for.
+    /// Limits of clients.
     pub limits: Limits,
-    /// Whether answers are compressed for clients that say they take it; those that come in
-    /// parts are not.
+    /// Whether answers are compressed for clients that accept it; streamed answers never are.
     pub compresses: bool,
 }
 
-/// What a client may ask for.
+/// Limits of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once; one more is closed.
+    /// Maximum number of connections; further ones are closed.
     pub connections: usize,
-    /// Bytes of a body, before and after it is decompressed.
+    /// Maximum bytes of a body, before and after decompression.
     pub body: usize,
-    /// How long a request may take, from its head to its answer.
+    /// Time limit of a request, from its head to its answer.
     pub request: Duration,
-    /// How long a connection may be without the whole head of a request: at its begin, and
-    /// between two of HTTP/1.
+    /// Time limit for the complete head of a request: from the start of the connection, and between
+    /// two requests of HTTP/1.
     pub head: Duration,
 }
 
@@ -72,49 +70,49 @@ impl Default for Limits {
 
 /// A model under a name.
 pub struct Model {
-    /// As it stands in paths and requests.
+    /// Name in paths and requests.
     pub name: String,
-    /// What answers.
+    /// Engine of the answers.
     pub answers: Answers,
 }
 
-/// What answers the requests for a model.
+/// Engine of a model.
 pub enum Answers {
-    /// Tensors of tensors, over the Open Inference Protocol.
+    /// Tensors for tensors, over the Open Inference Protocol.
     Tensors(Queue),
-    /// Text of text, over the OpenAI interface.
+    /// Text for text, over the OpenAI interface.
     Text(Tokens),
 }
 
-/// Where a server listens. Every protocol is spoken at every address.
+/// Address of a server. Every protocol is served at every address.
 pub struct Listener {
-    /// Bound.
+    /// Bound socket.
     pub socket: TcpListener,
-    /// TLS, where it is asked for; see [`tls`].
+    /// TLS configuration from [`tls`]; `None` means no TLS.
     pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
-/// How the end of a server was.
+/// Result of the shutdown of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drained {
-    /// Everything that was accepted is answered.
+pub enum DrainOutcome {
+    /// All accepted requests were answered.
     Answered,
-    /// So many requests were not, in the time that there was.
+    /// This many requests were not answered within the time limit.
     Left(usize),
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Server {
     addresses: Vec<SocketAddr>,
-    orders: mpsc::UnboundedSender<(Duration, oneshot::Sender<Drained>)>,
+    orders: mpsc::UnboundedSender<(Duration, oneshot::Sender<DrainOutcome>)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Starts to answer.
+    /// Starts the server.
     ///
     /// # Errors
-    /// The operating system's, of threads and sockets.
+    /// Errors of the operating system for threads and sockets.
     pub fn start(
         settings: Settings,
         models: Vec<Model>,
@@ -142,31 +140,31 @@ impl Server {
         Ok(Self { addresses, orders, thread: Some(thread) })
     }
 
-    /// Where it listens, in the order of the listeners.
+    /// Returns the addresses, in the order of the listeners.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Is not ready any more, answers what it has accepted, refuses what comes, and ends; at
-    /// the latest after `most`.
+    /// Stops being ready, answers accepted requests, refuses new ones, and ends after at most
+    /// `most`.
     #[must_use]
-    pub fn drain(mut self, most: Duration) -> Drained {
+    pub fn drain(mut self, most: Duration) -> DrainOutcome {
         let (tell, told) = oneshot::channel();
-        // Where the thread is gone, nothing is left that could be answered.
+        // If the thread is gone, no request is left to answer.
         let drained = match self.orders.send((most, tell)) {
-            Ok(()) => told.blocking_recv().unwrap_or(Drained::Answered),
-            Err(_) => Drained::Answered,
+            Ok(()) => told.blocking_recv().unwrap_or(DrainOutcome::Answered),
+            Err(_) => DrainOutcome::Answered,
         };
-        // Models that still compute would be waited for.
-        if let (Drained::Answered, Some(thread)) = (drained, self.thread.take()) {
+        // Joining would wait for models that still compute.
+        if let (DrainOutcome::Answered, Some(thread)) = (drained, self.thread.take()) {
             let _ = thread.join();
         }
         drained
     }
 }
 
-/// Threads for sockets and codecs: models need the others.
+/// Returns the number of threads for sockets and codecs: models need the others.
 fn io_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 2).clamp(1, 8)
@@ -176,11 +174,11 @@ fn run(
     runtime: &Runtime,
     state: Arc<State>,
     acceptors: Vec<listen::Acceptor>,
-    mut asked: mpsc::UnboundedReceiver<(Duration, oneshot::Sender<Drained>)>,
+    mut asked: mpsc::UnboundedReceiver<(Duration, oneshot::Sender<DrainOutcome>)>,
 ) {
     runtime.block_on(async move {
-        let open = listen::Open::new(&state, acceptors);
-        // A server that is dropped ends like one that nobody has patience with.
+        let open = listen::OpenSockets::new(&state, acceptors);
+        // Dropping a server ends it without waiting.
         let (most, tell) = match asked.recv().await {
             Some((most, tell)) => (most, Some(tell)),
             None => (Duration::ZERO, None),
@@ -191,8 +189,8 @@ fn run(
             open.close().await;
         });
         let drained = match answered.await {
-            Ok(()) => Drained::Answered,
-            Err(_) => Drained::Left(state.in_flight()),
+            Ok(()) => DrainOutcome::Answered,
+            Err(_) => DrainOutcome::Left(state.in_flight()),
         };
         if let Some(tell) = tell {
             let _ = tell.send(drained);

@@ -1,4 +1,4 @@
-//! The OpenAI interface: text of text, whole or as it comes.
+//! The OpenAI interface: text for text, whole or streamed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::body::{self, Outgoing};
 use super::http::{in_time, json, typed};
-use super::refusal::{Refusal, Why};
+use super::refusal::{Refusal, RefusalKind};
 use super::state::{Flight, State};
 use super::tokens::Pace;
 use super::{Answers, Model};
@@ -22,7 +22,7 @@ use crate::openai::{Api, Input, Request as Asked, Usage, Writer, models_body, wr
 /// Answers a request below `/v1`.
 ///
 /// # Errors
-/// What it is refused for.
+/// The reason for the refusal.
 pub(super) async fn answer(
     state: &Arc<State>,
     path: &str,
@@ -38,7 +38,7 @@ pub(super) async fn answer(
     };
     let flight = state.take_off()?;
     let (head, body) = request.into_parts();
-    let body = in_time(state, Why::Slow, "the body", body::read(state, body)).await?;
+    let body = in_time(state, RefusalKind::Slow, "the body", body::read(state, body)).await?;
     let encoding = head.headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
     let body = body::decoded(encoding, body, state.settings.limits.body)?;
     let asked = Asked::from_json(api, &body)?;
@@ -46,7 +46,7 @@ pub(super) async fn answer(
     let Answers::Text(tokens) = &model.answers else { unreachable!("it makes text") };
     let pace = tokens.pace().clone();
     let most = asked.max_tokens.unwrap_or(u64::MAX);
-    let made = Made {
+    let made = Generation {
         count: pace.tokens.min(most),
         finish_reason: if most <= pace.tokens { "length" } else { "stop" },
         prompt: text(&asked.input),
@@ -55,11 +55,12 @@ pub(super) async fn answer(
     let created = WallTime::now().unix_ns / SECOND;
     let id = format!("dyno-{}", state.clock.now());
     let writer = Writer::new(api, &id, &model.name, created);
-    // A slot is waited for before the head goes out, so that a refusal has its status.
+    // The slot is acquired before the head is sent, so that a refusal has its own status.
     let refused = |Full { most }: Full| {
-        Why::Full.because(format!("all slots of model '{}' stream, and {most} wait", model.name))
+        RefusalKind::Full
+            .because(format!("all slots of model '{}' stream, and {most} wait", model.name))
     };
-    let waited = in_time(state, Why::TimedOut, "the wait for a slot", async {
+    let waited = in_time(state, RefusalKind::TimedOut, "the wait for a slot", async {
         tokens.slot().await.map_err(refused)
     });
     let slot = waited.await?;
@@ -68,7 +69,7 @@ pub(super) async fn answer(
         let usage = asked.include_usage;
         return Ok(stream(state, Stream { writer, made, usage, words, slot, flight }));
     }
-    let whole = in_time(state, Why::TimedOut, "the answer", async {
+    let whole = in_time(state, RefusalKind::TimedOut, "the answer", async {
         sleep_until(Instant::now() + made.pace.due(made.count.saturating_sub(1))).await;
         state.counts.tokens.fetch_add(made.count, Ordering::Relaxed);
         let text: String = words.take(made.count as usize).collect();
@@ -79,16 +80,16 @@ pub(super) async fn answer(
     Ok(json(state, whole).map(|body| body.in_flight(flight)))
 }
 
-/// An answer that is to be made.
-struct Made {
+/// An answer to be generated.
+struct Generation {
     prompt: String,
     pace: Pace,
     count: u64,
     finish_reason: &'static str,
 }
 
-impl Made {
-    /// A token of a prompt is a word.
+impl Generation {
+    /// Returns the token counts; a token of a prompt is a word.
     fn usage(&self) -> Usage {
         Usage {
             prompt_tokens: self.prompt.split_whitespace().count() as u64,
@@ -97,19 +98,19 @@ impl Made {
     }
 }
 
-/// An answer in parts.
+/// A streamed answer.
 struct Stream<W> {
     writer: Writer,
-    made: Made,
-    /// Whether it ends with counts of tokens.
+    made: Generation,
+    /// Whether it ends with token counts.
     usage: bool,
     words: W,
-    /// Given back when it ends.
+    /// Released at its end.
     slot: OwnedSemaphorePermit,
     flight: Flight,
 }
 
-/// Parts that may wait for a client who does not read.
+/// Maximum number of parts that wait for a slow client.
 const UNREAD: usize = 64;
 
 fn stream(
@@ -119,7 +120,7 @@ fn stream(
     let (parts, received) = mpsc::channel(UNREAD);
     let state_of_task = Arc::clone(state);
     tokio::spawn(async move {
-        // A client who goes away or does not read in time ends it.
+        // A client that disconnects or does not read in time ends the stream.
         let limit = state_of_task.settings.limits.request;
         let _ = tokio::time::timeout(limit, stream.send(&state_of_task, &parts)).await;
     });
@@ -129,8 +130,7 @@ fn stream(
 }
 
 impl<W: Iterator<Item = String>> Stream<W> {
-    /// Sends each token when it is due, by the time of the first one and not of the one before:
-    /// one that is late delays no other.
+    /// Sends each token when it is due, relative to the first one: a late token delays no other.
     async fn send(
         mut self,
         state: &State,
@@ -157,13 +157,13 @@ impl<W: Iterator<Item = String>> Stream<W> {
         }
         write_done(&mut out);
         parts.send(out.into()).await?;
-        // Not before the last part has been handed over.
+        // Only after the last part has been handed over.
         drop((self.slot, self.flight));
         Ok(())
     }
 }
 
-/// The model of this name; the only one, where none is named.
+/// Returns the model of this name; an empty name means the only model.
 fn text_model<'a>(state: &'a State, name: &str) -> Result<&'a Model, Refusal> {
     let makes_text = |model: &&Model| matches!(model.answers, Answers::Text(_));
     let model = match name {
@@ -171,7 +171,7 @@ fn text_model<'a>(state: &'a State, name: &str) -> Result<&'a Model, Refusal> {
         name => Some(state.model(name, "")?).filter(makes_text),
     };
     model.ok_or_else(|| {
-        Why::Invalid.because(
+        RefusalKind::Invalid.because(
             "the model takes tensors, not text: ask it over the Open Inference Protocol at \
              /v2/models/NAME/infer",
         )

@@ -1,5 +1,5 @@
-//! Requests in front of a model: the third world of the batching policy, beside the real and
-//! the simulated time of the instrument.
+//! Request queue of a model: the batching policy in a server, besides the real and the simulated
+//! time of the instrument.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,31 +12,31 @@ use dyno_sut::cores::Cores;
 use dyno_sut::infer::{Infer, Refusal, Value};
 use tokio::sync::oneshot;
 
-use super::counts::Spread;
+use super::counts::Histogram;
 
-/// Where a worker computes.
+/// Place of a worker.
 #[derive(Debug, Clone, Default)]
 pub struct Station {
-    /// Processors that it keeps to; `None` are all.
+    /// Processors that it uses; `None` means all.
     pub cores: Option<Cores>,
 }
 
 /// A bounded queue of requests, and the workers that compute them.
 pub struct Queue {
-    shared: Arc<Shared>,
+    shared: Arc<QueueState>,
     workers: Vec<JoinHandle<()>>,
 }
 
-/// What a request gets.
+/// Result of a request.
 pub(super) type Answer = Result<Vec<Value>, Refusal>;
 
-struct Shared {
+struct QueueState {
     model: Arc<dyn Infer>,
-    /// Requests that may wait.
+    /// Maximum number of waiting requests.
     most: usize,
     waiting: batch::Queue<Job>,
-    /// Sizes of batches.
-    sizes: Spread,
+    /// Histogram of batch sizes.
+    sizes: Histogram,
 }
 
 struct Job {
@@ -45,13 +45,13 @@ struct Job {
 }
 
 impl Queue {
-    /// Starts a thread at each station, behind a queue in which at most `most` requests wait.
+    /// Starts a thread at each station, with a queue of at most `most` waiting requests.
     ///
     /// # Errors
-    /// The operating system's, if it refuses a thread.
+    /// The error of the operating system if it refuses a thread.
     ///
     /// # Panics
-    /// If there is no station, or nothing may wait.
+    /// If there is no station, or `most` is 0.
     pub fn start(
         model: Arc<dyn Infer>,
         policy: Policy,
@@ -59,18 +59,18 @@ impl Queue {
         most: usize,
     ) -> std::io::Result<Self> {
         assert!(most > 0, "a request waits before it is computed");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(QueueState {
             model,
             most,
             waiting: batch::Queue::new(policy),
-            sizes: Spread::sizes(policy.max_size.get()),
+            sizes: Histogram::sizes(policy.max_size.get()),
         });
         let mut queue = Self { shared, workers: Vec::new() };
         for (number, station) in stations.into_iter().enumerate() {
             let shared = Arc::clone(&queue.shared);
             let thread = thread::Builder::new().name(format!("infer-{number}"));
             queue.workers.push(thread.spawn(move || {
-                // Whoever made the station has asked whether it may be bound.
+                // The creator of the station has checked that it can be bound.
                 let _bound = station.cores.as_ref().map(Cores::bind);
                 shared.work();
             })?);
@@ -79,29 +79,29 @@ impl Queue {
         Ok(queue)
     }
 
-    /// The model behind it.
+    /// Returns the model.
     #[must_use]
     pub fn model(&self) -> &dyn Infer {
         &*self.shared.model
     }
 
-    /// Requests that wait.
+    /// Returns the number of waiting requests.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.shared.waiting.len()
     }
 
-    /// Requests that may wait.
+    /// Returns the maximum number of waiting requests.
     #[must_use]
     pub fn most(&self) -> usize {
         self.shared.most
     }
 
-    pub(super) fn sizes(&self) -> &Spread {
+    pub(super) fn sizes(&self) -> &Histogram {
         &self.shared.sizes
     }
 
-    /// Has the request computed. Whoever drops the receiver withdraws it, if it still waits.
+    /// Queues the request. Dropping the receiver withdraws it while it waits.
     ///
     /// # Errors
     /// The queue is full.
@@ -114,11 +114,11 @@ impl Queue {
     }
 }
 
-impl Shared {
+impl QueueState {
     fn work(&self) {
         let mut batch = Vec::new();
         while self.waiting.take(&mut batch, |(), _| ()).is_some() {
-            // Nobody waits any more for the answers to these.
+            // Drops requests whose clients no longer wait.
             batch.retain(|job| !job.reply.is_closed());
             if batch.is_empty() {
                 continue;
@@ -126,25 +126,25 @@ impl Shared {
             self.sizes.add(batch.len() as f64);
             let requests: Vec<&[Value]> = batch.iter().map(|job| &job.request[..]).collect();
             let answers = catch_unwind(AssertUnwindSafe(|| self.model.infer(&requests)));
-            // The panic's message is on standard error; the server goes on.
+            // The panic's message is on standard error; the server continues.
             let answers = answers.unwrap_or_else(|_| {
                 let panicked = || Err((Failure::Internal, "the model panicked".to_owned()));
                 batch.iter().map(|_| panicked()).collect()
             });
             for (job, answer) in batch.drain(..).zip(answers) {
-                // A client that went away meanwhile gets nothing.
+                // The answer is dropped if its client has disconnected.
                 let _ = job.reply.send(answer);
             }
         }
     }
 }
 
-/// Works off what waits, and joins the threads.
+/// Computes the waiting requests, and joins the threads.
 impl Drop for Queue {
     fn drop(&mut self) {
         self.shared.waiting.close();
         for worker in self.workers.drain(..) {
-            // A model's panic is caught, so that there is nothing to tell.
+            // Panics of the model are caught in the thread.
             let _ = worker.join();
         }
     }

@@ -1,16 +1,16 @@
-//! Why a request is not answered, in the numbers of HTTP and of gRPC.
+//! Refusals of requests, with their status codes in HTTP and gRPC.
 
 use dyno_loadgen::record::Failure;
 
 use crate::grpc::Code;
 use crate::trouble::Trouble;
 
-/// Whose fault it is.
+/// Reason for a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
-    /// The request is no request, or does not fit the model.
+pub(super) enum RefusalKind {
+    /// The request is invalid, or does not fit the model.
     Invalid,
-    /// There is no such model, version or path.
+    /// Unknown model, version or path.
     NotFound,
     /// The path takes another method.
     Method,
@@ -18,27 +18,27 @@ pub(super) enum Why {
     Slow,
     /// It is larger than the limit.
     TooLarge,
-    /// An encoding or type of content that is not read.
+    /// The encoding or content type is not supported.
     Unsupported,
     /// The queue is full.
     Full,
     /// The model failed.
     Failed,
-    /// The server ends.
+    /// The server is shutting down.
     Draining,
     /// The answer took too long.
     TimedOut,
 }
 
-/// Why, and in words.
+/// A reason and its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
-    pub why: Why,
+    pub why: RefusalKind,
     pub words: String,
 }
 
-impl Why {
-    /// Status of HTTP.
+impl RefusalKind {
+    /// Returns the HTTP status.
     pub fn status(self) -> u16 {
         match self {
             Self::Invalid => 400,
@@ -54,7 +54,7 @@ impl Why {
         }
     }
 
-    /// Status of gRPC.
+    /// Returns the gRPC status.
     pub fn code(self) -> Code {
         match self {
             Self::Invalid => Code::InvalidArgument,
@@ -67,12 +67,12 @@ impl Why {
         }
     }
 
-    /// Seconds after which it is worth to ask again.
+    /// Returns the seconds after which a retry is worthwhile.
     pub fn retry_after(self) -> Option<&'static str> {
         matches!(self, Self::Full | Self::Draining).then_some("1")
     }
 
-    /// The type of an error of the OpenAI interface.
+    /// Returns the error type of the OpenAI interface.
     pub fn openai(self) -> &'static str {
         match self {
             Self::Full => "rate_limit_error",
@@ -86,20 +86,20 @@ impl Why {
     }
 }
 
-/// What a codec finds is the client's.
+/// Errors of codecs are the client's.
 impl From<Trouble> for Refusal {
     fn from(trouble: Trouble) -> Self {
-        Why::Invalid.because(trouble.words)
+        RefusalKind::Invalid.because(trouble.words)
     }
 }
 
-/// What a model says.
+/// Refusals of a model.
 impl From<dyno_sut::infer::Refusal> for Refusal {
     fn from((failure, words): dyno_sut::infer::Refusal) -> Self {
         match failure {
-            Failure::Rejected => Why::Invalid.because(words),
-            Failure::TimedOut => Why::TimedOut.because(words),
-            _ => Why::Failed.because(words),
+            Failure::Rejected => RefusalKind::Invalid.because(words),
+            Failure::TimedOut => RefusalKind::TimedOut.because(words),
+            _ => RefusalKind::Failed.because(words),
         }
     }
 }

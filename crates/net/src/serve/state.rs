@@ -1,4 +1,4 @@
-//! What all connections of a server share.
+//! State that all connections of a server share.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use dyno_loadgen::clock::Clock;
 use tokio::sync::Notify;
 
 use super::counts::{Counts, head, label, single};
-use super::refusal::{Refusal, Why};
+use super::refusal::{Refusal, RefusalKind};
 use super::{Answers, Model, Settings};
 use crate::oip::ServerMetadata;
 
@@ -19,12 +19,12 @@ pub(super) struct State {
     pub clock: Clock,
     is_draining: AtomicBool,
     begun: Notify,
-    /// Requests to models that are accepted and whose answers have not gone.
+    /// Accepted model requests whose answers have not been sent.
     flights: AtomicUsize,
     landed: Notify,
 }
 
-/// A request that is accepted; until it is dropped, the server does not end.
+/// An accepted request; the server does not end until it is dropped.
 pub(super) struct Flight(Arc<State>);
 
 impl State {
@@ -41,7 +41,7 @@ impl State {
         }
     }
 
-    /// Whether new requests are accepted.
+    /// Returns whether new requests are accepted.
     pub fn is_ready(&self) -> bool {
         !self.is_draining.load(Ordering::SeqCst)
     }
@@ -51,9 +51,9 @@ impl State {
         self.begun.notify_waiters();
     }
 
-    /// When the server begins to end.
+    /// Completes when the server begins to shut down.
     pub async fn drains(&self) {
-        // Who asks before the question hears what comes after it.
+        // Registers before the check, so that no notification is lost.
         let begun = self.begun.notified();
         if self.is_ready() {
             begun.await;
@@ -64,7 +64,7 @@ impl State {
         self.flights.load(Ordering::SeqCst)
     }
 
-    /// When nothing is in flight.
+    /// Completes when no request is in flight.
     pub async fn landed(&self) {
         loop {
             let landed = self.landed.notified();
@@ -78,40 +78,39 @@ impl State {
     /// Accepts a request to a model.
     ///
     /// # Errors
-    /// The server ends.
+    /// The server is shutting down.
     pub fn take_off(self: &Arc<Self>) -> Result<Flight, Refusal> {
-        // Counted before the question, so that a drain that begins between sees it.
+        // Counts before the check, so that a concurrent shutdown sees the request.
         self.flights.fetch_add(1, Ordering::SeqCst);
         let flight = Flight(Arc::clone(self));
-        match self.is_ready() {
-            true => Ok(flight),
-            false => {
-                Err(Why::Draining.because("the server is about to end and takes no new requests"))
-            }
+        if self.is_ready() {
+            Ok(flight)
+        } else {
+            Err(RefusalKind::Draining
+                .because("the server is about to end and takes no new requests"))
         }
     }
 
-    /// The model of this name, and of this version if one is named.
+    /// Returns the model of this name, and checks the version if one is named.
     ///
     /// # Errors
-    /// The models that there are.
+    /// A refusal that lists the known models.
     pub fn model(&self, name: &str, version: &str) -> Result<&Model, Refusal> {
         let Some(model) = self.models.iter().find(|model| model.name == name) else {
             let names: Vec<&str> = self.models.iter().map(|model| &model.name[..]).collect();
             let names = names.join(", ");
-            return Err(
-                Why::NotFound.because(format!("there is no model '{name}'; there is {names}"))
-            );
+            return Err(RefusalKind::NotFound
+                .because(format!("there is no model '{name}'; there is {names}")));
         };
         match version {
             "" | VERSION => Ok(model),
-            other => Err(Why::NotFound.because(format!(
+            other => Err(RefusalKind::NotFound.because(format!(
                 "model '{name}' has no version '{other}'; it has version {VERSION}"
             ))),
         }
     }
 
-    /// What the server is; its name is that of the node.
+    /// Returns the metadata of the server; its name is that of the node.
     pub fn metadata(&self) -> ServerMetadata {
         ServerMetadata {
             name: self.settings.node.clone(),
@@ -120,7 +119,7 @@ impl State {
         }
     }
 
-    /// The page of metrics.
+    /// Returns the page of metrics.
     pub fn page(&self) -> String {
         let mut page = String::new();
         self.counts.write(&mut page);

@@ -1,5 +1,4 @@
-//! A generator of text that streams its tokens at given times: no model, but what a client of
-//! one sees of it.
+//! Text generator that streams its tokens at given times and needs no model.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,19 +8,19 @@ use dyno_loadgen::rng::Mt19937;
 use dyno_sut::batch::Full;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// When the tokens of an answer come.
+/// Times of the tokens of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pace {
-    /// From the request to the first token.
+    /// Time from the request to the first token.
     pub first: Duration,
-    /// From each token to the next: these in turn, again and again; none is no time.
+    /// Times from each token to the next, used cyclically; empty means no time.
     pub gaps: Vec<Duration>,
-    /// Tokens, where the request asks for no fewer.
+    /// Number of tokens, unless the request asks for fewer.
     pub tokens: u64,
 }
 
 impl Pace {
-    /// When token `k`, from 0, is due after the request.
+    /// Returns when token `k`, counted from 0, is due after the request.
     #[must_use]
     pub fn due(&self, token: u64) -> Duration {
         let (rounds, rest) = match self.gaps.len() as u64 {
@@ -35,23 +34,23 @@ impl Pace {
     }
 }
 
-/// What the tokens are.
+/// Content of the tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Text {
-    /// Words that the prompt decides: equal prompts have equal answers.
+    /// Words derived from the prompt: equal prompts have equal answers.
     Words,
-    /// The words of the prompt, again and again.
+    /// Words of the prompt, repeated.
     Echo,
 }
 
-/// A generator.
+/// A text generator.
 #[derive(Debug)]
 pub struct Tokens {
     text: Text,
     paces: Vec<Pace>,
     next: AtomicUsize,
     slots: Arc<Semaphore>,
-    /// Requests that wait for a slot.
+    /// Number of requests that wait for a slot.
     waiting: AtomicUsize,
     most_waiting: usize,
 }
@@ -64,8 +63,8 @@ const WORDS: [&str; 32] = [
 ];
 
 impl Tokens {
-    /// Answers with these paces in turn; `slots` stream at once, `most_waiting` more wait for
-    /// one.
+    /// Creates a generator that uses these paces in turn; `slots` answers stream at once, and
+    /// `most_waiting` more requests may wait.
     ///
     /// # Panics
     /// If there is no pace, or no slot.
@@ -82,7 +81,7 @@ impl Tokens {
         }
     }
 
-    /// The pace of the next answer.
+    /// Returns the pace of the next answer.
     pub(super) fn pace(&self) -> &Pace {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         &self.paces[number % self.paces.len()]
@@ -91,10 +90,10 @@ impl Tokens {
     /// Waits for a slot.
     ///
     /// # Errors
-    /// Too many wait already.
+    /// Too many requests wait already.
     pub(super) async fn slot(&self) -> Result<OwnedSemaphorePermit, Full> {
-        struct Waits<'a>(&'a AtomicUsize);
-        impl Drop for Waits<'_> {
+        struct WaitGuard<'a>(&'a AtomicUsize);
+        impl Drop for WaitGuard<'_> {
             fn drop(&mut self) {
                 self.0.fetch_sub(1, Ordering::Relaxed);
             }
@@ -103,7 +102,7 @@ impl Tokens {
             return Ok(slot);
         }
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waits = Waits(&self.waiting);
+        let _waits = WaitGuard(&self.waiting);
         if before >= self.most_waiting {
             return Err(Full { most: self.most_waiting });
         }
@@ -111,16 +110,17 @@ impl Tokens {
         Ok(slot.expect("slots are never closed"))
     }
 
-    /// The tokens of the answer to a prompt, without end.
+    /// Returns the endless tokens of the answer to a prompt.
     pub(super) fn words(&self, prompt: &str) -> impl Iterator<Item = String> + Send + use<> {
         let echoed: Vec<String> = prompt.split_whitespace().map(str::to_owned).collect();
         let echoes = self.text == Text::Echo && !echoed.is_empty();
         let mut rng = Mt19937::new(hash(prompt));
         let mut at = 0;
         std::iter::from_fn(move || {
-            let word = match echoes {
-                true => &echoed[at % echoed.len()],
-                false => WORDS[(rng.canonical() * WORDS.len() as f64) as usize % WORDS.len()],
+            let word = if echoes {
+                &echoed[at % echoed.len()]
+            } else {
+                WORDS[(rng.canonical() * WORDS.len() as f64) as usize % WORDS.len()]
             };
             let word = if at == 0 { word.to_owned() } else { format!(" {word}") };
             at += 1;
@@ -129,7 +129,7 @@ impl Tokens {
     }
 }
 
-/// FNV-1a, the same on every machine.
+/// Returns the FNV-1a hash, which is equal on every machine.
 fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)

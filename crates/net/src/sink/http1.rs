@@ -1,4 +1,4 @@
-//! A sink of HTTP/1.1: reads requests only as far as their ends, and does nothing else.
+//! A sink for HTTP/1.1: it reads requests only as far as their ends.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -13,24 +13,24 @@ const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 const BUFFER: usize = 256 << 10;
 
-/// A server on a thread of its own, which ends when this is dropped.
+/// A server on its own thread, stopped on drop.
 pub struct Http1 {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SinkState>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SinkState {
     requests: AtomicU64,
     is_closing: AtomicBool,
 }
 
 struct Peer {
     stream: TcpStream,
-    /// Of a request that has not come wholly: its head so far, then how much of its body is
-    /// missing.
+    /// State of an incomplete request: its head so far, then the number of missing bytes of its
+    /// body.
     head: Vec<u8>,
     body_left: usize,
     /// Bytes of answers that the socket did not take.
@@ -41,7 +41,7 @@ impl Http1 {
     /// Answers each request with `body` of this media type, at a port that the system chooses.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn start(address: SocketAddr, media_type: &str, body: &[u8]) -> io::Result<Self> {
         let mut response = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\n\r\n",
@@ -54,7 +54,7 @@ impl Http1 {
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), WAKER)?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SinkState::default());
         let seen = shared.clone();
         let thread = std::thread::Builder::new()
             .name("net-sink".into())
@@ -62,13 +62,13 @@ impl Http1 {
         Ok(Self { address, shared, waker, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Requests that were answered.
+    /// Returns the number of answered requests.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
@@ -85,7 +85,7 @@ impl Drop for Http1 {
     }
 }
 
-fn serve(mut poll: Poll, listener: &TcpListener, response: &[u8], shared: &Shared) {
+fn serve(mut poll: Poll, listener: &TcpListener, response: &[u8], shared: &SinkState) {
     let mut events = Events::with_capacity(1024);
     let mut peers: Vec<Option<Peer>> = Vec::new();
     let mut buffer = vec![0; BUFFER];
@@ -134,7 +134,7 @@ fn accept(poll: &Poll, listener: &TcpListener, peers: &mut Vec<Option<Peer>>) {
 }
 
 impl Peer {
-    /// Answers what has come; returns how many requests that were.
+    /// Answers received requests; returns their number.
     fn serve(&mut self, buffer: &mut [u8], response: &[u8], is_closed: bool) -> io::Result<u64> {
         self.send(&[])?;
         let mut answered = 0;
@@ -211,7 +211,7 @@ impl Peer {
     }
 }
 
-/// The length that a head tells of; 0 where it tells of none.
+/// Returns the content length of a head; 0 if it has none.
 fn content_length(head: &[u8]) -> usize {
     const NAME: &[u8] = b"content-length:";
     memchr::memchr_iter(b'\n', head)

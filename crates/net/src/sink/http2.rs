@@ -1,4 +1,4 @@
-//! A sink of HTTP/2: each request is answered by a stream of equal pieces.
+//! A sink for HTTP/2: it answers each request with a stream of equal pieces.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,47 +13,47 @@ use h2::server::SendResponse;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
-/// What an answer is made of.
+/// Content and timing of an answer.
 #[derive(Debug, Clone)]
-pub struct Streamed {
-    /// Each is a piece of its own on the wire.
+pub struct StreamedAnswer {
+    /// Number of pieces, each sent separately.
     pub pieces: usize,
-    /// What all of them but the last are.
+    /// Content of all pieces but the last.
     pub piece: Bytes,
-    /// What the last one is.
+    /// Content of the last piece.
     pub last: Bytes,
-    /// Time between two of them, ns; rounded to milliseconds.
+    /// Time between two pieces, in ns; rounded to milliseconds.
     pub interval: Nanos,
-    /// No answer has pieces before so many requests have come (0 and 1 hold nothing up).
+    /// Answers have no pieces before this many requests have come (0 and 1 delay nothing).
     pub held_until: u64,
-    /// Streams on a connection.
+    /// Maximum number of streams on a connection.
     pub streams: u32,
 }
 
-/// A server on a thread of its own, which ends when this is dropped.
+/// A server on its own thread, stopped on drop.
 pub struct Http2 {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SinkState>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    answer: Streamed,
+struct SinkState {
+    answer: StreamedAnswer,
     requests: AtomicU64,
     is_held: watch::Sender<bool>,
     closing: Notify,
 }
 
 impl Http2 {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
-    /// The operating system's.
-    pub fn start(address: SocketAddr, answer: Streamed) -> io::Result<Self> {
+    /// Errors of the operating system.
+    pub fn start(address: SocketAddr, answer: StreamedAnswer) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind(address))?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SinkState {
             is_held: watch::channel(answer.held_until > 1).0,
             answer,
             requests: AtomicU64::new(0),
@@ -68,13 +68,13 @@ impl Http2 {
         Ok(Self { address, shared, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Requests that have come.
+    /// Returns the number of received requests.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
@@ -90,7 +90,7 @@ impl Drop for Http2 {
     }
 }
 
-async fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+async fn accept(listener: &TcpListener, shared: &Arc<SinkState>) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(serve(stream, shared.clone()));
@@ -98,7 +98,7 @@ async fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, shared: Arc<SinkState>) {
     let _ = stream.set_nodelay(true);
     let mut builder = h2::server::Builder::new();
     builder.max_concurrent_streams(shared.answer.streams);
@@ -112,8 +112,8 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-async fn answer(mut respond: SendResponse<Bytes>, shared: Arc<Shared>) {
-    let Streamed { pieces, ref piece, ref last, interval, .. } = shared.answer;
+async fn answer(mut respond: SendResponse<Bytes>, shared: Arc<SinkState>) {
+    let StreamedAnswer { pieces, ref piece, ref last, interval, .. } = shared.answer;
     let mut sending = match respond.send_response(http::Response::new(()), pieces == 0) {
         Ok(sending) if pieces > 0 => sending,
         _ => return,

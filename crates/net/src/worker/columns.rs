@@ -1,4 +1,4 @@
-//! A record as columns of bytes: little-endian numbers, one after the other.
+//! A record as columns of bytes: consecutive little-endian numbers.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use dyno_loadgen::trace::TraceSize;
 
 use super::wire::{self, Column};
 
-/// The columns of one tenant as they come in.
-pub(super) type Arrived = HashMap<Column, Vec<u8>>;
+/// Received columns of one tenant.
+pub(super) type ReceivedColumns = HashMap<Column, Vec<u8>>;
 
-/// Every column that has something in it.
+/// Returns every column that is not empty.
 pub(super) fn columns(record: &Record) -> Vec<(Column, Vec<u8>)> {
     let words = |column: &[Nanos]| column.iter().flat_map(|n| n.to_le_bytes()).collect();
     let halves = |column: &[u32]| column.iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -47,7 +47,7 @@ fn responses(responses: &Responses) -> Vec<u8> {
         bytes.extend(response.sequence.to_le_bytes());
         bytes.extend(response.tokens.to_le_bytes());
         bytes.extend((response.data.len() as u64).to_le_bytes());
-        // One more, so that none differs from an empty one.
+        // One more, so that a first token of length 0 differs from a missing one.
         let first = response.first_token.map_or(0, |first| first.len() as u64 + 1);
         bytes.extend(first.to_le_bytes());
         bytes.extend(response.data);
@@ -56,8 +56,8 @@ fn responses(responses: &Responses) -> Vec<u8> {
     bytes
 }
 
-/// What is said of a tenant besides its columns.
-pub(super) fn told(part: &TenantOutcome) -> wire::PlayedTenant {
+/// Returns the report about a tenant besides its columns.
+pub(super) fn tenant_report(part: &TenantOutcome) -> wire::TenantReport {
     let TraceSize { queries, samples_per_query, duration } = part.generated;
     let ended = match part.ended {
         EndReason::TraceIssued => vec![0],
@@ -71,7 +71,7 @@ pub(super) fn told(part: &TenantOutcome) -> wire::PlayedTenant {
         EndReason::Lost { worker, workers } => vec![8, worker.into(), workers.into()],
     };
     let m = part.record.misuse;
-    wire::PlayedTenant {
+    wire::TenantReport {
         ended,
         generated: vec![queries, samples_per_query, duration],
         samples_per_query: part.record.samples_per_query as u64,
@@ -89,10 +89,13 @@ pub(super) fn told(part: &TenantOutcome) -> wire::PlayedTenant {
     }
 }
 
-/// The part of a run that a worker sent; `None` if it makes no sense.
-pub(super) fn part(told: &wire::PlayedTenant, mut arrived: Arrived) -> Option<TenantOutcome> {
+/// Returns the part of a run that a worker sent; `None` if it is inconsistent.
+pub(super) fn part(
+    report: &wire::TenantReport,
+    mut arrived: ReceivedColumns,
+) -> Option<TenantOutcome> {
     let mut take = |column| arrived.remove(&column).unwrap_or_default();
-    let samples_per_query = usize::try_from(told.samples_per_query).ok()?.max(1);
+    let samples_per_query = usize::try_from(report.samples_per_query).ok()?.max(1);
     let record = Record {
         samples_per_query,
         scheduled_at: words(&take(Column::ScheduledAt))?,
@@ -104,16 +107,16 @@ pub(super) fn part(told: &wire::PlayedTenant, mut arrived: Arrived) -> Option<Te
         tokens: words(&take(Column::Tokens))?.into_iter().map(u64::cast_signed).collect(),
         failed: read_failed(&take(Column::Failed))?,
         responses: read_responses(&take(Column::Responses))?,
-        misuse: misuse(&told.misuse)?,
+        misuse: misuse(&report.misuse)?,
         ..Record::default()
     };
-    let [queries, samples_per_query, duration] = told.generated[..] else { return None };
+    let [queries, samples_per_query, duration] = report.generated[..] else { return None };
     let generated = TraceSize { queries, samples_per_query, duration };
-    let part = TenantOutcome { ended: ended(&told.ended)?, generated, record };
+    let part = TenantOutcome { ended: ended(&report.ended)?, generated, record };
     is_consistent(&part.record).then_some(part)
 }
 
-/// Whether all columns are of the same queries and samples.
+/// Returns whether all columns describe the same queries and samples.
 fn is_consistent(record: &Record) -> bool {
     let queries = record.issued_at.len();
     let Some(samples) = queries.checked_mul(record.samples_per_query) else { return false };
@@ -199,7 +202,7 @@ fn read_responses(mut rest: &[u8]) -> Option<Responses> {
             rest = left;
             Some(u64::from_le_bytes(*word))
         };
-        // No sample has a number that is negative as a signed one; records rely on it.
+        // Records rely on sequence numbers that are not negative as signed numbers.
         let sequence = word().filter(|&sequence| sequence.cast_signed() >= 0)?;
         let tokens = word()?.cast_signed();
         let (data, first) = (word()?, word()?);
@@ -264,16 +267,16 @@ mod tests {
         fn a_record_arrives_as_it_was_and_damage_is_noticed_or_harmless(
             sent in parts(), at in any::<prop::sample::Index>(), cut in 0_usize..9,
         ) {
-            let all: Arrived = columns(&sent.record).into_iter().collect();
-            let told = told(&sent);
-            let arrived = part(&told, all.clone()).unwrap();
+            let all: ReceivedColumns = columns(&sent.record).into_iter().collect();
+            let report = tenant_report(&sent);
+            let arrived = part(&report, all.clone()).unwrap();
             prop_assert_eq!(&arrived.record, &sent.record);
             prop_assert_eq!((arrived.ended, arrived.generated), (sent.ended, sent.generated));
             if !all.is_empty() {
                 let (mut damaged, of) = (all.clone(), at.index(all.len()));
                 let bytes = damaged.values_mut().nth(of).unwrap();
                 bytes.truncate(bytes.len().saturating_sub(cut));
-                let _ = part(&told, damaged);
+                let _ = part(&report, damaged);
             }
         }
 

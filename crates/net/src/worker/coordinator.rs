@@ -1,6 +1,5 @@
-//! The side that workers join: it gathers them and gives them orders.
+//! The coordinator, which gathers workers and gives them orders.
 
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,112 +15,94 @@ use super::door::{self, Role};
 use super::peer::{Event, Peer};
 use super::wire::{self, Body, Challenge, MOST_OF_STRANGERS, Pair, Ready, SetUp, Welcome, plain};
 
-/// Whom to wait for, and where.
+/// Settings of the listening side.
 #[derive(Debug, Clone)]
-pub struct Listen {
-    /// Such as `0.0.0.0:7700`; port 0 is any free one.
+pub struct ListenSettings {
+    /// Address such as `0.0.0.0:7700`; port 0 is any free one.
     pub address: String,
     /// Workers that share the load (>= 1).
     pub workers: u32,
-    /// Secret of both sides. Without one only workers of this machine join.
+    /// Secret of both sides. If it is empty, only workers on this machine can join.
     pub token: String,
-    /// Secret that processes of this machine know, and others do not; `None` if the machine
-    /// has none.
+    /// Secret that only processes on this machine know; `None` if the machine has none.
     pub machine: Option<String>,
-    /// Release of this program, which must be the workers' as well.
+    /// Release of this program, which the workers must have as well.
     pub release: String,
-    /// Of a worker that says nothing for this long nothing more is expected, ns.
+    /// Time without a message after which a worker counts as lost, in ns.
     pub silence: Nanos,
 }
 
-/// A worker that sends nothing for this long is lost, where nobody says otherwise.
-/// Workers send something four times a second, from a thread of its own.
+/// Default time without a message after which a worker is lost. Workers send a message four times a
+/// second, from a separate thread.
 pub const SILENCE: Nanos = 10 * SECOND;
 
-/// A stranger has so long to prove that it is none.
+/// Time limit for the authentication handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Strangers at the same time.
+/// Maximum number of concurrent handshakes.
 const MOST_STRANGERS: usize = 64;
-/// How often an abort is looked for.
+/// Period of checks for an abort.
 pub(super) const GLANCE: Duration = Duration::from_millis(50);
-/// Between two pings once there were some.
+/// Period of pings after the first ones.
 const PULSE: Duration = Duration::from_millis(200);
-/// Between the first ones, which estimate the offsets of clocks.
+/// Period of the first pings, which estimate the offsets of clocks.
 const FIRST_PULSE: Duration = Duration::from_millis(10);
 const FIRST_PULSES: u32 = 16;
 
-/// Why a run lacks a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
-    /// Which one, from 0.
+/// Loss of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("worker {} {}: {why}", .worker + 1, if *.has_left { "left" } else { "was lost" })]
+pub struct LostWorker {
+    /// Index of the worker, from 0.
     pub worker: u32,
-    /// What is known of it.
+    /// Reason.
     pub why: String,
-    /// Whether it said so itself.
+    /// Whether the worker announced that it leaves.
     pub has_left: bool,
 }
 
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = if self.has_left { "left" } else { "was lost" };
-        write!(f, "worker {} {how}: {}", self.worker + 1, self.why)
-    }
-}
-
-impl std::error::Error for Lost {}
-
-/// Why there is no coordinator.
-#[derive(Debug)]
+/// Reason why there is no coordinator.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatherError {
-    /// The address cannot be listened at.
+    /// The address cannot be bound.
+    #[error("cannot listen at {address}: {error}")]
     Bind {
         /// The address.
         address: String,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// Somebody ended the wait.
+    /// The wait was ended.
+    #[error("ended when {joined} workers had joined")]
     Ended {
-        /// Workers that had come.
+        /// Number of workers that had joined.
         joined: u32,
     },
 }
 
-impl fmt::Display for GatherError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bind { address, error } => write!(f, "cannot listen at {address}: {error}"),
-            Self::Ended { joined } => write!(f, "ended when {joined} workers had joined"),
-        }
-    }
-}
-
-impl std::error::Error for GatherError {}
-
-/// A place at which workers can join.
+/// A listening socket for workers.
 #[derive(Debug)]
-pub struct Listening {
-    listen: Listen,
+pub struct WorkerListener {
+    listen: ListenSettings,
     address: SocketAddr,
     door: Arc<Door>,
     visits: Receiver<Visit>,
 }
 
-/// What the thread that accepts connections shares with the coordinator.
+/// State shared by the accepting thread and the coordinator.
 #[derive(Debug)]
 struct Door {
-    /// All workers are there.
+    /// All workers have joined.
     is_full: AtomicBool,
     is_closed: AtomicBool,
     strangers: AtomicUsize,
 }
 
-/// What came of a handshake.
+/// Result of a handshake.
 #[derive(Debug)]
 enum Visit {
     Candidate(Candidate),
-    /// The worker does not want this coordinator.
+    /// The worker refuses this coordinator.
     Refusal {
         name: String,
         why: String,
@@ -133,72 +114,72 @@ enum Visit {
 struct Candidate {
     stream: TcpStream,
     name: String,
-    /// From 1; 0 is any.
+    /// Requested seat from 1; 0 means any.
     seat: u32,
 }
 
-/// The workers of a run. Dropped, it sends them away.
+/// The workers of a run. Dropping it dismisses them.
 #[derive(Debug)]
 pub struct Coordinator {
-    pub(super) listen: Listen,
+    pub(super) listen: ListenSettings,
     address: SocketAddr,
     door: Arc<Door>,
     pub(super) clock: Clock,
     pub(super) peers: Vec<Arc<Peer>>,
     pub(super) events: Mutex<Receiver<(usize, Event)>>,
-    lost: Mutex<Option<Lost>>,
+    lost: Mutex<Option<LostWorker>>,
     pub(super) is_aborted: AtomicBool,
     /// The failures of a worker that ended the test.
     failing: Mutex<Option<(MassFailure, Option<String>)>>,
-    /// What was seen of clocks and starts, over all runs.
+    /// Precision of clocks and starts, over all runs.
     pub(super) precision: Mutex<Precision>,
-    /// Of the last run.
+    /// Shares of the last run.
     pub(super) shares: Mutex<Vec<WorkerShare>>,
-    /// Its end stops the pulse.
+    /// Dropping it stops the pings.
     _pulse: Sender<()>,
 }
 
-/// How well the workers of all runs so far were in step.
+/// Synchronization of the workers in all runs so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Precision {
-    /// Runs.
+    /// Number of runs.
     pub runs: u32,
-    /// The most by which times of different workers are wrong against each other, ns.
+    /// Maximum error between times of different workers, in ns.
     pub error: Nanos,
-    /// The most by which a worker began late, ns.
+    /// Maximum delay of a worker's start, in ns.
     pub late: Nanos,
 }
 
-/// What one worker did in a run.
+/// Share of one worker in a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerShare {
-    /// Which one, from 0.
+    /// Index of the worker, from 0.
     pub worker: u32,
     /// Display name, such as `host-3, process 77`.
     pub name: String,
-    /// Queries that it issued.
+    /// Number of queries that it issued.
     pub queries: u64,
-    /// How much later than the others it began, ns.
+    /// Delay of its start relative to the others, in ns.
     pub late: Nanos,
-    /// How long its part of the run took, ns.
+    /// Duration of its part of the run, in ns.
     pub lasted: Nanos,
-    /// The longest time in the run in which it sent no message, ns. Workers send several a second.
+    /// Longest time in the run without a message from it, in ns. Workers send several a second.
     pub longest_silence: Nanos,
-    /// How late the client issued each query that was due at a set time, ns, in ascending order;
-    /// an entry a tenant.
+    /// Issue delay of each query that was due at a set time, in ns, in ascending order; one entry
+    /// per tenant.
     pub client_lag: Vec<Vec<u32>>,
-    /// Where its samples stand in the record of the run; an entry a tenant.
+    /// Positions of its samples in the record of the run; one entry per tenant.
     pub places: Vec<Vec<usize>>,
-    /// What its rig reports.
+    /// Report of its rig.
     pub report: Vec<u8>,
 }
 
-impl Listening {
-    /// Begins to listen.
+impl WorkerListener {
+    /// Starts to listen.
     ///
     /// # Errors
     /// [`GatherError::Bind`].
-    pub fn begin(listen: Listen) -> Result<Self, GatherError> {
+    pub fn begin(listen: ListenSettings) -> Result<Self, GatherError> {
         let bind = || {
             let listener = TcpListener::bind(&listen.address)?;
             let address = listener.local_addr()?;
@@ -212,19 +193,19 @@ impl Listening {
             strangers: AtomicUsize::new(0),
         });
         let (sender, visits) = mpsc::channel();
-        let (at, of) = (door.clone(), listen.clone());
-        std::thread::spawn(move || at.keep(&listener, &of, &sender));
+        let (acceptor, settings) = (door.clone(), listen.clone());
+        std::thread::spawn(move || acceptor.accept(&listener, &settings, &sender));
         Ok(Self { listen, address, door, visits })
     }
 
-    /// Where.
+    /// Returns the bound address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until all workers have joined, as long as `goes_on` says so; `say` is
-    /// told of each.
+    /// Waits until all workers have joined, as long as `goes_on` returns true; calls `say` for each
+    /// of them.
     ///
     /// # Errors
     /// [`GatherError::Ended`].
@@ -250,7 +231,7 @@ impl Listening {
                     say(&format!("{} left before the run began: {why}", peer.name));
                 }
             }
-            // Who waits for others must hear something, too.
+            // Joined workers need messages while they wait for others.
             for peer in seats.iter().flatten() {
                 let _ = peer.send(Body::Ping(clock.now()));
             }
@@ -294,7 +275,7 @@ impl Listening {
         })
     }
 
-    /// Gives a candidate its place. `None` if it is gone already.
+    /// Gives a candidate its seat; `None` if it has already disconnected.
     fn seat(
         &self,
         candidate: Candidate,
@@ -316,8 +297,13 @@ impl Listening {
 }
 
 impl Door {
-    /// Accepts connections until it is closed.
-    fn keep(self: &Arc<Self>, listener: &TcpListener, of: &Listen, to: &Sender<Visit>) {
+    /// Accepts connections until the door is closed.
+    fn accept(
+        self: &Arc<Self>,
+        listener: &TcpListener,
+        settings: &ListenSettings,
+        visits: &Sender<Visit>,
+    ) {
         for stream in listener.incoming() {
             if self.is_closed.load(Ordering::Relaxed) {
                 return;
@@ -327,18 +313,18 @@ impl Door {
                 self.strangers.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
-            let (door, of, to) = (self.clone(), of.clone(), to.clone());
+            let (door, settings, visits) = (self.clone(), settings.clone(), visits.clone());
             std::thread::spawn(move || {
-                let visit = door.ask(stream, &of);
+                let visit = door.shake_hands(stream, &settings);
                 door.strangers.fetch_sub(1, Ordering::Relaxed);
-                // The receiver is gone when the wait was ended.
-                visit.map(|visit| to.send(visit))
+                // The receiver is gone if the wait was ended.
+                visit.map(|visit| visits.send(visit))
             });
         }
     }
 
-    /// Asks a stranger for its proof.
-    fn ask(&self, mut stream: TcpStream, of: &Listen) -> Option<Visit> {
+    /// Performs the handshake with an unknown peer.
+    fn shake_hands(&self, mut stream: TcpStream, settings: &ListenSettings) -> Option<Visit> {
         stream.set_nodelay(true).ok()?;
         stream.set_read_timeout(Some(HANDSHAKE)).ok()?;
         stream.set_write_timeout(Some(HANDSHAKE)).ok()?;
@@ -350,24 +336,24 @@ impl Door {
             let _ = wire::write(&mut stream, Body::Refused(why));
             None
         };
-        if (hello.protocol, &hello.release) != (wire::PROTOCOL, &of.release) {
+        if (hello.protocol, &hello.release) != (wire::PROTOCOL, &settings.release) {
             return refuse(format!(
                 "the coordinator is dyno {} with worker protocol {}, and this worker is dyno {} \
                  with worker protocol {}; install the same release on both sides",
-                of.release,
+                settings.release,
                 wire::PROTOCOL,
                 hello.release,
                 hello.protocol
             ));
         }
-        if of.token.is_empty() && !is_loopback {
+        if settings.token.is_empty() && !is_loopback {
             return refuse("the coordinator has no token, and this worker is elsewhere".into());
         }
         let nonce = door::nonce();
         let nonces = [&hello.nonce[..], &nonce[..]];
-        let key = door::key(&of.token, of.machine.as_deref());
+        let key = door::key(&settings.token, settings.machine.as_deref());
         let proof = door::proof(&key, Role::Coordinator, nonces);
-        let machine = of.machine.as_ref().map_or_else(Vec::new, |machine| {
+        let machine = settings.machine.as_ref().map_or_else(Vec::new, |machine| {
             door::proof(&door::machine_key(machine), Role::Coordinator, nonces)
         });
         let challenge = Challenge { nonce: nonce.clone(), proof, machine };
@@ -388,24 +374,24 @@ impl Door {
             return refuse("the token is not that of the coordinator".into());
         }
         if self.is_full.load(Ordering::Relaxed) {
-            return refuse(format!("all {} workers of the run have joined", of.workers));
+            return refuse(format!("all {} workers of the run have joined", settings.workers));
         }
         Some(Visit::Candidate(Candidate { stream, name: plain(&hello.name), seat: hello.seat }))
     }
 
     fn close(&self, address: SocketAddr) {
         self.is_closed.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts. Where 0.0.0.0 is no destination, the next
-        // stranger does.
+        // Wakes the accepting thread. If 0.0.0.0 is not a valid destination, the next connection
+        // does.
         let _ = TcpStream::connect_timeout(&address, Duration::from_millis(200));
     }
 }
 
-/// Asks all workers for the time, often at first, until the run is over.
+/// Pings all workers, frequently at first, until the run is over.
 fn pulse_of(peers: &[Arc<Peer>], clock: Clock, is_over: &Receiver<()>) {
     for beat in 0_u32.. {
         for peer in peers {
-            // Whoever reads its connection learns that it is lost.
+            // The thread that reads the connection notices that it is lost.
             let _ = peer.send(Body::Ping(clock.now()));
         }
         let pause = if beat < FIRST_PULSES { FIRST_PULSE } else { PULSE };
@@ -416,18 +402,21 @@ fn pulse_of(peers: &[Arc<Peer>], clock: Clock, is_over: &Receiver<()>) {
 }
 
 impl Coordinator {
-    /// Workers.
+    /// Returns the number of workers.
     #[must_use]
     pub fn workers(&self) -> u32 {
         self.listen.workers
     }
 
-    /// Has every worker set up the system that these options are about, as long as `goes_on`
-    /// says so.
+    /// Sets up the system of these options on every worker, as long as `goes_on` returns true.
     ///
     /// # Errors
-    /// The first worker that could not, or is gone.
-    pub fn set_up(&self, options: &[Pair], goes_on: &dyn Fn() -> bool) -> Result<Vec<Ready>, Lost> {
+    /// The first worker that failed or is lost.
+    pub fn set_up(
+        &self,
+        options: &[Pair],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<Ready>, LostWorker> {
         let order = Body::SetUp(SetUp { options: options.to_vec() });
         self.order_while(goes_on, &order, |body| match body {
             Body::Ready(ready) => Some(ready),
@@ -435,7 +424,7 @@ impl Coordinator {
         })
     }
 
-    /// Ends the run, as soon as the workers notice. From any thread.
+    /// Ends the run, as soon as the workers notice. Callable from any thread.
     pub fn abort(&self) {
         if !self.is_aborted.swap(true, Ordering::Relaxed) {
             self.tell(&Body::Abort(true));
@@ -443,7 +432,7 @@ impl Coordinator {
     }
 
     /// Ends the test because the system failed most answers of a worker.
-    pub(super) fn found(&self, failing: wire::Failing) {
+    pub(super) fn note_failing(&self, failing: wire::FailingWindow) {
         let window = if failing.is_last { AnswerWindow::Last } else { AnswerWindow::First };
         let found = MassFailure {
             tenant: failing.tenant as usize,
@@ -455,13 +444,13 @@ impl Coordinator {
         self.abort();
     }
 
-    /// The failures of a worker that ended the test, with what the system said.
+    /// Returns the failures of a worker that ended the test, with the system's message.
     #[must_use]
     pub fn failing(&self) -> Option<(MassFailure, Option<String>)> {
         lock(&self.failing).clone()
     }
 
-    /// How far all workers together are.
+    /// Returns the progress of all workers together.
     #[must_use]
     pub fn glance(&self) -> Glance {
         let mut glance = Glance::default();
@@ -474,58 +463,58 @@ impl Coordinator {
         glance
     }
 
-    /// How well they were in step.
+    /// Returns the synchronization of the workers.
     #[must_use]
     pub fn precision(&self) -> Precision {
         *lock(&self.precision)
     }
 
-    /// The shares of the last run, one for each worker that sent its record.
+    /// Returns the shares of the last run, one for each worker that sent its record.
     #[must_use]
     pub fn shares(&self) -> Vec<WorkerShare> {
         lock(&self.shares).clone()
     }
 
-    /// The first worker that was lost.
+    /// Returns the first worker that was lost.
     #[must_use]
-    pub fn lost(&self) -> Option<Lost> {
+    pub fn lost(&self) -> Option<LostWorker> {
         lock(&self.lost).clone()
     }
 
-    /// Notes that a worker is lost; the first one is remembered.
-    pub(super) fn lose(&self, worker: usize, why: &str) -> Lost {
+    /// Records that a worker is lost; the first one is remembered.
+    pub(super) fn lose(&self, worker: usize, why: &str) -> LostWorker {
         let peer = &self.peers[worker];
         let why = format!("{}: {why}", peer.name);
-        let lost = Lost { worker: worker as u32, why, has_left: peer.has_left() };
+        let lost = LostWorker { worker: worker as u32, why, has_left: peer.has_left() };
         self.peers[worker].hang_up();
         lock(&self.lost).get_or_insert(lost).clone()
     }
 
-    /// Says something to all.
+    /// Sends a message to all workers.
     pub(super) fn tell(&self, body: &Body) {
         for peer in &self.peers {
-            // Whoever reads its connection learns that it is lost.
+            // The thread that reads the connection notices that it is lost.
             let _ = peer.send(body.clone());
         }
     }
 
-    /// Gives all workers an order and waits for what each answers.
+    /// Sends an order to all workers and waits for their answers.
     pub(super) fn order<T>(
         &self,
         order: &Body,
         answer: impl Fn(Body) -> Option<T>,
-    ) -> Result<Vec<T>, Lost> {
+    ) -> Result<Vec<T>, LostWorker> {
         self.order_while(&|| true, order, answer)
     }
 
-    /// As [`Coordinator::order`], as long as `goes_on` says so. A worker that says nothing after
-    /// an abort is lost.
+    /// Sends an order as [`Coordinator::order`] does, as long as `goes_on` returns true. A worker
+    /// without a message after an abort is lost.
     fn order_while<T>(
         &self,
         goes_on: &dyn Fn() -> bool,
         order: &Body,
         answer: impl Fn(Body) -> Option<T>,
-    ) -> Result<Vec<T>, Lost> {
+    ) -> Result<Vec<T>, LostWorker> {
         if let Some(lost) = self.lost() {
             return Err(lost);
         }
@@ -544,7 +533,7 @@ impl Coordinator {
                     return Err(self.lose(open, "it says nothing since the run was ended"));
                 }
             }
-            // Workers that are there beat; no answer is too late.
+            // Live workers send heartbeats, so no answer has a deadline.
             match events.recv_timeout(GLANCE) {
                 Ok((at, Event::Said(body))) => match answer(body) {
                     Some(answer) => answers[at] = Some(answer),
@@ -565,7 +554,8 @@ impl Drop for Coordinator {
     fn drop(&mut self) {
         self.tell(&Body::Bye(true));
         self.door.close(self.address);
-        // What a process leaves unread when it ends would cut off the last word.
+        // Unread data at the end of a process would reset the connection before the last message is
+        // read.
         let (events, gone) = (lock(&self.events), usize::from(self.lost().is_some()));
         let mut here = self.peers.len() - gone;
         let clock = Clock::start();
@@ -577,14 +567,14 @@ impl Drop for Coordinator {
     }
 }
 
-pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// After the end of a run a worker that says nothing for this long is lost. Those that are
-/// there say something four times a second.
+/// Time without a message after which a worker is lost at the end of a run. Live workers send a
+/// message four times a second.
 pub(super) const LAST_SILENCE: Nanos = 1_200 * MILLISECOND;
 
-/// A run begins so much later than the last worker is ready, besides the time that
-/// it takes to tell them.
+/// Delay from the readiness of the last worker to the start of a run, in addition to the time for
+/// messages.
 pub(super) const LEAD: Nanos = 50 * MILLISECOND;

@@ -1,4 +1,4 @@
-//! The driver of a test whose runs the workers play.
+//! Driver of a test whose runs are executed by workers.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
@@ -13,50 +13,50 @@ use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::trace::TraceSize;
 
-use super::columns::{self, Arrived};
-use super::coordinator::{Coordinator, GLANCE, LAST_SILENCE, LEAD, Lost, WorkerShare, lock};
+use super::columns::{self, ReceivedColumns};
+use super::coordinator::{Coordinator, GLANCE, LAST_SILENCE, LEAD, LostWorker, WorkerShare, lock};
 use super::offset::Offset;
 use super::peer::Event;
 use super::plans;
 use super::wire::{self, Begin, Body, Column, Play, PlayTenant, Samples};
 
-/// The data set of the workers, loaded and unloaded by all of them. It is what the
-/// coordinator's own copy says it is.
+/// Data set of the workers, loaded and unloaded by all of them. The coordinator's own copy
+/// describes it.
 pub struct RemoteLibrary<'a> {
     coordinator: &'a Coordinator,
     like: &'a dyn SampleLibrary,
 }
 
-/// Plays the runs of one test on the workers.
-pub struct Distributed<'a> {
+/// Executes the runs of one test on the workers.
+pub struct DistributedDriver<'a> {
     coordinator: &'a Coordinator,
     system: String,
-    /// Of each tenant.
+    /// Settings by tenant.
     settings: Vec<TestSettings>,
     library: Library,
 }
 
 impl Coordinator {
-    /// The workers' copies of a data set.
+    /// Returns the workers' copies of a data set.
     #[must_use]
     pub fn library<'a>(&'a self, like: &'a dyn SampleLibrary) -> RemoteLibrary<'a> {
         RemoteLibrary { coordinator: self, like }
     }
 
-    /// Has every worker start its system, of this name, for a test; the settings are
-    /// those of the tenants.
+    /// Starts the system of this name on every worker for a test; the settings are those of the
+    /// tenants.
     #[must_use]
     pub fn begin(
         &self,
         (system, library): (&str, Library),
         scenario: Scenario,
         settings: Vec<TestSettings>,
-    ) -> Distributed<'_> {
+    ) -> DistributedDriver<'_> {
         lock(&self.shares).clear();
         let order = Body::Begin(Begin { scenario: scenario.name().into() });
-        // A worker that is lost here is remembered, and the runs that follow say so.
+        // A worker lost here is remembered, and the following runs report it.
         let _ = self.order(&order, done);
-        Distributed { coordinator: self, system: system.into(), settings, library }
+        DistributedDriver { coordinator: self, system: system.into(), settings, library }
     }
 }
 
@@ -76,7 +76,7 @@ impl SampleLibrary for RemoteLibrary<'_> {
         self.like.performance_sample_count()
     }
     fn load(&self, samples: &[SampleIndex]) {
-        // A worker that is lost here is remembered, and the run that follows says so.
+        // A worker lost here is remembered, and the following run reports it.
         let _ = self.coordinator.order(&Body::Load(Samples { samples: samples.to_vec() }), done);
     }
     fn unload(&self, samples: &[SampleIndex]) {
@@ -84,7 +84,7 @@ impl SampleLibrary for RemoteLibrary<'_> {
     }
 }
 
-impl Driver for Distributed<'_> {
+impl Driver for DistributedDriver<'_> {
     fn system_name(&self) -> String {
         self.system.clone()
     }
@@ -121,9 +121,9 @@ impl Driver for Distributed<'_> {
     }
 }
 
-impl Distributed<'_> {
+impl DistributedDriver<'_> {
     /// Sends the run, and waits until all workers are ready to begin it.
-    fn arm(&self, job: &Job<'_>) -> Result<(), Lost> {
+    fn arm(&self, job: &Job<'_>) -> Result<(), LostWorker> {
         for peer in &self.coordinator.peers {
             peer.rewind(self.coordinator.clock.now());
         }
@@ -144,7 +144,7 @@ impl Distributed<'_> {
     }
 }
 
-/// One run on its way.
+/// One run in progress.
 struct Run<'a> {
     coordinator: &'a Coordinator,
     clock: Clock,
@@ -152,21 +152,21 @@ struct Run<'a> {
     armed_at: Nanos,
     started_at: Nanos,
     started_wall: WallTime,
-    /// Of each worker's clock at the start.
+    /// Offset of each worker's clock at the start.
     offsets: Vec<Offset>,
-    /// Of each worker, of each tenant.
-    arrived: Vec<Vec<Arrived>>,
-    /// Of each worker, when it is complete.
-    played: Vec<Option<wire::Played>>,
-    /// Workers that nothing more is expected of.
+    /// Columns by worker and tenant.
+    arrived: Vec<Vec<ReceivedColumns>>,
+    /// Report of each worker, once complete.
+    played: Vec<Option<wire::PlayReport>>,
+    /// Workers from which no more messages are expected.
     gone: Vec<bool>,
-    /// The others were told to end the run.
+    /// The other workers were ordered to end the run.
     is_ending: bool,
     error: Option<String>,
 }
 
-/// Workers that were told to end a run have so long to send what they have, besides
-/// the silence that is allowed.
+/// Time limit for the remaining data of workers after an order to end the run, in addition to the
+/// permitted silence.
 const LAST_WORDS: Duration = Duration::from_secs(20);
 
 impl<'a> Run<'a> {
@@ -181,7 +181,9 @@ impl<'a> Run<'a> {
             started_at: now,
             started_wall: WallTime::now(),
             offsets: Vec::new(),
-            arrived: (0..workers).map(|_| vec![Arrived::default(); job.tenants.len()]).collect(),
+            arrived: (0..workers)
+                .map(|_| vec![ReceivedColumns::default(); job.tenants.len()])
+                .collect(),
             played: vec![None; workers],
             gone: vec![false; workers],
             is_ending: false,
@@ -189,8 +191,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Says when the run begins, by each worker's own clock.
-    fn begin(&mut self) -> Result<(), Lost> {
+    /// Announces the start of the run, by each worker's own clock.
+    fn begin(&mut self) -> Result<(), LostWorker> {
         self.armed_at = self.clock.now();
         let mut offsets = Vec::new();
         for (at, peer) in self.coordinator.peers.iter().enumerate() {
@@ -209,7 +211,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Takes in the records until each worker has sent its own or is lost.
+    /// Receives the records until each worker has sent its own or is lost.
     fn collect(&mut self) {
         let events = lock(&self.coordinator.events);
         if let Some(lost) = self.coordinator.lost() {
@@ -257,19 +259,19 @@ impl<'a> Run<'a> {
             }
             Body::Played(mut played) => {
                 if let Some(failing) = played.failing.take() {
-                    self.coordinator.found(failing);
+                    self.coordinator.note_failing(failing);
                 }
                 self.played[at] = Some(played);
                 Ok(())
             }
-            // It was armed while another one was lost.
+            // It was armed while another worker was lost.
             Body::Armed(_) | Body::Done(_) => Ok(()),
             _ => Err("it said something else than its record"),
         }
     }
 
-    /// Goes on without workers that say nothing any more after they were told to end the run:
-    /// those that are there say something four times a second.
+    /// Continues without workers that send nothing after an order to end the run: live workers send
+    /// a message four times a second.
     fn lose_silent(&mut self, ending_at: Nanos) {
         let now = self.clock.now();
         let is_silent = |at: &usize| {
@@ -281,7 +283,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Goes on without a worker: the others end the run and send what they have.
+    /// Continues without a worker: the others end the run and send their data.
     fn lose(&mut self, at: usize, why: &str) {
         if std::mem::replace(&mut self.gone[at], true) {
             return;
@@ -293,7 +295,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The record that the parts of all workers make up.
+    /// Returns the record combined from the parts of all workers.
     fn finish(mut self, job: &Job<'_>) -> RunOutcome {
         let mut parts: Vec<Vec<TenantOutcome>> = job.tenants.iter().map(|_| Vec::new()).collect();
         let mut shares = Vec::new();
@@ -301,12 +303,12 @@ impl<'a> Run<'a> {
             let Some(played) = self.played[at].take() else { continue };
             let mut arrived = std::mem::take(&mut self.arrived[at]);
             let report = arrived.first_mut().and_then(|first| first.remove(&Column::Report));
-            let told: Option<Vec<TenantOutcome>> =
+            let tenants: Option<Vec<TenantOutcome>> =
                 played.tenants.iter().zip(arrived).map(|(t, a)| columns::part(t, a)).collect();
-            match told.filter(|told| told.len() == parts.len()) {
-                Some(told) => {
-                    shares.push(self.share(at, &played, &told, report.unwrap_or_default()));
-                    parts.iter_mut().zip(told).for_each(|(of, part)| of.push(part));
+            match tenants.filter(|tenants| tenants.len() == parts.len()) {
+                Some(tenants) => {
+                    shares.push(self.share(at, &played, &tenants, report.unwrap_or_default()));
+                    parts.iter_mut().zip(tenants).for_each(|(all, part)| all.push(part));
                 }
                 None => self.lose(at, "its record makes no sense"),
             }
@@ -324,10 +326,8 @@ impl<'a> Run<'a> {
         let lost = self.coordinator.lost();
         let of = self.coordinator.workers();
         let join = |(parts, tenant): (Vec<TenantOutcome>, &dyno_loadgen::drive::JobTenant<'_>)| {
-            let mut whole = match parts.is_empty() {
-                false => drive::join(&tenant.plan, parts),
-                true => nothing(),
-            };
+            let mut whole =
+                if parts.is_empty() { nothing() } else { drive::join(&tenant.plan, parts) };
             if let Some(lost) = &lost {
                 whole.ended = EndReason::Lost { worker: lost.worker, workers: of };
             }
@@ -343,11 +343,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What a worker did.
+    /// Returns the share of a worker.
     fn share(
         &self,
         at: usize,
-        played: &wire::Played,
+        played: &wire::PlayReport,
         parts: &[TenantOutcome],
         report: Vec<u8>,
     ) -> WorkerShare {
@@ -373,7 +373,7 @@ impl<'a> Run<'a> {
     fn note_precision(&self) {
         let mut precision = lock(&self.coordinator.precision);
         precision.runs += 1;
-        // The two that are furthest apart.
+        // The two with the largest errors.
         let mut errors: Vec<Nanos> = Vec::new();
         for (peer, at_start) in self.coordinator.peers.iter().zip(&self.offsets) {
             let at_end = peer.offsets().best().unwrap_or(*at_start);
@@ -385,8 +385,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Where the samples of each part stand in the record that [`drive::join`] makes of the parts:
-/// parts whose samples are numbered are joined, and the numbers are looked up.
+/// Returns the positions of each part's samples in the record that [`drive::join`] creates from the
+/// parts: joins parts with numbered samples and looks up the numbers.
 fn places(plan: &Plan, parts: &[&Record]) -> Vec<Vec<usize>> {
     let mut next = 0_u32;
     let numbered = |record: &&Record| {
@@ -418,7 +418,7 @@ fn places(plan: &Plan, parts: &[&Record]) -> Vec<Vec<usize>> {
     places
 }
 
-/// What was measured when nobody was there to measure it.
+/// Returns the result of a tenant without any worker.
 fn nothing() -> TenantOutcome {
     let record = Record { samples_per_query: 1, ..Record::default() };
     TenantOutcome { ended: EndReason::Aborted, generated: TraceSize::default(), record }

@@ -1,10 +1,10 @@
 //! Admission of workers: both sides prove that they know one token, without sending it.
 //!
-//! Each side sends a nonce; a proof is the HMAC-SHA256 (RFC 2104) of both nonces and the
-//! side's role under the token. Without a token the key is the secret of the machine, so that
-//! only processes of one machine meet, and a tunnel from elsewhere does not pass. The messages
-//! that follow are neither encrypted nor signed: the token keeps strangers out, not attackers
-//! who can change packets.
+//! Each side sends a nonce; a proof is the HMAC-SHA256 (RFC 2104) of both nonces and the side's
+//! role under the token. Without a token the key is the secret of the machine, so only processes of
+//! one machine can connect, and a tunnel from another machine fails. The messages that follow are
+//! neither encrypted nor signed: the token keeps unknown peers out, but not attackers who can
+//! change packets.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,18 +29,18 @@ impl Role {
     }
 }
 
-/// A value that was not used before: of the time, the process and a count. It need
-/// not be secret, nor hard to guess.
+/// Returns a value that was not used before, from the time, the process and a count. It need not be
+/// secret or unpredictable.
 pub(super) fn nonce() -> Vec<u8> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let mut of = digest::Context::new(&digest::SHA256);
-    of.update(&WallTime::now().unix_ns.to_le_bytes());
-    of.update(&std::process::id().to_le_bytes());
-    of.update(&COUNT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
-    of.finish().as_ref().to_vec()
+    let mut hash = digest::Context::new(&digest::SHA256);
+    hash.update(&WallTime::now().unix_ns.to_le_bytes());
+    hash.update(&std::process::id().to_le_bytes());
+    hash.update(&COUNT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+    hash.finish().as_ref().to_vec()
 }
 
-/// A token that nobody can guess; `None` if the machine has no random numbers for that.
+/// Returns an unpredictable token; `None` if the machine has no random numbers for it.
 #[must_use]
 pub fn new_token() -> Option<String> {
     let mut bytes = [0_u8; 32];
@@ -48,7 +48,7 @@ pub fn new_token() -> Option<String> {
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn said(role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
+fn signed_bytes(role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
     let mut said = role.word().to_vec();
     for nonce in nonces {
         said.extend((nonce.len() as u64).to_le_bytes());
@@ -57,7 +57,7 @@ fn said(role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
     said
 }
 
-/// Key of the proofs of both sides.
+/// Returns the key of the proofs of both sides.
 pub(super) fn key(token: &str, machine: Option<&str>) -> String {
     match (token, machine) {
         ("", Some(machine)) => machine_key(machine),
@@ -65,28 +65,29 @@ pub(super) fn key(token: &str, machine: Option<&str>) -> String {
     }
 }
 
-/// Key of the proof that a process runs on this machine. It differs from every token that a
-/// person would choose.
+/// Returns the key of the proof that a process runs on this machine. It differs from every token
+/// that a person would choose.
 pub(super) fn machine_key(machine: &str) -> String {
     format!("dyno machine {machine}")
 }
 
-/// Whether both ends of a connection have loopback addresses.
+/// Returns whether both ends of a connection have loopback addresses.
 pub(super) fn is_loopback(stream: &TcpStream) -> bool {
     let ends = [stream.local_addr(), stream.peer_addr()];
     ends.iter().all(|end| end.as_ref().is_ok_and(|end| end.ip().to_canonical().is_loopback()))
 }
 
-/// Proof that `role` knows the key. The nonces are the worker's and the coordinator's.
+/// Returns the proof that `role` knows the key. The nonces are the worker's and the coordinator's.
 pub(super) fn proof(key: &str, role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
-    hmac::sign(&key, &said(role, nonces)).as_ref().to_vec()
+    hmac::sign(&key, &signed_bytes(role, nonces)).as_ref().to_vec()
 }
 
-/// Whether `proof` proves that `role` knows the key. Takes the same time for each wrong proof.
+/// Returns whether `proof` proves that `role` knows the key. Takes equal time for every wrong
+/// proof.
 pub(super) fn is_proof(key: &str, role: Role, nonces: [&[u8]; 2], proof: &[u8]) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
-    hmac::verify(&key, &said(role, nonces), proof).is_ok()
+    hmac::verify(&key, &signed_bytes(role, nonces), proof).is_ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-//! The side that joins: it plays its share of each run and sends its record.
+//! The worker, which executes its share of each run and sends its record.
 
-use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -23,122 +22,108 @@ use super::wire::{
 };
 use super::{columns, plans};
 
-/// Whom to join, and as whom.
+/// Settings of the joining side.
 #[derive(Debug, Clone)]
-pub struct Join {
-    /// Such as `host:7700`.
+pub struct JoinSettings {
+    /// Address such as `host:7700`.
     pub address: String,
-    /// Secret of both sides. A worker without one joins coordinators of its machine only.
+    /// Secret of both sides. If it is empty, the worker joins only coordinators of its machine.
     pub token: String,
-    /// Secret that processes of this machine know, and others do not; `None` if the machine
-    /// has none.
+    /// Secret that only processes on this machine know; `None` if the machine has none.
     pub machine: Option<String>,
     /// Release of this program.
     pub release: String,
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// The place that this worker wants, from 1; 0 is any.
+    /// Requested seat, from 1; 0 means any.
     pub seat: u32,
 }
 
-/// What a worker measures. The system and its data are its own.
+/// Measuring side of a worker. Its system and data are its own.
 pub trait Rig {
-    /// Sets up the system that these options are about.
+    /// Sets up the system of these options.
     ///
     /// # Errors
-    /// In words, which the coordinator says.
+    /// A message, which the coordinator reports.
     fn set_up(&mut self, options: &[Pair]) -> Result<(), String>;
-    /// The name of the system.
+    /// Returns the name of the system.
     fn system_name(&self) -> String;
-    /// What the system said of the samples that it failed.
+    /// Returns the system's message about failed samples.
     fn words_of_failure(&self) -> Option<String> {
         None
     }
-    /// Its data set.
+    /// Returns the data set.
     fn library(&self) -> &dyn SampleLibrary;
     /// Starts the system for a test.
     ///
     /// # Errors
-    /// In words.
+    /// A message.
     fn begin(&self, scenario: Scenario, gate: &Gate) -> Result<Instrument<'_>, String>;
-    /// Returns what the coordinator's side gets of a run besides its record, in a format of its
-    /// own. Called after each run.
+    /// Returns data for the coordinator besides the record of a run, in a format of its own. Called
+    /// after each run.
     fn report(&self, _job: &Job<'_>, _played: &RunOutcome) -> Vec<u8> {
         Vec::new()
     }
 }
 
-/// What plays the runs of a test.
+/// Driver of the runs of a test.
 pub struct Instrument<'a> {
-    /// Asks the [`Gate`] before each run begins.
+    /// Waits for the [`Gate`] before each run.
     pub driver: Box<dyn Driver + 'a>,
-    /// Of that driver, if it has one.
+    /// Monitor of the driver, if it has one.
     pub monitor: Option<Monitor>,
 }
 
-/// Why a worker has nothing more to do, before it was told so.
-#[derive(Debug)]
+/// Reason why a worker stopped without an order.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemberError {
     /// The coordinator cannot be reached.
+    #[error("no coordinator can be reached at {address}: {error}")]
     Unreachable {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// It does not know the token.
+    /// The peer does not know the token.
+    #[error("the coordinator does not know this worker's token and is not joined")]
     NotTheCoordinator,
-    /// This worker has no token, and the coordinator has one or is elsewhere.
+    /// This worker has no token, and the coordinator has one or runs on another machine.
+    #[error(
+        "this worker has no token: it joins a coordinator only on its own machine, over loopback, \
+         and only if that has no token either"
+    )]
     NoToken,
-    /// The coordinator does not want this worker.
+    /// The coordinator refused this worker.
+    #[error("the coordinator refused this worker: {0}")]
     Refused(String),
     /// The connection ended.
+    #[error("the coordinator is gone: {0}")]
     Gone(WireError),
-    /// An order could not be carried out.
+    /// An order failed.
+    #[error("{0}")]
     Failed(String),
-    /// Somebody ended this worker.
+    /// The worker was interrupted.
+    #[error("this worker was interrupted")]
     Interrupted,
 }
-
-impl fmt::Display for MemberError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable { address, error } => {
-                write!(f, "no coordinator can be reached at {address}: {error}")
-            }
-            Self::NotTheCoordinator => {
-                f.write_str("the coordinator does not know this worker's token and is not joined")
-            }
-            Self::NoToken => f.write_str(
-                "this worker has no token: it joins a coordinator only on its own machine, over \
-                 loopback, and only if that has no token either",
-            ),
-            Self::Refused(why) => write!(f, "the coordinator refused this worker: {why}"),
-            Self::Gone(error) => write!(f, "the coordinator is gone: {error}"),
-            Self::Failed(why) => f.write_str(why),
-            Self::Interrupted => f.write_str("this worker was interrupted"),
-        }
-    }
-}
-
-impl std::error::Error for MemberError {}
 
 /// A worker that has joined.
 #[derive(Debug)]
 pub struct Member {
     share: Share,
     is_local: bool,
-    shared: Arc<Shared>,
+    shared: Arc<MemberState>,
     orders: Receiver<Result<Body, WireError>>,
 }
 
-/// Where a driver waits for the start of its run.
+/// Gate at which a driver waits for the start of its run.
 #[derive(Debug, Clone)]
-pub struct Gate(Arc<Shared>);
+pub struct Gate(Arc<MemberState>);
 
 #[derive(Debug)]
-struct Shared {
+struct MemberState {
     clock: Clock,
     writer: Mutex<TcpStream>,
     run: Mutex<RunState>,
@@ -153,19 +138,19 @@ struct RunState {
     late: Nanos,
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// Between two signs of life.
+/// Period of heartbeats.
 const BEAT: Nanos = 250 * MILLISECOND;
-/// How often an interrupt is looked for.
+/// Period of checks for an interrupt.
 const GLANCE: Duration = Duration::from_millis(50);
 
 impl Gate {
-    /// Says that the run is ready, and waits for its start by the member's clock;
-    /// `None` if there is none.
+    /// Reports that the run is ready, and returns its start by the member's clock; `None` if it
+    /// does not start.
     #[must_use]
     pub fn wait(&self) -> Option<Nanos> {
         let shared = &self.0;
@@ -181,7 +166,7 @@ impl Gate {
         Some(start)
     }
 
-    /// For a driver in real time, which has a clock of its own.
+    /// Returns a gate for a real-time driver, which has its own clock.
     #[must_use]
     pub fn by(&self, clock: Clock) -> StartGate {
         let gate = self.clone();
@@ -189,14 +174,14 @@ impl Gate {
     }
 }
 
-impl Shared {
+impl MemberState {
     fn send(&self, body: Body) -> io::Result<()> {
         wire::write(&mut *lock(&self.writer), body)
     }
 
-    /// Tells the coordinator why this worker goes away, ends its run and the connection.
+    /// Reports why this worker leaves, and ends its run and the connection.
     fn leave(&self, why: &str) {
-        // A connection that is gone needs no word.
+        // The message may fail if the connection is gone.
         let _ = self.send(Body::Refused(why.into()));
         self.abort();
         let _ = lock(&self.writer).shutdown(std::net::Shutdown::Both);
@@ -210,13 +195,13 @@ impl Shared {
         }
     }
 
-    /// Reads what the coordinator says; answers at once what cannot wait.
+    /// Reads messages of the coordinator and answers urgent ones at once.
     fn hear(&self, mut stream: TcpStream, orders: &Sender<Result<Body, WireError>>) {
         loop {
             let body = match wire::read(&mut stream, MOST) {
                 Ok(Body::Ping(asked)) => {
                     let at = self.clock.now();
-                    // The next read tells of a connection that is gone.
+                    // The next read reports a lost connection.
                     let _ = self.send(Body::Pong(Pong { asked, at }));
                     continue;
                 }
@@ -229,7 +214,7 @@ impl Shared {
                     self.abort();
                     continue;
                 }
-                // Here and not where it is played: an abort may follow at once.
+                // Here and not in the thread that executes it: an abort may follow at once.
                 Ok(Body::Play(play)) => {
                     *lock(&self.run) = RunState::default();
                     Ok(Body::Play(play))
@@ -246,7 +231,8 @@ impl Shared {
         }
     }
 
-    /// Reports the progress of the run until the worker is done, or leaves when `goes_on` ends.
+    /// Reports the progress of the run until the worker is done, or leaves when `goes_on` returns
+    /// false.
     fn beat(&self, is_over: &Receiver<()>, goes_on: &(dyn Fn() -> bool + Sync)) {
         let mut last = self.clock.now();
         while is_over.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {
@@ -275,21 +261,21 @@ impl Member {
     ///
     /// # Errors
     /// [`MemberError`].
-    pub fn join(join: &Join) -> Result<Self, MemberError> {
+    pub fn join(join: &JoinSettings) -> Result<Self, MemberError> {
         let unreachable = |error| MemberError::Unreachable { address: join.address.clone(), error };
         let mut stream = connect(&join.address).map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
         stream.set_read_timeout(Some(CONNECT)).map_err(unreachable)?;
         stream.set_write_timeout(Some(CONNECT)).map_err(unreachable)?;
         let is_local = admit(join, &mut stream)?;
-        let Body::Welcome(welcome) = heard(&mut stream)? else {
+        let Body::Welcome(welcome) = receive(&mut stream)? else {
             return Err(MemberError::Gone(WireError::Malformed));
         };
         let silence = Some(Duration::from_nanos(welcome.silence.max(1)));
         stream.set_read_timeout(silence).map_err(unreachable)?;
         stream.set_write_timeout(silence).map_err(unreachable)?;
         let share = Share { index: welcome.index, clients: welcome.of.max(1) };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MemberState {
             clock: Clock::start(),
             writer: Mutex::new(stream.try_clone().map_err(unreachable)?),
             run: Mutex::default(),
@@ -302,19 +288,19 @@ impl Member {
         Ok(Self { share, is_local, shared, orders })
     }
 
-    /// The part of the load that this worker has.
+    /// Returns this worker's share of the load.
     #[must_use]
     pub fn share(&self) -> Share {
         self.share
     }
 
-    /// Whether the coordinator runs on this machine and is reached over loopback.
+    /// Returns whether the coordinator runs on this machine and is reached over loopback.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.is_local
     }
 
-    /// Carries out orders until there are no more, as long as `goes_on` returns true.
+    /// Executes orders until there are no more, as long as `goes_on` returns true.
     ///
     /// # Errors
     /// [`MemberError`].
@@ -358,14 +344,14 @@ impl Member {
         }
     }
 
-    /// Plays the runs of a test, and returns the order after them.
+    /// Executes the runs of a test, and returns the order after them.
     fn test(
         &self,
         rig: &dyn Rig,
         scenario: &str,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Body, MemberError> {
-        let named = Scenario::ALL.iter().copied().find(|of| of.name() == scenario);
+        let named = Scenario::ALL.iter().copied().find(|known| known.name() == scenario);
         let scenario = named.ok_or(MemberError::Gone(WireError::Malformed))?;
         let gate = Gate(self.shared.clone());
         let Instrument { mut driver, monitor } =
@@ -392,14 +378,14 @@ impl Member {
     }
 
     fn play(&self, rig: &dyn Rig, driver: &mut dyn Driver, play: &Play) -> Result<(), MemberError> {
-        let (plans, sets) = self.understood(rig, play)?;
+        let (plans, sets) = self.resolved_plans(rig, play)?;
         let tenants = plans.into_iter().zip(&sets).zip(&play.tenants);
         let job = Job {
             tenants: tenants
-                .map(|((plan, set), told)| JobTenant {
+                .map(|((plan, set), sent)| JobTenant {
                     plan,
                     set,
-                    samples_before: told.samples_before,
+                    samples_before: sent.samples_before,
                 })
                 .collect(),
             accuracy: play.accuracy,
@@ -408,7 +394,7 @@ impl Member {
         };
         let played = driver.play(&job);
         let found = lock(&self.shared.monitor).as_ref().and_then(Monitor::failing);
-        let failing = found.map(|found| wire::Failing {
+        let failing = found.map(|found| wire::FailingWindow {
             tenant: u32::try_from(found.tenant).unwrap_or(u32::MAX),
             is_last: found.window == AnswerWindow::Last,
             failed: found.failed,
@@ -418,20 +404,20 @@ impl Member {
         self.send(&played, rig.report(&job, &played), failing)
     }
 
-    /// The plans and sets of a run, if this worker comes to the same ones.
-    fn understood(
+    /// Returns the plans and sets of a run, if this worker derives equal ones.
+    fn resolved_plans(
         &self,
         rig: &dyn Rig,
         play: &Play,
     ) -> Result<(Vec<Arc<Plan>>, Vec<LoadedSet>), MemberError> {
         let library = size(rig.library());
         let (mut plans, mut sets) = (Vec::new(), Vec::new());
-        for told in &play.tenants {
-            let plan = plans::plan(&told.settings, told.load, library, &told.plan_hash)
+        for sent in &play.tenants {
+            let plan = plans::plan(&sent.settings, sent.load, library, &sent.plan_hash)
                 .map_err(|error| MemberError::Failed(error.to_string()))?;
             plans.push(Arc::new(plan));
-            let samples = told.set.clone();
-            let end = usize::try_from(told.set_end).unwrap_or(usize::MAX).min(samples.len());
+            let samples = sent.set.clone();
+            let end = usize::try_from(sent.set_end).unwrap_or(usize::MAX).min(samples.len());
             if samples.iter().any(|&sample| u64::from(sample) >= library.total) {
                 return Err(MemberError::Gone(WireError::Malformed));
             }
@@ -447,7 +433,7 @@ impl Member {
         &self,
         played: &RunOutcome,
         report: Vec<u8>,
-        failing: Option<wire::Failing>,
+        failing: Option<wire::FailingWindow>,
     ) -> Result<(), MemberError> {
         let of_tenant = |(tenant, part): (u32, &TenantOutcome)| {
             columns::columns(&part.record).into_iter().map(move |column| (tenant, column))
@@ -459,8 +445,8 @@ impl Member {
                 self.answer(Body::Chunk(Chunk { tenant, column, bytes }))?;
             }
         }
-        self.answer(Body::Played(wire::Played {
-            tenants: played.tenants.iter().map(columns::told).collect(),
+        self.answer(Body::Played(wire::PlayReport {
+            tenants: played.tenants.iter().map(columns::tenant_report).collect(),
             error: played.error.clone(),
             late: lock(&self.shared.run).late,
             lasted: played.finished_at.saturating_sub(played.started_at),
@@ -490,7 +476,7 @@ impl Member {
 }
 
 /// Exchanges proofs with the coordinator. Returns whether it runs on this machine.
-fn admit(join: &Join, stream: &mut TcpStream) -> Result<bool, MemberError> {
+fn admit(join: &JoinSettings, stream: &mut TcpStream) -> Result<bool, MemberError> {
     let unreachable = |error| MemberError::Unreachable { address: join.address.clone(), error };
     let own = door::nonce();
     let hello = Hello {
@@ -501,7 +487,7 @@ fn admit(join: &Join, stream: &mut TcpStream) -> Result<bool, MemberError> {
         seat: join.seat,
     };
     wire::write(stream, Body::Hello(hello)).map_err(unreachable)?;
-    let Body::Challenge(challenge) = heard(stream)? else {
+    let Body::Challenge(challenge) = receive(stream)? else {
         return Err(MemberError::Gone(WireError::Malformed));
     };
     let nonces = [&own[..], &challenge.nonce[..]];
@@ -510,7 +496,7 @@ fn admit(join: &Join, stream: &mut TcpStream) -> Result<bool, MemberError> {
             let key = door::machine_key(machine);
             door::is_proof(&key, Role::Coordinator, nonces, &challenge.machine)
         }
-        // The addresses are all there is to go by.
+        // Only the addresses are available for the decision.
         None => true,
     };
     let is_local = is_neighbor && door::is_loopback(stream);
@@ -525,13 +511,13 @@ fn admit(join: &Join, stream: &mut TcpStream) -> Result<bool, MemberError> {
             return Ok(is_local);
         }
     };
-    // It need not wait for a worker that does not come.
+    // The coordinator then need not wait for this worker.
     let _ = wire::write(stream, Body::Refused(problem.to_string()));
     Err(problem)
 }
 
-/// The next message of the coordinator.
-fn heard(stream: &mut TcpStream) -> Result<Body, MemberError> {
+/// Receives the next message of the coordinator.
+fn receive(stream: &mut TcpStream) -> Result<Body, MemberError> {
     match wire::read(stream, MOST_OF_STRANGERS) {
         Ok(Body::Refused(why)) => Err(MemberError::Refused(wire::plain(&why))),
         Ok(body) => Ok(body),

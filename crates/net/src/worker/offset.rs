@@ -1,38 +1,38 @@
-//! How much another machine's clock is ahead, and how sure that is.
+//! Estimates of the offset of another machine's clock.
 //!
-//! As NTP does (RFC 5905, section 8): of several round trips the one with the least
-//! delay says most. Of a round trip that takes `d`, the answer was written at any
-//! time within it, so that the offset from its middle is wrong by `d / 2` at most.
+//! As in NTP (RFC 5905, section 8), the round trip with the least delay gives the best estimate. In
+//! a round trip of duration `d`, the answer was written at any time within it, so the offset from
+//! its middle is wrong by at most `d / 2`.
 
 use dyno_loadgen::clock::Nanos;
 
 /// One round trip, by two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// When it was asked, by the asking clock.
-    pub asked: Nanos,
-    /// What the other clock showed.
-    pub told: Nanos,
-    /// When the answer came, by the asking clock.
-    pub heard: Nanos,
+    /// Time of the request, by the requesting clock.
+    pub sent: Nanos,
+    /// Time of the other clock.
+    pub remote: Nanos,
+    /// Time of the answer, by the requesting clock.
+    pub received: Nanos,
 }
 
-/// How much the other clock is ahead.
+/// Offset of the other clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offset {
-    /// Its time less that of the asking clock, ns.
+    /// Its time minus that of the requesting clock, in ns.
     pub ahead: i64,
-    /// The most by which that is wrong, ns.
+    /// Maximum error of that offset, in ns.
     pub error: Nanos,
 }
 
 impl RoundTrip {
-    /// What it alone says.
+    /// Returns the offset estimated from this round trip.
     #[must_use]
     pub fn offset(self) -> Offset {
-        let delay = self.heard.saturating_sub(self.asked);
-        let middle = self.asked + delay / 2;
-        let ahead = i128::from(self.told) - i128::from(middle);
+        let delay = self.received.saturating_sub(self.sent);
+        let middle = self.sent + delay / 2;
+        let ahead = i128::from(self.remote) - i128::from(middle);
         let ahead = i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX });
         Offset { ahead, error: delay.div_ceil(2) }
     }
@@ -44,23 +44,23 @@ pub struct Offsets {
     recent: std::collections::VecDeque<RoundTrip>,
 }
 
-/// Round trips that are looked at. More would mix in how the clocks drift.
+/// Number of round trips considered. More would include clock drift.
 const RECENT: usize = 16;
 
 impl Offsets {
-    /// Takes in one more.
+    /// Adds a round trip.
     pub fn add(&mut self, trip: RoundTrip) {
         self.recent.truncate(RECENT - 1);
         self.recent.push_front(trip);
     }
 
-    /// How many are known.
+    /// Returns the number of known round trips.
     #[must_use]
     pub fn count(&self) -> usize {
         self.recent.len()
     }
 
-    /// That of the shortest recent one; `None` if there was none.
+    /// Returns the offset from the shortest recent round trip; `None` without any.
     #[must_use]
     pub fn best(&self) -> Option<Offset> {
         self.recent.iter().map(|trip| trip.offset()).min_by_key(|offset| offset.error)
@@ -68,14 +68,14 @@ impl Offsets {
 }
 
 impl Offset {
-    /// What the other clock shows at `at` of the asking one; 0 before its origin.
+    /// Returns the time of the other clock at `at` of the requesting one; 0 before its origin.
     #[must_use]
     pub fn there(self, at: Nanos) -> Nanos {
         at.saturating_add_signed(self.ahead)
     }
 
-    /// The most by which times of a run are wrong against those of other workers,
-    /// if this was known at its start and `later` at its end.
+    /// Returns the maximum error of times of a run relative to other workers, if this was known at
+    /// its start and `later` at its end.
     #[must_use]
     pub fn error_until(self, later: Self) -> Nanos {
         self.error + self.ahead.abs_diff(later.ahead) + later.error
@@ -97,8 +97,8 @@ mod tests {
             let mut offsets = Offsets::default();
             let mut now = 2_000_000_000_000_u64;
             for (there, back) in trips {
-                let told = (now + there).checked_add_signed(truth).unwrap();
-                offsets.add(RoundTrip { asked: now, told, heard: now + there + back });
+                let remote = (now + there).checked_add_signed(truth).unwrap();
+                offsets.add(RoundTrip { sent: now, remote, received: now + there + back });
                 now += 10_000_000;
                 let best = offsets.best().unwrap();
                 prop_assert!(best.ahead.abs_diff(truth) <= best.error);
@@ -111,9 +111,9 @@ mod tests {
     fn the_shortest_round_trip_counts() {
         let mut offsets = Offsets::default();
         assert_eq!(offsets.best(), None);
-        offsets.add(RoundTrip { asked: 1_000, told: 9_000, heard: 5_000 });
-        offsets.add(RoundTrip { asked: 10_000, told: 15_010, heard: 10_020 });
-        offsets.add(RoundTrip { asked: 20_000, told: 25_500, heard: 21_000 });
+        offsets.add(RoundTrip { sent: 1_000, remote: 9_000, received: 5_000 });
+        offsets.add(RoundTrip { sent: 10_000, remote: 15_010, received: 10_020 });
+        offsets.add(RoundTrip { sent: 20_000, remote: 25_500, received: 21_000 });
         assert_eq!(offsets.best(), Some(Offset { ahead: 5_000, error: 10 }));
         let later = Offset { ahead: 5_300, error: 40 };
         assert_eq!(offsets.best().unwrap().error_until(later), 350);

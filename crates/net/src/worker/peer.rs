@@ -1,4 +1,4 @@
-//! A worker as the coordinator sees it: its connection, its clock, how far it is.
+//! A worker as seen by the coordinator: its connection, clock and progress.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -11,18 +11,18 @@ use dyno_loadgen::clock::{Clock, Nanos};
 use super::offset::{Offsets, RoundTrip};
 use super::wire::{self, Beat, Body, MOST};
 
-/// What a worker has said or become.
+/// A message or the loss of a worker.
 #[derive(Debug)]
 pub(super) enum Event {
     Said(Body),
-    /// It is gone, for this reason.
+    /// The worker is lost, for this reason.
     Lost(String),
 }
 
 /// A worker that has joined.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// For people.
+    /// Display name.
     pub(super) name: String,
     writer: Mutex<TcpStream>,
     offsets: Mutex<Offsets>,
@@ -31,17 +31,17 @@ pub(super) struct Peer {
     has_left: AtomicBool,
 }
 
-/// How long a worker has sent nothing.
+/// Times without messages of a worker.
 #[derive(Debug, Default)]
 struct Silence {
-    /// When its last message came, by the clock of the coordinator.
+    /// Time of its last message, by the clock of the coordinator.
     heard_at: Nanos,
     /// The longest time between two messages of the run, ns.
     longest: Nanos,
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Peer {
@@ -60,9 +60,9 @@ impl Peer {
         wire::write(&mut *lock(&self.writer), body)
     }
 
-    /// Ends the connection; its reader says that it is lost.
+    /// Ends the connection, whose reader then reports the loss.
     pub(super) fn hang_up(&self) {
-        // An error means that it is ended already.
+        // An error means that it has already ended.
         let _ = lock(&self.writer).shutdown(Shutdown::Both);
     }
 
@@ -74,34 +74,34 @@ impl Peer {
         *lock(&self.beat)
     }
 
-    /// When its last message came, by the clock of the coordinator.
+    /// Returns the time of its last message, by the clock of the coordinator.
     pub(super) fn heard_at(&self) -> Nanos {
         lock(&self.silence).heard_at
     }
 
-    /// Forgets the last run.
+    /// Resets the state of the last run.
     pub(super) fn rewind(&self, now: Nanos) {
         *lock(&self.beat) = Beat::default();
         *lock(&self.silence) = Silence { heard_at: now, longest: 0 };
     }
 
-    /// The longest time in the run without a message, ns.
+    /// Returns the longest time in the run without a message, in ns.
     pub(super) fn longest_silence(&self) -> Nanos {
         lock(&self.silence).longest
     }
 
-    /// Whether the worker said that it goes away.
+    /// Returns whether the worker announced that it leaves.
     pub(super) fn has_left(&self) -> bool {
         self.has_left.load(Ordering::Relaxed)
     }
 
-    fn heard(&self, now: Nanos) {
+    fn note_message(&self, now: Nanos) {
         let mut silence = lock(&self.silence);
         silence.longest = silence.longest.max(now.saturating_sub(silence.heard_at));
         silence.heard_at = now;
     }
 
-    /// Reads what the worker says until it is lost, by the clock of the coordinator.
+    /// Reads messages of the worker until it is lost, with times by the clock of the coordinator.
     pub(super) fn hear(
         &self,
         mut stream: TcpStream,
@@ -110,12 +110,12 @@ impl Peer {
     ) {
         loop {
             let message = wire::read(&mut stream, MOST);
-            self.heard(clock.now());
+            self.note_message(clock.now());
             let event = match message {
                 Ok(Body::Pong(pong)) => {
                     let heard = clock.now();
-                    let trip = RoundTrip { asked: pong.asked, told: pong.at, heard };
-                    if trip.asked <= trip.heard {
+                    let trip = RoundTrip { sent: pong.asked, remote: pong.at, received: heard };
+                    if trip.sent <= trip.received {
                         lock(&self.offsets).add(trip);
                     }
                     continue;
@@ -132,7 +132,7 @@ impl Peer {
                 Err(error) => Event::Lost(error.to_string()),
             };
             let is_lost = matches!(event, Event::Lost(_));
-            // Nobody listens when the coordinator is gone.
+            // Sending fails if the coordinator is gone.
             if events.send((index, event)).is_err() || is_lost {
                 return;
             }

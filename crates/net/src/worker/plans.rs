@@ -1,46 +1,34 @@
-//! Plans on their way to a worker: as the settings that they were resolved from,
-//! with a hash of what they come to.
-
-use std::fmt;
+//! Plans in messages: as the settings from which they were resolved, with a hash of the plan.
 
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::settings::{FIELDS, TestSettings};
 
 use super::wire::Pair;
 
-/// Why a worker cannot play a plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Reason why a worker cannot execute a plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// There is no such setting, or its value does not read.
+    /// The setting is unknown, or its value is invalid.
+    #[error("the setting {name}: {expected}")]
     Setting {
         /// Its name.
         name: String,
-        /// What was expected.
+        /// Expected value.
         expected: String,
     },
-    /// The settings make no sense for the worker's library.
+    /// The settings are invalid for the worker's library.
+    #[error("the settings make no sense here: {0}")]
     Unresolved(String),
-    /// They come to another plan here.
+    /// The settings resolve to another plan on this worker.
+    #[error(
+        "the settings come to another plan here than at the coordinator; are both of the same \
+         build?"
+    )]
     Other,
 }
 
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Setting { name, expected } => write!(f, "the setting {name}: {expected}"),
-            Self::Unresolved(why) => write!(f, "the settings make no sense here: {why}"),
-            Self::Other => f.write_str(
-                "the settings come to another plan here than at the coordinator; are both of the \
-                 same build?",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PlanError {}
-
-/// Every setting in the spelling that reads back.
+/// Returns every setting in a spelling that can be parsed.
 #[must_use]
 pub fn pairs(settings: &TestSettings) -> Vec<Pair> {
     let pair =
@@ -48,22 +36,22 @@ pub fn pairs(settings: &TestSettings) -> Vec<Pair> {
     FIELDS.iter().map(pair).collect()
 }
 
-/// The load of a plan that a search or a repetition has changed; `None` if it is
-/// that of the settings.
+/// Returns the load of a plan that a search or a repetition has changed; `None` if it is that of
+/// the settings.
 #[must_use]
 pub fn load(settings: &TestSettings, library: Library, plan: &Plan) -> Option<f64> {
     let is_same = Plan::resolve(settings, library).is_ok_and(|of| of == *plan);
     (!is_same).then(|| plan.peak_load())
 }
 
-/// Equal for equal plans of one build.
+/// Returns a hash that is equal for equal plans of one build.
 #[must_use]
 pub fn hash(plan: &Plan) -> Vec<u8> {
     let text = format!("{plan:?}");
     ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref().to_vec()
 }
 
-/// The plan that was sent.
+/// Returns the plan that was sent.
 ///
 /// # Errors
 /// [`PlanError`].

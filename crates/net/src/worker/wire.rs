@@ -1,20 +1,19 @@
-//! The messages between a coordinator and its workers, and how they are framed.
+//! Messages between a coordinator and its workers, and their framing.
 //!
-//! A frame is a length (4 bytes, little-endian) and so many bytes of one [`Message`].
+//! A frame is a length (4 bytes, little-endian) and this many bytes of one [`Message`].
 
-use std::fmt;
 use std::io::{self, Read, Write};
 
 use prost::Message as _;
 
-/// Both sides must speak the same version. Their releases must be equal as well:
-/// a plan is what the code that resolves it makes of the settings.
+/// Version of the protocol, equal on both sides. Their releases must be equal as well, because a
+/// plan depends on the code that resolves it.
 pub const PROTOCOL: u32 = 2;
 
-/// Most bytes of a frame once a worker has proved that it knows the token.
+/// Maximum bytes of a frame once a worker has proved that it knows the token.
 pub const MOST: u32 = 8 << 20;
 
-/// Most bytes of a frame before that.
+/// Maximum bytes of a frame before that.
 pub const MOST_OF_STRANGERS: u32 = 4 << 10;
 
 /// Bytes of a column in one frame.
@@ -31,37 +30,37 @@ pub struct Message {
     pub body: Option<Body>,
 }
 
-/// What a message says.
+/// Content of a message.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Body {
     /// Worker: the first message.
     #[prost(message, tag = "1")]
     Hello(Hello),
-    /// Coordinator: proves that it knows the token, and asks for the same.
+    /// Coordinator: proves that it knows the token, and requests the worker's proof.
     #[prost(message, tag = "2")]
     Challenge(Challenge),
     /// Worker: HMAC-SHA256 of both nonces under the token.
     #[prost(bytes, tag = "3")]
     Proof(Vec<u8>),
-    /// Coordinator: the worker is in.
+    /// Coordinator: the worker has joined.
     #[prost(message, tag = "4")]
     Welcome(Welcome),
-    /// Either: why it will not go on.
+    /// Either side: why it leaves.
     #[prost(string, tag = "5")]
     Refused(String),
-    /// Coordinator: what time is it? Also says that it is alive.
+    /// Coordinator: requests the time. Also a heartbeat.
     #[prost(uint64, tag = "6")]
     Ping(u64),
     /// Worker: its time.
     #[prost(message, tag = "7")]
     Pong(Pong),
-    /// Worker: how far its run is. Also says that it is alive.
+    /// Worker: progress of its run. Also a heartbeat.
     #[prost(message, tag = "8")]
     Beat(Beat),
-    /// Coordinator: the system to be measured, as options with their values.
+    /// Coordinator: the system to measure, as options with their values.
     #[prost(message, tag = "9")]
     SetUp(SetUp),
-    /// Worker: it is there.
+    /// Worker: the system is set up.
     #[prost(message, tag = "10")]
     Ready(Ready),
     /// Coordinator: a test begins; start the system for it.
@@ -73,16 +72,16 @@ pub enum Body {
     /// Coordinator: unload them.
     #[prost(message, tag = "13")]
     Unload(Samples),
-    /// Worker: the order was carried out.
+    /// Worker: the order was executed.
     #[prost(bool, tag = "14")]
     Done(bool),
-    /// Coordinator: a run.
+    /// Coordinator: execute a run.
     #[prost(message, tag = "15")]
     Play(Play),
-    /// Worker: the trace is drawn and memory is there.
+    /// Worker: the trace is drawn and memory is allocated.
     #[prost(bool, tag = "16")]
     Armed(bool),
-    /// Coordinator: the run begins at this time of the worker's clock, ns.
+    /// Coordinator: the run begins at this time of the worker's clock, in ns.
     #[prost(uint64, tag = "17")]
     Start(u64),
     /// Coordinator: end the run.
@@ -93,13 +92,13 @@ pub enum Body {
     Chunk(Chunk),
     /// Worker: the record is complete.
     #[prost(message, tag = "20")]
-    Played(Played),
-    /// Coordinator: there is nothing more to do.
+    Played(PlayReport),
+    /// Coordinator: there are no more orders.
     #[prost(bool, tag = "21")]
     Bye(bool),
 }
 
-/// Who joins.
+/// Identity of a joining worker.
 #[derive(Clone, PartialEq, prost::Message)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Hello {
@@ -109,54 +108,54 @@ pub struct Hello {
     pub release: String,
     #[prost(bytes = "vec", tag = "3")]
     pub nonce: Vec<u8>,
-    /// For people, such as `host-3, process 77`.
+    /// Display name, such as `host-3, process 77`.
     #[prost(string, tag = "4")]
     pub name: String,
-    /// Which of the workers it is, from 1, where whoever placed it says so; 0 if not.
+    /// Requested seat, from 1, if the placing engine sets it; otherwise 0.
     #[prost(uint32, tag = "5")]
     pub seat: u32,
 }
 
-/// The coordinator's proof, which the worker answers with its own.
+/// Proof of the coordinator, which the worker answers with its own.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Challenge {
     /// Fresh for each connection.
     #[prost(bytes = "vec", tag = "1")]
     pub nonce: Vec<u8>,
-    /// That the coordinator knows the token.
+    /// Proof that the coordinator knows the token.
     #[prost(bytes = "vec", tag = "2")]
     pub proof: Vec<u8>,
-    /// That the coordinator runs on the worker's machine; empty if it cannot prove that.
+    /// Proof that the coordinator runs on the worker's machine; empty if it has none.
     #[prost(bytes = "vec", tag = "3")]
     pub machine: Vec<u8>,
 }
 
-/// A worker's place.
+/// Seat of a worker.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct Welcome {
-    /// From 0.
+    /// Index, from 0.
     #[prost(uint32, tag = "1")]
     pub index: u32,
-    /// Workers in all.
+    /// Number of workers.
     #[prost(uint32, tag = "2")]
     pub of: u32,
-    /// A peer that sends nothing for this long is lost, ns.
+    /// Time without a message after which a peer is lost, in ns.
     #[prost(uint64, tag = "3")]
     pub silence: u64,
 }
 
-/// A worker's clock.
+/// Time of a worker's clock.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct Pong {
-    /// The coordinator's time in the ping.
+    /// Time of the coordinator in the ping.
     #[prost(uint64, tag = "1")]
     pub asked: u64,
-    /// The worker's time.
+    /// Time of the worker.
     #[prost(uint64, tag = "2")]
     pub at: u64,
 }
 
-/// How far a worker's run is.
+/// Progress of a worker's run.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 #[expect(missing_docs, reason = "named as those of a glance")]
 pub struct Beat {
@@ -168,7 +167,7 @@ pub struct Beat {
     pub completed: u64,
 }
 
-/// An option or a setting, in the spelling that reads back.
+/// An option or a setting, in a spelling that can be parsed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Pair {
@@ -178,10 +177,10 @@ pub struct Pair {
     pub value: String,
 }
 
-/// The system to be measured.
+/// The system to measure.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SetUp {
-    /// What it is made of.
+    /// Its options.
     #[prost(message, repeated, tag = "1")]
     pub options: Vec<Pair>,
 }
@@ -200,10 +199,10 @@ pub struct Ready {
     pub performance: u64,
 }
 
-/// A test.
+/// Start of a test.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Begin {
-    /// By its name.
+    /// Name of the scenario.
     #[prost(string, tag = "1")]
     pub scenario: String,
 }
@@ -216,7 +215,7 @@ pub struct Samples {
     pub samples: Vec<u32>,
 }
 
-/// A run.
+/// A run to execute.
 #[derive(Clone, PartialEq, prost::Message)]
 #[expect(missing_docs, reason = "named as those of a job")]
 pub struct Play {
@@ -231,22 +230,22 @@ pub struct Play {
 /// One tenant of a run.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PlayTenant {
-    /// Every setting.
+    /// All settings.
     #[prost(message, repeated, tag = "1")]
     pub settings: Vec<Pair>,
-    /// The load that a search or a repetition is at, if it is another.
+    /// Load of a search or a repetition, if it differs from the settings.
     #[prost(double, optional, tag = "2")]
     pub load: Option<f64>,
-    /// What the plan must come to.
+    /// Hash that the plan must have.
     #[prost(bytes = "vec", tag = "3")]
     pub plan_hash: Vec<u8>,
-    /// The set that is loaded.
+    /// The loaded set.
     #[prost(uint32, repeated, tag = "4")]
     pub set: Vec<u32>,
     /// Its length without padding.
     #[prost(uint64, tag = "5")]
     pub set_end: u64,
-    /// Samples generated before.
+    /// Number of samples generated before.
     #[prost(uint64, tag = "6")]
     pub samples_before: u64,
 }
@@ -277,54 +276,54 @@ pub enum Column {
     Tokens = 6,
     Failed = 7,
     Responses = 8,
-    /// No column: what the rig reports besides, in one piece.
+    /// Not a column: the report of the rig, in one piece.
     Report = 9,
 }
 
-/// What a worker says of its run once all columns are sent.
+/// Report of a worker about its run, sent after all columns.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Played {
-    /// Of each tenant.
+pub struct PlayReport {
+    /// Reports by tenant.
     #[prost(message, repeated, tag = "1")]
-    pub tenants: Vec<PlayedTenant>,
-    /// What the driver could not do as asked.
+    pub tenants: Vec<TenantReport>,
+    /// Error of the driver.
     #[prost(string, optional, tag = "2")]
     pub error: Option<String>,
-    /// How much later than asked the run began, ns.
+    /// Delay of the start of the run, in ns.
     #[prost(uint64, tag = "3")]
     pub late: u64,
-    /// How long it took, ns.
+    /// Duration of the run, in ns.
     #[prost(uint64, tag = "4")]
     pub lasted: u64,
-    /// The failures that ended it before its time.
+    /// Failures that ended the run early.
     #[prost(message, optional, tag = "20")]
-    pub failing: Option<Failing>,
+    pub failing: Option<FailingWindow>,
 }
 
-/// Failures that ended the run of a worker before its time.
+/// Failures that ended the run of a worker early.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Failing {
-    /// Whose samples failed.
+pub struct FailingWindow {
+    /// Tenant of the failed samples.
     #[prost(uint32, tag = "1")]
     pub tenant: u32,
-    /// Whether the last answers were looked at, not the first.
+    /// Whether the last answers were examined instead of the first.
     #[prost(bool, tag = "2")]
     pub is_last: bool,
-    /// Answers that failed.
+    /// Number of failed answers.
     #[prost(uint64, tag = "3")]
     pub failed: u64,
-    /// Answers that were looked at.
+    /// Number of examined answers.
     #[prost(uint64, tag = "4")]
     pub answers: u64,
-    /// What the system said.
+    /// Message of the system.
     #[prost(string, optional, tag = "5")]
     pub words: Option<String>,
 }
 
-/// What a worker says of one tenant.
+/// Report of a worker about one tenant.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct PlayedTenant {
-    /// Which [end](dyno_loadgen::session::EndReason), in their order, and its numbers.
+pub struct TenantReport {
+    /// Index of the [end](dyno_loadgen::session::EndReason) in declaration order, and its numbers.
     #[prost(uint64, repeated, tag = "1")]
     pub ended: Vec<u64>,
     /// Queries, samples in each, duration.
@@ -333,52 +332,41 @@ pub struct PlayedTenant {
     /// Samples in each query of the share.
     #[prost(uint64, tag = "3")]
     pub samples_per_query: u64,
-    /// The counts of misuse, in the order of their fields.
+    /// Counts of misuse, in the order of their fields.
     #[prost(uint64, repeated, tag = "4")]
     pub misuse: Vec<u64>,
 }
 
-/// Why nothing more can be read from a peer.
-#[derive(Debug)]
+/// Reason why no more messages can be read from a peer.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// It has ended the connection, between two frames.
+    /// The peer closed the connection between two frames.
+    #[error("the connection was closed")]
     Closed,
-    /// It has sent nothing for as long as the socket waits.
+    /// The peer sent nothing within the read timeout of the socket.
+    #[error("nothing came for too long")]
     Silent,
-    /// The operating system's, the end of the connection within a frame included.
+    /// Error of the operating system, or the end of the connection within a frame.
+    #[error("the connection broke: {0}")]
     Io(io::Error),
-    /// A frame is longer than may be.
+    /// A frame exceeds the limit.
+    #[error("a message of {bytes} bytes came, and {most} are the most")]
     TooLong {
-        /// Bytes.
+        /// Bytes of the frame.
         bytes: u32,
-        /// Bytes at most.
+        /// Maximum bytes.
         most: u32,
     },
-    /// A frame holds no message.
+    /// A frame does not contain a valid message.
+    #[error("what came is no message of Dyno's workers")]
     Malformed,
 }
 
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => f.write_str("the connection was closed"),
-            Self::Silent => f.write_str("nothing came for too long"),
-            Self::Io(error) => write!(f, "the connection broke: {error}"),
-            Self::TooLong { bytes, most } => {
-                write!(f, "a message of {bytes} bytes came, and {most} are the most")
-            }
-            Self::Malformed => f.write_str("what came is no message of Dyno's workers"),
-        }
-    }
-}
-
-impl std::error::Error for WireError {}
-
-/// Most characters of a peer's words that are shown.
+/// Maximum characters of a peer's message that are shown.
 const MOST_WORDS: usize = 1_000;
 
-/// Returns the words of a peer without control characters, which a terminal would obey.
+/// Returns a peer's message without control characters, which a terminal would interpret.
 #[must_use]
 pub fn plain(words: &str) -> String {
     words.chars().filter(|letter| !letter.is_control()).take(MOST_WORDS).collect()
@@ -387,7 +375,7 @@ pub fn plain(words: &str) -> String {
 /// Reads one message of at most `most` bytes.
 ///
 /// # Errors
-/// [`WireError`]; nothing more can be read then.
+/// [`WireError`], after which no more messages can be read.
 pub fn read(from: &mut impl Read, most: u32) -> Result<Body, WireError> {
     let broken = |error: io::Error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => WireError::Silent,
@@ -417,7 +405,7 @@ pub fn read(from: &mut impl Read, most: u32) -> Result<Body, WireError> {
 /// Writes one message.
 ///
 /// # Errors
-/// The operating system's; a message that is longer than [`MOST`].
+/// Errors of the operating system, or a message longer than [`MOST`].
 pub fn write(to: &mut impl Write, body: Body) -> io::Result<()> {
     let message = Message { body: Some(body) };
     let length = u32::try_from(message.encoded_len()).ok().filter(|&bytes| bytes <= MOST);

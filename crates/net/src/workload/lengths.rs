@@ -5,24 +5,24 @@ use std::str::FromStr;
 
 use dyno_loadgen::rng::Mt19937;
 
-/// How long prompts or answers are (>= 1 token).
+/// Lengths of prompts or answers (>= 1 token).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Lengths {
-    /// All alike.
+    /// Constant length.
     Fixed(u64),
-    /// Each from the first to the second alike.
+    /// Uniform from the first to the second, inclusive.
     Uniform(u64, u64),
-    /// Normal of this mean and standard deviation, cut below 1.
+    /// Normal with this mean and standard deviation, clamped to at least 1.
     Normal(f64, f64),
-    /// Lognormal of this median; the second is the standard deviation of the logarithm.
+    /// Lognormal with this median; the second is the standard deviation of the logarithm.
     LogNormal(f64, f64),
 }
 
 impl Lengths {
-    /// What is read, for help texts.
+    /// Syntax, for help texts.
     pub const KIND: &'static str = "N, N-M, normal:MEAN:DEVIATION or lognormal:MEDIAN:SIGMA";
 
-    /// Draws one.
+    /// Draws one length.
     pub fn draw(&self, rng: &mut Mt19937) -> u64 {
         let real = match *self {
             Self::Fixed(length) => return length,
@@ -33,14 +33,14 @@ impl Lengths {
             Self::Normal(mean, deviation) => mean + deviation * normal(rng),
             Self::LogNormal(median, sigma) => median * (sigma * normal(rng)).exp(),
         };
-        // Longer than any context, and exact in f64.
+        // The upper bound exceeds any context and is exact in f64.
         real.round().clamp(1.0, 1e9) as u64
     }
 }
 
-/// A standard normal number by the method of Box and Muller; the second of the pair is left.
+/// Draws a standard normal number by the Box-Muller method; the second of the pair is dropped.
 fn normal(rng: &mut Mt19937) -> f64 {
-    // 1 - x is never 0, whose logarithm is no number.
+    // 1 - x is never 0, whose logarithm is undefined.
     let radius = (-2.0 * (1.0 - rng.canonical()).ln()).sqrt();
     radius * (std::f64::consts::TAU * rng.canonical()).cos()
 }

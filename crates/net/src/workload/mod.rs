@@ -1,9 +1,8 @@
-//! Texts that a server is asked to go on with: from files, from recorded traces, or made up by
-//! lengths.
+//! Prompts for text servers: from files, from recorded traces, or synthetic.
 
 mod lengths;
-mod made;
 mod read;
+mod synthetic;
 mod trace;
 
 use std::sync::Arc;
@@ -11,45 +10,55 @@ use std::sync::Arc;
 use dyno_loadgen::clock::Nanos;
 
 pub use lengths::Lengths;
-pub use made::{Made, Shape};
 pub use read::{Format, ReadError, Row};
+pub use synthetic::{Shape, SyntheticPrompts};
 
 use crate::openai::Input;
 
 /// Prompts, each of which is a sample.
+///
+/// ```
+/// use dyno_net::openai::Input;
+/// use dyno_net::workload::{Format, Shape, Workload};
+///
+/// let rows = Format::JsonLines.rows(br#"{"prompt": "Once upon"}"#)?;
+/// let workload = Workload::of_rows(&rows, Shape::Words, 1)?;
+/// assert_eq!(workload.prompts[0].input, Input::Text("Once upon".into()));
+/// # Ok::<(), dyno_net::workload::ReadError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Workload {
     /// In the order of the samples.
     pub prompts: Vec<Prompt>,
-    /// When each was sent, where that was recorded: since the first, ascending.
+    /// Send times, if recorded: since the first prompt, ascending.
     pub arrivals: Option<Arc<[Nanos]>>,
-    /// Conversations that the prompts are turns of; 0 where each stands alone.
+    /// Number of conversations that the prompts are turns of; 0 if each is independent.
     pub sessions: usize,
-    /// What is to be told of it.
+    /// Notes for the user.
     pub remarks: Vec<String>,
 }
 
 /// A prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// What is sent.
+    /// Content to send.
     pub input: Input,
-    /// Output tokens at most, where it says so.
+    /// Maximum number of output tokens, if given.
     pub max_tokens: Option<u64>,
-    /// The answer that is right, where it is known.
+    /// Correct answer, if known.
     pub reference: Option<String>,
 }
 
 impl Prompt {
-    /// A prompt of which no more is known.
+    /// Creates a prompt without a limit or a reference.
     #[must_use]
-    pub fn of(input: Input) -> Self {
+    pub fn new(input: Input) -> Self {
         Self { input, max_tokens: None, reference: None }
     }
 }
 
 impl Workload {
-    /// Times of a recorded trace, played so many times as fast; `None` where there are none.
+    /// Returns the times of a recorded trace, sped up by this factor; `None` if there are none.
     ///
     /// # Panics
     /// If `speed_up` is not above 0.
@@ -60,8 +69,8 @@ impl Workload {
         Some(times.iter().map(|&at| (at as f64 / speed_up).round() as Nanos).collect())
     }
 
-    /// The same prompts as messages of a chat, each by itself from the user; what is a
-    /// conversation already stays one.
+    /// Returns the prompts as chat messages of the user; prompts that are conversations stay
+    /// unchanged.
     #[must_use]
     pub fn as_chat(mut self) -> Self {
         for prompt in &mut self.prompts {

@@ -1,51 +1,45 @@
-//! Prompts from rows: JSON lines, a JSON list, or CSV.
+//! Readers of prompts in rows: JSON lines, a JSON list, or CSV.
 //!
-//! Known are the columns of common collections: a text (`prompt`, `text`, ...), its tokens
-//! (`input_ids`, ...), `messages` of a chat, `conversations` as ShareGPT has them, and the lengths
-//! and times of recorded traces (see `trace.rs`).
+//! Supported are the columns of common collections: a text (`prompt`, `text`, ...), its tokens
+//! (`input_ids`, ...), `messages` of a chat, `conversations` as in ShareGPT, and the lengths and
+//! times of recorded traces (see `trace.rs`).
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::made::Shape;
-use super::trace::{self, Recorded};
+use super::synthetic::Shape;
+use super::trace::{self, TraceReader};
 use super::{Prompt, Workload};
 use crate::openai::{Input, Message};
 
-/// A row: values by the names of their columns.
+/// A row: values by column name.
 pub type Row = Map<String, Value>;
 
-/// How rows are written.
+/// Format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A JSON object a line.
+    /// One JSON object per line.
     JsonLines,
     /// A JSON list of objects.
     Json,
-    /// Values with commas, names in the first line.
+    /// Comma-separated values, with column names in the first line.
     Csv,
 }
 
-/// What is no workload.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error in a workload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{why}", row_label(*.row))]
 pub struct ReadError {
-    /// Number of the row, or of the line, from 1; 0 is the whole.
+    /// Number of the row or line, from 1; 0 means the whole file.
     pub row: usize,
-    /// What is wrong with it.
+    /// The error.
     pub why: String,
 }
 
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.row {
-            0 => f.write_str(&self.why),
-            row => write!(f, "row {row}: {}", self.why),
-        }
-    }
+fn row_label(row: usize) -> String {
+    if row == 0 { String::new() } else { format!("row {row}: ") }
 }
-
-impl std::error::Error for ReadError {}
 
 const TEXT: &[&str] = &["prompt", "text", "text_input", "input", "question", "query"];
 const TOKENS: &[&str] = &["input_ids", "prompt_token_ids", "token_ids", "tok_input", "tokens"];
@@ -55,7 +49,7 @@ const MOST: &[&str] = &["max_tokens", "max_completion_tokens", "max_new_tokens",
 const REFERENCE: &[&str] = &["reference", "answer", "output", "completion", "response"];
 
 impl Format {
-    /// That of a file of this name.
+    /// Returns the format of a file with this name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
@@ -70,10 +64,10 @@ impl Format {
     /// Reads rows.
     ///
     /// # Errors
-    /// What is no row, and where.
+    /// An invalid row, and its position.
     pub fn rows(self, bytes: &[u8]) -> Result<Vec<Row>, ReadError> {
         let wrong = |row: usize, why: &dyn fmt::Display| ReadError { row, why: why.to_string() };
-        // Some editors begin a file of UTF-8 with a byte order mark.
+        // Some editors start a UTF-8 file with a byte order mark.
         let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
         match self {
             Self::Json => serde_json::from_slice(bytes).map_err(|error| wrong(0, &error)),
@@ -104,21 +98,21 @@ impl Format {
 }
 
 impl Workload {
-    /// The prompts of rows. Of rows that have lengths in place of texts, prompts are made up in
-    /// this shape and by this seed.
+    /// Returns the prompts of rows. Rows with lengths instead of texts get synthetic prompts of
+    /// this shape and seed.
     ///
-    /// A row with a conversation that ends with an answer is one sample for each of its answers,
-    /// with all that was said before it; the recorded answers stand in the history, whatever is
-    /// served.
+    /// A row with a conversation that ends with an answer gives one sample for each of its answers,
+    /// with all preceding messages; the history contains the recorded answers, not those of the
+    /// server.
     ///
     /// # Errors
-    /// A row that is no prompt.
+    /// A row that is not a prompt.
     pub fn of_rows(rows: &[Row], shape: Shape, seed: u64) -> Result<Self, ReadError> {
         if rows.is_empty() {
             return Err(ReadError { row: 0, why: "there are no rows".into() });
         }
         let mut workload = Self::default();
-        let mut recorded = Recorded::new(shape, seed);
+        let mut recorded = TraceReader::new(shape, seed);
         for (at, row) in rows.iter().enumerate() {
             let wrong = |why| ReadError { row: at + 1, why };
             let before = workload.prompts.len();
@@ -131,23 +125,23 @@ impl Workload {
     }
 }
 
-/// The value of the first of these columns that is there.
+/// Returns the value of the first of these columns that exists.
 pub(super) fn cell<'a>(row: &'a Row, names: &[&str]) -> Option<(&'a str, &'a Value)> {
     let found = names.iter().find_map(|name| row.get_key_value(*name))?;
     let is_empty = found.1.is_null() || found.1.as_str().is_some_and(str::is_empty);
     (!is_empty).then_some((found.0.as_str(), found.1))
 }
 
-/// Up to here each whole number has a floating-point number: 2^53.
+/// Up to 2^53 each integer is exact in floating point.
 const MOST_EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
 
-/// A whole number, which CSV has as text.
+/// Returns an integer, which CSV contains as text.
 pub(super) fn number(row: &Row, names: &[&str]) -> Result<Option<u64>, String> {
     let Some((name, value)) = cell(row, names) else {
         return Ok(None);
     };
     let whole = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
-    // Tools for tables write whole numbers as 3.0 where others of the column are missing.
+    // Table tools write integers as 3.0 if other values of the column are missing.
     let real = || value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
     let is_whole = |number: &f64| (0.0..=MOST_EXACT).contains(number) && number.fract() == 0.0;
     let number = whole.or_else(|| real().filter(is_whole).map(|number| number as u64));
@@ -163,13 +157,13 @@ fn text<'a>(row: &'a Row, names: &[&str]) -> Result<Option<&'a str>, String> {
 }
 
 /// Appends the prompts of a row.
-fn prompts(row: &Row, recorded: &mut Recorded, workload: &mut Workload) -> Result<(), String> {
+fn prompts(row: &Row, recorded: &mut TraceReader, workload: &mut Workload) -> Result<(), String> {
     let most = match number(row, MOST)? {
         None => trace::output_length(row)?,
         most => most,
     };
     let system = text(row, SYSTEM)?;
-    // Lists of such names would be choices, not one answer.
+    // Lists under these names would be choices, not one answer.
     let reference = cell(row, REFERENCE).and_then(|(_, value)| match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -209,7 +203,7 @@ fn prompts(row: &Row, recorded: &mut Recorded, workload: &mut Workload) -> Resul
     Ok(())
 }
 
-/// One prompt for each answer of a conversation.
+/// Appends one prompt for each answer of a conversation.
 fn turns(all: &[Message], most: Option<u64>, workload: &mut Workload) -> Result<(), String> {
     let mut count = 0;
     for (at, message) in all.iter().enumerate() {
@@ -229,7 +223,7 @@ fn turns(all: &[Message], most: Option<u64>, workload: &mut Workload) -> Result<
     }
 }
 
-/// Messages with `role` and `content`, or with `from` and `value` as ShareGPT has them.
+/// Reads messages with `role` and `content`, or with `from` and `value` as in ShareGPT.
 fn messages(name: &str, value: &Value) -> Result<Vec<Message>, String> {
     let all = value.as_array().filter(|all| !all.is_empty());
     let all = all.ok_or_else(|| format!("`{name}` is no list of messages"))?;

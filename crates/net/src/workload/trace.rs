@@ -1,17 +1,17 @@
-//! Recorded traces: when requests came, how long they were, and what they had in common.
+//! Recorded traces: times of requests, their lengths, and shared prefixes.
 //!
-//! Known are the columns of the traces that are published: Mooncake (`timestamp` in ms,
-//! `input_length`, `output_length`, `hash_ids` of blocks of 512 tokens), Azure (`TIMESTAMP` as a
-//! date, `ContextTokens`, `GeneratedTokens`), and BurstGPT (`Timestamp` in s, `Request tokens`,
-//! `Response tokens`).
+//! Supported are the columns of published traces: Mooncake (`timestamp` in ms, `input_length`,
+//! `output_length`, `hash_ids` of blocks of 512 tokens), Azure (`TIMESTAMP` as a date,
+//! `ContextTokens`, `GeneratedTokens`), and BurstGPT (`Timestamp` in s, `Request tokens`, `Response
+//! tokens`).
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::rng::Mt19937;
 use serde_json::Value;
 
 use super::Workload;
-use super::made::{Shape, Text};
 use super::read::{Row, cell, number};
+use super::synthetic::{Shape, Text};
 use crate::openai::Input;
 
 const INPUT: &[&str] =
@@ -21,29 +21,29 @@ const OUTPUT: &[&str] =
 /// Tokens of a block that `hash_ids` names.
 const BLOCK: u64 = 512;
 
-/// Output tokens of a recorded request.
+/// Returns the number of output tokens of a recorded request.
 pub(super) fn output_length(row: &Row) -> Result<Option<u64>, String> {
     number(row, OUTPUT)
 }
 
-/// What of a recorded trace is read so far.
-pub(super) struct Recorded {
+/// State of reading a recorded trace.
+pub(super) struct TraceReader {
     shape: Shape,
     rng: Mt19937,
     seed: u64,
-    /// When each prompt was sent, ns in the trace's own count, with its row.
+    /// Send time of each prompt, in ns in the trace's own time, with its row.
     times: Vec<(i128, usize)>,
     rows: usize,
     made_up: usize,
 }
 
-impl Recorded {
+impl TraceReader {
     pub(super) fn new(shape: Shape, seed: u64) -> Self {
         let rng = Mt19937::new(seed);
         Self { shape, rng, seed, times: Vec::new(), rows: 0, made_up: 0 }
     }
 
-    /// A prompt as long as the row says; `None` where it does not.
+    /// Returns a prompt of the row's length; `None` if the row has none.
     pub(super) fn input(&mut self, row: &Row) -> Result<Option<Input>, String> {
         let Some(length) = number(row, INPUT)? else {
             return Ok(None);
@@ -65,7 +65,7 @@ impl Recorded {
         Ok(Some(text.input()))
     }
 
-    /// Notes when the prompts of a row were sent.
+    /// Records the send time of the prompts of a row.
     pub(super) fn time(&mut self, row: &Row, prompts: usize) -> Result<(), String> {
         self.rows += 1;
         if let Some(at) = time(row)? {
@@ -74,7 +74,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Tells the workload when its prompts were sent: since the first, in their order.
+    /// Sets the send times of the workload: since the first prompt, in order.
     pub(super) fn finish(self, workload: &mut Workload) -> Result<(), (usize, String)> {
         if self.made_up > 0 {
             let remark = match self.shape {
@@ -105,7 +105,7 @@ impl Recorded {
     }
 }
 
-/// When a row says it was, in ns.
+/// Returns the time of a row, in ns.
 fn time(row: &Row) -> Result<Option<i128>, String> {
     let columns = [
         ("timestamp", MILLISECOND),
@@ -127,7 +127,8 @@ fn time(row: &Row) -> Result<Option<i128>, String> {
     at.map(Some).ok_or_else(|| format!("`{name}` is neither a number nor a date: {value}"))
 }
 
-/// `YYYY-MM-DD HH:MM:SS[.FRACTION]`, as ns since 1970; a zone after it is the same for all rows.
+/// Parses `YYYY-MM-DD HH:MM:SS[.FRACTION]` to ns since 1970; ignores a time zone, which is equal in
+/// all rows.
 fn date(text: &str) -> Option<i128> {
     let (day, time) = text.split_once([' ', 'T'])?;
     let mut parts = day.splitn(3, '-').map(|part| part.parse::<i128>().ok());

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use dyno_net::exchange::HttpVersion;
-use dyno_net::ledger::{Accepted, Class, Contradiction, Entry, Finish, Oddity};
+use dyno_net::ledger::{AcceptedClasses, Class, Contradiction, Entry, Finish, Oddity};
 use dyno_net::openai::{Input, OpenAi, Settings};
-use dyno_net::protocol::{Counted, Protocol};
+use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::tokens::Tokenize;
 use dyno_net::trouble::{Kind, Trouble};
 use dyno_net::workload::{Prompt, Workload};
@@ -31,7 +31,7 @@ fn settings() -> Settings {
         max_tokens: Some(9),
         others: Map::new(),
         tokenizer: None,
-        accepted: Accepted::default(),
+        accepted: AcceptedClasses::default(),
         version: HttpVersion::Http1,
     }
 }
@@ -46,7 +46,7 @@ fn read(
     kind: &str,
     body: &str,
 ) -> (Result<(String, i64), Trouble>, Option<Entry>) {
-    let prompts = vec![Prompt::of(Input::Text("Say".into()))];
+    let prompts = vec![Prompt::new(Input::Text("Say".into()))];
     let workload = Arc::new(Workload { prompts, ..Workload::default() });
     let protocol = OpenAi::new(workload, settings.clone());
     let once = |piece: usize| {
@@ -306,7 +306,7 @@ fn an_answer_shorter_than_demanded_is_no_success() {
 
 #[test]
 fn classes_that_are_accepted_are_answers() {
-    let mut accepted = Accepted::default();
+    let mut accepted = AcceptedClasses::default();
     assert!(accepted.insert("empty") && accepted.insert("cut"));
     let accepting = Settings { accepted, ..settings() };
     let (found, entry) = read(&accepting, EVENTS, &stream(&[&ends("stop"), DONE]));
@@ -332,7 +332,7 @@ fn account(events: &[String]) -> Entry {
 fn usage_is_read_as_far_as_it_counts() {
     let of = |json: &str| account(&[format!("{{\"choices\":[],\"usage\":{json}}}")]);
     let counts = |entry: Entry| (entry.input, entry.output, entry.counted_by);
-    let server = |input: Option<u32>| (input, Some(2), Counted::Server);
+    let server = |input: Option<u32>| (input, Some(2), TokenCounter::Server);
     let plain = of(r#"{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}"#);
     assert_eq!((counts(plain), plain.oddities.is_empty()), (server(Some(5)), true));
     let null = of(r#"{"prompt_tokens":null,"completion_tokens":2,"total_tokens":null}"#);
@@ -346,7 +346,7 @@ fn usage_is_read_as_far_as_it_counts() {
     assert!(negative.oddities.contains(Oddity::NoCount));
     let text = of(r#"{"prompt_tokens":"5","completion_tokens":"2"}"#);
     assert_eq!(counts(text), server(Some(5)));
-    let events = |input: Option<u32>| (input, Some(2), Counted::Events);
+    let events = |input: Option<u32>| (input, Some(2), TokenCounter::Events);
     for odd in ["18446744073709551616", "1e99", "-2", "2.5", "\"two\"", "[2]"] {
         let odd = of(&format!("{{\"prompt_tokens\":5,\"completion_tokens\":{odd}}}"));
         assert_eq!(counts(odd), events(Some(5)));
@@ -363,16 +363,19 @@ fn usage_is_read_as_far_as_it_counts() {
 fn the_last_usage_that_counts_something_is_right() {
     let of = |output: u32| usage(&json!({"prompt_tokens": 5, "completion_tokens": output}));
     let each = account(&[of(1), of(2), of(2)]);
-    assert_eq!((each.output, each.counted_by), (Some(2), Counted::Server));
+    assert_eq!((each.output, each.counted_by), (Some(2), TokenCounter::Server));
     assert!(each.contradictions.is_empty());
     for last in [of(0), usage(&json!({})), usage(&json!({"completion_tokens": null}))] {
         let zero = account(&[of(1), of(2), last]);
-        assert_eq!((zero.output, zero.input, zero.counted_by), (Some(2), Some(5), Counted::Server));
+        assert_eq!(
+            (zero.output, zero.input, zero.counted_by),
+            (Some(2), Some(5), TokenCounter::Server)
+        );
         assert!(zero.contradictions.is_empty() && zero.oddities.contains(Oddity::ZeroLast));
     }
     // Behind [DONE], where it has come together with it.
     let late = account(&[DONE.to_owned(), of(2)]);
-    assert_eq!((late.output, late.counted_by), (Some(2), Counted::Server));
+    assert_eq!((late.output, late.counted_by), (Some(2), TokenCounter::Server));
     assert!(late.oddities.contains(Oddity::LateUsage));
     // Nothing else behind [DONE] is part of the answer.
     let (found, entry) = read(&settings(), EVENTS, &stream(&[&says("a"), DONE, &says("b"), "x"]));
@@ -384,7 +387,7 @@ fn check_contradiction(
     events: &[String],
     kind: Contradiction,
     output: u32,
-    by: Counted,
+    by: TokenCounter,
     example: &str,
 ) {
     let entry = account(events);
@@ -397,7 +400,7 @@ fn check_contradiction(
 #[test]
 fn counts_that_contradict_each_other_are_found() {
     use Contradiction::*;
-    use Counted::{Events, Server};
+    use TokenCounter::{Events, Server};
     let of = |value: Value| [usage(&value)];
     let zero = "usage counts 0 output tokens for 2 bytes of output";
     check_contradiction(
@@ -455,17 +458,17 @@ fn a_tokenizer_settles_contradictions_and_counts_where_usage_is_ignored() {
     let body = stream(&[&says("ab"), &ends("stop"), &lies, DONE]);
     let with = Settings { tokenizer: Some(Arc::new(Bytes)), ..settings() };
     let entry = read(&with, EVENTS, &body).1.unwrap();
-    assert_eq!((entry.output, entry.counted_by), (Some(2), Counted::Tokenizer));
+    assert_eq!((entry.output, entry.counted_by), (Some(2), TokenCounter::Tokenizer));
     assert!(!entry.contradictions.is_empty() && !entry.is_output_doubtful());
     let without = Settings { asks_usage: false, ..settings() };
     let entry = read(&without, EVENTS, &body).1.unwrap();
-    assert_eq!((entry.output, entry.counted_by), (Some(1), Counted::Events));
+    assert_eq!((entry.output, entry.counted_by), (Some(1), TokenCounter::Events));
     assert_eq!((entry.input, entry.contradictions.is_empty()), (None, true));
     // The server counts where nothing contradicts it.
     let right = usage(&json!({"prompt_tokens": 5, "completion_tokens": 1}));
     let body = stream(&[&says("ab"), &ends("stop"), &right, DONE]);
     let entry = read(&with, EVENTS, &body).1.unwrap();
-    assert_eq!((entry.output, entry.counted_by), (Some(1), Counted::Server));
+    assert_eq!((entry.output, entry.counted_by), (Some(1), TokenCounter::Server));
 }
 
 #[test]

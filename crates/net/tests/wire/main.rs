@@ -10,7 +10,7 @@ mod oip_grpc;
 mod oip_http;
 mod openai;
 
-use dyno_net::protocol::{Counted, Protocol};
+use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Trouble;
 use http::HeaderMap;
 
@@ -24,7 +24,7 @@ fn fields(all: &[(&'static str, &str)]) -> HeaderMap {
 struct Read {
     data: Vec<u8>,
     tokens: i64,
-    counted_by: Counted,
+    counted_by: TokenCounter,
     beats: u32,
     is_done: bool,
 }

@@ -4,7 +4,7 @@ use dyno_net::oip::messages::{
     ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, TensorContents, TensorMessage,
 };
 use dyno_net::oip::{Datatype, Form, InferRequest, InferResponse, ModelMetadata, Oip, Tensor};
-use dyno_net::protocol::{Counted, Protocol};
+use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Kind;
 use proptest::prelude::*;
 use prost::Message;
@@ -58,7 +58,7 @@ fn answers_are_read_raw_and_typed_from_any_cut() {
             let body = with_prefix(message);
             let found = read(&protocol, 200, &head, &body, Some(trailers), piece).unwrap();
             assert_eq!(found.data, [2, 1, 0, 0, 0, 0, 0, 0]);
-            assert_eq!((found.counted_by, found.beats), (Counted::Nobody, 0));
+            assert_eq!((found.counted_by, found.beats), (TokenCounter::Nobody, 0));
         }
     }
 }
@@ -101,7 +101,7 @@ fn a_stream_has_any_number_of_answers() {
     for piece in [1, 1000] {
         let found = read(&protocol, 200, &[], &body, Some(ok), piece).unwrap();
         assert_eq!(found.data, [[2, 1, 0, 0, 0, 0, 0, 0]; 2].concat());
-        assert_eq!((found.tokens, found.counted_by, found.beats), (2, Counted::Events, 2));
+        assert_eq!((found.tokens, found.counted_by, found.beats), (2, TokenCounter::Events, 2));
     }
     let error = ModelStreamInferResponse { error_message: "broke".into(), infer_response: None };
     let found = read(&protocol, 200, &[], &framed(&error), Some(ok), 1000).unwrap_err();

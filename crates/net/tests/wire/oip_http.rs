@@ -7,7 +7,7 @@ use dyno_net::oip::{
     Datatype, Form, InferRequest, InferResponse, Model, ModelMetadata, Oip, RequestedOutput,
     ServerMetadata, Tensor, TensorMetadata, random_inputs,
 };
-use dyno_net::protocol::{Counted, Protocol};
+use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Kind;
 use dyno_sut::tensors::{Elements, TensorLibrary};
 use proptest::prelude::*;
@@ -81,7 +81,7 @@ fn answers_are_read_as_json_and_as_bytes() {
         let found = read(&protocol(Form::Json, None), 200, &[], json, None, piece).unwrap();
         assert_eq!(
             (&*found.data, found.tokens, found.counted_by),
-            (&expected[..], 0, Counted::Nobody)
+            (&expected[..], 0, TokenCounter::Nobody)
         );
     }
     let head = concat!(

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use dyno_net::exchange::HttpVersion;
-use dyno_net::ledger::Accepted;
+use dyno_net::ledger::AcceptedClasses;
 use dyno_net::openai::{
     Api, Input, Message, OpenAi, Request, Settings, Usage, Writer, error_body, models_body,
     read_part, write_done,
 };
-use dyno_net::protocol::{Counted, Protocol};
+use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::tokens::Tokenize;
 use dyno_net::trouble::{Kind, Trouble};
 use dyno_net::workload::{Prompt, Workload};
@@ -26,8 +26,8 @@ impl Tokenize for Words {
 
 fn protocol(is_streaming: bool, tokenizer: Option<Arc<dyn Tokenize>>) -> OpenAi {
     let prompts = vec![
-        Prompt { max_tokens: Some(3), ..Prompt::of(Input::Text("Say".into())) },
-        Prompt::of(Input::Messages(vec![Message::new("user", "Hi \"you\"")])),
+        Prompt { max_tokens: Some(3), ..Prompt::new(Input::Text("Say".into())) },
+        Prompt::new(Input::Messages(vec![Message::new("user", "Hi \"you\"")])),
     ];
     let workload = Workload { prompts, ..Workload::default() };
     let mut others = Map::new();
@@ -39,7 +39,7 @@ fn protocol(is_streaming: bool, tokenizer: Option<Arc<dyn Tokenize>>) -> OpenAi 
         max_tokens: Some(9),
         others,
         tokenizer,
-        accepted: Accepted::default(),
+        accepted: AcceptedClasses::default(),
         version: HttpVersion::Http1,
     };
     OpenAi::new(Arc::new(workload), settings)
@@ -56,7 +56,7 @@ fn read(body: &str) -> Result<Read, Trouble> {
     found
 }
 
-fn counted(read: &Read) -> (&str, i64, Counted, u32) {
+fn counted(read: &Read) -> (&str, i64, TokenCounter, u32) {
     (std::str::from_utf8(&read.data).unwrap(), read.tokens, read.counted_by, read.beats)
 }
 
@@ -98,7 +98,7 @@ fn a_chat_is_read_with_the_tokens_of_the_server() {
         "data: [DONE]\n\n",
     ));
     let found = found.unwrap();
-    assert_eq!(counted(&found), ("Hello \u{e9}", 7, Counted::Server, 2));
+    assert_eq!(counted(&found), ("Hello \u{e9}", 7, TokenCounter::Server, 2));
     assert!(found.is_done);
 }
 
@@ -110,10 +110,10 @@ fn chunks_without_usage_count_their_events_or_what_a_tokenizer_says() {
                 data: {\"id\":\"b\",\"choices\":[{\"delta\":{\"content\":\" three\"}}]}\r\n\r\n\
                 data: {\"id\":\"c\",\"choices\":[{\"delta\":{\"content\":null}}]}\n\n\
                 data: [DONE]";
-    assert_eq!(counted(&read(body).unwrap()), ("one two three", 2, Counted::Events, 2));
+    assert_eq!(counted(&read(body).unwrap()), ("one two three", 2, TokenCounter::Events, 2));
     let with = protocol(true, Some(Arc::new(Words)));
     let found = read_cut(&with, 200, EVENTS, body.as_bytes(), None, 3).unwrap();
-    assert_eq!(counted(&found), ("one two three", 3, Counted::Tokenizer, 2));
+    assert_eq!(counted(&found), ("one two three", 3, TokenCounter::Tokenizer, 2));
 }
 
 // llama.cpp with tokens of a byte each: chunks hold several characters or none.
@@ -123,7 +123,7 @@ fn chunks_of_several_or_no_characters_are_beats_where_they_have_some() {
                 data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"length\"}],\
                 \"usage\":{\"completion_tokens\":3}}\n\n";
     let found = read(body).unwrap();
-    assert_eq!((counted(&found), found.is_done), (("abc", 3, Counted::Server, 1), false));
+    assert_eq!((counted(&found), found.is_done), (("abc", 3, TokenCounter::Server, 1), false));
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn thoughts_and_calls_of_tools_are_output() {
     let body = "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\",\"reasoning\":\"hm\"}}]}\n\n\
                 data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":\
                 {\"name\":\"f\",\"arguments\":\"{}\"}}]}}]}\n\ndata: [DONE]\n\n";
-    assert_eq!(counted(&read(body).unwrap()), ("hmf{}", 2, Counted::Events, 2));
+    assert_eq!(counted(&read(body).unwrap()), ("hmf{}", 2, TokenCounter::Events, 2));
 }
 
 #[test]
 fn half_a_character_is_replaced_and_breaks_nothing() {
     let body = b"data: {\"choices\":[{\"text\":\"a\xc3\"}]}\n\ndata: [DONE]\n\n";
     let found = read_cut(&protocol(true, None), 200, EVENTS, body, None, 2).unwrap();
-    assert_eq!(counted(&found), ("a\u{fffd}", 1, Counted::Events, 1));
+    assert_eq!(counted(&found), ("a\u{fffd}", 1, TokenCounter::Events, 1));
 }
 
 #[test]
@@ -174,14 +174,14 @@ fn whole_answers_are_read_whether_or_not_a_stream_was_asked_for() {
     for is_streaming in [true, false] {
         let protocol = protocol(is_streaming, None);
         let found = read_cut(&protocol, 200, &json, body.as_bytes(), None, 4).unwrap();
-        assert_eq!(counted(&found), ("yes", 4, Counted::Server, 0));
+        assert_eq!(counted(&found), ("yes", 4, TokenCounter::Server, 0));
     }
     let body = br#"{"choices":[{"text":"a b"}]}"#;
     let found = read_cut(&protocol(false, None), 200, &json, body, None, 4).unwrap();
-    assert_eq!(counted(&found), ("a b", 0, Counted::Nobody, 0));
+    assert_eq!(counted(&found), ("a b", 0, TokenCounter::Nobody, 0));
     let words = protocol(false, Some(Arc::new(Words)));
     let found = read_cut(&words, 200, &json, body, None, 4).unwrap();
-    assert_eq!(counted(&found), ("a b", 2, Counted::Tokenizer, 0));
+    assert_eq!(counted(&found), ("a b", 2, TokenCounter::Tokenizer, 0));
 }
 
 #[test]
@@ -272,9 +272,10 @@ proptest! {
         max_tokens in prop::option::of(0_u64..99),
         stream: bool,
     ) {
-        let input = match roles.is_empty() {
-            true => Input::Text(text),
-            false => Input::Messages(roles.iter().map(|(r, c)| Message::new(r, c)).collect()),
+        let input = if roles.is_empty() {
+            Input::Text(text)
+        } else {
+            Input::Messages(roles.iter().map(|(r, c)| Message::new(r, c)).collect())
         };
         let mut others = Map::new();
         others.insert("top_p".into(), json!(1));
@@ -305,7 +306,7 @@ proptest! {
         let beats = 1 + texts.iter().filter(|text| !text.is_empty()).count() as u32;
         let texts = format!("x{}", texts.concat());
         let tokens = tokens as i64;
-        prop_assert_eq!(counted(&found), (&*texts, tokens, Counted::Server, beats));
+        prop_assert_eq!(counted(&found), (&*texts, tokens, TokenCounter::Server, beats));
         let whole = writer.whole(&texts, "stop", Usage { prompt_tokens: 1, completion_tokens: 5 });
         let mut text = Vec::new();
         let part = read_part(&whole, &mut text).unwrap();

@@ -9,7 +9,7 @@ use dyno_loadgen::settings::nearest;
 use dyno_net::client::Options;
 use dyno_net::coding::Coding;
 use dyno_net::endpoint::Endpoint;
-use dyno_net::ledger::Accepted;
+use dyno_net::ledger::AcceptedClasses;
 use dyno_net::tls::Trust;
 use dyno_results::units::parse_duration;
 
@@ -231,11 +231,11 @@ impl Given {
     ///
     /// # Errors
     /// A name that is not that of a class.
-    pub fn accepted(&mut self) -> Result<Accepted, Failure> {
-        let mut accepted = Accepted::default();
+    pub fn accepted(&mut self) -> Result<AcceptedClasses, Failure> {
+        let mut accepted = AcceptedClasses::default();
         for name in self.all(ACCEPTED) {
             if !accepted.insert(name.trim()) {
-                let names = Accepted::NAMES.join(", ");
+                let names = AcceptedClasses::NAMES.join(", ");
                 return Err(self.wrong(ACCEPTED, format!("expected {names}, found `{name}`")));
             }
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dyno_net::ask::Asking;
+use dyno_net::ask::ServerQuery;
 use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::http::model_path;
 use dyno_net::oip::messages::{
@@ -49,7 +49,7 @@ pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Starte
     let options = given.options()?;
     given.finish()?;
 
-    let asking = |endpoint| Asking {
+    let asking = |endpoint| ServerQuery {
         endpoint,
         version: http,
         fields: &options.fields,
@@ -126,7 +126,7 @@ fn form(given: &mut Given, is_grpc: bool) -> Result<Form, Failure> {
 
 /// What a server says that it is called, else where it is: the rules of the network division
 /// have names fetched over the wire.
-fn name(asking: &Asking<'_>, is_grpc: bool) -> String {
+fn name(asking: &ServerQuery<'_>, is_grpc: bool) -> String {
     let said = if is_grpc {
         asking.call::<ServerMetadataResponse>(SERVER_METADATA, &Empty {}).map(|said| said.name)
     } else {
@@ -141,7 +141,7 @@ fn name(asking: &Asking<'_>, is_grpc: bool) -> String {
 
 /// What the first server says of the model.
 fn metadata(
-    asking: &Asking<'_>,
+    asking: &ServerQuery<'_>,
     (model, version): (&str, &str),
     is_grpc: bool,
 ) -> Result<ModelMetadata, Trouble> {

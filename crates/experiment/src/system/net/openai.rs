@@ -157,7 +157,7 @@ fn others(given: &mut Given) -> Result<Map<String, Value>, Failure> {
 #[cfg(feature = "tokenizer")]
 fn tokenizer(given: &mut Given) -> Result<Option<Arc<dyn Tokenize>>, Failure> {
     let Some(json) = given.file("tokenizer")? else { return Ok(None) };
-    match dyno_net::tokens::FileTokenizer::of(&json) {
+    match dyno_net::tokens::FileTokenizer::from_json(&json) {
         Ok(tokenizer) => Ok(Some(Arc::new(tokenizer))),
         Err(error) => Err(given.wrong("tokenizer", error)),
     }

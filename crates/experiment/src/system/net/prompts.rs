@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use dyno_net::openai::Input;
-use dyno_net::workload::{Format, Lengths, Made, Prompt, Row, Shape, Workload};
+use dyno_net::workload::{Format, Lengths, Prompt, Row, Shape, SyntheticPrompts, Workload};
 
 use super::Given;
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
-/// Made-up prompts, where nobody says how many.
+/// Default number of synthetic prompts.
 const MADE_UP: usize = 256;
 /// Tokens of a made-up prompt and of its answer, where nobody says.
 const INPUT: Lengths = Lengths::Fixed(128);
@@ -26,7 +26,7 @@ pub fn workload(given: &mut Given, run: &RunOptions) -> Result<Workload, Failure
     let is_made_up = input.is_some() || prefix.is_some() || groups.is_some();
     match run.data.as_slice() {
         [] => {
-            let made = Made {
+            let made = SyntheticPrompts {
                 count: run.samples_or_of_round(MADE_UP),
                 input: input.unwrap_or(INPUT),
                 output,

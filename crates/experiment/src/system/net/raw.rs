@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dyno_net::exchange::Method;
-use dyno_net::ledger::Accepted;
+use dyno_net::ledger::AcceptedClasses;
 use dyno_net::raw::{Raw, Template};
 use dyno_net::workload::Row;
 
@@ -28,7 +28,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     };
     let pointer = given.text("pointer");
     let accepted = given.accepted()?;
-    if pointer.is_none() && accepted != Accepted::default() {
+    if pointer.is_none() && accepted != AcceptedClasses::default() {
         let why = "only the text that pointer=/JSON/POINTER takes out of an answer is judged";
         return Err(given.wrong("accept-answers", why));
     }

@@ -1,25 +1,25 @@
-//! Answers of HTTP/1.1 out of bytes that are cut anywhere.
+//! Parser of HTTP/1.1 answers from bytes that are cut anywhere.
 
-use super::chunked::{Chunked, Found};
+use super::chunked::{ChunkDecoder, ChunkPart};
 use crate::exchange::Fields;
 use crate::trouble::{Kind, Trouble};
 
-/// Reads one answer after the other from a connection.
+/// Reads consecutive answers from a connection.
 #[derive(Debug)]
 pub(super) struct Framing {
-    at: At,
-    /// The beginning of a head whose end has not come.
+    at: FramingState,
+    /// Incomplete head.
     head: Vec<u8>,
     /// Whether the connection may carry another request after this answer.
     is_reusable: bool,
 }
 
 #[derive(Debug)]
-enum At {
+enum FramingState {
     Head,
-    /// So many bytes are to come.
+    /// This many bytes remain.
     Sized(u64),
-    Chunked(Chunked),
+    Chunked(ChunkDecoder),
     UntilClose,
     /// The answer is complete.
     End,
@@ -32,13 +32,13 @@ pub(super) enum Part<'b> {
     Head,
     /// Some of the body (at least one byte).
     Data(&'b [u8]),
-    /// The answer is complete. Bytes behind it are of no answer that was asked for.
+    /// The answer is complete. Bytes behind it belong to no answer that was requested.
     End,
 }
 
-/// Fields of a head; a server that sends more is no server of inferences.
+/// Maximum number of fields in a head; inference servers send fewer.
 const MOST_FIELDS: usize = 96;
-/// Bytes of a head.
+/// Maximum length of a head, in bytes.
 const LONGEST_HEAD: usize = 64 << 10;
 
 struct Head<'a>(&'a [httparse::Header<'a>]);
@@ -51,58 +51,62 @@ impl Fields for Head<'_> {
 
 impl Framing {
     pub(super) fn new() -> Self {
-        Self { at: At::Head, head: Vec::new(), is_reusable: true }
+        Self { at: FramingState::Head, head: Vec::new(), is_reusable: true }
     }
 
-    /// Makes ready for the next answer.
+    /// Prepares for the next answer.
     pub(super) fn restart(&mut self) {
-        self.at = At::Head;
+        self.at = FramingState::Head;
         self.head.clear();
     }
 
-    /// Whether the connection may carry another request after this answer.
+    /// Returns whether the connection may carry another request after this answer.
     pub(super) fn is_reusable(&self) -> bool {
         self.is_reusable
     }
 
-    /// Whether the end of the connection is the end of the answer.
+    /// Returns whether the end of the connection ends the answer.
     pub(super) fn ends_with_connection(&self) -> bool {
-        matches!(self.at, At::UntilClose)
+        matches!(self.at, FramingState::UntilClose)
     }
 
-    /// Takes the next part from the front of `bytes`; `None` when they are used up.
+    /// Takes the next part from the front of `bytes`; `None` if they are used up.
     ///
     /// # Errors
-    /// What is no answer of HTTP/1.1; nothing can be read on the connection from then on.
+    /// The bytes are not an HTTP/1.1 answer; the connection is unusable afterwards.
     pub(super) fn next<'b>(
         &mut self,
         bytes: &mut &'b [u8],
         on_head: impl FnOnce(u16, &dyn Fields) -> Result<(), Trouble>,
     ) -> Result<Option<Part<'b>>, Trouble> {
         match &mut self.at {
-            At::Head => self.next_head(bytes, on_head),
-            At::Sized(0) => {
-                self.at = At::End;
+            FramingState::Head => self.next_head(bytes, on_head),
+            FramingState::Sized(0) => {
+                self.at = FramingState::End;
                 Ok(Some(Part::End))
             }
-            At::UntilClose | At::Sized(_) | At::Chunked(_) if bytes.is_empty() => Ok(None),
-            At::Sized(left) => {
+            FramingState::UntilClose | FramingState::Sized(_) | FramingState::Chunked(_)
+                if bytes.is_empty() =>
+            {
+                Ok(None)
+            }
+            FramingState::Sized(left) => {
                 let n = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                 let (data, rest) = bytes.split_at(n);
                 (*bytes, *left) = (rest, *left - n as u64);
                 Ok(Some(Part::Data(data)))
             }
-            At::Chunked(chunked) => match chunked.next(bytes) {
-                Ok(Found::Data(data)) => Ok(Some(Part::Data(data))),
-                Ok(Found::Nothing) => Ok(None),
-                Ok(Found::End) => {
-                    self.at = At::End;
+            FramingState::Chunked(chunked) => match chunked.next(bytes) {
+                Ok(ChunkPart::Data(data)) => Ok(Some(Part::Data(data))),
+                Ok(ChunkPart::Nothing) => Ok(None),
+                Ok(ChunkPart::End) => {
+                    self.at = FramingState::End;
                     Ok(Some(Part::End))
                 }
                 Err(wrong) => Err(malformed(wrong.0)),
             },
-            At::UntilClose => Ok(Some(Part::Data(std::mem::take(bytes)))),
-            At::End => Ok(None),
+            FramingState::UntilClose => Ok(Some(Part::Data(std::mem::take(bytes)))),
+            FramingState::End => Ok(None),
         }
     }
 
@@ -113,8 +117,8 @@ impl Framing {
     ) -> Result<Option<Part<'b>>, Trouble> {
         let known = self.head.len();
         if known > 0 {
-            // Kept until it is whole; looked at again only when a line has ended, so that
-            // a head that comes byte by byte costs no square of its length.
+            // The head is collected until it is complete and parsed only after a line end, so that
+            // a head that comes byte by byte does not cost quadratic time.
             let n = bytes.len().min(LONGEST_HEAD - known);
             self.head.extend_from_slice(&bytes[..n]);
             if memchr::memchr(b'\n', &bytes[..n]).is_none() && self.head.len() < LONGEST_HEAD {
@@ -144,8 +148,8 @@ impl Framing {
         }
     }
 
-    /// Parses the head of an answer and those of interim answers (1xx) before it. Returns
-    /// how long they are; `None` if they are not whole.
+    /// Parses the head of an answer and those of interim answers (1xx) before it. Returns their
+    /// length; `None` if they are incomplete.
     fn parse_heads(
         &mut self,
         bytes: &[u8],
@@ -171,7 +175,7 @@ impl Framing {
             let is_first = response.version == Some(1);
             self.is_reusable = keeps_alive(is_first, fields.field("connection"));
             self.at = body(status, &fields)?;
-            if matches!(self.at, At::UntilClose) {
+            if matches!(self.at, FramingState::UntilClose) {
                 self.is_reusable = false;
             }
             on_head(status, &fields)?;
@@ -186,7 +190,7 @@ fn malformed(why: &str) -> Trouble {
 
 fn no_http(bytes: &[u8], error: httparse::Error) -> Trouble {
     let hint = match bytes {
-        // A SETTINGS frame, which HTTP/2 begins with, and an alert of TLS.
+        // HTTP/2 begins with a SETTINGS frame; the other pattern is a TLS alert.
         [0, 0, _, 4, ..] => "; the server speaks HTTP/2 there",
         [0x15, 3, ..] => "; the server speaks https there",
         _ => "",
@@ -195,7 +199,7 @@ fn no_http(bytes: &[u8], error: httparse::Error) -> Trouble {
     malformed(&format!("{error}; it begins with {begin:?}{hint}"))
 }
 
-/// RFC 9112, section 9.3.
+/// Returns whether the connection persists (RFC 9112, section 9.3).
 fn keeps_alive(is_1_1: bool, connection: Option<&[u8]>) -> bool {
     let says = |word: &str| {
         connection.is_some_and(|value| {
@@ -207,16 +211,17 @@ fn keeps_alive(is_1_1: bool, connection: Option<&[u8]>) -> bool {
     if is_1_1 { !says("close") } else { says("keep-alive") }
 }
 
-/// How the body of an answer ends (RFC 9112, section 6.3); no request was a HEAD.
-fn body(status: u16, fields: &Head<'_>) -> Result<At, Trouble> {
+/// Returns how the body of an answer ends (RFC 9112, section 6.3); no request is a HEAD.
+fn body(status: u16, fields: &Head<'_>) -> Result<FramingState, Trouble> {
     if matches!(status, 204 | 304) {
-        return Ok(At::Sized(0));
+        return Ok(FramingState::Sized(0));
     }
     if let Some(coding) = fields.field("transfer-encoding") {
         let last = coding.rsplit(|&b| b == b',').next().unwrap_or_default();
-        return Ok(match last.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-            true => At::Chunked(Chunked::new()),
-            false => At::UntilClose,
+        return Ok(if last.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            FramingState::Chunked(ChunkDecoder::new())
+        } else {
+            FramingState::UntilClose
         });
     }
     let mut length = None;
@@ -235,7 +240,7 @@ fn body(status: u16, fields: &Head<'_>) -> Result<At, Trouble> {
         }
         length = Some(value);
     }
-    Ok(length.map_or(At::UntilClose, At::Sized))
+    Ok(length.map_or(FramingState::UntilClose, FramingState::Sized))
 }
 
 #[cfg(test)]

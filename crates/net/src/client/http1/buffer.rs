@@ -1,20 +1,20 @@
-//! Memory that sockets are read to. Of large reads it goes along with what is parsed on another
-//! thread, and comes back when that is done: nothing is copied, and no page is touched twice.
+//! Memory for socket reads. A large read passes its memory to a parser thread and gets it back
+//! afterwards, so nothing is copied and no page is touched twice.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// Bytes that are read at once at most.
+/// Maximum bytes of one read.
 const BUFFER: usize = 256 << 10;
-/// From so many bytes on, a read takes its memory along: less is copied sooner than replaced.
+/// Reads of at least this size pass on their memory: smaller ones are cheaper to copy.
 const LARGE: usize = BUFFER / 2;
-/// So many buffers are kept for use again.
+/// Maximum number of spare buffers.
 const MOST_SPARE: usize = 64;
 
 type Spare = Mutex<Vec<Vec<u8>>>;
 
-/// The memory of a thread that reads sockets.
+/// Memory of a thread that reads sockets.
 #[derive(Debug)]
 pub(super) struct Buffer {
     memory: Vec<u8>,
@@ -26,18 +26,18 @@ impl Buffer {
         Self { memory: vec![0; BUFFER], spare: Arc::default() }
     }
 
-    /// All of it.
+    /// Returns the whole buffer.
     pub(super) fn whole(&mut self) -> &mut [u8] {
         &mut self.memory
     }
 
-    /// What the last read brought, `len` bytes. `goes_along`: another thread will need it.
+    /// Returns the last read of `len` bytes. `goes_along`: another thread will need it.
     pub(super) fn read(&mut self, len: usize, goes_along: bool) -> Chunk<'_> {
         if len < LARGE || !goes_along {
             return Chunk { bytes: &self.memory[..len], owner: None, spare: &self.spare };
         }
         let memory = std::mem::replace(&mut self.memory, memory(&self.spare));
-        let owner = Bytes::from_owner(Taken { memory, len, home: self.spare.clone() });
+        let owner = Bytes::from_owner(PooledMemory { memory, len, home: self.spare.clone() });
         Chunk { bytes: &[], owner: Some(owner), spare: &self.spare }
     }
 }
@@ -47,7 +47,7 @@ fn memory(spare: &Spare) -> Vec<u8> {
     used.unwrap_or_else(|| vec![0; BUFFER])
 }
 
-/// What a read brought.
+/// Bytes of one read.
 pub(super) struct Chunk<'a> {
     bytes: &'a [u8],
     owner: Option<Bytes>,
@@ -59,7 +59,7 @@ impl Chunk<'_> {
         self.owner.as_ref().map_or(self.bytes, |owner| owner)
     }
 
-    /// A part of it for another thread.
+    /// Returns a part of the read for another thread.
     pub(super) fn owned(&self, part: &[u8]) -> Bytes {
         match &self.owner {
             Some(owner) => owner.slice_ref(part),
@@ -67,26 +67,30 @@ impl Chunk<'_> {
             None => {
                 let mut memory = memory(self.spare);
                 memory[..part.len()].copy_from_slice(part);
-                Bytes::from_owner(Taken { memory, len: part.len(), home: self.spare.clone() })
+                Bytes::from_owner(PooledMemory {
+                    memory,
+                    len: part.len(),
+                    home: self.spare.clone(),
+                })
             }
         }
     }
 }
 
-/// Memory that comes back when nobody needs it.
-struct Taken {
+/// Memory that returns to the pool when it is dropped.
+struct PooledMemory {
     memory: Vec<u8>,
     len: usize,
     home: Arc<Spare>,
 }
 
-impl AsRef<[u8]> for Taken {
+impl AsRef<[u8]> for PooledMemory {
     fn as_ref(&self) -> &[u8] {
         &self.memory[..self.len]
     }
 }
 
-impl Drop for Taken {
+impl Drop for PooledMemory {
     fn drop(&mut self) {
         let mut spare = self.home.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < MOST_SPARE {

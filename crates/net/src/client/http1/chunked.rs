@@ -1,119 +1,125 @@
 //! Bodies in chunks (RFC 9112, section 7.1), cut anywhere.
 
-/// Where in a chunked body the next byte is.
+/// Position of the next byte in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ChunkState {
     /// Before or within the digits of a size.
     Size { size: u64, digits: u8 },
-    /// Behind the digits, up to the end of the line.
+    /// After the digits, up to the end of the line.
     Extension { size: u64 },
-    /// Within a chunk, so many bytes before its end.
+    /// Within a chunk, this many bytes before its end.
     Data { left: u64 },
-    /// Behind a chunk, before the end of the line.
+    /// After a chunk, before the end of the line.
     DataEnd,
     /// Within trailers; whether their line is empty so far.
     Trailers { is_empty: bool },
-    /// Behind it all.
+    /// After the body.
     End,
 }
 
-/// Reads a chunked body.
+/// Decoder of a chunked body.
 #[derive(Debug)]
-pub(super) struct Chunked {
-    at: At,
+pub(super) struct ChunkDecoder {
+    at: ChunkState,
     /// Bytes of the current extension, or of all trailers.
     overhead: usize,
 }
 
-/// What is wrong with a chunked body.
+/// Violation of the chunked coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoChunk(pub &'static str);
+pub(super) struct ChunkError(pub &'static str);
 
-/// What a call found.
+/// Result of one step.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found<'b> {
+pub(super) enum ChunkPart<'b> {
     /// Bytes of the body (at least one).
     Data(&'b [u8]),
-    /// The body is complete; what follows is not of it.
+    /// The body is complete; the following bytes do not belong to it.
     End,
     /// All bytes are used up.
     Nothing,
 }
 
-/// An extension or trailers of more bytes than this are no honest answer.
+/// Maximum bytes of an extension or of trailers.
 const MOST_OVERHEAD: usize = 16 << 10;
 /// Digits of 2^60 bytes; more would overflow.
 const MOST_DIGITS: u8 = 15;
 
-impl Chunked {
+impl ChunkDecoder {
     pub(super) fn new() -> Self {
-        Self { at: At::Size { size: 0, digits: 0 }, overhead: 0 }
+        Self { at: ChunkState::Size { size: 0, digits: 0 }, overhead: 0 }
     }
 
-    /// Takes what comes next from the front of `bytes`.
-    pub(super) fn next<'b>(&mut self, bytes: &mut &'b [u8]) -> Result<Found<'b>, NoChunk> {
+    /// Takes the next part from the front of `bytes`.
+    pub(super) fn next<'b>(&mut self, bytes: &mut &'b [u8]) -> Result<ChunkPart<'b>, ChunkError> {
         while let Some(&byte) = bytes.first() {
-            if let At::Data { left } = self.at {
+            if let ChunkState::Data { left } = self.at {
                 let n = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                 let (data, rest) = bytes.split_at(n);
                 *bytes = rest;
                 self.at = match left - n as u64 {
-                    0 => At::DataEnd,
-                    left => At::Data { left },
+                    0 => ChunkState::DataEnd,
+                    left => ChunkState::Data { left },
                 };
-                return Ok(Found::Data(data));
+                return Ok(ChunkPart::Data(data));
             }
             *bytes = &bytes[1..];
             self.at = self.after(byte)?;
-            if self.at == At::End {
-                return Ok(Found::End);
+            if self.at == ChunkState::End {
+                return Ok(ChunkPart::End);
             }
         }
-        Ok(Found::Nothing)
+        Ok(ChunkPart::Nothing)
     }
 
-    fn after(&mut self, byte: u8) -> Result<At, NoChunk> {
+    fn after(&mut self, byte: u8) -> Result<ChunkState, ChunkError> {
         Ok(match (self.at, byte) {
-            (At::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+            (ChunkState::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 if digits == MOST_DIGITS {
-                    return Err(NoChunk("the size of a chunk has more than 15 digits"));
+                    return Err(ChunkError("the size of a chunk has more than 15 digits"));
                 }
                 let digit = char::from(byte).to_digit(16).expect("a hexadecimal digit");
-                At::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
+                ChunkState::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
             }
-            (At::Size { digits: 0, .. }, _) => {
-                return Err(NoChunk("a chunk begins with no hexadecimal size"));
+            (ChunkState::Size { digits: 0, .. }, _) => {
+                return Err(ChunkError("a chunk begins with no hexadecimal size"));
             }
-            (At::Size { size, .. } | At::Extension { size }, b'\n') => {
+            (ChunkState::Size { size, .. } | ChunkState::Extension { size }, b'\n') => {
                 self.overhead = 0;
                 match size {
-                    0 => At::Trailers { is_empty: true },
-                    left => At::Data { left },
+                    0 => ChunkState::Trailers { is_empty: true },
+                    left => ChunkState::Data { left },
                 }
             }
-            (At::Size { size, .. }, b'\r' | b';' | b' ' | b'\t') => At::Extension { size },
-            (At::Size { .. }, _) => return Err(NoChunk("the size of a chunk is no number")),
-            (At::Extension { size }, _) => {
-                self.count_overhead()?;
-                At::Extension { size }
+            (ChunkState::Size { size, .. }, b'\r' | b';' | b' ' | b'\t') => {
+                ChunkState::Extension { size }
             }
-            (At::DataEnd, b'\r') => At::DataEnd,
-            (At::DataEnd, b'\n') => At::Size { size: 0, digits: 0 },
-            (At::DataEnd, _) => return Err(NoChunk("a chunk is longer than its size")),
-            (At::Trailers { is_empty: true }, b'\n') => At::End,
-            (At::Trailers { is_empty }, b'\r') => At::Trailers { is_empty },
-            (At::Trailers { .. }, byte) => {
-                self.count_overhead()?;
-                At::Trailers { is_empty: byte == b'\n' }
+            (ChunkState::Size { .. }, _) => {
+                return Err(ChunkError("the size of a chunk is no number"));
             }
-            (At::Data { .. } | At::End, _) => unreachable!("the caller handles both"),
+            (ChunkState::Extension { size }, _) => {
+                self.count_overhead()?;
+                ChunkState::Extension { size }
+            }
+            (ChunkState::DataEnd, b'\r') => ChunkState::DataEnd,
+            (ChunkState::DataEnd, b'\n') => ChunkState::Size { size: 0, digits: 0 },
+            (ChunkState::DataEnd, _) => return Err(ChunkError("a chunk is longer than its size")),
+            (ChunkState::Trailers { is_empty: true }, b'\n') => ChunkState::End,
+            (ChunkState::Trailers { is_empty }, b'\r') => ChunkState::Trailers { is_empty },
+            (ChunkState::Trailers { .. }, byte) => {
+                self.count_overhead()?;
+                ChunkState::Trailers { is_empty: byte == b'\n' }
+            }
+            (ChunkState::Data { .. } | ChunkState::End, _) => {
+                unreachable!("the caller handles both")
+            }
         })
     }
 
-    fn count_overhead(&mut self) -> Result<(), NoChunk> {
+    fn count_overhead(&mut self) -> Result<(), ChunkError> {
         self.overhead += 1;
         if self.overhead > MOST_OVERHEAD {
-            return Err(NoChunk("an extension or trailers of more than 16 KiB"));
+            return Err(ChunkError("an extension or trailers of more than 16 KiB"));
         }
         Ok(())
     }
@@ -123,15 +129,15 @@ impl Chunked {
 mod tests {
     use super::*;
 
-    fn read(pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<usize>), NoChunk> {
-        let (mut chunked, mut body) = (Chunked::new(), Vec::new());
+    fn read(pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<usize>), ChunkError> {
+        let (mut chunked, mut body) = (ChunkDecoder::new(), Vec::new());
         for piece in pieces {
             let mut bytes = *piece;
             loop {
                 match chunked.next(&mut bytes)? {
-                    Found::Data(data) => body.extend_from_slice(data),
-                    Found::End => return Ok((body, Some(bytes.len()))),
-                    Found::Nothing => break,
+                    ChunkPart::Data(data) => body.extend_from_slice(data),
+                    ChunkPart::End => return Ok((body, Some(bytes.len()))),
+                    ChunkPart::Nothing => break,
                 }
             }
         }

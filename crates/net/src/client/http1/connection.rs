@@ -1,8 +1,8 @@
 //! A connection that one thread writes requests to and an event loop reads answers from.
 //!
-//! Whoever takes it from the pool owns its writing side until the request is out; its event
-//! loop owns the reading side all the time. The two meet in [`State`], which is locked for a
-//! few instructions and never across a system call, but for a request that the socket did not
+//! The thread that takes a connection from the pool owns its writing side until the request is
+//! written; its event loop always owns the reading side. Both use [`State`], which is locked for a
+//! few instructions. It is held across a system call only for a request that the socket did not
 //! take at once.
 
 use std::io::{self, IoSlice, Read as _, Write};
@@ -16,77 +16,77 @@ use rustls::ClientConnection;
 
 use super::super::Job;
 use super::super::kernel;
-use super::super::library::Encoded;
+use super::super::library::EncodedRequest;
 
 /// A request whose answer is awaited.
 pub(super) struct Flight {
     pub job: Job,
     pub responder: Responder,
-    /// When it was about to be written, by the client's clock.
+    /// Time just before it was written, by the client's clock.
     pub sent_at: Nanos,
 }
 
-/// The rest of a request that the socket did not take at once.
-pub(super) struct Unsent {
-    pub request: Arc<Encoded>,
+/// Rest of a request that the socket did not take at once.
+pub(super) struct UnsentRequest {
+    pub request: Arc<EncodedRequest>,
     pub from: usize,
     pub job: Job,
     pub responder: Responder,
 }
 
-/// Bytes that a read brought.
+/// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Read {
-    /// How many bytes of answers.
+pub(super) struct SocketRead {
+    /// Number of bytes.
     pub bytes: usize,
-    /// When the socket delivered the last of them.
+    /// Time at which the socket delivered the last of them.
     pub at: Nanos,
-    /// How long that one had been there, ns; 0 where the system does not tell.
+    /// How long the last byte had been available, in ns; 0 if the system does not report it.
     pub waited: Nanos,
 }
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Here until the event loop hears of an answer.
+    /// Set until the event loop receives an answer.
     pub flight: Option<Flight>,
-    /// Whether some thread is within the writing of a request.
+    /// Whether a thread is writing a request.
     pub is_sending: bool,
-    /// Whether the answer was complete before that thread had noticed that it had sent the
-    /// request: then it passes the connection on.
+    /// Whether the answer was complete before the writing thread noticed that it had sent the
+    /// request; that thread then passes the connection on.
     pub is_answered: bool,
-    /// Whether nothing can be sent any more.
+    /// Whether nothing more can be sent.
     pub is_dead: bool,
-    pub unsent: Option<Unsent>,
+    pub unsent: Option<UnsentRequest>,
 }
 
-/// See the module.
+/// A connection, see the module.
 pub(super) struct Connection {
     pub node: usize,
-    /// Whose counters count for it.
+    /// Thread whose counters record this connection.
     pub thread: usize,
-    /// Its place among the connections of that thread.
+    /// Index among the connections of that thread.
     pub slot: usize,
     stream: TcpStream,
     tls: Option<Mutex<Encryption>>,
     state: Mutex<State>,
-    /// The client's.
+    /// Clock of the client.
     clock: Clock,
 }
 
-/// The encryption of a connection, and the last read that it got bytes from.
+/// TLS state of a connection, and the last read that delivered bytes.
 struct Encryption {
     tls: ClientConnection,
-    /// When it was.
+    /// Time of that read.
     read_at: Nanos,
-    /// As [`Read::waited`].
+    /// How long the last byte had been available; see [`SocketRead::waited`].
     waited: Nanos,
 }
 
-/// How far writing came.
-pub(super) enum Written {
-    /// The socket, or the encryption before it, has all.
+/// Result of writing a request.
+pub(super) enum WriteOutcome {
+    /// The socket, or the TLS layer before it, has taken everything.
     All,
-    /// It has this much, and takes more later.
+    /// It has taken this much and takes more later.
     UpTo(usize),
     /// It broke after this much.
     Broken(usize),
@@ -103,7 +103,7 @@ impl Connection {
         Self { node, thread, slot, stream, tls, state: Mutex::default(), clock }
     }
 
-    /// The state is consistent wherever a thread may have panicked.
+    /// Locks the state, which is consistent even if a thread panicked.
     #[inline]
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -117,23 +117,23 @@ impl Connection {
         self.tls.is_some()
     }
 
-    /// Ends the connection; its event loop hears of that.
+    /// Shuts the connection down, which wakes its event loop.
     pub(super) fn shut_down(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// What the system says of a connection that could not be made.
+    /// Returns the system's error of a connection that could not be made.
     pub(super) fn connect_error(&self) -> io::Result<()> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
         }
-        // Only of a connection that stands the other side's address is known.
+        // The peer's address is known only once the connection is established.
         self.stream.peer_addr().map(|_| ())
     }
 
     /// Writes a request from its byte `from` on.
     #[inline]
-    pub(super) fn write(&self, request: &Encoded, from: usize) -> Written {
+    pub(super) fn write(&self, request: &EncodedRequest, from: usize) -> WriteOutcome {
         if self.is_tls() {
             return self.write_encrypted(request, from);
         }
@@ -149,50 +149,48 @@ impl Connection {
                 (&self.stream).write(&request.rest[at - head.len()..])
             };
             match written {
-                Ok(n) if at + n == len => return Written::All,
-                Ok(0) => return Written::Broken(at),
+                Ok(n) if at + n == len => return WriteOutcome::All,
+                Ok(0) => return WriteOutcome::Broken(at),
                 Ok(n) => at += n,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Written::UpTo(at);
+                    return WriteOutcome::UpTo(at);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Written::Broken(at),
+                Err(_) => return WriteOutcome::Broken(at),
             }
         }
     }
 
-    /// As [`write`](Self::write). The encryption takes a request as a whole and holds what
-    /// the socket does not take, so that `from` is 0 or the request's length.
-    fn write_encrypted(&self, request: &Encoded, from: usize) -> Written {
+    /// Writes a request as [`write`](Self::write) does. TLS takes whole requests and buffers the
+    /// part that the socket does not take, so `from` is 0 or the request's length.
+    fn write_encrypted(&self, request: &EncodedRequest, from: usize) -> WriteOutcome {
         let len = request.len(self.node);
         let tls = &mut self.tls().expect("the caller has asked").tls;
         if from == 0 {
             let mut writer = tls.writer();
             let head = writer.write_all(&request.heads[self.node]);
             if head.and_then(|()| writer.write_all(&request.rest)).is_err() {
-                return Written::Broken(0);
+                return WriteOutcome::Broken(0);
             }
         }
         match flush(tls, &self.stream) {
-            Ok(true) => Written::All,
-            Ok(false) => Written::UpTo(len),
-            // How much of the ciphertext left is not known.
-            Err(_) => Written::Broken(len),
+            Ok(true) => WriteOutcome::All,
+            Ok(false) => WriteOutcome::UpTo(len),
+            // How much ciphertext was sent is unknown.
+            Err(_) => WriteOutcome::Broken(len),
         }
     }
 
-    /// Reads what there is to `buffer`. Only the connection's event loop calls it.
+    /// Reads available bytes into `buffer`. Only the connection's event loop calls it.
     #[inline]
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<Read> {
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<SocketRead> {
         loop {
-            let read = match self.tls() {
-                None => kernel::receive(&self.stream, buffer).map(|(bytes, waited)| Read {
-                    bytes,
-                    at: self.clock.now(),
-                    waited,
-                }),
-                Some(mut tls) => self.read_decrypted(&mut tls, buffer),
-            };
+            let read =
+                match self.tls() {
+                    None => kernel::receive(&self.stream, buffer)
+                        .map(|(bytes, waited)| SocketRead { bytes, at: self.clock.now(), waited }),
+                    Some(mut tls) => self.read_decrypted(&mut tls, buffer),
+                };
             match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => return read,
@@ -200,22 +198,27 @@ impl Connection {
         }
     }
 
-    /// What one read from the socket brought is decrypted at once: all that is there to take
-    /// was completed by the last one.
-    fn read_decrypted(&self, encryption: &mut Encryption, buffer: &mut [u8]) -> io::Result<Read> {
+    /// Decrypts the bytes of one read from the socket at once: all plaintext was completed by the
+    /// last read.
+    fn read_decrypted(
+        &self,
+        encryption: &mut Encryption,
+        buffer: &mut [u8],
+    ) -> io::Result<SocketRead> {
         let Encryption { tls, read_at, waited } = encryption;
         loop {
-            let read = |bytes, at: &Nanos, waited: &Nanos| Read { bytes, at: *at, waited: *waited };
+            let read =
+                |bytes, at: &Nanos, waited: &Nanos| SocketRead { bytes, at: *at, waited: *waited };
             match tls.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // An end without the word for it may be an attack; what comes of it is an
-                // answer that is cut off, or whole by its own length.
+                // An end without close_notify may be an attack; the answer then counts as
+                // truncated, or as complete by its own length.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Ok(read(0, read_at, waited));
                 }
                 decrypted => return decrypted.map(|n| read(n, read_at, waited)),
             }
-            let mut socket = Received { stream: &self.stream, waited: 0 };
+            let mut socket = TimedSocket { stream: &self.stream, waited: 0 };
             let n = tls.read_tls(&mut socket)?;
             (*read_at, *waited) = (self.clock.now(), socket.waited);
             process(tls, &self.stream)?;
@@ -226,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with the handshake of TLS; whether it is complete.
+    /// Continues the TLS handshake; returns whether it is complete.
     pub(super) fn shake_hands(&self) -> io::Result<bool> {
         let Some(mut encryption) = self.tls() else { return Ok(true) };
         let Encryption { tls, read_at, .. } = &mut *encryption;
@@ -251,13 +254,13 @@ impl Connection {
     }
 }
 
-/// A socket that notes how long the last byte of a read had been there.
-struct Received<'a> {
+/// A socket that records how long the last byte of a read had been available.
+struct TimedSocket<'a> {
     stream: &'a TcpStream,
     waited: Nanos,
 }
 
-impl io::Read for Received<'_> {
+impl io::Read for TimedSocket<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (n, waited) = kernel::receive(self.stream, buffer)?;
         self.waited = waited;
@@ -265,7 +268,7 @@ impl io::Read for Received<'_> {
     }
 }
 
-/// Writes what is encrypted; whether all of it is out.
+/// Writes encrypted bytes; returns whether all of them were written.
 fn flush(tls: &mut ClientConnection, mut stream: &TcpStream) -> io::Result<bool> {
     while tls.wants_write() {
         match tls.write_tls(&mut stream) {
@@ -279,7 +282,7 @@ fn flush(tls: &mut ClientConnection, mut stream: &TcpStream) -> io::Result<bool>
     Ok(true)
 }
 
-/// Decrypts what was read. An alert that says why is sent before the error is returned.
+/// Decrypts bytes that were read. Sends an alert before it returns an error.
 fn process(tls: &mut ClientConnection, stream: &TcpStream) -> io::Result<()> {
     if let Err(error) = tls.process_new_packets() {
         let _ = flush(tls, stream);

@@ -1,4 +1,4 @@
-//! How connections are made.
+//! Connection attempts.
 
 use std::io;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::client::backoff::{not_reached, tls_error};
 use crate::client::kernel;
 use crate::trouble::{Kind, Trouble};
 
-/// A connection that is being made.
-pub(super) struct Dialing {
+/// A connection attempt in progress.
+pub(super) struct DialAttempt {
     pub connection: Arc<Connection>,
     pub since: Nanos,
-    /// Which address of the node.
+    /// Index of the node's address.
     pub address: usize,
-    /// How many addresses were tried.
+    /// Number of addresses tried.
     pub tried: usize,
     pub is_connected: bool,
 }
 
-impl Dialing {
-    /// Begins a connection to the address that comes `tried` places after the preferred one.
+impl DialAttempt {
+    /// Begins a connection to the address `tried` places after the preferred one.
     pub(super) fn begin(
         node: &Node,
         (number, thread): (usize, usize),
@@ -38,7 +38,7 @@ impl Dialing {
         let address = (first + tried) % addresses.len();
         let no_socket = |error: io::Error| not_reached(&node.endpoint, &error);
         let mut stream = TcpStream::connect(addresses[address]).map_err(no_socket)?;
-        // A request is one write, and the last one: there is nothing to wait for.
+        // A request is a single write, so there is nothing to wait for.
         stream.set_nodelay(true).map_err(no_socket)?;
         kernel::stamp_arrivals(&stream);
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -48,7 +48,7 @@ impl Dialing {
             Some((config, name)) => {
                 let tls = ClientConnection::new(config.clone(), name.clone());
                 let mut tls = tls.map_err(|error| crate::tls::trouble(&node.endpoint, &error))?;
-                // A request is encrypted as a whole, however long it is.
+                // A request of any length is encrypted as a whole.
                 tls.set_buffer_limit(None);
                 Some(tls)
             }
@@ -57,7 +57,7 @@ impl Dialing {
         Ok(Self { connection, since: clock.now(), address, tried, is_connected: false })
     }
 
-    /// Goes on; whether the connection stands.
+    /// Continues the attempt; returns whether the connection is established.
     pub(super) fn go_on(&mut self, node: &Node) -> Result<bool, Trouble> {
         if !self.is_connected {
             match self.connection.connect_error() {

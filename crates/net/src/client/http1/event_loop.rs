@@ -1,4 +1,4 @@
-//! A thread that reads answers, sends what waits, and keeps its connections standing.
+//! A thread that reads answers, sends queued requests and maintains its connections.
 
 use std::io;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 use mio::{Events, Poll, Token};
 
 use super::buffer::Buffer;
-use super::dial::Dialing;
-use super::live::{Ending, Live, Turn};
-use super::{Freed, Pool};
-use crate::client::backoff::Dialed;
+use super::dial::DialAttempt;
+use super::live::{Ending, LiveConnection, Turn};
+use super::{Pool, ReleaseCause};
+use crate::client::backoff::DialState;
 use crate::client::kernel;
 use crate::trouble::{Kind, Trouble};
 
-/// Time limits are looked at, and lost connections dialed again, this often.
+/// Period of checks for time limits and of attempts to reconnect.
 const TICK: Nanos = 10 * MILLISECOND;
-/// The rest of an answer that was complete by its own word is awaited this long.
+/// Time limit for the rest of an answer that declared itself complete.
 const LONGEST_DRAIN: Nanos = SECOND;
 const EVENTS: usize = 1024;
 /// The token of the waker of an event loop.
 pub(super) const WAKER: Token = Token(usize::MAX);
-/// A connection beyond those that the plan needs is closed when it was idle for so long: some
-/// servers serve each connection with a thread of which they have few.
+/// Idle time after which surplus connections are closed: some servers use one of few threads per
+/// connection.
 const LONGEST_IDLE: Nanos = 2 * SECOND;
 
 pub(super) struct EventLoop {
@@ -32,17 +32,17 @@ pub(super) struct EventLoop {
     thread: usize,
     poll: Poll,
     slots: Vec<Slot>,
-    /// Numbers of the slots that are down.
+    /// Slots without a connection.
     down: Vec<usize>,
-    /// By node: slots that are not down.
+    /// By node: slots with a connection or an attempt.
     kept: Vec<usize>,
-    /// By node: connections whose answer is handed over and whose body has not ended. Others take
-    /// their places, as a late end of a body is no queue of the client's.
+    /// By node: connections whose answer was handed over but whose body has not ended. Other
+    /// connections take their places, because a late end of a body is not queueing by the client.
     draining: Vec<usize>,
     /// By node.
-    dialed: Vec<Dialed>,
+    dialed: Vec<DialState>,
     buffer: Buffer,
-    /// Connections that may have more to read than was read in their turn.
+    /// Connections that may have more to read than one turn permits.
     unread: Vec<usize>,
     /// When the next tick is due.
     next_tick: Nanos,
@@ -50,7 +50,7 @@ pub(super) struct EventLoop {
     heard: (u64, Nanos),
 }
 
-/// A place for a connection; its number is the token of events.
+/// Slot of a connection; its index is the token of its events.
 struct Slot {
     node: usize,
     phase: Phase,
@@ -58,16 +58,16 @@ struct Slot {
 
 enum Phase {
     Down,
-    Dialing(Dialing),
-    Live(Box<Live>),
+    Dialing(DialAttempt),
+    Live(Box<LiveConnection>),
 }
 
 impl EventLoop {
-    /// To be called on the thread that runs it.
+    /// Creates the loop; call it on the thread that runs it.
     pub(super) fn new(pool: Arc<Pool>, thread: usize, poll: Poll) -> Self {
         let nodes = pool.shared.nodes.len();
         Self {
-            dialed: pool.shared.nodes.iter().map(|_| Dialed::default()).collect(),
+            dialed: pool.shared.nodes.iter().map(|_| DialState::default()).collect(),
             heard: (0, pool.shared.clock.now()),
             pool,
             thread,
@@ -98,7 +98,7 @@ impl EventLoop {
             kernel::is_about_to_wait(now);
             match self.poll.poll(&mut events, Some(left)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    // Nothing can be heard any more; who waits must know.
+                    // Nothing can be received any more, so waiting samples must fail.
                     return self.give_up(&error);
                 }
                 _ => {}
@@ -125,7 +125,7 @@ impl EventLoop {
             Phase::Down => {}
             Phase::Dialing(_) => {
                 self.go_on_dialing(at);
-                // What came together with the connection raises no event of its own.
+                // Data that arrived together with the connection raises no event of its own.
                 self.read(at, is_closed);
             }
             Phase::Live(live) => {
@@ -140,7 +140,7 @@ impl EventLoop {
         }
     }
 
-    /// Reads what there is, where a connection stands.
+    /// Reads available data of an established connection.
     fn read(&mut self, at: usize, is_closed: bool) {
         let Phase::Live(live) = &mut self.slots[at].phase else { return };
         let had = live.answers;
@@ -158,7 +158,7 @@ impl EventLoop {
         }
     }
 
-    /// Time limits, connections that are due, and what this thread cost so far.
+    /// Checks time limits and due connections, and records the CPU time of this thread.
     fn tick(&mut self, now: Nanos) {
         let shared = self.pool.shared.clone();
         let received =
@@ -182,7 +182,7 @@ impl EventLoop {
                 Phase::Live(live) => {
                     live.note_done(now);
                     live.settle_done(&self.pool, now);
-                    // A number of connections that somebody chose is not exceeded.
+                    // A number of connections set by the user is not exceeded.
                     let is_replaced = shared.options.grows && live.drains_since().is_some();
                     self.draining[live.connection.node] += usize::from(is_replaced);
                     let since = live.awaits_since();
@@ -193,7 +193,7 @@ impl EventLoop {
                         let node = self.slots[at].node;
                         self.end(at, Ending::TimedOut);
                         if self.heard.1 <= since {
-                            // Not a byte for a whole limit: who waits, waits for nothing.
+                            // No byte for a whole time limit: waiting samples would wait in vain.
                             let trouble = shared.timed_out(&shared.nodes[node].endpoint, false);
                             self.pool.waiting_failed(&trouble, false);
                         }
@@ -208,13 +208,12 @@ impl EventLoop {
         shared.threads[self.thread].note_cpu_time();
     }
 
-    /// Makes connections where fewer are kept than there are places, and closes idle ones where
-    /// more are.
+    /// Opens connections if there are fewer than places, and closes idle ones if there are more.
     fn balance(&mut self, now: Nanos) {
         for node in 0..self.kept.len() {
             let wanted = {
                 let mut state = self.pool.lock();
-                let share = state.places.of(self.thread, node);
+                let share = state.places.share_mut(self.thread, node);
                 share.is_failing = self.dialed[node].is_failing();
                 share.wanted + self.draining[node]
             };
@@ -236,7 +235,7 @@ impl EventLoop {
         self.pool.lock().take_idle_of(self.thread, node, Nanos::MAX)
     }
 
-    /// Closes connections that are idle for long and that the plan does not need.
+    /// Closes connections that have long been idle and that the plan does not need.
     fn close_idle(&mut self, now: Nanos) {
         for node in 0..self.kept.len() {
             let idle = {
@@ -246,7 +245,7 @@ impl EventLoop {
                 let idle = state.take_idle_of(self.thread, node, before);
                 match idle {
                     Some(idle) if !state.places.give_up(self.thread, node) => {
-                        // As fresh as any, so that it is not looked at in each tick.
+                        // Marked as fresh so that it is not examined in each tick.
                         state.idle[node].insert(0, (idle, now));
                         None
                     }
@@ -279,7 +278,7 @@ impl EventLoop {
 
     fn dial_address(&mut self, at: usize, tried: usize) {
         let number = self.slots[at].node;
-        let begun = Dialing::begin(
+        let begun = DialAttempt::begin(
             &self.pool.shared.nodes[number],
             (number, self.thread),
             (self.dialed[number].first_address, tried),
@@ -305,7 +304,7 @@ impl EventLoop {
             Err(trouble) => {
                 let tried = dialing.tried;
                 match trouble.kind {
-                    // What is wrong with a name is wrong at each of its addresses.
+                    // A wrong name is wrong at each of its addresses.
                     Kind::Tls => self.dial_failed(at, &trouble),
                     _ => self.address_failed(at, tried, &trouble),
                 }
@@ -319,16 +318,16 @@ impl EventLoop {
         dialed.connected();
         let shared = &self.pool.shared;
         shared.threads[self.thread].connects.fetch_add(1, Ordering::Relaxed);
-        let live = Live::new(connection.clone(), shared.clock.now());
+        let live = LiveConnection::new(connection.clone(), shared.clock.now());
         self.slots[at].phase = Phase::Live(Box::new(live));
         let node = connection.node;
         {
             let mut state = self.pool.lock();
-            let share = state.places.of(self.thread, node);
+            let share = state.places.share_mut(self.thread, node);
             share.open += 1;
             share.is_failing = self.dialed[node].is_failing();
         }
-        self.pool.release(connection.clone(), Freed::New);
+        self.pool.release(connection.clone(), ReleaseCause::New);
         self.pool.settled.notify_all();
     }
 
@@ -353,7 +352,7 @@ impl EventLoop {
             self.pool.waiting_failed(trouble, true);
         }
         let share = (self.thread, self.slots[at].node);
-        self.pool.lock().places.of(share.0, share.1).is_failing = true;
+        self.pool.lock().places.share_mut(share.0, share.1).is_failing = true;
         self.pool.settled.notify_all();
     }
 
@@ -370,7 +369,7 @@ impl EventLoop {
         let node = live.connection.node;
         {
             let mut state = self.pool.lock();
-            state.places.of(self.thread, node).open -= 1;
+            state.places.share_mut(self.thread, node).open -= 1;
             state.idle[node].retain(|(idle, _)| !Arc::ptr_eq(idle, &live.connection));
         }
         let dialed = &mut self.dialed[node];

@@ -1,4 +1,4 @@
-//! The reading side of a connection that stands.
+//! Reading side of an established connection.
 
 use std::io;
 use std::sync::Arc;
@@ -7,63 +7,63 @@ use dyno_loadgen::clock::Nanos;
 
 use super::answer::{Framing, Part};
 use super::buffer::{Buffer, Chunk};
-use super::connection::{Connection, Flight, Read};
-use super::{Freed, Pool};
-use crate::client::answering::{Answering, Carrier as _, Reading};
+use super::connection::{Connection, Flight, SocketRead};
+use super::{Pool, ReleaseCause};
+use crate::client::answering::{Carrier as _, PendingAnswer, Reading};
 use crate::protocol::Reader;
 use crate::trouble::{Kind, Trouble};
 
-/// A connection that stands, as its event loop sees it.
-pub(super) struct Live {
+/// An established connection, as seen by its event loop.
+pub(super) struct LiveConnection {
     pub connection: Arc<Connection>,
     pub made_at: Nanos,
-    /// Answers that came over it.
+    /// Number of answers received.
     pub answers: u64,
     framing: Framing,
-    /// Of the next answer, where it is here.
+    /// Reader of the next answer.
     reader: Option<Box<dyn Reader>>,
     /// The answer that has begun.
-    current: Option<Current>,
-    /// When the current answer was complete by its own word, before its body has ended.
+    current: Option<CurrentAnswer>,
+    /// Time at which the current answer declared itself complete, before its body ended.
     done_at: Option<Nanos>,
-    /// Since when the rest of an answer is awaited that was complete by its own word.
+    /// Start of the wait for the rest of an answer that declared itself complete.
     drains_since: Option<Nanos>,
     /// Whether the server closed its side: the end is read without another event.
     is_closed: bool,
 }
 
 /// An answer that has begun.
-struct Current {
-    /// When its request was about to be written.
+struct CurrentAnswer {
+    /// Time just before its request was written.
     sent_at: Nanos,
     reading: Reading,
 }
 
-/// What is left after a turn of reading.
+/// Result of one turn of reading.
 pub(super) enum Turn {
-    /// Nothing: what comes raises an event.
+    /// Nothing is left: new data raises an event.
     Over,
-    /// Perhaps more, which raises no event.
+    /// Data may be left that raises no event.
     More,
 }
 
-/// Why a connection ends.
+/// Reason for the end of a connection.
 pub(super) enum Ending {
     /// The server closed it.
     Closed,
     /// It broke.
     Broken(io::Error),
-    /// What came over it is no answer.
+    /// It received invalid data.
     Trouble(Trouble),
-    /// Something came that nobody had asked for.
+    /// Data came without a request.
     Unasked,
-    /// After an answer, as both sides agreed.
+    /// Both sides agreed to close after an answer.
     Agreed,
     /// A request took longer than its time limit.
     TimedOut,
 }
 
-impl Live {
+impl LiveConnection {
     pub(super) fn new(connection: Arc<Connection>, now: Nanos) -> Self {
         Self {
             connection,
@@ -78,7 +78,7 @@ impl Live {
         }
     }
 
-    /// Reads what has come, up to a full buffer: then it is the turn of other connections.
+    /// Reads up to one full buffer, then yields to other connections.
     pub(super) fn read(
         &mut self,
         pool: &Arc<Pool>,
@@ -88,8 +88,8 @@ impl Live {
         self.is_closed |= is_closed;
         loop {
             let (n, at) = match self.connection.read(buffer.whole()) {
-                Ok(Read { bytes: 0, .. }) => return Err(Ending::Closed),
-                Ok(Read { bytes, at, waited }) => {
+                Ok(SocketRead { bytes: 0, .. }) => return Err(Ending::Closed),
+                Ok(SocketRead { bytes, at, waited }) => {
                     pool.shared.late_reads.note(at, waited);
                     (bytes, at)
                 }
@@ -104,14 +104,14 @@ impl Live {
             if is_full {
                 return Ok(Turn::More);
             }
-            // Less than was asked for: the next bytes raise another event, and so does the end.
+            // A short read means that the next bytes and the end raise another event.
             if !self.is_closed && !self.connection.is_tls() {
                 return Ok(Turn::Over);
             }
         }
     }
 
-    /// Takes bytes that were read at `at`.
+    /// Processes bytes that were read at `at`.
     fn hear(&mut self, pool: &Arc<Pool>, chunk: &Chunk<'_>, at: Nanos) -> Result<(), Ending> {
         let mut bytes = chunk.bytes();
         loop {
@@ -136,8 +136,8 @@ impl Live {
                     self.drains_since = None;
                     self.framing.restart();
                     let current = self.current.take();
-                    // Before the answer: who sends the next request on it finds the connection
-                    // free.
+                    // Before the answer: the thread that sends the next request then finds the
+                    // connection free.
                     let passed = match bytes {
                         [] => self.pass_on(pool),
                         _ => Err(Ending::Unasked),
@@ -154,9 +154,9 @@ impl Live {
     fn begin(&mut self, pool: &Pool, flight: Flight) {
         let reader = self.reader.take().unwrap_or_else(|| pool.shared.reader());
         let asked = (flight.job, flight.responder);
-        let answering = Answering::new(asked, reader, self.connection.thread);
+        let answering = PendingAnswer::new(asked, reader, self.connection.thread);
         let reading = Reading::Here(answering);
-        self.current = Some(Current { sent_at: flight.sent_at, reading });
+        self.current = Some(CurrentAnswer { sent_at: flight.sent_at, reading });
     }
 
     fn data(
@@ -168,21 +168,21 @@ impl Live {
         let Some(current) = &mut self.current else { return Ok(()) };
         let owned = || chunk.owned(data);
         if current.reading.data(pool, data, owned, at).map_err(Ending::Trouble)? {
-            // The body ends within moments as a rule. Until then the connection is not free, and
-            // a closed loop that heard of the answer now would wait for it.
+            // The body usually ends within moments. Until then the connection is not free, and a
+            // closed loop that got the answer now would wait for it.
             self.done_at.get_or_insert(at);
         }
         Ok(())
     }
 
-    /// Returns when the answer is handed over that is complete by its own word, if its body has
-    /// not ended by then.
+    /// Returns when an answer that declared itself complete is handed over if its body has not
+    /// ended by then.
     pub(super) fn settles_at(&self) -> Option<Nanos> {
         self.done_at.map(|at| at + END_OF_BODY)
     }
 
-    /// Hands over an answer that was complete by its own word some time ago, and whose body has
-    /// not ended.
+    /// Hands over an answer that declared itself complete some time ago and whose body has not
+    /// ended.
     pub(super) fn settle_done(&mut self, pool: &Arc<Pool>, now: Nanos) {
         if let Some(at) = self.done_at.take_if(|at| now.saturating_sub(*at) >= END_OF_BODY) {
             self.complete(pool, at);
@@ -190,15 +190,14 @@ impl Live {
         }
     }
 
-    /// Hands the answer over, which ended with what was read at `ended_at`, unless it was
-    /// handed over already.
+    /// Hands over the answer, whose last read was at `ended_at`, unless that was done already.
     fn complete(&mut self, pool: &Arc<Pool>, ended_at: Nanos) {
         let Some(current) = self.current.take() else { return };
         self.answers += 1;
         self.reader = current.reading.end(pool, None, ended_at);
     }
 
-    /// Looks whether a thread for parsing found the answer to be complete by its own word.
+    /// Checks whether a parser thread found that the answer declared itself complete.
     pub(super) fn note_done(&mut self, now: Nanos) {
         if let Some(current) = &self.current {
             current.reading.nudge();
@@ -209,7 +208,7 @@ impl Live {
         }
     }
 
-    /// The answer is complete: the connection is free, if the request is out.
+    /// Frees the connection after an answer if the request was sent completely.
     fn pass_on(&self, pool: &Pool) -> Result<(), Ending> {
         if !self.framing.is_reusable() || !pool.shared.options.keep_alive {
             return Err(Ending::Agreed);
@@ -220,27 +219,27 @@ impl Live {
             return Ok(());
         }
         if state.is_dead || state.unsent.is_some() {
-            // It answered before it had the whole request, whose rest is not sent any more.
+            // The server answered before it had the whole request, whose rest is not sent.
             return Err(Ending::Agreed);
         }
         drop(state);
-        pool.release(self.connection.clone(), Freed::Answered);
+        pool.release(self.connection.clone(), ReleaseCause::Answered);
         Ok(())
     }
 
-    /// When the request was sent whose answer is awaited, if there is one.
+    /// Returns when the request was sent whose answer is pending, if any.
     pub(super) fn awaits_since(&self) -> Option<Nanos> {
         let begun = self.current.as_ref().map(|current| current.sent_at);
         begun.or_else(|| self.connection.state().flight.as_ref().map(|flight| flight.sent_at))
     }
 
-    /// Since when the rest of an answer is awaited that counts no more.
+    /// Returns since when the irrelevant rest of an answer is awaited.
     pub(super) fn drains_since(&self) -> Option<Nanos> {
         self.drains_since
     }
 
-    /// Ends the connection, and the request that is under way on it. Returns what was wrong
-    /// if the server never answered on it although it was asked, or hung up at once.
+    /// Ends the connection and its current request. Returns the trouble if the server never
+    /// answered a request on it, or closed it at once.
     pub(super) fn end(mut self, pool: &Arc<Pool>, ending: Ending) -> Option<Trouble> {
         let asked = {
             let mut state = self.connection.state();
@@ -273,10 +272,7 @@ impl Live {
 
     fn trouble(&self, pool: &Pool, ending: Ending, has_begun: bool) -> Trouble {
         let endpoint = &pool.shared.nodes[self.connection.node].endpoint;
-        let when = match has_begun {
-            true => "in the middle of an answer",
-            false => "before it answered",
-        };
+        let when = if has_begun { "in the middle of an answer" } else { "before it answered" };
         match ending {
             Ending::Closed | Ending::Agreed => {
                 let again = match self.answers {
@@ -303,8 +299,8 @@ impl Live {
     }
 }
 
-/// The end of a body is awaited this long behind an answer that was complete by its own word.
+/// How long to wait for the end of a body after an answer declared itself complete.
 const END_OF_BODY: Nanos = dyno_loadgen::clock::MILLISECOND;
 
-/// Whoever hangs up within this time, without a request, did not want to be called.
+/// A server that closes a connection without a request within this time refused it.
 const SHORT_LIFE: Nanos = dyno_loadgen::clock::SECOND;

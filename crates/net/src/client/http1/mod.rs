@@ -1,4 +1,4 @@
-//! HTTP/1.1 without a runtime: the issuing thread writes requests itself, event loops read.
+//! HTTP/1.1 without a runtime: the issuing thread writes requests itself, event loops read answers.
 
 mod answer;
 mod buffer;
@@ -21,22 +21,22 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::{InFlight, QuerySample};
 
 use super::answering::Carrier;
-use super::{Job, Shared, Waited, make_room};
+use super::{ClientCore, Job, WaitCause, make_room};
 use crate::trouble::Trouble;
-use connection::{Connection, Flight, Unsent, Written};
+use connection::{Connection, Flight, UnsentRequest, WriteOutcome};
 use places::Places;
 
-/// Connections to all nodes, and the event loops that read from them.
+/// Connections to all nodes and the event loops that read from them.
 pub(super) struct Http1 {
     pool: Arc<Pool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What issuing threads and event loops share.
+/// State shared by issuing threads and event loops.
 struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<ClientCore>,
     state: Mutex<PoolState>,
-    /// Notified when connections are made or given up.
+    /// Notified when connections are established or given up.
     settled: Condvar,
     is_closing: AtomicBool,
     /// By event loop.
@@ -44,43 +44,42 @@ struct Pool {
 }
 
 struct PoolState {
-    /// By node, with the time since when they are idle. The last one is taken first: what it
-    /// needs is in the caches.
+    /// By node, with the time at which each became idle. The last one is taken first because its
+    /// data is in the caches.
     idle: Vec<Vec<(Arc<Connection>, Nanos)>>,
-    /// By the client's clock, a tick of an event loop ago.
+    /// Time of the last tick of an event loop, by the client's clock.
     now: Nanos,
-    /// Whose turn it is.
+    /// Next node in turn.
     next_node: usize,
-    /// Samples that found no connection, in their order. While there are any, no connection
-    /// is idle.
+    /// Samples that found no connection, in order. While there are any, no connection is idle.
     waiting: VecDeque<(Job, Nanos)>,
-    /// Of the run whose samples wait. Kept only while there are any, so that an idle client
-    /// does not hold on to the memory of the last run.
+    /// Responder of the waiting samples' run. Kept only while there are any, so that an idle client
+    /// does not hold the memory of the last run.
     responder: Option<Responder>,
     places: Places,
 }
 
-/// How a connection became free.
+/// Reason why a connection is free.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Freed {
-    /// It was just made.
+enum ReleaseCause {
+    /// It was just established.
     New,
     /// It has carried an answer.
     Answered,
 }
 
-/// What became of a request.
-enum Sent {
-    /// It is under way; the event loop does the rest.
+/// Result of sending a request.
+enum SendOutcome {
+    /// It is sent or queued; the event loop does the rest.
     Away,
     /// It is answered already, and the connection is free.
     Answered,
-    /// The connection was dead, and nothing of the request left.
+    /// The connection was dead, and no byte of the request was sent.
     Not,
 }
 
 impl Http1 {
-    pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn start(shared: Arc<ClientCore>) -> io::Result<Self> {
         let (threads, nodes) = (shared.threads.len(), shared.nodes.len());
         let polls = (0..threads).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let waker = |poll: &mio::Poll| mio::Waker::new(poll.registry(), event_loop::WAKER);
@@ -114,7 +113,7 @@ impl Http1 {
         Ok(http1)
     }
 
-    /// Makes the connections that the next run needs, and closes others.
+    /// Opens the connections that the next run needs and closes others.
     pub(super) fn expect(&self, in_flight: &[InFlight]) {
         let shared = &self.pool.shared;
         let (connections, most) = shared.options.places(shared.nodes.len(), Some(in_flight));
@@ -122,8 +121,8 @@ impl Http1 {
         self.pool.wake();
     }
 
-    /// Forgets what still waits of an aborted run, and waits until connections stand or are
-    /// known not to.
+    /// Drops waiting samples of an aborted run, and waits until connections are established or
+    /// known to fail.
     pub(super) fn prepare(&self, samples: usize) {
         let mut state = self.pool.lock();
         make_room(&mut state.waiting, samples);
@@ -134,7 +133,7 @@ impl Http1 {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Connections that stand.
+    /// Returns the number of established connections.
     pub(super) fn open(&self) -> usize {
         self.pool.lock().places.open()
     }
@@ -142,7 +141,7 @@ impl Http1 {
     #[inline]
     pub(super) fn issue(&self, samples: &[QuerySample], responder: &Responder) {
         match samples {
-            [sample] => self.pool.dispatch(Job::of(sample), responder),
+            [sample] => self.pool.dispatch(Job::for_sample(sample), responder),
             samples => self.pool.dispatch_all(samples, responder),
         }
     }
@@ -153,7 +152,7 @@ impl Drop for Http1 {
         self.pool.is_closing.store(true, Ordering::Release);
         self.pool.wake();
         for thread in self.threads.drain(..) {
-            // A panic is on standard error already.
+            // A panic was already printed on standard error.
             let _ = thread.join();
         }
     }
@@ -172,7 +171,7 @@ impl PoolState {
         None
     }
 
-    /// Takes a connection of an event loop to a node that is idle since before that time.
+    /// Takes an event loop's connection to a node that has been idle since before that time.
     fn take_idle_of(
         &mut self,
         thread: usize,
@@ -186,7 +185,7 @@ impl PoolState {
 }
 
 impl Carrier for Pool {
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<ClientCore> {
         &self.shared
     }
 
@@ -198,20 +197,20 @@ impl Carrier for Pool {
 }
 
 impl Pool {
-    /// The state is consistent wherever a thread may have panicked.
+    /// Locks the state, which is consistent even if a thread panicked.
     #[inline]
     fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes all event loops. One that cannot be woken wakes by itself soon.
+    /// Wakes all event loops. A loop that cannot be woken wakes up at its next tick.
     fn wake(&self) {
         for waker in &self.wakers {
             let _ = waker.wake();
         }
     }
 
-    /// Lets samples wait for a connection, and makes more where there may be more.
+    /// Queues samples for a connection, and opens more if permitted.
     fn wait(
         &self,
         mut state: MutexGuard<'_, PoolState>,
@@ -229,7 +228,7 @@ impl Pool {
         }
     }
 
-    /// Sends a sample over a free connection, or lets it wait for one.
+    /// Sends a sample over a free connection, or queues it.
     #[inline]
     fn dispatch(&self, job: Job, responder: &Responder) {
         loop {
@@ -241,14 +240,14 @@ impl Pool {
                 connection
             };
             match self.send(&connection, job, responder) {
-                Sent::Away => return,
-                Sent::Answered => return self.release(connection, Freed::Answered),
-                Sent::Not => {}
+                SendOutcome::Away => return,
+                SendOutcome::Answered => return self.release(connection, ReleaseCause::Answered),
+                SendOutcome::Not => {}
             }
         }
     }
 
-    /// As [`dispatch`](Self::dispatch) for many, which are queued at once.
+    /// Sends many samples as [`dispatch`](Self::dispatch) does; queues the rest at once.
     fn dispatch_all(&self, samples: &[QuerySample], responder: &Responder) {
         if samples.is_empty() {
             return;
@@ -263,20 +262,20 @@ impl Pool {
             }
             let rest = &samples[taken.len()..];
             if !rest.is_empty() {
-                self.wait(state, rest.iter().map(Job::of), responder);
+                self.wait(state, rest.iter().map(Job::for_sample), responder);
             }
         }
         for (connection, sample) in taken.into_iter().zip(samples) {
-            match self.send(&connection, Job::of(sample), responder) {
-                Sent::Away => {}
-                Sent::Answered => self.release(connection, Freed::Answered),
-                Sent::Not => self.dispatch(Job::of(sample), responder),
+            match self.send(&connection, Job::for_sample(sample), responder) {
+                SendOutcome::Away => {}
+                SendOutcome::Answered => self.release(connection, ReleaseCause::Answered),
+                SendOutcome::Not => self.dispatch(Job::for_sample(sample), responder),
             }
         }
     }
 
-    /// Passes a free connection on: to the sample that has waited longest, or to the idle ones.
-    fn release(&self, connection: Arc<Connection>, freed: Freed) {
+    /// Passes a free connection to the longest-waiting sample, or to the idle ones.
+    fn release(&self, connection: Arc<Connection>, freed: ReleaseCause) {
         loop {
             let mut state = self.lock();
             let Some((job, since)) = state.waiting.pop_front() else {
@@ -285,9 +284,10 @@ impl Pool {
                 return;
             };
             let is_full = state.places.is_full();
-            let responder = match state.waiting.is_empty() {
-                true => state.responder.take(),
-                false => state.responder.clone(),
+            let responder = if state.waiting.is_empty() {
+                state.responder.take()
+            } else {
+                state.responder.clone()
             };
             drop(state);
             let responder = responder.expect("samples wait for somebody");
@@ -297,35 +297,37 @@ impl Pool {
             }
             let span = self.shared.clock.now().saturating_sub(since);
             let cause = match freed {
-                Freed::New => Waited::Connecting,
-                Freed::Answered if is_full && self.shared.options.max_in_flight.is_some() => {
-                    Waited::Limit
+                ReleaseCause::New => WaitCause::Connecting,
+                ReleaseCause::Answered
+                    if is_full && self.shared.options.max_in_flight.is_some() =>
+                {
+                    WaitCause::Limit
                 }
-                Freed::Answered => Waited::Queue,
+                ReleaseCause::Answered => WaitCause::Queue,
             };
-            self.shared.waited((job, &responder), span, connection.thread, cause);
+            self.shared.note_wait(job, &responder, span, connection.thread, cause);
             match self.send(&connection, job, &responder) {
-                Sent::Away => return,
-                Sent::Answered => {}
-                // Its event loop hears that it is dead.
-                Sent::Not => return self.dispatch(job, &responder),
+                SendOutcome::Away => return,
+                SendOutcome::Answered => {}
+                // Its event loop notices that the connection is dead.
+                SendOutcome::Not => return self.dispatch(job, &responder),
             }
         }
     }
 
-    /// Writes the request of a sample to a connection that nobody else writes to.
+    /// Writes the request of a sample to a connection on which no other thread writes.
     #[inline]
-    fn send(&self, connection: &Connection, job: Job, responder: &Responder) -> Sent {
-        let request = self.shared.requests.of(job.index);
+    fn send(&self, connection: &Connection, job: Job, responder: &Responder) -> SendOutcome {
+        let request = self.shared.requests.encoded(job.index);
         if let Some(wrong) = &request.wrong {
             self.failed(job, responder, wrong, false, self.shared.clock.now());
-            return Sent::Answered;
+            return SendOutcome::Answered;
         }
-        // Before it is written: the answer may be here before this thread goes on.
+        // Before the write: the answer may arrive before this thread continues.
         let sent_at = {
             let mut state = connection.state();
             if state.is_dead {
-                return Sent::Not;
+                return SendOutcome::Not;
             }
             let sent_at = self.shared.clock.now();
             state.flight = Some(Flight { job, responder: responder.clone(), sent_at });
@@ -333,69 +335,70 @@ impl Pool {
             sent_at
         };
         let written = connection.write(&request, 0);
-        if let Written::All = written {
+        if let WriteOutcome::All = written {
             self.accepted(connection, (job, responder), &request, sent_at);
         }
         let mut state = connection.state();
         state.is_sending = false;
         match written {
-            Written::All if state.is_answered && !state.is_dead => Sent::Answered,
-            Written::All => Sent::Away,
-            Written::UpTo(from) if !state.is_answered && !state.is_dead => {
-                state.unsent = Some(Unsent { request, from, job, responder: responder.clone() });
-                // The socket may have become writable in between, which nobody would hear of.
+            WriteOutcome::All if state.is_answered && !state.is_dead => SendOutcome::Answered,
+            WriteOutcome::All => SendOutcome::Away,
+            WriteOutcome::UpTo(from) if !state.is_answered && !state.is_dead => {
+                state.unsent =
+                    Some(UnsentRequest { request, from, job, responder: responder.clone() });
+                // The socket may have become writable meanwhile, which raises no further event.
                 self.write_rest(connection, &mut state);
-                Sent::Away
+                SendOutcome::Away
             }
-            Written::Broken(0) if state.flight.take().is_some() => {
+            WriteOutcome::Broken(0) if state.flight.take().is_some() => {
                 state.is_dead = true;
                 drop(state);
                 connection.shut_down();
-                Sent::Not
+                SendOutcome::Not
             }
-            Written::UpTo(_) | Written::Broken(_) => {
+            WriteOutcome::UpTo(_) | WriteOutcome::Broken(_) => {
                 state.is_dead = true;
                 drop(state);
                 connection.shut_down();
-                Sent::Away
+                SendOutcome::Away
             }
         }
     }
 
-    /// Goes on with a request that the socket did not take at once.
+    /// Continues a request that the socket did not take at once.
     fn write_rest(&self, connection: &Connection, state: &mut connection::State) {
         let Some(unsent) = &mut state.unsent else { return };
         let sent_at = self.shared.clock.now();
         match connection.write(&unsent.request, unsent.from) {
-            Written::All => {
+            WriteOutcome::All => {
                 let asked = (unsent.job, &unsent.responder);
                 self.accepted(connection, asked, &unsent.request, sent_at);
                 state.unsent = None;
             }
-            Written::UpTo(from) => unsent.from = from,
-            Written::Broken(_) => {
+            WriteOutcome::UpTo(from) => unsent.from = from,
+            WriteOutcome::Broken(_) => {
                 (state.is_dead, state.unsent) = (true, None);
                 connection.shut_down();
             }
         }
     }
 
-    /// Notes that a socket took a request, the last of it with a write that began at `sent_at`.
-    /// The time after the write would hold what this thread waits for a processor when the
-    /// server, woken by the request, has taken its own.
+    /// Records that a socket took a request, whose last write began at `sent_at`. The time after
+    /// the write would include this thread's wait for a processor when the server, woken by the
+    /// request, has taken its own.
     #[inline]
     fn accepted(
         &self,
         connection: &Connection,
         (job, responder): (Job, &Responder),
-        request: &super::library::Encoded,
+        request: &super::library::EncodedRequest,
         sent_at: Nanos,
     ) {
         self.shared.accepted.stamp(job.id, responder.time_of(&self.shared.clock, sent_at));
         self.shared.threads[connection.thread].request(request.len(connection.node));
     }
 
-    /// Drops the samples that wait in a run that was ended early.
+    /// Drops the waiting samples of a run that was ended early.
     fn drop_waiting(&self) {
         let mut state = self.lock();
         if state.responder.as_ref().is_some_and(Responder::is_over) {
@@ -404,7 +407,7 @@ impl Pool {
         }
     }
 
-    /// All samples that wait have failed: there is no connection, and none can be made.
+    /// Fails all waiting samples: there is no connection and none can be made.
     fn waiting_failed(&self, trouble: &Trouble, only_if_none_is_open: bool) {
         let mut state = self.lock();
         if only_if_none_is_open && state.places.open() > 0 {

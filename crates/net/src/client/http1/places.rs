@@ -1,90 +1,90 @@
-//! How many connections each event loop keeps to each node.
+//! Number of connections of each event loop to each node.
 
 /// Places for connections, by event loop and node.
 pub(super) struct Places {
     nodes: usize,
-    /// Those of the first event loop, by node, then those of the next.
+    /// Shares of the first event loop by node, then those of the next.
     shares: Vec<Share>,
-    /// Connections at most.
+    /// Maximum number of connections.
     most: usize,
-    /// Connections that are kept even if they are idle.
+    /// Number of connections that are kept even if idle.
     least: usize,
 }
 
 /// Places of one event loop for one node.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Connections that the loop is to keep.
+    /// Number of connections that the loop should have.
     pub wanted: usize,
-    /// Connections that stand, busy or idle.
+    /// Established connections, busy or idle.
     pub open: usize,
-    /// The node cannot be reached: nobody need wait for its connections.
+    /// The node is unreachable: samples need not wait for its connections.
     pub is_failing: bool,
 }
 
 impl Share {
-    /// Connections that are being made.
+    /// Returns the number of connections in progress.
     fn coming(&self) -> usize {
         if self.is_failing { 0 } else { self.wanted.saturating_sub(self.open) }
     }
 }
 
 impl Places {
-    /// No places yet.
+    /// Creates the shares without any places.
     pub(super) fn new(nodes: usize, threads: usize) -> Self {
         Self { nodes, shares: vec![Share::default(); nodes * threads], most: 0, least: 0 }
     }
 
-    pub(super) fn of(&mut self, thread: usize, node: usize) -> &mut Share {
+    pub(super) fn share_mut(&mut self, thread: usize, node: usize) -> &mut Share {
         &mut self.shares[thread * self.nodes + node]
     }
 
-    /// Provides so many connections from now on, in turn over the nodes, so that each event
-    /// loop has its share of each; up to `most` when samples find none free.
+    /// Provides this many connections, distributed over nodes and event loops in turn, and up to
+    /// `most` when samples find none free.
     pub(super) fn provide(&mut self, connections: usize, most: usize) {
         let threads = self.shares.len() / self.nodes;
         (self.most, self.least) = (most.max(connections), connections);
         self.shares.iter_mut().for_each(|share| share.wanted = 0);
         for number in 0..connections {
-            self.of(number / self.nodes % threads, number % self.nodes).wanted += 1;
+            self.share_mut(number / self.nodes % threads, number % self.nodes).wanted += 1;
         }
     }
 
-    /// Adds places for `waiting` samples that found no connection free, where fewer
-    /// connections than that are being made. Returns whether there are more places now.
+    /// Adds places for `waiting` samples that found no free connection if fewer connections are in
+    /// progress. Returns whether there are more places now.
     pub(super) fn grow(&mut self, waiting: usize) -> bool {
         let total: usize = self.shares.iter().map(|share| share.wanted).sum();
         let coming: usize = self.shares.iter().map(Share::coming).sum();
         let more = waiting.saturating_sub(coming).min(self.most.saturating_sub(total));
         for _ in 0..more {
-            // Where there are fewest, of the nodes that can be reached.
+            // The share with the fewest places, reachable nodes first.
             let least = self.shares.iter_mut().min_by_key(|share| (share.is_failing, share.wanted));
             least.expect("there is a node").wanted += 1;
         }
         more > 0
     }
 
-    /// Gives up the place of an idle connection, unless it is to be kept.
+    /// Removes the place of an idle connection unless it must be kept.
     pub(super) fn give_up(&mut self, thread: usize, node: usize) -> bool {
         let total: usize = self.shares.iter().map(|share| share.wanted).sum();
         let least = self.least;
-        let share = self.of(thread, node);
+        let share = self.share_mut(thread, node);
         let may = total > least && share.wanted > 0;
         share.wanted -= usize::from(may);
         may
     }
 
-    /// Whether all places have connections that stand, or cannot have them.
+    /// Returns whether all places have established connections or cannot have them.
     pub(super) fn is_settled(&self) -> bool {
         self.shares.iter().all(|share| share.coming() == 0)
     }
 
-    /// Connections that stand, busy or idle.
+    /// Returns the number of established connections, busy or idle.
     pub(super) fn open(&self) -> usize {
         self.shares.iter().map(|share| share.open).sum()
     }
 
-    /// Whether there are as many connections as there may be.
+    /// Returns whether the number of connections is at its maximum.
     pub(super) fn is_full(&self) -> bool {
         self.open() >= self.most
     }
@@ -124,8 +124,8 @@ mod tests {
     fn a_node_that_cannot_be_reached_is_not_waited_for() {
         let mut places = Places::new(2, 1);
         places.provide(2, 4);
-        *places.of(0, 0) = Share { wanted: 1, open: 0, is_failing: true };
-        places.of(0, 1).open = 1;
+        *places.share_mut(0, 0) = Share { wanted: 1, open: 0, is_failing: true };
+        places.share_mut(0, 1).open = 1;
         assert!(places.is_settled());
         assert!(places.grow(1));
         assert_eq!(wanted(&places), [1, 2]);

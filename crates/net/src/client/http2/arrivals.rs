@@ -1,8 +1,8 @@
-//! When the frames of each stream were read from the socket.
+//! Times at which the frames of each stream were read from the socket.
 //!
-//! The library reads many frames at a time and hands them to tasks that run later. So that no
-//! stamp holds that delay, the frames are followed here as well: their heads have a fixed form
-//! (RFC 9113, section 4.1), and what is noted is when the last byte of each was read.
+//! The library reads many frames at a time and hands them to tasks that run later. To keep that
+//! delay out of the times, this module follows the frames as well: their heads have a fixed form
+//! (RFC 9113, section 4.1), and it records when the last byte of each was read.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,32 +10,32 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dyno_loadgen::clock::Nanos;
 
-/// Times of the frames of a connection. Only the thread of its lane uses it.
+/// Frame times of a connection. Only the thread of its lane uses it.
 #[derive(Default)]
 pub(super) struct Arrivals(Mutex<Frames>);
 
 #[derive(Default)]
 struct Frames {
     streams: HashMap<u32, Stream, BuildHasherDefault<StreamHasher>>,
-    /// The head of the frame that comes, as far as it has come.
+    /// Head of the current frame, as far as received.
     head: [u8; HEAD],
     head_len: usize,
-    /// Bytes of the frame that are still to come after its head.
+    /// Remaining bytes of the frame after its head.
     left: usize,
-    /// Bytes of padding, where the frame has some.
+    /// Bytes of padding in the frame.
     padding: usize,
 }
 
-/// What came for a stream and was not taken. It is counted in bytes: there may be a hundred
-/// thousand of them, of which few have more than one frame.
+/// Data received for a stream and not taken. Its size matters: there may be a hundred thousand
+/// streams, of which few have more than one frame.
 #[derive(Default)]
 struct Stream {
-    /// Of the first frame of data: its bytes that were not taken, and when it was read.
+    /// First data frame: bytes not taken, and the time of its read.
     first: (u32, Nanos),
-    /// Of those behind it.
+    /// Frames after the first.
     #[expect(clippy::box_collection, reason = "a pointer for each of very many streams")]
     others: Option<Box<VecDeque<(u32, Nanos)>>>,
-    /// When the frame was read that ended the stream; 0 before.
+    /// Time of the read of the frame that ended the stream; 0 before.
     ended_at: Nanos,
 }
 
@@ -48,7 +48,7 @@ impl Stream {
         }
     }
 
-    /// Takes so many bytes. Returns when the last of them was read.
+    /// Takes this many bytes. Returns when the last of them was read.
     fn take(&mut self, mut bytes: usize) -> Option<Nanos> {
         let mut read_at = None;
         while bytes > 0 && self.first.0 > 0 {
@@ -71,7 +71,7 @@ impl Stream {
     }
 }
 
-/// Bytes of the head of a frame.
+/// Bytes of a frame's head.
 const HEAD: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -83,28 +83,28 @@ impl Arrivals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows a stream from now on.
+    /// Starts to follow a stream.
     pub(super) fn follow(&self, stream: u32) {
         self.frames().streams.insert(stream, Stream::default());
     }
 
-    /// Follows a stream no more.
+    /// Stops following a stream.
     pub(super) fn forget(&self, stream: u32) {
         self.frames().streams.remove(&stream);
     }
 
-    /// Takes bytes that were read from the socket at `at`.
+    /// Processes bytes that were read from the socket at `at`.
     pub(super) fn read(&self, bytes: &[u8], at: Nanos) {
         self.frames().read(bytes, at);
     }
 
-    /// Takes so many bytes of data of a stream. Returns when the frame was read that completed
-    /// them; `None` if they were not followed.
+    /// Takes this many data bytes of a stream. Returns when the frame that completed them was read;
+    /// `None` if they were not followed.
     pub(super) fn take(&self, stream: u32, bytes: usize) -> Option<Nanos> {
         self.frames().streams.get_mut(&stream)?.take(bytes)
     }
 
-    /// Returns when the frame was read that ended a stream.
+    /// Returns when the frame that ended a stream was read.
     pub(super) fn ended_at(&self, stream: u32) -> Option<Nanos> {
         Some(self.frames().streams.get(&stream)?.ended_at).filter(|&at| at > 0)
     }
@@ -125,7 +125,7 @@ impl Frames {
                 self.padding = 0;
             } else {
                 if self.is_padded() && self.left == self.len() {
-                    // The first byte tells how many there are behind the data.
+                    // The first byte is the length of the padding after the data.
                     self.padding = 1 + usize::from(bytes[0]);
                 }
                 let n = bytes.len().min(self.left);
@@ -148,7 +148,7 @@ impl Frames {
         self.head[3] == DATA && self.head[4] & PADDED != 0
     }
 
-    /// The last byte of a frame was read.
+    /// Records that the last byte of a frame was read.
     fn note(&mut self, at: Nanos) {
         let [_, _, _, kind, flags, id @ ..] = self.head;
         if kind != DATA && kind != HEADERS {
@@ -167,7 +167,7 @@ impl Frames {
     }
 }
 
-/// Numbers of streams are small and odd: they are spread by a product with a large odd number.
+/// Hash of stream numbers, which are small and odd: a product with a large odd number.
 #[derive(Default)]
 struct StreamHasher(u64);
 

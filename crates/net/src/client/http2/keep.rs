@@ -1,4 +1,4 @@
-//! A task that keeps one connection standing.
+//! A task that maintains one connection.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -20,20 +20,20 @@ use super::super::kernel;
 use super::Lane;
 use super::arrivals::Arrivals;
 use super::link::{Departures, Link};
-use super::metered::{Metered, Stamped};
+use super::metered::{MeteredSocket, StampedSocket};
 use crate::client::backoff::{LONGEST_WAIT, not_reached, tls_error};
 use crate::trouble::{Kind, Trouble};
 
-/// What an answer may send before the client has read it: of a stream, and of a connection.
+/// Flow-control windows of a stream and of a connection: bytes in flight before the client reads.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
 trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
-type Wire = Metered<Box<dyn Socket>>;
+type Wire = MeteredSocket<Box<dyn Socket>>;
 
-/// Keeps a connection to a node for as long as the runtime lives.
+/// Maintains a connection to a node while the runtime lives.
 pub(super) async fn keep(lane: Arc<Lane>, node: usize) {
     let mut is_settled = false;
     loop {
@@ -73,7 +73,7 @@ pub(super) async fn keep(lane: Arc<Lane>, node: usize) {
     }
 }
 
-/// Tells whoever prepares a run that this connection is not to be waited for.
+/// Marks this connection as settled, so that the preparation of a run does not wait for it.
 fn settle(lane: &Lane, is_settled: &mut bool) {
     if !std::mem::replace(is_settled, true) {
         lane.own().unsettled -= 1;
@@ -81,7 +81,7 @@ fn settle(lane: &Lane, is_settled: &mut bool) {
     }
 }
 
-/// What is noted of a connection, when frames leave and when they arrive.
+/// Records of a connection's departing and arriving frames.
 type Notes = (Arc<Departures>, Arc<Arrivals>);
 
 async fn dial(
@@ -105,7 +105,7 @@ async fn dial(
     }
     let read_at = Arc::new(AtomicU64::new(0));
     let departures = Arc::<Departures>::default();
-    let stream = Stamped {
+    let stream = StampedSocket {
         stream: reached?,
         lane: lane.clone(),
         read_at: read_at.clone(),
@@ -131,7 +131,7 @@ async fn dial(
         }
     };
     let arrivals = Arc::<Arrivals>::default();
-    let wire = Metered {
+    let wire = MeteredSocket {
         io,
         lane: lane.clone(),
         departures: departures.clone(),
@@ -153,8 +153,8 @@ async fn dial(
     Ok((requests, connection, (departures, arrivals)))
 }
 
-/// Waits for a round trip: then it is known that the server speaks HTTP/2, and how many
-/// streams it permits.
+/// Waits for a round trip, which shows that the server speaks HTTP/2 and how many streams it
+/// permits.
 async fn greet(connection: &mut Connection<Wire>) -> Result<(), h2::Error> {
     let mut ping = connection.ping_pong().expect("nobody has taken it");
     ping.send_ping(h2::Ping::opaque())?;
@@ -163,7 +163,7 @@ async fn greet(connection: &mut Connection<Wire>) -> Result<(), h2::Error> {
         Poll::Pending => match Pin::new(&mut *connection).poll(cx) {
             Poll::Ready(Ok(())) => Poll::Ready(Err(h2::Reason::NO_ERROR.into())),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            // It may just have read the answer, of which the ping is told.
+            // It may just have read the answer, which the ping reports.
             Poll::Pending => ping.poll_pong(cx).map(|pong| pong.map(|_| ())),
         },
     })

@@ -1,4 +1,4 @@
-//! A connection of HTTP/2, as those see it who send over it.
+//! An HTTP/2 connection, as seen by its senders.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,35 +10,35 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::ResponseId;
 use h2::client::SendRequest;
 
-use super::super::Shared;
-use super::super::seen::ThreadCounters;
+use super::super::ClientCore;
+use super::super::statistics::ThreadCounters;
 use super::arrivals::Arrivals;
 
-/// A connection that stands. All that changes does so on its lane's thread.
+/// An established connection. Only its lane's thread changes it.
 pub(super) struct Link {
     pub node: usize,
     pub requests: Mutex<SendRequest<Bytes>>,
     pub departures: Arc<Departures>,
     pub arrivals: Arc<Arrivals>,
-    /// Streams that are open.
+    /// Open streams.
     pub streams: AtomicUsize,
-    /// Answers that came over it.
+    /// Answers received.
     pub answers: AtomicU64,
     /// Whether any stream was opened.
     pub is_asked: AtomicBool,
     pub is_closed: AtomicBool,
-    /// Whether it stands in the list of those that have room.
+    /// Whether it is in the list of connections with room.
     pub is_listed: AtomicBool,
 }
 
 impl Link {
-    /// Whether one more stream may be opened; `most` is the client's own limit.
+    /// Returns whether one more stream may be opened; `most` is the client's own limit.
     pub(super) fn has_room(&self, most: usize) -> bool {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if self.streams.load(Relaxed) >= requests.current_max_send_streams().min(most) {
             return false;
         }
-        // Nobody waits here for a place: whoever closes a stream looks again.
+        // No task waits for a place here: the code that closes a stream checks again.
         match requests.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => !self.is_closed.load(Relaxed),
             Poll::Ready(Err(_)) => {
@@ -50,11 +50,11 @@ impl Link {
     }
 }
 
-/// Requests that were handed to a connection and may not have left.
+/// Requests that were handed to a connection and may not have been sent.
 #[derive(Default)]
 pub(super) struct Departures {
     departing: Mutex<Vec<(ResponseId, Responder)>>,
-    /// When the last write to the socket began, by the client's clock.
+    /// Start of the last write to the socket, by the client's clock.
     written_at: AtomicU64,
 }
 
@@ -67,18 +67,18 @@ impl Departures {
         self.departing().push((id, responder));
     }
 
-    /// A write to the socket begins.
+    /// Records that a write to the socket begins.
     pub(super) fn writes(&self, now: Nanos) {
         self.written_at.store(now, Relaxed);
     }
 
-    /// The last one was none.
+    /// Withdraws the last write, which wrote nothing.
     pub(super) fn withdraw(&self) {
         self.departing().pop();
     }
 
-    /// All of them have left, the last of them with the write that began last.
-    pub(super) fn departed(&self, shared: &Shared, counters: &ThreadCounters) {
+    /// Records that all requests were sent, the last of them with the last write.
+    pub(super) fn departed(&self, shared: &ClientCore, counters: &ThreadCounters) {
         let mut departing = self.departing();
         let Some((_, first)) = departing.first() else { return };
         let at = first.time_of(&shared.clock, self.written_at.load(Relaxed));

@@ -1,4 +1,4 @@
-//! A connection whose bytes are counted, and that notes when requests leave and frames arrive.
+//! Sockets that count bytes and record when requests leave and frames arrive.
 
 use std::io;
 use std::pin::Pin;
@@ -15,25 +15,25 @@ use super::arrivals::Arrivals;
 use super::link::Departures;
 use crate::client::kernel;
 
-/// A socket that notes when it last delivered bytes, before they are decrypted.
-pub(super) struct Stamped {
+/// A socket that records when it last delivered bytes, before decryption.
+pub(super) struct StampedSocket {
     pub stream: TcpStream,
     pub lane: Arc<Lane>,
-    /// By the client's clock.
+    /// Time of the last read, by the client's clock.
     pub read_at: Arc<AtomicU64>,
     pub departures: Arc<Departures>,
 }
 
-impl Stamped {
+impl StampedSocket {
     fn writes(&self) {
         self.departures.writes(self.lane.shared.clock.now());
     }
 }
 
-/// So much is read at most at a time: the memory for it is cleared before.
+/// Maximum bytes of one read, because its memory is cleared first.
 const MOST_BYTES: usize = 16 << 10;
 
-impl AsyncRead for Stamped {
+impl AsyncRead for StampedSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -61,7 +61,7 @@ impl AsyncRead for Stamped {
     }
 }
 
-impl AsyncWrite for Stamped {
+impl AsyncWrite for StampedSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -95,21 +95,21 @@ impl AsyncWrite for Stamped {
     }
 }
 
-/// Reads and writes as `io` does.
+/// Socket that reads and writes as `io` does.
 ///
-/// When it is flushed, the socket has everything that was written before: the requests that
-/// are noted as departing have been accepted then. (The body of one whose window is too
-/// small leaves later; its head has been accepted.)
-pub(super) struct Metered<T> {
+/// After a flush the socket has everything that was written before, so the requests recorded as
+/// departing have been accepted. (The body of a request whose window is too small is sent later;
+/// its head has been accepted.)
+pub(super) struct MeteredSocket<T> {
     pub io: T,
     pub lane: Arc<Lane>,
     pub departures: Arc<Departures>,
     pub arrivals: Arc<Arrivals>,
-    /// When the socket below last delivered bytes.
+    /// Time at which the socket below last delivered bytes.
     pub read_at: Arc<AtomicU64>,
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for MeteredSocket<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -125,7 +125,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for MeteredSocket<T> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -166,7 +166,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
     }
 }
 
-impl<T> Metered<T> {
+impl<T> MeteredSocket<T> {
     fn wrote(&self, polled: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(written)) = polled {
             self.lane.counters().bytes_sent.fetch_add(*written as u64, Relaxed);

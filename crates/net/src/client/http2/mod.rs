@@ -1,4 +1,4 @@
-//! HTTP/2: samples as streams, many on a connection, on threads with a runtime each.
+//! HTTP/2: samples as streams, many per connection, on threads with one runtime each.
 
 mod arrivals;
 mod keep;
@@ -19,60 +19,60 @@ use dyno_loadgen::sut::QuerySample;
 use tokio::sync::Notify;
 
 use super::answering::Carrier;
-use super::seen::ThreadCounters;
-use super::{Job, Shared, Waited, kernel, make_room};
-use crate::client::backoff::Dialed;
+use super::statistics::ThreadCounters;
+use super::{ClientCore, Job, WaitCause, kernel, make_room};
+use crate::client::backoff::DialState;
 use crate::trouble::Trouble;
 use link::Link;
 
-/// Lanes: threads with connections of their own, which take turns.
+/// Lanes: threads with their own connections, used in turn.
 pub(super) struct Http2 {
     lanes: Vec<Arc<Lane>>,
     threads: Vec<JoinHandle<()>>,
-    /// Whose turn it is.
+    /// Next lane in turn.
     next: AtomicUsize,
 }
 
-/// A thread of the client and what it shares with those who issue.
+/// A thread of the client and the state that it shares with issuing threads.
 pub(super) struct Lane {
-    shared: Arc<Shared>,
+    shared: Arc<ClientCore>,
     thread: usize,
     /// Samples that wait for a stream.
     mailbox: Mutex<Mailbox>,
-    /// Notified when a sample or a place for one has come.
+    /// Notified when a sample or a place for one is available.
     work: Notify,
     is_closing: AtomicBool,
-    /// Streams that are open.
+    /// Open streams.
     streams: AtomicUsize,
-    /// When a sample last waited because as many requests were under way as may be, by the
-    /// client's clock.
+    /// Time at which a sample last waited for the limit of concurrent requests, by the client's
+    /// clock.
     limited_at: AtomicU64,
-    /// When some of an answer came last, by the client's clock.
+    /// Time at which part of an answer was last received, by the client's clock.
     heard_at: AtomicU64,
-    /// Of this thread alone from here on.
-    own: Mutex<Own>,
+    /// State that only this lane's thread uses.
+    own: Mutex<LaneState>,
     settled: Condvar,
 }
 
 #[derive(Default)]
 struct Mailbox {
     waiting: VecDeque<(Job, Nanos)>,
-    /// Of the run whose samples wait; kept only while there are any.
+    /// Responder of the waiting samples' run; kept only while there are any.
     responder: Option<Responder>,
 }
 
 #[derive(Default)]
-struct Own {
-    /// Connections with room for one more stream, which take turns.
+struct LaneState {
+    /// Connections with room for one more stream, used in turn.
     with_room: VecDeque<Arc<Link>>,
     open: usize,
-    /// Connections that neither stand nor are known to be hopeless.
+    /// Connections that are neither established nor known to fail.
     unsettled: usize,
-    dialed: Vec<Dialed>,
+    dialed: Vec<DialState>,
 }
 
 impl Http2 {
-    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn start(shared: &Arc<ClientCore>) -> io::Result<Self> {
         let mut http2 = Self { lanes: Vec::new(), threads: Vec::new(), next: AtomicUsize::new(0) };
         for thread in 0..shared.threads.len() {
             let clock = shared.clock;
@@ -96,10 +96,10 @@ impl Http2 {
                 streams: AtomicUsize::new(0),
                 limited_at: AtomicU64::new(0),
                 heard_at: AtomicU64::new(0),
-                own: Mutex::new(Own {
-                    dialed: shared.nodes.iter().map(|_| Dialed::default()).collect(),
+                own: Mutex::new(LaneState {
+                    dialed: shared.nodes.iter().map(|_| DialState::default()).collect(),
                     unsettled: mine.len(),
-                    ..Own::default()
+                    ..LaneState::default()
                 }),
                 settled: Condvar::new(),
             });
@@ -110,14 +110,14 @@ impl Http2 {
                     runtime.spawn(keep::keep(lane.clone(), node));
                 }
                 runtime.block_on(lane.run());
-                // Tasks hold on to the lane, and end with the runtime.
+                // Tasks hold the lane and end with the runtime.
                 drop(runtime);
             })?);
         }
         Ok(http2)
     }
 
-    /// One lane alone counts the streams of all where their number is limited.
+    /// Returns the lanes in use; a single lane counts all streams if their number is limited.
     fn used(&self) -> &[Arc<Lane>] {
         match self.lanes[0].shared.options.max_in_flight {
             Some(_) => &self.lanes[..1],
@@ -132,7 +132,7 @@ impl Http2 {
             make_room(&mut mailbox.waiting, samples.div_ceil(self.lanes.len()));
             mailbox.responder = None;
             drop(mailbox);
-            let is_unsettled = |own: &mut Own| own.unsettled > 0;
+            let is_unsettled = |own: &mut LaneState| own.unsettled > 0;
             let waited = lane.settled.wait_timeout_while(lane.own(), longest, is_unsettled);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
@@ -149,7 +149,7 @@ impl Http2 {
         for (turn, lane) in used.iter().cycle().skip(first % lanes).take(lanes).enumerate() {
             let share = samples.iter().skip(turn).step_by(lanes);
             if share.len() > 0 {
-                lane.take(share.map(Job::of), responder);
+                lane.take(share.map(Job::for_sample), responder);
             }
         }
     }
@@ -162,14 +162,14 @@ impl Drop for Http2 {
             lane.work.notify_one();
         }
         for thread in self.threads.drain(..) {
-            // A panic is on standard error already.
+            // A panic was already printed on standard error.
             let _ = thread.join();
         }
     }
 }
 
 impl Carrier for Lane {
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<ClientCore> {
         &self.shared
     }
 
@@ -185,7 +185,7 @@ impl Lane {
         self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn own(&self) -> MutexGuard<'_, Own> {
+    fn own(&self) -> MutexGuard<'_, LaneState> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -193,7 +193,7 @@ impl Lane {
         &self.shared.threads[self.thread]
     }
 
-    /// Takes samples from whoever issues.
+    /// Takes samples from an issuing thread.
     fn take(&self, jobs: impl Iterator<Item = Job>, responder: &Responder) {
         let now = self.shared.clock.now();
         let mut mailbox = self.mailbox();
@@ -216,13 +216,13 @@ impl Lane {
             if opened == AT_ONCE {
                 tokio::task::yield_now().await;
             } else {
-                // An end of the wait without work is as good as work: CPU time is noted.
+                // A timeout is as good as work: it records CPU time.
                 let _ = tokio::time::timeout(tick, self.work.notified()).await;
             }
         }
     }
 
-    /// Opens a stream for the sample that has waited longest; false if there is none, or no
+    /// Opens a stream for the longest-waiting sample; returns false if there is no sample or no
     /// place for it.
     fn open_stream(self: &Arc<Self>) -> bool {
         let most = self.shared.options.streams;
@@ -244,9 +244,10 @@ impl Lane {
         };
         let mut mailbox = self.mailbox();
         let Some((job, since)) = mailbox.waiting.pop_front() else { return false };
-        let responder = match mailbox.waiting.is_empty() {
-            true => mailbox.responder.take(),
-            false => mailbox.responder.clone(),
+        let responder = if mailbox.waiting.is_empty() {
+            mailbox.responder.take()
+        } else {
+            mailbox.responder.clone()
         };
         drop(mailbox);
         let responder = responder.expect("samples wait for somebody");
@@ -256,25 +257,25 @@ impl Lane {
                 mailbox.waiting.clear();
                 mailbox.responder = None;
             }
-            // Later samples come with a notice of their own.
+            // Later samples come with their own notification.
             return false;
         }
         let span = self.shared.clock.now().saturating_sub(since);
         if self.limited_at.load(Ordering::Relaxed) > since {
-            self.shared.waited((job, &responder), span, self.thread, Waited::Limit);
+            self.shared.note_wait(job, &responder, span, self.thread, WaitCause::Limit);
         } else if span > WAIT_OF_NOTE {
-            self.shared.waited((job, &responder), span, self.thread, Waited::Queue);
+            self.shared.note_wait(job, &responder, span, self.thread, WaitCause::Queue);
         }
         {
             let mut own = self.own();
-            // To the end: the next stream is another's.
+            // Moved to the end: the next stream uses another connection.
             own.with_room.rotate_left(1);
         }
         stream::open(self, link, job, responder);
         true
     }
 
-    /// A connection may have room again.
+    /// Lists a connection that may have room again.
     fn list(&self, link: &Arc<Link>) {
         if !link.is_listed.load(Ordering::Relaxed) && link.has_room(self.shared.options.streams) {
             link.is_listed.store(true, Ordering::Relaxed);
@@ -287,13 +288,13 @@ impl Lane {
         self.heard_at.store(self.shared.clock.now(), Ordering::Relaxed);
     }
 
-    /// Whether nothing of any answer has come for a whole time limit.
+    /// Returns whether no part of any answer came for a whole time limit.
     fn is_silent(&self) -> bool {
         let limit = self.shared.options.time_limit.unwrap_or(Nanos::MAX);
         self.heard_at.load(Ordering::Relaxed) <= self.shared.clock.now().saturating_sub(limit)
     }
 
-    /// All samples that wait have failed.
+    /// Fails all waiting samples.
     fn waiting_failed(&self, trouble: &Trouble, only_if_none_is_open: bool) {
         if only_if_none_is_open && self.own().open > 0 {
             return;
@@ -307,6 +308,6 @@ impl Lane {
     }
 }
 
-/// Handing a sample from thread to thread takes some microseconds; what waits longer waited
-/// for a stream, or for a thread that is too busy.
+/// Wait that is recorded. Handing a sample from thread to thread takes some microseconds; a longer
+/// wait was for a stream or for a busy thread.
 const WAIT_OF_NOTE: Nanos = 1_000_000;

@@ -14,33 +14,32 @@ use h2::client::ResponseFuture;
 use http::HeaderMap;
 
 use super::super::Job;
-use super::super::answering::{Answering, Carrier as _, Reading};
+use super::super::answering::{Carrier as _, PendingAnswer, Reading};
 use super::Lane;
 use super::link::Link;
 use crate::trouble::{Kind, Trouble};
 
-/// What a stream holds while it is open. It is counted in bytes: there may be a hundred
-/// thousand of them.
-struct Open {
+/// State of an open stream. Its size matters: there may be a hundred thousand streams.
+struct OpenStream {
     lane: Arc<Lane>,
     link: Arc<Link>,
-    /// Its number on the connection.
+    /// Number of the stream on the connection.
     stream: u32,
-    /// Gone when the answer was handed over or has failed.
+    /// `None` once the answer was handed over or has failed.
     reading: Option<Reading>,
     has_begun: bool,
 }
 
-/// Opens a stream for a sample; one that cannot be opened goes to another connection.
+/// Opens a stream for a sample; if that fails, the sample goes to another connection.
 pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Responder) {
-    let encoded = lane.shared.requests.of(job.index);
+    let encoded = lane.shared.requests.encoded(job.index);
     if let Some(wrong) = &encoded.wrong {
         let now = lane.shared.clock.now();
         return lane.failed(job, &responder, wrong, false, now);
     }
     let request = encoded.streams[link.node].clone();
     let body = encoded.rest.clone();
-    // Before it is handed over: the connection may flush at once.
+    // Before the request is handed over: the connection may flush at once.
     link.departures.note(job.id, responder.clone());
     let sent = {
         let mut requests = link.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,15 +47,15 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     };
     let answer = match sent {
         Ok((answer, mut sending)) => {
-            // What the windows do not let through at once waits in the connection. An error
-            // is one of the stream, which the answer tells.
+            // The connection queues data beyond the flow-control windows. An error concerns the
+            // stream, and its answer reports it.
             if !body.is_empty() {
                 let _ = sending.send_data(body, true);
             }
             answer
         }
         Err(error) => {
-            // The connection is about to end, and nothing of the request has left.
+            // The connection is closing, and no byte of the request was sent.
             link.is_closed.store(true, Relaxed);
             link.departures.withdraw();
             if error.is_go_away() || error.is_io() {
@@ -71,13 +70,13 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     link.is_asked.store(true, Relaxed);
     let stream = answer.stream_id().as_u32();
     link.arrivals.follow(stream);
-    let answering = Answering::new((job, responder), lane.shared.reader(), lane.thread);
+    let answering = PendingAnswer::new((job, responder), lane.shared.reader(), lane.thread);
     let reading = Some(Reading::Here(answering));
-    let open = Open { lane: lane.clone(), link, stream, reading, has_begun: false };
+    let open = OpenStream { lane: lane.clone(), link, stream, reading, has_begun: false };
     tokio::spawn(open.settle(answer));
 }
 
-impl Open {
+impl OpenStream {
     async fn settle(mut self, answer: ResponseFuture) {
         let read = match self.lane.shared.options.time_limit {
             None => self.read(answer).await,
@@ -89,8 +88,8 @@ impl Open {
         };
         let read = match read {
             Ok(None) => Ok(()),
-            // Complete by its own word: the rest counts no more, but to cut it off would tell
-            // the server that nobody wanted the answer.
+            // The answer declared itself complete: the rest does not count, but resetting the
+            // stream would look to the server like a canceled request.
             Ok(Some(rest)) => {
                 let _ = tokio::time::timeout(LONGEST_DRAIN, drain(rest)).await;
                 Ok(())
@@ -113,8 +112,8 @@ impl Open {
         lane.list(&link);
     }
 
-    /// Reads the answer and hands it over. What is left of its body is returned where it was
-    /// complete before that ended.
+    /// Reads the answer and hands it over. Returns the rest of its body if the answer was complete
+    /// before the body ended.
     async fn read(&mut self, answer: ResponseFuture) -> Result<Option<RecvStream>, Trouble> {
         let mut body = {
             let answer = answer.await.map_err(|error| self.broke(&error))?;
@@ -125,7 +124,7 @@ impl Open {
                 let asked = self.lane.shared.options.accept;
                 reading.begin(head.status.as_u16(), &head.headers, asked)?;
             }
-            // The fields are dropped here: an answer may take minutes.
+            // The fields are dropped here because an answer may take minutes.
             body
         };
         while let Some(bytes) = poll_fn(|cx| body.poll_data(cx)).await {
@@ -150,7 +149,7 @@ impl Open {
         Ok(None)
     }
 
-    /// Hands the answer over, which ended with what was read at `ended_at`.
+    /// Hands over the answer, whose last read was at `ended_at`.
     fn complete(&mut self, trailers: Option<&HeaderMap>, ended_at: Nanos) {
         self.link.answers.fetch_add(1, Relaxed);
         if let Some(dialed) = self.lane.own().dialed.get_mut(self.link.node) {
@@ -172,7 +171,7 @@ impl Open {
     }
 }
 
-/// The rest of an answer that was complete by its own word is awaited this long.
+/// Time limit for the rest of an answer that declared itself complete.
 const LONGEST_DRAIN: Duration = Duration::from_secs(1);
 
 async fn drain(mut rest: RecvStream) {
@@ -181,7 +180,7 @@ async fn drain(mut rest: RecvStream) {
     }
 }
 
-/// What an error of a stream or of its connection means.
+/// Returns the trouble that an error of a stream or of its connection means.
 pub(super) fn trouble(lane: &Lane, link: &Link, error: &h2::Error, has_begun: bool) -> Trouble {
     let endpoint = &lane.shared.nodes[link.node].endpoint;
     let when = if has_begun { "in the middle of an answer" } else { "before it answered" };

@@ -10,9 +10,9 @@ use dyno_loadgen::record::Failure;
 use dyno_loadgen::settings::Scenario;
 use dyno_net::client::Options;
 use dyno_net::exchange::HttpVersion;
-use dyno_net::ledger::{Accepted, Class, Contradiction};
+use dyno_net::ledger::{AcceptedClasses, Class, Contradiction};
 use dyno_net::openai::{Input, OpenAi, Settings};
-use dyno_net::protocol::Counted;
+use dyno_net::protocol::TokenCounter;
 use dyno_net::trouble::Kind;
 use dyno_net::workload::{Prompt, Workload};
 
@@ -60,7 +60,7 @@ fn answer_to(body: &[u8]) -> &'static str {
 }
 
 fn protocol(version: HttpVersion) -> OpenAi {
-    let prompt = |(name, ..): (&str, Class, &str)| Prompt::of(Input::Text(name.into()));
+    let prompt = |(name, ..): (&str, Class, &str)| Prompt::new(Input::Text(name.into()));
     let workload = Workload { prompts: ANSWERS.map(prompt).into(), ..Workload::default() };
     let settings = Settings {
         model: "m".into(),
@@ -69,7 +69,7 @@ fn protocol(version: HttpVersion) -> OpenAi {
         max_tokens: Some(7),
         others: serde_json::Map::new(),
         tokenizer: None,
-        accepted: Accepted::default(),
+        accepted: AcceptedClasses::default(),
         version,
     };
     OpenAi::new(Arc::new(workload), settings)
@@ -95,16 +95,16 @@ fn check(server: SocketAddr, version: HttpVersion) {
         match name {
             "whole" => {
                 let counts = (account.input, account.output, account.counted_by);
-                assert_eq!(counts, (Some(5), Some(2), Counted::Server));
+                assert_eq!(counts, (Some(5), Some(2), TokenCounter::Server));
             }
             "lying" => {
                 assert!(account.contradictions.contains(Contradiction::MoreTokensThanBytes));
-                assert_eq!((account.claimed, account.counted_by), (Some(99), Counted::Events));
+                assert_eq!((account.claimed, account.counted_by), (Some(99), TokenCounter::Events));
             }
             _ => {}
         }
     }
-    let seen = client.seen();
+    let seen = client.statistics();
     assert_eq!(seen.troubles[&Kind::Empty].1, "the answer holds no output");
     assert_eq!(
         seen.troubles[&Kind::InBand].1,

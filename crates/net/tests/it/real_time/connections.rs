@@ -100,7 +100,7 @@ fn a_concurrency_of_any_size_is_in_flight_over_as_many_connections() {
         assert_eq!((played.record.missing(), played.record.failed.len()), (0, 0));
         assert_eq!(counts.most_in_flight.load(SeqCst), at_once);
         assert_eq!(counts.connections.load(SeqCst), at_once);
-        let seen = client.seen();
+        let seen = client.statistics();
         assert_eq!((seen.connection_waits, seen.lost_connections), (0, 0), "{in_flight}");
     }
 }
@@ -127,7 +127,7 @@ fn a_run_keeps_the_connections_that_it_needs_and_closes_others() {
         assert!(made <= usize::saturating_sub(wanted, open), "{made} made for {wanted}");
         counts.wait_until_open(wanted);
     }
-    assert_eq!(client.seen().lost_connections, 0);
+    assert_eq!(client.statistics().lost_connections, 0);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_rate_makes_connections_on_demand() {
     let most = counts.most_in_flight.load(SeqCst);
     assert!((6..=60).contains(&most), "{most}");
     assert!(counts.connections.load(SeqCst) >= most);
-    assert!(client.seen().connection_waits > 0);
+    assert!(client.statistics().connection_waits > 0);
 }
 
 /// Of any limit, over both versions, to one and to two servers: never more, all of it is used,
@@ -185,7 +185,7 @@ fn a_limit_of_requests_in_flight_is_never_exceeded() {
             let record = &played.record;
             assert_eq!((record.missing(), record.failed.len()), (0, 0), "{:?}", client.trouble());
             assert_eq!(counts.most_in_flight.load(SeqCst), limit, "{version:?}");
-            let seen = client.seen();
+            let seen = client.statistics();
             // Over HTTP/2 a thread that is too busy looks like a queue.
             assert!(seen.queue_waits == 0 || version == HttpVersion::Http2, "{limit}: {seen:?}");
             assert!(seen.limit_waits > 0 && seen.limited_ns >= seen.longest_limited_ns);
@@ -209,7 +209,7 @@ fn fewer_connections_than_a_rate_needs_are_a_queue_of_the_clients() {
     let played = play(&client, &library, &settings(Scenario::Server, 100, 1e6));
     assert_eq!(played.record.missing(), 0);
     assert_eq!(counts.most_in_flight.load(SeqCst), 2);
-    let seen = client.seen();
+    let seen = client.statistics();
     assert!(seen.queue_waits > 0 && seen.limit_waits == 0, "{seen:?}");
     assert!(client.held(0, 100).iter().all(|&at| at == 0));
 }

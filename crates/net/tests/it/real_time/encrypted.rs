@@ -85,7 +85,7 @@ fn echoes_come_back_over_tls() {
                 assert_eq!(response.data, super::protocols::body_of(sample, len));
             }
         }
-        assert_eq!((client.seen().answered, client.seen().connects), (24, 3));
+        assert_eq!((client.statistics().answered, client.statistics().connects), (24, 3));
     }
 }
 
@@ -132,7 +132,7 @@ fn streams_over_tls() {
     let (client, library) = client(protocol, &[at_port(server.port())], trusting(Trust::Only(pem)));
     let played = play(&client, &library, &settings(Scenario::Offline, 100, 1.0));
     assert_eq!(played.record.missing(), 0);
-    assert_eq!(client.seen().answered, 100, "{:?}", client.trouble());
+    assert_eq!(client.statistics().answered, 100, "{:?}", client.trouble());
 }
 
 #[test]

@@ -11,8 +11,8 @@ use dyno_loadgen::clock::{MILLISECOND, SECOND};
 use dyno_loadgen::settings::Scenario;
 use dyno_net::client::Options;
 use dyno_net::exchange::HttpVersion;
-use dyno_net::protocol::{Counted, Protocol};
-use dyno_net::sink::{Http2, Streamed};
+use dyno_net::protocol::{Protocol, TokenCounter};
+use dyno_net::sink::{Http2, StreamedAnswer};
 use dyno_net::trouble::Kind;
 use h2::server::SendResponse;
 use rustls::ServerConfig;
@@ -40,7 +40,7 @@ fn lines() -> Box<dyn Protocol> {
 
 #[test]
 fn more_samples_than_streams_are_all_answered() {
-    let answer = Streamed {
+    let answer = StreamedAnswer {
         pieces: 5,
         piece: Bytes::from_static(b"x\n"),
         last: Bytes::from_static(b"end\n"),
@@ -66,8 +66,8 @@ fn more_samples_than_streams_are_all_answered() {
         assert!((0..accepted.len()).all(|i| accepted[i] >= record.scheduled(of_query(i))));
         samples += queries;
     }
-    let seen = client.seen();
-    assert_eq!((seen.answered, seen.counted_by[&Counted::Events]), (samples, samples));
+    let seen = client.statistics();
+    assert_eq!((seen.answered, seen.counted_by[&TokenCounter::Events]), (samples, samples));
     assert_eq!((seen.gaps.count(), seen.connects, sink.requests()), (4 * samples, 2, samples));
     assert!(seen.gaps.quantile(0.9).unwrap() > MILLISECOND / 10);
 }
@@ -175,7 +175,7 @@ fn a_server_that_dies_leaves_what_was_measured() {
     let options = Options { connections: 1, streams: 4, ..options() };
     let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server)], options);
     let played = play(&client, &library, &settings(Scenario::Offline, 100, 1.0));
-    let seen = client.seen();
+    let seen = client.statistics();
     assert_eq!((played.record.missing(), seen.failed() + seen.answered), (0, 100), "{seen:?}");
     assert!((1..=10).contains(&seen.answered), "{seen:?}");
     assert!(seen.troubles.contains_key(&Kind::Connect), "{seen:?}");
@@ -189,7 +189,7 @@ fn retries_of_streams_are_counted() {
     let options = Options { retries: 2, ..options() };
     let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server)], options);
     let played = play(&client, &library, &settings(Scenario::Offline, 40, 1.0));
-    let seen = client.seen();
+    let seen = client.statistics();
     assert_eq!((played.record.failed.len(), seen.retries[&Kind::Refused]), (40, 80));
 }
 

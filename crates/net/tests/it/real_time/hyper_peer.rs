@@ -87,7 +87,7 @@ proptest! {
                 prop_assert_eq!(response.data, &body_of(sample, len)[..]);
             }
         }
-        let connects = client.seen().connects;
+        let connects = client.statistics().connects;
         // Those of each run that stand ready at its end carried nothing: three, then one.
         let expected = if keeps_alive { 3..=3 } else { 40..=44 };
         prop_assert!(expected.contains(&connects), "{} connections", connects);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_net::exchange::{Fields, HttpVersion, Method, Request};
-use dyno_net::protocol::{Answer, Counted, Heard, Protocol, Reader};
+use dyno_net::protocol::{Answer, Protocol, ReadProgress, Reader, TokenCounter};
 use dyno_net::trouble::{Kind, Trouble};
 
 /// Posts a body of so many bytes, and takes any answer of status 200.
@@ -40,12 +40,12 @@ impl Protocol for Fixed {
         false
     }
     fn reader(&self) -> Box<dyn Reader> {
-        Box::new(Whole::default())
+        Box::new(WholeReader::default())
     }
 }
 
 #[derive(Default)]
-struct Whole {
+struct WholeReader {
     status: u16,
     body: Vec<u8>,
 }
@@ -61,15 +61,15 @@ fn judged(status: u16) -> Result<(), Trouble> {
     Err(Trouble::new(kind, format!("the server says {status}")))
 }
 
-impl Reader for Whole {
+impl Reader for WholeReader {
     fn begin(&mut self, status: u16, _: &dyn Fields) -> Result<(), Trouble> {
         self.status = status;
         self.body.clear();
         Ok(())
     }
-    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+    fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
         self.body.extend_from_slice(bytes);
-        Ok(Heard::default())
+        Ok(ReadProgress::default())
     }
     fn end(&mut self, _: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         judged(self.status)?;
@@ -118,18 +118,18 @@ impl Reader for LineReader {
         self.text.clear();
         Ok(())
     }
-    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+    fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
         let beats = bytes.iter().filter(|&&b| b == b'\n').count() as u32;
         self.tokens += i64::from(beats);
         self.text.extend_from_slice(bytes);
-        Ok(Heard { beats, is_done: self.text.ends_with(b"end\n"), has_more: false })
+        Ok(ReadProgress { beats, is_done: self.text.ends_with(b"end\n"), has_more: false })
     }
     fn end(&mut self, _: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         judged(self.status)?;
         if !self.text.ends_with(b"end\n") {
             return Err(Trouble::new(Kind::Malformed, "the answer has no end"));
         }
-        let counted_by = Counted::Events;
+        let counted_by = TokenCounter::Events;
         Ok(Answer { data: &self.text, tokens: self.tokens, counted_by, entry: None })
     }
 }

@@ -34,7 +34,7 @@ fn each_scenario_is_played_to_its_end() {
         }
         sent += samples as u64;
     }
-    let seen = client.seen();
+    let seen = client.statistics();
     assert_eq!((seen.sent, seen.answered, seen.connects), (sent, sent, 4));
     assert_eq!((seen.failed(), seen.lost_connections, sink.requests()), (0, 0, sent));
     assert!(seen.connection_waits > 0 && seen.longest_wait_ns <= seen.waited_ns);
@@ -55,6 +55,6 @@ fn several_threads_issue_through_one_client() {
     let played = play(&client, &library, &settings);
     let record = &played.record;
     assert_eq!((record.missing(), record.failed.len(), record.misuse.total()), (0, 0, 0));
-    assert_eq!(record.completed_at.len() as u64, client.seen().answered);
+    assert_eq!(record.completed_at.len() as u64, client.statistics().answered);
     assert!(client.accepted(0, record.completed_at.len()).iter().all(|&at| at > 0));
 }

@@ -16,9 +16,9 @@ use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::{Fields, HttpVersion, Method, Request};
-use dyno_net::ledger::Accepted;
+use dyno_net::ledger::AcceptedClasses;
 use dyno_net::openai::{self, Input, OpenAi};
-use dyno_net::protocol::{Answer, Heard, Next, Protocol, Reader};
+use dyno_net::protocol::{Answer, Protocol, ReadProgress, Reader, ReaderCall};
 use dyno_net::tls::Trust;
 use dyno_net::trouble::Trouble;
 use dyno_net::workload::{Prompt, Workload};
@@ -97,9 +97,9 @@ impl Reader for GatedReader {
         self.body.clear();
         Ok(())
     }
-    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+    fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
         self.body.extend_from_slice(bytes);
-        Ok(Heard::default())
+        Ok(ReadProgress::default())
     }
     fn end(&mut self, _: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         if self.body.starts_with(b"slow") {
@@ -107,10 +107,10 @@ impl Reader for GatedReader {
         }
         Ok(Answer::without_tokens(&self.body))
     }
-    fn effort(&self, next: Next) -> usize {
+    fn effort(&self, next: ReaderCall) -> usize {
         match next {
-            Next::Data(_) => 0,
-            Next::End => self.body.len(),
+            ReaderCall::Data(_) => 0,
+            ReaderCall::End => self.body.len(),
         }
     }
 }
@@ -226,7 +226,7 @@ fn check(wire: Wire, slow: usize, queries: u64) {
         let play = scope.spawn(|| play_timed(&client, &library, &wanted));
         gate.wait(|(is_there, _)| is_there);
         let limit = test_clock.now() + PATIENCE.as_nanos() as Nanos;
-        while client.seen().answered < queries - 1 {
+        while client.statistics().answered < queries - 1 {
             assert!(test_clock.now() < limit, "{wire:?}: others wait for the parser");
             std::thread::yield_now();
         }
@@ -265,7 +265,7 @@ fn a_small_answer_that_takes_long_to_parse_has_the_time_of_its_read() {
 }
 
 fn texts() -> OpenAi {
-    let prompt = Prompt::of(Input::Text("word".into()));
+    let prompt = Prompt::new(Input::Text("word".into()));
     let workload = Workload { prompts: vec![prompt], ..Workload::default() };
     let settings = openai::Settings {
         model: "m".into(),
@@ -274,7 +274,7 @@ fn texts() -> OpenAi {
         max_tokens: None,
         others: serde_json::Map::new(),
         tokenizer: None,
-        accepted: Accepted::default(),
+        accepted: AcceptedClasses::default(),
         version: HttpVersion::Http1,
     };
     OpenAi::new(Arc::new(workload), settings)
@@ -309,7 +309,7 @@ fn a_stream_is_complete_with_its_last_output() {
     let (played, heard_at, run_clock) = std::thread::scope(|scope| {
         let play = scope.spawn(|| play_timed(&client, &library, &wanted));
         let limit = test_clock.now() + PATIENCE.as_nanos() as Nanos;
-        while client.seen().gaps.count() < 2 {
+        while client.statistics().gaps.count() < 2 {
             assert!(test_clock.now() < limit, "the words do not come");
             std::thread::yield_now();
         }

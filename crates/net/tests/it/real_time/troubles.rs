@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::settings::Scenario;
-use dyno_net::client::{Options, Seen};
+use dyno_net::client::{ClientStatistics, Options};
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::protocol::Protocol;
@@ -47,7 +47,7 @@ pub fn check_all_fail(
         let clock = Clock::start();
         let played = play(&client, &library, &settings(scenario, SAMPLES, 200.0));
         assert!(clock.now() < DEADLINE, "{scenario:?} took {} ms", clock.now() / MILLISECOND);
-        let (record, seen) = (&played.record, client.seen());
+        let (record, seen) = (&played.record, client.statistics());
         assert_eq!((record.missing(), record.misuse.total()), (0, 0), "{scenario:?}: {seen:?}");
         let failed = failures(kind.failure());
         let mut found = record.failed.clone();
@@ -176,7 +176,7 @@ fn more_than_was_asked_for_costs_the_connection_and_no_answer() {
     let (client, library) = client(SMALL, &[endpoint(server.address)], options());
     let played = play(&client, &library, &settings(Scenario::Offline, SAMPLES, 1.0));
     assert_eq!((played.record.failed.len(), played.record.missing()), (0, 0));
-    assert!(client.seen().connects >= SAMPLES);
+    assert!(client.statistics().connects >= SAMPLES);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn retries_are_counted_and_bounded() {
     let options = Options { retries: 2, ..options() };
     let (client, library) = client(SMALL, &[endpoint(server.address)], options);
     let played = play(&client, &library, &settings(Scenario::Offline, SAMPLES, 1.0));
-    let seen = client.seen();
+    let seen = client.statistics();
     assert_eq!(played.record.failed.len() as u64, SAMPLES);
     assert_eq!((seen.sent, seen.retries[&Kind::Refused]), (3 * SAMPLES, 2 * SAMPLES));
 }
@@ -228,7 +228,7 @@ fn a_retry_that_helps_is_seen_and_no_failure() {
     let options = Options { retries: 1, connections: 1, ..options() };
     let (client, library) = client(SMALL, &[endpoint(server.address)], options);
     let played = play(&client, &library, &settings(Scenario::SingleStream, SAMPLES, 1.0));
-    let seen = client.seen();
+    let seen = client.statistics();
     assert_eq!((played.record.failed.len(), played.record.missing()), (0, 0));
     assert_eq!((seen.answered, seen.retries[&Kind::Server]), (SAMPLES, SAMPLES));
 }
@@ -252,7 +252,7 @@ fn a_server_that_dies_leaves_what_was_measured() {
     let clock = Clock::start();
     let played = play(&client, &library, &settings(Scenario::Offline, 1_000, 1.0));
     assert!(clock.now() < DEADLINE);
-    let seen: Seen = client.seen();
+    let seen: ClientStatistics = client.statistics();
     assert_eq!((seen.answered, seen.failed()), (10, 990));
     assert_eq!((played.record.missing(), played.record.failed.len()), (0, 990));
 }
@@ -273,7 +273,7 @@ fn a_server_that_is_back_soon_loses_only_what_was_under_way() {
     let options = Options { retries: 40, ..options() };
     let (client, library) = client(SMALL, &[endpoint(server.address)], options);
     let played = play(&client, &library, &settings(Scenario::Offline, 200, 1.0));
-    let seen = client.seen();
+    let seen = client.statistics();
     assert_eq!((played.record.missing(), seen.answered), (0, 200), "{:?}", client.trouble());
     assert!(seen.connects >= 40 && seen.lost_connections > 0);
 }
@@ -287,7 +287,7 @@ fn a_connection_that_may_not_be_used_again_is_made_anew() {
         let played = play(&client, &library, &settings(scenario, SAMPLES, 1.0));
         assert_eq!((played.record.failed.len(), played.record.missing()), (0, 0));
     }
-    assert_eq!((client.seen().failed(), client.seen().lost_connections), (0, 0));
+    assert_eq!((client.statistics().failed(), client.statistics().lost_connections), (0, 0));
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn large_requests_go_out_piece_by_piece() {
         let sum: u64 = body.iter().map(|&b| u64::from(b)).sum();
         assert_eq!(response.data, format!("{sum:020}").as_bytes());
     }
-    assert_eq!(client.seen().sent, 8);
+    assert_eq!(client.statistics().sent, 8);
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn an_answer_that_comes_with_its_connection_is_heard() {
     let (client, library) = client(SMALL, &[endpoint(server.address)], options());
     // So many connections that on some both come as one event.
     let played = play(&client, &library, &settings(Scenario::Offline, 1_000, 1.0));
-    let seen = client.seen();
+    let seen = client.statistics();
     assert_eq!(played.record.missing(), 0);
     assert!(!seen.troubles.contains_key(&Kind::TimedOut), "{seen:?}");
 }
@@ -384,7 +384,7 @@ fn a_server_at_an_address_of_ipv6() {
     let server = Faulty::on(address, always(b"HTTP/1.1 204 x\r\n\r\n"));
     let (client, library) = client(SMALL, &[endpoint(server.address)], options());
     let played = play(&client, &library, &settings(Scenario::Offline, SAMPLES, 1.0));
-    assert_eq!((played.record.failed.len(), client.seen().answered), (0, SAMPLES));
+    assert_eq!((played.record.failed.len(), client.statistics().answered), (0, SAMPLES));
 }
 
 #[test]
@@ -396,5 +396,5 @@ fn runs_follow_each_other_on_one_client() {
         assert_eq!((played.record.missing(), played.record.misuse.total()), (0, 0), "run {run}");
         assert!(client.accepted(0, SAMPLES as usize).iter().all(|&at| at > 0));
     }
-    assert_eq!((client.seen().answered, client.seen().connects), (5 * SAMPLES, 4));
+    assert_eq!((client.statistics().answered, client.statistics().connects), (5 * SAMPLES, 4));
 }

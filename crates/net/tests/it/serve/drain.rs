@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dyno_net::serve::{Drained, Limits};
+use dyno_net::serve::{DrainOutcome, Limits};
 
 use super::wire::{came, connect, get, post, request};
 use super::{Gate, X, server_of, tensors, until};
@@ -39,7 +39,7 @@ fn all_that_was_accepted_is_answered_and_nothing_else() {
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert!(answer.text().contains("0.5"), "{}", answer.text());
     }
-    assert_eq!(drain.join().unwrap(), Drained::Answered);
+    assert_eq!(drain.join().unwrap(), DrainOutcome::Answered);
     assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");
 }
 
@@ -51,7 +51,7 @@ fn patience_has_an_end() {
     let mut stream = connect(address);
     stream.write_all(&request("POST", INFER, "", X.as_bytes())).unwrap();
     until("the worker computes", || gate.calls() == 1);
-    assert_eq!(server.drain(Duration::from_millis(100)), Drained::Left(1));
+    assert_eq!(server.drain(Duration::from_millis(100)), DrainOutcome::Left(1));
     gate.open();
 }
 
@@ -65,5 +65,5 @@ fn a_connection_that_rests_does_not_hold_the_end_up() {
     resting.write_all(b"GET /v2/health/live HTTP/1.1\r\nhost: test\r\n\r\n").unwrap();
     let mut begin = [0; 12];
     std::io::Read::read_exact(&mut resting, &mut begin).unwrap();
-    assert_eq!(server.drain(Duration::from_secs(60)), Drained::Answered);
+    assert_eq!(server.drain(Duration::from_secs(60)), DrainOutcome::Answered);
 }

@@ -260,7 +260,7 @@ fn a_call_in_flight_is_answered_at_the_end() {
     assert_eq!(call(address, MODEL_INFER, &[], &body, usize::MAX).code, Code::Unavailable);
     gate.open();
     assert_eq!(asked.join().unwrap().code, Code::Ok);
-    assert_eq!(drain.join().unwrap(), dyno_net::serve::Drained::Answered);
+    assert_eq!(drain.join().unwrap(), dyno_net::serve::DrainOutcome::Answered);
 }
 
 #[test]
@@ -288,6 +288,6 @@ fn a_stream_that_rests_does_not_hold_the_end_up() {
         while !drain.is_finished() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert_eq!(drain.join().unwrap(), dyno_net::serve::Drained::Answered);
+        assert_eq!(drain.join().unwrap(), dyno_net::serve::DrainOutcome::Answered);
     });
 }

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use bytes::Bytes;
 use dyno_net::oip::http::HEAD_LENGTH;
 use dyno_net::oip::{Datatype, InferRequest, InferResponse, Tensor};
-use dyno_net::serve::{Drained, Limits};
+use dyno_net::serve::{DrainOutcome, Limits};
 use dyno_sut::digits::{CLASSES, PIXELS, Perceptron, test_digit};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -62,7 +62,7 @@ fn scores_are_those_of_the_perceptron_in_json_and_in_bytes() {
         assert_eq!((&output.name[..], &output.shape[..]), ("scores", &[3, CLASSES][..]));
         assert_eq!(numbers(output), scores);
     }
-    assert_eq!(server.drain(super::Duration::from_secs(30)), Drained::Answered);
+    assert_eq!(server.drain(super::Duration::from_secs(30)), DrainOutcome::Answered);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use dyno_net::serve::{Answers, Drained, Limits, Model, Pace, Server, Text, Tokens};
+use dyno_net::serve::{Answers, DrainOutcome, Limits, Model, Pace, Server, Text, Tokens};
 use dyno_net::sse::Parser;
 use serde_json::{Value, json};
 
@@ -128,7 +128,7 @@ fn slots_are_few_and_streams_end_before_the_server_does() {
     let refused = post(address, "/v1/completions", "", asked.as_bytes());
     assert_eq!(refused.status, 429, "{}", refused.text());
     assert!(refused.text().contains("rate_limit_error"), "{}", refused.text());
-    assert_eq!(server.drain(Duration::from_secs(60)), Drained::Answered);
+    assert_eq!(server.drain(Duration::from_secs(60)), DrainOutcome::Answered);
     for one in [first, second] {
         assert!(one.join().unwrap().text().ends_with("data: [DONE]\n\n"));
     }

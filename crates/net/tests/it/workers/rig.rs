@@ -15,8 +15,8 @@ use dyno_loadgen::record::{Failure, Outcome};
 use dyno_loadgen::run::{RecordRetention, Tenant, TestLog, run};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
-use dyno_net::worker::coordinator::{Coordinator, Listen, Listening};
-use dyno_net::worker::member::{Gate, Instrument, Join, Member, MemberError, Rig};
+use dyno_net::worker::coordinator::{Coordinator, ListenSettings, WorkerListener};
+use dyno_net::worker::member::{Gate, Instrument, JoinSettings, Member, MemberError, Rig};
 use dyno_net::worker::wire::Pair;
 use dyno_sut::null::Null;
 
@@ -146,8 +146,8 @@ impl Rig for TestRig {
     }
 }
 
-pub fn listen(workers: u32) -> Listen {
-    Listen {
+pub fn listen(workers: u32) -> ListenSettings {
+    ListenSettings {
         address: "127.0.0.1:0".into(),
         workers,
         token: "open sesame".into(),
@@ -157,8 +157,8 @@ pub fn listen(workers: u32) -> Listen {
     }
 }
 
-pub fn join(address: SocketAddr) -> Join {
-    Join {
+pub fn join(address: SocketAddr) -> JoinSettings {
+    JoinSettings {
         address: address.to_string(),
         token: "open sesame".into(),
         machine: None,
@@ -181,7 +181,7 @@ pub fn patience() -> impl Fn() -> bool {
 }
 
 pub fn gathered(workers: u32, played: fn() -> Time) -> (Coordinator, Vec<Worker>) {
-    let listening = Listening::begin(listen(workers)).unwrap();
+    let listening = WorkerListener::begin(listen(workers)).unwrap();
     let address = listening.address();
     let threads = (0..workers).map(|_| worker(address, played())).collect();
     (listening.gather(&patience(), &mut |_| {}).unwrap(), threads)

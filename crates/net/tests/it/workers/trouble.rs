@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use dyno_loadgen::clock::{Clock, SECOND};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
-use dyno_net::worker::coordinator::{GatherError, Listen, Listening};
-use dyno_net::worker::member::{Join, Member, MemberError};
+use dyno_net::worker::coordinator::{GatherError, ListenSettings, WorkerListener};
+use dyno_net::worker::member::{JoinSettings, Member, MemberError};
 use dyno_net::worker::wire::{self, Body, Hello, Pair};
 
 use super::rig::{Time, gathered, join, listen, patience, played, worker};
@@ -23,7 +23,7 @@ fn long() -> TestSettings {
 
 #[test]
 fn a_worker_that_goes_away_ends_the_run_with_a_reason() {
-    let listening = Listening::begin(listen(2)).unwrap();
+    let listening = WorkerListener::begin(listen(2)).unwrap();
     let address = listening.address();
     let whole = worker(address, Time::Real);
     // Takes orders until the run begins, and drops the connection then.
@@ -65,7 +65,8 @@ fn a_worker_that_goes_away_ends_the_run_with_a_reason() {
 
 #[test]
 fn a_worker_that_falls_silent_ends_the_run_with_a_reason() {
-    let listening = Listening::begin(Listen { silence: SECOND / 2, ..listen(1) }).unwrap();
+    let listening =
+        WorkerListener::begin(ListenSettings { silence: SECOND / 2, ..listen(1) }).unwrap();
     let address = listening.address();
     let hung = std::thread::spawn(move || {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -107,7 +108,7 @@ fn what_was_measured_before_an_abort_is_kept() {
 
 #[test]
 fn a_coordinator_that_goes_away_ends_its_workers() {
-    let listening = Listening::begin(listen(2)).unwrap();
+    let listening = WorkerListener::begin(listen(2)).unwrap();
     let alone = worker(listening.address(), Time::Virtual);
     // One has joined; the other never does, and the wait is ended.
     let joined = std::cell::Cell::new(false);
@@ -123,15 +124,15 @@ fn a_coordinator_that_goes_away_ends_its_workers() {
 
 #[test]
 fn strangers_and_other_releases_are_told_why_they_are_refused() {
-    let listening = Listening::begin(listen(1)).unwrap();
+    let listening = WorkerListener::begin(listen(1)).unwrap();
     let own = join(listening.address());
-    let refused = |join: &Join| Member::join(join).unwrap_err();
-    let stranger = Join { token: "guess".into(), ..own.clone() };
+    let refused = |join: &JoinSettings| Member::join(join).unwrap_err();
+    let stranger = JoinSettings { token: "guess".into(), ..own.clone() };
     assert!(matches!(refused(&stranger), MemberError::NotTheCoordinator));
     // One that does not look at the coordinator's proof gets no further.
     let mut stream = TcpStream::connect(listening.address()).unwrap();
     assert!(handshake(&mut stream, "guess").unwrap_err().contains("token"));
-    let old = refused(&Join { release: "0.9.0".into(), ..own.clone() }).to_string();
+    let old = refused(&JoinSettings { release: "0.9.0".into(), ..own.clone() }).to_string();
     assert!(old.contains("1.2.3") && old.contains("0.9.0"), "{old}");
     // Noise does not keep others out.
     use std::io::Write as _;
@@ -147,14 +148,18 @@ fn strangers_and_other_releases_are_told_why_they_are_refused() {
 #[test]
 fn without_a_token_the_machine_is_proved() {
     let machine = |name: &str| Some(name.to_owned());
-    let listen = Listen { token: String::new(), machine: machine("here"), ..listen(1) };
-    let listening = Listening::begin(listen).unwrap();
-    let own = Join { token: String::new(), machine: machine("here"), ..join(listening.address()) };
+    let listen = ListenSettings { token: String::new(), machine: machine("here"), ..listen(1) };
+    let listening = WorkerListener::begin(listen).unwrap();
+    let own = JoinSettings {
+        token: String::new(),
+        machine: machine("here"),
+        ..join(listening.address())
+    };
     for machine in [machine("elsewhere"), None] {
-        let error = Member::join(&Join { machine, ..own.clone() }).unwrap_err();
+        let error = Member::join(&JoinSettings { machine, ..own.clone() }).unwrap_err();
         assert!(matches!(error, MemberError::NoToken), "{error}");
     }
-    let with_token = Member::join(&Join { token: "t".into(), ..own.clone() }).unwrap_err();
+    let with_token = Member::join(&JoinSettings { token: "t".into(), ..own.clone() }).unwrap_err();
     assert!(matches!(with_token, MemberError::NotTheCoordinator), "{with_token}");
     let joining = std::thread::spawn(move || Member::join(&own).map(|member| member.is_local()));
     let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
@@ -165,9 +170,9 @@ fn without_a_token_the_machine_is_proved() {
 #[test]
 fn a_coordinator_of_another_machine_is_not_taken_for_a_local_one() {
     for (here, there, is_local) in [("a", "a", true), ("a", "b", false)] {
-        let listen = Listen { machine: Some(there.into()), ..listen(1) };
-        let listening = Listening::begin(listen).unwrap();
-        let own = Join { machine: Some(here.into()), ..join(listening.address()) };
+        let listen = ListenSettings { machine: Some(there.into()), ..listen(1) };
+        let listening = WorkerListener::begin(listen).unwrap();
+        let own = JoinSettings { machine: Some(here.into()), ..join(listening.address()) };
         let joining = std::thread::spawn(move || Member::join(&own));
         let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
         let member = joining.join().unwrap().unwrap();
@@ -178,7 +183,7 @@ fn a_coordinator_of_another_machine_is_not_taken_for_a_local_one() {
 
 #[test]
 fn the_versions_of_both_sides_are_named() {
-    let listening = Listening::begin(listen(1)).unwrap();
+    let listening = WorkerListener::begin(listen(1)).unwrap();
     let mut stream = TcpStream::connect(listening.address()).unwrap();
     let hello = Hello { protocol: 1, release: "1.2.3".into(), ..Hello::default() };
     wire::write(&mut stream, Body::Hello(hello)).unwrap();
@@ -189,7 +194,7 @@ fn the_versions_of_both_sides_are_named() {
 
 #[test]
 fn a_worker_that_is_interrupted_says_so() {
-    let listening = Listening::begin(listen(1)).unwrap();
+    let listening = WorkerListener::begin(listen(1)).unwrap();
     let address = listening.address();
     let goes_on = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let asked = goes_on.clone();

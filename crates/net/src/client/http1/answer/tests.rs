@@ -1,20 +1,20 @@
-//! Answers cut anywhere, of every framing, and bytes that are none.
+//! Answers of every framing, cut anywhere, and invalid bytes.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a connection brought: status and body of each whole answer, and how it went on.
+/// Content of a connection: status and body of each whole answer, and the state after it.
 #[derive(Debug, PartialEq, Eq)]
-struct Read {
+struct AnswerLog {
     answers: Vec<(u16, Vec<u8>, bool)>,
     begun: bool,
     wrong: Option<String>,
 }
 
-fn read(pieces: &[&[u8]]) -> Read {
+fn read(pieces: &[&[u8]]) -> AnswerLog {
     let (mut framing, mut status, mut body) = (Framing::new(), 0, Vec::new());
-    let mut read = Read { answers: Vec::new(), begun: false, wrong: None };
+    let mut read = AnswerLog { answers: Vec::new(), begun: false, wrong: None };
     for piece in pieces {
         let mut bytes = *piece;
         loop {
@@ -41,7 +41,7 @@ fn read(pieces: &[&[u8]]) -> Read {
             }
         }
     }
-    read.begun = !matches!(framing.at, At::Head) || !framing.head.is_empty();
+    read.begun = !matches!(framing.at, FramingState::Head) || !framing.head.is_empty();
     if framing.ends_with_connection() {
         read.answers.push((status, body, false));
         read.begun = false;
@@ -73,9 +73,9 @@ fn expected() -> Vec<(u16, Vec<u8>, bool)> {
 #[test]
 fn each_kind_of_body_ends_where_it_should() {
     let wire = WIRE.concat();
-    assert_eq!(read(&[&wire]), Read { answers: expected(), begun: false, wrong: None });
+    assert_eq!(read(&[&wire]), AnswerLog { answers: expected(), begun: false, wrong: None });
     let bytes: Vec<&[u8]> = wire.chunks(1).collect();
-    assert_eq!(read(&bytes), Read { answers: expected(), begun: false, wrong: None });
+    assert_eq!(read(&bytes), AnswerLog { answers: expected(), begun: false, wrong: None });
 }
 
 #[test]
@@ -123,7 +123,7 @@ proptest! {
         cuts.extend([0, wire.len()]);
         cuts.sort_unstable();
         let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &wire[pair[0]..pair[1]]).collect();
-        prop_assert_eq!(read(&pieces), Read { answers: expected(), begun: false, wrong: None });
+        prop_assert_eq!(read(&pieces), AnswerLog { answers: expected(), begun: false, wrong: None });
     }
 
     #[test]

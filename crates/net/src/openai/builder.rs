@@ -1,21 +1,21 @@
-//! An answer as it comes: its text, its choices, its counts; and what they make of it.
+//! State of an answer during its arrival (text, choices, counts) and its account.
 
-use super::answer::{Take, in_band, read_into};
+use super::answer::{AnswerSink, in_band, read_into};
 use super::usage::Claim;
 use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
 use crate::openai::DONE;
-use crate::protocol::Counted;
+use crate::protocol::TokenCounter;
 use crate::sse::Event;
 use crate::tokens::Tokenize;
 use crate::trouble::{Kind, Trouble};
 
-/// Choices that are told apart; further ones count as the last of them.
+/// Maximum number of distinct choices; further ones count as the last.
 const MOST_CHOICES: usize = 128;
 
-/// Tokens of markup that a call of a tool may cost beside its name and its arguments.
+/// Maximum number of markup tokens of a tool call beside its name and arguments.
 const MARKUP_OF_CALL: u32 = 32;
 
-/// How an answer comes.
+/// Form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Stream,
@@ -30,31 +30,31 @@ struct Choice {
     finish: Option<Finish>,
 }
 
-/// An answer as far as it has come.
+/// An answer as far as received.
 #[derive(Debug, Default)]
-pub(super) struct Said {
-    /// Output of all choices, in the order in which it came.
+pub(super) struct AnswerBuilder {
+    /// Output of all choices, in order of arrival.
     pub text: Vec<u8>,
     /// Parts with output.
     pub parts: u32,
     /// `[DONE]` came.
     pub is_done: bool,
-    /// What makes reading on pointless.
+    /// Trouble that makes further reading pointless.
     pub trouble: Option<Trouble>,
     claim: Option<Claim>,
     choices: Vec<Choice>,
-    /// The choice that is read.
+    /// Index of the current choice.
     current: usize,
     thought_bytes: u32,
     tool_calls: u32,
     has_content_parts: bool,
     is_decreasing: bool,
     is_usage_late: bool,
-    /// The finish reason of the first choice that has a bad one, else of the last one.
+    /// Finish reason of the first choice with a bad one, otherwise of the last choice.
     reason: String,
 }
 
-impl Take for Said {
+impl AnswerSink for AnswerBuilder {
     fn choice(&mut self, index: usize) {
         self.current = index.min(MOST_CHOICES - 1);
         if self.choices.len() <= self.current {
@@ -106,8 +106,8 @@ impl Take for Said {
     }
 }
 
-impl Said {
-    /// Makes ready for the next answer, and keeps the memory.
+impl AnswerBuilder {
+    /// Prepares for the next answer, and keeps the memory.
     pub fn clear(&mut self) {
         let (mut text, mut choices) =
             (std::mem::take(&mut self.text), std::mem::take(&mut self.choices));
@@ -116,12 +116,12 @@ impl Said {
         *self = Self { text, choices, ..Self::default() };
     }
 
-    /// Whether the server has counted tokens.
+    /// Returns whether the server has counted tokens.
     pub fn has_usage(&self) -> bool {
         self.claim.is_some()
     }
 
-    /// Takes an event of a stream.
+    /// Processes an event of a stream.
     pub fn event(&mut self, event: Event<'_>) {
         if self.trouble.is_some() {
             return;
@@ -141,7 +141,7 @@ impl Said {
         self.part(event.data);
     }
 
-    /// Takes a part, or a whole answer.
+    /// Processes a part, or a whole answer.
     pub fn part(&mut self, json: &[u8]) {
         let before = self.text.len();
         match read_into(json, self) {
@@ -150,21 +150,21 @@ impl Said {
         }
     }
 
-    /// Some servers count behind `[DONE]`; nothing else is read there.
+    /// Processes data after `[DONE]`, where some servers send usage; other data is ignored.
     fn behind_the_end(&mut self, json: &[u8]) {
         #[derive(serde::Deserialize)]
-        struct Late<'a> {
+        struct UsageOnly<'a> {
             #[serde(borrow, default)]
             usage: Option<&'a serde_json::value::RawValue>,
         }
-        let late = serde_json::from_slice::<Late<'_>>(json).ok();
+        let late = serde_json::from_slice::<UsageOnly<'_>>(json).ok();
         if let Some(claim) = late.and_then(|late| Claim::read(late.usage?.get())) {
             self.usage(claim);
         }
     }
 
-    /// The account of the answer, which has ended in this form; `tokenizer` counts where the
-    /// server does not, or contradicts itself.
+    /// Returns the account of the finished answer; `tokenizer` counts if the server does not, or
+    /// contradicts itself.
     pub fn entry(
         &self,
         demand: Demand,
@@ -199,7 +199,7 @@ impl Said {
         entry
     }
 
-    /// The choices that came.
+    /// Iterates over the received choices.
     fn choices(&self) -> impl Iterator<Item = Choice> {
         self.choices.iter().copied().filter(|choice| choice.is_there)
     }
@@ -219,10 +219,10 @@ impl Said {
     fn find_contradictions(&self, claim: &Claim, entry: &mut Entry) {
         let output = claim.output.unwrap_or(0);
         let has_output = entry.bytes > 0 || self.tool_calls > 0;
-        // Thoughts that are counted and not sent have no bytes.
+        // Thoughts that are counted but not sent have no bytes.
         let hidden = if self.thought_bytes == 0 { claim.reasoning.unwrap_or(0) } else { 0 };
         let sent = u64::from(output.saturating_sub(hidden));
-        // A token has at least a byte, but for the one that ends a choice, and for markup.
+        // A token has at least one byte, except for end-of-choice tokens and markup.
         let most = u64::from(entry.bytes)
             + u64::from(entry.choices.max(1))
             + u64::from(self.tool_calls) * u64::from(MARKUP_OF_CALL);
@@ -230,7 +230,7 @@ impl Said {
         let is_more = |part: Option<u32>, whole: Option<u32>| {
             part.is_some_and(|part| whole.is_some_and(|whole| part > whole))
         };
-        // Usage that counts nothing at all is no count of 0, but as little is to be built on it.
+        // Usage without any count is not a count of 0, but it is not reliable either.
         let counts_nothing = claim.output.is_none() && claim.input.is_none();
         let is_zero = claim.output == Some(0)
             || (counts_nothing && !claim.oddities.contains(Oddity::NoCount));
@@ -252,8 +252,8 @@ impl Said {
         }
     }
 
-    /// Output tokens: as the server counts them, where nothing contradicts that; else as a
-    /// tokenizer counts them; else one for each part with output.
+    /// Counts output tokens: by the server unless something contradicts its count, otherwise by the
+    /// tokenizer, otherwise one per part with output.
     fn count_output(&self, entry: &mut Entry, form: Form, tokenizer: Option<&dyn Tokenize>) {
         use Contradiction::{FewerTokensThanParts, MoreTokensThanBytes, NoTokens};
         let is_absurd = [NoTokens, MoreTokensThanBytes, FewerTokensThanParts]
@@ -262,14 +262,14 @@ impl Said {
         let is_doubtful = entry.is_output_doubtful();
         let claimed = entry.claimed.filter(|_| !is_absurd);
         (entry.output, entry.counted_by) = match (claimed, tokenizer) {
-            (Some(tokens), _) if !is_doubtful => (Some(tokens), Counted::Server),
+            (Some(tokens), _) if !is_doubtful => (Some(tokens), TokenCounter::Server),
             (_, Some(tokenizer)) => {
                 let tokens = tokenizer.count(&String::from_utf8_lossy(&self.text));
-                (Some(u32::try_from(tokens).unwrap_or(u32::MAX)), Counted::Tokenizer)
+                (Some(u32::try_from(tokens).unwrap_or(u32::MAX)), TokenCounter::Tokenizer)
             }
-            (Some(tokens), None) => (Some(tokens), Counted::Server),
-            (None, None) if form == Form::Stream => (Some(self.parts), Counted::Events),
-            (None, None) => (None, Counted::Nobody),
+            (Some(tokens), None) => (Some(tokens), TokenCounter::Server),
+            (None, None) if form == Form::Stream => (Some(self.parts), TokenCounter::Events),
+            (None, None) => (None, TokenCounter::Nobody),
         };
     }
 
@@ -277,10 +277,10 @@ impl Said {
         let is_short = |entry: &Entry| {
             let least = entry.demand.least.map(u64::from).filter(|least| *least > 0);
             let all = least.map(|least| least * u64::from(entry.demand.choices.max(1)));
-            // Only what the server itself counts, and only if nothing contradicts it.
-            let output = entry
-                .output
-                .filter(|_| entry.counted_by == Counted::Server && !entry.is_output_doubtful());
+            // Only the server's own count, and only without contradictions.
+            let output = entry.output.filter(|_| {
+                entry.counted_by == TokenCounter::Server && !entry.is_output_doubtful()
+            });
             all.zip(output).is_some_and(|(least, output)| u64::from(output) < least)
         };
         match entry.finish {
@@ -290,20 +290,22 @@ impl Said {
         }
         let is_over = form == Form::Whole || self.is_done;
         let is_partly_finished = (1..entry.choices).contains(&entry.finished);
-        // Choices that the request demanded and that never came, of those that did.
+        // Demanded choices that never came, if at least one came.
         let lacks_choices = (1..entry.demand.choices).contains(&entry.choices);
         if is_partly_finished || lacks_choices || (!is_over && entry.finished == 0) {
             return Class::Cut;
         }
         let is_without = |choice: Choice| choice.bytes == 0;
-        match self.text.is_empty() || self.choices().any(is_without) {
-            true => Class::Empty,
-            false if is_short(entry) => Class::Short,
-            false => Class::Whole,
+        if self.text.is_empty() || self.choices().any(is_without) {
+            Class::Empty
+        } else if is_short(entry) {
+            Class::Short
+        } else {
+            Class::Whole
         }
     }
 
-    /// Why an answer is of its class, for people.
+    /// Explains the class of an answer for people.
     pub fn words(&self, entry: &Entry) -> String {
         let reason = match &*self.reason {
             "" => String::new(),
@@ -337,7 +339,7 @@ impl Said {
         }
     }
 
-    /// Whether trouble is an error that the server reports within its answer.
+    /// Returns whether trouble is an error that the server reported within its answer.
     pub fn is_in_band(trouble: &Trouble) -> bool {
         matches!(trouble.kind, Kind::InBand | Kind::Refused | Kind::Request)
     }

@@ -1,40 +1,40 @@
-//! Prompts that are made up by their lengths.
+//! Synthetic prompts with given lengths.
 
 use dyno_loadgen::rng::Mt19937;
 
 use super::{Lengths, Prompt, Workload};
 use crate::openai::Input;
 
-/// What made-up prompts are like.
+/// Settings of synthetic prompts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Made {
-    /// How many there are (>= 1).
+pub struct SyntheticPrompts {
+    /// Number of prompts (>= 1).
     pub count: usize,
-    /// Tokens of each, prefix included.
+    /// Tokens of each prompt, including the prefix.
     pub input: Lengths,
-    /// Output tokens at most.
+    /// Maximum number of output tokens.
     pub output: Option<Lengths>,
-    /// Tokens at the start that the prompts of a group have in common.
+    /// Tokens at the start that the prompts of a group share.
     pub prefix: u64,
-    /// Groups of prompts (>= 1), each with a prefix of its own.
+    /// Groups of prompts (>= 1), each with its own prefix.
     pub groups: usize,
-    /// What tokens are.
+    /// Kind of tokens.
     pub shape: Shape,
-    /// Of all numbers that are drawn.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What the tokens of a made-up prompt are.
+/// Kind of the tokens of a synthetic prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// A short common word each: about a token in most vocabularies, so that lengths are near
-    /// what was asked for and not exactly that.
+    /// Short common words: about one token each in most vocabularies, so lengths are only
+    /// approximate.
     Words,
-    /// Numbers below this one (>= 1), sent as numbers: lengths are exact.
+    /// Numbers below this one (>= 1), sent as token numbers: lengths are exact.
     Numbers(u64),
 }
 
-/// Words that are one token each with their space in the common vocabularies of English.
+/// Words that are one token each, including their space, in the common vocabularies of English.
 const WORDS: [&str; 64] = [
     "the", "of", "and", "to", "in", "is", "you", "that", "it", "he", "was", "for", "on", "are",
     "as", "with", "his", "they", "at", "be", "this", "have", "from", "or", "one", "had", "by",
@@ -44,8 +44,8 @@ const WORDS: [&str; 64] = [
     "him",
 ];
 
-impl Made {
-    /// The prompts. Equal seeds give equal prompts, whatever their number.
+impl SyntheticPrompts {
+    /// Returns the prompts. Equal seeds give equal prompts, regardless of their number.
     #[must_use]
     pub fn workload(&self) -> Workload {
         let mut rng = Mt19937::new(self.seed);
@@ -54,11 +54,11 @@ impl Made {
             let max_tokens = self.output.as_ref().map(|output| output.draw(&mut rng));
             let prefix = self.prefix.min(length);
             let mut text = Text::new(self.shape);
-            // Groups draw from seeds of their own, which no prompt's numbers reach.
+            // Groups use their own seeds, which differ from those of prompts.
             let group = (number % self.groups.max(1)) as u64;
             text.draw(&mut Mt19937::new(!self.seed.wrapping_add(group)), prefix);
             text.draw(&mut rng, length - prefix);
-            Prompt { max_tokens, ..Prompt::of(text.input()) }
+            Prompt { max_tokens, ..Prompt::new(text.input()) }
         });
         let mut remarks = Vec::new();
         if self.shape == Shape::Words {
@@ -68,7 +68,7 @@ impl Made {
     }
 }
 
-/// A prompt in the making.
+/// Builder of a prompt.
 pub(super) enum Text {
     Words(String),
     Numbers(u64, Vec<u64>),
@@ -82,7 +82,7 @@ impl Text {
         }
     }
 
-    /// Appends so many tokens.
+    /// Appends this many tokens.
     pub(super) fn draw(&mut self, rng: &mut Mt19937, tokens: u64) {
         let mut below = |n: u64| ((rng.canonical() * n as f64) as u64).min(n.saturating_sub(1));
         for _ in 0..tokens {
@@ -110,9 +110,9 @@ impl Text {
 mod tests {
     use super::*;
 
-    fn made(shape: Shape) -> Made {
+    fn made(shape: Shape) -> SyntheticPrompts {
         let (input, output) = (Lengths::Uniform(20, 40), Some(Lengths::Fixed(8)));
-        Made { count: 12, input, output, prefix: 10, groups: 3, shape, seed: 5 }
+        SyntheticPrompts { count: 12, input, output, prefix: 10, groups: 3, shape, seed: 5 }
     }
 
     fn tokens(workload: &Workload) -> Vec<Vec<String>> {
@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn equal_seeds_give_equal_prompts_whatever_their_number() {
         let few = made(Shape::Words).workload();
-        let many = Made { count: 30, ..made(Shape::Words) }.workload();
+        let many = SyntheticPrompts { count: 30, ..made(Shape::Words) }.workload();
         assert_eq!(few.prompts[..], many.prompts[..12]);
-        assert_ne!(few, Made { seed: 6, ..made(Shape::Words) }.workload());
+        assert_ne!(few, SyntheticPrompts { seed: 6, ..made(Shape::Words) }.workload());
     }
 }

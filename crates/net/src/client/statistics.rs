@@ -1,4 +1,4 @@
-//! What a client saw besides what the record of a run holds.
+//! Statistics of a client beyond the record of a run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,61 +8,61 @@ use dyno_loadgen::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::gaps::{GapCounts, Gaps};
-use crate::protocol::Counted;
+use crate::protocol::TokenCounter;
 use crate::trouble::{Kind, Trouble};
 
-/// What a client has seen since it was started. Workers send it to their coordinator.
+/// Statistics of a client since its start. Workers send them to their coordinator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Seen {
-    /// Requests that the socket accepted wholly, repeated ones included.
+pub struct ClientStatistics {
+    /// Requests that the socket accepted completely, including retries.
     pub sent: u64,
-    /// Answers that were handed to the instrument.
+    /// Answers handed to the instrument.
     pub answered: u64,
-    /// Samples that failed, by kind: how many, and the words of the first.
+    /// Failed samples by kind: their number, and the message of the first.
     pub troubles: BTreeMap<Kind, (u64, String)>,
-    /// Requests that were sent again, by what had happened to them.
+    /// Retried requests, by the trouble of the failed attempt.
     pub retries: BTreeMap<Kind, u64>,
-    /// Connections that were made, TLS included.
+    /// Established connections, including TLS.
     pub connects: u64,
-    /// Connections that could not be made, by kind: how many, and the words of the first.
+    /// Connections that could not be established, by kind: their number, and the message of the
+    /// first.
     pub refused_connects: BTreeMap<Kind, (u64, String)>,
     /// Connections that the server closed, or that broke.
     pub lost_connections: u64,
-    /// Samples that found no connection free (HTTP/1.1) or no stream (HTTP/2) and waited.
+    /// Samples that found no free connection (HTTP/1.1) or stream (HTTP/2) and waited.
     pub connection_waits: u64,
-    /// How long they waited together, ns.
+    /// Total time that they waited, in ns.
     pub waited_ns: Nanos,
-    /// How long the longest of them waited, ns.
+    /// Longest of these waits, in ns.
     pub longest_wait_ns: Nanos,
-    /// Of those that waited, the samples that waited for a connection or a stream which another
-    /// request had: a queue of the client's own.
+    /// Those of them that waited for a connection or stream in use by another request: a queue of
+    /// the client's own.
     pub queue_waits: u64,
-    /// Samples that waited because as many requests were under way as may be.
+    /// Samples that waited for the limit of concurrent requests.
     pub limit_waits: u64,
-    /// How long they waited together, ns.
+    /// Total time that they waited, in ns.
     pub limited_ns: Nanos,
-    /// How long the longest of them waited, ns.
+    /// Longest of these waits, in ns.
     pub longest_limited_ns: Nanos,
     /// Bytes of requests, before encryption.
     pub bytes_sent: u64,
     /// Bytes of answers, after decryption.
     pub bytes_received: u64,
-    /// CPU time of the threads that read sockets, ns; those that issue or parse are not among
-    /// them.
+    /// CPU time of the threads that read sockets, in ns; excludes issuing and parsing threads.
     pub cpu_ns: Nanos,
     /// CPU time of the threads that parse large answers, ns.
     pub parser_cpu_ns: Nanos,
-    /// How often a thread that reads sockets waited because too much was to be parsed: what it
-    /// read next was read late.
+    /// How often a reading thread waited because too much was queued for parsing: its next read was
+    /// late.
     pub parser_waits: u64,
-    /// Answers by who counted their tokens.
-    pub counted_by: BTreeMap<Counted, u64>,
+    /// Answers by the counter of their tokens.
+    pub counted_by: BTreeMap<TokenCounter, u64>,
     /// Spans between the events with output of an answer, from the first on.
     pub gaps: Gaps,
 }
 
-/// Counters that all threads of a client add to. What is added to for each request stands in
+/// Counters shared by all threads of a client. Those that each request updates are in
 /// [`ThreadCounters`].
 #[derive(Debug, Default)]
 pub(super) struct Counters {
@@ -93,8 +93,8 @@ pub(super) struct ThreadCounters {
     pub gaps: GapCounts,
 }
 
-const COUNTED: [Counted; 4] =
-    [Counted::Nobody, Counted::Server, Counted::Tokenizer, Counted::Events];
+const COUNTED: [TokenCounter; 4] =
+    [TokenCounter::Nobody, TokenCounter::Server, TokenCounter::Tokenizer, TokenCounter::Events];
 
 impl ThreadCounters {
     pub(super) fn new() -> Self {
@@ -126,12 +126,12 @@ impl ThreadCounters {
     }
 
     #[inline]
-    pub(super) fn answer(&self, counted_by: Counted) {
+    pub(super) fn answer(&self, counted_by: TokenCounter) {
         self.answered.fetch_add(1, Relaxed);
         self.counted_by[counted_by as usize].fetch_add(1, Relaxed);
     }
 
-    /// A sample that waited for a connection has one.
+    /// Counts a sample that waited for a connection.
     #[inline]
     pub(super) fn waited(&self, span: Nanos) {
         self.connection_waits.fetch_add(1, Relaxed);
@@ -139,14 +139,14 @@ impl ThreadCounters {
         self.longest_wait_ns.fetch_max(span, Relaxed);
     }
 
-    /// A sample that waited for a connection of another request has it.
+    /// Counts a sample that waited for a connection in use by another request.
     #[inline]
     pub(super) fn was_queued(&self, span: Nanos) {
         self.queue_waits.fetch_add(1, Relaxed);
         self.waited(span);
     }
 
-    /// A sample that waited because as many requests were under way as may be is sent.
+    /// Counts a sample that waited for the limit of concurrent requests.
     #[inline]
     pub(super) fn was_limited(&self, span: Nanos) {
         self.limit_waits.fetch_add(1, Relaxed);
@@ -154,7 +154,7 @@ impl ThreadCounters {
         self.longest_limited_ns.fetch_max(span, Relaxed);
     }
 
-    /// Notes how long the calling thread has computed.
+    /// Records the CPU time of the calling thread.
     pub(super) fn note_cpu_time(&self) {
         self.cpu_ns.store(thread_cpu_time(), Relaxed);
     }
@@ -188,45 +188,48 @@ impl Counters {
         *lock(&self.retries).entry(kind).or_default() += 1;
     }
 
-    /// A snapshot, with what each of the threads counted.
-    pub(super) fn seen<'a>(&self, threads: impl Iterator<Item = &'a ThreadCounters>) -> Seen {
-        let mut seen = Seen {
+    /// Returns a snapshot that includes the counts of each thread.
+    pub(super) fn snapshot<'a>(
+        &self,
+        threads: impl Iterator<Item = &'a ThreadCounters>,
+    ) -> ClientStatistics {
+        let mut total = ClientStatistics {
             troubles: lock(&self.troubles).clone(),
             retries: lock(&self.retries).clone(),
             refused_connects: lock(&self.refused_connects).clone(),
-            ..Seen::default()
+            ..ClientStatistics::default()
         };
         for thread in threads {
-            seen.sent += thread.sent.load(Relaxed);
-            seen.answered += thread.answered.load(Relaxed);
-            seen.connects += thread.connects.load(Relaxed);
-            seen.lost_connections += thread.lost_connections.load(Relaxed);
-            seen.connection_waits += thread.connection_waits.load(Relaxed);
-            seen.waited_ns += thread.waited_ns.load(Relaxed);
-            seen.longest_wait_ns = seen.longest_wait_ns.max(thread.longest_wait_ns.load(Relaxed));
-            seen.queue_waits += thread.queue_waits.load(Relaxed);
-            seen.limit_waits += thread.limit_waits.load(Relaxed);
-            seen.limited_ns += thread.limited_ns.load(Relaxed);
+            total.sent += thread.sent.load(Relaxed);
+            total.answered += thread.answered.load(Relaxed);
+            total.connects += thread.connects.load(Relaxed);
+            total.lost_connections += thread.lost_connections.load(Relaxed);
+            total.connection_waits += thread.connection_waits.load(Relaxed);
+            total.waited_ns += thread.waited_ns.load(Relaxed);
+            total.longest_wait_ns = total.longest_wait_ns.max(thread.longest_wait_ns.load(Relaxed));
+            total.queue_waits += thread.queue_waits.load(Relaxed);
+            total.limit_waits += thread.limit_waits.load(Relaxed);
+            total.limited_ns += thread.limited_ns.load(Relaxed);
             let longest = thread.longest_limited_ns.load(Relaxed);
-            seen.longest_limited_ns = seen.longest_limited_ns.max(longest);
-            seen.bytes_sent += thread.bytes_sent.load(Relaxed);
-            seen.bytes_received += thread.bytes_received.load(Relaxed);
-            seen.cpu_ns += thread.cpu_ns.load(Relaxed);
+            total.longest_limited_ns = total.longest_limited_ns.max(longest);
+            total.bytes_sent += thread.bytes_sent.load(Relaxed);
+            total.bytes_received += thread.bytes_received.load(Relaxed);
+            total.cpu_ns += thread.cpu_ns.load(Relaxed);
             for (by, count) in COUNTED.iter().zip(&thread.counted_by) {
                 let count = count.load(Relaxed);
                 if count > 0 {
-                    *seen.counted_by.entry(*by).or_default() += count;
+                    *total.counted_by.entry(*by).or_default() += count;
                 }
             }
-            seen.gaps.add_all(&thread.gaps);
+            total.gaps.add_all(&thread.gaps);
         }
-        seen
+        total
     }
 }
 
-impl Seen {
-    /// What was seen after an earlier snapshot of the same client. The longest wait, and the
-    /// first words of each kind of trouble, stay those since it was started.
+impl ClientStatistics {
+    /// Returns the statistics since an earlier snapshot of the same client. The longest wait and
+    /// the first message of each kind of trouble remain those since the start.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let more = |now: u64, then: u64| now.saturating_sub(then);
@@ -255,7 +258,7 @@ impl Seen {
         }
     }
 
-    /// What two clients have seen.
+    /// Returns the combined statistics of two clients.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -283,7 +286,7 @@ impl Seen {
         }
     }
 
-    /// What went wrong, for people: a line for each kind; `None` where nothing did.
+    /// Returns the trouble for people, with a line for each kind; `None` if there was none.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let samples = self.troubles.values().map(|(count, words)| {
@@ -298,7 +301,7 @@ impl Seen {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// Samples that failed.
+    /// Returns the number of failed samples.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.troubles.values().map(|(count, _)| count).sum()
@@ -318,12 +321,12 @@ fn note(map: &Mutex<BTreeMap<Kind, (u64, String)>>, trouble: &Trouble, times: u6
     }
 }
 
-/// A counter is consistent wherever a thread may have panicked.
+/// Locks a counter, which is consistent even if a thread panicked.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts beyond earlier ones; those that did not grow are left out.
+/// Returns counts beyond earlier ones, without those that did not grow.
 fn later<K: Ord + Copy>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
     let grown = |(kind, count): (&K, &u64)| {
         let more = count.saturating_sub(then.get(kind).copied().unwrap_or(0));
@@ -332,14 +335,14 @@ fn later<K: Ord + Copy>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) -> BTre
     now.iter().filter_map(grown).collect()
 }
 
-/// The counts of two.
+/// Returns the sums of two sets of counts.
 fn both<K: Ord + Copy>(one: &BTreeMap<K, u64>, other: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
     let mut sum = one.clone();
     other.iter().for_each(|(key, count)| *sum.entry(*key).or_default() += count);
     sum
 }
 
-/// The counts of two, with the words of the first where it has some.
+/// Returns the sums of two sets of counts, with the first message available for each.
 fn both_words(
     one: &BTreeMap<Kind, (u64, String)>,
     other: &BTreeMap<Kind, (u64, String)>,
@@ -351,7 +354,7 @@ fn both_words(
     sum
 }
 
-/// The same of counts with words.
+/// Returns counts with messages beyond earlier ones, without those that did not grow.
 fn later_words(
     now: &BTreeMap<Kind, (u64, String)>,
     then: &BTreeMap<Kind, (u64, String)>,
