@@ -91,7 +91,9 @@ mod tests {
             Document::Selftest => of::<selftest::Document>("selftest", selftest::SCHEMA_VERSION),
             Document::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
             Document::Rules => of::<rules::Rules>("rules", rules::SCHEMA_VERSION),
-            Document::Compare => of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION),
+            Document::Compare => {
+                of::<compare::ComparisonDocument>("compare.json", compare::SCHEMA_VERSION)
+            }
             Document::Check => of::<json::Document>("check", json::SCHEMA_VERSION),
             Document::TunePlot => of::<tune::Plot>("tune-plot", tune::PLOT_SCHEMA_VERSION),
             Document::Tune => of::<tune::Document>("tune.json", tune::SCHEMA_VERSION),

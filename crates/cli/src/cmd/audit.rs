@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use dyno_experiment::audit::{self, Audited, Bounds, Schedule};
+use dyno_experiment::audit::{self, Bounds, ScenarioAudit, Schedule};
 use dyno_experiment::options::{CommandLine, KEYS, Options};
 use dyno_experiment::run::variables;
 use dyno_experiment::{Control, Failure, Watch};
@@ -213,7 +213,7 @@ impl Audit {
 }
 
 impl Shown {
-    fn tell(&self, told: &Told<'_>, audited: &[Audited]) -> Result<(), Failure> {
+    fn tell(&self, told: &Told<'_>, audited: &[ScenarioAudit]) -> Result<(), Failure> {
         match (self.json, self.quiet) {
             (true, _) => output::print(pretty(&render::audit::json(told, audited))),
             (_, true) => Ok(()),
@@ -222,7 +222,7 @@ impl Shown {
     }
 }
 
-fn exit(audited: &[Audited]) -> Exit {
+fn exit(audited: &[ScenarioAudit]) -> Exit {
     let is_passed = audited.iter().all(|one| one.result.corrected().is_passed());
     if is_passed { Exit::Valid } else { Exit::Invalid }
 }

@@ -1,21 +1,21 @@
-//! Keys of systems that may be without effect.
+//! Keys of systems that may have no effect.
 
 use dyno_loadgen::settings::Scenario;
 
-use super::{Facts, Unmet};
+use super::{Facts, UnmetNeed};
 
-/// A key of a system with what it needs.
+/// A key of systems, and its check.
 struct Row {
     systems: &'static [&'static str],
     key: &'static str,
-    /// Why the key changes nothing, and what to do; `None` where it does.
+    /// Returns the reason and a remedy if the key has no effect.
     unmet: fn(&Spec<'_>) -> Option<[&'static str; 2]>,
 }
 
 const HTTP: &[&str] = &["oip", "openai", "raw"];
 const SERVERS: &[&str] = &["oip", "oip-grpc", "openai", "raw"];
 
-/// Every such key. Keys that are not here take effect wherever they are accepted.
+/// All such keys. Other keys take effect wherever they are accepted.
 const ROWS: &[Row] = &[
     Row {
         systems: HTTP,
@@ -133,14 +133,14 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Systems whose spec is a list of keys with values.
+/// Systems whose specification is a list of keys with values.
 const WITH_KEYS: &[&str] =
     &["oip", "oip-grpc", "openai", "raw", "model", "npu", "rnn", "digits-lstm"];
 
-/// Keys that may stand several times.
+/// Keys that may be repeated.
 const REPEATED: &[&str] = &["node", "version", "accept-answers"];
 
-/// What a system's spec has.
+/// A specification of a system that is checked.
 struct Spec<'a> {
     facts: &'a Facts<'a>,
     text: &'a str,
@@ -152,7 +152,7 @@ impl<'a> Spec<'a> {
         self.text.split(',').filter_map(|part| part.split_once('=')).map(|(key, _)| key)
     }
 
-    /// Returns the first key that stands twice, of which only one value counts.
+    /// Returns the first repeated key of which only one value counts.
     fn repeated(&self) -> Option<&'a str> {
         let mut keys = self.keys().enumerate();
         keys.find(|(at, key)| {
@@ -175,8 +175,8 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Keys of the system, and of those of tenants, that change nothing.
-pub fn without_effect(facts: &Facts<'_>) -> Vec<(String, Unmet)> {
+/// Returns the keys of the system, and of systems of tenants, without effect.
+pub fn without_effect(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
     let own = (facts.system, facts.argument);
     let tenants = facts.run.tenant_systems.iter().flatten();
     let tenants = tenants.map(|spec| spec.split_once(':').unwrap_or((spec, "")));
@@ -186,12 +186,12 @@ pub fn without_effect(facts: &Facts<'_>) -> Vec<(String, Unmet)> {
         let rows = ROWS.iter().filter(|row| row.systems.contains(&system) && spec.has(row.key));
         if let Some(key) = spec.repeated().filter(|_| WITH_KEYS.contains(&system)) {
             let sentence = format!("system `{system}`: {key}= is given twice");
-            found.push((sentence, Unmet::new("is given twice", "keep one of the two")));
+            found.push((sentence, UnmetNeed::new("is given twice", "keep one of the two")));
         }
         for row in rows {
             if let Some([why, fix]) = (row.unmet)(&spec) {
                 let sentence = format!("system `{system}`: {}= has no effect: {why}", row.key);
-                found.push((sentence, Unmet::new(why, fix)));
+                found.push((sentence, UnmetNeed::new(why, fix)));
             }
         }
     }

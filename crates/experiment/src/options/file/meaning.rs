@@ -1,4 +1,4 @@
-//! What a `dyno.toml` says, without how it is written.
+//! A canonical form of `dyno.toml`, which does not depend on its formatting.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::text_of;
 
-/// Keys of `[sweep]` that say how far a sweep goes at a time, and not what it is.
+/// Keys of `[sweep]` that limit a single invocation and do not define the sweep.
 const OF_ONE_GO: [&str; 4] = ["pause", "max_time", "limit", "p99_below"];
 
-/// A text that two files have in common if they say the same, whatever their
-/// comments, spacing and the order of their keys. What `[sweep]` says of one go is
-/// left out. None if it is no TOML.
+/// Returns a text that is equal for files with equal values, whatever their comments, spacing and
+/// order of keys. It omits keys of `[sweep]` that limit a single invocation. `None` if the text is
+/// not TOML.
 pub fn meaning(text: &str) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let mut lines = Vec::new();
