@@ -10,7 +10,7 @@ use clap::{ArgAction, Args};
 use dyno_experiment::effect::check_served;
 use dyno_experiment::options::{BatchSizes, RunOptions, ShapeOption};
 use dyno_experiment::system::BATCH_DEFAULT;
-use dyno_experiment::system::by_value::{self, ServedModel};
+use dyno_experiment::system::by_value::{self, ServerModel};
 use dyno_experiment::{Failure, Interrupt, environment};
 use dyno_loadgen::clock::Nanos;
 use dyno_net::faults::{self, FaultServer, Mode};
@@ -157,11 +157,11 @@ impl Serve {
         let name = self.model_name.clone().unwrap_or_else(|| default_name(&self.system));
         let mut page = String::new();
         let answers = match loaded {
-            ServedModel::Text(tokens) => {
+            ServerModel::Text(tokens) => {
                 let _ = writeln!(page, "model {name}: text of text (OpenAI interface)");
                 Answers::Text(tokens)
             }
-            ServedModel::Tensors(model, stations) => {
+            ServerModel::Tensors(model, stations) => {
                 by_value::warm_up(&*model, self.warm_up, &self.system, &run)?;
                 let _ = writeln!(page, "model {name}: {}", signature(&*model));
                 let largest = NonZero::new(model.about().largest_batch);

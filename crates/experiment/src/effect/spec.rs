@@ -20,8 +20,8 @@ const ROWS: &[Row] = &[
     Row {
         systems: HTTP,
         key: "streams",
-        unmet: |of| {
-            (!of.is("http2", "true")).then_some([
+        unmet: |spec| {
+            (!spec.is("http2", "true")).then_some([
                 "HTTP/1.1 has one request at a time on a connection",
                 "add http2=true, or raise connections=N",
             ])
@@ -30,8 +30,8 @@ const ROWS: &[Row] = &[
     Row {
         systems: SERVERS,
         key: "ca",
-        unmet: |of| {
-            (!of.text.contains("https://")).then_some([
+        unmet: |spec| {
+            (!spec.text.contains("https://")).then_some([
                 "no server is reached through TLS",
                 "write the URL with https://, or leave it out",
             ])
@@ -40,9 +40,9 @@ const ROWS: &[Row] = &[
     Row {
         systems: SERVERS,
         key: "max-concurrency",
-        unmet: |of| {
+        unmet: |spec| {
             let is_one = |scenario: &Scenario| *scenario == Scenario::SingleStream;
-            of.facts.scenarios.iter().all(is_one).then_some([
+            spec.facts.scenarios.iter().all(is_one).then_some([
                 "SingleStream has one request in flight",
                 "add a scenario with more requests in flight, or leave it out",
             ])
@@ -51,9 +51,9 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["openai"],
         key: "max-tokens",
-        unmet: |of| {
+        unmet: |spec| {
             let others = ["output", "max_tokens:", "max_completion_tokens:"];
-            others.iter().any(|key| of.has(key)).then_some([
+            others.iter().any(|key| spec.has(key)).then_some([
                 "another key of the system limits the tokens of an answer",
                 "leave out one of the two",
             ])
@@ -62,8 +62,8 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["model"],
         key: "sigma",
-        unmet: |of| {
-            (!of.has("lognormal")).then_some([
+        unmet: |spec| {
+            (!spec.has("lognormal")).then_some([
                 "it is the spread of lognormal=TIME",
                 "write lognormal=TIME for the service time, or leave it out",
             ])
@@ -72,16 +72,16 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["model"],
         key: "per-token",
-        unmet: |of| {
-            (!of.has("tokens"))
+        unmet: |spec| {
+            (!spec.has("tokens"))
                 .then_some(["answers have no tokens", "add tokens=N-M, or leave it out"])
         },
     },
     Row {
         systems: &["openai"],
         key: "usage",
-        unmet: |of| {
-            of.is("stream", "false").then_some([
+        unmet: |spec| {
+            spec.is("stream", "false").then_some([
                 "whole answers always come with their usage",
                 "leave out usage or stream=false",
             ])
@@ -90,8 +90,8 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["openai"],
         key: "groups",
-        unmet: |of| {
-            (!of.has("prefix")).then_some([
+        unmet: |spec| {
+            (!spec.has("prefix")).then_some([
                 "groups share a prefix, and there is none",
                 "add prefix=N, or leave it out",
             ])
@@ -100,8 +100,8 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["openai"],
         key: "speed",
-        unmet: |of| {
-            (!of.facts.scenarios.contains(&Scenario::Server)).then_some([
+        unmet: |spec| {
+            (!spec.facts.scenarios.contains(&Scenario::Server)).then_some([
                 "recorded times are those of Server",
                 "add --scenario Server, or leave it out",
             ])
@@ -110,22 +110,24 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["raw"],
         key: "content-type",
-        unmet: |of| {
-            (!of.has("body")).then_some(["requests have no body", "add body=..., or leave it out"])
+        unmet: |spec| {
+            (!spec.has("body"))
+                .then_some(["requests have no body", "add body=..., or leave it out"])
         },
     },
     Row {
         systems: &["raw"],
         key: "compress",
-        unmet: |of| {
-            (!of.has("body")).then_some(["requests have no body", "add body=..., or leave it out"])
+        unmet: |spec| {
+            (!spec.has("body"))
+                .then_some(["requests have no body", "add body=..., or leave it out"])
         },
     },
     Row {
         systems: &["rnn"],
         key: "lengths",
-        unmet: |of| {
-            (!of.facts.run.data.is_empty()).then_some([
+        unmet: |spec| {
+            (!spec.facts.run.data.is_empty()).then_some([
                 "--data gives the sequences with their lengths",
                 "use --data lengths=FILE.npy, or leave it out",
             ])

@@ -45,7 +45,10 @@ impl Failures {
         let samples = failed.len() as u64;
         let told: u64 = troubles.values().map(|(samples, _)| *samples).sum();
         let mut kinds: Vec<FailureGroup> = if told == samples {
-            troubles.iter().map(|(kind, of)| by_kind(*kind, of.0, &of.1)).collect()
+            troubles
+                .iter()
+                .map(|(kind, (samples, words))| by_kind(*kind, *samples, words))
+                .collect()
         } else {
             // The client counts failures of all tenants together.
             by_reason.iter().map(|(why, n)| by_failure(*why, *n, troubles)).collect()

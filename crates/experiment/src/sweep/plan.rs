@@ -191,9 +191,9 @@ fn axes(request: &Request, table: &SweepTable) -> Result<Vec<Axis>, Failure> {
 }
 
 /// Returns the command line of a point.
-pub fn command_line(fixed: &CommandLine, of: &Combination) -> Result<CommandLine, String> {
+pub fn command_line(fixed: &CommandLine, combination: &Combination) -> Result<CommandLine, String> {
     let mut command_line = fixed.clone();
-    for (key, value) in of {
+    for (key, value) in combination {
         SweepKey::find(key)?.add(value, &mut command_line);
     }
     Ok(command_line)
@@ -221,12 +221,12 @@ impl Check {
     fn point(
         &mut self,
         fixed: &CommandLine,
-        of: &Combination,
+        combination: &Combination,
         name: &str,
         number: u64,
     ) -> Option<f64> {
         let name = format!("{number} ({name})");
-        let read = command_line(fixed, of)
+        let read = command_line(fixed, combination)
             .map_err(Failure::usage)
             .and_then(|line| Options::read(&line, variables()));
         let options = match read {
@@ -268,8 +268,8 @@ impl Check {
 
     /// Returns the operations of a system per sample, if known. Each model is counted once.
     fn operations(&mut self, run: &RunOptions) -> Option<f64> {
-        let of = (run.system.clone(), run.model.clone());
-        *self.operations.entry(of).or_insert_with(|| cost::operations(run))
+        let model = (run.system.clone(), run.model.clone());
+        *self.operations.entry(model).or_insert_with(|| cost::operations(run))
     }
 
     fn note(&mut self, failure: &Failure, name: &str) -> Option<f64> {
@@ -371,8 +371,8 @@ fn effect(options: &Options) -> u64 {
 ///
 /// # Errors
 /// The planned command line is not valid any more.
-pub fn expected(fixed: &CommandLine, of: &Combination) -> Result<Nanos, Failure> {
-    let line = command_line(fixed, of).map_err(Failure::usage)?;
+pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Nanos, Failure> {
+    let line = command_line(fixed, combination).map_err(Failure::usage)?;
     let options = Options::read(&line, variables())?;
     if options.run.system.as_deref().is_some_and(|system| system.starts_with("model:")) {
         return Ok(0);
@@ -388,9 +388,14 @@ pub fn expected(fixed: &CommandLine, of: &Combination) -> Result<Nanos, Failure>
     Ok(total)
 }
 
-fn operations_of(of: &Combination, request: &Request, annotations: &[Annotation]) -> Option<f64> {
-    let by_value = request.operations.iter().find(|(value, _)| of.values().any(|v| v == value));
-    let said = annotations.iter().rev().filter(|a| is_selected(of, &a.of));
+fn operations_of(
+    combination: &Combination,
+    request: &Request,
+    annotations: &[Annotation],
+) -> Option<f64> {
+    let by_value =
+        request.operations.iter().find(|(value, _)| combination.values().any(|v| v == value));
+    let said = annotations.iter().rev().filter(|a| is_selected(combination, &a.selection));
     by_value.map(|(_, operations)| *operations).or_else(|| said.filter_map(|a| a.operations).next())
 }
 
@@ -402,7 +407,8 @@ const NAME_CHARS: usize = 60;
 /// folders need longer ones. A name that is given to several points is followed by the values that
 /// differ, and names that are equal after truncation by numbers.
 fn names(all: &[Combination], axes: &[Axis], table: &SweepTable) -> Vec<String> {
-    let names = |stem| all.iter().map(move |of| name(of, axes, &table.points, stem));
+    let names =
+        |stem| all.iter().map(move |combination| name(combination, axes, &table.points, stem));
     let mut found: Vec<String> = names(stem as fn(&str) -> String).collect();
     let whole: Vec<String> = names(str::to_string).collect();
     for at in ambiguous(&found).into_values().flatten() {
@@ -436,22 +442,22 @@ fn ambiguous(names: &[String]) -> BTreeMap<String, Vec<usize>> {
 
 /// Returns the name of a point from the file, or made of its values. `stem` shortens values.
 fn name(
-    of: &Combination,
+    combination: &Combination,
     axes: &[Axis],
     annotations: &[Annotation],
     stem: fn(&str) -> String,
 ) -> String {
-    let said = annotations.iter().rev().filter(|a| is_selected(of, &a.of));
+    let said = annotations.iter().rev().filter(|a| is_selected(combination, &a.selection));
     if let Some(name) = said.filter_map(|a| a.name.clone()).next() {
         return name;
     }
-    let parts: Vec<String> = axes.iter().map(|axis| part(axis, of, stem)).collect();
+    let parts: Vec<String> = axes.iter().map(|axis| part(axis, combination, stem)).collect();
     parts.join("-").chars().take(NAME_CHARS).collect()
 }
 
 /// Returns the part of a name for the value of an axis.
-fn part(axis: &Axis, of: &Combination, stem: fn(&str) -> String) -> String {
-    let value = &of[&axis.key];
+fn part(axis: &Axis, combination: &Combination, stem: fn(&str) -> String) -> String {
+    let value = &combination[&axis.key];
     let key = axis.key.rsplit('.').next().unwrap_or(&axis.key);
     match key {
         "scenario" => value.clone(),
@@ -468,12 +474,12 @@ fn stem(value: &str) -> String {
     if system.is_empty() { stem.to_string() } else { format!("{system}-{stem}") }
 }
 
-fn pending(number: u64, of: Combination, name: String, operations: Option<f64>) -> Point {
+fn pending(number: u64, combination: Combination, name: String, operations: Option<f64>) -> Point {
     Point {
         number,
         repeat: 1,
         name,
-        assignments: of,
+        assignments: combination,
         operations,
         state: PointState::Pending,
         folder: String::new(),

@@ -21,7 +21,7 @@ pub const SERVED: &str = "digits, digits-lstm, null, onnx:FILE, tuned:model=FILE
      rnn:MODEL (as dyno info systems has them), and tokens:first=TIME,each=TIME,tokens=N";
 
 /// A loaded model that answers requests.
-pub enum ServedModel {
+pub enum ServerModel {
     /// A model of tensors, with the stations that compute it.
     Tensors(Arc<dyn Infer>, Vec<Station>),
     /// A model of text in tokens.
@@ -32,7 +32,7 @@ pub enum ServedModel {
 ///
 /// # Errors
 /// An invalid specification, or a missing file.
-pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServedModel, Failure> {
+pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel, Failure> {
     let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
     let workers = run.workers.unwrap_or(1).max(1);
     let batch = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run)).get();
@@ -45,15 +45,15 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServedModel,
         "rnn" | "digits-lstm" => {
             let (model, cores) = rnn::by_value(name, argument, run)?;
             let stations = cores.into_iter().map(|cores| Station { cores });
-            return Ok(ServedModel::Tensors(Arc::new(model), stations.collect()));
+            return Ok(ServerModel::Tensors(Arc::new(model), stations.collect()));
         }
-        "tokens" => return tokens::load(argument, waiting).map(ServedModel::Text),
+        "tokens" => return tokens::load(argument, waiting).map(ServerModel::Text),
         _ => {
             return Err(Failure::usage(format!("system `{spec}` cannot be served"))
                 .hint(format!("those that can are {SERVED}")));
         }
     };
-    Ok(ServedModel::Tensors(model, stations()))
+    Ok(ServerModel::Tensors(model, stations()))
 }
 
 /// Calls a model `calls` times with zeros. Dynamic dimensions are those of `--shape`, or 1 without

@@ -21,19 +21,19 @@ pub fn meaning(text: &str) -> Option<String> {
 }
 
 fn table(table: &DeTable<'_>, path: &str, lines: &mut Vec<String>) {
-    for (key, of) in table {
+    for (key, item) in table {
         let key = key.get_ref();
         if path != "/\"sweep\"" || !OF_ONE_GO.contains(&&**key) {
-            value(of.get_ref(), &format!("{path}/{key:?}"), lines);
+            value(item.get_ref(), &format!("{path}/{key:?}"), lines);
         }
     }
 }
 
-fn value(of: &DeValue<'_>, path: &str, lines: &mut Vec<String>) {
-    match of {
-        DeValue::Table(of) => table(of, path, lines),
-        DeValue::Array(of) => {
-            for (at, one) in of.iter().enumerate() {
+fn value(item: &DeValue<'_>, path: &str, lines: &mut Vec<String>) {
+    match item {
+        DeValue::Table(item) => table(item, path, lines),
+        DeValue::Array(item) => {
+            for (at, one) in item.iter().enumerate() {
                 value(one.get_ref(), &format!("{path}/{at}"), lines);
             }
         }

@@ -42,7 +42,7 @@ pub struct SweepTable {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Annotation {
     /// Selection of the points.
-    pub of: Selection,
+    pub selection: Selection,
     /// Name of the points.
     pub name: Option<String>,
     /// Operations of the model per sample.
@@ -98,7 +98,7 @@ impl Reader<'_> {
                 }
                 "exclude" => {
                     let of = self.annotations(value, "exclude");
-                    sweep.exclude = of.into_iter().map(|one| one.of).collect();
+                    sweep.exclude = of.into_iter().map(|one| one.selection).collect();
                     continue;
                 }
                 "points" => {
@@ -178,7 +178,7 @@ impl Reader<'_> {
                     }
                     _ => self.values(name, value).and_then(|values| {
                         let axis = crate::options::axis(name.get_ref(), &values)?;
-                        annotation.of.insert(axis.key, axis.values);
+                        annotation.selection.insert(axis.key, axis.values);
                         Ok(())
                     }),
                 };
@@ -186,7 +186,7 @@ impl Reader<'_> {
                     self.problem(name.span().start, problem);
                 }
             }
-            if annotation.of.is_empty() {
+            if annotation.selection.is_empty() {
                 let at = table.span().start;
                 self.problem(at, format!("[[sweep.{section}]] must say which points it means"));
             }

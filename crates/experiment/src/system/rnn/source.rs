@@ -20,8 +20,8 @@ pub enum Source {
 }
 
 /// Returns the name of a network in the grammar of `rnn:`.
-pub fn name(of: dyno_rnn::served::ServedModel) -> String {
-    of.name().replace('_', "-")
+pub fn name(model: dyno_rnn::served::ServedModel) -> String {
+    model.name().replace('_', "-")
 }
 
 impl Source {
