@@ -429,8 +429,7 @@ pub fn variables() -> impl Iterator<Item = (String, String)> {
 pub fn command() -> Vec<String> {
     let mut kept = Vec::new();
     // Non-UTF-8 arguments are converted lossily.
-    let mut arguments =
-        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let mut arguments = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     while let Some(argument) = arguments.next() {
         if argument == "--out" {
             arguments.next();
@@ -542,7 +541,7 @@ fn play(
         }
         outcome.summary.notes.extend(notes.iter().cloned());
         if let (TestMode::PerformanceOnly, Some(run)) = (test.mode, log.runs().last()) {
-            let own = |requirement: &&Requirement| requirement.is_for(test.scenario);
+            let own = |bound: &&Requirement| bound.is_for(test.scenario);
             let own: Vec<&Requirement> = kept.requirements.iter().filter(own).collect();
             requirement::judge(&mut outcome.summary, &own, &run.record);
         }
