@@ -64,7 +64,7 @@ impl Test {
             let logs = self.play_virtual_time(system, &tenants, control);
             PlayedTest { logs, failing: None, observation: None }
         } else if let Some(workers) = &system.remote_workers {
-            self.play_on_workers((system, workers), control)?
+            self.play_on_workers(system, workers, control)?
         } else {
             self.play_real_time(system, &tenants, control)?
         };
@@ -102,7 +102,8 @@ impl Test {
     /// Plays the test in real time on remote workers.
     fn play_on_workers(
         &self,
-        (system, remote): (&System, &RemoteWorkers),
+        system: &System,
+        remote: &RemoteWorkers,
         control: Control<'_>,
     ) -> Result<PlayedTest, Failure> {
         let interrupted = || Failure::interrupted("interrupted before all workers had joined");

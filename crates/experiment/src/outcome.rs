@@ -48,7 +48,8 @@ impl Outcome {
         reports: &[Report<'_>],
         test: &Test,
         system: &System,
-        (tenant, keep): (Option<&str>, Keep),
+        tenant: Option<&str>,
+        keep: Keep,
         context: Context<'_>,
     ) -> Self {
         let ended = log.runs().last().map(|run| run.ended);
@@ -93,8 +94,8 @@ impl Outcome {
             }
             (_, Some(report)) => {
                 let share = Share::for_tenant(test, tenant);
-                judge_performance(&mut kept.summary, log, report, (test.mode, share), context);
-                let counted = accounts(&mut kept.summary, (log, report), (test, tenant), system);
+                judge_performance(&mut kept.summary, log, report, test.mode, share, context);
+                let counted = accounts(&mut kept.summary, log, report, test, tenant, system);
                 let record = counted.as_ref().unwrap_or(&report.run.record);
                 kept.series = Some(series::Test::of(record, &folder));
                 kept.records = Records::of(record, keep);
@@ -112,8 +113,10 @@ impl Outcome {
 /// tokens if only the accounts of the answers have them.
 fn accounts(
     summary: &mut summary::Test,
-    (log, report): (&TestLog, &Report<'_>),
-    (test, tenant): (&Test, Option<&str>),
+    log: &TestLog,
+    report: &Report<'_>,
+    test: &Test,
+    tenant: Option<&str>,
     system: &System,
 ) -> Option<Record> {
     // The client only has the accounts of the last run.
@@ -164,7 +167,8 @@ fn judge_performance(
     test: &mut summary::Test,
     log: &TestLog,
     report: &Report<'_>,
-    (mode, share): (TestMode, Share<'_>),
+    mode: TestMode,
+    share: Share<'_>,
     context: Context<'_>,
 ) {
     let (run, judgement) = (report.run, &report.judgement);
@@ -190,7 +194,7 @@ fn judge_performance(
             let told = match share {
                 Share::Load => {
                     let failures = Failures::from_samples(&run.record.failed, context.troubles);
-                    without_load((load, because), &run.plan, is_peak, &failures)
+                    without_load(load, because, &run.plan, is_peak, &failures)
                         .map(|text| Reason::new(ReasonKind::Consequence, text))
                 }
                 Share::Beside(first) => beside(first, because, test.reasons.is_empty()),
@@ -205,7 +209,8 @@ fn judge_performance(
 /// Returns why a search or a repetition found no load, with advice; `None` if the verdict of its
 /// last run explains it.
 fn without_load(
-    (load, because): (f64, Failure),
+    load: f64,
+    because: Failure,
     plan: &plan::Plan,
     is_peak: bool,
     failures: &Failures,

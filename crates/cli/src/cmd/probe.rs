@@ -104,7 +104,7 @@ impl ProbeCommand {
         }
         let run = log.runs().last().expect("a test has a run");
         let probe =
-            Probe::from_record(&prepared.system, (scenario, load_ns, deadline_ns), &run.record);
+            Probe::from_record(&prepared.system, scenario, load_ns, deadline_ns, &run.record);
         output::print(if self.json { pretty(&probe) } else { probe::text(&probe) })?;
         Ok(match &probe {
             _ if probe.is_missing_any() => Exit::Aborted,

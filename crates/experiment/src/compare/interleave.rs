@@ -224,12 +224,13 @@ impl Schedule<'_> {
     /// Sides that cannot be compared, or a run that cannot be played.
     pub fn play(
         &self,
-        (directory, layout): (&Path, &Layout),
+        directory: &Path,
+        layout: &Layout,
         control: Control<'_>,
         decide: DecisionFn<'_>,
     ) -> Result<(End, usize), Failure> {
         let clock = Clock::start();
-        let Some(rates) = self.rates((directory, layout), control)? else {
+        let Some(rates) = self.rates(directory, layout, control)? else {
             return Ok((End::Interrupted, 0));
         };
         self.check(&rates)?;
@@ -245,7 +246,7 @@ impl Schedule<'_> {
             if pair == 0 {
                 layout.write(directory)?;
             }
-            let exit = self.play_pair((directory, layout), pair, &rates, control)?;
+            let exit = self.play_pair(directory, layout, pair, &rates, control)?;
             if exit != End::Valid {
                 return Ok((exit, pair));
             }
@@ -263,7 +264,8 @@ impl Schedule<'_> {
 
     fn play_pair(
         &self,
-        (directory, layout): (&Path, &Layout),
+        directory: &Path,
+        layout: &Layout,
         pair: usize,
         rates: &[String],
         control: Control<'_>,
@@ -382,7 +384,8 @@ impl Schedule<'_> {
     /// must have the same load. Resumed runs keep their rates. Returns `None` after Ctrl-C.
     fn rates(
         &self,
-        (directory, layout): (&Path, &Layout),
+        directory: &Path,
+        layout: &Layout,
         control: Control<'_>,
     ) -> Result<Option<Vec<String>>, Failure> {
         let baseline = self.prepare(0, &[])?;

@@ -149,8 +149,8 @@ impl Report {
             let each = |side: &[ComparedRun]| -> Vec<ComparedTest> {
                 side.iter().map(|run| test(run, title).clone()).collect()
             };
-            let options = (&question, risk, between_runs);
-            tests.push(TestReport::from_tests(each(baseline), each(candidate), options)?);
+            let (a, b) = (each(baseline), each(candidate));
+            tests.push(TestReport::from_tests(a, b, &question, risk, between_runs)?);
         }
         if baseline.len() > 1 && candidate.len() > 1 && !question.is_paired {
             remarks.push(
@@ -286,7 +286,9 @@ impl TestReport {
     fn from_tests(
         baseline: Vec<ComparedTest>,
         candidate: Vec<ComparedTest>,
-        (question, risk, between_runs): (&Question, f64, f64),
+        question: &Question,
+        risk: f64,
+        between_runs: f64,
     ) -> Result<Self, Failure> {
         let mut notes = refuse_incomplete(&baseline, &candidate, question.is_forced)?;
         let metrics = match &question.metrics[..] {

@@ -55,7 +55,7 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, troubles:
                 let scored = score_answers(wide, scorer.as_mut());
                 let target = system.accuracy_target;
                 let targets: Vec<&Target> = judge.targets_in(log.plan.scenario()).collect();
-                reasons.extend(by_method(&mut accuracy, (judge, &targets), &scored, target));
+                reasons.extend(by_method(&mut accuracy, judge, &targets, &scored, target));
             }
             // The answers are in the log and can be scored later.
             Err(error) => reasons.push(format!("The answers were not scored: {error}.")),
@@ -136,7 +136,8 @@ fn by_references<'a>(
 /// the answers.
 fn by_method(
     accuracy: &mut Accuracy,
-    (judge, targets): (&Judge, &[&Target]),
+    judge: &Judge,
+    targets: &[&Target],
     scored: &Scored,
     asked: Option<f64>,
 ) -> Vec<String> {
@@ -234,7 +235,7 @@ mod tests {
         };
         let mut accuracy = Accuracy { answered: 4, ..Accuracy::default() };
         let targets: Vec<&Target> = judge.targets.iter().collect();
-        let reasons = by_method(&mut accuracy, (&judge, &targets), scored, None);
+        let reasons = by_method(&mut accuracy, &judge, &targets, scored, None);
         (accuracy, reasons)
     }
 

@@ -160,7 +160,9 @@ impl Probe {
     /// Returns the details of a run.
     pub fn from_record(
         system: &System,
-        (scenario, load_ns, deadline_ns): (Scenario, Nanos, Nanos),
+        scenario: Scenario,
+        load_ns: Nanos,
+        deadline_ns: Nanos,
         record: &Record,
     ) -> Self {
         let about = system.about();

@@ -192,7 +192,7 @@ impl PreparedRun {
         on_top: &[(&str, String)],
         origin: &Origin,
     ) -> Result<Test, Failure> {
-        tests::performance(&self.options, &self.system, scenario, (on_top, origin))
+        tests::performance(&self.options, &self.system, scenario, on_top, origin)
     }
 
     /// Creates the directory of a run of these tests: `out`, or a new one below `runs`.
@@ -316,13 +316,13 @@ impl PreparedRun {
         let has_round = self.options.rules.is_some();
         let context = Context { troubles: &troubles, has_round };
         let of = |(log, tenant): (&TestLog, &TestTenant)| {
-            let kept = (tenant.name.as_deref(), Keep::Nothing);
-            Outcome::from_log(log, &reports(log), test, system, kept, context)
+            let name = tenant.name.as_deref();
+            Outcome::from_log(log, &reports(log), test, system, name, Keep::Nothing, context)
         };
         let logs = &played.logs;
         let mut outcomes: Vec<Outcome> = logs.iter().zip(&test.tenants).map(of).collect();
         if let Some(before) = &before {
-            seen_by_client(system, (before, took), logs, &mut outcomes);
+            seen_by_client(system, before, took, logs, &mut outcomes);
         }
         seen::observers(system, played.observation.clone(), logs, &mut outcomes);
         Ok((played, outcomes.into_iter().map(|outcome| outcome.summary).collect()))
@@ -527,7 +527,7 @@ fn play(
         let native = native_reports(log);
         let shown = if native.is_empty() { &judged } else { &native };
         let name = tenant.name.as_deref();
-        let mut outcome = Outcome::from_log(log, shown, &test, system, (name, kept.keep), context);
+        let mut outcome = Outcome::from_log(log, shown, &test, system, name, kept.keep, context);
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
@@ -559,7 +559,7 @@ fn play(
     summary::settle_tenants(outcomes.iter_mut().map(|outcome| &mut outcome.summary));
     let client = before
         .as_ref()
-        .and_then(|before| seen_by_client(system, (before, took), &logs, &mut outcomes));
+        .and_then(|before| seen_by_client(system, before, took, &logs, &mut outcomes));
     let observers = seen::observers(system, observation, &logs, &mut outcomes);
     if let Some(reported) = reported(system) {
         outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));

@@ -29,7 +29,8 @@ pub(super) fn troubles(system: &System, before: Option<&Seen>) -> Troubles {
 /// count.
 pub(super) fn seen_by_client(
     system: &System,
-    (before, took): (&Seen, Nanos),
+    before: &Seen,
+    took: Nanos,
     logs: &[TestLog],
     outcomes: &mut [Outcome],
 ) -> Option<summary::Client> {

@@ -160,7 +160,8 @@ pub fn performance(
     options: &Options,
     system: &System,
     scenario: Scenario,
-    (on_top, origin): (&[(&str, String)], &Origin),
+    on_top: &[(&str, String)],
+    origin: &Origin,
 ) -> Result<Test, Failure> {
     let mode = TestMode::PerformanceOnly;
     let mut settings = options.settings(scenario, mode, None);

@@ -254,7 +254,8 @@ pub fn rules(
     prepared: &PreparedRun,
     ask: &SearchRequest,
     load: Load,
-    (from, limits): (f64, &[Limit]),
+    from: f64,
+    limits: &[Limit],
     plan: &Plan,
 ) -> Rules {
     let is_quick = prepared.options.profile() == Profile::Quick;
@@ -294,7 +295,8 @@ pub fn of_system(limits: &[Limit]) -> Vec<Limit> {
 pub fn definition(
     prepared: &PreparedRun,
     load: Load,
-    (rules, limits): (&Rules, &[Limit]),
+    rules: &Rules,
+    limits: &[Limit],
     base: &Test,
 ) -> Definition {
     let (values, defaults) = (&base.tenants[0].settings.values, TestSettings::default());

@@ -99,8 +99,8 @@ impl Job {
         let mut departing = load.bounds(&limits);
         departing.push(load.setting(from));
         prepared.options.depart(load.scenario(), &departing, &ORIGIN);
-        let rules = asked::rules(&prepared, ask, load, (from, &limits), plan);
-        let definition = asked::definition(&prepared, load, (&rules, &limits), &base);
+        let rules = asked::rules(&prepared, ask, load, from, &limits, plan);
+        let definition = asked::definition(&prepared, load, &rules, &limits, &base);
         let state = begin(&prepared, definition);
         let search = Search::new(rules);
         let (clock, over_at, directory) = (Clock::start(), 0, PathBuf::new());

@@ -95,7 +95,7 @@ impl Player<'_> {
                 sum.saturating_add(ns).saturating_add(self.limits.pause).saturating_add(mean)
             });
             let title = format!("point {}/{}", turn + 1, order.len());
-            self.run(&fixed, at, (&title, left[turn].saturating_add(mean), others), &clock)?;
+            self.run(&fixed, at, &title, left[turn].saturating_add(mean), others, &clock)?;
             let point = &self.sweep.points[at];
             (ran, overhead) =
                 (ran + 1, overhead + point.took_ns.unwrap_or(0).saturating_sub(left[turn]));
@@ -165,7 +165,9 @@ impl Player<'_> {
         &mut self,
         fixed: &CommandLine,
         at: usize,
-        (title, expected, others): (&str, Nanos, Nanos),
+        title: &str,
+        expected: Nanos,
+        others: Nanos,
         clock: &Clock,
     ) -> Result<(), Failure> {
         let folder = self.directory.join(&self.sweep.points[at].folder);

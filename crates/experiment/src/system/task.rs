@@ -81,7 +81,7 @@ fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<OpenedSy
             no_files(card, run)?;
             shaped(graph, &cache, run)
         }
-        None => opened(card, (&cache, watch), run),
+        None => opened(card, &cache, watch, run),
     }
 }
 
@@ -115,14 +115,15 @@ pub fn judge(
         let problem = format!("answers of task {name} are judged by no method");
         return Err(Failure::usage(problem).hint("dyno task methods lists those that there are"));
     }
-    let ready = ready(card, (&cache::folder(None)?, watch), with)?;
+    let ready = ready(card, &cache::folder(None)?, watch, with)?;
     let why = ready.remarks.last().cloned().unwrap_or_default();
     ready.judge.ok_or_else(|| Failure::set_up(format!("task {name}: {why}")))
 }
 
 fn ready(
     card: &Card,
-    (cache, watch): (&Cache, &Arc<dyn Watch>),
+    cache: &Cache,
+    watch: &Arc<dyn Watch>,
     with: &[(String, PathBuf)],
 ) -> Result<PreparedTask, Failure> {
     let mut given = BTreeMap::new();
@@ -141,10 +142,11 @@ fn ready(
 /// Opens a task with files of the user or fetched files.
 fn opened(
     card: &Card,
-    (cache, watch): (&Cache, &Arc<dyn Watch>),
+    cache: &Cache,
+    watch: &Arc<dyn Watch>,
     run: &RunOptions,
 ) -> Result<OpenedSystem, Failure> {
-    let ready = ready(card, (cache, watch), &run.with)?;
+    let ready = ready(card, cache, watch, &run.with)?;
     let labels = ready.samples.labels().map(<[i64]>::to_vec);
     let watch = watch.clone();
     let samples = ready.samples.telling(move |samples| tell_broken(samples, &*watch));

@@ -136,7 +136,8 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
         &reports(&log),
         &test,
         system,
-        (None, records::Keep::default()),
+        None,
+        records::Keep::default(),
         context,
     );
     let judged = outcome.summary.accuracy;

@@ -47,7 +47,7 @@ impl Job {
         let disturbance = Disturbance::by_lag(&self.limits, &lag);
         let without_lag = |limit| self.worst(limit, probe, runs, Limit::blocks_without_lag);
         RunReport {
-            point: self.point((&observation, &lag), shown, folder.map(str::to_owned)),
+            point: self.point(&observation, &lag, shown, folder.map(str::to_owned)),
             observation,
             reasons: Vec::new(),
             without_lag: self.rules().limits.iter().map(without_lag).collect(),
@@ -69,7 +69,8 @@ impl Job {
 
     fn point(
         &self,
-        (told, lag): (&Observation, &[Vec<Block>]),
+        told: &Observation,
+        lag: &[Vec<Block>],
         run: &RunLog,
         folder: Option<String>,
     ) -> Point {

@@ -60,7 +60,7 @@ pub fn load(
         trust: &options.trust,
         limit: ASKED_FOR,
     };
-    let metadata = metadata(&asking(&nodes[0]), (&model, &model_version), is_grpc);
+    let metadata = metadata(&asking(&nodes[0]), &model, &model_version, is_grpc);
     let metadata = metadata.map_err(|trouble| {
         Failure::set_up(format!("model `{model}` at {}: {trouble}", nodes[0]))
             .hint("start the server, or check URL and model")
@@ -146,7 +146,8 @@ fn name(asking: &Asking<'_>, is_grpc: bool) -> String {
 /// Returns the metadata of the model from the first server.
 fn metadata(
     asking: &Asking<'_>,
-    (model, version): (&str, &str),
+    model: &str,
+    version: &str,
     is_grpc: bool,
 ) -> Result<ModelMetadata, Trouble> {
     let mut metadata = if is_grpc {
