@@ -26,13 +26,13 @@
 //! ```
 
 mod conditions;
+mod figures;
 pub mod interleave;
 mod json;
 mod label;
 mod layout;
 pub mod metric;
 mod source;
-mod told;
 
 use dyno_loadgen::compare::{
     self, Comparison, Doubt, Finding, LookPolicy, Metric, Pairing, Series, Verdict,
@@ -318,7 +318,7 @@ impl TestReport {
             let (a, b) = (of(baseline), of(candidate));
             (compare::compare(&a, &b, &options), [a.len(), b.len()])
         } else {
-            (told::compare(&baseline, &candidate, &question.metrics), runs)
+            (figures::compare(&baseline, &candidate, &question.metrics), runs)
         };
         notes.extend(doubts.apply(&mut comparison, metrics[0]));
         Ok(Self {

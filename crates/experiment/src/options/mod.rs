@@ -12,7 +12,7 @@ mod profile;
 mod require;
 mod rules;
 mod shape;
-mod swept;
+mod sweep_key;
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub use profile::Profile;
 pub use require::Requirement;
 pub use rules::Rules;
 pub use shape::ShapeOption;
-pub use swept::SweepKey;
+pub use sweep_key::SweepKey;
 
 use crate::failure::Failure;
 

@@ -17,9 +17,9 @@ use dyno_results::search::{
 use dyno_results::{summary, units};
 
 use self::observed::is_of_client;
-use super::asked::{self, FirstLoad, SearchRequest};
 use super::disturbed::{self, Disturbance, Patience};
 use super::line;
+use super::request::{self, FirstLoad, SearchRequest};
 use crate::watch::Watch;
 
 use crate::effect::{self, Facts, Strictness};
@@ -61,7 +61,7 @@ pub fn prepare(
     watch: &Arc<dyn Watch>,
 ) -> Result<(PreparedRun, Load), Failure> {
     let narrow = |options: &mut Options| {
-        let load = asked::narrow(options, ask)?;
+        let load = request::narrow(options, ask)?;
         effect::check(&Facts::new(options, None), Strictness::Flags)?;
         Ok(load)
     };
@@ -82,8 +82,8 @@ impl Job {
         ask: &SearchRequest,
         control: Option<Control<'_>>,
     ) -> Result<Option<Self>, Failure> {
-        let mut limits = asked::read_limits(&prepared, ask, load)?;
-        let Some(first) = asked::first_load(&prepared, ask, load, control)? else {
+        let mut limits = request::read_limits(&prepared, ask, load)?;
+        let Some(first) = request::first_load(&prepared, ask, load, control)? else {
             return Ok(None);
         };
         let (from, is_from_known) = match first {
@@ -92,15 +92,15 @@ impl Job {
         };
         let mut on_top = load.bounds(&limits);
         on_top.push(load.setting(from));
-        on_top.extend(asked::repetition(&prepared, load));
+        on_top.extend(request::repetition(&prepared, load));
         let base = prepared.performance_test(load.scenario(), &on_top, &ORIGIN)?;
         let plan = &base.tenants[0].plan;
-        limits.extend(asked::lag_limit(&prepared, &limits, load, plan));
+        limits.extend(request::lag_limit(&prepared, &limits, load, plan));
         let mut departing = load.bounds(&limits);
         departing.push(load.setting(from));
         prepared.options.depart(load.scenario(), &departing, &ORIGIN);
-        let rules = asked::rules(&prepared, ask, load, from, &limits, plan);
-        let definition = asked::definition(&prepared, load, &rules, &limits, &base);
+        let rules = request::rules(&prepared, ask, load, from, &limits, plan);
+        let definition = request::definition(&prepared, load, &rules, &limits, &base);
         let state = begin(&prepared, definition);
         let search = Search::new(rules);
         let (clock, over_at, directory) = (Clock::start(), 0, PathBuf::new());
@@ -445,7 +445,7 @@ impl Job {
         let mut on_top = self.load.bounds(&self.limits);
         on_top.push(self.load.setting(probe.load));
         self.prepared.options.depart(self.load.scenario(), &on_top, &ORIGIN);
-        on_top.extend(asked::repetition(&self.prepared, self.load));
+        on_top.extend(request::repetition(&self.prepared, self.load));
         let test = self.prepared.performance_test(self.load.scenario(), &on_top, &ORIGIN)?;
         let tests = [test];
         let (folder, path) = self.confirm_folder()?;

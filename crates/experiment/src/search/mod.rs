@@ -28,10 +28,10 @@
 //! # Ok::<(), dyno_experiment::Failure>(())
 //! ```
 
-mod asked;
 mod disturbed;
 mod job;
 mod line;
+mod request;
 
-pub use asked::SearchRequest;
 pub use job::{Job, prepare};
+pub use request::SearchRequest;

@@ -1,10 +1,10 @@
 //! Systems over the network: `oip:`, `oip-grpc:`, `openai:` and `raw:`.
 
-mod given;
 mod oip;
 mod openai;
 mod prompts;
 mod raw;
+mod spec_keys;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
-use given::SpecKeys;
-use given::named;
+use spec_keys::SpecKeys;
+use spec_keys::named;
 
 pub(super) const OIP: SystemKind = SystemKind {
     name: "oip",
