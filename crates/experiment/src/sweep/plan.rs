@@ -69,7 +69,7 @@ impl Plan {
             if axes.is_empty() { failure.hint(NO_AXES) } else { failure }
         })?;
         for annotation in &table.points {
-            check_selection(&annotation.of, &axes).map_err(Failure::usage)?;
+            check_selection(&annotation.selection, &axes).map_err(Failure::usage)?;
         }
         let mut check = Check::default();
         let mut points = Vec::new();
