@@ -238,7 +238,7 @@ impl Compare {
         let mut decide = |sides: &Sides| -> Result<bool, Failure> {
             Ok(Report::from_sides(sides, self.question(looks))?.is_decided())
         };
-        let (end, pairs) = schedule.play((&directory, &layout), control, &mut decide)?;
+        let (end, pairs) = schedule.play(&directory, &layout, control, &mut decide)?;
         if end != End::Valid {
             output::say(format_args!(
                 "not all was played: --resume --out {} plays the rest",
