@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dyno_experiment::options::{CommandLine, Options};
-use dyno_experiment::run::Prepared;
+use dyno_experiment::run::PreparedRun;
 use dyno_experiment::system::{Numbers, System};
 use dyno_experiment::{Control, Failure, quiet};
 use dyno_loadgen::sut::QuerySample;
@@ -36,7 +36,7 @@ fn main() -> Result<(), Failure> {
     let options = Options::read(&line, std::iter::empty())?;
     let samples = Arc::new(Numbers { count: 64 });
     let system = System::from_engine(Arc::new(Sums), samples, None, &options.run)?;
-    let prepared = Prepared::of(options, system);
+    let prepared = PreparedRun::from_system(options, system);
     let tests = prepared.tests()?;
     let directory = prepared.directory(&tests, None)?;
     let watch = quiet();

@@ -93,7 +93,7 @@ mod tests {
             Document::Sweep => schema_of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
             Document::Rules => schema_of::<rules::Rules>("rules", rules::SCHEMA_VERSION),
             Document::Compare => {
-                schema_of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION)
+                schema_of::<compare::ComparisonDocument>("compare.json", compare::SCHEMA_VERSION)
             }
             Document::Check => schema_of::<json::Document>("check", json::SCHEMA_VERSION),
             Document::TunePlot => schema_of::<tune::Plot>("tune-plot", tune::PLOT_SCHEMA_VERSION),

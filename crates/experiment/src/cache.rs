@@ -1,4 +1,4 @@
-//! Where the cache of models and data lies on this machine.
+//! Folder of the cache of models and data.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use dyno_task::cache::Cache;
 
 use crate::failure::Failure;
 
-/// The variable that names the cache.
+/// Environment variable with the folder of the cache.
 pub const VARIABLE: &str = "DYNO_CACHE";
 
-/// The cache that is given, or that of the user.
+/// Returns the given cache, or the user's default cache.
 ///
 /// # Errors
-/// Nobody says where it is, not even where home is.
+/// No folder is given, and the home folder is unknown.
 pub fn folder(given: Option<PathBuf>) -> Result<Cache, Failure> {
     let named =
         |variable| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);

@@ -1,8 +1,7 @@
-//! What division of a round a run could be submitted to, and why no better one.
+//! The division of a round that a run is eligible for, with the reasons against better ones.
 //!
-//! A statement for whoever made the run, not a check: `dyno check` judges what is
-//! submitted. Whatever the run itself does not tell is listed as what has to hold
-//! besides.
+//! This is information for the user who made the run. `dyno check` validates submissions.
+//! Conditions that cannot be seen from the run are listed separately.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,20 +16,20 @@ use crate::failure::Failure;
 use crate::options::{Options, Rules, RunOptions};
 use crate::system::{System, tuned};
 
-/// What `dyno task equivalence --json` said of the model.
+/// Result of `dyno task equivalence --json` for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Model {
     verdict: String,
     /// The first and most serious reason.
     why: String,
-    /// What has to be shown besides.
+    /// Conditions that must be proven in addition.
     conditions: Vec<String>,
 }
 
-/// Refuses a file of `--equivalence` that is none, before anything is measured.
+/// Rejects an invalid file of `--equivalence` before anything is measured.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The file cannot be read or is not the output of `dyno task equivalence --json`.
 pub fn check(run: &RunOptions) -> Result<(), Failure> {
     model(run).map(|_| ())
 }
@@ -66,7 +65,7 @@ fn model(run: &RunOptions) -> Result<Option<Model>, Failure> {
     Ok(Some(Model { verdict, why, conditions }))
 }
 
-/// The file of the model that is measured, where the user names it.
+/// Returns the file of the measured model, if the user names it.
 fn measured(run: &RunOptions) -> Option<PathBuf> {
     match run.system.as_deref()?.split_once(':') {
         Some(("task", _)) => {
@@ -79,7 +78,7 @@ fn measured(run: &RunOptions) -> Option<PathBuf> {
     }
 }
 
-/// The statement of a run that is over.
+/// Returns the eligibility of a finished run.
 pub fn statement(run: &Run, options: &Options, system: &System) -> Division {
     let card = system.spec.strip_prefix("task:").and_then(card::named);
     let mut stated = Division { could_be: "none".into(), ..Division::default() };
@@ -89,7 +88,7 @@ pub fn statement(run: &Run, options: &Options, system: &System) -> Division {
     });
     stated.reasons = against_any(run, options.rules.as_ref(), system, card);
     let (true, Some(rules)) = (stated.reasons.is_empty(), &options.rules) else { return stated };
-    // It was read before the run, too; a file that has changed since says nothing.
+    // The file was checked before the run; if it changed since, it is ignored.
     let model = model(&options.run).ok().flatten();
     stated.reasons = against_closed(run, options, model.as_ref());
     stated.reasons.extend(system.other_data.iter().cloned());
@@ -101,7 +100,7 @@ pub fn statement(run: &Run, options: &Options, system: &System) -> Division {
     stated
 }
 
-/// Why it is no run of a benchmark.
+/// Returns why the run is not a run of a benchmark.
 fn against_any(
     run: &Run,
     rules: Option<&Rules>,
@@ -162,13 +161,13 @@ fn against_any(
     reasons
 }
 
-/// The name of a benchmark without the degree of quality that it asks for.
+/// Returns the name of a benchmark without its quality suffix.
 fn base(benchmark: &str) -> &str {
     let degrees = ["-99.9", "-99"];
     degrees.iter().find_map(|degree| benchmark.strip_suffix(degree)).unwrap_or(benchmark)
 }
 
-/// Nothing but its quality keeps it from being valid.
+/// Returns whether insufficient accuracy is the only reason against the test.
 fn is_short_of_accuracy(test: &Test) -> bool {
     let Some(of) = test.accuracy.as_ref().filter(|of| !of.short_of.is_empty()) else {
         return false;
@@ -176,7 +175,7 @@ fn is_short_of_accuracy(test: &Test) -> bool {
     test.state == State::Complete && test.reasons.iter().all(|why| of.short_of.contains(why))
 }
 
-/// Why the Closed division does not take it.
+/// Returns why the run is not eligible for the Closed division.
 fn against_closed(run: &Run, options: &Options, model: Option<&Model>) -> Vec<String> {
     let mut reasons = options.departures_from_round();
     for test in run.tests.iter().filter(|test| is_short_of_accuracy(test)) {
@@ -198,7 +197,7 @@ fn against_closed(run: &Run, options: &Options, model: Option<&Model>) -> Vec<St
     reasons
 }
 
-/// What either division asks for besides, and the run does not tell.
+/// Returns the conditions of both divisions that cannot be seen from the run.
 fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
     let mut provided = Vec::new();
     let has = |mode: &str| run.tests.iter().any(|test| test.mode == mode);
@@ -234,7 +233,7 @@ fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
     provided
 }
 
-/// Data of a card that nothing is held against.
+/// Returns the data files of a card that have no checksum.
 fn unchecked(card: &Card) -> Vec<&str> {
     let is_unchecked = |file: &&RequiredFile| {
         file.md5.is_empty() && file.md5_of.is_empty() && file.sha256.is_none()
@@ -242,7 +241,7 @@ fn unchecked(card: &Card) -> Vec<&str> {
     card.data.files.iter().filter(is_unchecked).map(|file| &file.name[..]).collect()
 }
 
-/// What the Closed division asks for besides.
+/// Returns the further conditions of the Closed division.
 fn closed_provided(
     run: &Run,
     rules: &Rules,

@@ -1,4 +1,4 @@
-//! The machine and the build, for results that are read elsewhere.
+//! Description of the machine and the build, for readers of results.
 
 use std::fs;
 
@@ -8,16 +8,16 @@ use dyno_results::summary::Environment;
 /// Version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Of the sources, if whoever built this said so. Asking git at build time would
-/// build anew at each commit, and a source archive has none.
+/// Commit of the sources, if the build sets `DYNO_GIT_COMMIT`. Asking git would rebuild at each
+/// commit, and a source archive has no repository.
 const GIT_COMMIT: Option<&str> = option_env!("DYNO_GIT_COMMIT");
 
-/// Cores that this process may use.
+/// Returns the number of cores that this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Name of the processor, if the system tells.
+/// Returns the name of the processor, if known.
 pub fn processor() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
@@ -28,25 +28,24 @@ fn kernel() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_string())
 }
 
-/// Name of this machine, if the system tells.
+/// Returns the host name, if known.
 pub fn host_name() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(text.trim().to_string()).filter(|name| !name.is_empty())
 }
 
-/// A random number that processes of this machine can read, drawn when it was started; `None` if
-/// the system has none.
+/// Returns the random identifier that Linux draws at boot; `None` on other systems.
 pub fn boot_id() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_string()).filter(|id| !id.is_empty())
 }
 
-/// Work that others do on this machine: the load average of the last minute.
+/// Returns the load average of the last minute, including work of other processes.
 pub fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
-/// Memory that is free or can be made so, in bytes.
+/// Returns the available memory, in bytes.
 pub fn memory_available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
@@ -54,7 +53,7 @@ pub fn memory_available() -> Option<u64> {
     Some(kib * 1_024)
 }
 
-/// All of it. The same on every run of one build on one machine.
+/// Returns the environment, which is equal in all runs of one build on one machine.
 pub fn describe() -> Environment {
     Environment {
         dyno_version: VERSION.into(),

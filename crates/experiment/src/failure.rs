@@ -1,26 +1,27 @@
-//! What keeps an experiment from being made.
+//! Failures of experiments.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 
 use dyno_report::WriteError;
 use dyno_results::export::ExportError;
 use dyno_results::run_directory::DirectoryError;
 
-/// What went wrong.
+/// Kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// The arguments or a configuration file are wrong.
     Usage,
-    /// Something that the experiment needs is missing.
+    /// A prerequisite of the experiment is missing.
     SetUp,
-    /// The experiment was ended while it was on.
+    /// The experiment was aborted while it ran.
     Aborted,
-    /// The user ended it.
+    /// The user interrupted the experiment.
     Interrupted,
 }
 
-/// An experiment that cannot be made, or that was ended without a result.
-#[derive(Debug)]
+/// Why an experiment cannot run, or ended without a result.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .problems.join("; "))]
 pub struct Failure {
     kind: FailureKind,
     problems: Vec<String>,
@@ -38,7 +39,7 @@ impl Failure {
         Self::new(FailureKind::Usage, problems)
     }
 
-    /// Something is missing.
+    /// A prerequisite is missing.
     pub fn set_up(problem: impl Display) -> Self {
         Self::new(FailureKind::SetUp, vec![problem.to_string()])
     }
@@ -48,7 +49,7 @@ impl Failure {
         Self::new(FailureKind::Aborted, vec![problem.to_string()])
     }
 
-    /// The user ended it before anything was measured.
+    /// The user interrupted the experiment before anything was measured.
     pub fn interrupted(problem: impl Display) -> Self {
         Self::new(FailureKind::Interrupted, vec![problem.to_string()])
     }
@@ -57,36 +58,28 @@ impl Failure {
         Self { kind, problems, hints: Vec::new() }
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint: what to do about the failure.
     #[must_use]
     pub fn hint(mut self, hint: impl Display) -> Self {
         self.hints.push(hint.to_string());
         self
     }
 
-    /// Returns what went wrong.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
 
-    /// Returns what is wrong, one entry a problem.
+    /// Returns the problems.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// Returns what to do about it, one entry a hint.
+    /// Returns the hints.
     pub fn hints(&self) -> &[String] {
         &self.hints
     }
 }
-
-impl Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problems.join("; "))
-    }
-}
-
-impl std::error::Error for Failure {}
 
 impl From<DirectoryError> for Failure {
     fn from(error: DirectoryError) -> Self {
@@ -98,10 +91,7 @@ impl From<DirectoryError> for Failure {
 impl From<ExportError> for Failure {
     fn from(error: ExportError) -> Self {
         let advice = error.advice();
-        let failure = match error.is_usage() {
-            true => Self::usage(error),
-            false => Self::set_up(error),
-        };
+        let failure = if error.is_usage() { Self::usage(error) } else { Self::set_up(error) };
         advice.into_iter().fold(failure, Self::hint)
     }
 }

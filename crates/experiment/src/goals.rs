@@ -1,4 +1,4 @@
-//! What a test that is on is to reach before it is over, and its bounds.
+//! Goals of a running test, and its bounds.
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::early_stopping::{self, Params};
@@ -7,50 +7,50 @@ use dyno_loadgen::settings::{EarlyStopping, Scenario, TestMode};
 
 use crate::test::Test;
 
-/// What a test is to reach.
+/// Goals of a test.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Goals {
-    /// What is counted: `queries` or `samples`.
+    /// Unit of counts: `queries` or `samples`.
     pub unit: &'static str,
-    /// When it is over.
-    pub until: Until,
-    /// Samples in each of what is counted.
+    /// When the test ends.
+    pub until: EndCondition,
+    /// Samples in each query.
     pub samples_per_query: u64,
-    /// Of each tenant's queries; empty where there are none.
+    /// Bound on each tenant's queries; empty without bounds.
     pub bounds: Vec<Bound>,
-    /// Where on the distribution latency and client lag are judged, in (0, 1).
+    /// Percentile at which latency and client lag are judged, in (0, 1).
     pub percentile: f64,
-    /// At that percentile; `None` does not judge.
+    /// Limit on the client lag at that percentile, ns; `None` does not judge it.
     pub max_client_lag: Option<Nanos>,
-    /// Queries/s that are offered; `None` where the system sets the pace.
+    /// Offered load, queries/s; `None` if the system sets the pace.
     pub target_qps: Option<f64>,
-    /// Whether its time is virtual.
+    /// Whether the test runs in virtual time.
     pub is_virtual: bool,
 }
 
-/// When a test is over.
+/// When a test ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Until {
-    /// Nobody knows.
+pub enum EndCondition {
+    /// The end is unknown.
     #[default]
     Unknown,
-    /// After so many samples.
+    /// After this many samples.
     Samples(u64),
-    /// After at least so long and at least so many queries.
+    /// After at least this duration and this many queries.
     Least {
-        /// Ns.
+        /// Minimum duration, ns.
         duration: Nanos,
-        /// Queries issued.
+        /// Minimum number of issued queries.
         queries: u64,
     },
 }
 
-/// What a query's latency is held against.
+/// Bound on a query's latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// Ns.
+    /// Upper limit, ns.
     pub limit: Nanos,
-    /// Whether the first token is meant, and not the whole answer.
+    /// Whether the bound applies to the first token instead of the whole answer.
     pub of_first_token: bool,
 }
 
@@ -63,11 +63,13 @@ impl Goals {
         let is_server = test.scenario == Scenario::Server;
         let counts_samples = is_accuracy || test.scenario == Scenario::Offline;
         let until = match (is_accuracy, test.scenario) {
-            (true, _) => Until::Samples(plans().map(|plan| plan.accuracy_sample_count).sum()),
-            (_, Scenario::Offline) => {
-                Until::Samples(plans().map(|plan| plan.samples_per_query).sum())
+            (true, _) => {
+                EndCondition::Samples(plans().map(|plan| plan.accuracy_sample_count).sum())
             }
-            _ => Until::Least {
+            (_, Scenario::Offline) => {
+                EndCondition::Samples(plans().map(|plan| plan.samples_per_query).sum())
+            }
+            _ => EndCondition::Least {
                 duration: plans().map(least_duration).max().unwrap_or(0),
                 queries: plans().map(least_queries).sum(),
             },
@@ -85,13 +87,14 @@ impl Goals {
         }
     }
 
-    /// What a tenant's queries are held against.
+    /// Returns the bound on a tenant's queries.
     pub fn bound(&self, tenant: usize) -> Option<Bound> {
         self.bounds.get(tenant).copied()
     }
 }
 
-/// The trace of a Server test holds all its queries and goes by the clock.
+/// Returns the minimum duration of a test, ns. A Server test also lasts as long as its minimum
+/// number of queries at the target rate.
 fn least_duration(plan: &Plan) -> Nanos {
     match plan.load {
         Load::Server(_) => {

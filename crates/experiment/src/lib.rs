@@ -1,8 +1,30 @@
-//! Dyno as a library: load a system, measure it, search for its peak, compare runs, audit, tune.
+//! Dyno as a library: loads systems, measures them, searches for their peak, compares runs, audits
+//! and tunes.
 //!
-//! [`run::Prepared`] is the start: it reads [options](options), loads the [system](system) that they
-//! name and plays its tests. What was found are documents of [`dyno_results`]. This crate prints
-//! nothing; who watches an experiment implements [`Watch`].
+//! [`run::PreparedRun`] is the entry point: it reads [options](options), loads the
+//! [system](system) that they name and plays its tests. Results are documents of
+//! [`dyno_results`]. This crate prints nothing; [`Watch`] is the trait of observers.
+//!
+//! This example plays one test of a simulated system in virtual time:
+//! ```
+//! use dyno_experiment::options::CommandLine;
+//! use dyno_experiment::run::PreparedRun;
+//! use dyno_experiment::{Control, quiet};
+//!
+//! let mut line = CommandLine::default();
+//! line.give("system", "model:fixed=1ms");
+//! line.give("scenario", "single-stream");
+//! line.give("mode", "performance");
+//! line.give("duration", "2s");
+//! let watch = quiet();
+//! let prepared = PreparedRun::new(&line, &watch)?;
+//! let tests = prepared.tests()?;
+//! let control = Control { watch: &watch, interrupt: None, most: None };
+//! let (played, _) = prepared.play_and_judge(&tests[0], control, "example")?;
+//! let run = played.logs[0].runs().last().expect("a test has a run");
+//! assert!(run.finished_at - run.started_at >= 2_000_000_000);
+//! # Ok::<(), dyno_experiment::Failure>(())
+//! ```
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -35,20 +57,19 @@ pub mod workers;
 pub use failure::{Failure, FailureKind};
 pub use watch::{Control, Interrupt, TestResult, Watch, quiet};
 
-/// How an experiment came to its end.
+/// How an experiment ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Every result is valid and every target is met.
     Valid,
     /// A result is INVALID or UNDECIDED, or a target was missed.
     Invalid,
-    /// It was ended while it was on: the system stopped answering, or failed most answers.
+    /// The experiment was aborted: the system stopped answering, or failed most answers.
     Aborted,
-    /// The user ended it.
+    /// The user interrupted the experiment.
     Interrupted,
 }
 
-/// If this variable is set, a `dyno` process that was started takes the end of its standard input
-/// for an interrupt. Its parent holds the other end: if the parent goes away, no run is left
-/// behind.
+/// Environment variable that makes a started `dyno` process treat the end of its standard input as
+/// an interrupt. Its parent holds the other end: if the parent exits, no run is left behind.
 pub const LIFELINE: &str = "DYNO_END_WITH_STDIN";

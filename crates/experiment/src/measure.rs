@@ -1,4 +1,4 @@
-//! Plays one test, watches it from a second thread, and ends it on Ctrl-C.
+//! Plays one test, observes it from a second thread, and ends it on Ctrl-C.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc;
@@ -20,28 +20,29 @@ use crate::test::Test;
 use crate::watch::Control;
 use crate::workers::RemoteWorkers;
 
-/// What a test left.
+/// Logs and observations of a test.
 #[derive(Debug)]
 pub struct PlayedTest {
-    /// One entry a tenant.
+    /// One entry per tenant.
     pub logs: Vec<TestLog>,
-    /// The failures that ended it before its time.
+    /// The failures that ended the test early.
     pub failing: Option<Failing>,
-    /// What was seen of this process; `None` where it issued nothing, or in virtual time.
+    /// Observation of this process; `None` if it issued nothing, or in virtual time.
     pub observation: Option<Observation>,
 }
 
-/// How often progress and Ctrl-C are looked at. Seldom enough for two cores.
+/// Interval at which progress and Ctrl-C are checked. It is long enough for machines with two
+/// cores.
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// Simulated tests begin at this time, so that the same seed gives the same bytes.
+/// Start time of simulated tests, so that equal seeds give equal bytes.
 const VIRTUAL_ORIGIN: WallTime = WallTime { unix_ns: 0 };
 
 impl Test {
-    /// Plays it to its end, or to an interrupt, under this title.
+    /// Plays the test to its end or an interrupt. `title` is its display name.
     ///
     /// # Errors
-    /// If the system cannot be started.
+    /// The system cannot be started.
     pub fn play(
         &self,
         system: &System,
@@ -63,7 +64,7 @@ impl Test {
             let logs = self.play_virtual_time(system, &tenants, control);
             PlayedTest { logs, failing: None, observation: None }
         } else if let Some(workers) = &system.remote_workers {
-            self.play_on_workers((system, workers), control)?
+            self.play_on_workers(system, workers, control)?
         } else {
             self.play_real_time(system, &tenants, control)?
         };
@@ -85,9 +86,10 @@ impl Test {
                 next_glance = now + GLANCE.as_nanos() as Nanos;
                 control.watch.saw(Some(&view.glance()));
             }
-            match control.ends(view.now()) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if control.ends(view.now()) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         };
         let mut simulated = system.simulated(&tenants[0].plan);
@@ -97,10 +99,11 @@ impl Test {
         })
     }
 
-    /// As in real time, on workers that have this system.
+    /// Plays the test in real time on remote workers.
     fn play_on_workers(
         &self,
-        (system, remote): (&System, &RemoteWorkers),
+        system: &System,
+        remote: &RemoteWorkers,
         control: Control<'_>,
     ) -> Result<PlayedTest, Failure> {
         let interrupted = || Failure::interrupted("interrupted before all workers had joined");
@@ -153,9 +156,10 @@ impl Test {
         let monitor = driver.monitor();
         let watched = monitor.clone();
         let logs = std::thread::scope(|scope| {
-            // Dropped when the test is over, which ends the watching thread.
+            // Dropping `running` at the end of the test ends the observing thread.
             let (running, is_over) = mpsc::channel::<()>();
-            // Before the run begins: later ones are not noted for it.
+            // The onlooker must exist before the run begins, otherwise the run does not record for
+            // it.
             let mut onlooker = control.watch.wants_glances().then(|| monitor.observer());
             scope.spawn(move || {
                 let mut saw = onlooker
@@ -177,14 +181,14 @@ impl Test {
         Ok(PlayedTest { logs, failing, observation: Some(heart.end()) })
     }
 
-    /// Whether a run has the load that was asked for. Of further loads that a search or a
-    /// repetition tries it is a result that the system fails most answers.
+    /// Returns whether a run has the requested load. At further loads that a search or a repetition
+    /// tries, it is a valid result that the system fails most answers.
     fn is_first_load(&self, beginning: &run::RunStart<'_>) -> bool {
         let tries_loads = self.mode == TestMode::FindPeakPerformance || self.repetition_runs() > 1;
         beginning.run == 1 || !tries_loads
     }
 
-    /// A search for the peak has many runs, and so has a repetition.
+    /// Announces a run of a test with several runs, such as a search or a repetition.
     fn announce(&self, beginning: &run::RunStart<'_>, control: Control<'_>) {
         let is_one_of_many =
             self.mode == TestMode::FindPeakPerformance || self.repetition_runs() > 1;

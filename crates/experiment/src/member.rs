@@ -1,4 +1,4 @@
-//! A worker: the system that it sets up as its coordinator asks, and what it reports.
+//! A worker: sets up the system that its coordinator names, and reports on runs.
 
 mod consent;
 
@@ -31,14 +31,14 @@ pub struct WorkerRig {
     share: Share,
     system: Option<System>,
     fails_fast: bool,
-    /// When the test began, and what the client had seen by then.
+    /// Start of the test, and the client's counters at that time.
     begun: Mutex<Option<(Clock, ClientStatistics)>>,
-    /// Beats while a test is on.
+    /// Observer of this process while a test runs.
     heart: Mutex<Option<Heart>>,
 }
 
 impl WorkerRig {
-    /// A worker without a system. It sets up what the consent covers.
+    /// Returns a worker without a system. It only sets up systems that the consent covers.
     pub fn new(consent: Consent, share: Share, watch: Arc<dyn Watch>) -> Self {
         Self {
             watch,
@@ -133,7 +133,8 @@ impl Rig for WorkerRig {
     }
 }
 
-/// What it guards is consistent wherever a thread may have panicked.
+/// Locks a mutex. A poisoned mutex is used, because its data is consistent wherever a thread may
+/// panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

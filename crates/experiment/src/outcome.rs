@@ -1,6 +1,5 @@
-//! What is kept of a test: its entry in the summary, its series, and its raw
-//! records. The load generator's record is dropped, because it may hold
-//! millions of samples.
+//! Results of a test that are kept: its entry in the summary, its series, and its raw records. The
+//! load generator's record is dropped, because it may hold millions of samples.
 
 mod answers;
 mod failures;
@@ -31,25 +30,26 @@ pub use self::reasons::Context;
 use crate::system::System;
 use crate::test::Test;
 
-/// What is kept of one tenant's test.
+/// The results of one tenant's test.
 #[derive(Debug)]
 pub struct Outcome {
     /// Its entry in the summary.
     pub summary: summary::Test,
-    /// Its plots; none of an accuracy test.
+    /// Plots; `None` for an accuracy test.
     pub series: Option<series::Test>,
-    /// Its raw records; none of an accuracy test.
+    /// Raw records; `None` for an accuracy test.
     pub records: Option<Records>,
 }
 
 impl Outcome {
-    /// What is to be kept of one tenant's log.
-    pub fn of(
+    /// Returns the results of one tenant's log.
+    pub fn from_log(
         log: &TestLog,
         reports: &[Report<'_>],
         test: &Test,
         system: &System,
-        (tenant, keep): (Option<&str>, Keep),
+        tenant: Option<&str>,
+        keep: Keep,
         context: Context<'_>,
     ) -> Self {
         let ended = log.runs().last().map(|run| run.ended);
@@ -93,9 +93,9 @@ impl Outcome {
                 quality::judge(&mut kept.summary, log, system, context.troubles);
             }
             (_, Some(report)) => {
-                let share = Share::of(test, tenant);
-                judge_performance(&mut kept.summary, log, report, (test.mode, share), context);
-                let counted = accounts(&mut kept.summary, (log, report), (test, tenant), system);
+                let share = Share::for_tenant(test, tenant);
+                judge_performance(&mut kept.summary, log, report, test.mode, share, context);
+                let counted = accounts(&mut kept.summary, log, report, test, tenant, system);
                 let record = counted.as_ref().unwrap_or(&report.run.record);
                 kept.series = Some(series::Test::of(record, &folder));
                 kept.records = Records::of(record, keep);
@@ -109,15 +109,17 @@ impl Outcome {
     }
 }
 
-/// Adds what a server of texts answered in the run that is reported. Returns its record with
-/// tokens, where only the accounts of the answers have them.
+/// Adds classes and tokens of a text server's answers in the reported run. Returns its record with
+/// tokens if only the accounts of the answers have them.
 fn accounts(
     summary: &mut summary::Test,
-    (log, report): (&TestLog, &Report<'_>),
-    (test, tenant): (&Test, Option<&str>),
+    log: &TestLog,
+    report: &Report<'_>,
+    test: &Test,
+    tenant: Option<&str>,
     system: &System,
 ) -> Option<Record> {
-    // The client keeps the accounts of the last run.
+    // The client only has the accounts of the last run.
     let is_last = log.runs().last().is_some_and(|run| std::ptr::eq(run, report.run));
     let number = test.tenants.iter().position(|of| of.name.as_deref() == tenant)?;
     if !is_last {
@@ -128,7 +130,7 @@ fn accounts(
     answers::add(summary, report, &entries)
 }
 
-/// Adds what ended the run before it was complete, where the reasons do not have it yet.
+/// Adds the reason of an early end, unless the reasons already have it.
 fn add_end(summary: &mut summary::Test, log: &TestLog, ended: Option<EndReason>) {
     let is_told = summary.causes.iter().any(|reason| reason.kind == ReasonKind::Ended);
     match ended {
@@ -143,17 +145,17 @@ fn add_end(summary: &mut summary::Test, log: &TestLog, ended: Option<EndReason>)
     }
 }
 
-/// A tenant's part in a search or a repetition.
+/// Role of a tenant in a search or a repetition.
 #[derive(Debug, Clone, Copy)]
 enum Share<'a> {
-    /// Its load is raised or lowered.
+    /// The load of the tenant changes.
     Load,
-    /// It keeps its load; that of the tenant of this name is another.
+    /// The load of the tenant is fixed, and that of the tenant of this name changes.
     Beside(&'a str),
 }
 
 impl<'a> Share<'a> {
-    fn of(test: &'a Test, tenant: Option<&str>) -> Self {
+    fn for_tenant(test: &'a Test, tenant: Option<&str>) -> Self {
         match test.tenants[0].name.as_deref() {
             Some(first) if tenant != Some(first) => Self::Beside(first),
             _ => Self::Load,
@@ -165,7 +167,8 @@ fn judge_performance(
     test: &mut summary::Test,
     log: &TestLog,
     report: &Report<'_>,
-    (mode, share): (TestMode, Share<'_>),
+    mode: TestMode,
+    share: Share<'_>,
     context: Context<'_>,
 ) {
     let (run, judgement) = (report.run, &report.judgement);
@@ -178,20 +181,20 @@ fn judge_performance(
     let is_of_this = is_peak && is_found && matches!(share, Share::Load);
     let peak = is_of_this.then_some(run.plan.peak_load());
     let mut result = headline(&metrics, &run.plan, peak);
-    // What a search finds is no figure of one run.
+    // The result of a search is not a figure of one run.
     result.interval =
         result.value.filter(|_| !is_peak).and_then(|value| interval(value, &run.record, &run.plan));
     test.result = Some(result);
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);
-    reasons::of(report, context).into_iter().for_each(|reason| test.add_reason(reason));
+    reasons::list(report, context).into_iter().for_each(|reason| test.add_reason(reason));
     test.notes = judgement.notes.iter().map(ToString::to_string).collect();
     match end {
         Some(End::Failed { load, because }) => {
             let told = match share {
                 Share::Load => {
-                    let failures = Failures::of(&run.record.failed, context.troubles);
-                    without_load((load, because), &run.plan, is_peak, &failures)
+                    let failures = Failures::from_samples(&run.record.failed, context.troubles);
+                    without_load(load, because, &run.plan, is_peak, &failures)
                         .map(|text| Reason::new(ReasonKind::Consequence, text))
                 }
                 Share::Beside(first) => beside(first, because, test.reasons.is_empty()),
@@ -203,23 +206,25 @@ fn judge_performance(
     }
 }
 
-/// Why a search or a repetition has no load to tell, and what to do; `None` where
-/// the verdict of its last run says all.
+/// Returns why a search or a repetition found no load, with advice; `None` if the verdict of its
+/// last run explains it.
 fn without_load(
-    (load, because): (f64, Failure),
+    load: f64,
+    because: Failure,
     plan: &plan::Plan,
     is_peak: bool,
     failures: &Failures,
 ) -> Option<String> {
     let is_whole = plan.interval().is_some();
-    let (what, lower) = match is_whole {
-        true => ("number of streams", "Begin with a lower multi_stream_samples_per_query"),
-        false => ("rate", "Begin with a lower one, with --qps"),
+    let (what, lower) = if is_whole {
+        ("number of streams", "Begin with a lower multi_stream_samples_per_query")
+    } else {
+        ("rate", "Begin with a lower one, with --qps")
     };
     const FASTER: &str = "Make the system faster, or the interval longer.";
     let is_least = |load: f64| is_whole && load <= 1.0;
     let text = match because {
-        // A lower load does not remove such failures.
+        // A lower load does not prevent such failures.
         Failure::Base if !failures.are_overload() => {
             format!("The search found no {what}: samples already failed at the first one.")
         }
@@ -227,10 +232,8 @@ fn without_load(
             format!("The search found no {what}: one already skips too many intervals. {FASTER}")
         }
         Failure::Base => {
-            let missed = match is_whole {
-                true => "skips too many intervals",
-                false => "misses the latency bound",
-            };
+            let missed =
+                if is_whole { "skips too many intervals" } else { "misses the latency bound" };
             format!("The search found no {what}: the first one already {missed}. {lower}.")
         }
         Failure::OneLoad if is_peak => format!(
@@ -249,11 +252,14 @@ fn without_load(
                     format!("No {what} was confirmed, from {} down to {}.", show(first), show(load))
                 }
             };
-            let instead = match is_peak {
-                _ if !failures.are_overload() => failures.advice(),
-                _ if is_least(load) => FASTER.into(),
-                true => "Lower it by more at once, with --set repetition=confirm:RUNS:STEP.".into(),
-                false => format!("{lower}, or find the peak first, with --mode peak."),
+            let instead = if !failures.are_overload() {
+                failures.advice()
+            } else if is_least(load) {
+                FASTER.into()
+            } else if is_peak {
+                "Lower it by more at once, with --set repetition=confirm:RUNS:STEP.".into()
+            } else {
+                format!("{lower}, or find the peak first, with --mode peak.")
             };
             format!("{tried} {instead}")
         }
@@ -261,7 +267,7 @@ fn without_load(
     Some(text)
 }
 
-/// Why a tenant beside the first one, which has this name, has no result.
+/// Returns why a tenant other than the first one, which is named `first`, has no result.
 fn beside(first: &str, because: Failure, is_valid: bool) -> Option<Reason> {
     match because {
         Failure::TooHigh { times: times @ 1.., .. } => {
@@ -282,7 +288,7 @@ fn beside(first: &str, because: Failure, is_valid: bool) -> Option<Reason> {
     }
 }
 
-/// Of a repetition that was cut short: what it leaves.
+/// Returns a note on the completed runs of an interrupted repetition.
 fn kept_of_cut(log: &TestLog, folder: &str) -> Option<String> {
     match log.search.as_ref()?.repeated.len() {
         0 => None,
@@ -293,7 +299,7 @@ fn kept_of_cut(log: &TestLog, folder: &str) -> Option<String> {
     }
 }
 
-/// The number that is the result.
+/// Returns the headline of a test.
 fn headline(metrics: &Metrics, plan: &plan::Plan, peak: Option<f64>) -> Headline {
     let of = |name: &str, value: Option<f64>, unit: &str| Headline {
         name: name.into(),
@@ -317,14 +323,13 @@ fn headline(metrics: &Metrics, plan: &plan::Plan, peak: Option<f64>) -> Headline
     }
 }
 
-/// Of a headline's limits, in (0, 1).
+/// Confidence of a headline's interval, in (0, 1).
 const CONFIDENCE: f64 = 0.95;
 
-/// Where the headline of a run like this one lies; `None` if this one is too
-/// short to say.
+/// Returns the confidence interval of a headline; `None` if the run is too short.
 fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> {
     if plan.interval().is_some() {
-        // What is asked for is no estimate.
+        // A fixed number of streams is a setting and not an estimate.
         return None;
     }
     let rows = Records::of(record, Keep::Thinned)?;
@@ -354,10 +359,10 @@ fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> 
     (interval.low.is_finite() && interval.high.is_finite()).then_some(interval)
 }
 
-/// The setting of the arrival process.
+/// Name of the setting of the arrival process.
 const ARRIVALS: &str = "server_arrivals";
 
-/// What settings mean, as summaries tell it.
+/// Returns the plan of a test in the form of summaries.
 pub fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
     let server = match &plan.load {
         Load::Server(server) => Some(server),
@@ -386,11 +391,11 @@ pub fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
     }
 }
 
-/// Every setting with its origin, except defaults.
+/// Returns all settings with their origins, except defaults.
 fn settings(settings: &Settings) -> BTreeMap<String, Setting> {
     let set = settings.rows().filter(|(_, _, origin)| **origin != Origin::Default);
     set.map(|(field, value, origin)| {
-        // A trace that a file holds is not told time by time.
+        // A trace from a file is not listed in full.
         let value = match origin {
             Origin::Code(_) => in_short(value),
             _ => value,
@@ -401,7 +406,7 @@ fn settings(settings: &Settings) -> BTreeMap<String, Setting> {
     .collect()
 }
 
-/// Recorded times by their number, where there are many.
+/// Shortens a long list of recorded times to its length.
 fn in_short(value: String) -> String {
     match value.strip_prefix("replay:") {
         Some(times) if times.len() > TIMES_SHOWN => {
@@ -411,11 +416,10 @@ fn in_short(value: String) -> String {
     }
 }
 
-/// Characters of recorded times that are shown.
+/// Maximum number of characters of recorded times that are shown.
 const TIMES_SHOWN: usize = 60;
 
-/// The folder of a test's logs within the run directory: its own, whatever its
-/// tenant is called.
+/// Returns the folder of a test's logs in the run directory, unique for any name of the tenant.
 pub fn log_folder(test: &Test, tenant: Option<&str>) -> String {
     let folder = format!("{}/{}", test.scenario, mode_name(test.mode));
     let Some(name) = tenant else { return folder };
@@ -423,8 +427,7 @@ pub fn log_folder(test: &Test, tenant: Option<&str>) -> String {
     format!("{folder}/{}", folder_of(name, &names))
 }
 
-/// A tenant's name as a folder; its number follows where another tenant's name
-/// would be the same one.
+/// Returns a folder name for a tenant, with its number if another tenant would have an equal name.
 fn folder_of(name: &str, all: &[&str]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let plain = |name: &str| name.replace(|c| !is_plain(c), "-");

@@ -1,5 +1,5 @@
-//! Requirements of a run: bounds that are met, missed or undecided by the confidence
-//! interval of what was measured.
+//! Judges the requirements of a run: a bound is met, missed or undecided by the confidence interval
+//! of the measurement.
 
 use dyno_loadgen::compare;
 use dyno_loadgen::compare::single_run::{self, Factors};
@@ -12,11 +12,11 @@ use dyno_results::units;
 
 use crate::options::Requirement;
 
-/// Of the intervals.
+/// Confidence of the intervals, in (0, 1).
 const CONFIDENCE: f64 = 0.95;
 
-/// Judges a performance test: fills in what was found of each requirement, and the reasons
-/// where one is not met, the first of all.
+/// Judges a performance test: adds the result of each requirement, and puts reasons for those that
+/// are not met first.
 pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], record: &Record) {
     if requirements.is_empty() {
         return;
@@ -29,7 +29,7 @@ pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], record: &R
         .map(|limit| found(&limit, rows.as_ref()))
         .collect();
     if test.state == State::Complete {
-        // Behind what ended the run and what failed, before everything else.
+        // They come after the reasons of an early end and of failures, and before all others.
         let is_worse = |reason: &&Reason| {
             matches!(reason.kind, ReasonKind::Ended | ReasonKind::Failures | ReasonKind::Missing)
         };
@@ -44,27 +44,27 @@ pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], record: &R
     test.requirements = found;
 }
 
-/// What was measured of a limit.
-struct Measured {
+/// Measurement of a limited quantity.
+struct Measurement {
     value: f64,
     low: f64,
     high: f64,
-    /// Independent observations that it rests on.
+    /// Number of independent observations.
     independent: f64,
-    /// Queries that it rests on.
+    /// Number of queries.
     queries: f64,
 }
 
-/// Too little was measured.
-struct Missing {
-    /// Further queries that it would take, where that is known.
+/// There is too little data for a measurement.
+struct MissingData {
+    /// Number of further queries needed, if known.
     more: Option<u64>,
 }
 
 fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
     let is_share = limit.quantity == Quantity::Errors;
     let bound = if is_share { limit.allowed } else { limit.bound as f64 };
-    let measured = rows.map_or(Err(Missing { more: None }), |rows| measured(limit, rows));
+    let measured = rows.map_or(Err(MissingData { more: None }), |rows| measured(limit, rows));
     let mut found = summary::Requirement {
         requirement: limits::show(limit),
         metric: metric(limit),
@@ -88,7 +88,7 @@ fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
                 found.more_queries = more.map(|more| more.saturating_mul(stride(rows)));
             }
         }
-        Err(Missing { more }) => {
+        Err(MissingData { more }) => {
             found.finding = RequirementFinding::Undecided;
             found.more_queries = more.map(|more| more.saturating_mul(stride(rows)));
         }
@@ -111,7 +111,7 @@ fn metric(limit: &Limit) -> String {
     format!("{name}.{}", units::percentile(1.0 - limit.allowed))
 }
 
-fn measured(limit: &Limit, rows: &Records) -> Result<Measured, Missing> {
+fn measured(limit: &Limit, rows: &Records) -> Result<Measurement, MissingData> {
     let compare::Run { latency, first_token, time_per_output_token, failed, .. } =
         rows.observation();
     let lag = || rows.client_lag_ns.iter().map(|&lag| u64::try_from(lag).unwrap_or(0));
@@ -125,15 +125,15 @@ fn measured(limit: &Limit, rows: &Records) -> Result<Measured, Missing> {
     let percentile = 1.0 - limit.allowed;
     let count = times.len() as u64;
     if count == 0 {
-        return Err(Missing { more: None });
+        return Err(MissingData { more: None });
     }
     let factors =
         single_run::percentile(&times, percentile, 1.0 - CONFIDENCE).map_err(|too_few| {
-            Missing { more: Some(too_few.needed.saturating_sub(too_few.values).max(1)) }
+            MissingData { more: Some(too_few.needed.saturating_sub(too_few.values).max(1)) }
         })?;
     let Factors { low, high } = factors;
     let value = at(times, percentile);
-    Ok(Measured {
+    Ok(Measurement {
         value,
         low: value * low,
         high: value * high,
@@ -142,17 +142,18 @@ fn measured(limit: &Limit, rows: &Records) -> Result<Measured, Missing> {
     })
 }
 
-/// As the logs take percentiles: without interpolation.
+/// Returns a percentile as logs do, without interpolation.
 fn at(mut times: Vec<u64>, percentile: f64) -> f64 {
     times.sort_unstable();
     let rank = (percentile * times.len() as f64) as usize;
     times[rank.min(times.len() - 1)] as f64
 }
 
-fn share(failed: &[bool]) -> Result<Measured, Missing> {
-    let found = single_run::share(failed, 1.0 - CONFIDENCE)
-        .map_err(|too_few| Missing { more: Some(too_few.needed.saturating_sub(too_few.values)) })?;
-    Ok(Measured {
+fn share(failed: &[bool]) -> Result<Measurement, MissingData> {
+    let found = single_run::share(failed, 1.0 - CONFIDENCE).map_err(|too_few| MissingData {
+        more: Some(too_few.needed.saturating_sub(too_few.values)),
+    })?;
+    Ok(Measurement {
         value: found.value,
         low: found.low,
         high: found.high,
@@ -161,39 +162,41 @@ fn share(failed: &[bool]) -> Result<Measured, Missing> {
     })
 }
 
-/// Further queries after which the interval of a time would no longer reach over the bound:
-/// it narrows with the square root of their number.
-fn of_time(measured: &Measured, bound: f64) -> Option<u64> {
+/// Returns how many further queries are needed until the interval of a time no longer includes the
+/// bound. The interval narrows with the square root of their number.
+fn of_time(measured: &Measurement, bound: f64) -> Option<u64> {
     let away = (bound / measured.value).ln();
     let reach = if away > 0.0 {
         (measured.high / measured.value).ln()
     } else {
         (measured.low / measured.value).ln()
     };
-    let times = match reach.is_finite() {
-        true => (reach / away).powi(2),
-        // Nothing lies beyond the percentile yet.
-        false => 2.0,
+    let times = if reach.is_finite() {
+        (reach / away).powi(2)
+    } else {
+        // No observation lies beyond the percentile yet.
+        2.0
     };
     further(measured.queries, times)
 }
 
-/// The same of a share, by the width of a binomial's interval.
-fn of_share(measured: &Measured, bound: f64) -> Option<u64> {
+/// Returns how many further queries are needed for a share, from the width of a binomial interval.
+fn of_share(measured: &Measurement, bound: f64) -> Option<u64> {
     let away = bound - measured.value;
     let spread = (bound * (1.0 - bound)).max(measured.value * (1.0 - measured.value));
     let needed = single_run::DEVIATIONS.powi(2) * spread / away.powi(2);
     further(measured.queries, needed / measured.independent)
 }
 
-/// `queries` times so many, less those that there are; at least one.
+/// Returns `queries * (times - 1)`, rounded up and at least 1; `None` if it is not finite or too
+/// large.
 fn further(queries: f64, times: f64) -> Option<u64> {
-    // Where the value is the bound itself no number of queries decides.
+    // If the value equals the bound, no number of queries decides.
     let more = queries * (times - 1.0);
     (more.is_finite() && more < 1e15).then(|| (more.ceil() as u64).max(1))
 }
 
-/// Why a requirement is not met, and what to do.
+/// Returns why a requirement is not met, with advice.
 fn reason(found: &summary::Requirement) -> Option<Reason> {
     let summary::Requirement { requirement, .. } = found;
     match found.finding {

@@ -1,4 +1,4 @@
-//! What `--system` names: its data set, its labels, and the system itself.
+//! Systems under test, as `--system` names them, with their data sets and labels.
 
 pub mod by_value;
 mod cheat;
@@ -39,61 +39,72 @@ use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::watch::Watch;
 use crate::workers::RemoteWorkers;
-use kind::{Drive, Opened, Request, WorkerPool};
+use kind::{Drive, OpenedSystem, Request, WorkerPool};
 pub use kind::{Resources, SYSTEMS, SystemKind};
 use npu::NpuSpec;
 pub use numbers::Numbers;
 use policy::Policies;
 pub use sample::SampleInput;
 
-/// Samples of a data set that exists in name only.
+/// Default number of samples of a generated data set.
 const SAMPLES_DEFAULT: usize = 1_024;
 
-/// Samples in a batch, where nobody says.
+/// Default batch size.
 pub const BATCH_DEFAULT: NonZero<usize> = NonZero::new(32).expect("32 is not 0");
 
 /// A system that is ready to be measured.
+///
+/// ```
+/// use dyno_experiment::options::RunOptions;
+/// use dyno_experiment::quiet;
+/// use dyno_experiment::system::System;
+///
+/// let run = RunOptions { system: Some("model:fixed=1ms".into()), ..RunOptions::default() };
+/// let system = System::load(&run, &quiet())?;
+/// assert!(system.is_simulated());
+/// # Ok::<(), dyno_experiment::Failure>(())
+/// ```
 pub struct System {
-    /// As it was named.
+    /// Specification of the system.
     pub spec: String,
-    /// Its data set.
+    /// Data set.
     pub library: Arc<dyn SampleLibrary>,
-    /// Class of each sample, where it is known.
+    /// Class of each sample, if known.
     pub labels: Option<Vec<i64>>,
-    /// Accuracy that is asked for, in [0, 1].
+    /// Accuracy target, in [0, 1].
     pub accuracy_target: Option<f64>,
-    /// How answers are judged where there are no labels.
+    /// Method that judges answers without labels.
     pub judge: Option<Judge>,
-    /// What is to be told of its files.
+    /// Remarks on its files.
     pub remarks: Vec<String>,
-    /// Those of them that say that data are others than the reference's.
+    /// Remarks on data that differ from those of the reference.
     pub other_data: Vec<String>,
-    /// What its figures are, where they are not those of a real system.
+    /// Remark on figures that are not those of a real system.
     caution: Option<&'static str>,
     drive: Drive,
-    /// Workers with engines of their own, if it has them.
+    /// Workers with separate engines, if any.
     pools: Option<rnn::Pools>,
-    /// What its samples are, if they are tensors of a file.
+    /// Samples, if they are tensors of a file.
     tensors: Option<Arc<TensorLibrary>>,
-    /// Samples are random numbers.
+    /// Whether samples are random numbers.
     is_synthetic: bool,
     /// Added to the seed of a simulated system.
     repeat: u64,
     workers: Option<usize>,
-    /// Where nobody says.
+    /// Default number of workers in Offline.
     offline_workers: usize,
     policies: Policies,
-    /// Of the batches that it computed since somebody asked.
+    /// Sizes of the batches that it computed since the last `take`.
     pub batch_sizes: batch::Sizes,
-    /// Workers that measure it in place of this process.
+    /// Remote workers that measure it instead of this process.
     pub remote_workers: Option<RemoteWorkers>,
 }
 
 impl System {
-    /// Loads what the options name.
+    /// Loads the system that the options name.
     ///
     /// # Errors
-    /// A name that does not read, or something that is missing.
+    /// An invalid specification, or a missing file or service.
     pub fn load(run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
         let spec = run.system.as_deref().unwrap_or("digits");
         let (kind, operand) = SystemKind::of_spec(spec).map_err(|unknown| {
@@ -104,11 +115,10 @@ impl System {
         Self::from_opened(spec, opened, run)
     }
 
-    /// A system of the caller's own: an engine with its samples, and their classes if they have
-    /// some.
+    /// Returns a system with an engine of the caller, its samples, and their classes, if known.
     ///
     /// # Errors
-    /// Options that an engine cannot have.
+    /// Options that an engine does not support.
     pub fn from_engine(
         engine: Arc<dyn Engine>,
         library: Arc<dyn SampleLibrary>,
@@ -116,12 +126,12 @@ impl System {
         run: &RunOptions,
     ) -> Result<Self, Failure> {
         let spec = run.system.clone().unwrap_or_else(|| engine.name().to_owned());
-        let opened = Opened { labels, ..Opened::new(Drive::Engine(engine), library) };
+        let opened = OpenedSystem { labels, ..OpenedSystem::new(Drive::Engine(engine), library) };
         Self::from_opened(&spec, opened, run)
     }
 
-    fn from_opened(spec: &str, opened: Opened, run: &RunOptions) -> Result<Self, Failure> {
-        let Opened { drive, library, labels, offline_workers, .. } = opened;
+    fn from_opened(spec: &str, opened: OpenedSystem, run: &RunOptions) -> Result<Self, Failure> {
+        let OpenedSystem { drive, library, labels, offline_workers, .. } = opened;
         if let Drive::Engine(engine) = &drive {
             let output = engine.about().outputs.into_iter().next();
             let classes = output.and_then(|output| shapes::classes(&output.shape));
@@ -160,19 +170,19 @@ impl System {
             is_synthetic: opened.is_synthetic,
             policies,
             batch_sizes: batch::Sizes::default(),
-            remote_workers: RemoteWorkers::of(run)?,
+            remote_workers: RemoteWorkers::from_options(run)?,
             spec: spec.to_owned(),
         })
     }
 
-    /// What readers must know of its figures.
+    /// Returns a remark for readers of its figures.
     pub fn remark(&self) -> Option<&'static str> {
         const SYNTHETIC: &str =
             "The samples are random: these are figures of speed, never of quality.";
         self.caution.or(self.is_synthetic.then_some(SYNTHETIC))
     }
 
-    /// The simulated NPU, if it is one.
+    /// Returns the simulated NPU, if it is one.
     pub fn npu(&self) -> Option<&NpuSpec> {
         match &self.drive {
             Drive::Virtual(simulation) => simulation.npu(),
@@ -180,7 +190,7 @@ impl System {
         }
     }
 
-    /// The server, if it is one.
+    /// Returns the server, if it is one.
     pub fn remote(&self) -> Option<&net::Remote> {
         match &self.drive {
             Drive::Remote(remote) => Some(remote),
@@ -188,7 +198,7 @@ impl System {
         }
     }
 
-    /// The accounts of a tenant's answers in the last run; empty where answers are not text.
+    /// Returns the accounts of a tenant's answers in the last run; empty if answers are not text.
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
         let reported = self.remote_workers.as_ref().and_then(RemoteWorkers::reported);
         match (reported, self.remote()) {
@@ -198,23 +208,23 @@ impl System {
         }
     }
 
-    /// Its name without its arguments.
+    /// Returns its name without arguments.
     pub fn short_name(&self) -> &str {
         let spec = self.spec.strip_prefix("task:").unwrap_or(&self.spec);
         spec.split(':').next().unwrap_or(spec)
     }
 
-    /// Whether it is measured in virtual time.
+    /// Returns whether it is measured in virtual time.
     pub fn is_simulated(&self) -> bool {
         self.drive.is_virtual()
     }
 
-    /// The name that its logs have.
+    /// Returns its name in logs.
     pub fn engine_name(&self) -> &str {
         self.drive.name()
     }
 
-    /// What its engine reports of itself.
+    /// Returns the description of its engine.
     pub fn about(&self) -> About {
         match &self.drive {
             Drive::Engine(engine) => About { warm_up: self.policies.warm_up(), ..engine.about() },
@@ -222,34 +232,34 @@ impl System {
         }
     }
 
-    /// Whether it reports first tokens and counts of tokens.
+    /// Returns whether it reports first tokens and token counts.
     pub fn reports_tokens(&self) -> bool {
         self.drive.reports_tokens()
     }
 
-    /// Whether anything judges its answers: labels, references, or the method of a task.
+    /// Returns whether labels, references or the method of a task judge its answers.
     pub fn is_scored(&self) -> bool {
         let has_references = || self.remote().is_some_and(|remote| remote.references().is_some());
         self.labels.is_some() || self.judge.is_some() || has_references()
     }
 
-    /// Whether it computes in this process.
+    /// Returns whether it computes in this process.
     pub fn is_engine(&self) -> bool {
         matches!(self.drive, Drive::Engine(_))
     }
 
-    /// Whether its samples are random numbers.
+    /// Returns whether its samples are random numbers.
     pub fn is_synthetic(&self) -> bool {
         self.is_synthetic
     }
 
-    /// Shapes of a call with one sample, by input, where samples are tensors.
+    /// Returns the shapes of a call with one sample, by input, if samples are tensors.
     pub fn shapes(&self) -> Vec<InputShape> {
         let ports = self.about().inputs;
         self.tensors.iter().flat_map(|library| shapes::effective(library, &ports)).collect()
     }
 
-    /// What the data set reports of itself.
+    /// Returns the name and size of the data set.
     pub fn library_size(&self) -> Library {
         Library {
             total: self.library.total_sample_count() as u64,
@@ -257,30 +267,30 @@ impl System {
         }
     }
 
-    /// Threads that compute in this scenario; 0 is the issuing thread.
+    /// Returns the number of computing threads in this scenario; 0 is the issuing thread.
     fn workers(&self, scenario: Scenario) -> usize {
         let by_drive = self.drive.workers(scenario, &self.policies, self.offline_workers);
         let Some(by_drive) = by_drive else { return 0 };
         let by_pools = self.pools.as_ref().map(|pools| {
-            // One that batches by length needs somebody who waits for its batches.
+            // A system that batches by length needs a worker that waits for its batches.
             let queues = pools.is_bound() || scenario != Scenario::SingleStream;
             usize::from(queues).max(self.policies.least_workers())
         });
         self.workers.or(by_pools).unwrap_or(by_drive)
     }
 
-    /// Whether samples of several queries may be computed together.
+    /// Returns whether samples of several queries may be computed together.
     pub fn is_batched(&self, scenario: Scenario) -> bool {
         !matches!(self.drive, Drive::Null) && self.workers(scenario) > 0
     }
 
-    /// The system for one test in real time, warmed up for as long as the run goes on.
+    /// Returns the system for one test in real time, warmed up unless `goes_on` returns false.
     ///
     /// # Errors
-    /// If the operating system refuses a thread.
+    /// The operating system refuses a thread.
     ///
     /// # Panics
-    /// If it is simulated.
+    /// The system is simulated.
     pub fn real_time(
         &self,
         scenario: Scenario,
@@ -300,7 +310,7 @@ impl System {
             }
             return pools.start(policy, &self.batch_sizes);
         }
-        // Workers that are started meanwhile are bound as well.
+        // Workers that are started while this thread is bound inherit the binding.
         let _bound = self.policies.bound()?;
         let batch = workers.map_or(NonZero::<usize>::MIN, |_| policy.max_size);
         self.policies.warm(&engine, batch, goes_on);
@@ -318,21 +328,20 @@ impl System {
         Ok(Arc::new(pool.counting(self.batch_sizes.clone())))
     }
 
-    /// Gives further tests of a simulated system the random numbers of this
-    /// repeat; 0 are those that were asked for.
+    /// Selects the random numbers of further tests of a simulated system by the number of a repeat;
+    /// 0 selects those of the given seed.
     pub fn repeat(&mut self, number: u64) {
         self.repeat = number;
     }
 
-    /// The system for one test in virtual time, fresh, so that every test
-    /// begins with the same random numbers.
+    /// Returns a new system for one test in virtual time, so that every test begins with equal
+    /// random numbers.
     ///
-    /// A model takes whole queries. Unless workers are asked for, the samples
-    /// of larger queries reach it one by one (or in batches of --batch), so that
-    /// its servers share them.
+    /// A model receives whole queries. Unless workers are requested, it receives the samples of
+    /// larger queries one by one, or in batches of `--batch`, so that its servers share them.
     ///
     /// # Panics
-    /// If it is not simulated.
+    /// The system is not simulated.
     pub fn simulated(&self, plan: &Plan) -> Box<dyn SimulatedSystem> {
         let Drive::Virtual(simulation) = &self.drive else { panic!("only a model is simulated") };
         let scenario = plan.scenario();

@@ -6,43 +6,43 @@ use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::RecordRetention;
 use dyno_loadgen::settings::{Scenario, Settings, TestMode};
 
-/// One test: what is measured of a system in one go.
+/// One test: a single measurement of a system.
 #[derive(Debug, Clone)]
 pub struct Test {
-    /// Of all tenants.
+    /// Scenario of all tenants.
     pub scenario: Scenario,
-    /// Of all tenants.
+    /// Mode of all tenants.
     pub mode: TestMode,
-    /// At least one.
+    /// Tenants, at least one.
     pub tenants: Vec<TestTenant>,
-    /// Of the records of its runs.
+    /// What is kept of the records of its runs.
     pub keep: RecordRetention,
-    /// Whether it ends when most answers fail, see `--fail-fast`. In virtual time it
-    /// does not: there the failures are what was asked for.
+    /// Whether it ends when most answers fail, see `--fail-fast`. In virtual time it does not,
+    /// because simulated failures are intended.
     pub fails_fast: bool,
 }
 
 /// One tenant's part of a test.
 #[derive(Debug, Clone)]
 pub struct TestTenant {
-    /// None if it is the only one and has no name.
+    /// Name; `None` for a single tenant without a name.
     pub name: Option<String>,
-    /// What was asked for.
+    /// Settings of the tenant.
     pub settings: Settings,
-    /// What that means.
+    /// Plan that follows from the settings.
     pub plan: Plan,
-    /// What the log is told of the settings.
+    /// Messages on the settings for the log.
     pub messages: Vec<Message>,
 }
 
 impl Test {
-    /// Such as `Server performance`.
+    /// Returns a title such as `Server performance`.
     pub fn title(&self) -> String {
         format!("{} {}", self.scenario, dyno_results::summary::mode_name(self.mode))
     }
 
-    /// About how long it lasts, ns, if each run of a repetition is VALID. An
-    /// accuracy run's length is the system's secret.
+    /// Returns the expected duration, ns, if each run of a repetition is VALID. The length of an
+    /// accuracy run cannot be estimated.
     pub fn expected(&self) -> Nanos {
         let of = |tenant: &TestTenant| match (self.mode, self.scenario) {
             (TestMode::AccuracyOnly, _) => 0,
@@ -52,7 +52,7 @@ impl Test {
         one.saturating_mul(self.repetition_runs())
     }
 
-    /// Runs that a repetition asks for, if it is one of performance.
+    /// Returns the number of runs of a repetition; 1 for other modes than performance.
     pub(crate) fn repetition_runs(&self) -> u64 {
         match self.mode {
             TestMode::AccuracyOnly | TestMode::FindPeakPerformance => 1,

@@ -1,8 +1,8 @@
-//! How fast a system is, about: for settings that depend on it and were not given.
+//! Estimates the speed of a system, for settings that depend on it and are not given.
 //!
-//! Systems of this process get one large query, as Offline issues it. Servers get few requests
-//! at the same time at first, and more as long as that makes them faster: a probe must not load a
-//! server more than the run after it.
+//! Systems of this process get one large query, as in Offline. Servers first get few requests at
+//! the same time, and more as long as that increases the throughput: a probe must not load a server
+//! more than the following run.
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::plan::Plan;
@@ -20,39 +20,39 @@ use crate::system::net::Remote;
 use crate::test::{Test, TestTenant};
 use crate::watch::{Control, Interrupt};
 
-/// A probe that lasts this long says enough.
+/// Minimum duration of a conclusive probe, ns.
 const LONG_ENOUGH: Nanos = 200 * MILLISECOND;
-/// Of so many long ones the fastest counts: others slow a probe down, and
+/// Number of long probes, of which the fastest counts: other processes slow a probe down, and
 /// nothing speeds it up.
 const LONG_PROBES: usize = 3;
 /// Each further probe has this many times the samples of the last.
 const GROWTH: u64 = 4;
-/// However fast the system is.
+/// Maximum number of samples of a probe.
 const MOST_SAMPLES: u64 = 1 << 22;
-/// Where no deadline is given.
+/// Default deadline, ms.
 const DEADLINE_MS: u64 = 60_000;
-/// Requests to a server at the same time at most, however many connections there are.
+/// Maximum number of concurrent requests to a server.
 const MOST_IN_FLIGHT: u64 = 256;
-/// Where the client opens as many connections as a run needs.
+/// Default number of concurrent requests if the client opens connections as needed.
 const IN_FLIGHT_DEFAULT: u64 = 64;
-/// More requests at the same time are worth it if the server is so many times faster.
+/// Minimum speedup for which more concurrent requests are tried.
 const WORTH_IT: f64 = 1.2;
-/// A server is not asked for more at the same time after this.
+/// Time after which concurrency is not increased any more, ns.
 const BUDGET: Nanos = 4 * SECOND;
 /// Answers after which a probe ends if more than half of them failed.
 const ENOUGH_ANSWERS: u64 = 200;
 
-/// Samples per second of a system, and what was sent to find that. `None` if the probe was
-/// interrupted.
+/// Returns the samples per second of a system, and the traffic of the probe. `None` if the probe
+/// was interrupted.
 ///
 /// # Errors
-/// If the system cannot be started, does not answer, or fails the probe.
+/// The system cannot be started, does not answer, or fails the probe.
 pub fn samples_per_second(
     system: &System,
     options: &Options,
     control: Control<'_>,
 ) -> Result<Option<summary::Probe>, Failure> {
-    let mut probing = Probing {
+    let mut probing = RunningProbe {
         system,
         options,
         control,
@@ -71,7 +71,8 @@ pub fn samples_per_second(
     Ok(Some(traffic))
 }
 
-/// Requests that a probe may have under way: no more than the tests after it.
+/// Returns the maximum number of concurrent requests of a probe, at most that of the following
+/// tests.
 fn most_in_flight(remote: &Remote, options: &Options) -> u64 {
     let asked = options.scenarios().into_iter().filter_map(|scenario| {
         let settings = options.settings(scenario, TestMode::PerformanceOnly, None);
@@ -85,31 +86,31 @@ fn most_in_flight(remote: &Remote, options: &Options) -> u64 {
     asked.fold(connections, u64::min).max(1)
 }
 
-/// A probe that is on.
-struct Probing<'a> {
+/// A running probe.
+struct RunningProbe<'a> {
     system: &'a System,
     options: &'a Options,
     control: Control<'a>,
     clock: Clock,
-    /// What the client of a server had seen before.
+    /// Counters of the client of a server before the probe.
     before: Option<ClientStatistics>,
     traffic: summary::Probe,
 }
 
-/// What one run of a probe came to.
-struct Once {
+/// Result of one run of a probe.
+struct ProbeRun {
     took: Nanos,
     answered: u64,
 }
 
-impl Once {
+impl ProbeRun {
     fn rate(&self) -> f64 {
         self.answered as f64 * 1e9 / self.took as f64
     }
 }
 
-impl Probing<'_> {
-    /// One query of ever more samples.
+impl RunningProbe<'_> {
+    /// Measures single queries with increasing numbers of samples.
     fn by_query(&mut self) -> Result<Option<f64>, Failure> {
         let mut samples = 1;
         let mut rates: Vec<f64> = Vec::new();
@@ -120,7 +121,7 @@ impl Probing<'_> {
                 continue;
             }
             rates.push(once.rate());
-            // A system that takes seconds for a sample is not asked three times.
+            // A system that takes seconds for a sample is measured once.
             let is_slow = once.took >= GROWTH * LONG_ENOUGH;
             if rates.len() == LONG_PROBES || is_slow || self.system.is_simulated() {
                 return self.found(rates.into_iter().fold(0.0, f64::max)).map(Some);
@@ -128,7 +129,7 @@ impl Probing<'_> {
         }
     }
 
-    /// More and more requests at the same time, as long as that is worth it.
+    /// Measures increasing numbers of concurrent requests while the throughput grows.
     fn by_concurrency(&mut self, most: u64) -> Result<Option<f64>, Failure> {
         let workers = self.options.run.remote_workers.map_or(1, |workers| workers.get() as u64);
         let (mut in_flight, mut best) = (workers.min(most), 0.0_f64);
@@ -146,8 +147,8 @@ impl Probing<'_> {
         }
     }
 
-    /// So many requests, about, that they take long enough.
-    fn long_enough(&mut self, in_flight: u64, rate: f64) -> Result<Option<Once>, Failure> {
+    /// Measures enough requests for a conclusive duration.
+    fn long_enough(&mut self, in_flight: u64, rate: f64) -> Result<Option<ProbeRun>, Failure> {
         let expected = (rate * LONG_ENOUGH as f64 / SECOND as f64) as u64;
         let mut samples = expected.clamp(in_flight, MOST_SAMPLES);
         loop {
@@ -159,7 +160,7 @@ impl Probing<'_> {
         }
     }
 
-    /// Whether a server refused requests because it was full.
+    /// Records whether a server rejected requests because of overload.
     fn note_refusals(&mut self) -> bool {
         let (Some(remote), Some(before)) = (self.system.remote(), &self.before) else {
             return false;
@@ -171,24 +172,23 @@ impl Probing<'_> {
         self.traffic.refused > 0
     }
 
-    /// The rate that was found, unless nothing was answered.
+    /// Returns the measured rate, unless nothing was answered.
     fn found(&mut self, rate: f64) -> Result<f64, Failure> {
         let traffic = &self.traffic;
         if rate > 0.0 {
             return Ok(rate);
         }
-        match self.options.fails_fast() {
-            true => Err(self.failed()),
-            // The run is to show how it fails: as fast as that.
-            false => {
-                let seconds = self.clock.now().max(1) as f64 / 1e9;
-                Ok(traffic.requests as f64 / seconds)
-            }
+        if self.options.fails_fast() {
+            Err(self.failed())
+        } else {
+            // The run shows how the system fails, at the rate of its failures.
+            let seconds = self.clock.now().max(1) as f64 / 1e9;
+            Ok(traffic.requests as f64 / seconds)
         }
     }
 
-    /// Sends so many samples, `in_flight` at the same time. `None` if it was interrupted.
-    fn play(&mut self, samples: u64, in_flight: u64) -> Result<Option<Once>, Failure> {
+    /// Sends samples, `in_flight` at the same time. `None` if interrupted.
+    fn play(&mut self, samples: u64, in_flight: u64) -> Result<Option<ProbeRun>, Failure> {
         let test = self.test(samples, in_flight)?;
         let PlayedTest { logs, failing, .. } = test.play(self.system, self.control, "probe")?;
         if self.control.interrupt.is_some_and(Interrupt::is_asked) {
@@ -218,7 +218,7 @@ impl Probing<'_> {
             return Err(self.failed());
         }
         let took = record.completed_at.iter().copied().max().unwrap_or(0).max(1);
-        Ok(Some(Once { took, answered: samples.saturating_sub(failed) }))
+        Ok(Some(ProbeRun { took, answered: samples.saturating_sub(failed) }))
     }
 
     fn failed(&self) -> Failure {

@@ -1,4 +1,4 @@
-//! Watching an experiment while it is on, and ending it.
+//! Observation and interruption of running experiments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,27 +16,27 @@ pub trait Watch: Send + Sync + std::fmt::Debug {
     /// Takes a sentence that a user should read now, such as a warning.
     fn say(&self, _sentence: &str) {}
 
-    /// The tests that are to come.
+    /// Receives the planned tests.
     fn plan(&self, _heading: &str, _tests: &[Test]) {}
 
-    /// A test begins.
+    /// Receives the start of a test.
     fn begin(&self, _title: &str, _goals: Goals) {}
 
-    /// A run within the test begins, such as the next one of a search.
+    /// Receives the start of a run within the test, such as the next run of a search.
     fn remark(&self, _remark: &str) {}
 
-    /// Whether glances at a test are wanted; they cost some time.
+    /// Returns whether progress of tests is wanted, which costs some time.
     fn wants_glances(&self) -> bool {
         false
     }
 
-    /// Takes what was seen of the test that is on; `None` if there is nothing new.
+    /// Receives the progress of the running test; `None` if there is nothing new.
     fn saw(&self, _glance: Option<&Glance>) {}
 
-    /// The test is over.
+    /// Receives the end of the test.
     fn clear(&self) {}
 
-    /// A planned test has this result.
+    /// Receives the result of a planned test.
     fn result(&self, _result: TestResult) {}
 }
 
@@ -53,13 +53,13 @@ pub fn quiet() -> Arc<dyn Watch> {
 /// The result of a test in a few words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestResult {
-    /// Such as `998.4 queries/s`.
+    /// Headline, such as `998.4 queries/s`.
     pub text: String,
     /// The worst verdict of the tenants.
     pub verdict: Verdict,
 }
 
-/// A request to end an experiment. Clones share it.
+/// A flag that requests the end of an experiment. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
     is_asked: Arc<AtomicBool>,
@@ -67,13 +67,13 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Asks for an end: nothing more is issued, and what was measured is written. Returns whether
-    /// it was asked for before.
+    /// Requests the end: nothing more is issued, and results are written. Returns whether it was
+    /// already requested.
     pub fn ask(&self) -> bool {
         self.is_asked.swap(true, Ordering::Relaxed)
     }
 
-    /// Returns whether an end was asked for.
+    /// Returns whether the end was requested.
     pub fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed)
     }
@@ -89,19 +89,19 @@ impl Interrupt {
     }
 }
 
-/// Who watches an experiment, and what ends it.
+/// Observer and limits of an experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct Control<'a> {
-    /// Its observer.
+    /// Observer.
     pub watch: &'a Arc<dyn Watch>,
-    /// Ends it.
+    /// Flag that ends the experiment.
     pub interrupt: Option<&'a Interrupt>,
-    /// Ends a test, too, when it has taken so long, ns.
+    /// Time limit of a test, ns.
     pub most: Option<Nanos>,
 }
 
 impl Control<'_> {
-    /// Notes that results are being written, or no longer.
+    /// Records whether results are being written.
     pub fn writes(&self, is_on: bool) {
         if let Some(interrupt) = self.interrupt {
             interrupt.set_writing(is_on);

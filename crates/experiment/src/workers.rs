@@ -1,5 +1,5 @@
-//! The coordinator of workers that share the load of a run, and what they report. A worker itself
-//! is the module `member`; the protocol is [`dyno_net::worker`].
+//! The coordinator of workers that share the load of a run, and their reports. A worker is
+//! implemented in the module `member`; the protocol is [`dyno_net::worker`].
 
 mod report;
 
@@ -17,36 +17,36 @@ use dyno_results::units;
 
 use crate::environment;
 use crate::failure::Failure;
-use crate::options::{RunOptions, ShapeOf};
+use crate::options::{RunOptions, ShapeOption};
 use crate::test::Test;
 use crate::watch::{Control, Interrupt};
-pub use report::{Report, Reported};
+pub use report::{Report, WorkerReports};
 
-/// The variable with the secret of a coordinator and its workers.
+/// Environment variable with the shared secret of a coordinator and its workers.
 pub const TOKEN: &str = "DYNO_WORKER_TOKEN";
 
-/// The default address, where no other machine can join.
+/// Default address, which other machines cannot reach.
 pub const ADDRESS: &str = "127.0.0.1:7700";
 
-/// The token of this process; empty if there is none.
+/// Returns the token of this process; empty without one.
 pub fn token() -> String {
     std::env::var(TOKEN).unwrap_or_default()
 }
 
-/// The workers of a run, which are waited for when the first test begins.
+/// The workers of a run, which must join when the first test begins.
 pub struct RemoteWorkers {
     listen: ListenSettings,
-    /// What they measure.
+    /// Options of the system that they measure.
     options: Vec<Pair>,
     gathered: OnceLock<Coordinator>,
 }
 
 impl RemoteWorkers {
-    /// What the options say; `None` if they name no workers.
+    /// Returns the workers of the options; `None` if there are none.
     ///
     /// # Errors
-    /// Options that make no sense together.
-    pub fn of(run: &RunOptions) -> Result<Option<Self>, Failure> {
+    /// Options that contradict each other.
+    pub fn from_options(run: &RunOptions) -> Result<Option<Self>, Failure> {
         let Some(workers) = run.remote_workers else {
             return match &run.listen {
                 Some(_) => Err(Failure::usage("--listen is for runs with workers")
@@ -78,16 +78,16 @@ impl RemoteWorkers {
         Ok(Some(Self { listen, options: options(run), gathered: OnceLock::new() }))
     }
 
-    /// Whether workers end a run when most of its answers fail.
+    /// Sets whether workers end a run when most of its answers fail.
     pub fn fail_fast(&mut self, is_on: bool) {
         let value = if is_on { "on" } else { "off" };
         self.options.push(Pair { name: "fail-fast".into(), value: value.into() });
     }
 
-    /// Refuses tests that workers cannot share.
+    /// Rejects tests that workers cannot share.
     ///
     /// # Errors
-    /// Why they cannot.
+    /// The reason.
     pub fn check(&self, tests: &[Test], is_simulated: bool) -> Result<(), Failure> {
         if is_simulated {
             return Err(Failure::usage(
@@ -108,11 +108,11 @@ impl RemoteWorkers {
         ))
     }
 
-    /// The coordinator, once all workers have joined and have set up the system.
-    /// `None` if the wait was interrupted.
+    /// Returns the coordinator after all workers have joined and have set up the system. `None` if
+    /// the wait was interrupted.
     ///
     /// # Errors
-    /// If nobody can join here, or a worker lacks what it takes.
+    /// The address cannot be used, or a worker cannot set up the system.
     pub fn coordinator(
         &self,
         library: &dyn SampleLibrary,
@@ -159,17 +159,17 @@ impl RemoteWorkers {
         Ok(Some(self.gathered.get_or_init(|| coordinator)))
     }
 
-    /// What the workers reported of the last run; `None` before the first one.
-    pub fn reported(&self) -> Option<Reported> {
-        Some(Reported::new(self.gathered.get()?.shares()))
+    /// Returns the workers' reports on the last run; `None` before the first run.
+    pub fn reported(&self) -> Option<WorkerReports> {
+        Some(WorkerReports::new(self.gathered.get()?.shares()))
     }
 
-    /// Whether a worker is gone, so that no further test can be played.
+    /// Returns whether a worker is lost, so that no further test can be played.
     pub fn has_lost_worker(&self) -> bool {
         self.gathered.get().is_some_and(|coordinator| coordinator.lost().is_some())
     }
 
-    /// What readers must know of runs that workers played.
+    /// Returns remarks on runs that workers played.
     pub fn remarks(&self) -> Vec<String> {
         let Some(coordinator) = self.gathered.get() else { return Vec::new() };
         let precision = coordinator.precision();
@@ -196,11 +196,11 @@ fn is_loopback(address: &str) -> bool {
     addresses.iter().all(|address| address.ip().is_loopback())
 }
 
-/// An option that makes up a system, with its values in the spelling that reads back.
-pub(crate) type Sent = (&'static str, fn(&RunOptions) -> Vec<String>);
+/// An option of a system, with a function that returns its values in a form that parses again.
+pub(crate) type SentOption = (&'static str, fn(&RunOptions) -> Vec<String>);
 
-/// The options that a coordinator sends. A worker takes no others.
-pub(crate) const SENT: [Sent; 16] = [
+/// The options that a coordinator sends. A worker accepts no others.
+pub(crate) const SENT: [SentOption; 16] = [
     ("system", |run| run.system.iter().cloned().collect()),
     ("model", |run| run.model.iter().map(|path| shown(path)).collect()),
     ("data", |run| {
@@ -210,7 +210,7 @@ pub(crate) const SENT: [Sent; 16] = [
         };
         run.data.iter().map(one).collect()
     }),
-    ("shape", |run| run.shapes.iter().map(ShapeOf::written).collect()),
+    ("shape", |run| run.shapes.iter().map(ShapeOption::written).collect()),
     ("labels", |run| run.labels.iter().map(|path| shown(path)).collect()),
     ("with", |run| {
         run.with.iter().map(|(name, file)| format!("{name}={}", file.display())).collect()
@@ -224,7 +224,7 @@ pub(crate) const SENT: [Sent; 16] = [
     ("warm-up", |run| texts(run.warm_up)),
     ("batch", |run| texts(run.batch.as_ref())),
     ("batch-wait", |run| texts(run.batch_wait.map(|ns| format!("{ns}ns")))),
-    // Added when it is known: see `RemoteWorkers::fail_fast`.
+    // The value is set later: see `RemoteWorkers::fail_fast`.
     ("fail-fast", |_| Vec::new()),
 ];
 
@@ -236,7 +236,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The options that make up a system, in the spelling that reads back.
+/// Returns the options of a system in a form that parses again.
 fn options(run: &RunOptions) -> Vec<Pair> {
     let pairs = SENT.iter().flat_map(|(name, values)| {
         values(run).into_iter().map(|value| Pair { name: (*name).into(), value })
@@ -244,11 +244,11 @@ fn options(run: &RunOptions) -> Vec<Pair> {
     pairs.collect()
 }
 
-/// The option of a system that says how many requests may be in flight.
+/// Option of a system with the maximum number of requests in flight.
 const IN_FLIGHT: &str = "max-concurrency=";
 
-/// The specification of a system for one of several workers: requests in flight are divided, so
-/// that all workers together have as many as one client would.
+/// Returns the specification of a system for one of several workers. Requests in flight are
+/// divided, so that all workers together have as many as a single client.
 ///
 /// # Errors
 /// More workers than requests, as a sentence.

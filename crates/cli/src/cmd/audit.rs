@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use dyno_experiment::audit::{self, Audited, Bounds, Schedule};
+use dyno_experiment::audit::{self, Bounds, ScenarioAudit, Schedule};
 use dyno_experiment::options::{CommandLine, KEYS, Options};
 use dyno_experiment::run::variables;
 use dyno_experiment::{Control, Failure, Watch};
@@ -215,7 +215,7 @@ impl OutputFlags {
     fn print_results(
         &self,
         heading: &AuditHeading<'_>,
-        audited: &[Audited],
+        audited: &[ScenarioAudit],
     ) -> Result<(), Failure> {
         match (self.json, self.quiet) {
             (true, _) => output::print(pretty(&render::audit::json(heading, audited))),
@@ -225,7 +225,7 @@ impl OutputFlags {
     }
 }
 
-fn exit(audited: &[Audited]) -> Exit {
+fn exit(audited: &[ScenarioAudit]) -> Exit {
     let is_passed = audited.iter().all(|one| one.result.corrected().is_passed());
     if is_passed { Exit::Valid } else { Exit::Invalid }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{ArgAction, ArgGroup, Args};
 use dyno_experiment::compare::interleave::{self, Schedule};
 use dyno_experiment::compare::{
-    METRICS, Played, Question, Report, Sides, is_slice_count, parse_metric, read_folder,
+    ComparedRun, METRICS, Question, Report, Sides, is_slice_count, parse_metric, read_folder,
     refuse_copies,
 };
 use dyno_experiment::{Control, End, Failure, Watch};
@@ -125,7 +125,7 @@ impl Compare {
             Ok(compared) => compared,
             Err(exit) => return Ok(exit),
         };
-        let report = Report::of(&sides, self.question(looks))?;
+        let report = Report::from_sides(&sides, self.question(looks))?;
         if self.json {
             output::print(pretty(&report.to_json()))?;
         } else if !self.quiet {
@@ -177,15 +177,15 @@ impl Compare {
             return Err(Failure::usage(format!("{} sets what is played", given.join(" ")))
                 .hint("runs that are over have their settings; --interleave N plays new ones"));
         }
-        let read = |paths: &[PathBuf]| -> Result<Vec<Played>, Failure> {
-            paths.iter().map(|path| Played::read(path)).collect()
+        let read = |paths: &[PathBuf]| -> Result<Vec<ComparedRun>, Failure> {
+            paths.iter().map(|path| ComparedRun::read(path)).collect()
         };
         let runs = match (&self.runs[..], self.baseline.is_empty()) {
             ([directory], _) => {
                 let (sides, layout) = read_folder(directory, None)?;
                 return Ok(Ok((sides, looks(layout.until_decided))));
             }
-            ([a, b], _) => [vec![Played::read(a)?], vec![Played::read(b)?]],
+            ([a, b], _) => [vec![ComparedRun::read(a)?], vec![ComparedRun::read(b)?]],
             (_, false) => {
                 let sides = [read(&self.baseline)?, read(&self.candidate)?];
                 sides.iter().try_for_each(|side| refuse_copies(side))?;
@@ -235,9 +235,9 @@ impl Compare {
         let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
         let looks = looks(layout.until_decided);
         let mut decide = |sides: &Sides| -> Result<bool, Failure> {
-            Ok(Report::of(sides, self.question(looks))?.is_decided())
+            Ok(Report::from_sides(sides, self.question(looks))?.is_decided())
         };
-        let (end, pairs) = schedule.play((&directory, &layout), control, &mut decide)?;
+        let (end, pairs) = schedule.play(&directory, &layout, control, &mut decide)?;
         if end != End::Valid {
             output::say(format_args!(
                 "not all was played: --resume --out {} plays the rest",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use dyno_experiment::options::CommandLine;
 use dyno_experiment::probe::{self, Probe};
-use dyno_experiment::run::Prepared;
+use dyno_experiment::run::PreparedRun;
 use dyno_experiment::test::{Test, TestTenant};
 use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
@@ -81,7 +81,7 @@ impl ProbeCommand {
             set: self.set.clone(),
             keys: self.keys.given.clone(),
         };
-        let prepared = Prepared::new(&line, &output::console())?;
+        let prepared = PreparedRun::new(&line, &output::console())?;
         let load_ns = clock.now();
         let scenario = match prepared.options.run.scenarios[..] {
             [] => Scenario::SingleStream,
@@ -103,7 +103,8 @@ impl ProbeCommand {
             return Ok(Exit::Interrupted);
         }
         let run = log.runs().last().expect("a test has a run");
-        let probe = Probe::of(&prepared.system, (scenario, load_ns, deadline_ns), &run.record);
+        let probe =
+            Probe::from_record(&prepared.system, scenario, load_ns, deadline_ns, &run.record);
         output::print(if self.json { pretty(&probe) } else { probe::text(&probe) })?;
         Ok(match &probe {
             _ if probe.is_missing_any() => Exit::Aborted,
@@ -113,8 +114,8 @@ impl ProbeCommand {
     }
 
     /// Returns a test of that many queries at the pace of the scenario, which keeps every answer.
-    fn test(&self, prepared: &Prepared, scenario: Scenario) -> Result<Test, Failure> {
-        let Prepared { options, system, .. } = prepared;
+    fn test(&self, prepared: &PreparedRun, scenario: Scenario) -> Result<Test, Failure> {
+        let PreparedRun { options, system, .. } = prepared;
         let mode = TestMode::PerformanceOnly;
         let mut settings = options.settings(scenario, mode, None);
         let queries = self.queries.to_string();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::{ArgAction, Args};
 use dyno_experiment::effect::Strictness;
 use dyno_experiment::options::{CommandLine, KEYS};
-use dyno_experiment::run::{Measured, Prepared};
+use dyno_experiment::run::{MeasuredRun, PreparedRun};
 use dyno_experiment::{Control, Failure, Watch};
 use dyno_results::run_directory::check_free;
 use dyno_results::write::pretty;
@@ -89,7 +89,7 @@ impl Run {
         };
         let strictness = if self.point { Strictness::Point } else { Strictness::Run };
         let prepared =
-            Prepared::checked(&command_line, strictness, (!self.quiet).then_some(&console()))?;
+            PreparedRun::checked(&command_line, strictness, (!self.quiet).then_some(&console()))?;
         let (options, system) = (&prepared.options, &prepared.system);
         if options.sweep.is_some() {
             output::say(format_args!(
@@ -130,7 +130,7 @@ impl Run {
         })
     }
 
-    fn print_results(&self, measured: &Measured) -> Result<(), Failure> {
+    fn print_results(&self, measured: &MeasuredRun) -> Result<(), Failure> {
         let path = &measured.directory.path;
         let printed = if self.json {
             let mut json = serde_json::to_value(&measured.summary).expect("keys are texts");

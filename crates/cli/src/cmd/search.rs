@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args, Parser};
 use dyno_experiment::options::{CommandLine, arguments};
-use dyno_experiment::search::{self, Ask, Job};
+use dyno_experiment::search::{self, Job, SearchRequest};
 use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::clock::Nanos;
 use dyno_results::search::{Load, Phase, State};
@@ -207,8 +207,8 @@ impl Search {
     }
 
     /// Returns the question of the search; `now` may change its duration and its tolerance.
-    fn ask(&self, now: &Self) -> Ask {
-        Ask {
+    fn ask(&self, now: &Self) -> SearchRequest {
+        SearchRequest {
             limits: self.limit.clone(),
             goodput: self.goodput(),
             load: self.load,

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use dyno_experiment::effect::check_served;
-use dyno_experiment::options::{BatchSizes, RunOptions, ShapeOf};
+use dyno_experiment::options::{BatchSizes, RunOptions, ShapeOption};
 use dyno_experiment::system::BATCH_DEFAULT;
-use dyno_experiment::system::by_value::{self, Loaded};
+use dyno_experiment::system::by_value::{self, ServerModel};
 use dyno_experiment::{Failure, Interrupt, environment};
 use dyno_loadgen::clock::Nanos;
 use dyno_net::faults::{self, FaultServer, Mode};
@@ -159,11 +159,11 @@ impl Serve {
         let name = self.model_name.clone().unwrap_or_else(|| default_name(&self.system));
         let mut page = String::new();
         let answers = match loaded {
-            Loaded::Text(tokens) => {
+            ServerModel::Text(tokens) => {
                 let _ = writeln!(page, "model {name}: text of text (OpenAI interface)");
                 Answers::Text(tokens)
             }
-            Loaded::Tensors(model, stations) => {
+            ServerModel::Tensors(model, stations) => {
                 by_value::warm_up(&*model, self.warm_up, &self.system, &run)?;
                 let _ = writeln!(page, "model {name}: {}", signature(&*model));
                 let largest = NonZero::new(model.about().largest_batch);
@@ -234,7 +234,7 @@ impl Serve {
 
     /// Returns the options that loading a system reads.
     fn run_options(&self) -> Result<RunOptions, Failure> {
-        let shapes = self.shape.iter().map(|text| ShapeOf::parse_all(text));
+        let shapes = self.shape.iter().map(|text| ShapeOption::parse_all(text));
         let shapes = shapes.collect::<Result<Vec<_>, String>>();
         let shapes = shapes.map_err(|why| Failure::usage(format!("flag --shape: {why}")))?;
         Ok(RunOptions {

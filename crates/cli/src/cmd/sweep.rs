@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use dyno_experiment::options::{CommandLine, Options, SweepTable};
 use dyno_experiment::run::{command, variables};
 use dyno_experiment::sweep::plan::{Plan, Request, expected, merged};
-use dyno_experiment::sweep::play::{Limits, Player, Stopped, hand_out};
+use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out};
 use dyno_experiment::sweep::resume::{self, Lock};
 use dyno_experiment::{Failure, Watch};
 use dyno_loadgen::clock::{Nanos, WallTime};
@@ -332,23 +332,23 @@ fn begin(
     }
 }
 
-fn exit(stopped: Stopped, sweep: &Sweep) -> Exit {
+fn exit(stopped: StopReason, sweep: &Sweep) -> Exit {
     let is_done = |point: &dyno_results::sweep::Point| point.state == PointState::Done;
     match stopped {
-        Stopped::Interrupted => Exit::Interrupted,
-        Stopped::Failing => Exit::Aborted,
+        StopReason::Interrupted => Exit::Interrupted,
+        StopReason::Failing => Exit::Aborted,
         _ if sweep.points.iter().all(is_done) => Exit::Valid,
         _ => Exit::Invalid,
     }
 }
 
-fn say_why(stopped: Stopped, sweep: &Sweep, directory: &Path) {
+fn say_why(stopped: StopReason, sweep: &Sweep, directory: &Path) {
     let why = match stopped {
-        Stopped::Interrupted => "interrupted",
-        Stopped::OutOfTime => "--max-time is over",
-        Stopped::Limit => "--limit is reached",
-        Stopped::Failing => "two points in a row failed with the same words",
-        Stopped::Finished => "",
+        StopReason::Interrupted => "interrupted",
+        StopReason::OutOfTime => "--max-time is over",
+        StopReason::Limit => "--limit is reached",
+        StopReason::Failing => "two points in a row failed with the same words",
+        StopReason::Finished => "",
     };
     let resume = format!("dyno sweep --resume {}", directory.display());
     if sweep.state != State::Complete {

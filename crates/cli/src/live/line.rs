@@ -1,6 +1,6 @@
 //! The current run in one line as wide as the terminal.
 
-use dyno_experiment::goals::Until;
+use dyno_experiment::goals::EndCondition;
 use dyno_results::units;
 
 use super::Live;
@@ -59,20 +59,20 @@ fn parts(live: &Live) -> Vec<Part> {
     }
     let seconds = seen.last.now as f64 / 1e9;
     let so_far = match goals.until {
-        Until::Samples(samples) => {
+        EndCondition::Samples(samples) => {
             let (done, total) = (seen.last.completed_samples, units::count(samples));
             format!("{}/{total} samples", units::count(done))
         }
-        Until::Least { duration, .. } if duration > 0 => {
+        EndCondition::Least { duration, .. } if duration > 0 => {
             let total = duration as f64 / 1e9;
             let decimals = usize::from(total < 10.0);
             format!("{seconds:.decimals$}/{total:.decimals$} s")
         }
-        Until::Least { queries, .. } => {
+        EndCondition::Least { queries, .. } => {
             let issued = units::count(seen.last.issued_queries);
             format!("{issued}/{} queries", units::count(queries))
         }
-        Until::Unknown => format!("{seconds:.1} s"),
+        EndCondition::Unknown => format!("{seconds:.1} s"),
     };
     let time = if goals.is_virtual { " virtual" } else { "" };
     add(1, format!("{so_far}{time}"));
@@ -146,11 +146,11 @@ mod tests {
     #[test]
     fn samples_and_virtual_time_are_told_as_such() {
         let mut live = examples::server();
-        live.goals = Goals { until: Until::Samples(64_000), ..live.goals };
+        live.goals = Goals { until: EndCondition::Samples(64_000), ..live.goals };
         assert!(line(&live, 90).contains("32,000/64,000 samples"), "{}", line(&live, 90));
         live.goals = Goals { is_virtual: true, ..live.goals };
         assert!(line(&live, 90).contains("32,000/64,000 samples virtual"), "{}", line(&live, 90));
-        live.goals = Goals { until: Until::Unknown, ..live.goals };
+        live.goals = Goals { until: EndCondition::Unknown, ..live.goals };
         live.seen.last.failed_samples = 7;
         live.remark = "run 3 at 400/s".into();
         let shown = line(&live, 90);

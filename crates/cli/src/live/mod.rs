@@ -5,7 +5,7 @@ mod line;
 mod time_line;
 
 use dyno_experiment::TestResult;
-use dyno_experiment::goals::{Goals, Until};
+use dyno_experiment::goals::{EndCondition, Goals};
 use dyno_experiment::test::Test;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::Glance;
@@ -152,9 +152,9 @@ impl Observations {
             whole => (part as f64 / whole as f64).min(1.0),
         };
         match goals.until {
-            Until::Unknown => None,
-            Until::Samples(samples) => Some(fraction(self.last.completed_samples, samples)),
-            Until::Least { duration, queries } => {
+            EndCondition::Unknown => None,
+            EndCondition::Samples(samples) => Some(fraction(self.last.completed_samples, samples)),
+            EndCondition::Least { duration, queries } => {
                 let issued = self.last.issued_queries;
                 Some(fraction(self.last.now, duration).min(fraction(issued, queries)))
             }
@@ -172,9 +172,9 @@ impl Observations {
             }
         };
         match goals.until {
-            Until::Unknown => None,
-            Until::Samples(samples) => pace(self.last.completed_samples, samples),
-            Until::Least { duration, queries } => {
+            EndCondition::Unknown => None,
+            EndCondition::Samples(samples) => pace(self.last.completed_samples, samples),
+            EndCondition::Least { duration, queries } => {
                 let by_time = duration.saturating_sub(self.last.now);
                 Some(by_time.max(pace(self.last.issued_queries, queries)?))
             }
@@ -206,7 +206,7 @@ pub mod examples {
         live.result(TestResult { text: "p90 330 ns".into(), verdict: Verdict::Valid });
         let goals = Goals {
             unit: "queries",
-            until: Until::Least { duration: 60 * SECOND, queries: 100 },
+            until: EndCondition::Least { duration: 60 * SECOND, queries: 100 },
             samples_per_query: 1,
             bounds: vec![Bound { limit: 10 * MILLISECOND, of_first_token: false }],
             percentile: 0.99,
@@ -262,11 +262,11 @@ mod tests {
         assert_eq!(live.seen.fraction(&live.goals), Some(32.0 / 60.0));
         assert_eq!(live.seen.rate(&live.goals), Some(1_000.0));
         // Twice the queries take twice the time.
-        live.goals.until = Until::Least { duration: 60 * SECOND, queries: 2 * 32_003 * 3 };
+        live.goals.until = EndCondition::Least { duration: 60 * SECOND, queries: 2 * 32_003 * 3 };
         assert_eq!(live.seen.time_left(&live.goals), Some(5 * 32 * SECOND));
-        live.goals.until = Until::Samples(64_000);
+        live.goals.until = EndCondition::Samples(64_000);
         assert_eq!(live.seen.time_left(&live.goals), Some(32 * SECOND));
-        live.goals.until = Until::Unknown;
+        live.goals.until = EndCondition::Unknown;
         assert_eq!(
             (live.seen.time_left(&live.goals), live.seen.fraction(&live.goals)),
             (None, None)

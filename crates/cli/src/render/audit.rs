@@ -1,6 +1,6 @@
 //! Verdicts of audits, for terminals and as JSON.
 
-use dyno_experiment::audit::Audited;
+use dyno_experiment::audit::ScenarioAudit;
 use dyno_results::VERSION;
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::units::{duration, rate};
@@ -21,7 +21,7 @@ pub struct AuditHeading<'a> {
 }
 
 /// Returns the verdicts as text.
-pub fn text(heading: &AuditHeading<'_>, audited: &[Audited], is_colored: bool) -> String {
+pub fn text(heading: &AuditHeading<'_>, audited: &[ScenarioAudit], is_colored: bool) -> String {
     let title = format!("dyno {VERSION}, {} of round {}", heading.test, heading.round);
     let mut frame = Frame::new(&title, DISCLAIMER);
     frame.line(&format!("system  {}", heading.system), 8);
@@ -80,7 +80,7 @@ fn color(verdict: &Verdict) -> Color {
 }
 
 /// Returns the verdicts as JSON.
-pub fn json(heading: &AuditHeading<'_>, audited: &[Audited]) -> Value {
+pub fn json(heading: &AuditHeading<'_>, audited: &[ScenarioAudit]) -> Value {
     let scenarios: Vec<Value> = audited.iter().map(scenario).collect();
     let is_passed = audited.iter().all(|one| one.result.corrected().is_passed());
     json!({
@@ -93,7 +93,7 @@ pub fn json(heading: &AuditHeading<'_>, audited: &[Audited]) -> Value {
     })
 }
 
-fn scenario(audited: &Audited) -> Value {
+fn scenario(audited: &ScenarioAudit) -> Value {
     let part = |part: &Part| {
         let figures = part.figures.iter();
         let figures: Vec<Value> = figures

@@ -1,6 +1,6 @@
 //! The panels: numbers, conditions, charts, and the list of tests.
 
-use dyno_experiment::goals::Until;
+use dyno_experiment::goals::EndCondition;
 use dyno_results::summary::Verdict;
 use dyno_results::units;
 use ratatui::Frame;
@@ -25,15 +25,15 @@ pub fn how_far(live: &Live) -> String {
     let now = format!("{:.1}", seen.last.now as f64 / 1e9);
     let kind = if goals.is_virtual { " virtual" } else { "" };
     let mut text = match goals.until {
-        Until::Least { duration, .. } if duration > 0 => {
+        EndCondition::Least { duration, .. } if duration > 0 => {
             format!("{now} of {:.0} s{kind}", duration as f64 / 1e9)
         }
-        Until::Samples(samples) => format!(
+        EndCondition::Samples(samples) => format!(
             "{} of {} samples, {now} s{kind}",
             units::count(seen.last.completed_samples),
             units::count(samples)
         ),
-        Until::Least { .. } | Until::Unknown => format!("{now} s{kind}"),
+        EndCondition::Least { .. } | EndCondition::Unknown => format!("{now} s{kind}"),
     };
     match (seen.fraction(goals), seen.time_left(goals)) {
         (Some(fraction), _) if fraction >= 1.0 => text += ", over soon",
@@ -102,19 +102,19 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let reached = |so_far: u64, goal: u64| (so_far >= goal).then_some(true);
     let mut lines = Vec::new();
     match goals.until {
-        Until::Least { duration, queries } => {
+        EndCondition::Least { duration, queries } => {
             let (now, issued) = (seen.last.now, seen.last.issued_queries);
             let goal = format!("{}, {} wanted", time(now), time(duration));
             lines.push(row(reached(now, duration), "duration", goal));
             let goal = format!("{}, {} wanted", units::count(issued), units::count(queries));
             lines.push(row(reached(issued, queries), "queries", goal));
         }
-        Until::Samples(samples) => {
+        EndCondition::Samples(samples) => {
             let done = seen.last.completed_samples;
             let goal = format!("{} of {}", units::count(done), units::count(samples));
             lines.push(row(reached(done, samples), "samples", goal));
         }
-        Until::Unknown => {}
+        EndCondition::Unknown => {}
     }
     if let (Some(bound), Some(share)) = (goals.bound(0), seen.share_over()) {
         let allowed = 1.0 - goals.percentile;

@@ -1,5 +1,5 @@
-//! The load that repeated runs found: v0.7 lowers it until five runs in a row are VALID,
-//! and v0.5 takes the lowest of five runs. The runs of an audit are made once, at the load
+//! The load that repeated runs settled on. In v0.7 the load is lowered until five runs in a row are
+//! VALID; in v0.5 the lowest of five runs counts. The runs of an audit are single runs at the load
 //! of the submission.
 
 use dyno_loadgen::settings::{Repetition, Scenario, Setting as _, TestMode};
@@ -7,7 +7,7 @@ use dyno_results::summary::{self, mode_name};
 
 use crate::test::Test;
 
-/// By scenario, what repeated runs found.
+/// The loads of all scenarios that repeated runs settled on.
 #[derive(Debug, Default)]
 pub struct Loads(Vec<Load>);
 
@@ -15,19 +15,19 @@ pub struct Loads(Vec<Load>);
 struct Load {
     scenario: String,
     repetition: String,
-    /// The setting that imposes it, in scenarios that have a load.
+    /// The setting that imposes the load and its value, in scenarios that have a load.
     imposed: Option<(&'static str, String)>,
 }
 
-/// Whether a test is to be repeated.
+/// Returns whether any of the tests asks for a repetition.
 pub fn is_repeated(tests: &[Test]) -> bool {
     let of = |test: &Test| test.tenants[0].plan.repetition != Repetition::Once;
     tests.iter().any(|test| test.mode == TestMode::PerformanceOnly && of(test))
 }
 
 impl Loads {
-    /// Those of the runs of the submission.
-    pub fn of(tests: &[summary::Test]) -> Self {
+    /// Returns the loads that the runs of a submission settled on.
+    pub fn from_tests(tests: &[summary::Test]) -> Self {
         let is_performance =
             |test: &&summary::Test| test.mode == mode_name(TestMode::PerformanceOnly);
         let load = |test: &summary::Test| {
@@ -49,14 +49,14 @@ impl Loads {
         self.0.iter().find(|load| load.scenario == scenario.name())
     }
 
-    /// The settings of a run that is made once, at this load.
+    /// Returns the settings of a single run at this load.
     pub fn settings(&self, scenario: Scenario) -> Vec<(&'static str, String)> {
         let Some(load) = self.get(scenario) else { return Vec::new() };
         let once = ("repetition", Repetition::Once.show());
         [once].into_iter().chain(load.imposed.clone()).collect()
     }
 
-    /// What the reader of a verdict must know of it.
+    /// Returns a note for readers of a verdict about the load.
     pub fn note(&self, scenario: Scenario) -> Option<String> {
         let load = self.get(scenario)?;
         let at = match &load.imposed {

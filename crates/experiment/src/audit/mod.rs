@@ -1,5 +1,5 @@
-//! An audit as one command: the submission's runs, those of the audit, and the
-//! verdict on their logs.
+//! An audit as one command: the runs of the submission, the runs of the audit, and the verdict on
+//! their logs.
 
 mod loads;
 mod play;
@@ -13,27 +13,27 @@ pub use play::Schedule;
 
 use crate::failure::Failure;
 
-/// What an audit found in one scenario.
-pub struct Audited {
+/// The result of an audit in one scenario.
+pub struct ScenarioAudit {
     /// The scenario.
     pub scenario: Scenario,
     /// The verdict.
     pub result: AuditResult,
-    /// Folders that were written for a submission.
+    /// Folders written for a submission.
     pub folders: Vec<std::path::PathBuf>,
 }
 
-/// Bounds that somebody gives, over those of a round.
+/// Bounds given by the user, which replace those of a round.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bounds {
-    /// TEST07.
+    /// Least quality, for TEST07.
     pub least_quality: Option<f64>,
-    /// TEST09: the fewest and the most.
+    /// Fewest and most tokens of an answer on average, for TEST09.
     pub mean_tokens: Option<[f64; 2]>,
 }
 
 impl Bounds {
-    /// A plan with these bounds, where they are given.
+    /// Returns a plan with these bounds in place of its own where they are given.
     pub fn over(self, plan: Plan) -> Plan {
         Plan {
             threshold: self.least_quality.or(plan.threshold),
@@ -43,10 +43,10 @@ impl Bounds {
     }
 }
 
-/// The audit of that name.
+/// Returns the audit of this name.
 ///
 /// # Errors
-/// There is none.
+/// There is no audit of this name.
 pub fn test(name: &str) -> Result<Test, Failure> {
     Test::named(name).ok_or_else(|| {
         let names: Vec<&str> = Test::ALL.iter().map(|test| test.name()).collect();
@@ -55,10 +55,10 @@ pub fn test(name: &str) -> Result<Test, Failure> {
     })
 }
 
-/// The round of that name, or the last one that has the audit.
+/// Returns the round of this name, or the newest round that has the audit.
 ///
 /// # Errors
-/// There is no such round, or it has no such audit.
+/// The round does not exist, or does not have this audit.
 pub fn round(name: Option<&str>, test: Test) -> Result<&'static Round, Failure> {
     let has = |round: &&Round| audit::plan(test, round, None, Scenario::Offline).is_ok();
     match name {
@@ -70,10 +70,10 @@ pub fn round(name: Option<&str>, test: Test) -> Result<&'static Round, Failure> 
     }
 }
 
-/// The plan of an audit, with a hint where the round has another one.
+/// Returns the plan of an audit; the error has a hint if the round has a different audit.
 ///
 /// # Errors
-/// The round has no such audit, or no such benchmark.
+/// The round does not have this audit or this benchmark.
 pub fn plan(
     test: Test,
     round: &Round,

@@ -1,4 +1,4 @@
-//! Plays what an audit takes.
+//! Plays the runs of an audit.
 
 use std::path::{Path, PathBuf};
 
@@ -8,65 +8,67 @@ use dyno_rules::{Round, Version};
 use dyno_submission::audit::{Evidence, Plan, RequiredRuns, RunFolder, Test, verify, write_folder};
 
 use super::loads::{Loads, is_repeated};
-use super::{Audited, Bounds, plan, quality};
+use super::{Bounds, ScenarioAudit, plan, quality};
 
 use crate::End;
 use crate::compare::interleave::rate;
 use crate::failure::Failure;
 use crate::options::{CommandLine, Options, is_open};
-use crate::run::{Measured, Prepared, variables};
+use crate::run::{MeasuredRun, PreparedRun, variables};
 use crate::test::Test as MeasuredTest;
 use crate::watch::Control;
 
-/// The run of the submission, below the folder of the audit.
+/// Folder of the submission's run, relative to the folder of the audit.
 const BASELINE: &str = "baseline";
 
 /// The runs of an audit.
 pub struct Schedule {
     /// The audit.
     pub test: Test,
-    /// Of this round.
+    /// Round whose rules apply.
     pub round: &'static Round,
-    /// Of this benchmark.
+    /// Benchmark of the round.
     pub benchmark: Option<String>,
-    /// The run's own flags.
+    /// Flags of the runs.
     pub line: CommandLine,
-    /// TEST03: flags that are others in the audited run.
+    /// Flags that differ in the audited run, for TEST03.
     pub custom: Vec<(String, String)>,
-    /// Bounds that are given.
+    /// Bounds given by the user.
     pub bounds: Bounds,
-    /// What is judged, given by flags; its runs are filled in.
+    /// The evidence to judge, as given by flags; `play` fills in the runs.
     pub evidence: Evidence,
-    /// Whether nothing is said but errors.
+    /// Whether only errors are shown.
     pub is_quiet: bool,
 }
 
-/// Who sets what an audit sets.
+/// Returns the origin of the settings that an audit changes.
 fn origin(test: Test) -> Origin {
     Origin::Flag(format!("dyno audit {test}"))
 }
 
 impl Schedule {
-    /// Plays everything below `directory` and judges it; or says how it ended before.
+    /// Plays all runs in `directory` and judges them. The inner error is how a run ended that keeps
+    /// the audit from a verdict.
     ///
-    /// The system is loaded once, which may take minutes: all runs find it as the one
-    /// before left it. Only what a caching audit compares with finds it as new: samples
-    /// that were computed before would hide that it has a cache.
+    /// The system is loaded once, because loading may take minutes, and keeps its state between
+    /// runs. Only the comparison run of a caching audit gets a new system: samples that were
+    /// computed before would hide a cache.
     ///
     /// # Errors
-    /// Flags that make no sense, and what keeps a run from being played.
+    /// Invalid flags, or a run that cannot be played.
     pub fn play(
         &self,
         directory: &Path,
         control: Control<'_>,
-    ) -> Result<Result<Vec<Audited>, End>, Failure> {
+    ) -> Result<Result<Vec<ScenarioAudit>, End>, Failure> {
         let mut line = self.line.clone();
         self.set_seeds(&mut line)?;
         let needs = self.plan(Scenario::Offline)?.needs;
         line.give("mode", mode(needs));
-        let mut prepared = match self.is_quiet {
-            true => Prepared::silently(&line, control.watch)?,
-            false => Prepared::new(&line, control.watch)?,
+        let mut prepared = if self.is_quiet {
+            PreparedRun::silently(&line, control.watch)?
+        } else {
+            PreparedRun::new(&line, control.watch)?
         };
         if !prepared.options.tenants.is_empty() {
             return Err(Failure::usage(
@@ -76,14 +78,14 @@ impl Schedule {
         }
         let plans = prepared.options.scenarios().into_iter().map(|scenario| self.plan(scenario));
         let plans = plans.collect::<Result<Vec<Plan>, Failure>>()?;
-        // What is wrong with it is told before the baseline is played.
+        // Errors in the audited run are reported before the baseline is played.
         let custom = self.customized(&line, control)?;
         let Some(rates) = self.rates(&mut prepared, &line, control)? else {
             return Ok(Err(End::Interrupted));
         };
         let mut is_warm = !rates.is_empty();
         line.set.extend(rates);
-        // Runs that are repeated find their load, which those of the audit must bear.
+        // Repeated runs settle on a load, which the runs of the audit must use.
         prepared.options = Options::read(&line, variables())?;
         let mut loads = Loads::default();
         if needs != RequiredRuns::default() || is_repeated(&prepared.tests()?) {
@@ -91,11 +93,11 @@ impl Schedule {
                 prepared = prepared.renewed(control.watch)?;
             }
             let measured = self.measure(&prepared, &directory.join(BASELINE), control)?;
-            // What an INVALID run means for the audit, the audit says.
+            // The audit decides what an INVALID run means.
             if measured.summary.state != State::Complete {
                 return Ok(Err(measured.end()));
             }
-            loads = Loads::of(&measured.summary.tests);
+            loads = Loads::from_tests(&measured.summary.tests);
             is_warm = true;
         }
         line.give("mode", "performance");
@@ -130,12 +132,12 @@ impl Schedule {
             .map(|plan| self.bounds.over(plan))
     }
 
-    /// What the audited run of TEST03 plays, where that is other than the baseline.
+    /// Returns the audited run of TEST03 where it differs from the baseline.
     fn customized(
         &self,
         line: &CommandLine,
         control: Control<'_>,
-    ) -> Result<Option<Prepared>, Failure> {
+    ) -> Result<Option<PreparedRun>, Failure> {
         if self.custom.is_empty() {
             return Ok(None);
         }
@@ -144,12 +146,13 @@ impl Schedule {
         for (name, value) in &self.custom {
             line.give(name, value);
         }
-        let prepared = Prepared::silently(&line, control.watch)?;
+        let prepared = PreparedRun::silently(&line, control.watch)?;
         prepared.tests()?;
         Ok(Some(prepared))
     }
 
-    /// The baseline is a run of the round: it has its seeds, unless others are given.
+    /// Sets the seeds of the round unless others are given, because the baseline is a run of the
+    /// round.
     fn set_seeds(&self, line: &mut CommandLine) -> Result<(), Failure> {
         let options = Options::read(line, variables())?;
         let settings = options.settings(Scenario::Offline, TestMode::PerformanceOnly, None);
@@ -166,11 +169,11 @@ impl Schedule {
         Ok(())
     }
 
-    /// Rates that nobody gave are those of one probe: all runs must bear the same
-    /// load. `None` after Ctrl-C.
+    /// Sets the rates that are not given to those of one probe, because all runs must have the same
+    /// load. Returns `None` after Ctrl-C.
     fn rates(
         &self,
-        prepared: &mut Prepared,
+        prepared: &mut PreparedRun,
         line: &CommandLine,
         control: Control<'_>,
     ) -> Result<Option<Vec<String>>, Failure> {
@@ -186,13 +189,13 @@ impl Schedule {
         Ok(Some(tests.iter().filter_map(of).collect()))
     }
 
-    /// One run, by what is prepared, INVALID or not.
+    /// Plays one run. An INVALID run is no error.
     fn measure(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedRun,
         target: &Path,
         control: Control<'_>,
-    ) -> Result<Measured, Failure> {
+    ) -> Result<MeasuredRun, Failure> {
         let tests = prepared.tests()?;
         let run = prepared.directory(&tests, Some(target))?;
         if !self.is_quiet {
@@ -202,8 +205,8 @@ impl Schedule {
         if self.is_quiet {
             return Ok(measured);
         }
-        // The audit only sees that it is: a run that is too short is mended otherwise than
-        // a system that cheats.
+        // The audit only reports that a run is INVALID. The reasons are shown here, because a run
+        // that is too short needs a different remedy than a system that cheats.
         for test in measured.summary.tests.iter().filter(|test| !test.is_valid()) {
             let reasons = test.reasons.join("\n");
             let why = reasons.lines().next().unwrap_or_default();
@@ -214,7 +217,7 @@ impl Schedule {
         Ok(measured)
     }
 
-    /// Whether a run ends with its samples or its answers, however soon that is.
+    /// Returns whether a run may be short because the number of samples or answers ends it.
     fn may_be_short(&self, target: &Path) -> bool {
         match self.test {
             Test::Test04Pair => target.ends_with("unique"),
@@ -228,10 +231,10 @@ impl Schedule {
     fn judge(
         &self,
         plan: &Plan,
-        baseline: &Prepared,
+        baseline: &PreparedRun,
         loads: &Loads,
         directory: &Path,
-    ) -> Result<Audited, Failure> {
+    ) -> Result<ScenarioAudit, Failure> {
         let played = |run: &str, mode: TestMode| {
             let test = PathBuf::from(plan.scenario.name()).join(mode_name(mode));
             RunFolder::new(directory.join(run).join(test))
@@ -245,7 +248,7 @@ impl Schedule {
             ..self.evidence.clone()
         };
         if let (Test::Test07, Some(labels)) = (plan.test, baseline.system.labels.as_deref()) {
-            let own = quality::of_audited(&evidence, labels)?;
+            let own = quality::audited_accuracy(&evidence, labels)?;
             evidence.quality = evidence.quality.or(own);
         }
         let mut result = verify(plan, &evidence);
@@ -253,11 +256,11 @@ impl Schedule {
             && plan.test == Test::Test01
             && evidence.qualities.is_none()
         {
-            evidence.qualities = quality::of(&evidence, labels, self.round)?;
+            evidence.qualities = quality::accuracies(&evidence, labels, self.round)?;
             result = verify(plan, &evidence);
         }
         result.notes.extend(loads.note(plan.scenario));
-        // The first round has another name for it.
+        // The first round uses a different folder name.
         let is_first = self.round.version == Version::new(0, 5);
         let compliance = directory.join(if is_first { "audit" } else { "compliance" });
         let is_interactive =
@@ -267,11 +270,11 @@ impl Schedule {
         let written = written.map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", compliance.display()))
         })?;
-        Ok(Audited { scenario: plan.scenario, result, folders: written.folders })
+        Ok(ScenarioAudit { scenario: plan.scenario, result, folders: written.folders })
     }
 }
 
-/// What the submission has to have measured.
+/// Returns the mode that the runs of the submission need.
 fn mode(needs: RequiredRuns) -> &'static str {
     match (needs.accuracy, needs.performance) {
         (true, true) => "both",

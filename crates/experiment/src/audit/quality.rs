@@ -1,5 +1,5 @@
-//! How good the answers of an audited run are, and those of the accuracy run to the
-//! same samples: for systems whose labels are known.
+//! Accuracy of an audited run, and of the accuracy run on the same samples, for systems with known
+//! labels.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,12 +11,11 @@ use dyno_sut::top1;
 
 use crate::failure::Failure;
 
-/// Top-1 accuracies of both runs, as an accuracy script of the rules prints them, and
-/// those of every answer.
+/// Returns the top-1 accuracies of both runs as an accuracy script of the rules prints them.
 ///
 /// # Errors
-/// A log that does not read.
-pub fn of(
+/// A log cannot be read.
+pub fn accuracies(
     evidence: &Evidence,
     labels: &[i64],
     round: &Round,
@@ -33,7 +32,7 @@ pub fn of(
         let percent = 100.0 * good as f64 / answers.len().max(1) as f64;
         format!("accuracy={percent:.3}%, good={good}, total={}\n", answers.len())
     };
-    // Samples that were logged often weigh as much in both runs.
+    // Samples that were logged several times have the same weight in both runs.
     let (mut total, mut good) = (0_usize, [0_usize; 2]);
     for (index, classes) in &logged {
         let Some(before) = known.get(index).and_then(|known| known.first()) else { continue };
@@ -46,12 +45,11 @@ pub fn of(
     Ok(Some(Accuracies { of_every_answer: Some(of_every_answer), ..accuracies }))
 }
 
-/// Top-1 accuracy of every answer of the audited run, in percent; `None` if there is
-/// no run.
+/// Returns the top-1 accuracy of all answers of the audited run, in percent; `None` without a run.
 ///
 /// # Errors
-/// A log that does not read.
-pub fn of_audited(evidence: &Evidence, labels: &[i64]) -> Result<Option<f64>, Failure> {
+/// A log cannot be read.
+pub fn audited_accuracy(evidence: &Evidence, labels: &[i64]) -> Result<Option<f64>, Failure> {
     let Some(audited) = evidence.audited.last() else { return Ok(None) };
     let logged = answers(&audited.accuracy_path(), |_| true)?;
     let every = || logged.iter().flat_map(|(index, of)| of.iter().map(|class| (*index, *class)));
@@ -64,7 +62,7 @@ fn is_right(labels: &[i64], index: u64, class: Option<i64>) -> bool {
     class.is_some() && class.as_ref() == label
 }
 
-/// The answers to each sample that is wanted, in the order of the log.
+/// Returns the answers to each requested sample, in the order of the log.
 fn answers(
     path: &Path,
     is_wanted: impl Fn(u64) -> bool,

@@ -1,33 +1,33 @@
-//! What two tests must have in common for a comparison to mean anything.
+//! Conditions that two tests must share to be comparable.
 
 use dyno_results::summary::{self, Data, Plan};
 use dyno_results::{foreign, units};
 
-use super::source::Played;
+use super::source::ComparedRun;
 
 use crate::failure::Failure;
 use crate::outcome::plan_of;
-use crate::run::Prepared;
+use crate::run::PreparedRun;
 use crate::test::{Test, TestTenant};
 
-/// What a test was, or is to be, played with.
+/// The conditions of a test that was played or will be played.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conditions {
     /// Such as `Server`.
     pub scenario: String,
-    /// If it has a name.
+    /// Name of the tenant, if it has one.
     pub tenant: Option<String>,
-    /// What another tool calls it, if there are several of the scenario.
+    /// Name in the result of another tool, if it has several tests of the scenario.
     pub name: Option<String>,
-    /// What it runs on; without a name if another tool does not tell.
+    /// The data set; its name is empty if another tool does not report it.
     pub data: Data,
-    /// What its settings mean.
+    /// The plan that follows from the settings.
     pub plan: Plan,
 }
 
 impl Conditions {
-    /// Of a test that is over.
-    pub fn of(test: &summary::Test) -> Self {
+    /// Returns the conditions of a finished test.
+    pub fn from_test(test: &summary::Test) -> Self {
         Self {
             scenario: test.scenario.clone(),
             tenant: test.tenant.clone(),
@@ -37,8 +37,8 @@ impl Conditions {
         }
     }
 
-    /// Of tests that are to be played.
-    pub fn planned(prepared: &Prepared, tests: &[Test]) -> Vec<Self> {
+    /// Returns the conditions of tests that will be played.
+    pub fn planned(prepared: &PreparedRun, tests: &[Test]) -> Vec<Self> {
         let library = &prepared.system.library;
         let data = Data {
             name: library.name().into(),
@@ -60,7 +60,7 @@ impl Conditions {
             .collect()
     }
 
-    /// Of a test of another tool.
+    /// Returns the conditions of a test of another tool.
     pub fn foreign(test: &foreign::Test, is_only: bool) -> Self {
         Self {
             scenario: test.scenario.clone(),
@@ -71,7 +71,7 @@ impl Conditions {
         }
     }
 
-    /// Such as `Server` or `Server of tenant a`.
+    /// Returns a title such as `Server` or `Server of tenant a`.
     pub fn title(&self) -> String {
         match (&self.tenant, &self.name) {
             (None, None) => self.scenario.clone(),
@@ -80,7 +80,7 @@ impl Conditions {
         }
     }
 
-    /// Whether it tells what it was run on, and with it its bounds.
+    /// Returns whether the data set, and with it the bounds, are known.
     fn is_told(&self) -> bool {
         !self.data.name.is_empty()
     }
@@ -89,13 +89,13 @@ impl Conditions {
 /// A condition that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Of the test, and of what.
+    /// The test and the condition.
     pub what: String,
-    /// Of the baseline.
+    /// Value of the baseline.
     pub baseline: String,
-    /// Of the candidate.
+    /// Value of the candidate.
     pub candidate: String,
-    /// Whether `--force` compares nevertheless.
+    /// Whether `--force` overrides the difference.
     pub may_be_forced: bool,
 }
 
@@ -108,7 +108,7 @@ const BOUNDS: [(&str, Bound); 3] = [
     ("bound of the time per token", |plan| plan.time_per_output_token_bound_ns),
 ];
 
-/// What differs between two tests of one scenario.
+/// Returns the differences between two tests of one scenario.
 pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     let time = |ns: Option<u64>| ns.map_or("none".into(), |ns| units::duration(ns.cast_signed()));
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".into());
@@ -142,7 +142,7 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
         compare("arrival rate", rate(of_a.target_qps), rate(of_b.target_qps), true);
         compare("arrivals", text(&of_a.arrivals), text(&of_b.arrivals), true);
     }
-    // The one query of Offline holds as many samples as the test lasts.
+    // The number of samples of the one Offline query follows from the length of the test.
     if a.scenario != "Offline" {
         let samples = |n: u64| n.to_string();
         let (of_a, of_b) = (of_a.samples_per_query, of_b.samples_per_query);
@@ -151,8 +151,8 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     found
 }
 
-/// What differs between two runs as a whole.
-pub fn of_runs(a: &Played, b: &Played) -> Option<Difference> {
+/// Returns the difference between two runs as a whole.
+pub fn of_runs(a: &ComparedRun, b: &ComparedRun) -> Option<Difference> {
     (a.time != b.time).then(|| Difference {
         what: "time".into(),
         baseline: a.time.clone(),
@@ -161,12 +161,12 @@ pub fn of_runs(a: &Played, b: &Played) -> Option<Difference> {
     })
 }
 
-/// What a reader should know of two runs that are compared all the same.
-pub fn remarks(a: &Played, b: &Played) -> Vec<String> {
+/// Returns remarks on differences that do not prevent a comparison.
+pub fn remarks(a: &ComparedRun, b: &ComparedRun) -> Vec<String> {
     let mut remarks = Vec::new();
     let pairs = [("machines", &a.machine, &b.machine), ("builds", &a.build, &b.build)];
     for (what, of_a, of_b) in pairs {
-        // Other tools do not tell.
+        // Other tools do not report these.
         if of_a != of_b && !of_a.is_empty() && !of_b.is_empty() {
             remarks.push(format!("the {what} differ: {of_a} against {of_b}"));
         }
@@ -175,7 +175,7 @@ pub fn remarks(a: &Played, b: &Played) -> Vec<String> {
     remarks
 }
 
-/// What differs, a line each.
+/// Returns one line per difference.
 fn lines(differences: &[Difference]) -> Vec<String> {
     let line = |d: &Difference| format!("{}: {} against {}", d.what, d.baseline, d.candidate);
     let mut lines: Vec<String> = differences.iter().map(line).collect();
@@ -183,10 +183,11 @@ fn lines(differences: &[Difference]) -> Vec<String> {
     lines
 }
 
-/// Refuses sides whose conditions differ; what is forced is a remark.
+/// Rejects sides whose conditions differ. Returns a remark for each difference that `--force`
+/// overrides.
 ///
 /// # Errors
-/// What differs, and whether that can be forced.
+/// The differences, with a hint if `--force` can override them.
 pub fn refuse(found: Vec<Difference>, is_forced: bool) -> Result<Vec<String>, Failure> {
     let (forced, refused): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|difference| is_forced && difference.may_be_forced);
@@ -198,8 +199,9 @@ pub fn refuse(found: Vec<Difference>, is_forced: bool) -> Result<Vec<String>, Fa
     let mut problems = vec!["the runs cannot be compared: their conditions differ".to_string()];
     problems.extend(lines(&refused));
     let failure = Failure::usages(problems);
-    Err(match may_be_forced {
-        true => failure.hint("--force compares them all the same, and says so"),
-        false => failure.hint("play both sides with the same data, in the same kind of time"),
+    Err(if may_be_forced {
+        failure.hint("--force compares them all the same, and says so")
+    } else {
+        failure.hint("play both sides with the same data, in the same kind of time")
     })
 }

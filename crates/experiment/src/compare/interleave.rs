@@ -1,12 +1,11 @@
 //! Runs of two configurations in turn: A B B A A B B A ...
 //!
-//! In this order a steady drift of the machine falls on both sides alike, and
-//! whatever comes and goes slowly falls on the two runs of a pair alike. Runs in real
-//! time alternate in slices, each with the system loaded anew: what one load differs
-//! by from the next is in the intervals. Each pair has seeds of its own, the same for
-//! both sides: its runs differ by the configuration and not by when queries come, and
-//! the result does not depend on one schedule, nor in virtual time on one draw of
-//! service times.
+//! In this order a steady drift of the machine affects both sides equally, and slow fluctuations
+//! affect the two runs of a pair equally. Runs in real time alternate in slices, and the system is
+//! loaded anew for each slice: differences between loads are part of the intervals. Each pair has
+//! its own seeds, which both sides share. So the runs of a pair differ only by the configuration
+//! and not by when queries arrive, and the result does not depend on one schedule, nor in virtual
+//! time on one draw of service times.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,30 +26,30 @@ use crate::End;
 use crate::effect::Strictness;
 use crate::failure::Failure;
 use crate::options::{CommandLine, GivenKeys, Options};
-use crate::run::{Prepared, variables};
+use crate::run::{PreparedRun, variables};
 use crate::test::Test;
 use crate::watch::Control;
 
-/// What is to be played.
+/// The runs of a comparison to play.
 #[derive(Debug)]
 pub struct Schedule<'a> {
     /// Configurations of baseline and candidate.
     pub configs: [PathBuf; 2],
-    /// Flags that both have.
+    /// Flags that both sides share, as `KEY=VALUE`.
     pub set: Vec<String>,
-    /// Flags that both have.
+    /// Flags of the table of keys that both sides share.
     pub keys: GivenKeys,
-    /// Runs of each side (at least 2); with `until_decided` at least.
+    /// Runs of each side (at least 2); with `until_decided` the minimum number.
     pub pairs: usize,
-    /// Slices of a run; `None` chooses.
+    /// Slices of a run; `None` chooses automatically.
     pub slices: Option<usize>,
     /// Whether pairs are added until the comparison is conclusive.
     pub until_decided: bool,
-    /// No pair begins that would not be over by then.
+    /// Time limit, ns: no pair starts that would end later.
     pub most: Nanos,
-    /// Whether settings that differ are only told.
+    /// Whether differing settings are only reported.
     pub is_forced: bool,
-    /// Its observer.
+    /// Observer of the runs.
     pub watch: &'a Arc<dyn Watch>,
 }
 
@@ -63,12 +62,12 @@ const SLICES: [usize; 3] = [8, 4, 2];
 /// Slices are at least this long; shorter ones have too few queries.
 const SLICE_LEAST: Nanos = 250 * MILLISECOND;
 
-/// Decides after a pair whether the comparison is conclusive.
-pub type Decide<'a> = &'a mut dyn FnMut(&Sides) -> Result<bool, Failure>;
+/// Function that decides after a pair whether the comparison is conclusive.
+pub type DecisionFn<'a> = &'a mut dyn FnMut(&Sides) -> Result<bool, Failure>;
 
 impl Schedule<'_> {
     /// Prepares one side as a whole run of the first pair.
-    fn prepare(&self, side: usize, rates: &[String]) -> Result<Prepared, Failure> {
+    fn prepare(&self, side: usize, rates: &[String]) -> Result<PreparedRun, Failure> {
         self.prepare_seeded(side, rates, 0)
     }
 
@@ -77,7 +76,7 @@ impl Schedule<'_> {
         side: usize,
         rates: &[String],
         number: u64,
-    ) -> Result<Prepared, Failure> {
+    ) -> Result<PreparedRun, Failure> {
         let mut command_line = CommandLine {
             config: Some(self.configs[side].clone()),
             set: self.set.clone(),
@@ -87,7 +86,8 @@ impl Schedule<'_> {
         command_line.give("mode", "performance");
         let seed = self.seed()?.wrapping_add(number);
         command_line.give("seed", &seed.to_string());
-        let mut prepared = Prepared::checked(&command_line, Strictness::Flags, Some(self.watch))?;
+        let mut prepared =
+            PreparedRun::checked(&command_line, Strictness::Flags, Some(self.watch))?;
         prepared.system.repeat(number);
         Ok(prepared)
     }
@@ -98,7 +98,7 @@ impl Schedule<'_> {
         layout: &Layout,
         place: Place,
         rates: &[String],
-    ) -> Result<Prepared, Failure> {
+    ) -> Result<PreparedRun, Failure> {
         let number = place.pair * layout.slices + place.slice;
         let mut prepared = self.prepare_seeded(place.side, rates, number as u64)?;
         if layout.slices > 1 {
@@ -107,11 +107,11 @@ impl Schedule<'_> {
         Ok(prepared)
     }
 
-    /// Returns how the runs are laid out: as they are in a folder that is resumed,
-    /// otherwise as they fit.
+    /// Returns the layout of the runs: that of a resumed folder, otherwise the largest number of
+    /// slices that fits.
     ///
     /// # Errors
-    /// Configurations that are incorrect, a folder with other slices.
+    /// Incorrect configurations, or a folder with a different number of slices.
     pub fn layout(&self, directory: Option<&Path>) -> Result<Layout, Failure> {
         let seed = self.seed()?;
         let configs = self.configs.each_ref().map(|config| config.display().to_string());
@@ -137,8 +137,8 @@ impl Schedule<'_> {
         Ok(Layout { configs, until_decided, ..existing })
     }
 
-    /// Returns the largest number of slices that are long enough, also beside loading
-    /// the system. Virtual time does not drift, and runs under the rules are whole.
+    /// Returns the largest number of slices that are long enough, also compared with the time to
+    /// load the system. Virtual time does not drift, and runs under the rules are not divided.
     fn slices_that_fit(&self) -> Result<usize, Failure> {
         let mut shortest = Nanos::MAX;
         let mut load: Nanos = 0;
@@ -159,8 +159,8 @@ impl Schedule<'_> {
         Ok(SLICES.into_iter().find(fits).unwrap_or(1))
     }
 
-    /// Of the first pair: what the flag says, or the baseline's configuration. The
-    /// candidate's counts for nothing.
+    /// Returns the seed of the first pair: that of the flag, else that of the baseline's
+    /// configuration. The seed of the candidate is ignored.
     fn seed(&self) -> Result<u64, Failure> {
         let command_line = CommandLine {
             config: Some(self.configs[0].clone()),
@@ -171,7 +171,7 @@ impl Schedule<'_> {
         Ok(options.run.seed.unwrap_or(FIRST_SEED))
     }
 
-    /// Returns what is played, in lines, and how long it takes at least.
+    /// Returns a description of the runs, with their minimum duration.
     ///
     /// # Errors
     /// Configurations that are incorrect.
@@ -197,16 +197,17 @@ impl Schedule<'_> {
                 }
             );
         }
-        // Of slices the first pair shows how they alternate.
+        // With slices, the first pair shows the order.
         let shown = if layout.slices > 1 { 1 } else { self.pairs };
         let order = (0..shown).flat_map(|pair| layout.places(pair));
         let order: Vec<&str> = order.map(|place| NAMES[place.side]).collect();
         let order = order.join(" ");
         let (lasts, most) =
             (units::duration(lasts.cast_signed()), units::duration(self.most.cast_signed()));
-        let (pairs, more) = match self.until_decided {
-            true => (format!("at least {} pairs", self.pairs), " until the headline is decided"),
-            false => (format!("{} pairs", self.pairs), ""),
+        let (pairs, more) = if self.until_decided {
+            (format!("at least {} pairs", self.pairs), " until the headline is decided")
+        } else {
+            (format!("{} pairs", self.pairs), "")
         };
         let further = if layout.slices > 1 { " .." } else { "" };
         text += &format!(
@@ -216,19 +217,20 @@ impl Schedule<'_> {
         Ok(text)
     }
 
-    /// Plays everything that is not there yet, and returns how that ended and how many
-    /// pairs are compared. `decide` is asked after each pair with `until_decided`.
+    /// Plays all runs that do not exist yet. Returns how that ended and the number of complete
+    /// pairs. With `until_decided`, `decide` is called after each pair.
     ///
     /// # Errors
-    /// Sides that cannot be compared, and what keeps a run from being played.
+    /// Sides that cannot be compared, or a run that cannot be played.
     pub fn play(
         &self,
-        (directory, layout): (&Path, &Layout),
+        directory: &Path,
+        layout: &Layout,
         control: Control<'_>,
-        decide: Decide<'_>,
+        decide: DecisionFn<'_>,
     ) -> Result<(End, usize), Failure> {
         let clock = Clock::start();
-        let Some(rates) = self.rates((directory, layout), control)? else {
+        let Some(rates) = self.rates(directory, layout, control)? else {
             return Ok((End::Interrupted, 0));
         };
         self.check(&rates)?;
@@ -244,7 +246,7 @@ impl Schedule<'_> {
             if pair == 0 {
                 layout.write(directory)?;
             }
-            let exit = self.play_pair((directory, layout), pair, &rates, control)?;
+            let exit = self.play_pair(directory, layout, pair, &rates, control)?;
             if exit != End::Valid {
                 return Ok((exit, pair));
             }
@@ -262,7 +264,8 @@ impl Schedule<'_> {
 
     fn play_pair(
         &self,
-        (directory, layout): (&Path, &Layout),
+        directory: &Path,
+        layout: &Layout,
         pair: usize,
         rates: &[String],
         control: Control<'_>,
@@ -275,9 +278,10 @@ impl Schedule<'_> {
             }
             let number = places.len() * pair + within + 1;
             let what = if layout.slices > 1 { "slice" } else { "run" };
-            let all = match self.until_decided {
-                true => String::new(),
-                false => format!(" of {}", places.len() * self.pairs),
+            let all = if self.until_decided {
+                String::new()
+            } else {
+                format!(" of {}", places.len() * self.pairs)
             };
             self.watch.say(&format!("{what} {number}{all}: {}", target.display()));
             let exit =
@@ -289,19 +293,20 @@ impl Schedule<'_> {
         Ok(End::Valid)
     }
 
-    /// How long a pair lasts at least, ns; 0 in virtual time.
+    /// Returns a lower bound on a pair's duration, in ns; 0 in virtual time.
     fn pair_length(&self) -> Result<Nanos, Failure> {
         let of = |side: usize| -> Result<Nanos, Failure> {
             let prepared = self.prepare(side, &[])?;
-            match prepared.system.is_simulated() {
-                true => Ok(0),
-                false => Ok(prepared.tests()?.iter().map(Test::expected).sum()),
+            if prepared.system.is_simulated() {
+                Ok(0)
+            } else {
+                Ok(prepared.tests()?.iter().map(Test::expected).sum())
             }
         };
         Ok(of(0)?.saturating_add(of(1)?))
     }
 
-    /// Whether a run was played to its end before, as it would be now.
+    /// Returns whether a complete run with the same settings already exists.
     fn is_there(
         &self,
         layout: &Layout,
@@ -318,7 +323,11 @@ impl Schedule<'_> {
         Ok(run.state == State::Complete)
     }
 
-    fn play_one(prepared: &Prepared, target: &Path, control: Control<'_>) -> Result<End, Failure> {
+    fn play_one(
+        prepared: &PreparedRun,
+        target: &Path,
+        control: Control<'_>,
+    ) -> Result<End, Failure> {
         let tests = prepared.tests()?;
         make_way(target)?;
         let run = prepared.directory(&tests, Some(target))?;
@@ -327,7 +336,7 @@ impl Schedule<'_> {
             let problem = format!("{}: {}", target.display(), failing.reason());
             return Err(Failure::aborted(problem).hint("--resume with --out plays the rest"));
         }
-        // INVALID runs are compared, too: both sides may be beyond their bound.
+        // INVALID runs are compared too: both sides may exceed their bound.
         match measured.end() {
             End::Invalid => Ok(End::Valid),
             exit => Ok(exit),
@@ -341,16 +350,16 @@ impl Schedule<'_> {
             return Err(Failure::usage(problem)
                 .hint("--max-time lets more of them be played, --duration shortens them"));
         }
-        match self.until_decided {
-            true => self.watch.say(&format!("warning: the time is up after {pairs} pairs")),
-            false => self
-                .watch
-                .say(&format!("warning: the time is up after {pairs} of {} pairs", self.pairs)),
+        if self.until_decided {
+            self.watch.say(&format!("warning: the time is up after {pairs} pairs"))
+        } else {
+            self.watch
+                .say(&format!("warning: the time is up after {pairs} of {} pairs", self.pairs))
         }
         Ok(End::Valid)
     }
 
-    /// Refuses what could not be compared, before anything is played.
+    /// Rejects sides that cannot be compared before anything is played.
     fn check(&self, rates: &[String]) -> Result<(), Failure> {
         let [a, b] = [0, 1].map(|side| -> Result<Vec<Conditions>, Failure> {
             let prepared = self.prepare(side, rates)?;
@@ -371,16 +380,16 @@ impl Schedule<'_> {
         conditions::refuse(found, self.is_forced).map(drop)
     }
 
-    /// Rates that nobody gave are those of one probe of the baseline: both sides
-    /// must bear the same load. Runs that are resumed have had theirs. `None` after
-    /// Ctrl-C.
+    /// Returns the rates that are not given, from one probe of the baseline, because both sides
+    /// must have the same load. Resumed runs keep their rates. Returns `None` after Ctrl-C.
     fn rates(
         &self,
-        (directory, layout): (&Path, &Layout),
+        directory: &Path,
+        layout: &Layout,
         control: Control<'_>,
     ) -> Result<Option<Vec<String>>, Failure> {
         let baseline = self.prepare(0, &[])?;
-        // What makes no sense in the candidate is told before the probe.
+        // Errors in the candidate are reported before the probe.
         self.prepare(1, &[])?.tests()?;
         if !baseline.is_probed() {
             return Ok(Some(Vec::new()));
@@ -396,28 +405,28 @@ impl Schedule<'_> {
     }
 }
 
-/// The rate of a scenario as a setting, where a probe may have found it.
+/// Returns the rate of a scenario as a setting, if a probe can find it.
 pub fn rate(scenario: &str, qps: f64) -> Option<String> {
     let (_, key) = PROBED.iter().find(|(probed, _)| probed.name() == scenario)?;
     Some(format!("{scenario}.{key}={qps}"))
 }
 
-/// Scenarios whose rate a probe may find, and the setting that says it.
+/// Scenarios whose rate a probe can find, with the setting of the rate.
 const PROBED: [(Scenario, &str); 2] =
     [(Scenario::Server, "server_target_qps"), (Scenario::Offline, "offline_expected_qps")];
 
-/// The first thing in which a run differs from the one that would be played now: what
-/// it was, and what it is to be.
+/// Returns the first difference between an existing run and the run that would be played now: the
+/// old value and the new one.
 fn difference(
     run: &summary::Run,
-    prepared: &Prepared,
+    prepared: &PreparedRun,
     target: &Path,
 ) -> Result<Option<String>, Failure> {
     let system = &prepared.system.spec;
     if run.system != *system {
         return Ok(Some(format!("{}, not of {system}", run.system)));
     }
-    // Workers, batches and the like.
+    // The `[run]` table has workers, batches and other options.
     let was =
         std::fs::read_to_string(target.join(dyno_results::effective::FILE)).unwrap_or_default();
     let is = crate::run::effective_toml(run, &prepared.options);
@@ -428,9 +437,9 @@ fn difference(
     let conditions = Conditions::planned(prepared, &planned);
     let tenants = planned.iter().flat_map(|test| &test.tenants);
     for (now, tenant) in conditions.iter().zip(tenants) {
-        let is_same = |test: &&summary::Test| Conditions::of(test).title() == now.title();
+        let is_same = |test: &&summary::Test| Conditions::from_test(test).title() == now.title();
         let Some(test) = run.tests.iter().find(is_same) else {
-            // Ended before this one.
+            // This scenario ended before.
             continue;
         };
         if test.data != now.data {
@@ -455,17 +464,17 @@ fn difference(
     Ok(None)
 }
 
-/// The lines of `[run]`, and an empty one for ever.
+/// Returns the lines of `[run]`, followed by endless empty lines.
 fn run_table(text: &str) -> impl Iterator<Item = &str> {
     let rows = text.lines().skip_while(|line| *line != "[run]");
     rows.take_while(|line| !line.is_empty()).chain(std::iter::repeat("")).take(RUN_ROWS)
 }
 
-/// More than a `[run]` table has.
+/// Upper bound on the lines of a `[run]` table.
 const RUN_ROWS: usize = 64;
 
-/// Places runs in the order in which they began, if that is known of each. Those that
-/// began in the same second share the middle of their places.
+/// Sorts runs by when they began, if that is known for all. Runs that began in the same second
+/// share the mean of their positions.
 pub fn place(sides: &mut Sides) {
     let begun: Vec<String> =
         sides.runs.iter().flatten().map(|run| run.started_at.clone()).collect();
@@ -482,11 +491,11 @@ pub fn place(sides: &mut Sides) {
     }
 }
 
-/// The first run of all.
+/// The first of all runs.
 const FIRST: Place = Place { pair: 0, side: 0, slice: 0 };
 
-/// Makes a slice of a run: so much shorter, with so many fewer queries.
-fn cut(prepared: &mut Prepared, slices: u64) -> Result<(), Failure> {
+/// Divides the duration and the query count of a run by the number of slices.
+fn cut(prepared: &mut PreparedRun, slices: u64) -> Result<(), Failure> {
     for test in prepared.tests()? {
         let values = &test.tenants[0].settings.values;
         let part = |whole: u64| whole.div_ceil(slices);

@@ -15,7 +15,7 @@ pub const SCHEMA: &str = "dyno.compare";
 /// A comparison of two sides of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Compared {
+pub struct ComparisonDocument {
     /// `dyno.compare`
     #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: &'static str,
@@ -32,7 +32,11 @@ pub struct Compared {
     pub systems: [String; 2],
     /// of all intervals together
     pub confidence: f64,
-    /// what tells the two sides apart, as shortly as possible
+    /// shortest texts that distinguish the two sides
+    #[cfg_attr(
+        feature = "schema",
+        schemars(description = "what tells the two sides apart, as shortly as possible")
+    )]
     pub labels: [String; 2],
     /// changes up to this share of the baseline are neither better nor worse
     pub threshold: f64,
@@ -93,7 +97,7 @@ pub struct Test {
     /// the headline first
     pub metrics: Vec<Row>,
     /// metrics that could not be compared
-    pub omitted: Vec<Omitted>,
+    pub omitted: Vec<MissingMetric>,
     /// what a reader must know of it
     pub notes: Vec<String>,
 }
@@ -179,7 +183,8 @@ pub enum Doubt {
 /// A metric that could not be compared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Omitted {
+#[cfg_attr(feature = "schema", schemars(rename = "Omitted"))]
+pub struct MissingMetric {
     /// which
     pub metric: String,
     /// in the run that has the fewest
@@ -188,9 +193,9 @@ pub struct Omitted {
     pub needed: u64,
 }
 
-impl Compared {
+impl ComparisonDocument {
     /// All of it.
-    pub fn of(report: &Report) -> Self {
+    pub fn from_report(report: &Report) -> Self {
         Self {
             schema: SCHEMA,
             schema_version: SCHEMA_VERSION,
@@ -205,13 +210,13 @@ impl Compared {
             until_decided: report.question.looks == compare::LookPolicy::Any,
             between_runs: report.between_runs,
             remarks: report.remarks.clone(),
-            tests: report.tests.iter().map(Test::of).collect(),
+            tests: report.tests.iter().map(Test::from_report).collect(),
         }
     }
 }
 
 impl Test {
-    fn of(test: &TestReport) -> Self {
+    fn from_report(test: &TestReport) -> Self {
         Self {
             scenario: test.scenario.clone(),
             tenant: test.tenant.clone(),
@@ -221,15 +226,15 @@ impl Test {
             runs: test.runs,
             observations: test.observations,
             has_records: test.has_records,
-            metrics: test.comparison.rows.iter().map(Row::of).collect(),
-            omitted: test.comparison.omitted.iter().map(Omitted::of).collect(),
+            metrics: test.comparison.rows.iter().map(Row::from_row).collect(),
+            omitted: test.comparison.omitted.iter().map(MissingMetric::from_omitted).collect(),
             notes: test.notes.clone(),
         }
     }
 }
 
 impl Row {
-    fn of(row: &compare::Row) -> Self {
+    fn from_row(row: &compare::Row) -> Self {
         let drift = |drift: compare::Drift| Drift {
             per_run: finite(drift.per_run),
             chance: finite(drift.chance),
@@ -260,8 +265,8 @@ impl Row {
     }
 }
 
-impl Omitted {
-    fn of(omitted: &compare::OmittedMetric) -> Self {
+impl MissingMetric {
+    fn from_omitted(omitted: &compare::OmittedMetric) -> Self {
         let compare::DataShortage { values, needed } = omitted.reason;
         Self { metric: metric::name(omitted.metric), values, needed }
     }

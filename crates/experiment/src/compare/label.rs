@@ -1,11 +1,11 @@
-//! Labels of the two sides: the shortest text that tells them apart.
+//! Labels of the two sides: the shortest text that distinguishes them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use dyno_results::summary;
 
-use super::Played;
+use super::ComparedRun;
 
 /// Options and settings that differ in every run, or do not describe the system.
 const NOT_LABELS: [&str; 8] = [
@@ -37,9 +37,8 @@ pub fn given(path: &Path, run: &summary::Run) -> BTreeMap<String, String> {
     given
 }
 
-/// Returns a label of each side. `configs` are the files that both were played from,
-/// if they were.
-pub fn of_sides(a: &Played, b: &Played, configs: Option<&[String; 2]>) -> [String; 2] {
+/// Returns a label of each side. `configs` are the configuration files of interleaved runs.
+pub fn of_sides(a: &ComparedRun, b: &ComparedRun, configs: Option<&[String; 2]>) -> [String; 2] {
     let systems = [&a.system, &b.system].map(String::as_str);
     if systems[0] != systems[1] {
         return of_systems(systems);
@@ -52,7 +51,7 @@ pub fn of_sides(a: &Played, b: &Played, configs: Option<&[String; 2]>) -> [Strin
         {
             return of_paths([of_a, of_b]);
         }
-        let text = |side: &Played| match side.given.get(key) {
+        let text = |side: &ComparedRun| match side.given.get(key) {
             Some(value) => format!("{key}={value}"),
             None => format!("default {key}"),
         };
@@ -67,8 +66,7 @@ pub fn of_sides(a: &Played, b: &Played, configs: Option<&[String; 2]>) -> [Strin
     of_paths(paths.map(String::as_str))
 }
 
-/// The part of two descriptions of systems that differs: values between colons and
-/// commas.
+/// Returns the parts of two system specifications that differ: values between colons and commas.
 fn of_systems(systems: [&str; 2]) -> [String; 2] {
     let [a, b] = systems.map(|system| system.split([':', ',']).collect::<Vec<_>>());
     let begin = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
@@ -83,7 +81,7 @@ fn of_systems(systems: [&str; 2]) -> [String; 2] {
     }
 }
 
-/// The parts of two paths that differ.
+/// Returns the parts of two paths that differ.
 fn of_paths(paths: [&str; 2]) -> [String; 2] {
     let [a, b] = paths.map(|path| path.split('/').collect::<Vec<_>>());
     let begin = a.iter().zip(&b).take_while(|(a, b)| a == b).count();

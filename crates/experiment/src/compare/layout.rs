@@ -1,5 +1,5 @@
-//! The folder of runs that were played in turn: `a-1`, `b-1`, `a-2`, `b-2` and so on.
-//! A run in slices is a folder of runs `1`, `2` and so on.
+//! The folder of interleaved runs: `a-1`, `b-1`, `a-2`, `b-2` and so on. A run in slices is a
+//! folder with runs `1`, `2` and so on.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use dyno_results::summary;
 use dyno_results::write::pretty;
 use serde::{Deserialize, Serialize};
 
-use super::{Played, Sides};
+use super::{ComparedRun, Sides};
 
 use crate::failure::Failure;
 
@@ -21,10 +21,10 @@ const SCHEMA: &str = "dyno.interleave";
 /// Names of the folders of both sides.
 pub const NAMES: [&str; 2] = ["a", "b"];
 
-/// Runs per side without which nothing is compared.
+/// Minimum number of runs per side for a comparison.
 pub const PAIRS_FEWEST: usize = 2;
 
-/// How the runs of a folder were played.
+/// Layout of the interleaved runs of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// Name of the schema.
@@ -33,20 +33,20 @@ pub struct Layout {
     pub configs: [String; 2],
     /// Slices of a run (1 or even).
     pub slices: usize,
-    /// Decides the order of slices.
+    /// Seed of the order of slices.
     pub seed: u64,
     /// Whether pairs were added until the result was conclusive.
     pub until_decided: bool,
 }
 
-/// One of the runs.
+/// Position of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// From 0.
+    /// Number of the pair, from 0.
     pub pair: usize,
-    /// 0 is the baseline.
+    /// Side: 0 is the baseline, 1 the candidate.
     pub side: usize,
-    /// From 0.
+    /// Number of the slice, from 0.
     pub slice: usize,
 }
 
@@ -56,8 +56,8 @@ impl Layout {
         Self { schema: SCHEMA.into(), configs, slices, seed, until_decided }
     }
 
-    /// Reads the layout of a folder; `None` if it has none, as folders of earlier
-    /// versions.
+    /// Reads the layout of a folder; `None` for folders of earlier versions, which have no layout
+    /// file.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -70,14 +70,14 @@ impl Layout {
         let text = std::fs::read_to_string(&path).map_err(|error| damaged(error.to_string()))?;
         let layout: Self =
             serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
-        match layout.schema == SCHEMA && is_slice_count(layout.slices) {
-            true => Ok(Some(layout)),
-            false => Err(damaged(format!("expected {SCHEMA} with 1 or an even number of slices"))),
+        if layout.schema == SCHEMA && is_slice_count(layout.slices) {
+            Ok(Some(layout))
+        } else {
+            Err(damaged(format!("expected {SCHEMA} with 1 or an even number of slices")))
         }
     }
 
-    /// Reads the layout of a folder that is resumed. Runs of earlier versions have
-    /// none and are whole.
+    /// Reads the layout of a resumed folder. Folders of earlier versions have whole runs.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -119,21 +119,27 @@ impl Layout {
     }
 
     /// Reads one side of a pair.
-    fn read_side(&self, directory: &Path, pair: usize, side: usize) -> Result<Played, Failure> {
+    fn read_side(
+        &self,
+        directory: &Path,
+        pair: usize,
+        side: usize,
+    ) -> Result<ComparedRun, Failure> {
         let read = |slice: usize| {
-            let mut run = Played::read(&self.folder(directory, Place { pair, side, slice }))?;
+            let mut run = ComparedRun::read(&self.folder(directory, Place { pair, side, slice }))?;
             let position = slices::position(pair, side, slice, self.slices, self.seed);
             for run in run.tests.iter_mut().flat_map(|test| &mut test.observations) {
                 run.position = Some(position);
             }
             Ok(run)
         };
-        let mut runs: Vec<Played> = (0..self.slices).map(read).collect::<Result<_, Failure>>()?;
+        let mut runs: Vec<ComparedRun> =
+            (0..self.slices).map(read).collect::<Result<_, Failure>>()?;
         match self.slices {
             1 => Ok(runs.remove(0)),
             _ => {
                 let label = side_folder(directory, pair, side).display().to_string();
-                Ok(Played::from_slices(runs, label))
+                Ok(ComparedRun::from_slices(runs, label))
             }
         }
     }
@@ -142,12 +148,12 @@ impl Layout {
     ///
     /// # Errors
     /// If a run is missing or damaged.
-    pub fn read_pair(&self, directory: &Path, pair: usize) -> Result<[Played; 2], Failure> {
+    pub fn read_pair(&self, directory: &Path, pair: usize) -> Result<[ComparedRun; 2], Failure> {
         Ok([self.read_side(directory, pair, 0)?, self.read_side(directory, pair, 1)?])
     }
 }
 
-/// Whether runs can be played in so many slices.
+/// Returns whether runs can be divided into this many slices.
 pub fn is_slice_count(slices: usize) -> bool {
     slices == 1 || (slices > 0 && slices.is_multiple_of(2))
 }
@@ -156,7 +162,7 @@ fn side_folder(directory: &Path, pair: usize, side: usize) -> PathBuf {
     directory.join(format!("{}-{}", NAMES[side], pair + 1))
 }
 
-/// Reads the pairs of a folder, at most `most` of them, and how they were played.
+/// Reads at most `most` pairs of a folder, and its layout.
 ///
 /// # Errors
 /// If there are fewer than two pairs, or a run cannot be read.
@@ -184,7 +190,7 @@ pub fn read(directory: &Path, most: Option<usize>) -> Result<(Sides, Layout), Fa
 
 impl Sides {
     /// Adds a pair.
-    pub fn add(&mut self, pair: [Played; 2]) {
+    pub fn add(&mut self, pair: [ComparedRun; 2]) {
         for (side, run) in self.runs.iter_mut().zip(pair) {
             side.push(run);
         }

@@ -1,11 +1,11 @@
-//! Names of what is compared, and which of it by default.
+//! Names of metrics, and the metrics that are compared by default.
 
 use dyno_loadgen::compare::{Interval, Metric, Row, Series};
 use dyno_results::units;
 
-use super::source::PlayedTest;
+use super::source::ComparedTest;
 
-/// For help texts.
+/// Grammar of metric names, for help texts.
 pub const GRAMMAR: &str =
     "p50, p99.9 (any percentile), mean, throughput, failures, ttft-p99, ttft-mean, tpot-p50, ..";
 
@@ -15,7 +15,7 @@ const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 /// Percentiles of tokens that are shown.
 const OF_TOKENS: [f64; 2] = [0.5, 0.99];
 
-/// Its name.
+/// Returns the name of a metric, such as `ttft-p99`.
 pub fn name(metric: Metric) -> String {
     let of = |series: Series| match series {
         Series::Latency => "",
@@ -30,7 +30,7 @@ pub fn name(metric: Metric) -> String {
     }
 }
 
-/// As people say it: `p99 latency`, `mean time to first token`.
+/// Returns the display name of a metric: `p99 latency`, `mean time to first token`.
 pub fn title(metric: Metric) -> String {
     let of = |series: Series| match series {
         Series::Latency => "latency",
@@ -45,24 +45,26 @@ pub fn title(metric: Metric) -> String {
     }
 }
 
-/// A change of it: a share in percent, of shares the difference in percentage points.
+/// Formats a change of a metric: in percent, or in percentage points for metrics that are shares.
 pub fn change(metric: Metric, change: f64) -> String {
-    match metric.is_absolute() {
-        false => percent(change),
-        true if change.abs() < 0.000_05 => "0 pp".into(),
-        true => format!("{:+.2} pp", 100.0 * change),
+    if !metric.is_absolute() {
+        percent(change)
+    } else if change.abs() < 0.000_05 {
+        "0 pp".into()
+    } else {
+        format!("{:+.2} pp", 100.0 * change)
     }
 }
 
-/// A share in percent; a factor where it is large.
+/// Formats a change in percent, or as a factor if it is large.
 pub fn percent(share: f64) -> String {
     let percent = 100.0 * share;
-    // No change has no sign.
+    // Zero has no sign.
     let percent = if percent.abs() < 0.005 { 0.0 } else { percent };
     match percent.abs() {
         _ if share == f64::INFINITY => "any".into(),
         _ if share <= -1.0 => "any".into(),
-        // More than that is no knowledge.
+        // A larger change means that nothing is known.
         100_000.0.. => "any".into(),
         1_000.0.. => format!("x{:.0}", 1.0 + share),
         99.95.. => format!("{percent:+.0} %"),
@@ -72,23 +74,32 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A share in percent, without a sign.
+/// Formats a share in percent, without a sign.
 pub fn share(share: f64) -> String {
     // Not 7.000000000000001 %.
     format!("{} %", (1e4 * 100.0 * share).round() / 1e4)
 }
 
-/// Where its change lies, with confidence.
+/// Formats the confidence interval of a change.
 pub fn interval(row: &Row) -> String {
     let Interval { low, high, .. } = row.change;
-    // Shares differ by something that can be said in any case.
-    match !row.metric.is_absolute() && low <= -1.0 && high == f64::INFINITY {
-        true => "unknown".into(),
-        false => format!("{} to {}", change(row.metric, low), change(row.metric, high)),
+    // Differences of shares are always bounded.
+    if !row.metric.is_absolute() && low <= -1.0 && high == f64::INFINITY {
+        "unknown".into()
+    } else {
+        format!("{} to {}", change(row.metric, low), change(row.metric, high))
     }
 }
 
-/// Reads a name.
+/// Reads the name of a metric.
+///
+/// ```
+/// use dyno_experiment::compare::metric;
+///
+/// let tail = metric::parse("p99.9")?;
+/// assert_eq!(metric::name(tail), "p99.9");
+/// # Ok::<(), String>(())
+/// ```
 ///
 /// # Errors
 /// A sentence fragment that begins with "expected".
@@ -114,14 +125,14 @@ pub fn parse(text: &str) -> Result<Metric, String> {
     }
 }
 
-/// The headline of a scenario, and what is shown with it.
-pub fn of_scenario(baseline: &[PlayedTest], candidate: &[PlayedTest]) -> Vec<Metric> {
+/// Returns the headline of a scenario, and the other metrics to compare.
+pub fn of_scenario(baseline: &[ComparedTest], candidate: &[ComparedTest]) -> Vec<Metric> {
     let a = &baseline[0];
     let runs = || baseline.iter().chain(candidate);
-    let has = |of: fn(&PlayedTest) -> bool| runs().all(of);
+    let has = |of: fn(&ComparedTest) -> bool| runs().all(of);
     let mut metrics = Vec::new();
     if a.conditions.scenario == "Offline" {
-        // All samples are due at once: their latencies are where they stand in line.
+        // All samples are due at once, so that a latency is only a position in the queue.
         metrics.push(Metric::Throughput);
     } else {
         let has_first_token_bound = a.conditions.plan.first_token_bound_ns.is_some();
@@ -137,7 +148,8 @@ pub fn of_scenario(baseline: &[PlayedTest], candidate: &[PlayedTest]) -> Vec<Met
     if has(|test| test.observations.iter().all(|run| !run.time_per_output_token.is_empty())) {
         metrics.extend(OF_TOKENS.map(|p| Metric::Percentile(Series::TimePerOutputToken, p)));
     }
-    let fails = |test: &PlayedTest| test.observations.iter().any(|run| run.failed.contains(&true));
+    let fails =
+        |test: &ComparedTest| test.observations.iter().any(|run| run.failed.contains(&true));
     if runs().any(fails) {
         metrics.push(Metric::Failures);
     }

@@ -1,49 +1,73 @@
-//! Two sides of runs, test by test: what they must have in common, what the
-//! statistics of [`dyno_loadgen::compare`] say, and how it is told.
+//! Compares two sides of runs, test by test: checks their conditions, and applies the statistics of
+//! [`dyno_loadgen::compare`].
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use dyno_experiment::compare::{ComparedRun, Question, Report, Sides};
+//! use dyno_loadgen::compare::{Looks, MARGIN, RISK};
+//!
+//! let baseline = ComparedRun::read(Path::new("runs/a"))?;
+//! let candidate = ComparedRun::read(Path::new("runs/b"))?;
+//! let sides = Sides { runs: [vec![baseline], vec![candidate]], configs: None };
+//! let question = Question {
+//!     threshold: 0.0,
+//!     margin: MARGIN,
+//!     looks: Looks::One,
+//!     between_runs: 0.01,
+//!     metrics: Vec::new(), // those of the scenario
+//!     risk: RISK,
+//!     is_paired: false,
+//!     is_forced: false,
+//! };
+//! let report = Report::from_sides(&sides, question)?;
+//! println!("{:?}", report.verdict());
+//! # Ok::<(), dyno_experiment::Failure>(())
+//! ```
 
 mod conditions;
+mod figures;
 pub mod interleave;
 mod json;
 mod label;
 mod layout;
 pub mod metric;
 mod source;
-mod told;
 
 use dyno_loadgen::compare::{
     self, Comparison, Doubt, Finding, LookPolicy, Metric, Pairing, Series, Verdict,
 };
 use dyno_results::summary::State;
 
-pub use json::{Compared, SCHEMA_VERSION};
+pub use json::{ComparisonDocument, SCHEMA_VERSION};
 pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
-pub use source::{Played, refuse_copies};
+pub use source::{ComparedRun, refuse_copies};
 
 use crate::End;
 use crate::failure::Failure;
 use conditions::Conditions;
-use source::PlayedTest;
+use source::ComparedTest;
 
-/// What is asked for.
+/// Settings of a comparison.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// Changes up to this share are neither better nor worse (>= 0).
     pub threshold: f64,
     /// Changes up to this share are equivalent (>= 0).
     pub margin: f64,
-    /// How often the comparison is made while pairs are added.
+    /// Number of looks at the data while pairs are added.
     pub looks: LookPolicy,
     /// Standard deviation between runs of one system, as a share (>= 0), assumed
     /// where each side has a single run in real time.
     pub between_runs: f64,
-    /// The headline first; empty takes those of the scenario.
+    /// Metrics to compare, the headline first; empty takes those of the scenario.
     pub metrics: Vec<Metric>,
     /// Probability of any false alarm, over all tests.
     pub risk: f64,
     /// Whether runs belong together in pairs.
     pub is_paired: bool,
-    /// Whether settings that differ are only told.
+    /// Whether differing settings are only reported.
     pub is_forced: bool,
 }
 
@@ -51,46 +75,46 @@ pub struct Question {
 #[derive(Debug, Clone)]
 pub struct Sides {
     /// Runs of the baseline and of the candidate, at least one each.
-    pub runs: [Vec<Played>; 2],
-    /// The configurations that they were played from, if they were played in turn.
+    pub runs: [Vec<ComparedRun>; 2],
+    /// Configuration files of interleaved runs.
     pub configs: Option<[String; 2]>,
 }
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Debug)]
 pub struct Report {
-    /// Where the runs of the baseline lie.
+    /// Folders of the baseline's runs.
     pub baseline: Vec<String>,
-    /// Where those of the candidate lie.
+    /// Folders of the candidate's runs.
     pub candidate: Vec<String>,
-    /// What the first run of each side measured.
+    /// Systems measured by the first run of each side.
     pub systems: [String; 2],
-    /// What tells the two sides apart.
+    /// Shortest texts that distinguish the two sides.
     pub labels: [String; 2],
     /// [`Question::between_runs`] where it applies, otherwise 0.
     pub between_runs: f64,
-    /// What was asked for.
+    /// Settings of the comparison.
     pub question: Question,
-    /// One entry a test that both sides have.
+    /// One entry per test that both sides have.
     pub tests: Vec<TestReport>,
-    /// What a reader must know.
+    /// Remarks for readers.
     pub remarks: Vec<String>,
 }
 
-/// What came of one test.
+/// The result of the comparison of one test.
 #[derive(Debug)]
 pub struct TestReport {
-    /// Such as `Server` or `Server of tenant a`.
+    /// Title such as `Server` or `Server of tenant a`.
     pub title: String,
-    /// Such as `Server`.
+    /// Scenario, such as `Server`.
     pub scenario: String,
-    /// If it has a name.
+    /// Name of the tenant, if it has one.
     pub tenant: Option<String>,
     /// The metric that decides, if no other is worse.
     pub headline: Metric,
-    /// What the statistics say.
+    /// Statistics of all metrics.
     pub comparison: Comparison,
-    /// Whether pairs were compared.
+    /// Whether runs were compared in pairs.
     pub pairing: Pairing,
     /// Runs of each side.
     pub runs: [usize; 2],
@@ -98,7 +122,7 @@ pub struct TestReport {
     pub observations: [usize; 2],
     /// Whether every run kept its queries; if not, every metric is inconclusive.
     pub has_records: bool,
-    /// What a reader must know of it.
+    /// Notes for readers.
     pub notes: Vec<String>,
 }
 
@@ -106,8 +130,8 @@ impl Report {
     /// Compares the runs of two sides, at least one each.
     ///
     /// # Errors
-    /// If they have no test in common, or if their conditions differ.
-    pub fn of(sides: &Sides, question: Question) -> Result<Self, Failure> {
+    /// The sides have no test in common, or their conditions differ.
+    pub fn from_sides(sides: &Sides, question: Question) -> Result<Self, Failure> {
         let Sides { runs: [baseline, candidate], configs } = sides;
         if question.is_paired && baseline.len() != candidate.len() {
             let (a, b) = (baseline.len(), candidate.len());
@@ -122,11 +146,11 @@ impl Report {
         let risk = question.risk / titles.len() as f64;
         let mut tests = Vec::new();
         for title in &titles {
-            let each = |side: &[Played]| -> Vec<PlayedTest> {
+            let each = |side: &[ComparedRun]| -> Vec<ComparedTest> {
                 side.iter().map(|run| test(run, title).clone()).collect()
             };
-            let options = (&question, risk, between_runs);
-            tests.push(TestReport::of(each(baseline), each(candidate), options)?);
+            let (a, b) = (each(baseline), each(candidate));
+            tests.push(TestReport::from_tests(a, b, &question, risk, between_runs)?);
         }
         if baseline.len() > 1 && candidate.len() > 1 && !question.is_paired {
             remarks.push(
@@ -148,19 +172,19 @@ impl Report {
         remarks.retain(|remark: &String| seen.insert(remark.clone()));
         let systems = [&baseline[0], &candidate[0]].map(|run| run.system.clone());
         let labels = label::of_sides(&baseline[0], &candidate[0], configs.as_ref());
-        let paths = |side: &[Played]| side.iter().map(|run| run.label.clone()).collect();
+        let paths = |side: &[ComparedRun]| side.iter().map(|run| run.label.clone()).collect();
         let (baseline, candidate) = (paths(baseline), paths(candidate));
         Ok(Self { baseline, candidate, systems, labels, between_runs, question, tests, remarks })
     }
 
-    /// Of all tests.
+    /// Returns the verdict over all tests.
     pub fn verdict(&self) -> Verdict {
         let has = |verdict| self.tests.iter().any(|test| test.comparison.verdict == verdict);
         let by_weight = [Verdict::Worse, Verdict::Inconclusive, Verdict::Better];
         by_weight.into_iter().find(|&verdict| has(verdict)).unwrap_or(Verdict::Equivalent)
     }
 
-    /// Whether further pairs are of no use: each test is worse, its headline is
+    /// Returns whether further pairs cannot change the result: each test is worse, its headline is
     /// conclusive, or the conditions or the length of the runs prevent a conclusion.
     pub fn is_decided(&self) -> bool {
         self.tests.iter().all(|test| {
@@ -174,7 +198,7 @@ impl Report {
         })
     }
 
-    /// Returns how a gate ends that asks for it; `is_strict` fails on an inconclusive comparison.
+    /// Returns how a gate on this comparison ends; `is_strict` fails on an inconclusive one.
     pub fn end(&self, is_strict: bool) -> End {
         match self.verdict() {
             Verdict::Worse => End::Invalid,
@@ -183,13 +207,13 @@ impl Report {
         }
     }
 
-    /// For programs.
-    pub fn to_json(&self) -> Compared {
-        Compared::of(self)
+    /// Returns the document for programs.
+    pub fn to_json(&self) -> ComparisonDocument {
+        ComparisonDocument::from_report(self)
     }
 }
 
-/// As users read it.
+/// Returns the display name of a verdict.
 pub fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
@@ -199,15 +223,15 @@ pub fn verdict_name(verdict: Verdict) -> &'static str {
     }
 }
 
-fn test<'a>(run: &'a Played, title: &str) -> &'a PlayedTest {
+fn test<'a>(run: &'a ComparedRun, title: &str) -> &'a ComparedTest {
     let mut tests = run.tests.iter();
     tests.find(|test| test.conditions.title() == title).expect("every run has the common tests")
 }
 
-/// Returns what a reader must know of the runs' conditions.
+/// Returns remarks on the conditions of the runs.
 ///
 /// # Errors
-/// If they differ so that the runs cannot be compared.
+/// The conditions differ so that the runs cannot be compared.
 fn condition_remarks(
     sides: &Sides,
     titles: &[String],
@@ -228,18 +252,19 @@ fn condition_remarks(
     Ok(remarks)
 }
 
-/// Titles of the tests that all runs have, and what is said of the others.
+/// Returns the titles of the tests that all runs have, and remarks on the others.
 fn common_tests(
-    baseline: &[Played],
-    candidate: &[Played],
+    baseline: &[ComparedRun],
+    candidate: &[ComparedRun],
 ) -> Result<(Vec<String>, Vec<String>), Failure> {
-    let titles =
-        |run: &Played| run.tests.iter().map(|test| test.conditions.title()).collect::<Vec<_>>();
+    let titles = |run: &ComparedRun| {
+        run.tests.iter().map(|test| test.conditions.title()).collect::<Vec<_>>()
+    };
     let runs = || baseline.iter().chain(candidate);
     let is_common = |title: &String| runs().all(|run| titles(run).contains(title));
     let common: Vec<String> = titles(&baseline[0]).into_iter().filter(is_common).collect();
     if common.is_empty() {
-        let line = |run: &Played| match titles(run).join(", ") {
+        let line = |run: &ComparedRun| match titles(run).join(", ") {
             none if none.is_empty() => format!("{} has no performance test", run.label),
             titles => format!("{} has {titles}", run.label),
         };
@@ -258,10 +283,12 @@ fn common_tests(
 }
 
 impl TestReport {
-    fn of(
-        baseline: Vec<PlayedTest>,
-        candidate: Vec<PlayedTest>,
-        (question, risk, between_runs): (&Question, f64, f64),
+    fn from_tests(
+        baseline: Vec<ComparedTest>,
+        candidate: Vec<ComparedTest>,
+        question: &Question,
+        risk: f64,
+        between_runs: f64,
     ) -> Result<Self, Failure> {
         let mut notes = refuse_incomplete(&baseline, &candidate, question.is_forced)?;
         let metrics = match &question.metrics[..] {
@@ -269,7 +296,7 @@ impl TestReport {
             given => given.to_vec(),
         };
         let pairing = pairing(&baseline, &candidate, question.is_paired);
-        let most = |tests: &[PlayedTest]| tests.iter().map(|test| test.observations.len()).max();
+        let most = |tests: &[ComparedTest]| tests.iter().map(|test| test.observations.len()).max();
         let options = compare::Options {
             threshold: question.threshold,
             margin: question.margin,
@@ -284,15 +311,14 @@ impl TestReport {
         let title = baseline[0].conditions.title();
         let runs = [baseline.len(), candidate.len()];
         let has_records = baseline.iter().chain(&candidate).all(|test| test.has_records);
-        let (mut comparison, observations) = match has_records {
-            true => {
-                let of = |tests: Vec<PlayedTest>| -> Vec<compare::Run> {
-                    tests.into_iter().flat_map(|test| test.observations).collect()
-                };
-                let (a, b) = (of(baseline), of(candidate));
-                (compare::compare(&a, &b, &options), [a.len(), b.len()])
-            }
-            false => (told::compare(&baseline, &candidate, &question.metrics), runs),
+        let (mut comparison, observations) = if has_records {
+            let of = |tests: Vec<ComparedTest>| -> Vec<compare::Run> {
+                tests.into_iter().flat_map(|test| test.observations).collect()
+            };
+            let (a, b) = (of(baseline), of(candidate));
+            (compare::compare(&a, &b, &options), [a.len(), b.len()])
+        } else {
+            (figures::compare(&baseline, &candidate, &question.metrics), runs)
         };
         notes.extend(doubts.apply(&mut comparison, metrics[0]));
         Ok(Self {
@@ -310,11 +336,10 @@ impl TestReport {
     }
 }
 
-/// Refuses runs that did not end, unless they are forced; returns what is noted of
-/// them.
+/// Rejects incomplete runs unless they are forced. Returns notes on them.
 fn refuse_incomplete(
-    baseline: &[PlayedTest],
-    candidate: &[PlayedTest],
+    baseline: &[ComparedTest],
+    candidate: &[ComparedTest],
     is_forced: bool,
 ) -> Result<Vec<String>, Failure> {
     let mut notes = Vec::new();
@@ -331,7 +356,7 @@ fn refuse_incomplete(
     Ok(notes)
 }
 
-/// What makes metrics inconclusive, whatever their intervals are.
+/// Reasons that make metrics inconclusive regardless of their intervals.
 struct Doubts {
     /// Sides that are INVALID.
     invalid: Vec<&'static str>,
@@ -341,12 +366,12 @@ struct Doubts {
 }
 
 impl Doubts {
-    fn new(baseline: &[PlayedTest], candidate: &[PlayedTest], is_forced: bool) -> Self {
+    fn new(baseline: &[ComparedTest], candidate: &[ComparedTest], is_forced: bool) -> Self {
         let sides = [("baseline", baseline), ("candidate", candidate)];
-        let is_invalid = |tests: &[PlayedTest]| tests.iter().any(|test| test.is_invalid);
+        let is_invalid = |tests: &[ComparedTest]| tests.iter().any(|test| test.is_invalid);
         let invalid = sides.into_iter().filter(|(_, tests)| is_invalid(tests));
         let invalid = invalid.map(|(side, _)| side).collect();
-        // Only tokens are defined differently.
+        // Definitions differ only in tokens.
         let mut definitions = baseline
             .iter()
             .chain(candidate)
@@ -359,7 +384,7 @@ impl Doubts {
         Self { invalid, definitions, is_forced }
     }
 
-    /// Makes metrics inconclusive; returns the reasons.
+    /// Marks metrics as inconclusive. Returns the reasons.
     fn apply(&self, comparison: &mut Comparison, headline: Metric) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some([a, b]) = &self.definitions {
@@ -373,21 +398,20 @@ impl Doubts {
         }
         let sides = self.invalid.join(" and the ");
         let are = if self.invalid.len() > 1 { "are" } else { "is" };
-        notes.push(match self.is_forced {
-            true => format!("the {sides} {are} INVALID; forced to take the figures as they are"),
-            false => {
-                comparison.doubt(headline, |_| true, false);
-                format!(
-                    "the {sides} {are} INVALID, so nothing is better or equivalent; --force takes \
+        notes.push(if self.is_forced {
+            format!("the {sides} {are} INVALID; forced to take the figures as they are")
+        } else {
+            comparison.doubt(headline, |_| true, false);
+            format!(
+                "the {sides} {are} INVALID, so nothing is better or equivalent; --force takes \
                      the figures as they are"
-                )
-            }
+            )
         });
         notes
     }
 }
 
-/// Whether a metric depends on the definition of tokens and of the last output.
+/// Returns whether a metric depends on the definition of tokens and of the last output.
 fn is_by_definition(metric: Metric) -> bool {
     match metric {
         Metric::Percentile(series, _) | Metric::Mean(series) => series != Series::FirstToken,
@@ -395,8 +419,9 @@ fn is_by_definition(metric: Metric) -> bool {
     }
 }
 
-/// Single runs are compared query by query where both had the same schedule.
-fn pairing(baseline: &[PlayedTest], candidate: &[PlayedTest], is_paired: bool) -> Pairing {
+/// Returns the pairing of runs. Single runs are compared query by query if both had the same
+/// schedule.
+fn pairing(baseline: &[ComparedTest], candidate: &[ComparedTest], is_paired: bool) -> Pairing {
     let is_paired = match (baseline, candidate) {
         ([a], [b]) => a.scheduled == b.scheduled,
         _ => is_paired,

@@ -1,7 +1,7 @@
-//! What is compared: a run, read from where it lies.
+//! Reads runs for a comparison.
 //!
-//! Whatever else can be compared becomes a [`Played`] here; nothing further on
-//! knows where it came from.
+//! Results of other tools become a [`ComparedRun`] here, so that the rest of the comparison does
+//! not depend on the tool.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,58 +16,57 @@ use super::label;
 
 use crate::failure::Failure;
 
-/// A run that was played.
+/// A run that is compared.
 #[derive(Debug, Clone)]
-pub struct Played {
-    /// Where it lies.
+pub struct ComparedRun {
+    /// Path of the run.
     pub label: String,
-    /// As it was named on the command line.
+    /// Specification of the system.
     pub system: String,
-    /// `real` or `virtual`.
+    /// Kind of time: `real` or `virtual`.
     pub time: String,
-    /// In UTC; empty if it is not known.
+    /// Time of the start in UTC; empty if unknown.
     pub started_at: String,
-    /// `release` or `debug`, with the version.
+    /// `release` or `debug`, with the version of Dyno.
     pub build: String,
     /// Processor and cores.
     pub machine: String,
-    /// Options and settings that were given, by name.
+    /// Given options and settings by name.
     pub given: BTreeMap<String, String>,
-    /// Its performance tests.
-    pub tests: Vec<PlayedTest>,
-    /// What a reader must know to read its figures right.
+    /// Performance tests of the run.
+    pub tests: Vec<ComparedTest>,
+    /// Remarks that readers need to interpret the figures.
     pub remarks: Vec<String>,
 }
 
-/// A performance test of a run.
+/// A performance test of a compared run.
 #[derive(Debug, Clone)]
-pub struct PlayedTest {
-    /// What it was played with.
+pub struct ComparedTest {
+    /// Conditions of the test.
     pub conditions: Conditions,
-    /// How it ended.
+    /// How the run ended.
     pub state: State,
-    /// Whether it is INVALID.
+    /// Whether the test is INVALID.
     pub is_invalid: bool,
-    /// The word of its verdict.
+    /// Name of the verdict.
     pub verdict: String,
-    /// How its metrics are defined; empty where it is not known.
+    /// Definitions of the metrics; empty if unknown.
     pub definitions: String,
-    /// When its queries were due, ns; of slices those of the first.
+    /// Due times of the queries, ns; with slices those of the first slice.
     pub scheduled: Vec<i64>,
-    /// What was measured: of a run that was played at once one observation, of slices
-    /// several.
+    /// Observations: one for a whole run, one per slice for a run in slices.
     pub observations: Vec<compare::Run>,
-    /// Whether anything was kept of each query; if not, there are only the figures.
+    /// Whether there is a record of each query; otherwise there are only figures.
     pub has_records: bool,
-    /// Its figures, by names of metrics.
+    /// Figures by names of metrics.
     pub figures: Figures,
 }
 
-impl Played {
+impl ComparedRun {
     /// Reads a run.
     ///
     /// # Errors
-    /// If it is none, or if its raw records are missing or damaged.
+    /// The path is not a run, or its raw records are missing or damaged.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         if !path.exists() {
             return Err(Failure::usage(format!("{} is not there", path.display()))
@@ -80,7 +79,7 @@ impl Played {
             Failure::usage(error).hint("dyno compare takes the folders that dyno run leaves")
         })?;
         let measured = run.tests.iter().filter(|test| test.mode == "performance");
-        let read = |test| PlayedTest::read(path, test, &run.definitions);
+        let read = |test| ComparedTest::read(path, test, &run.definitions);
         let tests = measured.map(read).collect::<Result<_, _>>()?;
         let given = label::given(path, &run);
         let environment = &run.environment;
@@ -98,7 +97,7 @@ impl Played {
         })
     }
 
-    /// A result of another tool.
+    /// Returns the result of another tool as a run.
     fn foreign(path: &Path, result: Foreign) -> Self {
         let label = path.display().to_string();
         let name = result.tool.name();
@@ -126,17 +125,19 @@ impl Played {
             build: format!("{name} {}", result.version).trim_end().into(),
             machine: String::new(),
             given: BTreeMap::new(),
-            tests: tests.map(|test| PlayedTest::foreign(&test, is_only(&test.scenario))).collect(),
+            tests: tests
+                .map(|test| ComparedTest::foreign(&test, is_only(&test.scenario)))
+                .collect(),
             remarks,
         }
     }
 }
 
-/// Refuses a side that has a run twice: it would say that runs never differ.
+/// Rejects a side that has a run twice, because copies suggest that runs never differ.
 ///
 /// # Errors
-/// Which runs are the same.
-pub fn refuse_copies(side: &[Played]) -> Result<(), Failure> {
+/// The copies.
+pub fn refuse_copies(side: &[ComparedRun]) -> Result<(), Failure> {
     for (at, run) in side.iter().enumerate() {
         let Some(same) = side[..at].iter().find(|other| other.is_copy_of(run)) else { continue };
         let problem = format!("{} and {} are the same run", same.label, run.label);
@@ -148,10 +149,10 @@ pub fn refuse_copies(side: &[Played]) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Played {
+impl ComparedRun {
     fn is_copy_of(&self, other: &Self) -> bool {
         let place = |run: &Self| std::fs::canonicalize(&run.label).ok();
-        let is_alike = |(a, b): (&PlayedTest, &PlayedTest)| {
+        let is_alike = |(a, b): (&ComparedTest, &ComparedTest)| {
             let has_any = !a.scheduled.is_empty();
             has_any && a.scheduled == b.scheduled && a.observations == b.observations
         };
@@ -161,14 +162,14 @@ impl Played {
     }
 }
 
-impl PlayedTest {
+impl ComparedTest {
     fn read(directory: &Path, test: &summary::Test, definitions: &str) -> Result<Self, Failure> {
         let file = directory.join(&test.folder).join(records::FILE);
         let records = Records::read(&file).map_err(|error| {
             Failure::usage(error).hint("only the raw records tell chance from a difference")
         })?;
         Ok(Self {
-            conditions: Conditions::of(test),
+            conditions: Conditions::from_test(test),
             state: test.state,
             is_invalid: test.judged() == Verdict::Invalid,
             verdict: test.judged().name().into(),
@@ -183,7 +184,7 @@ impl PlayedTest {
         })
     }
 
-    /// Whether it has times of tokens.
+    /// Returns whether times of tokens were recorded.
     pub fn has_tokens(&self) -> bool {
         self.observations.iter().any(|run| !run.first_token.is_empty())
     }
@@ -207,11 +208,11 @@ impl PlayedTest {
     }
 }
 
-impl Played {
+impl ComparedRun {
     /// Returns one run of slices that were played in this order.
     ///
     /// # Panics
-    /// If there is none.
+    /// There are no slices.
     pub fn from_slices(mut slices: Vec<Self>, label: String) -> Self {
         let mut run = slices.remove(0);
         run.label = label;
@@ -236,11 +237,10 @@ impl Played {
     }
 }
 
-/// Definitions of runs of versions that did not name them.
+/// Definitions of runs by versions that did not record them.
 const EARLIER: &str = "an earlier version";
 
-/// Leaves the times of the first query out: the system was loaded for this slice, and
-/// slices are short.
+/// Removes the times of the first query, because the system was just loaded and slices are short.
 fn without_first(run: &mut compare::Run) {
     for times in [&mut run.latency, &mut run.first_token, &mut run.time_per_output_token] {
         if !times.is_empty() {

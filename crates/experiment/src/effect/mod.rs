@@ -1,8 +1,8 @@
-//! Which options take effect: an option that changes nothing is an error before the run.
+//! Checks that options take effect: an option that changes nothing is an error before the run.
 //!
-//! One table, [`table::ROWS`], has every key of a run with what it needs, and one,
-//! [`spec::ROWS`], the keys of the systems that may be without effect. A person who sets
-//! an option relies on it; a gate that is not held is worse than none.
+//! The table [`table::ROWS`] lists what each key of a run needs, and [`spec::ROWS`] lists the keys
+//! of systems that may have no effect. Users rely on the options that they set: a gate that is
+//! never checked is worse than no gate.
 
 mod need;
 mod served;
@@ -13,62 +13,61 @@ mod table;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 
 use crate::failure::Failure;
-use crate::options::{Given, Options, RunOptions};
+use crate::options::{KeyOrigin, Options, RunOptions};
 use crate::system::{System, SystemKind};
 
 pub use served::check_served;
 pub use table::needs_of;
 
-/// What decides whether an option takes effect.
+/// Facts that decide whether an option takes effect.
 pub struct Facts<'a> {
     options: &'a Options,
     run: &'a RunOptions,
     /// Name of the system, such as `onnx`.
     system: &'a str,
-    /// What follows the name and a colon.
+    /// Operand of the system, after the name and a colon.
     argument: &'a str,
     scenarios: Vec<Scenario>,
     modes: &'static [TestMode],
-    /// `None` before the system is loaded, when not everything is known.
+    /// The loaded system; `None` before it is loaded.
     loaded: Option<&'a System>,
 }
 
-/// An option without effect.
+/// Why an option has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unmet {
-    /// Why it changes nothing.
+pub struct UnmetNeed {
+    /// Reason that the option changes nothing.
     why: String,
-    /// What to do about it.
+    /// Remedy.
     fix: String,
 }
 
-impl Unmet {
+impl UnmetNeed {
     fn new(why: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { why: why.into(), fix: fix.into() }
     }
 }
 
-/// Which options are held to have an effect.
+/// Options that must have an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
-    /// All that are set, as in `dyno run`. Of a `dyno.toml` those that flags of the command
-    /// line made useless are reported and ignored, but not the gates.
+    /// All options that are set, as in `dyno run`. Options of a `dyno.toml` that flags of the
+    /// command line override are reported and ignored, except for gates.
     Run,
-    /// As [`Strictness::Run`] of one point of a sweep: what has no effect at this point is
-    /// reported. The sweep rejects what has none at any point.
+    /// As [`Strictness::Run`], for one point of a sweep: options without effect at this point are
+    /// reported. The sweep rejects options without effect at all points.
     Point,
-    /// Those of the command line, where the command chooses mode and scenarios itself.
+    /// Options of the command line, for commands that choose mode and scenarios themselves.
     Flags,
 }
 
-/// Options that decide whether a run passes: without effect they are errors, whoever set
-/// them.
+/// Options that decide whether a run passes. Without effect they are always errors.
 const GATES: [&str; 2] = ["accuracy-target", "require"];
 /// Flags that choose a part of what a file describes.
 const NARROWING: [&str; 4] = ["scenario", "mode", "system", "data"];
 
 impl<'a> Facts<'a> {
-    /// Those of a run with these options, and of its system once it is loaded.
+    /// Returns the facts of a run with these options, and of its system once it is loaded.
     pub fn new(options: &'a Options, loaded: Option<&'a System>) -> Self {
         let run = &options.run;
         let spec = run.system.as_deref().unwrap_or("digits");
@@ -85,12 +84,12 @@ impl<'a> Facts<'a> {
         self.modes.contains(&TestMode::AccuracyOnly)
     }
 
-    /// Whether there is such a system; a name that is none is another error.
+    /// Returns whether the system exists. Unknown names are reported elsewhere.
     fn is_known(&self) -> bool {
         SystemKind::named(self.system).is_some()
     }
 
-    /// The scenarios as a person lists them.
+    /// Returns the names of the scenarios as a list in prose.
     fn scenario_names(&self) -> String {
         let names: Vec<&str> = self.scenarios.iter().map(|scenario| scenario.name()).collect();
         names.join(", ")
@@ -100,7 +99,7 @@ impl<'a> Facts<'a> {
 /// Rejects options that the system of a run ignores, from flags and files alike.
 ///
 /// # Errors
-/// Each such option with the reason, and what to do.
+/// Each such option with the reason and a remedy.
 pub fn check_system(facts: &Facts<'_>) -> Result<(), Failure> {
     if !facts.is_known() {
         return Ok(());
@@ -110,11 +109,11 @@ pub fn check_system(facts: &Facts<'_>) -> Result<(), Failure> {
     fail(of_system.map(|(given, unmet)| (sentence(given, &unmet), unmet)).collect())
 }
 
-/// Rejects every option that takes no effect in the whole run. Returns a sentence for each
-/// that is ignored.
+/// Rejects every option that has no effect in the whole run. Returns a sentence for each ignored
+/// option.
 ///
 /// # Errors
-/// Each option that is rejected with the reason, and what to do.
+/// Each rejected option with the reason and a remedy.
 pub fn check(facts: &Facts<'_>, strictness: Strictness) -> Result<Vec<String>, Failure> {
     let (mut errors, mut ignored) = (Vec::new(), Vec::new());
     if !facts.is_known() {
@@ -138,12 +137,12 @@ pub fn check(facts: &Facts<'_>, strictness: Strictness) -> Result<Vec<String>, F
     fail(errors).map(|()| ignored)
 }
 
-/// Options that take no effect at any point of a sweep so far.
+/// Options without effect at all points of a sweep so far.
 #[derive(Debug, Default)]
-pub struct Common(Option<Vec<(Given, Unmet)>>);
+pub struct Common(Option<Vec<(KeyOrigin, UnmetNeed)>>);
 
 impl Common {
-    /// Takes in one more point.
+    /// Adds a point.
     pub fn add(&mut self, facts: &Facts<'_>) {
         let found = without_effect(facts);
         self.0 = Some(match self.0.take() {
@@ -155,29 +154,29 @@ impl Common {
         });
     }
 
-    /// Rejects them.
+    /// Rejects options without effect at all points.
     ///
     /// # Errors
-    /// Each such option with the reason at the first point, and what to do.
+    /// Each such option with the reason at the first point and a remedy.
     pub fn check(&self) -> Result<(), Failure> {
         let all = self.0.iter().flatten();
         fail(all.map(|(given, unmet)| (sentence(given, unmet), unmet.clone())).collect())
     }
 }
 
-fn without_effect(facts: &Facts<'_>) -> Vec<(Given, Unmet)> {
+fn without_effect(facts: &Facts<'_>) -> Vec<(KeyOrigin, UnmetNeed)> {
     let given = facts.options.given().iter();
     given.filter_map(|given| Some((given.clone(), table::unmet(given, facts)?))).collect()
 }
 
 fn is_narrowed(facts: &Facts<'_>) -> bool {
-    let is_flag = |given: &&Given| matches!(given.origin, Origin::Flag(_));
+    let is_flag = |given: &&KeyOrigin| matches!(given.origin, Origin::Flag(_));
     let mut flags = facts.options.given().iter().filter(is_flag);
     flags.any(|given| NARROWING.contains(&given.key))
 }
 
-/// How a person wrote it, and why it changes nothing.
-fn sentence(given: &Given, unmet: &Unmet) -> String {
+/// Returns a sentence with the option as the user wrote it and the reason.
+fn sentence(given: &KeyOrigin, unmet: &UnmetNeed) -> String {
     match &given.origin {
         Origin::File { path, line } => {
             let key = given.key.replace('-', "_");
@@ -187,11 +186,11 @@ fn sentence(given: &Given, unmet: &Unmet) -> String {
     }
 }
 
-fn fail(found: Vec<(String, Unmet)>) -> Result<(), Failure> {
+fn fail(found: Vec<(String, UnmetNeed)>) -> Result<(), Failure> {
     if found.is_empty() {
         return Ok(());
     }
-    let (problems, unmet): (Vec<String>, Vec<Unmet>) = found.into_iter().unzip();
+    let (problems, unmet): (Vec<String>, Vec<UnmetNeed>) = found.into_iter().unzip();
     let mut fixes: Vec<String> = unmet.into_iter().map(|unmet| unmet.fix).collect();
     fixes.dedup();
     Err(fixes.into_iter().fold(Failure::usages(problems), Failure::hint))

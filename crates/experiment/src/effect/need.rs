@@ -1,12 +1,12 @@
-//! What options need to take effect, each as a question about the facts of a run.
+//! Needs of options, each as a function of the facts of a run.
 
 use dyno_loadgen::search::Quantity;
 use dyno_loadgen::settings::{Scenario, TestMode};
 
-use super::{Facts, Unmet};
+use super::{Facts, UnmetNeed};
 use crate::system::{SYSTEMS, System};
 
-/// What an option needs.
+/// A need of an option.
 #[derive(Debug, Clone, Copy)]
 pub enum Need {
     /// A system that accepts the option.
@@ -15,42 +15,42 @@ pub enum Need {
     Performance,
     /// An accuracy test.
     Accuracy,
-    /// This scenario: rates and arrivals are those of its accuracy test, too.
+    /// This scenario. Rates and arrivals also apply to its accuracy test.
     Scenario(Scenario),
-    /// Anything else: a few words for the reference page, and the question.
-    Other(&'static str, fn(&Facts<'_>) -> Option<Unmet>),
+    /// Another need: a few words for the reference page, and the check.
+    Other(&'static str, fn(&Facts<'_>) -> Option<UnmetNeed>),
 }
 
 impl Need {
-    /// Why it is not met by an option; `None` if it is, or if that is not known yet.
-    pub fn unmet(&self, key: &str, facts: &Facts<'_>) -> Option<Unmet> {
+    /// Returns why the need is not met for an option; `None` if it is met or not known yet.
+    pub fn unmet(&self, key: &str, facts: &Facts<'_>) -> Option<UnmetNeed> {
         match *self {
             Self::System => {
                 let accepting = accepting(key);
                 (!accepting.contains(&facts.system)).then(|| {
                     let names: Vec<String> =
                         accepting.iter().map(|name| format!("{name}:")).collect();
-                    Unmet::new(
+                    UnmetNeed::new(
                         format!("means nothing to system `{}`", facts.system),
                         format!("it belongs to {}; leave it out", names.join(", ")),
                     )
                 })
             }
             Self::Performance => (!facts.measures()).then(|| {
-                Unmet::new(
+                UnmetNeed::new(
                     "has no effect: this run has no performance test",
                     "use --mode performance or --mode both, or leave it out",
                 )
             }),
             Self::Accuracy => (!facts.scores()).then(|| {
-                Unmet::new(
+                UnmetNeed::new(
                     "has no effect: this run has no accuracy test",
                     "use --mode accuracy or --mode both, or leave it out",
                 )
             }),
             Self::Scenario(scenario) => (!facts.scenarios.contains(&scenario)).then(|| {
                 let names = facts.scenario_names();
-                Unmet::new(
+                UnmetNeed::new(
                     format!(
                         "has no effect: it belongs to {scenario}, and this run has {names} only"
                     ),
@@ -61,7 +61,7 @@ impl Need {
         }
     }
 
-    /// A few words for the reference page on an option.
+    /// Returns a few words for the reference page.
     pub fn words(&self, key: &str) -> String {
         match *self {
             Self::System => {
@@ -83,23 +83,25 @@ fn accepting(key: &str) -> Vec<&'static str> {
     kinds.map(|kind| kind.name).collect()
 }
 
-/// Labels, references or a method that judge answers.
-pub fn scored(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs labels, references or a method that score answers.
+pub fn scored(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let unmet = |why: &str, fix: &str| {
-        Some(Unmet::new(format!("has no effect: no answer is scored, because {why}"), fix))
+        Some(UnmetNeed::new(format!("has no effect: no answer is scored, because {why}"), fix))
     };
     const LABELS: &str = "name the class of each sample with --labels FILE.npy, or leave it out";
     if let Some(system) = facts.loaded {
-        return match system.is_scored() {
-            true => None,
-            false if facts.system == "openai" => unmet(
+        return if system.is_scored() {
+            None
+        } else if facts.system == "openai" {
+            unmet(
                 "the prompts have no reference answers",
                 "give prompts with references in --data FILE, or leave it out",
-            ),
-            false => unmet("there are neither labels nor references", LABELS),
+            )
+        } else {
+            unmet("there are neither labels nor references", LABELS)
         };
     }
-    // What is known without loading anything.
+    // These facts are known before the system is loaded.
     match facts.system {
         "null" | "model" | "npu" | "raw" => unmet(
             &format!("system `{}` has no answers to score", facts.system),
@@ -116,22 +118,22 @@ pub fn scored(facts: &Facts<'_>) -> Option<Unmet> {
     }
 }
 
-/// Returns why a run cannot end early: in virtual time it takes no time to go on.
-pub fn real_time(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs real time: in virtual time an early end saves nothing.
+pub fn real_time(facts: &Facts<'_>) -> Option<UnmetNeed> {
     (facts.run.fails_fast == Some(true) && facts.loaded?.is_simulated()).then(|| {
-        Unmet::new(
+        UnmetNeed::new(
             "has no effect: a run in virtual time does not end early",
             "leave it out, or measure a real system",
         )
     })
 }
 
-/// Samples that are made, or a file that has more.
-pub fn samples(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs generated samples, or a file with more samples.
+pub fn samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
     const FIX: &str = "leave it out";
     let (run, system) = (facts.run, facts.system);
     let of_data = || {
-        Unmet::new(
+        UnmetNeed::new(
             "has no effect: --data holds the samples, all of which are used",
             "leave out one of the two",
         )
@@ -145,7 +147,7 @@ pub fn samples(facts: &Facts<'_>) -> Option<Unmet> {
             let (asked, system) = (run.samples?.get() as u64, facts.loaded?);
             let there = system.library_size().total;
             (!run.data.is_empty() && there < asked).then(|| {
-                Unmet::new(
+                UnmetNeed::new(
                     format!("has no effect: --data holds {there} samples"),
                     format!("ask for at most {there} samples, or leave it out"),
                 )
@@ -154,30 +156,31 @@ pub fn samples(facts: &Facts<'_>) -> Option<Unmet> {
         "task" => facts
             .loaded
             .filter(|system| !system.is_synthetic())
-            .map(|_| Unmet::new("has no effect: the task has a data set of its own", FIX)),
-        other => Some(Unmet::new(
+            .map(|_| UnmetNeed::new("has no effect: the task has a data set of its own", FIX)),
+        other => Some(UnmetNeed::new(
             format!("means nothing to system `{other}`, which has samples of its own"),
             FIX,
         )),
     }
 }
 
-/// A batcher, or queries of several samples.
-pub fn batches(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs a batcher, or queries with several samples.
+pub fn batches(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let system = facts.loaded?;
     let (run, batch) = (facts.run, facts.run.batch.clone().unwrap_or_default());
     let is_asked = |scenario: &&Scenario| {
         let is_split = matches!(scenario, Scenario::MultiStream | Scenario::Offline);
-        let most = batch.of(**scenario);
-        // A batch of one is what each query of one sample is.
+        let most = batch.size(**scenario);
+        // A query of one sample already is a batch of one.
         most.is_some_and(|most| most.get() > 1 || is_split) || run.batch_wait.is_some()
     };
     let mut asked = facts.scenarios.iter().filter(is_asked).peekable();
     if asked.peek().is_none() {
-        // Of one sample each, which is what is done anyway, or of scenarios that are not run.
-        let is_one = facts.scenarios.iter().any(|scenario| batch.of(*scenario).is_some());
+        // Batches of one sample are the default; other sizes may belong to scenarios that are not
+        // run.
+        let is_one = facts.scenarios.iter().any(|scenario| batch.size(*scenario).is_some());
         return (!is_one).then(|| {
-            Unmet::new(
+            UnmetNeed::new(
                 format!("has no effect: this run has {} only", facts.scenario_names()),
                 "name sizes of scenarios that are run, or leave it out",
             )
@@ -188,29 +191,29 @@ pub fn batches(facts: &Facts<'_>) -> Option<Unmet> {
         system.is_batched(*scenario) || (is_split && run.batch_wait.is_none() && system.is_engine())
     };
     (!asked.any(takes_effect)).then(|| {
-        Unmet::new(
+        UnmetNeed::new(
             "has no effect: without --workers each query is computed alone",
             "add --workers 1 or more, or leave it out",
         )
     })
 }
 
-/// An engine whose calls spread over threads.
-pub fn threads(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs an engine whose calls use several threads.
+pub fn threads(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let runtime = facts.loaded?.about().runtime.unwrap_or_default();
     let spreads = ["ONNX Runtime", "dyno-rnn"].iter().any(|name| runtime.starts_with(name));
     (!spreads).then(|| {
-        Unmet::new(
+        UnmetNeed::new(
             format!("means nothing to system `{}`", facts.system),
             "it computes a call on one thread; --workers N makes N calls at once",
         )
     })
 }
 
-/// Threads of the system itself.
-pub fn own_threads(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs threads of the system.
+pub fn own_threads(facts: &Facts<'_>) -> Option<UnmetNeed> {
     (facts.run.workers == Some(0)).then(|| {
-        Unmet::new(
+        UnmetNeed::new(
             "has no effect: with --workers 0 the system computes on the issuing thread, which \
              --cores does not bind",
             "leave out --workers 0: a scenario without workers then gets one",
@@ -218,22 +221,22 @@ pub fn own_threads(facts: &Facts<'_>) -> Option<Unmet> {
     })
 }
 
-/// Tokens, where limits of tokens are asked for.
-pub fn goodput(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs tokens if the goodput has limits on tokens.
+pub fn goodput(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let limits = facts.run.goodput?;
     (limits.needs_tokens() && !facts.loaded?.reports_tokens()).then(|| {
-        Unmet::new(
+        UnmetNeed::new(
             format!("has no effect: system `{}` reports no tokens", facts.system),
             "limit e2el:MS, which needs none, or measure a system that streams tokens",
         )
     })
 }
 
-/// A test that each requirement is judged in, and what it bounds.
-pub fn require(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs a test that each requirement applies to, and the quantity that it bounds.
+pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
     facts.run.requirements.iter().find_map(|requirement| {
         let text = requirement.written();
-        let unmet = |why: &str, fix: &str| Some(Unmet::new(format!("{text} {why}"), fix));
+        let unmet = |why: &str, fix: &str| Some(UnmetNeed::new(format!("{text} {why}"), fix));
         if !facts.modes.contains(&TestMode::PerformanceOnly) {
             return unmet(
                 "has no effect: this run has no performance test",
@@ -258,12 +261,13 @@ pub fn require(facts: &Facts<'_>) -> Option<Unmet> {
                 let is_server = |scenario: Scenario| scenario == Scenario::Server;
                 let is_virtual = facts.loaded.is_some_and(System::is_simulated);
                 let is_met = scenarios.any(|of| is_server(of) && requirement.is_for(of));
-                match is_met && !is_virtual {
-                    true => None,
-                    false => unmet(
+                if is_met && !is_virtual {
+                    None
+                } else {
+                    unmet(
                         "is not measured: a client lags in Server and in real time only",
                         "add --scenario Server, or leave it out",
-                    ),
+                    )
                 }
             }
             Quantity::Latency | Quantity::Errors => None,
@@ -273,34 +277,34 @@ pub fn require(facts: &Facts<'_>) -> Option<Unmet> {
 
 const TOKENS: &str = "bound the latency, or measure a system that streams tokens";
 
-/// A system whose name leaves the model open.
-pub fn model(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs a system whose specification does not name the model.
+pub fn model(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let named = match facts.system {
         "onnx" | "tract" => Some(facts.argument).filter(|file| !file.is_empty()),
         _ => facts.argument.split(',').find_map(|part| part.strip_prefix("model=")),
     };
     named.map(|file| {
-        Unmet::new(
+        UnmetNeed::new(
             format!("has no effect: the system names its model, {file}"),
             format!("write --system {} and --model FILE, or leave it out", facts.system),
         )
     })
 }
 
-/// Samples that no file holds.
-pub fn random_samples(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs samples that are not read from a file.
+pub fn random_samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
     (!facts.run.data.is_empty()).then(|| {
-        Unmet::new(
+        UnmetNeed::new(
             "has no effect: --data gives the samples with their shapes",
             "leave out one of the two",
         )
     })
 }
 
-/// Workers that join.
-pub fn remote_workers(facts: &Facts<'_>) -> Option<Unmet> {
+/// Needs remote workers.
+pub fn remote_workers(facts: &Facts<'_>) -> Option<UnmetNeed> {
     facts.run.remote_workers.is_none().then(|| {
-        Unmet::new(
+        UnmetNeed::new(
             "has no effect: no worker is to join",
             "state how many workers join with --remote-workers N, or leave it out",
         )

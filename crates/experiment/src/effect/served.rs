@@ -1,8 +1,8 @@
-//! Flags of `dyno serve` that may be without effect.
+//! Flags of `dyno serve` that may have no effect.
 
 use crate::failure::Failure;
 
-/// Flags with the systems that they change; other flags change all.
+/// Flags with the systems that use them; all systems use other flags.
 const ROWS: [(&str, &[&str]); 5] = [
     ("threads", &["onnx", "rnn", "digits-lstm"]),
     ("cores", &["digits", "digits-lstm", "null", "onnx", "tuned", "rnn"]),
@@ -11,10 +11,10 @@ const ROWS: [(&str, &[&str]); 5] = [
     ("shape", &["onnx", "tuned"]),
 ];
 
-/// Rejects flags that the system of a server ignores.
+/// Rejects flags that the served system ignores.
 ///
 /// # Errors
-/// Each such flag, and what it belongs to.
+/// Each such flag with the systems that use it.
 pub fn check_served(spec: &str, given: &[(&str, bool)]) -> Result<(), Failure> {
     let system = spec.split(':').next().unwrap_or(spec);
     let is_given = |flag: &str| given.iter().any(|(name, is_given)| *name == flag && *is_given);

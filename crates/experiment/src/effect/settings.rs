@@ -1,15 +1,15 @@
-//! Settings of the command line that change nothing: they belong to scenarios that are not
-//! run, or depend on another setting that is not made.
+//! Settings of the command line without effect: they belong to scenarios that are not run, or
+//! depend on another setting that is not set.
 
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Origin, Scenario, Settings, TestMode};
 use dyno_results::effective::is_relevant;
 
-use super::{Facts, Strictness, Unmet};
+use super::{Facts, Strictness, UnmetNeed};
 
-/// A setting that takes effect only beside certain values of others.
+/// Settings that need certain values of other settings.
 struct Row {
     keys: &'static [&'static str],
-    /// Whether it takes effect in a test with these settings.
+    /// Returns whether they take effect in a test with these settings.
     takes_effect: fn(&Settings) -> bool,
     why: &'static str,
     fix: &'static str,
@@ -99,10 +99,10 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Lists the settings of the command line that take no effect, each with a sentence.
+/// Returns the settings of the command line without effect, each with the reason.
 ///
-/// What a file or a variable sets may be meant for other commands.
-pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, Unmet)> {
+/// Settings of files and variables may be meant for other commands.
+pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, UnmetNeed)> {
     if strictness == Strictness::Point {
         return Vec::new();
     }
@@ -116,12 +116,12 @@ pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String,
             ("--set", None) => format!("--set {key}"),
             _ => flag.clone(),
         };
-        found.push((format!("{name} {why}"), Unmet::new(why, fix)));
+        found.push((format!("{name} {why}"), UnmetNeed::new(why, fix)));
     }
     found
 }
 
-/// Returns why a setting changes no test of the run, and what to do.
+/// Returns why a setting changes no test of the run, and a remedy.
 fn reason(
     facts: &Facts<'_>,
     scenario: Option<Scenario>,
@@ -131,7 +131,7 @@ fn reason(
     let is_meant = |one: &Scenario| scenario.is_none_or(|only| only == *one);
     let is_used = |one: &Scenario| is_meant(one) && is_relevant(key, *one);
     if !facts.scenarios.iter().any(is_used) {
-        // The keys behind other flags have a table of their own.
+        // Keys of other flags are in the table of options.
         if !is_set {
             return None;
         }
@@ -149,7 +149,7 @@ fn reason(
     let tests = facts.scenarios.iter().filter(|one| is_used(one)).flat_map(|scenario| {
         facts.modes.iter().map(|mode| facts.options.settings(*scenario, *mode, None))
     });
-    // A mode of its own has a row in the table of options.
+    // Modes are in the table of options.
     let mut tests = tests.peekable();
     tests.peek()?;
     (!tests.any(|settings| (row.takes_effect)(&settings))).then(|| (row.why.into(), row.fix.into()))

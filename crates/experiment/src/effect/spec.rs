@@ -1,27 +1,27 @@
-//! Keys of systems that may be without effect.
+//! Keys of systems that may have no effect.
 
 use dyno_loadgen::settings::Scenario;
 
-use super::{Facts, Unmet};
+use super::{Facts, UnmetNeed};
 
-/// A key of a system with what it needs.
+/// A key of systems, and its check.
 struct Row {
     systems: &'static [&'static str],
     key: &'static str,
-    /// Why the key changes nothing, and what to do; `None` where it does.
+    /// Returns the reason and a remedy if the key has no effect.
     unmet: fn(&Spec<'_>) -> Option<[&'static str; 2]>,
 }
 
 const HTTP: &[&str] = &["oip", "openai", "raw"];
 const SERVERS: &[&str] = &["oip", "oip-grpc", "openai", "raw"];
 
-/// Every such key. Keys that are not here take effect wherever they are accepted.
+/// All such keys. Other keys take effect wherever they are accepted.
 const ROWS: &[Row] = &[
     Row {
         systems: HTTP,
         key: "streams",
-        unmet: |of| {
-            (!of.is("http2", "true")).then_some([
+        unmet: |spec| {
+            (!spec.is("http2", "true")).then_some([
                 "HTTP/1.1 has one request at a time on a connection",
                 "add http2=true, or raise connections=N",
             ])
@@ -30,8 +30,8 @@ const ROWS: &[Row] = &[
     Row {
         systems: SERVERS,
         key: "ca",
-        unmet: |of| {
-            (!of.text.contains("https://")).then_some([
+        unmet: |spec| {
+            (!spec.text.contains("https://")).then_some([
                 "no server is reached through TLS",
                 "write the URL with https://, or leave it out",
             ])
@@ -40,9 +40,9 @@ const ROWS: &[Row] = &[
     Row {
         systems: SERVERS,
         key: "max-concurrency",
-        unmet: |of| {
+        unmet: |spec| {
             let is_one = |scenario: &Scenario| *scenario == Scenario::SingleStream;
-            of.facts.scenarios.iter().all(is_one).then_some([
+            spec.facts.scenarios.iter().all(is_one).then_some([
                 "SingleStream has one request in flight",
                 "add a scenario with more requests in flight, or leave it out",
             ])
@@ -51,9 +51,9 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["openai"],
         key: "max-tokens",
-        unmet: |of| {
+        unmet: |spec| {
             let others = ["output", "max_tokens:", "max_completion_tokens:"];
-            others.iter().any(|key| of.has(key)).then_some([
+            others.iter().any(|key| spec.has(key)).then_some([
                 "another key of the system limits the tokens of an answer",
                 "leave out one of the two",
             ])
@@ -62,8 +62,8 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["model"],
         key: "sigma",
-        unmet: |of| {
-            (!of.has("lognormal")).then_some([
+        unmet: |spec| {
+            (!spec.has("lognormal")).then_some([
                 "it is the spread of lognormal=TIME",
                 "write lognormal=TIME for the service time, or leave it out",
             ])
@@ -72,16 +72,16 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["model"],
         key: "per-token",
-        unmet: |of| {
-            (!of.has("tokens"))
+        unmet: |spec| {
+            (!spec.has("tokens"))
                 .then_some(["answers have no tokens", "add tokens=N-M, or leave it out"])
         },
     },
     Row {
         systems: &["openai"],
         key: "usage",
-        unmet: |of| {
-            of.is("stream", "false").then_some([
+        unmet: |spec| {
+            spec.is("stream", "false").then_some([
                 "whole answers always come with their usage",
                 "leave out usage or stream=false",
             ])
@@ -90,8 +90,8 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["openai"],
         key: "groups",
-        unmet: |of| {
-            (!of.has("prefix")).then_some([
+        unmet: |spec| {
+            (!spec.has("prefix")).then_some([
                 "groups share a prefix, and there is none",
                 "add prefix=N, or leave it out",
             ])
@@ -100,8 +100,8 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["openai"],
         key: "speed",
-        unmet: |of| {
-            (!of.facts.scenarios.contains(&Scenario::Server)).then_some([
+        unmet: |spec| {
+            (!spec.facts.scenarios.contains(&Scenario::Server)).then_some([
                 "recorded times are those of Server",
                 "add --scenario Server, or leave it out",
             ])
@@ -110,22 +110,24 @@ const ROWS: &[Row] = &[
     Row {
         systems: &["raw"],
         key: "content-type",
-        unmet: |of| {
-            (!of.has("body")).then_some(["requests have no body", "add body=..., or leave it out"])
+        unmet: |spec| {
+            (!spec.has("body"))
+                .then_some(["requests have no body", "add body=..., or leave it out"])
         },
     },
     Row {
         systems: &["raw"],
         key: "compress",
-        unmet: |of| {
-            (!of.has("body")).then_some(["requests have no body", "add body=..., or leave it out"])
+        unmet: |spec| {
+            (!spec.has("body"))
+                .then_some(["requests have no body", "add body=..., or leave it out"])
         },
     },
     Row {
         systems: &["rnn"],
         key: "lengths",
-        unmet: |of| {
-            (!of.facts.run.data.is_empty()).then_some([
+        unmet: |spec| {
+            (!spec.facts.run.data.is_empty()).then_some([
                 "--data gives the sequences with their lengths",
                 "use --data lengths=FILE.npy, or leave it out",
             ])
@@ -133,14 +135,14 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Systems whose spec is a list of keys with values.
+/// Systems whose specification is a list of keys with values.
 const WITH_KEYS: &[&str] =
     &["oip", "oip-grpc", "openai", "raw", "model", "npu", "rnn", "digits-lstm"];
 
-/// Keys that may stand several times.
+/// Keys that may be repeated.
 const REPEATED: &[&str] = &["node", "version", "accept-answers"];
 
-/// What a system's spec has.
+/// A specification of a system that is checked.
 struct Spec<'a> {
     facts: &'a Facts<'a>,
     text: &'a str,
@@ -152,7 +154,7 @@ impl<'a> Spec<'a> {
         self.text.split(',').filter_map(|part| part.split_once('=')).map(|(key, _)| key)
     }
 
-    /// Returns the first key that stands twice, of which only one value counts.
+    /// Returns the first repeated key of which only one value counts.
     fn repeated(&self) -> Option<&'a str> {
         let mut keys = self.keys().enumerate();
         keys.find(|(at, key)| {
@@ -175,8 +177,8 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Keys of the system, and of those of tenants, that change nothing.
-pub fn without_effect(facts: &Facts<'_>) -> Vec<(String, Unmet)> {
+/// Returns the keys of the system, and of systems of tenants, without effect.
+pub fn without_effect(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
     let own = (facts.system, facts.argument);
     let tenants = facts.run.tenant_systems.iter().flatten();
     let tenants = tenants.map(|spec| spec.split_once(':').unwrap_or((spec, "")));
@@ -186,12 +188,12 @@ pub fn without_effect(facts: &Facts<'_>) -> Vec<(String, Unmet)> {
         let rows = ROWS.iter().filter(|row| row.systems.contains(&system) && spec.has(row.key));
         if let Some(key) = spec.repeated().filter(|_| WITH_KEYS.contains(&system)) {
             let sentence = format!("system `{system}`: {key}= is given twice");
-            found.push((sentence, Unmet::new("is given twice", "keep one of the two")));
+            found.push((sentence, UnmetNeed::new("is given twice", "keep one of the two")));
         }
         for row in rows {
             if let Some([why, fix]) = (row.unmet)(&spec) {
                 let sentence = format!("system `{system}`: {}= has no effect: {why}", row.key);
-                found.push((sentence, Unmet::new(why, fix)));
+                found.push((sentence, UnmetNeed::new(why, fix)));
             }
         }
     }

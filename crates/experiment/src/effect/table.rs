@@ -1,15 +1,15 @@
-//! The table of options: what each needs to take effect.
+//! The table of options with their needs.
 
 use dyno_loadgen::settings::Scenario;
 
 use super::need::{self, Need};
-use super::{Facts, Unmet};
+use super::{Facts, UnmetNeed};
 
-use crate::options::Given;
+use crate::options::KeyOrigin;
 
 use Need::{Accuracy, Other, Performance, System};
 
-/// An option with what it needs; nothing, and it takes effect in every run.
+/// An option with its needs. Without needs it takes effect in every run.
 type Row = (&'static str, &'static [Need]);
 
 /// Every key of a run.
@@ -61,20 +61,20 @@ fn row(key: &str) -> Option<&'static Row> {
     ROWS.iter().find(|(name, _)| *name == key)
 }
 
-/// What an option needs, in a few words; empty if it takes effect in every run.
+/// Returns the needs of an option in a few words; empty if it takes effect in every run.
 pub fn needs_of(key: &str) -> String {
     let needs = row(key).map_or(&[][..], |(_, needs)| needs);
     needs.iter().map(|need| need.words(key)).collect::<Vec<_>>().join("; ")
 }
 
-/// Why an option takes no effect; `None` if it does.
-pub fn unmet(given: &Given, facts: &Facts<'_>) -> Option<Unmet> {
+/// Returns why an option has no effect; `None` if it has one.
+pub fn unmet(given: &KeyOrigin, facts: &Facts<'_>) -> Option<UnmetNeed> {
     let (key, needs) = row(given.key)?;
     needs.iter().find_map(|need| need.unmet(key, facts))
 }
 
-/// Why the system ignores an option, whatever is run.
-pub fn of_system(given: &Given, facts: &Facts<'_>) -> Option<Unmet> {
+/// Returns why the system ignores an option in every run.
+pub fn of_system(given: &KeyOrigin, facts: &Facts<'_>) -> Option<UnmetNeed> {
     let (key, needs) = row(given.key)?;
     let asks_system = |need: &&Need| {
         matches!(need, System) || (matches!(*key, "threads" | "cores") && matches!(need, Other(..)))

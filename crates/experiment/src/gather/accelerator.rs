@@ -1,4 +1,4 @@
-//! From what simulated NPUs did to its place in the summary and the series.
+//! Converts observations of simulated NPUs to parts of the summary and the series.
 
 use dyno_npu::bounds::throughput;
 use dyno_npu::deploy::Deployment;
@@ -12,7 +12,7 @@ fn ns(time: Picos) -> u64 {
     time / 1_000
 }
 
-/// Returns what simulated NPUs did in a test, of which these are the tenants' parts.
+/// Returns the summary of simulated NPUs in a test; `tests` are the parts of the tenants.
 pub fn accelerator(
     observed: &Observed,
     deployment: &Deployment,
@@ -54,7 +54,7 @@ fn network(
 ) -> Network {
     let passes = &deployment.served[at].passes;
     let each = passes.last().map_or(0.0, |pass| pass.alone as f64 / passes.len() as f64);
-    // Tenants beyond the networks share them in turn.
+    // Tenants beyond the number of networks share networks in turn.
     let own = tests.iter().skip(at).step_by(deployment.names.len());
     let over = own.filter(|test| test.plan.latency_bound_ns.is_some());
     let over: Vec<u64> =
@@ -80,7 +80,7 @@ fn network(
     }
 }
 
-/// Returns what the first of the NPUs did at first.
+/// Returns the beginning of the timeline of the first NPU.
 pub fn timeline(observed: &Observed, deployment: &Deployment) -> Timeline {
     let block = |bar: &Bar| {
         let is_one = observed.networks[bar.stream].versions.is_empty();

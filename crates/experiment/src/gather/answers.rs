@@ -1,4 +1,4 @@
-//! From the accounts of a server's answers to their classes and tokens in the summary.
+//! Converts the accounts of a server's answers to classes and tokens of the summary.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,20 +19,20 @@ pub struct Accounts<'a> {
 }
 
 impl<'a> Accounts<'a> {
-    /// The accounts of a run; `None` where answers are not text.
+    /// Returns the accounts of a run; `None` if answers are not text.
     pub fn new(record: &'a Record, entries: &'a [Option<Entry>]) -> Option<Self> {
         let is_text = entries.iter().any(Option::is_some);
         is_text.then(|| Self { record, entries, failed: record.failed.iter().copied().collect() })
     }
 
-    /// The accounts of the samples that were answered, with their numbers.
+    /// Returns the accounts of answered samples with their numbers.
     pub fn answered(&self) -> impl Iterator<Item = (usize, &Entry)> {
         let all = self.entries.iter().enumerate().zip(&self.record.completed_at);
         all.filter(|((sample, _), at)| **at != 0 && !self.failed.contains_key(&(*sample as u64)))
             .filter_map(|((sample, entry), _)| Some((sample, entry.as_ref()?)))
     }
 
-    /// What became of the answers.
+    /// Returns the classes of the answers.
     pub fn answers(&self, target: f64) -> Answers {
         let mut found = Answers::default();
         for (sample, failure) in &self.failed {
@@ -78,7 +78,7 @@ impl<'a> Accounts<'a> {
         found
     }
 
-    /// Their tokens, with rates over `window` ns.
+    /// Returns the token counts, with rates over `window` ns.
     pub fn tokens(&self, window: Nanos) -> Tokens {
         let mut found = Tokens::default();
         let (mut input, mut output) = (Sum::default(), Sum::default());
@@ -126,17 +126,19 @@ impl<'a> Accounts<'a> {
         found
     }
 
-    /// Answers whose count of output tokens rests on a contradiction, with the first of them.
+    /// Returns the number of answers with contradictory counts of output tokens, and the first
+    /// contradiction.
     pub fn doubtful_output(&self) -> Option<(u64, String)> {
         self.doubtful(Entry::is_output_doubtful)
     }
 
-    /// Answers whose count of input tokens rests on a contradiction, with the first of them.
+    /// Returns the number of answers with contradictory counts of input tokens, and the first
+    /// contradiction.
     pub fn doubtful_input(&self) -> Option<(u64, String)> {
         self.doubtful(|entry| entry.is_input_doubtful() && !entry.is_output_doubtful())
     }
 
-    /// Answers with a contradiction that a tokenizer settled.
+    /// Returns the number of answers whose contradiction a tokenizer resolved.
     pub fn settled(&self) -> u64 {
         let is_settled = |entry: &Entry| {
             entry.counted_by == TokenCounter::Tokenizer && !entry.contradictions.is_empty()
@@ -151,7 +153,7 @@ impl<'a> Accounts<'a> {
         Some((1 + doubtful.count() as u64, words.unwrap_or_default()))
     }
 
-    /// The accepted classes with the number of their answers.
+    /// Returns the accepted classes with the number of their answers.
     pub fn accepted_by_class(&self) -> BTreeMap<&'static str, u64> {
         let mut found = BTreeMap::new();
         for (_, entry) in self.answered().filter(|(_, entry)| entry.class != Class::Whole) {
@@ -160,13 +162,13 @@ impl<'a> Accounts<'a> {
         found
     }
 
-    /// Answers that came whole although a stream was requested.
+    /// Returns the number of answers that were not streamed although a stream was requested.
     pub fn without_stream(&self) -> u64 {
         let ignores = |entry: &Entry| entry.oddities.contains(Oddity::NoStream);
         self.answered().filter(|(_, entry)| ignores(entry)).count() as u64
     }
 
-    /// Output tokens of each sample, in the form of a record; 0 where there is no count.
+    /// Returns the output tokens of each sample in the form of a record; 0 if unknown.
     pub fn output_column(&self) -> Vec<i64> {
         let of = |entry: &Option<Entry>| entry.and_then(|entry| entry.output).map_or(0, i64::from);
         let mut column: Vec<i64> = self.entries.iter().map(of).collect();
@@ -186,7 +188,7 @@ fn finish_reason(finish: Finish) -> &'static str {
     }
 }
 
-/// A sum of counts, some of which may not be known.
+/// A sum of counts, some of which may be unknown.
 #[derive(Default)]
 struct Sum {
     sum: u64,
@@ -205,12 +207,12 @@ impl Sum {
         }
     }
 
-    /// The sum, if every count is known.
+    /// Returns the sum if all counts are known.
     fn of_all(&self) -> Option<u64> {
         (self.known > 0 && self.unknown == 0).then_some(self.sum)
     }
 
-    /// The sum of those that are known; one that is not stated adds nothing.
+    /// Returns the sum of the known counts; `None` if no count is known.
     fn of_some(&self) -> Option<u64> {
         (self.known > 0).then_some(self.sum)
     }

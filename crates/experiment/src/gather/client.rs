@@ -1,4 +1,4 @@
-//! From the counters of a client to its part of the summary.
+//! Converts the counters of a client to its part of the summary.
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
@@ -9,19 +9,19 @@ use dyno_results::summary::client::{Spans, Trouble};
 use dyno_results::summary::metrics::Distribution;
 use dyno_results::summary::{Client, Test, Worker, goodput};
 
-/// What is known of the client of a test, or of the clients of all workers together.
+/// Observations of the client of a test, or of the clients of all workers together.
 pub struct Sight<'a> {
-    /// Counted in the test.
+    /// Counters of the test.
     pub seen: ClientStatistics,
-    /// Time that all threads of the client had, ns.
+    /// Available time of all threads of the client, ns.
     pub capacity: Nanos,
     /// Returns how much later than due the requests of a tenant were accepted by a socket, ns.
     pub lateness: &'a dyn Fn(u8, &Record) -> Vec<Nanos>,
-    /// The workers, where there were some.
+    /// The workers, if any.
     pub workers: Vec<Worker>,
 }
 
-/// Returns what a client saw in a test; the records are those of the last runs of the tenants.
+/// Returns the client's part of the summary; the records are those of the tenants' last runs.
 pub fn client(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Client> {
     let (_, test) = tenants.first()?;
     let seen = &sight.seen;
@@ -67,7 +67,7 @@ pub fn client(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Client>
     })
 }
 
-/// Completion - issue of answered samples.
+/// Returns the times from issue to completion of answered samples, ns.
 fn latencies_from_issue(record: &Record) -> impl Iterator<Item = Nanos> {
     let each = record.samples_per_query.max(1);
     let answered = goodput::answered(record);
@@ -87,7 +87,7 @@ fn spans(seen: &ClientStatistics) -> Option<Spans> {
     })
 }
 
-/// Name of a kind of trouble, as files and screens show it.
+/// Returns the display name of a kind of failure.
 pub fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Resolve => "no address",

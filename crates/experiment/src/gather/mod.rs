@@ -1,4 +1,4 @@
-//! From what was measured to the documents of a run.
+//! Converts measurements to the documents of a run.
 
 pub mod accelerator;
 pub mod answers;

@@ -1,11 +1,11 @@
-//! What the client did to the figures of a test: samples that it delayed, and time in which it did
-//! not run.
+//! Effects of the client on the figures of a test: samples that it delayed, and time in which it
+//! did not run.
 //!
-//! Over a network, the client's part of a sample's latency is known: from when the sample
-//! was due to the write of its request, and from when the kernel had the answer to the read. In
-//! process it is the time in which the process was stopped; how late queries were issued there has
-//! a budget of its own. If the figures without these parts are others, they are not the system's,
-//! and the test does not count: [`Observer::judge`].
+//! Over a network, the client's part of a sample's latency is known: the time from when the sample
+//! was due until its request was written, and the time from when the kernel had the answer until it
+//! was read. In process it is the time in which the process was stopped; how late queries were
+//! issued there has a separate budget. If the figures without these parts differ, the figures are
+//! not those of the system, and the test does not count: see [`Observer::judge`].
 
 mod delays;
 
@@ -21,41 +21,42 @@ use crate::observe::{BEAT, LEAST_STOP, Observation};
 
 use delays::{Delays, figures};
 
-/// One tenant's part of a run, as the client knows it.
+/// One tenant's part of a run.
 pub struct Part<'a> {
-    /// What happened.
+    /// Record of the run.
     pub record: &'a Record,
-    /// By sample: how much later than due its request was written, over a network. Empty where
-    /// that is no delay of the client's, and in process: there the lag of the client has a budget
-    /// of its own.
+    /// Delay from when each sample was due until its request was written, over a network. Empty if
+    /// the client does not cause such delays, and in process, where the lag of the client has a
+    /// separate budget.
     pub sent_late: Vec<Nanos>,
-    /// By sample: whether the kernel's time of its first output and of its last one is that of
-    /// later bytes, which the same read brought. Empty where it never is.
+    /// For each sample, whether the kernel's times of its first and its last output are those of
+    /// later bytes, which the same read returned. Empty if no read was joined.
     pub joined: Vec<(bool, bool)>,
-    /// Where on the distribution the test is judged.
+    /// Percentile at which the test is judged, in (0, 1).
     pub target: f64,
 }
 
 /// How a client reaches its system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Both are this process: what keeps it from running keeps the system, too.
+    /// Client and system share this process: a stop affects both.
     InProcess,
-    /// Over a network, with the operating system's word for when answers came.
+    /// Over a network, with timestamps of the operating system for received answers.
     Network,
-    /// Over a network, without it.
+    /// Over a network, without such timestamps.
     NetworkUnstamped,
 }
 
-/// Brief stops of less than this part of a run are no lost time: a timer may be late at times.
+/// Brief stops count as lost time if they exceed 1 / `BRIEF_SHARE` of a run, because a timer may be
+/// late at times.
 const BRIEF_SHARE: u64 = 50;
-/// Samples that were delayed by less are not counted.
+/// Smallest delay of a sample that is counted, ns.
 const LEAST_DELAY: Nanos = 50_000;
-/// So many pauses are listed.
+/// Maximum number of listed pauses.
 const LISTED: usize = 20;
 
-/// What an observation and the late reads of sockets, by the observation's clock, say of a
-/// run.
+/// Returns the observer's part of the summary, from an observation and the late reads of sockets by
+/// the observation's clock.
 pub fn observer(
     observation: Observation,
     reach: Reach,
@@ -100,7 +101,7 @@ pub fn observer(
     observer
 }
 
-/// Adds the figures of a tenant, where the client delayed any of its samples.
+/// Adds the figures of a tenant if the client delayed any of its samples.
 fn add(observer: &mut Observer, tenant: u32, delays: &Delays<'_>) {
     if !delays.are_possible() {
         return;
@@ -113,16 +114,16 @@ fn add(observer: &mut Observer, tenant: u32, delays: &Delays<'_>) {
     observer.figures.extend(figures(tenant, "time to first token", &found.first_tokens, target));
 }
 
-/// Estimates how long stops lasted together, by how late beats were that fell into them.
+/// Estimates the total duration of stops from the lateness of the beats that fell into them.
 ///
-/// Beats are spread evenly over time, so that each stands for [`BEAT`]. Those that fell into the
-/// last [`LEAST_STOP`] of a stop are not among them: their number follows from the length of the
-/// stops, which are twice as long as a beat is late on average.
+/// Beats are spread evenly over time, so that each stands for [`BEAT`]. Beats in the last
+/// [`LEAST_STOP`] of a stop are not among them. Their number follows from the length of the stops,
+/// which is twice the mean lateness of a beat.
 fn stopped_by(late: &[Nanos]) -> Nanos {
     let Some(beats) = Some(late.len() as u64).filter(|&beats| beats > 0) else { return 0 };
     let mean = late.iter().sum::<Nanos>() / beats;
     let seen = 2 * mean.saturating_sub(LEAST_STOP);
-    // Where the stops are hardly longer than what is not seen of them, the estimate is a guess.
+    // If stops are hardly longer than their unseen part, the estimate is a guess.
     let unseen = LEAST_STOP.min(seen);
     beats * BEAT * (seen + unseen) / seen.max(1)
 }

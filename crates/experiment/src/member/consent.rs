@@ -1,8 +1,8 @@
-//! What a coordinator elsewhere may have a worker use: the flag `--allow`.
+//! What a remote coordinator may use through a worker: the flag `--allow`.
 //!
-//! A worker is a remote hand. Files, environment variables, libraries and servers that a
-//! coordinator names are used only if the worker was started with a grant for them. A coordinator
-//! of the same machine needs none, except for environment variables, which may hold secrets.
+//! A worker uses files, environment variables, libraries and servers that a coordinator names only
+//! if it was started with a grant for them. A coordinator on the same machine needs no grants,
+//! except for environment variables, which may hold secrets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,22 +22,22 @@ pub const GRAMMAR: &str = "\x20 --allow files              any file that this pr
   --allow hosts:HOST[:PORT]  one server
   --allow all                all of these";
 
-/// One `--allow`.
+/// One value of `--allow`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
     /// Everything.
     All,
-    /// Files; below this path only, if there is one.
+    /// Files; only those below the path, if given.
     Files(Option<PathBuf>),
     /// An environment variable.
     Environment(String),
-    /// Program libraries; below this path only, if there is one.
+    /// Shared libraries; only those below the path, if given.
     Libraries(Option<PathBuf>),
-    /// Servers; this host with this port only, if there is one.
+    /// Servers; only this host, and only this port, if given.
     Hosts(Option<(String, Option<u16>)>),
 }
 
-/// Something that an order names.
+/// A resource that a coordinator names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Need {
     File(PathBuf),
@@ -46,7 +46,7 @@ enum Need {
     Host(String, u16),
 }
 
-/// What a worker consents to.
+/// Resources that a worker may use.
 #[derive(Debug, Clone, Default)]
 pub struct Consent {
     /// The values of `--allow`.
@@ -86,7 +86,7 @@ impl FromStr for Grant {
 fn host_and_port(text: &str) -> Result<(String, Option<u16>), String> {
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let endpoint = url.parse::<Endpoint>().map_err(|error| format!("`{text}`: {error}"))?;
-    // An address of IPv6 has colons of its own.
+    // IPv6 addresses contain colons.
     let end = text.trim_end_matches('/');
     let has_port = end.ends_with(&format!(":{}", endpoint.port())) && !end.ends_with(']');
     let port = (has_port || text.contains("://")).then(|| endpoint.port());
@@ -106,10 +106,10 @@ impl fmt::Display for Need {
 }
 
 impl Consent {
-    /// Refuses a system that needs more than was granted.
+    /// Rejects a system that needs more than was granted.
     ///
     /// # Errors
-    /// What is missing, with the flags that would grant it.
+    /// The missing grants, with the flags that give them.
     pub fn check(&self, run: &RunOptions) -> Result<(), String> {
         let needs = needs(run);
         let missing: Vec<String> = needs
@@ -150,8 +150,8 @@ impl Grant {
     }
 }
 
-/// Whether a path is a folder's, or the same file, once links are resolved. A file that does
-/// not exist lies nowhere: a refusal does not tell which files there are.
+/// Returns whether a path is below a folder or equal to it, after links are resolved. A file that
+/// does not exist is below no folder, so that a rejection does not reveal which files exist.
 fn is_below(path: &Path, folder: &Path) -> bool {
     match (path.canonicalize(), folder.canonicalize()) {
         (Ok(path), Ok(folder)) => path.starts_with(folder),
@@ -159,7 +159,7 @@ fn is_below(path: &Path, folder: &Path) -> bool {
     }
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell if necessary.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
     if word.chars().all(is_plain) {
@@ -169,7 +169,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// All that a system needs of the machine that it runs on, as far as a coordinator names it.
+/// Returns the resources that the options of a coordinator name.
 fn needs(run: &RunOptions) -> Vec<Need> {
     let mut needs = Vec::new();
     let spec = run.system.as_deref().unwrap_or_default();
@@ -188,8 +188,8 @@ fn needs(run: &RunOptions) -> Vec<Need> {
     needs
 }
 
-/// The server of a URL. A text that is no URL stands for itself, and no grant covers it but one
-/// for all.
+/// Returns the server of a URL. A text that is not a URL becomes a host that only a grant for all
+/// servers covers.
 fn host(url: &str) -> Need {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

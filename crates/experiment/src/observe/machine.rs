@@ -1,4 +1,5 @@
-//! What Linux counts of time that a process wanted and did not get. Elsewhere nothing is known.
+//! Linux counters of the time that a process was ready but did not run. On other systems nothing is
+//! known.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 
 use dyno_loadgen::clock::{Nanos, SECOND};
 
-/// Where control groups are mounted, of version 2 and of version 1.
+/// Mount points of control groups, version 2 and version 1.
 const MOUNTS: [&str; 4] = [
     "/sys/fs/cgroup",
     "/sys/fs/cgroup/unified",
@@ -14,49 +15,48 @@ const MOUNTS: [&str; 4] = [
     "/sys/fs/cgroup/cpu,cpuacct",
 ];
 
-/// Ticks of the processors' times in `/proc/stat`: the same on all machines of today.
+/// Unit of times in `/proc/stat`, ns. It is 1/100 s on all current machines.
 const TICK: Nanos = SECOND / 100;
 
-/// Where the counters of this process are.
+/// Files with the counters of this process.
 #[derive(Debug)]
 pub(super) struct Counters {
-    /// `cpu.stat` of its control group and of those above it, whose quotas hold for it, too.
+    /// `cpu.stat` of the process's control group and its ancestors, whose quotas also apply.
     groups: Vec<PathBuf>,
 }
 
 /// The counters at one time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Totals {
-    /// By thread: its name, and how long it was ready and waited.
+    /// For each thread: its name, and how long it waited for a processor.
     run_delay: BTreeMap<u64, (String, Nanos)>,
     throttled: Option<Nanos>,
     stolen: Option<Nanos>,
 }
 
 impl Counters {
-    /// Finds them for the control group that this process is in now.
+    /// Finds the counters of the current control group.
     pub(super) fn find() -> Self {
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let files = stat_files(&groups).into_iter().filter(|file| file.exists());
         Self { groups: files.collect() }
     }
 
-    /// How long this control group and those above it were out of their quotas, over all
-    /// processors.
+    /// Returns how long this control group and its ancestors were throttled, over all processors.
     pub(super) fn throttled(&self) -> Option<Nanos> {
         let of = |file: &PathBuf| throttled(&fs::read_to_string(file).ok()?);
         self.groups.iter().filter_map(of).reduce(Nanos::saturating_add)
     }
 
-    /// All counters.
+    /// Reads all counters.
     pub(super) fn totals(&self) -> Totals {
         Totals { run_delay: run_delays(), throttled: self.throttled(), stolen: stolen() }
     }
 }
 
 impl Totals {
-    /// How long threads waited since earlier counters, by name; threads that ended since are not
-    /// known any more.
+    /// Returns how long threads waited since `earlier`, by name. Threads that ended since then are
+    /// missing.
     pub(super) fn run_delay_since(&self, earlier: &Self) -> BTreeMap<String, Nanos> {
         let mut by_name = BTreeMap::new();
         for (thread, (name, delay)) in &self.run_delay {
@@ -75,17 +75,17 @@ impl Totals {
     }
 }
 
-/// How long the calling thread was ready and waited for a processor.
+/// Returns how long the calling thread waited for a processor.
 pub(super) fn own_run_delay() -> Option<Nanos> {
     run_delay(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
 
-/// How much time of all processors the hypervisor gave to others.
+/// Returns how much time of all processors the hypervisor took.
 pub(super) fn stolen() -> Option<Nanos> {
     steal(fs::read_to_string("/proc/stat").ok()?.lines().next()?)
 }
 
-/// The second number: `on a processor`, `ready and waiting`, `turns`.
+/// Parses the second number of `schedstat`: time on a processor, time ready and waiting, turns.
 fn run_delay(schedstat: &str) -> Option<Nanos> {
     schedstat.split_whitespace().nth(1)?.parse().ok()
 }
@@ -101,13 +101,13 @@ fn run_delays() -> BTreeMap<u64, (String, Nanos)> {
     threads.filter_map(of).collect()
 }
 
-/// The eighth time of the line `cpu` of `/proc/stat`.
+/// Parses the eighth time of the line `cpu` of `/proc/stat`.
 fn steal(line: &str) -> Option<Nanos> {
     let ticks: Nanos = line.strip_prefix("cpu ")?.split_whitespace().nth(7)?.parse().ok()?;
     Some(ticks.saturating_mul(TICK))
 }
 
-/// `throttled_usec` of version 2, or `throttled_time` (ns) of version 1.
+/// Parses `throttled_usec` (version 2) or `throttled_time` (ns, version 1).
 fn throttled(stat: &str) -> Option<Nanos> {
     stat.lines().find_map(|line| {
         let (key, number) = line.split_once(' ')?;
@@ -120,7 +120,8 @@ fn throttled(stat: &str) -> Option<Nanos> {
     })
 }
 
-/// Where `cpu.stat` may be of the groups that `/proc/self/cgroup` names, and of all above them.
+/// Returns the possible paths of `cpu.stat` of the groups in `/proc/self/cgroup`, and of their
+/// ancestors.
 fn stat_files(groups: &str) -> Vec<PathBuf> {
     let of_cpu = |line: &str| {
         let (_, rest) = line.split_once(':')?;

@@ -1,10 +1,9 @@
-//! Watches this process while a test is on: when it did not run, for how long, and what took the
-//! time.
+//! Observes this process while a test runs: when it did not run, for how long, and why.
 //!
-//! A thread beats a hundred times a second. A beat that comes late shows a pause of the process, and
-//! the counters of the operating system tell why: a CPU quota, other programs, the hypervisor, or
-//! none of them, as when the process is stopped by a signal. What a pause did to the samples of a
-//! run is judged in [`crate::gather::observer`].
+//! A thread beats a hundred times a second. A late beat shows a pause of the process, and the
+//! counters of the operating system show the cause: a CPU quota, other programs, or the hypervisor.
+//! Without such a cause the process was stopped, for example by a signal.
+//! [`crate::gather::observer`] judges the effect of pauses on the samples of a run.
 
 mod machine;
 
@@ -22,55 +21,55 @@ use dyno_results::summary::observer::{Loss, Pause};
 
 use machine::Counters;
 
-/// Between two beats on average. Each is between half and one and a half of it, by chance: stops
-/// that come at even times would otherwise fall on all beats or on none.
+/// Mean interval between beats. Each interval is random between half and one and a half of it:
+/// otherwise stops at regular times would hit all beats or none.
 pub const BEAT: Nanos = 10 * MILLISECOND;
-/// A beat that is late by less is no pause: so long a busy machine may take to wake a thread.
+/// Smallest lateness of a beat that is a pause. A busy machine may take this long to wake a thread.
 const LEAST_PAUSE: Nanos = 10 * MILLISECOND;
-/// A beat that is late by so much, for which no counter has a reason, fell into a brief stop.
-/// On a quiet virtual machine one beat in twenty is 0.6 ms late, one in two hundred 1.7 ms.
+/// Smallest lateness of a beat without a known cause that is a brief stop. On a quiet virtual
+/// machine one beat in twenty is 0.6 ms late, and one in two hundred 1.7 ms.
 pub const LEAST_STOP: Nanos = 2 * MILLISECOND;
-/// Time that the hypervisor took is read every so many beats: of many processors it is long.
+/// Number of beats between two reads of the hypervisor's time, which takes long with many
+/// processors.
 const BEATS_TO_STEAL: u64 = 100;
 
-/// What was seen of this process during a test. Times are ns since the start of its last run.
+/// Observation of this process during a test. Times are ns since the start of its last run.
 #[derive(Debug, Clone)]
 pub struct Observation {
-    /// The clock by which that run began at 0.
+    /// Clock in which that run began at 0.
     pub clock: Clock,
     /// Pauses of that run, in order.
     pub pauses: Vec<Pause>,
-    /// Beats of that run that fell into a stop which was too short for a pause: when each was
-    /// due, and how late it was. As beats are spread evenly over time, each stands for [`BEAT`].
+    /// Beats of that run that fell into a stop too short for a pause: due time and lateness. Beats
+    /// are spread evenly over time, so that each stands for [`BEAT`].
     pub brief_stops: Vec<(Nanos, Nanos)>,
-    /// How long threads were ready and waited for a processor during the test, by name.
+    /// How long threads waited for a processor during the test, by name, ns.
     pub run_delay: BTreeMap<String, Nanos>,
-    /// How long the control group was out of its quota, over all processors; `None` where that
-    /// is not told.
+    /// How long the control group was throttled, over all processors, ns; `None` if unknown.
     pub throttled: Option<Nanos>,
-    /// How much time of all processors the hypervisor took; `None` where that is not told.
+    /// How much time of all processors the hypervisor took, ns; `None` if unknown.
     pub stolen: Option<Nanos>,
 }
 
-/// What late beats showed, by the clock of their thread.
+/// Late beats, in the clock of their thread.
 #[derive(Debug, Default)]
 struct Beats {
     pauses: Vec<Pause>,
     brief_stops: Vec<(Nanos, Nanos)>,
 }
 
-/// A thread that beats until the test is over.
+/// A thread that beats until the test ends.
 #[derive(Debug)]
 pub struct Heart {
     clock: Clock,
-    /// When the last run began, by that clock.
+    /// Start of the last run in that clock.
     run_began: Arc<AtomicU64>,
     before: machine::Totals,
     beats: Option<(mpsc::Sender<()>, JoinHandle<Beats>)>,
 }
 
 impl Heart {
-    /// Begins to watch. Without a thread, if there can be none, no pause is seen.
+    /// Starts the observation. If no thread can be started, no pause is observed.
     pub fn begin() -> Self {
         let (clock, counters) = (Clock::start(), Counters::find());
         let before = counters.totals();
@@ -81,7 +80,8 @@ impl Heart {
         Self { clock, run_began: Arc::default(), before, beats }
     }
 
-    /// Notes when each run begins; for [`dyno_loadgen::drive::real::RealTime::announce`].
+    /// Returns a function that records when each run begins, for
+    /// [`dyno_loadgen::drive::real::RealTime::announce`].
     pub fn announce(&self) -> RunAnnouncer {
         let (clock, run_began) = (self.clock, self.run_began.clone());
         Arc::new(move |responder| {
@@ -93,12 +93,12 @@ impl Heart {
         })
     }
 
-    /// Ends the watch.
+    /// Ends the observation.
     pub fn end(mut self) -> Observation {
         let began = self.run_began.load(Ordering::Relaxed);
         let beats = self.beats.take().map(|(running, thread)| {
             drop(running);
-            // A panic is on standard error already.
+            // A panic was already reported on standard error.
             thread.join().unwrap_or_default()
         });
         let Beats { pauses, brief_stops } = beats.unwrap_or_default();
@@ -123,7 +123,7 @@ impl Heart {
     }
 }
 
-/// Beats until the other end of the channel is gone.
+/// Beats until the other end of the channel is dropped.
 fn beat(clock: Clock, counters: &Counters, is_over: &mpsc::Receiver<()>) -> Beats {
     let mut seen = Beats::default();
     let (mut delay, mut throttled) = (machine::own_run_delay(), counters.throttled());
@@ -144,7 +144,7 @@ fn beat(clock: Clock, counters: &Counters, is_over: &mpsc::Receiver<()>) -> Beat
         };
         let is_pause = late >= LEAST_PAUSE;
         let counted = since(delay_now, delay) + since(throttled_now, throttled);
-        // Without the counters of Linux, a late beat may have waited for a processor.
+        // Without the Linux counters, a late beat may have waited for a processor.
         if !is_pause && delay_now.is_some() && late.saturating_sub(counted) >= LEAST_STOP {
             seen.brief_stops.push((due, late));
         }
@@ -169,8 +169,8 @@ fn beat(clock: Clock, counters: &Counters, is_over: &mpsc::Receiver<()>) -> Beat
     }
 }
 
-/// What took the time of a pause, by what the counters of the system grew in it: the quota's, this
-/// thread's wait for a processor, and the hypervisor's. Whatever explains half of it took it.
+/// Returns the cause of a pause from the growth of the system's counters during it: quota, wait for
+/// a processor, hypervisor. A counter that explains half of the pause is the cause.
 fn loss_of(lasted: Nanos, throttled: Nanos, delay: Nanos, stolen: Nanos) -> Loss {
     let explains = |grown: Nanos| grown >= lasted / 2;
     match () {

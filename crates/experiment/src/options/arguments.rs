@@ -1,17 +1,17 @@
-//! Dotted flags: every key of `dyno.toml` is a flag under its full name.
+//! Dotted flags: every key of `dyno.toml` is also a flag with its full name.
 //!
-//! `--settings.server_target_qps 100` is `--set server_target_qps=100`, and
-//! `--run.out DIR` is `--out DIR`. Rewritten before the flags are parsed,
-//! because the settings are a table of their own.
+//! `--settings.server_target_qps 100` is `--set server_target_qps=100`, and `--run.out DIR` is
+//! `--out DIR`. They are rewritten before the flags are parsed, because settings are not known to
+//! the parser.
 
 use std::ffi::OsString;
 
 use crate::failure::Failure;
 
-/// The arguments with dotted flags replaced by what they stand for.
+/// Returns the arguments with dotted flags expanded.
 ///
 /// # Errors
-/// A dotted flag without a value.
+/// A dotted flag has no value.
 pub fn expand(arguments: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, Failure> {
     let mut expanded = Vec::new();
     let mut arguments = arguments;

@@ -1,6 +1,4 @@
-//! One setting that somebody gave a value, and where.
-
-use std::fmt;
+//! The assignment of a value to a setting, with its origin.
 
 use dyno_loadgen::clock::MILLISECOND;
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, nearest_field};
@@ -8,39 +6,34 @@ use dyno_results::units;
 
 use super::keys;
 
-/// Sets `key` to `value`, in one scenario or in all.
+/// Assigns `value` to the setting `key`, in one scenario or in all.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assignment {
-    /// The only scenario it is meant for.
+    /// Scenario that it is limited to; `None` is all.
     pub scenario: Option<Scenario>,
-    /// A field of the settings.
+    /// Name of the setting.
     pub key: &'static str,
-    /// In the spelling that the field reads.
+    /// Value in the spelling that the setting parses.
     pub value: String,
-    /// Who said it.
+    /// Where it was set.
     pub origin: Origin,
 }
 
-/// An assignment that cannot be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An invalid assignment.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {problem}")]
 pub struct BadAssignment {
-    /// Where it stands: a file with its line, a flag, a variable.
+    /// Where it was found: a file with its line, a flag, or a variable.
     pub origin: Origin,
-    /// What is wrong, and what to do.
+    /// The error and a remedy.
     pub problem: String,
 }
 
-impl fmt::Display for BadAssignment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.problem)
-    }
-}
-
 impl Assignment {
-    /// Checks key and value. Fields in ms and ns also read `10s` and the like.
+    /// Checks key and value. Settings in ms and ns also accept units, such as `10s`.
     ///
     /// # Errors
-    /// An unknown key with the nearest one, or a value that does not read.
+    /// An unknown key, with the nearest one, or an invalid value.
     pub fn new(
         scenario: Option<Scenario>,
         key: &str,
@@ -75,7 +68,7 @@ impl Assignment {
         }
     }
 
-    /// Reads `key=value` or `Scenario.key=value`.
+    /// Parses `key=value` or `Scenario.key=value`.
     ///
     /// # Errors
     /// As [`Assignment::new`].
@@ -92,8 +85,8 @@ impl Assignment {
     }
 }
 
-/// Makes a layer's assignments for one scenario: first those for all scenarios,
-/// then those for this one.
+/// Applies a layer's assignments for one scenario: first those for all scenarios, then those for
+/// this one.
 pub fn apply(layer: &[Assignment], settings: &mut Settings, scenario: Scenario) {
     for only in [None, Some(scenario)] {
         for assignment in layer.iter().filter(|a| a.scenario == only) {

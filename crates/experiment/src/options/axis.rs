@@ -1,20 +1,20 @@
-//! An axis of a sweep: what `--over KEY=VALUES` says.
+//! An axis of a sweep: the grammar of `--over KEY=VALUES`.
 
 use std::collections::HashSet;
 
 use dyno_results::sweep::Axis;
 use dyno_results::units;
 
-use super::Swept;
+use super::SweepKey;
 
-/// Values of one axis at most.
+/// Maximum number of values of one axis.
 const MOST_VALUES: usize = 1_000;
 
-/// Reads `KEY=VALUES`. Values are separated by commas, or by semicolons
-/// where a value holds commas itself; each may be a range.
+/// Parses `KEY=VALUES`. Values are separated by commas, or by semicolons if a value contains
+/// commas; each value may be a range.
 ///
 /// # Errors
-/// What is wrong, in a sentence.
+/// A sentence with the problem.
 pub fn read_axis(text: &str) -> Result<Axis, String> {
     let (key, values) = text
         .split_once('=')
@@ -22,12 +22,12 @@ pub fn read_axis(text: &str) -> Result<Axis, String> {
     axis(key.trim(), &split(values))
 }
 
-/// An axis of these values, of which each may be a range.
+/// Returns an axis with these values, each of which may be a range.
 ///
 /// # Errors
-/// What is wrong, in a sentence.
+/// A sentence with the problem.
 pub fn axis(key: &str, values: &[String]) -> Result<Axis, String> {
-    let swept = Swept::find(key)?;
+    let swept = SweepKey::find(key)?;
     let key = swept.name();
     let mut all = Vec::new();
     for value in values {
@@ -58,18 +58,18 @@ pub fn axis(key: &str, values: &[String]) -> Result<Axis, String> {
     Ok(Axis { key, values: all })
 }
 
-/// The parts of a list as the command line has it.
+/// Splits a list of the command line at semicolons, or else at commas.
 pub fn split(text: &str) -> Vec<String> {
     let separator = if text.contains(';') { ';' } else { ',' };
     let parts = text.strip_suffix(separator).unwrap_or(text).split(separator);
     parts.map(|part| part.trim().to_string()).collect()
 }
 
-/// `1..8:x2` is 1, 2, 4, 8; `100..400:100` is 100, 200, 300, 400; numbers may
-/// have a unit. What does not begin like a range is itself.
+/// Expands a range: `1..8:x2` is 1, 2, 4, 8, and `100..400:100` is 100, 200, 300, 400. Numbers may
+/// have a unit. Other values are returned unchanged.
 ///
 /// # Errors
-/// What is wrong with the range, in a sentence.
+/// A sentence with the problem of the range.
 pub fn expand(value: &str) -> Result<Vec<String>, String> {
     let Some((first, rest)) = value.split_once("..") else { return Ok(vec![value.to_string()]) };
     let Some((first, unit)) = number(first) else { return Ok(vec![value.to_string()]) };
@@ -99,7 +99,7 @@ pub fn expand(value: &str) -> Result<Vec<String>, String> {
     for at in 0..=MOST_VALUES {
         let power = i32::try_from(at).expect("a thousand");
         let next = if is_factor { first * step.powi(power) } else { first + step * at as f64 };
-        // A tenth has no exact binary form.
+        // Steps such as 0.1 are not exact in binary.
         if next > last * (1.0 + 1e-12) + f64::MIN_POSITIVE {
             return Ok(values);
         }
@@ -108,7 +108,7 @@ pub fn expand(value: &str) -> Result<Vec<String>, String> {
     Err(format!("`{value}` has more than {MOST_VALUES} values"))
 }
 
-/// A number and its unit, if it begins with a digit.
+/// Parses a number and its unit, if the text begins with a digit.
 fn number(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     if !text.starts_with(|c: char| c.is_ascii_digit()) {
@@ -122,10 +122,10 @@ fn number(text: &str) -> Option<(f64, &str)> {
     Some((number.replace('_', "").parse().ok()?, unit))
 }
 
-/// Beyond it, not every whole number is told from the next: 2^53.
+/// Largest value up to which all integers are exact in `f64`: 2^53.
 const MOST_EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
 
-/// A number in another unit: times have several.
+/// Converts a number to another unit of time.
 fn in_unit(number: f64, unit: &str, wanted: &str) -> Option<f64> {
     if unit == wanted {
         return Some(number);
@@ -134,7 +134,7 @@ fn in_unit(number: f64, unit: &str, wanted: &str) -> Option<f64> {
     Some(number * ns(unit)? as f64 / ns(wanted)? as f64)
 }
 
-/// Without the noise of the last digits.
+/// Formats a value without rounding noise in the last digits.
 fn plain(value: f64) -> String {
     let digits = format!("{value:.9}");
     digits.trim_end_matches('0').trim_end_matches('.').to_string()

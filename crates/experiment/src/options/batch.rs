@@ -1,4 +1,4 @@
-//! Sizes of batches: one for all scenarios, others for some.
+//! Batch sizes: one for all scenarios, and sizes for single scenarios.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,25 +8,25 @@ use dyno_loadgen::settings::Scenario;
 
 use super::keys::{at_least_one, scenario};
 
-/// What `--batch` says: `32`, `Offline=64,Server=8`, or `32,Server=8`.
+/// Value of `--batch`: `32`, `Offline=64,Server=8`, or `32,Server=8`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BatchSizes {
     all: Option<NonZero<usize>>,
-    of: BTreeMap<Scenario, NonZero<usize>>,
+    by_scenario: BTreeMap<Scenario, NonZero<usize>>,
 }
 
 impl BatchSizes {
-    /// Reads it.
+    /// Parses the value.
     ///
     /// # Errors
-    /// A sentence fragment that begins with "expected", or what is said twice.
+    /// A sentence fragment that begins with "expected", or a repeated scenario.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut sizes = Self::default();
         for part in text.split(',').map(str::trim) {
             let (name, is_new) = match part.split_once('=') {
                 Some((name, size)) => {
                     let (scenario, size) = (scenario(name.trim())?, at_least_one(size.trim())?);
-                    (scenario.name(), sizes.of.insert(scenario, size).is_none())
+                    (scenario.name(), sizes.by_scenario.insert(scenario, size).is_none())
                 }
                 None => ("all", sizes.all.replace(at_least_one(part)?).is_none()),
             };
@@ -37,16 +37,17 @@ impl BatchSizes {
         Ok(sizes)
     }
 
-    /// The size in a scenario, if it is said.
-    pub fn of(&self, scenario: Scenario) -> Option<NonZero<usize>> {
-        self.of.get(&scenario).copied().or(self.all)
+    /// Returns the size in a scenario, if it is given.
+    pub fn size(&self, scenario: Scenario) -> Option<NonZero<usize>> {
+        self.by_scenario.get(&scenario).copied().or(self.all)
     }
 }
 
 impl fmt::Display for BatchSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.all.iter().map(ToString::to_string);
-        let of = self.of.iter().map(|(scenario, size)| format!("{}={size}", scenario.name()));
+        let of =
+            self.by_scenario.iter().map(|(scenario, size)| format!("{}={size}", scenario.name()));
         f.write_str(&all.chain(of).collect::<Vec<_>>().join(","))
     }
 }
@@ -59,7 +60,7 @@ mod tests {
     fn sizes_are_for_all_scenarios_or_for_some() {
         let sizes = |text: &str| {
             let sizes = BatchSizes::parse(text).unwrap();
-            let size = |scenario: &Scenario| sizes.of(*scenario).map_or(0, NonZero::get);
+            let size = |scenario: &Scenario| sizes.size(*scenario).map_or(0, NonZero::get);
             let of: Vec<usize> = Scenario::ALL.iter().map(size).collect();
             (of, sizes.to_string())
         };

@@ -1,6 +1,5 @@
-//! `dyno.toml`: `version = 1`, `[run]`, `[settings]`, `[scenario.NAME]`,
-//! `[[tenants]]` and `[sweep]`. An unknown key is an error that names the line
-//! and the nearest key.
+//! Reader of `dyno.toml`: `version = 1`, `[run]`, `[settings]`, `[scenario.NAME]`, `[[tenants]]`
+//! and `[sweep]`. An unknown key is an error with the line and the nearest key.
 
 mod meaning;
 mod sweep;
@@ -11,7 +10,7 @@ use dyno_loadgen::settings::{Origin, Scenario, nearest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Given;
+use super::KeyOrigin;
 use super::assignment::{Assignment, BadAssignment};
 use super::keys::{self, RunOptions};
 pub use meaning::meaning;
@@ -22,13 +21,13 @@ pub const VERSION: &str = "1";
 
 const SECTIONS: [&str; 6] = ["version", "run", "settings", "scenario", "tenants", "sweep"];
 
-/// What a file says.
+/// Contents of a configuration file.
 #[derive(Debug, Clone, Default)]
 pub struct ConfigFile {
     /// `[run]`.
     pub run: RunOptions,
     /// The keys of `[run]` with their lines.
-    pub given: Vec<Given>,
+    pub given: Vec<KeyOrigin>,
     /// Shortcuts of `[run]`, `[settings]` and `[scenario.NAME]`.
     pub settings: Vec<Assignment>,
     /// `[[tenants]]`, in order.
@@ -37,14 +36,14 @@ pub struct ConfigFile {
     pub sweep: Option<SweepTable>,
 }
 
-/// One of `[[tenants]]`.
+/// An entry of `[[tenants]]`.
 #[derive(Debug, Clone)]
 pub struct TenantTable {
-    /// Unique; in logs and reports.
+    /// Unique name, shown in logs and reports.
     pub name: String,
-    /// The server that it loads, where that is another one than the run's.
+    /// Server that it loads, if it differs from that of the run.
     pub system: Option<String>,
-    /// What only this tenant has.
+    /// Settings of this tenant alone.
     pub settings: Vec<Assignment>,
 }
 
@@ -149,7 +148,7 @@ impl Reader<'_> {
                     continue;
                 }
             };
-            file.given.push(Given { key: key.name, origin: self.origin(at) });
+            file.given.push(KeyOrigin { key: key.name, origin: self.origin(at) });
             for text in self.texts(value, name) {
                 if let Err(expected) = (key.set)(&mut file.run, &text, &base) {
                     self.problem(at, format!("`{name}`: {expected}"));
@@ -162,7 +161,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A value as text, or each value of an array.
+    /// Returns a value as text, or each value of an array.
     fn texts(&mut self, value: &Spanned<DeValue<'_>>, name: &str) -> Vec<String> {
         let values = match value.get_ref() {
             DeValue::Array(values) => values.iter().map(|v| text_of(v.get_ref())).collect(),
@@ -189,7 +188,7 @@ impl Reader<'_> {
             if texts.is_empty() {
                 continue;
             }
-            // Only the list of recorded arrival times has several values.
+            // The list of recorded arrival times is the only setting with several values.
             let text = texts.join(",");
             match Assignment::new(scenario, name.get_ref(), &text, &self.origin(at)) {
                 Ok(assignment) => assignments.push(assignment),

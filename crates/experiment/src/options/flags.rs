@@ -1,4 +1,4 @@
-//! Flags of the command line: keys of a run and settings, over those of a file.
+//! Flags of the command line: keys of a run and settings, which override those of a file.
 
 use std::path::Path;
 
@@ -7,20 +7,20 @@ use dyno_loadgen::settings::{Origin, Scenario};
 use dyno_results::effective::is_relevant;
 
 use super::assignment::Assignment;
-use super::{CommandLine, Given, RunOptions};
+use super::{CommandLine, KeyOrigin, RunOptions};
 
-/// Keys of a file and of flags; a flag replaces what a file sets.
-pub fn all_given(file: &[Given], command_line: &CommandLine) -> Vec<Given> {
+/// Returns the keys set by a file and by flags. A flag replaces a key of the file.
+pub fn all_given(file: &[KeyOrigin], command_line: &CommandLine) -> Vec<KeyOrigin> {
     let mut all = file.to_vec();
     for (key, _) in &command_line.keys.0 {
         all.retain(|given| given.key != key.name);
-        all.push(Given { key: key.name, origin: Origin::Flag(format!("--{}", key.name)) });
+        all.push(KeyOrigin { key: key.name, origin: Origin::Flag(format!("--{}", key.name)) });
     }
     all
 }
 
-/// Flags on top of the file: scenarios and files that are given replace those
-/// of the file, as single values do.
+/// Applies flags to the options of the file. Scenarios and files that flags give replace those of
+/// the file, as single values do.
 pub fn read_flags(
     command_line: &CommandLine,
     mut run: RunOptions,
@@ -66,10 +66,10 @@ pub fn read_flags(
     (run, assignments)
 }
 
-/// Lists settings to which two different flags give different values. Of one flag that is given
-/// twice, the last value counts, so that scripts can append to a command.
+/// Returns the settings to which different flags give different values. If one flag is repeated,
+/// its last value counts, so that scripts can append to a command.
 fn contradictions(assignments: &[Assignment]) -> Vec<String> {
-    // A setting of one scenario is that of this scenario, whether or not it is named.
+    // A setting that only one scenario uses belongs to that scenario, whether or not it is named.
     let scenario = |assignment: &Assignment| {
         let is_relevant = |one: &&Scenario| is_relevant(assignment.key, **one);
         let mut all = Scenario::ALL.iter().filter(is_relevant);
@@ -78,7 +78,7 @@ fn contradictions(assignments: &[Assignment]) -> Vec<String> {
             (scenario, ..) => scenario,
         }
     };
-    // `--seed` sets several, of which another flag may change one.
+    // `--seed` sets several seeds, and another flag may change one of them.
     let is_seed = |assignment: &Assignment| assignment.origin == Origin::Flag("--seed".into());
     let mut problems = Vec::new();
     for (at, later) in assignments.iter().enumerate() {
@@ -99,7 +99,7 @@ fn contradictions(assignments: &[Assignment]) -> Vec<String> {
     problems
 }
 
-/// The settings that options of a run stand for.
+/// Returns the settings that options of a run are shortcuts for.
 pub fn shortcuts(run: &RunOptions, origin: &Origin) -> Vec<Assignment> {
     let set =
         |scenario, key, value: String| Assignment { scenario, key, value, origin: origin.clone() };

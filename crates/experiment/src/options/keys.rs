@@ -1,7 +1,7 @@
-//! What a run can be told besides the settings of the load generator.
+//! Options of a run besides the settings of the load generator.
 //!
-//! One table, [`KEYS`], is the source of the flags of `dyno run`, of the keys
-//! under `[run]` in `dyno.toml`, and of what `dyno init` writes.
+//! The table [`KEYS`] is the source of the flags of `dyno run`, of the keys of `[run]` in
+//! `dyno.toml`, and of the output of `dyno init`.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use dyno_sut::cores::{Cores, CoresError};
 use super::batch::BatchSizes;
 use super::profile::Profile;
 use super::require::Requirement;
-use super::shape::ShapeOf;
+use super::shape::ShapeOption;
 
 /// Which tests are run in each scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Its name.
+    /// Returns the name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -60,17 +60,17 @@ pub struct RunOptions {
     pub seed: Option<u64>,
     pub deadline: Option<Nanos>,
     pub fails_fast: Option<bool>,
-    /// Of `[[tenants]]`, in their order, where one says so.
+    /// Systems of `[[tenants]]`, in their order; `None` for tenants that use the run's system.
     pub tenant_systems: Vec<Option<String>>,
     pub model: Option<PathBuf>,
     pub data: Vec<(Option<String>, PathBuf)>,
-    /// Shapes of inputs whose dimensions the model leaves open.
-    pub shapes: Vec<ShapeOf>,
+    /// Shapes of inputs with dynamic dimensions.
+    pub shapes: Vec<ShapeOption>,
     pub labels: Option<PathBuf>,
     pub with: Vec<(String, PathBuf)>,
     pub ort_lib: Option<PathBuf>,
     pub samples: Option<NonZero<usize>>,
-    /// Of the data set of the benchmark, where a round is followed.
+    /// Samples of the benchmark's data set, if the run follows a round.
     pub samples_of_round: Option<NonZero<usize>>,
     pub workers: Option<usize>,
     pub remote_workers: Option<NonZero<usize>>,
@@ -96,24 +96,24 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// Samples of a data set that exists in name only: as many as somebody said, or as the
-    /// round's has, or this many.
+    /// Returns the number of samples of a generated data set: the given number, that of the round,
+    /// or `default`.
     pub fn samples_or_of_round(&self, default: usize) -> usize {
         self.samples.or(self.samples_of_round).map_or(default, NonZero::get)
     }
 }
 
-/// One row of [`KEYS`].
+/// A row of [`KEYS`].
 pub struct Key {
-    /// Name of the flag. In `dyno.toml` the hyphens are underscores.
+    /// Name of the flag. In `dyno.toml` underscores replace the hyphens.
     pub name: &'static str,
-    /// What stands for the value in help texts; empty for a switch.
+    /// Placeholder of the value in help texts; empty for a switch.
     pub value: &'static str,
-    /// One sentence.
+    /// Help text, one sentence.
     pub help: &'static str,
-    /// What happens without it.
+    /// Description of the default.
     pub default: &'static str,
-    /// Reads a value. Paths are relative to the second argument.
+    /// Parses a value and sets it. Paths are relative to the third argument.
     pub set: fn(&mut RunOptions, &str, &Path) -> Result<(), String>,
 }
 
@@ -160,7 +160,7 @@ keys! {
     "data" "[INPUT=]FILE" "Samples for a model (.npy, along the first axis; once for each of its inputs), or prompts for a server (.jsonl, .json, .csv)" "random samples"
         |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
     "shape" "INPUT=DIMS,.." "Shape of an input whose dimensions the model leaves open, such as input_ids=1x128 (1 is the batch); once for each input, or several with commas" "none: open dimensions besides the batch are rejected without --data"
-        |o, v, _| { o.shapes.extend(ShapeOf::parse_all(v)?); Ok(()) };
+        |o, v, _| { o.shapes.extend(ShapeOption::parse_all(v)?); Ok(()) };
     "labels" "FILE.npy" "Class of each sample, to score accuracy" "none: accuracy is not scored"
         |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
     "with" "NAME=FILE" "A file of a task, by its name in dyno task show; once for each" "those that dyno fetch got"
@@ -211,7 +211,7 @@ keys! {
         |o, v, _| { o.records = keep(v)?; Ok(()) };
 }
 
-/// The key of this name, in either spelling; else the nearest name.
+/// Returns the key of this name, with hyphens or underscores.
 ///
 /// # Errors
 /// The nearest name, in the spelling of `dyno.toml`.
@@ -224,11 +224,11 @@ pub fn find(name: &str) -> Result<&'static Key, String> {
     })
 }
 
-/// The keys given on the command line, with their values.
+/// Keys given on the command line, with their values.
 #[derive(Debug, Clone, Default)]
 pub struct GivenKeys(pub Vec<(&'static Key, String)>);
 
-/// A scenario as people write it: `Server`, `server`, `single-stream`.
+/// Parses the name of a scenario: `Server`, `server`, `single-stream`.
 ///
 /// # Errors
 /// A sentence fragment that begins with "expected".
@@ -243,7 +243,8 @@ pub fn scenario(text: &str) -> Result<Scenario, String> {
     })
 }
 
-/// Interactive is played as Server, with bounds of its own: one run has one of them.
+/// Adds scenarios to the options. Interactive is played as Server with different bounds, so that a
+/// run has only one of the two.
 fn add_scenarios(options: &mut RunOptions, text: &str) -> Result<(), String> {
     if text == "all" {
         options.scenarios.extend(Scenario::ALL);
@@ -282,7 +283,7 @@ fn keep(text: &str) -> Result<Keep, String> {
     named.ok_or_else(|| format!("expected thinned, all or none, found `{text}`"))
 }
 
-/// `INPUT=FILE`, or a file alone for a model with one input.
+/// Parses `INPUT=FILE`, or only a file for a model with one input.
 fn input_file(text: &str, base: &Path) -> (Option<String>, PathBuf) {
     match text.split_once('=') {
         Some((input, file)) => (Some(input.to_string()), base.join(file)),
@@ -300,7 +301,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.replace('_', "").parse().map_err(|_| format!("expected a number, found `{text}`"))
 }
 
-/// A number that is not 0.
+/// Parses a number of at least 1.
 ///
 /// # Errors
 /// A sentence fragment that begins with "expected".

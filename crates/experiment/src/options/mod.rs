@@ -1,5 +1,5 @@
-//! From what was said to what is run: flags over environment over file over round
-//! over profile over defaults, each value with its origin.
+//! Options of a run in layers: flags override the environment, then the file, the round, the
+//! profile and the defaults. Each value has its origin.
 
 pub mod arguments;
 mod assignment;
@@ -12,7 +12,7 @@ mod profile;
 mod require;
 mod rules;
 mod shape;
-mod swept;
+mod sweep_key;
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -35,50 +35,63 @@ pub use keys::{GivenKeys, KEYS, Mode, RunOptions, scenario};
 pub use profile::Profile;
 pub use require::Requirement;
 pub use rules::Rules;
-pub use shape::ShapeOf;
-pub use swept::Swept;
+pub use shape::ShapeOption;
+pub use sweep_key::SweepKey;
 
 use crate::failure::Failure;
 
-/// Variables that set a setting begin so, as `DYNO_SETTINGS_SERVER_TARGET_QPS`.
+/// Prefix of environment variables that set a setting, as in `DYNO_SETTINGS_SERVER_TARGET_QPS`.
 pub const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
 
-/// A key of a run that was set.
+/// A key of a run that was set, with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct KeyOrigin {
     /// Name of the key, with hyphens.
     pub key: &'static str,
-    /// Who set it: a flag, or a line of a file.
+    /// Where it was set: a flag, or a line of a file.
     pub origin: Origin,
 }
 
-/// All that was said, in layers.
+/// All options of a run, in layers.
+///
+/// ```
+/// use dyno_experiment::options::{CommandLine, Options};
+/// use dyno_loadgen::settings::{Scenario, TestMode};
+///
+/// let mut line = CommandLine::default();
+/// line.give("qps", "100");
+/// let variable = ("DYNO_SETTINGS_SERVER_TARGET_QPS".to_owned(), "50".to_owned());
+/// let options = Options::read(&line, std::iter::once(variable))?;
+/// let settings = options.settings(Scenario::Server, TestMode::PerformanceOnly, None);
+/// assert_eq!(settings.values.server_target_qps, 100.0); // a flag overrides a variable
+/// # Ok::<(), dyno_experiment::Failure>(())
+/// ```
 #[derive(Debug)]
 pub struct Options {
-    /// How the run is set up.
+    /// Options of the run besides settings.
     pub run: RunOptions,
-    /// The round and benchmark that the run is for.
+    /// Round and benchmark of the run.
     pub rules: Option<Rules>,
-    /// Tenants of the configuration file; none is one without a name.
+    /// Tenants of the configuration file; empty for a single tenant without a name.
     pub tenants: Vec<TenantTable>,
     /// `[sweep]` of the configuration file.
     pub sweep: Option<SweepTable>,
-    /// What is odd about the files, and yet accepted.
+    /// Warnings about accepted but unusual contents of files.
     pub warnings: Vec<ConfigWarning>,
     conf: Vec<Conf>,
     audit: Option<Conf>,
     imposed: Vec<Assignment>,
-    /// What a command departs from the round by, each as a sentence.
+    /// Departures of a command from the round, each as a sentence.
     departures: Vec<String>,
-    /// Settings that a command sets itself.
+    /// Settings that the command sets.
     set_by_command: Vec<&'static str>,
-    given: Vec<Given>,
+    given: Vec<KeyOrigin>,
     file: Vec<Assignment>,
     environment: Vec<Assignment>,
     flags: Vec<Assignment>,
 }
 
-/// What the command line says of a run.
+/// Flags of the command line for a run.
 #[derive(Debug, Clone, Default)]
 pub struct CommandLine {
     /// `--config`.
@@ -90,17 +103,17 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Gives a flag of [`KEYS`] this value alone.
+    /// Sets a flag of [`KEYS`] to this value and removes its other values.
     ///
     /// # Panics
-    /// If there is no such flag.
+    /// The flag does not exist.
     pub fn give(&mut self, name: &str, value: &str) {
         let key = KEYS.iter().find(|key| key.name == name).expect("it is a key of the table");
         self.keys.0.retain(|(given, _)| given.name != name);
         self.keys.0.push((key, value.to_string()));
     }
 
-    /// The last value that a flag of [`KEYS`] was given.
+    /// Returns the last value of a flag of [`KEYS`].
     pub fn given(&self, name: &str) -> Option<&str> {
         let mut given = self.keys.0.iter().rev();
         given.find(|(key, _)| key.name == name).map(|(_, value)| value.as_str())
@@ -126,8 +139,8 @@ impl Options {
         if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
     }
 
-    /// Reads what the points of a sweep have in common, of which a round or its
-    /// benchmark may be what varies.
+    /// Reads the options that all points of a sweep share. Round and benchmark may be axes of the
+    /// sweep.
     ///
     /// # Errors
     /// As [`Options::read`].
@@ -175,7 +188,7 @@ impl Options {
         (options, problems)
     }
 
-    /// What a round says of the run besides settings, where nobody else does.
+    /// Takes options besides settings from the round, unless they are set.
     fn take_from_rules(&mut self) {
         let Some(rules) = self.rules else { return };
         let (run, benchmark) = (&mut self.run, rules.benchmark);
@@ -226,19 +239,18 @@ impl Options {
         self.given.iter().any(|given| given.key == key)
     }
 
-    /// The keys of the run that were set, each with who set it last; what a round sets is
-    /// not among them.
-    pub fn given(&self) -> &[Given] {
+    /// Returns the keys that were set, each with its last origin, without those that a round sets.
+    pub fn given(&self) -> &[KeyOrigin] {
         &self.given
     }
 
-    /// Settings that were set, each with the one scenario that it is for, if any.
+    /// Returns the settings that were set, each with the scenario that it is limited to, if any.
     pub fn assigned(&self) -> impl Iterator<Item = (Option<Scenario>, &'static str, &Origin)> {
         let all = self.file.iter().chain(&self.environment).chain(&self.flags);
         all.map(|of| (of.scenario, of.key, &of.origin))
     }
 
-    /// The scenarios that are run, in order.
+    /// Returns the scenarios of the run, in order.
     pub fn scenarios(&self) -> Vec<Scenario> {
         match (&self.run.scenarios[..], self.run.mode) {
             ([], Some(Mode::Peak)) => vec![Scenario::Server],
@@ -253,7 +265,7 @@ impl Options {
         }
     }
 
-    /// The tests that are run in each scenario.
+    /// Returns the tests of each scenario.
     pub fn modes(&self) -> &'static [TestMode] {
         match self.run.mode.unwrap_or(Mode::Both) {
             Mode::Accuracy => &[TestMode::AccuracyOnly],
@@ -263,19 +275,19 @@ impl Options {
         }
     }
 
-    /// The profile.
+    /// Returns the profile.
     pub fn profile(&self) -> Profile {
         self.run.profile.unwrap_or(Profile::Quick)
     }
 
-    /// Whether a run ends when most answers fail. Under the rules a run goes on to its end.
+    /// Returns whether a run ends when most answers fail. Under the rules a run continues.
     pub fn fails_fast(&self) -> bool {
         let by_default = self.profile() == Profile::Quick && self.rules.is_none();
         self.run.fails_fast.unwrap_or(by_default)
     }
 
-    /// All layers on top of each other, for one test of one tenant. What depends
-    /// on the system is still open; see [`Options::complete`].
+    /// Returns the settings of one test of one tenant, from all layers. Settings that depend on the
+    /// system are still open; see [`Options::complete`].
     pub fn settings(
         &self,
         scenario: Scenario,
@@ -314,16 +326,16 @@ impl Options {
         settings
     }
 
-    /// Whether the round leaves the number of streams open, and nobody said it.
+    /// Returns whether the round leaves the number of streams open and it is not set.
     fn leaves_streams(&self, settings: &Settings) -> bool {
         let leaves = |rules: &Rules| rules.leaves_streams(settings.values.scenario);
         self.rules.as_ref().is_some_and(leaves) && is_open(settings, STREAMS)
     }
 
-    /// Sets settings of one scenario over all that was said, as an audit does.
+    /// Sets settings of one scenario above all layers, as an audit does.
     ///
     /// # Panics
-    /// If a setting does not exist or a value does not read.
+    /// A setting does not exist, or a value is invalid.
     pub fn impose(
         &mut self,
         scenario: Scenario,
@@ -336,8 +348,8 @@ impl Options {
         }));
     }
 
-    /// Has it told of the runs to come where these settings, which a command sets
-    /// for them over all that was said, are not those of the round.
+    /// Records where these settings, which a command sets above all layers, depart from the round,
+    /// so that runs report it.
     ///
     /// # Panics
     /// As [`Options::impose`].
@@ -360,8 +372,7 @@ impl Options {
         self.departures.retain(|sentence| !known.contains(sentence));
     }
 
-    /// What readers must know of the round that the run is for: what it asks for and
-    /// the run does not do.
+    /// Returns remarks on requirements of the round that the run does not meet.
     pub fn rules_remarks(&self) -> Vec<String> {
         let Some(rules) = &self.rules else { return Vec::new() };
         let mut remarks = vec![rules.remark()];
@@ -372,7 +383,7 @@ impl Options {
         remarks
     }
 
-    /// What the round of the run asks for and the run does not do.
+    /// Returns the requirements of the round that the run does not meet.
     pub fn departures_from_round(&self) -> Vec<String> {
         let Some(rules) = &self.rules else { return Vec::new() };
         let mut remarks = self.departures.clone();
@@ -419,8 +430,8 @@ impl Options {
         }
     }
 
-    /// Fills in what nobody said, and lets the audit have the last word. Returns
-    /// what the log is told of it.
+    /// Completes settings that are not set, and applies those of an audit last. Returns messages
+    /// for the log.
     pub fn complete(&self, settings: &mut Settings) -> Vec<Message> {
         raise_query_count_for_percentile(settings);
         set_client_lag(settings);
@@ -439,16 +450,14 @@ impl Options {
     }
 }
 
-/// Whether nobody chose the value: it is a default, of the program or of the
-/// built-in table.
+/// Returns whether a value is not chosen: it is a default of the program or of the built-in table.
 pub fn is_open(settings: &Settings, key: &str) -> bool {
     matches!(settings.origin(key), Some(Origin::Default | Origin::BuiltIn { .. }))
 }
 
 const STREAMS: &str = "multi_stream_samples_per_query";
 
-/// Least budget for the client's lag: below it lies what a shared machine does
-/// to any thread.
+/// Minimum budget for the client's lag. A shared machine delays any thread by less than that.
 const LEAST_LAG_BUDGET_NS: u64 = MILLISECOND;
 
 fn set_client_lag(settings: &mut Settings) {
@@ -465,7 +474,7 @@ fn set_client_lag(settings: &mut Settings) {
     settings.record(key, Origin::Code("a tenth of the latency bound, at least 1 ms"));
 }
 
-/// Patience beyond the expected length of a test.
+/// Time limit of a test beyond its expected duration, ms.
 const PATIENCE_MS: u64 = 60_000;
 
 fn set_deadline(settings: &mut Settings) {
@@ -498,7 +507,7 @@ fn read_environment(
             Err(bad) => problems.push(bad.to_string()),
         }
     }
-    // The environment has no order; the same variables must mean the same run.
+    // The environment has no order, and equal variables must give equal runs.
     assignments.sort_by(|a, b| a.key.cmp(b.key));
     assignments
 }

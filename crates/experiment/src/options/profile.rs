@@ -1,21 +1,20 @@
-//! Profiles: sets of settings under a name, below whatever is said explicitly.
+//! Profiles: named sets of settings, which explicit settings override.
 
 use dyno_loadgen::settings::{Origin, Scenario, Settings};
 
-/// A set of settings.
+/// A named set of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// A look at a system in seconds. Durations are below the rules'.
+    /// A quick measurement in seconds. Durations are shorter than in the rules.
     Quick,
-    /// What the rules ask for, as far as the built-in table knows it.
+    /// Settings of the rules, as far as the built-in table has them.
     Rules,
 }
 
 type Row = (Option<Scenario>, &'static str, &'static str);
 
-/// Five seconds a test; counts stay as the built-in table has them, because
-/// percentiles need them. The latency bound is one that an idle engine on a busy
-/// machine keeps, since nothing is known of the system.
+/// Five seconds per test. Counts stay as in the built-in table, because percentiles need them. An
+/// idle engine on a busy machine meets the latency bound, because nothing is known of the system.
 const QUICK: &[Row] = &[
     (None, "min_duration_ms", "5000"),
     (None, "continue_trace", "true"),
@@ -25,7 +24,7 @@ const QUICK: &[Row] = &[
 const RULES: &[Row] = &[(None, "continue_trace", "true")];
 
 impl Profile {
-    /// Its name.
+    /// Returns the name of the profile.
     pub fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -33,7 +32,7 @@ impl Profile {
         }
     }
 
-    /// Reads a name.
+    /// Parses the name of a profile.
     ///
     /// # Errors
     /// A sentence fragment that begins with "expected".
@@ -45,8 +44,8 @@ impl Profile {
         }
     }
 
-    /// Sets what the profile says of a scenario. A model of the built-in table
-    /// keeps its latency bounds and counts.
+    /// Applies the profile to the settings of a scenario. A model of the built-in table keeps its
+    /// latency bounds and counts.
     pub fn apply(self, settings: &mut Settings, scenario: Scenario, is_known_model: bool) {
         let (rows, origin) = match self {
             Self::Quick => (QUICK, "profile quick"),
@@ -62,7 +61,7 @@ impl Profile {
         }
     }
 
-    /// What a reader of its results must know.
+    /// Returns a remark for readers of results.
     pub fn remark(self) -> Option<&'static str> {
         match self {
             Self::Quick => Some(

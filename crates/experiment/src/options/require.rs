@@ -1,4 +1,4 @@
-//! Requirements of a run, as `--require` has them.
+//! Requirements of a run: the grammar of `--require`.
 
 use dyno_loadgen::search::Limit;
 use dyno_loadgen::settings::Scenario;
@@ -9,17 +9,17 @@ use super::keys;
 /// A bound that performance tests must keep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requirement {
-    /// The only scenario that it is for.
+    /// Scenario that it is limited to; `None` is all.
     pub scenario: Option<Scenario>,
-    /// As it was written, in the grammar of `dyno search --limit`.
+    /// The limit in the grammar of `dyno search --limit`.
     text: String,
 }
 
 impl Requirement {
-    /// Reads `p99<=5ms` or `server:p99<=5ms`.
+    /// Parses `p99<=5ms` or `server:p99<=5ms`.
     ///
     /// # Errors
-    /// What was expected.
+    /// The expected grammar.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (scenario, limit) = match text.split_once(':') {
             Some((name, limit)) => (Some(keys::scenario(name.trim())?), limit.trim()),
@@ -29,18 +29,18 @@ impl Requirement {
         Ok(Self { scenario, text: limit.into() })
     }
 
-    /// The limit in a test that is judged at `percentile`, which is meant where none is
-    /// written.
+    /// Returns the limit in a test that is judged at `percentile`, which applies if the limit has
+    /// no percentile.
     pub fn limit(&self, percentile: f64) -> Limit {
         limits::parse(&self.text, percentile).expect("it was read when it was given")
     }
 
-    /// Whether it is for this scenario.
+    /// Returns whether it applies to this scenario.
     pub fn is_for(&self, scenario: Scenario) -> bool {
         self.scenario.is_none_or(|only| only == scenario)
     }
 
-    /// As it is read.
+    /// Returns the text that parses to this requirement.
     pub fn written(&self) -> String {
         match self.scenario {
             Some(scenario) => format!("{scenario}:{}", self.text),

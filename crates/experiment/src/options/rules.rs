@@ -1,9 +1,7 @@
-//! `--round` and `--benchmark`: a run that takes its settings from a round of
-//! MLPerf Inference.
+//! Runs that follow a round: `--round` and `--benchmark`.
 //!
-//! The round stands above profile and built-in table and below all that is said
-//! explicitly, because a submitter may raise what is a minimum. What is lowered
-//! is told wherever the run is shown.
+//! The round overrides the profile and the built-in table. Explicit settings override the round,
+//! because a submitter may raise minimums. Lowered values are reported wherever the run is shown.
 
 use dyno_loadgen::config::built_in_models;
 use dyno_loadgen::settings::{Origin, Scenario, Settings};
@@ -18,15 +16,15 @@ pub struct Rules {
     pub round: &'static Round,
     /// The benchmark.
     pub benchmark: &'static Benchmark,
-    /// Server is played with the bounds of Interactive.
+    /// Whether Server uses the bounds of Interactive.
     pub is_interactive: bool,
 }
 
 impl Rules {
-    /// What the options name.
+    /// Returns the round and benchmark that the options name.
     ///
     /// # Errors
-    /// Sentences that say what there is instead.
+    /// Sentences with the available names.
     pub fn read(run: &RunOptions) -> Result<Option<Self>, Vec<String>> {
         let (name, benchmark) = match (&run.round, &run.benchmark) {
             (None, None) if run.is_interactive => {
@@ -43,7 +41,7 @@ impl Rules {
             }
             (Some(name), benchmark) => (name, benchmark),
         };
-        // Where an unknown round was read it was told.
+        // The reader of the options already reported an unknown round.
         let Ok(round) = Round::named(name) else { return Ok(None) };
         let known = || {
             let names: Vec<&str> = round.benchmarks.iter().map(|b| b.name.as_str()).collect();
@@ -70,7 +68,7 @@ impl Rules {
         Ok(Some(rules))
     }
 
-    /// Where the settings come from.
+    /// Returns a remark on the origin of the settings.
     pub fn remark(&self) -> String {
         let (version, name) = (self.round.version, &self.benchmark.name);
         let bounds =
@@ -78,7 +76,7 @@ impl Rules {
         format!("Settings are those of round {version} for {name}{bounds}.")
     }
 
-    /// The scenario of the rules that a played one stands for.
+    /// Returns the scenario of the rules for a played scenario.
     pub fn scenario(&self, played: Scenario) -> dyno_rules::Scenario {
         match played {
             Scenario::SingleStream => dyno_rules::Scenario::SingleStream,
@@ -89,8 +87,8 @@ impl Rules {
         }
     }
 
-    /// The scenarios that the benchmark has, without Interactive, which is asked for
-    /// by its name.
+    /// Returns the scenarios of the benchmark, without Interactive, which must be requested by
+    /// name.
     pub fn scenarios(&self) -> Vec<Scenario> {
         let has = self.benchmark.scenarios();
         let mut all = Scenario::ALL.iter().copied();
@@ -98,7 +96,7 @@ impl Rules {
         all.by_ref().filter(|played| has.contains(&plain.scenario(*played))).collect()
     }
 
-    /// The model's name in the built-in table and in `user.conf`.
+    /// Returns the model's name in the built-in table and in `user.conf`.
     pub fn model(&self) -> Option<String> {
         let model = self.benchmark.loadgen.model.as_ref()?;
         let interactive = format!("{model}-interactive");
@@ -106,12 +104,12 @@ impl Rules {
         Some(if has_rows { interactive } else { model.clone() })
     }
 
-    /// Sets what the round fixes.
+    /// Applies the settings of the round.
     pub fn apply(&self, settings: &mut Settings, played: Scenario) {
         self.round.apply(settings, self.benchmark, self.scenario(played));
     }
 
-    /// What was set to another value than the round allows, each as a sentence.
+    /// Returns a sentence for each setting with a value that the round does not allow.
     pub fn broken(&self, settings: &Settings) -> Vec<String> {
         let said = settings.rows().filter(|(_, _, origin)| !matches!(origin, Origin::Rules(_)));
         let departures = said.filter_map(|(field, value, origin)| {
@@ -121,7 +119,8 @@ impl Rules {
         departures.map(|departure| format!("Not by round {version}: {departure}.")).collect()
     }
 
-    /// The same of what an audit changed, which may be what the audit is.
+    /// Returns a sentence for each change by an audit to a value that the round does not allow. The
+    /// change may be part of the audit.
     pub fn audited(&self, settings: &Settings, before: &Settings) -> Vec<String> {
         let departures = settings.changes_since(before).into_iter().filter_map(|change| {
             self.departure(settings.values.scenario, change.key, &change.to, &change.origin)
@@ -133,7 +132,7 @@ impl Rules {
         told.collect()
     }
 
-    /// Who sets what to a value that the round does not allow.
+    /// Returns a sentence with a setting that the round does not allow, and its origin.
     fn departure(
         &self,
         played: Scenario,
@@ -152,7 +151,7 @@ impl Rules {
         Some(format!("{origin} sets {key} to {value}, the round asks for {fixed}{more}"))
     }
 
-    /// Whether the number of streams is the result, for the submitter to find.
+    /// Returns whether the number of streams is a result that the submitter has to find.
     pub fn leaves_streams(&self, played: Scenario) -> bool {
         let rules = self.round.scenarios.get(&self.scenario(played));
         played == Scenario::MultiStream
@@ -160,7 +159,7 @@ impl Rules {
                 .is_some_and(|rules| rules.arrivals == dyno_rules::ArrivalPattern::FixedInterval)
     }
 
-    /// What readers of a run of this scenario must know of the round.
+    /// Returns remarks on the round for readers of a run in this scenario.
     pub fn remarks(&self, played: Scenario) -> Vec<String> {
         let scenario = self.scenario(played);
         let mut remarks = Vec::new();

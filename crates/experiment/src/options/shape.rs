@@ -1,16 +1,16 @@
-//! Shapes of inputs, as `--shape` has them.
+//! Shapes of inputs: the grammar of `--shape`.
 
-/// A shape that is given for an input of a model.
+/// A given shape of an input of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShapeOf {
-    /// Name of the input; `None` is the only one.
+pub struct ShapeOption {
+    /// Name of the input; `None` is the model's only input.
     pub input: Option<String>,
-    /// All dimensions, the batch's first (each at least 1).
+    /// All dimensions, the batch first (each at least 1).
     pub dimensions: Vec<usize>,
 }
 
-impl ShapeOf {
-    /// Reads `1x128`, `input_ids=1x128`, or several with commas.
+impl ShapeOption {
+    /// Parses `1x128`, `input_ids=1x128`, or several separated by commas.
     ///
     /// # Errors
     /// A sentence fragment that begins with "expected".
@@ -21,7 +21,7 @@ impl ShapeOf {
     fn parse(text: &str) -> Result<Self, String> {
         let expected =
             || format!("expected INPUT=DIMENSIONS such as input_ids=1x128, found `{text}`");
-        // Names of inputs may hold `=` in theory, dimensions never.
+        // Names of inputs may contain `=`, dimensions never do.
         let (input, dimensions) = match text.rsplit_once('=') {
             Some(("", _)) => return Err(expected()),
             Some((input, dimensions)) => (Some(input.trim().to_string()), dimensions),
@@ -33,7 +33,7 @@ impl ShapeOf {
         Ok(Self { input, dimensions: dimensions.ok_or_else(expected)? })
     }
 
-    /// The input and its dimensions, as they are read.
+    /// Returns the text that parses to this shape.
     pub fn written(&self) -> String {
         match &self.input {
             Some(input) => format!("{input}={}", self.text()),
@@ -41,7 +41,7 @@ impl ShapeOf {
         }
     }
 
-    /// The dimensions, as they are read.
+    /// Returns the dimensions as text, such as `1x128`.
     pub fn text(&self) -> String {
         self.dimensions.iter().map(ToString::to_string).collect::<Vec<_>>().join("x")
     }
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn shapes_name_an_input_or_are_of_the_only_one() {
         let read = |text: &str| -> Vec<(Option<String>, String)> {
-            let all = ShapeOf::parse_all(text).unwrap();
+            let all = ShapeOption::parse_all(text).unwrap();
             all.into_iter().map(|of| (of.input.clone(), of.text())).collect()
         };
         assert_eq!(read("1x128"), [(None, "1x128".into())]);
@@ -62,7 +62,7 @@ mod tests {
         let names = ["input_ids", "mask"].map(|name| (Some(name.into()), "1x128".into()));
         assert_eq!(both, names);
         for text in ["", "ids=", "=1x2", "1x0", "ids=1xn", "1x", "1 2"] {
-            let error = ShapeOf::parse_all(text).unwrap_err();
+            let error = ShapeOption::parse_all(text).unwrap_err();
             assert!(error.starts_with("expected INPUT=DIMENSIONS"), "{text}: {error}");
         }
     }

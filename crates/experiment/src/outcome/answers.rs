@@ -1,5 +1,5 @@
-//! What a server of texts answered in a performance test: its classes and tokens become figures,
-//! and whatever makes a figure doubtful becomes a reason or a note.
+//! Answers of a text server in a performance test: classes and tokens become figures, and doubts
+//! about a figure become reasons or notes.
 
 use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Tokens as PlanTokens};
@@ -11,8 +11,8 @@ use dyno_results::units::count;
 
 use crate::gather::answers::Accounts;
 
-/// Adds what the accounts of the answers to one tenant's samples tell of its run. Returns the record with the
-/// tokens of the accounts, where the record itself has none because answers did not stream.
+/// Adds figures from the accounts of one tenant's answers. Returns the record with the tokens of
+/// the accounts if the record has none because answers were not streamed.
 pub fn add(
     test: &mut summary::Test,
     report: &Report<'_>,
@@ -52,7 +52,7 @@ fn note_accepted(test: &mut summary::Test, accounts: &Accounts<'_>) {
     ));
 }
 
-/// A server that ignores `stream` has neither TTFT nor TPOT: bounds on them cannot be judged.
+/// Judges bounds on TTFT and TPOT, which a server that ignores `stream` does not have.
 fn judge_stream(test: &mut summary::Test, report: &Report<'_>, accounts: &Accounts<'_>) {
     let whole = accounts.without_stream();
     if whole == 0 {
@@ -70,7 +70,7 @@ fn judge_stream(test: &mut summary::Test, report: &Report<'_>, accounts: &Accoun
         return;
     }
     if report.metrics.first_token.is_none() {
-        // Nothing was measured that could exceed a bound.
+        // No time was measured that could exceed a bound.
         test.remove_reasons(&[ReasonKind::Bound, ReasonKind::EarlyStopping]);
         if let Some(metrics) = &mut test.metrics {
             metrics.over_bound = summary::metrics::OverBound::default();

@@ -1,4 +1,4 @@
-//! Samples that failed: how many of each kind, in the server's own words, and what to do.
+//! Failed samples: counts by kind, messages of the server, and advice.
 
 use std::collections::BTreeMap;
 
@@ -8,67 +8,72 @@ use dyno_results::units::count;
 
 use crate::gather::client::kind_name;
 
-/// What a client counted during a test: of each kind how many samples, and the words of the first.
+/// Failures that a client counted during a test: for each kind the number of samples, and the
+/// message of the first.
 pub type Troubles = BTreeMap<Kind, (u64, String)>;
 
 /// The failed samples of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failures {
-    /// All of them.
+    /// Number of all failed samples.
     pub samples: u64,
-    /// One entry a kind, the most frequent first.
-    kinds: Vec<Failed>,
+    /// One entry per kind, the most frequent first.
+    kinds: Vec<FailureGroup>,
 }
 
-/// Samples that failed in one way.
+/// Failed samples of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Failed {
+struct FailureGroup {
     samples: u64,
     name: String,
-    /// What the server said of the first one.
+    /// Message of the server for the first one.
     words: Option<String>,
-    /// A lower load may remove it.
+    /// Whether a lower load may prevent it.
     is_overload: bool,
-    /// What to do.
+    /// Advice.
     advice: &'static str,
 }
 
 impl Failures {
-    /// The failed samples of a record. Without a client that tells more, only their reasons are
-    /// known.
-    pub fn of(failed: &[(u64, Failure)], troubles: &Troubles) -> Self {
+    /// Returns the failed samples of a record. If the client's counts do not match the record, only
+    /// the reasons of the record are known.
+    pub fn from_samples(failed: &[(u64, Failure)], troubles: &Troubles) -> Self {
         let mut by_reason: BTreeMap<Failure, u64> = BTreeMap::new();
         for (_, failure) in failed {
             *by_reason.entry(*failure).or_default() += 1;
         }
         let samples = failed.len() as u64;
         let told: u64 = troubles.values().map(|(samples, _)| *samples).sum();
-        let mut kinds: Vec<Failed> = match told == samples {
-            true => troubles.iter().map(|(kind, of)| by_kind(*kind, of.0, &of.1)).collect(),
-            // The client counts the runs of all tenants together.
-            false => by_reason.iter().map(|(why, n)| by_failure(*why, *n, troubles)).collect(),
+        let mut kinds: Vec<FailureGroup> = if told == samples {
+            troubles
+                .iter()
+                .map(|(kind, (samples, words))| by_kind(*kind, *samples, words))
+                .collect()
+        } else {
+            // The client counts failures of all tenants together.
+            by_reason.iter().map(|(why, n)| by_failure(*why, *n, troubles)).collect()
         };
         kinds.retain(|kind| kind.samples > 0);
         kinds.sort_by_key(|kind| std::cmp::Reverse(kind.samples));
         Self { samples, kinds }
     }
 
-    /// Whether every failure is one that a lower load may remove.
+    /// Returns whether a lower load may prevent all failures.
     pub fn are_overload(&self) -> bool {
         self.kinds.iter().all(|kind| kind.is_overload)
     }
 
-    /// Each kind with its count and the server's words, such as `4 not authorized, the first:
-    /// HTTP status 401`.
+    /// Returns each kind with its count and the server's message, such as `4 not authorized, the
+    /// first: HTTP status 401`.
     pub fn by_kind(&self) -> String {
-        let show = |kind: &Failed| {
+        let show = |kind: &FailureGroup| {
             let words = kind.words.as_ref().map(|words| format!(", the first: {words}"));
             format!("{} {}{}", count(kind.samples), kind.name, words.unwrap_or_default())
         };
         self.kinds.iter().map(show).collect::<Vec<_>>().join("; ")
     }
 
-    /// What to do, for the most frequent kinds first, each advice once.
+    /// Returns the advice without repetitions, for the most frequent kinds first.
     pub fn advice(&self) -> String {
         let mut said: Vec<&str> = Vec::new();
         for kind in &self.kinds {
@@ -80,7 +85,7 @@ impl Failures {
     }
 }
 
-fn by_kind(kind: Kind, samples: u64, words: &str) -> Failed {
+fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
     let (name, advice) = match (kind, Trouble::status_in(words)) {
         (Kind::Request, Some(401 | 403)) => {
             ("not authorized", "Check the token: token-env=NAME names its variable.")
@@ -90,7 +95,7 @@ fn by_kind(kind: Kind, samples: u64, words: &str) -> Failed {
         }
         _ => (kind_name(kind), advice_on(kind)),
     };
-    Failed {
+    FailureGroup {
         samples,
         name: name.into(),
         words: (!words.is_empty()).then(|| words.to_owned()),
@@ -131,13 +136,13 @@ fn advice_on(kind: Kind) -> &'static str {
     }
 }
 
-/// What to do about answers that are not whole.
+/// Advice for incomplete answers.
 const NOT_WHOLE: &str = "See the log of the server for why its answers are not whole; \
                          accept-answers=CLASS counts a class of them as success.";
 
-/// Samples that failed for a reason of the record, with the words of the first trouble that is
-/// recorded so.
-fn by_failure(failure: Failure, samples: u64, troubles: &Troubles) -> Failed {
+/// Returns the group of samples with a failure of the record, with the message of the first
+/// matching trouble.
+fn by_failure(failure: Failure, samples: u64, troubles: &Troubles) -> FailureGroup {
     let words = troubles.iter().find(|(kind, _)| kind.failure() == failure);
     if let Some((kind, (_, words))) = words {
         return by_kind(*kind, samples, words);
@@ -153,7 +158,7 @@ fn by_failure(failure: Failure, samples: u64, troubles: &Troubles) -> Failed {
         Failure::Short => ("short answers", false, NOT_WHOLE),
         _ => ("answered with an error", false, "See the log of the system."),
     };
-    Failed { samples, name: name.into(), words: None, is_overload, advice }
+    FailureGroup { samples, name: name.into(), words: None, is_overload, advice }
 }
 
 #[cfg(test)]
@@ -166,7 +171,7 @@ mod tests {
 
     fn check(kind: Kind, words: &str, name: &str, advice: &str, is_overload: bool) {
         let troubles = Troubles::from([(kind, (2, words.to_owned()))]);
-        let found = Failures::of(&failed(&[kind.failure(); 2]), &troubles);
+        let found = Failures::from_samples(&failed(&[kind.failure(); 2]), &troubles);
         let told = format!("2 {name}, the first: {words}");
         assert_eq!((found.by_kind(), found.are_overload()), (told, is_overload));
         assert!(found.advice().contains(advice), "{}", found.advice());
@@ -192,7 +197,7 @@ mod tests {
             (Kind::Refused, (2, "full".to_owned())),
         ]);
         let why = [Failure::Rejected, Failure::Rejected, Failure::Disconnected];
-        let found = Failures::of(&failed(&why), &troubles);
+        let found = Failures::from_samples(&failed(&why), &troubles);
         assert_eq!(found.by_kind(), "2 refused, the first: full; 1 closed, the first: broke off");
         assert!(!found.are_overload());
     }
@@ -200,9 +205,9 @@ mod tests {
     #[test]
     fn counts_of_another_tenant_are_left_out_and_words_are_kept() {
         let troubles = Troubles::from([(Kind::Refused, (9, "full".to_owned()))]);
-        let found = Failures::of(&failed(&[Failure::Rejected]), &troubles);
+        let found = Failures::from_samples(&failed(&[Failure::Rejected]), &troubles);
         assert_eq!(found.by_kind(), "1 refused, the first: full");
-        let alone = Failures::of(&failed(&[Failure::Internal]), &Troubles::new());
+        let alone = Failures::from_samples(&failed(&[Failure::Internal]), &Troubles::new());
         assert_eq!(alone.by_kind(), "1 answered with an error");
     }
 }

@@ -1,4 +1,4 @@
-//! How good the answers of an accuracy test are.
+//! Quality of the answers of an accuracy test.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use super::failures::{Failures, Troubles};
 use crate::system::System;
 use crate::system::net::Remote;
 
-/// Scores the answers of a test, and says what keeps them from being good enough.
+/// Scores the answers of a test, and adds reasons why they are not good enough.
 pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, troubles: &Troubles) {
     let (mut answered, mut failed, mut missing) = (0, Vec::new(), 0);
     let mut answers = Vec::new();
@@ -34,8 +34,8 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, troubles:
     let mut reasons = Vec::new();
     not_answered(test, &failed, if log.complete { missing } else { 0 }, troubles);
     if let (Some(remote), Some(labels)) = (system.remote(), system.labels.as_deref()) {
-        // Servers answer with classes or scores of any type; what they mean is asked here, where
-        // no clock runs.
+        // Servers answer with classes or scores of any type. They are decoded here, where no clock
+        // runs.
         let classes: Vec<(SampleIndex, Option<[u8; 8]>)> = answers
             .into_iter()
             .map(|(index, data)| (index, remote.class(data).map(i64::to_le_bytes)))
@@ -55,9 +55,9 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, troubles:
                 let scored = score_answers(wide, scorer.as_mut());
                 let target = system.accuracy_target;
                 let targets: Vec<&Target> = judge.targets_in(log.plan.scenario()).collect();
-                reasons.extend(by_method(&mut accuracy, (judge, &targets), &scored, target));
+                reasons.extend(by_method(&mut accuracy, judge, &targets, &scored, target));
             }
-            // The answers are in the log, and can be scored later.
+            // The answers are in the log and can be scored later.
             Err(error) => reasons.push(format!("The answers were not scored: {error}.")),
         }
     }
@@ -66,7 +66,7 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, troubles:
         accuracy.short_of.insert(0, sentence);
     }
     if !log.complete {
-        // A figure of some of the samples would pass for one of all.
+        // A figure over some of the samples would be mistaken for one over all.
         (accuracy.value, accuracy.short_of) = (None, Vec::new());
     }
     reasons.extend(accuracy.short_of.iter().cloned());
@@ -76,7 +76,7 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, troubles:
     }
 }
 
-/// Adds the samples that failed, by kind, and those that never came back.
+/// Adds reasons for failed samples, by kind, and for samples without an answer.
 fn not_answered(
     test: &mut summary::Test,
     failed: &[(u64, Failure)],
@@ -84,7 +84,7 @@ fn not_answered(
     troubles: &Troubles,
 ) {
     if !failed.is_empty() {
-        let failures = Failures::of(failed, troubles);
+        let failures = Failures::from_samples(failed, troubles);
         let (samples, by_kind) = (failures.samples, failures.by_kind());
         let text = format!(
             "{samples} samples failed: {by_kind}. Accuracy needs every sample. {}",
@@ -98,7 +98,7 @@ fn not_answered(
     }
 }
 
-/// Fills in how many answers are their labels.
+/// Sets the number of answers that equal their labels.
 fn by_labels(accuracy: &mut Accuracy, score: top1::Score, system: &System) {
     accuracy.metric = Some("top-1".into());
     accuracy.value = Some(score.accuracy());
@@ -108,7 +108,7 @@ fn by_labels(accuracy: &mut Accuracy, score: top1::Score, system: &System) {
     accuracy.malformed = Some(score.malformed as u64);
 }
 
-/// Fills in how many texts are the right ones, but for space around them.
+/// Sets the number of texts that equal their references, ignoring surrounding white space.
 fn by_references<'a>(
     accuracy: &mut Accuracy,
     answers: impl IntoIterator<Item = (SampleIndex, &'a [u8])>,
@@ -132,11 +132,12 @@ fn by_references<'a>(
     accuracy.malformed = Some(0);
 }
 
-/// Fills in what a method found, with the figures beside the one that decides that are not
-/// good enough; returns what is wrong with the answers.
+/// Sets the scores of a method, with further figures that miss their targets. Returns problems of
+/// the answers.
 fn by_method(
     accuracy: &mut Accuracy,
-    (judge, targets): (&Judge, &[&Target]),
+    judge: &Judge,
+    targets: &[&Target],
     scored: &Scored,
     asked: Option<f64>,
 ) -> Vec<String> {
@@ -156,7 +157,7 @@ fn by_method(
     accuracy.target = asked.or(bound);
     accuracy.scored = Some(scored.samples);
     accuracy.malformed = Some(scored.malformed);
-    // Where answers that are none do not count as wrong, figures leave them out.
+    // If malformed answers do not count as wrong, figures exclude them.
     let counts = scored.malformed == 0 || scored.knows_wrong;
     let figure = scored.scores.figure(&judge.metric).filter(|value| value.is_finite());
     accuracy.value = figure.filter(|_| counts).map(|value| value / per_one);
@@ -174,7 +175,7 @@ fn by_method(
     if accuracy.value.is_none() {
         reasons.push(format!("No {} comes of these answers.", judge.metric));
     }
-    // The first bound of the figure that decides is its target.
+    // The first bound of the deciding figure is its target.
     let others = targets.iter().enumerate().filter(|(at, _)| own != Some(*at));
     for (_, Target { metric, bound, .. }) in others {
         let Some(value) = scored.scores.figure(metric) else {
@@ -234,7 +235,7 @@ mod tests {
         };
         let mut accuracy = Accuracy { answered: 4, ..Accuracy::default() };
         let targets: Vec<&Target> = judge.targets.iter().collect();
-        let reasons = by_method(&mut accuracy, (&judge, &targets), scored, None);
+        let reasons = by_method(&mut accuracy, &judge, &targets, scored, None);
         (accuracy, reasons)
     }
 

@@ -1,5 +1,5 @@
-//! Why a performance run is not VALID, in the order in which a reader needs it: what ended the
-//! run, what failed, the client, the bounds, the length, and how certain the percentile is.
+//! Reasons why a performance run is not VALID, in reading order: the end of the run, failures, the
+//! client, the bounds, the length, and the certainty of the percentile.
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::early_stopping::Estimate;
@@ -12,27 +12,27 @@ use dyno_results::units::{count, duration, percentile};
 
 use super::failures::{Failures, Troubles};
 
-/// What the reasons of a run depend on besides its report.
+/// Facts besides the report that the reasons of a run depend on.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// What the client of a server counted during the test.
+    /// Failures that the client of a server counted during the test.
     pub troubles: &'a Troubles,
-    /// Whether a round demands a number of queries, so that fewer are not merely undecided.
+    /// Whether a round requires a number of queries, so that fewer are INVALID and not undecided.
     pub has_round: bool,
 }
 
-/// The reasons of a run; none if it is VALID.
-pub fn of(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
+/// Returns the reasons of a run; empty if it is VALID.
+pub fn list(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     let Verdict::Invalid(violations) = &report.judgement.verdict else { return Vec::new() };
     let (run, metrics) = (report.run, &report.metrics);
     if run.ended == EndReason::Aborted && metrics.query_count == 0 {
-        // The run was over before its first query: there is nothing else to tell.
+        // The run ended before its first query, so that there is no other reason.
         return vec![Reason::new(ReasonKind::Ended, Violation::Aborted.to_string())];
     }
-    let failures = Failures::of(&run.record.failed, context.troubles);
-    let judged = Judged { report, violations, failures, has_round: context.has_round };
+    let failures = Failures::from_samples(&run.record.failed, context.troubles);
+    let judged = InvalidRun { report, violations, failures, has_round: context.has_round };
     let mut reasons: Vec<Reason> = judged.end().into_iter().chain(judged.failed()).collect();
-    // What a run lacks because it was ended early is no reason of its own.
+    // Consequences of an early end are not separate reasons.
     let is_cut = run.ended == EndReason::Aborted;
     let follows = |violation: &Violation| {
         matches!(
@@ -49,7 +49,7 @@ pub fn of(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     reasons
 }
 
-/// The system answered nothing for as long as the deadline.
+/// Returns the reason for a system that answered nothing within the deadline.
 pub fn silent(plan: &Plan, missing: u64) -> Reason {
     let samples = match missing {
         1 => "1 sample was".to_string(),
@@ -63,7 +63,7 @@ pub fn silent(plan: &Plan, missing: u64) -> Reason {
     Reason::new(ReasonKind::Ended, text).because_of(Cause::System)
 }
 
-/// Where a reason stands among the others.
+/// Returns the rank of a reason in reading order.
 fn place(kind: ReasonKind) -> u8 {
     match kind {
         ReasonKind::Ended => 0,
@@ -77,22 +77,22 @@ fn place(kind: ReasonKind) -> u8 {
     }
 }
 
-/// A run that is not VALID.
-struct Judged<'a> {
+/// A run that is not VALID, whose reasons are listed.
+struct InvalidRun<'a> {
     report: &'a Report<'a>,
     violations: &'a [Violation],
     failures: Failures,
     has_round: bool,
 }
 
-/// A bound of a Server run, by its counts.
+/// Counts of a bound of a Server run.
 struct AgainstBound {
-    /// Such as `p99 <= 50.0 ms`.
+    /// Name of the bound, such as `p99 <= 50.0 ms`.
     name: String,
     answered: u64,
     /// Answered samples over the bound.
     over_answered: u64,
-    /// Samples over the bound, with the failed and missing ones.
+    /// Samples over the bound, including failed and missing ones.
     over: u64,
     samples: u64,
     /// Samples that may be over the bound.
@@ -100,18 +100,18 @@ struct AgainstBound {
 }
 
 impl AgainstBound {
-    /// Whether the answered samples alone meet the bound.
+    /// Returns whether the answered samples alone meet the bound.
     fn is_met_by_answered(&self, percentile: f64) -> bool {
         self.answered > 0 && self.over_answered <= allowed(self.answered, percentile)
     }
 }
 
-/// Samples that may be over a bound, by the index that the reference uses.
+/// Returns the number of samples that may exceed a bound, by the index of the reference.
 fn allowed(samples: u64, percentile: f64) -> u64 {
     samples.saturating_sub((samples as f64 * percentile) as u64).saturating_sub(1)
 }
 
-/// A time limit with its percentile, such as `p99 <= 50.0 ms` or `TTFT p99 <= 2.00 s`.
+/// Formats a time limit with its percentile, such as `p99 <= 50.0 ms` or `TTFT p99 <= 2.00 s`.
 fn limit(bounded: BoundedTime, at: f64, bound: Nanos) -> String {
     let of = match bounded {
         BoundedTime::Latency => "",
@@ -125,7 +125,7 @@ fn span(ns: Nanos) -> String {
     duration(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
-/// The bounds that a Server run is judged by.
+/// Returns the bounds of a Server run.
 fn bounds(plan: &Plan) -> Vec<(BoundedTime, Nanos)> {
     match (&plan.load, plan.tokens) {
         (Load::Server(_), Some(Tokens::Measured { ttft, tpot })) => {
@@ -136,12 +136,12 @@ fn bounds(plan: &Plan) -> Vec<(BoundedTime, Nanos)> {
     }
 }
 
-impl Judged<'_> {
+impl InvalidRun<'_> {
     fn plan(&self) -> &Plan {
         &self.report.run.plan
     }
 
-    /// Failed and missing samples.
+    /// Returns the number of failed and missing samples.
     fn lost(&self) -> u64 {
         self.failures.samples + self.report.metrics.missing
     }
@@ -150,14 +150,15 @@ impl Judged<'_> {
         self.report.metrics.sample_count
     }
 
-    /// What ended the run before it was complete.
+    /// Returns the reason of an early end.
     fn end(&self) -> Option<Reason> {
         let text = match self.report.run.ended {
             EndReason::TooManyOutstanding { issued, outstanding } => {
                 let most = self.plan().max_async_queries;
-                let advice = match self.failures.are_overload() {
-                    true => "; lower the load, or raise server_max_async_queries",
-                    false => "",
+                let advice = if self.failures.are_overload() {
+                    "; lower the load, or raise server_max_async_queries"
+                } else {
+                    ""
                 };
                 format!(
                     "the run ended early: {} queries were outstanding after {} had been issued, \
@@ -175,7 +176,7 @@ impl Judged<'_> {
         Some(Reason::new(ReasonKind::Ended, text))
     }
 
-    /// The samples that failed, where they keep the run from being VALID.
+    /// Returns the reason for failed samples, if they make the run INVALID.
     fn failed(&self) -> Option<Reason> {
         let samples = self.failures.samples;
         let counts = |violation: &Violation| {
@@ -196,7 +197,7 @@ impl Judged<'_> {
             self.failures.by_kind(),
             usize::from(share < 10.0)
         );
-        // Bounds that hold for what was answered are missed by the failures alone.
+        // If the answered samples meet a bound, only the failures miss it.
         for bound in self.against_bounds() {
             if bound.is_met_by_answered(self.plan().percentile()) {
                 text += &format!(
@@ -217,7 +218,7 @@ impl Judged<'_> {
         Some(Reason::new(ReasonKind::Failures, text).because_of(Cause::System))
     }
 
-    /// Each bound of a Server run.
+    /// Returns the counts of each bound of a Server run.
     fn against_bounds(&self) -> Vec<AgainstBound> {
         let over = self.report.metrics.over;
         let (at, samples) = (self.plan().percentile(), self.answered() + self.lost());
@@ -239,7 +240,7 @@ impl Judged<'_> {
         bounds(self.plan()).into_iter().map(of).collect()
     }
 
-    /// The reason that is a violation; `None` where another reason covers it.
+    /// Returns the reason of a violation; `None` if another reason covers it.
     fn reason(&self, violation: &Violation) -> Option<Reason> {
         let text = || violation.to_string();
         Some(match violation {
@@ -247,7 +248,7 @@ impl Judged<'_> {
             Violation::Intervals { over, by_client, .. } => {
                 let cause = if by_client * 2 > *over { Cause::Client } else { Cause::System };
                 let text = text();
-                // What failed needs no advice on speed.
+                // Failures need no advice on speed.
                 let text = match self.lost() {
                     0 => text,
                     _ => text.split("; ").next().unwrap_or_default().to_owned(),
@@ -263,13 +264,13 @@ impl Judged<'_> {
             Violation::Duration { .. } => Reason::new(ReasonKind::Duration, text()),
             Violation::Count { .. } => self.too_few(violation),
             Violation::EarlyStopping { further } => return self.uncertain(*further),
-            // They are told before.
+            // They were added before.
             Violation::Failed { .. } | Violation::Aborted | Violation::Lost { .. } => return None,
             _ => Reason::new(ReasonKind::Other, text()),
         })
     }
 
-    /// Answered samples over a bound; `None` where the failures alone miss it.
+    /// Returns the reason for answered samples over a bound; `None` if only failures miss it.
     fn bound(&self, violation: &Violation) -> Option<Reason> {
         let Violation::Bound { bounded, percentile: at, bound, measured, .. } = violation else {
             return None;
@@ -295,14 +296,14 @@ impl Judged<'_> {
                 count(found.samples)
             );
         }
-        // A system that fails needs no speed.
+        // Advice on speed only helps against overload.
         if self.failures.are_overload() {
             text += "; lower server_target_qps or make the system faster";
         }
         Some(Reason::new(ReasonKind::Bound, text).because_of(Cause::System))
     }
 
-    /// Fewer queries or samples than the settings demand.
+    /// Returns the reason for fewer queries or samples than the settings require.
     fn too_few(&self, violation: &Violation) -> Reason {
         let Violation::Count { queries, minimum_queries, samples, minimum_samples } = violation
         else {
@@ -326,7 +327,7 @@ impl Judged<'_> {
         if self.has_round { reason } else { reason.undecided() }
     }
 
-    /// The setting that ended the run.
+    /// Returns the setting that ended the run.
     fn why_short(&self) -> String {
         match self.report.run.ended {
             EndReason::MaxQueryCount { .. } => "; raise max_query_count".into(),
@@ -338,7 +339,8 @@ impl Judged<'_> {
         }
     }
 
-    /// Too few queries to be certain, with how many are missing and what holds so far.
+    /// Returns the reason for too few queries, with the number of missing queries and the current
+    /// estimate.
     fn uncertain(&self, further: u64) -> Option<Reason> {
         let new = |text: String| Reason::new(ReasonKind::EarlyStopping, text).undecided();
         if self.answered() == 0 && self.lost() > 0 {
@@ -388,7 +390,7 @@ impl Judged<'_> {
         }))
     }
 
-    /// What is not certain enough.
+    /// Returns the first bound that is not certain enough.
     fn unmet(&self) -> Option<(BoundedTime, Finding)> {
         let findings = match self.report.judgement.early_stopping {
             EarlyStoppingResult::None => [None, None],

@@ -1,4 +1,4 @@
-//! What came out, as far as it can be read.
+//! Answers of a probe, as far as they can be decoded.
 
 use dyno_sut::engine::Port;
 use dyno_sut::tensors::Elements;
@@ -11,9 +11,14 @@ use serde::Serialize;
 pub struct Answer {
     /// its size
     pub bytes: usize,
-    /// the class that it is, where there are labels; null if it is none
+    /// the class, if there are labels; null if it is not a class
+    #[cfg_attr(
+        feature = "schema",
+        schemars(description = "the class that it is, where there are labels; null if it is none")
+    )]
     pub class: Option<i64>,
-    /// what the data set says it should be
+    /// label of the sample in the data set
+    #[cfg_attr(feature = "schema", schemars(description = "what the data set says it should be"))]
     pub label: Option<i64>,
     /// null without a label
     pub is_correct: Option<bool>,
@@ -25,18 +30,18 @@ pub struct Answer {
     pub values: usize,
 }
 
-/// Values that are shown.
+/// Maximum number of shown values.
 const SHOWN: usize = 10;
 
 impl Answer {
-    /// Reads an answer: where there are labels it is a class, else the elements
-    /// of the model's first output.
-    pub fn of(data: &[u8], label: Option<i64>, output: Option<&Port>) -> Self {
+    /// Decodes an answer: a class if there are labels, else the elements of the model's first
+    /// output.
+    pub fn read(data: &[u8], label: Option<i64>, output: Option<&Port>) -> Self {
         let class = label.and_then(|_| top1::decode(data));
         let element = output.filter(|_| label.is_none()).map(|output| output.element.as_str());
         let values = values(data, element.unwrap_or_default());
         let greatest = (0..values.len()).max_by(|&a, &b| {
-            // The first of equals; NaN is never greatest.
+            // The first of equal values is the greatest; NaN never is.
             values[a].partial_cmp(&values[b]).unwrap_or(std::cmp::Ordering::Less).then(b.cmp(&a))
         });
         Self {
@@ -67,14 +72,14 @@ mod tests {
 
     #[test]
     fn answers_are_read_as_classes_or_as_elements() {
-        let right = Answer::of(&top1::encode(7), Some(7), Some(&output("float32")));
+        let right = Answer::read(&top1::encode(7), Some(7), Some(&output("float32")));
         assert_eq!((right.class, right.is_correct), (Some(7), Some(true)));
-        let short = Answer::of(&[1, 2], Some(7), None);
+        let short = Answer::read(&[1, 2], Some(7), None);
         assert_eq!((short.class, short.is_correct), (None, Some(false)));
         let bytes: Vec<u8> = [1.5_f32, 9.0, 9.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-        let scores = Answer::of(&bytes, None, Some(&output("float32")));
+        let scores = Answer::read(&bytes, None, Some(&output("float32")));
         assert_eq!((scores.first, scores.greatest), (vec![1.5, 9.0, 9.0], Some(1)));
-        let opaque = Answer::of(&bytes, None, None);
+        let opaque = Answer::read(&bytes, None, None);
         assert_eq!((opaque.bytes, opaque.values), (12, 0));
     }
 }

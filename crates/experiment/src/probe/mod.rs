@@ -1,4 +1,4 @@
-//! `dyno probe`: everything that is known of a few queries.
+//! Document of `dyno probe`: all details of a few queries.
 
 mod answer;
 mod text;
@@ -16,7 +16,7 @@ pub use text::text;
 
 use crate::system::{SampleInput, System};
 
-/// Version of what `--json` prints.
+/// Version of the output of `--json`.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Name of its schema.
@@ -153,14 +153,16 @@ pub struct Sample {
     pub answer: Option<Answer>,
 }
 
-/// Samples of a query that are told.
+/// Maximum number of listed samples of a query.
 const SAMPLES_TOLD: usize = 4;
 
 impl Probe {
-    /// All that is known of a run.
-    pub fn of(
+    /// Returns the details of a run.
+    pub fn from_record(
         system: &System,
-        (scenario, load_ns, deadline_ns): (Scenario, Nanos, Nanos),
+        scenario: Scenario,
+        load_ns: Nanos,
+        deadline_ns: Nanos,
         record: &Record,
     ) -> Self {
         let about = system.about();
@@ -202,7 +204,7 @@ impl Probe {
         }
     }
 
-    /// Samples that never came back.
+    /// Returns whether samples never completed.
     pub fn is_missing_any(&self) -> bool {
         self.queries.iter().any(|query| query.completed_ns.is_none())
     }
@@ -230,7 +232,7 @@ fn query(system: &System, about: &About, record: &Record, q: usize) -> Query {
             answer: payload.filter(|_| failed.is_none()).map(|response| {
                 let label = system.labels.as_ref();
                 let label = label.and_then(|labels| labels.get(index as usize)).copied();
-                Answer::of(response.data, label, about.outputs.first())
+                Answer::read(response.data, label, about.outputs.first())
             }),
         }
     };

@@ -1,4 +1,4 @@
-//! A probe for people.
+//! A probe as text.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::{Answer, Probe, Query, Sample, Tensor};
 
 use crate::system::SampleInput;
 
-/// Columns before a value.
+/// Width of the column of names.
 const COLUMN: usize = 14;
 
 struct Lines(String);
@@ -19,7 +19,7 @@ impl Lines {
     }
 }
 
-/// All of it.
+/// Returns the probe as text.
 pub fn text(probe: &Probe) -> String {
     let mut lines = Lines(String::new());
     lines.say("system", format!("{}, in {} time", probe.system, probe.time));
@@ -187,7 +187,7 @@ fn list(first: &[f64], all: usize) -> String {
     format!("{}{more}", shown.join(" "))
 }
 
-/// A number of any size in a few digits.
+/// Formats a number of any size with a few digits.
 fn short(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() || (value.fract() == 0.0 && size < 1e9) {

@@ -1,27 +1,26 @@
-//! A run whose options all take effect.
+//! Preparation of runs whose options all have an effect.
 
 use std::sync::Arc;
 
-use super::{Prepared, variables};
+use super::{PreparedRun, variables};
 use crate::effect::{self, Facts, Strictness};
 use crate::failure::Failure;
 use crate::options::{CommandLine, Options};
 use crate::watch::Watch;
 use crate::watch::quiet;
 
-impl Prepared {
-    /// The system of a run that is to be played as it is described: an option without effect
-    /// is an error. Warnings go to `watch`.
+impl PreparedRun {
+    /// Loads the system of a run whose options must all have an effect. Warnings go to `watch`.
     ///
     /// # Errors
-    /// As [`Prepared::new`], and every option that takes no effect.
+    /// As [`PreparedRun::new`], and each option without effect.
     pub fn checked(
         command_line: &CommandLine,
         strictness: Strictness,
         watch: Option<&Arc<dyn Watch>>,
     ) -> Result<Self, Failure> {
         let options = Options::read(command_line, variables())?;
-        // Before the system is loaded, which may take minutes.
+        // Checked before the system is loaded, which may take minutes.
         effect::check(&Facts::new(&options, None), strictness)?;
         let prepared = Self::load(options, watch.unwrap_or(&quiet()))?;
         let facts = Facts::new(&prepared.options, Some(&prepared.system));

@@ -1,5 +1,5 @@
-//! `effective.toml`: the configuration of a run as it was, each value with its
-//! origin. Running it again runs the same tests.
+//! Writer of `effective.toml`: the configuration of a run, each value with its origin. Running it
+//! again runs the same tests.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use dyno_results::summary::{Run, Test};
 
 use crate::options::{FILE_VERSION, Options};
 
-/// A `dyno.toml` of the run.
+/// Returns the configuration of the run as a `dyno.toml`.
 pub fn effective_toml(run: &Run, options: &Options) -> String {
     let mut text = format!(
         "# Effective configuration of run {0}. Comments tell where each value came from.\n\
@@ -52,8 +52,8 @@ pub fn effective_toml(run: &Run, options: &Options) -> String {
     text
 }
 
-/// What was said of the system. Paths are absolute, because this file stands
-/// elsewhere than the one that they came from.
+/// Returns the rows about the system. Paths are absolute, because this file is in a different
+/// folder than the original one.
 fn system_rows(options: &Options) -> String {
     let run = &options.run;
     let path = |path: &Path| {
@@ -68,7 +68,7 @@ fn system_rows(options: &Options) -> String {
             None => quoted(&path(file)),
         })
         .collect();
-    // That of a round follows from the round.
+    // A target of a round follows from the round.
     let is_own = options.given().iter().any(|given| given.key == "accuracy-target");
     let target = run.accuracy_target.filter(|_| is_own);
     let required: Vec<String> =
@@ -116,7 +116,7 @@ fn rows(test: &Test) -> String {
         let unit =
             if setting.unit.is_empty() { String::new() } else { format!("{}, ", setting.unit) };
         let line = format!("{} = {}", field.name, toml_value(field.kind, &setting.value));
-        // A file may be called anything.
+        // Names of files may contain control characters.
         let origin = setting.origin.replace(char::is_control, " ");
         let _ = writeln!(text, "{line:<48} # {unit}{origin}");
     }

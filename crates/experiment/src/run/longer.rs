@@ -1,40 +1,40 @@
-//! Offline queries that our own probe sized too short are issued again, larger.
+//! Repeats Offline queries that were too short because a probe underestimated the system.
 //!
-//! A run is played again as a whole, so that its record, its logs and its figures are those of
-//! one query, as anywhere else. Rates that were given, the profile `rules` and rounds are left
-//! alone: there a run that is too short is the reader's to lengthen.
+//! The whole run is repeated, so that its record, logs and figures are those of one query. Given
+//! rates, the profile `rules` and rounds are not changed: there the user decides how to lengthen a
+//! short run.
 
 use std::borrow::Cow;
 
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_results::units;
 
-use super::{Prepared, tests};
+use super::{PreparedRun, tests};
 use crate::failure::Failure;
 use crate::measure::PlayedTest;
 use crate::options::Profile;
 use crate::test::Test;
 use crate::watch::{Control, Interrupt};
 
-/// How often a query is made larger.
+/// Maximum number of repetitions.
 const MOST_TIMES: usize = 4;
 
-/// A test as it was played in the end.
+/// A test with its last run.
 pub struct SizedTest<'a> {
     /// The test, with the settings of its last run.
     pub test: Cow<'a, Test>,
-    /// What it left.
+    /// Logs and observations of the last run.
     pub played: PlayedTest,
-    /// What readers must know of the runs before.
+    /// Remarks on the earlier runs.
     pub notes: Vec<String>,
 }
 
-/// Plays a test, and plays it again as long as its query is too short and a probe sized it.
+/// Plays a test, and repeats it while its query is too short, if a probe determined the size.
 ///
 /// # Errors
 /// As [`Test::play`].
 pub fn play<'a>(
-    prepared: &Prepared,
+    prepared: &PreparedRun,
     test: &'a Test,
     control: Control<'_>,
     title: &str,
@@ -45,7 +45,7 @@ pub fn play<'a>(
         if control.interrupt.is_some_and(Interrupt::is_asked) {
             break;
         }
-        let Some(Short { samples, lasted }) = short(prepared, &sized) else { break };
+        let Some(ShortQuery { samples, lasted }) = short(prepared, &sized) else { break };
         let rate = samples as f64 * 1e9 / lasted as f64;
         let longer = tests::resized(&prepared.options, &prepared.system, &sized.test, rate)?;
         let Some(longer) = longer else { break };
@@ -62,15 +62,15 @@ pub fn play<'a>(
     Ok(sized)
 }
 
-/// A query that was over too soon.
-struct Short {
+/// A query that was too short.
+struct ShortQuery {
     samples: usize,
-    /// In ns; above 0.
+    /// Duration, ns; above 0.
     lasted: u64,
 }
 
-/// The query of a test, if it was too short, was answered whole, and was sized by a probe.
-fn short(prepared: &Prepared, sized: &SizedTest<'_>) -> Option<Short> {
+/// Returns the query of a test if it was too short, completely answered, and sized by a probe.
+fn short(prepared: &PreparedRun, sized: &SizedTest<'_>) -> Option<ShortQuery> {
     let SizedTest { test, played, .. } = sized;
     let is_native =
         prepared.options.profile() == Profile::Quick && prepared.options.rules.is_none();
@@ -86,5 +86,5 @@ fn short(prepared: &Prepared, sized: &SizedTest<'_>) -> Option<Short> {
     let is_whole = record.failed.is_empty() && record.missing() == 0;
     let is_short = lasted > 0 && lasted < tenant.plan.min_duration;
     let samples = record.completed_at.len();
-    (is_whole && is_short).then_some(Short { samples, lasted })
+    (is_whole && is_short).then_some(ShortQuery { samples, lasted })
 }

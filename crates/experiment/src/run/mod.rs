@@ -1,5 +1,4 @@
-//! A run: what a command line stands for, and what becomes of it. All commands
-//! that measure go this way.
+//! Runs: from a command line to results. All commands that measure use this module.
 
 mod checked;
 mod effective;
@@ -40,42 +39,54 @@ use longer::SizedTest;
 pub use seen::observer;
 use seen::{accelerator, reported, seen_by_client};
 
-/// A system that is ready to be measured, and what is to be measured of it.
-pub struct Prepared {
-    /// What was said.
+/// A loaded system with the options of its run.
+///
+/// ```
+/// use dyno_experiment::options::CommandLine;
+/// use dyno_experiment::quiet;
+/// use dyno_experiment::run::PreparedRun;
+///
+/// let mut line = CommandLine::default();
+/// line.give("system", "model:fixed=1ms");
+/// line.give("mode", "performance");
+/// let prepared = PreparedRun::new(&line, &quiet())?;
+/// assert!(prepared.tests()?[0].title().ends_with("performance"));
+/// # Ok::<(), dyno_experiment::Failure>(())
+/// ```
+pub struct PreparedRun {
+    /// Options of the run.
     pub options: Options,
-    /// What is measured.
+    /// System under test.
     pub system: System,
-    /// What a probe sent, once there was one.
+    /// Traffic of the probe, if one was made.
     probe: OnceLock<summary::Probe>,
 }
 
-/// Is shown each log before it is dropped.
-pub type See<'a> = &'a mut dyn FnMut(&TestLog);
+/// Function that receives each log before it is dropped.
+pub type LogObserver<'a> = &'a mut dyn FnMut(&TestLog);
 
-/// What a run left.
-pub struct Measured {
-    /// Its summary.
+/// Results of a run.
+pub struct MeasuredRun {
+    /// Summary of the run.
     pub summary: summary::Run,
-    /// Where everything is.
+    /// Run directory.
     pub directory: Finished,
 }
 
-impl Prepared {
-    /// Reads every layer of configuration, warns of what is odd in them, and
-    /// loads the system.
+impl PreparedRun {
+    /// Reads every layer of configuration, reports warnings, and loads the system.
     ///
     /// # Errors
-    /// What makes no sense, and what is missing.
+    /// Invalid options, or missing files and services.
     pub fn new(command_line: &CommandLine, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
         Ok(Self::narrowed(command_line, watch, |_| Ok(()))?.0)
     }
 
-    /// As [`Prepared::new`] of what `narrow` leaves of the options: a system loads what they ask for,
-    /// and the answers that accuracy is measured by may take minutes.
+    /// Prepares a run after `narrow` changed the options, so that the system loads only what they
+    /// need: preparing data for accuracy may take minutes.
     ///
     /// # Errors
-    /// The same, and those of `narrow`.
+    /// As [`PreparedRun::new`], and errors of `narrow`.
     pub fn narrowed<T>(
         command_line: &CommandLine,
         watch: &Arc<dyn Watch>,
@@ -88,10 +99,10 @@ impl Prepared {
         Ok((prepared, found))
     }
 
-    /// As [`Prepared::new`], without a word about what is odd.
+    /// Prepares a run without reporting warnings.
     ///
     /// # Errors
-    /// The same.
+    /// As [`PreparedRun::new`].
     pub fn silently(command_line: &CommandLine, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
         Self::load(Options::read(command_line, variables())?, watch)
     }
@@ -108,19 +119,19 @@ impl Prepared {
         effect::check_system(&Facts::new(&options, None))?;
         let system = load_system(&options, watch)?;
         effect::check_system(&Facts::new(&options, Some(&system)))?;
-        Ok(Self::of(options, system))
+        Ok(Self::from_system(options, system))
     }
 
-    /// A system, and what is to be measured of it.
-    pub fn of(options: Options, system: System) -> Self {
+    /// Returns a run of a loaded system.
+    pub fn from_system(options: Options, system: System) -> Self {
         Self { options, system, probe: OnceLock::new() }
     }
 
-    /// The same with the system as new, never with both at once: one may fill the memory.
-    /// A simulated one is as new in each run.
+    /// Returns the run with a newly loaded system. The old system is dropped first, because two may
+    /// not fit into memory. A simulated system starts anew in each run anyway.
     ///
     /// # Errors
-    /// As [`Prepared::new`].
+    /// As [`PreparedRun::new`].
     pub fn renewed(self, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
         if self.system.is_simulated() {
             return Ok(self);
@@ -130,35 +141,35 @@ impl Prepared {
         Ok(Self { system: load_system(&options, watch)?, options, probe })
     }
 
-    /// All tests, in order; what nobody gave and a probe would decide has a
-    /// place holder.
+    /// Returns all tests, in order. Rates that a probe would determine have placeholders.
     ///
     /// # Errors
-    /// Every setting that makes no sense, in any of them.
+    /// All invalid settings of all tests.
     pub fn tests(&self) -> Result<Vec<Test>, Failure> {
         tests::tests(&self.options, &self.system, None)
     }
 
-    /// Whether a short probe decides a rate that nobody gave.
+    /// Returns whether a short probe determines a rate that is not given.
     pub fn is_probed(&self) -> bool {
         tests::needs_probe(&self.options, &self.system)
     }
 
-    /// All tests, in order, with rates that a short probe decides where nobody
-    /// gave them; `None` if the probe was interrupted.
+    /// Returns all tests, in order. A short probe determines rates that are not given. `None` if
+    /// the probe was interrupted.
     ///
     /// # Errors
-    /// As [`Prepared::tests`], and if the system does not answer the probe.
+    /// As [`PreparedRun::tests`], or the system does not answer the probe.
     pub fn probed_tests(&self, control: Control<'_>) -> Result<Option<Vec<Test>>, Failure> {
-        // Everything that does not depend on the probe is refused before it.
+        // Errors that do not depend on the probe are reported before it.
         self.tests()?;
-        let probe = match self.is_probed() {
-            true => throughput::samples_per_second(&self.system, &self.options, control)?,
-            false => None,
+        let probe = if self.is_probed() {
+            throughput::samples_per_second(&self.system, &self.options, control)?
+        } else {
+            None
         };
         let probed = probe.as_ref().map(|probe| probe.samples_per_s);
         if let (Some(probe), false) = (probe, self.system.is_simulated()) {
-            // A later probe of the same run finds what the first one found.
+            // Only the traffic of the run's first probe is kept.
             let _ = self.probe.set(probe);
         }
         if control.interrupt.is_some_and(Interrupt::is_asked) {
@@ -167,27 +178,27 @@ impl Prepared {
         tests::tests(&self.options, &self.system, probed).map(Some)
     }
 
-    /// One performance test, with these settings on top of all that was said, and
-    /// who says them.
+    /// Returns one performance test, with these settings above all layers. `origin` is their
+    /// origin.
     ///
     /// # Errors
-    /// Every setting that makes no sense.
+    /// All invalid settings.
     ///
     /// # Panics
-    /// If a setting does not exist or a value does not read.
+    /// A setting does not exist, or a value is invalid.
     pub fn performance_test(
         &self,
         scenario: Scenario,
         on_top: &[(&str, String)],
         origin: &Origin,
     ) -> Result<Test, Failure> {
-        tests::performance(&self.options, &self.system, scenario, (on_top, origin))
+        tests::performance(&self.options, &self.system, scenario, on_top, origin)
     }
 
-    /// The directory of a run of these tests: `out`, or a new one below `runs`.
+    /// Creates the directory of a run of these tests: `out`, or a new one below `runs`.
     ///
     /// # Errors
-    /// If it cannot be written, or the disk has no room for the logs.
+    /// It cannot be written, or the disk has no space for the logs.
     pub fn directory(&self, tests: &[Test], out: Option<&Path>) -> Result<RunDirectory, Failure> {
         let trace_log = self.options.run.trace_log;
         let of = |tenant: &TestTenant| expected_bytes(&tenant.plan, trace_log);
@@ -200,30 +211,31 @@ impl Prepared {
         given.unwrap_or_else(|| self.system.short_name().to_string())
     }
 
-    /// Plays the tests and fills the directory.
+    /// Plays the tests and writes the results to the directory.
     ///
     /// # Errors
-    /// A system that cannot be started, results that can be written nowhere.
+    /// The system cannot be started, or results cannot be written.
     pub fn measure(
         &self,
         tests: &[Test],
         control: Control<'_>,
         directory: RunDirectory,
-    ) -> Result<Measured, Failure> {
+    ) -> Result<MeasuredRun, Failure> {
         self.measure_and_see(tests, control, directory, &mut |_| {})
     }
 
-    /// As [`Prepared::measure`]; `see` is shown each log before it is dropped.
+    /// Plays the tests as [`PreparedRun::measure`] does; `see` receives each log before it is
+    /// dropped.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`PreparedRun::measure`].
     pub fn measure_and_see(
         &self,
         tests: &[Test],
         control: Control<'_>,
         mut directory: RunDirectory,
-        see: See<'_>,
-    ) -> Result<Measured, Failure> {
+        see: LogObserver<'_>,
+    ) -> Result<MeasuredRun, Failure> {
         let begun = WallTime::now();
         let mut run = self.begin(begun);
         control.watch.plan(&format!("{}, profile {}", run.system, run.profile), tests);
@@ -235,7 +247,7 @@ impl Prepared {
             let limits = self.options.run.goodput;
             let has_round = self.options.rules.is_some();
             let requirements = &self.options.run.requirements;
-            let mut kept = Kept {
+            let mut kept = OutcomeSink {
                 directory: &mut directory,
                 keep,
                 limits,
@@ -263,7 +275,7 @@ impl Prepared {
                 plots.timelines.push(timeline);
             }
             control.watch.result(result(&run.tests[before..]));
-            // A signal that came when the test was over ends a run that is not.
+            // A signal after the end of a test ends the run if further tests follow.
             if number < tests.len() && control.interrupt.is_some_and(Interrupt::is_asked) {
                 run.state = State::Interrupted;
             }
@@ -282,11 +294,11 @@ impl Prepared {
         self.finish(run, &plots, directory, control.watch)
     }
 
-    /// Plays a test of which nothing is kept. Returns its logs and the verdicts of its tenants, which
-    /// only real time has: there the client and the machine may disturb it.
+    /// Plays a test without writing results. Returns its logs and the verdicts of its tenants.
+    /// Verdicts exist in real time only, where the client and the machine may disturb the test.
     ///
     /// # Errors
-    /// A system that cannot be started.
+    /// The system cannot be started.
     pub fn play_and_judge(
         &self,
         test: &Test,
@@ -304,19 +316,19 @@ impl Prepared {
         let has_round = self.options.rules.is_some();
         let context = Context { troubles: &troubles, has_round };
         let of = |(log, tenant): (&TestLog, &TestTenant)| {
-            let kept = (tenant.name.as_deref(), Keep::Nothing);
-            Outcome::of(log, &reports(log), test, system, kept, context)
+            let name = tenant.name.as_deref();
+            Outcome::from_log(log, &reports(log), test, system, name, Keep::Nothing, context)
         };
         let logs = &played.logs;
         let mut outcomes: Vec<Outcome> = logs.iter().zip(&test.tenants).map(of).collect();
         if let Some(before) = &before {
-            seen_by_client(system, (before, took), logs, &mut outcomes);
+            seen_by_client(system, before, took, logs, &mut outcomes);
         }
         seen::observers(system, played.observation.clone(), logs, &mut outcomes);
         Ok((played, outcomes.into_iter().map(|outcome| outcome.summary).collect()))
     }
 
-    /// What of the rules is measured for.
+    /// Returns the round and benchmark of the run.
     pub fn rules(&self) -> Option<summary::Rules> {
         self.options.rules.as_ref().map(|rules| summary::Rules {
             round: rules.round.version.to_string(),
@@ -325,7 +337,7 @@ impl Prepared {
         })
     }
 
-    /// What a probe sent, if the system is a server.
+    /// Returns a remark on the traffic of the probe, if the system is a server.
     pub fn probe_remark(&self) -> Option<String> {
         let probe = self.probe.get().filter(|_| self.system.remote().is_some());
         probe.map(summary::Probe::remark)
@@ -352,10 +364,7 @@ impl Prepared {
             profile: self.options.profile().name().into(),
             definitions: Definitions::Native.name().into(),
             rules: self.rules(),
-            started_at: match system.is_simulated() {
-                true => String::new(),
-                false => units::utc(begun),
-            },
+            started_at: if system.is_simulated() { String::new() } else { units::utc(begun) },
             finished_at: String::new(),
             duration_ns: 0,
             command: command(),
@@ -376,7 +385,7 @@ impl Prepared {
         series: &series::Run,
         directory: RunDirectory,
         watch: &Arc<dyn Watch>,
-    ) -> Result<Measured, Failure> {
+    ) -> Result<MeasuredRun, Failure> {
         let directory = directory.finish(&[
             (summary::FILE, write::pretty(&summary)),
             (series::FILE, compact(series)),
@@ -384,7 +393,7 @@ impl Prepared {
             (dyno_results::effective::FILE, effective_toml(&summary, &self.options)),
         ])?;
         warn(watch, &directory.warnings);
-        Ok(Measured { summary, directory })
+        Ok(MeasuredRun { summary, directory })
     }
 }
 
@@ -394,33 +403,33 @@ fn warn(watch: &Arc<dyn Watch>, warnings: &[String]) {
     }
 }
 
-/// The system that the options name.
+/// Loads the system that the options name.
 fn load_system(options: &Options, watch: &Arc<dyn Watch>) -> Result<System, Failure> {
     let mut system = System::load(&options.run, watch)?;
     if let Some(workers) = &mut system.remote_workers {
-        // A search tries loads at which a system may fail.
+        // A search also tries loads at which a system may fail.
         let tries_loads = options.modes().contains(&TestMode::FindPeakPerformance);
         workers.fail_fast(options.fails_fast() && !tries_loads);
     }
     Ok(system)
 }
 
-/// Whether a worker is gone, so that no further test can be played.
+/// Returns whether a worker is lost, so that no further test can be played.
 fn has_lost_worker(system: &System) -> bool {
     system.remote_workers.as_ref().is_some_and(RemoteWorkers::has_lost_worker)
 }
 
-/// The environment. Values that are no text name no setting.
+/// Returns the environment variables with values in UTF-8; others cannot set a setting.
 pub fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// The arguments that make the run again; where its results went is no part of it.
+/// Returns the arguments that repeat the run, without the directory of its results.
 pub fn command() -> Vec<String> {
     let mut kept = Vec::new();
-    // What is no text, such as the odd name of a file, is told as well as may be.
-    let mut arguments = std::env::args_os().skip(1).map(|of| of.to_string_lossy().into_owned());
+    // Non-UTF-8 arguments are converted lossily.
+    let mut arguments = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     while let Some(argument) = arguments.next() {
         if argument == "--out" {
             arguments.next();
@@ -435,13 +444,13 @@ fn compact(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("keys are texts") + "\n"
 }
 
-impl Measured {
-    /// The failures that ended it before its time.
+impl MeasuredRun {
+    /// Returns the failures that ended the run early.
     pub fn failing(&self) -> Option<&summary::Failing> {
         self.summary.tests.iter().find_map(|test| test.failing.as_ref())
     }
 
-    /// How a command that only made this run ends.
+    /// Returns how a command ends that only made this run.
     pub fn end(&self) -> End {
         match self.summary.state {
             State::Interrupted => End::Interrupted,
@@ -452,8 +461,8 @@ impl Measured {
     }
 }
 
-/// Where what is kept of a test goes.
-struct Kept<'a> {
+/// Destination of a test's results.
+struct OutcomeSink<'a> {
     directory: &'a mut RunDirectory,
     keep: Keep,
     limits: Option<summary::Limits>,
@@ -462,17 +471,17 @@ struct Kept<'a> {
     see: &'a mut dyn FnMut(&TestLog),
 }
 
-/// What came of a test.
-struct Played {
-    /// One entry a tenant.
+/// Results of a test.
+struct TestOutcome {
+    /// One entry per tenant.
     outcomes: Vec<Outcome>,
-    /// Of a server.
+    /// Client of a server.
     client: Option<summary::Client>,
-    /// In real time.
+    /// Observers, in real time only.
     observers: Vec<summary::Observer>,
 }
 
-/// What only a performance test of one process has: a server for each tenant.
+/// Checks that only performance tests of a single process have a server per tenant.
 fn servers_of_tenants(options: &Options) -> Result<(), Failure> {
     let Some(at) = options.run.tenant_systems.iter().position(Option::is_some) else {
         return Ok(());
@@ -493,14 +502,14 @@ fn servers_of_tenants(options: &Options) -> Result<(), Failure> {
 
 /// Plays one test and writes its logs and raw records.
 fn play(
-    prepared: &Prepared,
+    prepared: &PreparedRun,
     test: &Test,
     control: Control<'_>,
     title: &str,
-    kept: &mut Kept<'_>,
-) -> Result<Played, Failure> {
+    kept: &mut OutcomeSink<'_>,
+) -> Result<TestOutcome, Failure> {
     let system = &prepared.system;
-    // A probe, or the test before, is none of this one's business.
+    // Discards batch sizes of a probe or of the previous test.
     let _ = system.batch_sizes.take();
     let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
     control.writes(false);
@@ -518,7 +527,7 @@ fn play(
         let native = native_reports(log);
         let shown = if native.is_empty() { &judged } else { &native };
         let name = tenant.name.as_deref();
-        let mut outcome = Outcome::of(log, shown, &test, system, (name, kept.keep), context);
+        let mut outcome = Outcome::from_log(log, shown, &test, system, name, kept.keep, context);
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
@@ -532,14 +541,14 @@ fn play(
         }
         outcome.summary.notes.extend(notes.iter().cloned());
         if let (TestMode::PerformanceOnly, Some(run)) = (test.mode, log.runs().last()) {
-            let own = |of: &&Requirement| of.is_for(test.scenario);
+            let own = |bound: &&Requirement| bound.is_for(test.scenario);
             let own: Vec<&Requirement> = kept.requirements.iter().filter(own).collect();
             requirement::judge(&mut outcome.summary, &own, &run.record);
         }
         let folder = log_folder(&test, name);
         kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref())?;
         warn(control.watch, &kept.directory.take_warnings());
-        // As a submission keeps them, which has a folder for each.
+        // A submission has one folder per repeated run.
         for (number, run) in (1..).zip(log.repeated()) {
             let folder = format!("{folder}/run_{number}");
             kept.directory.write_test(&folder, &run, &reports(&run), None)?;
@@ -550,28 +559,29 @@ fn play(
     summary::settle_tenants(outcomes.iter_mut().map(|outcome| &mut outcome.summary));
     let client = before
         .as_ref()
-        .and_then(|before| seen_by_client(system, (before, took), &logs, &mut outcomes));
+        .and_then(|before| seen_by_client(system, before, took, &logs, &mut outcomes));
     let observers = seen::observers(system, observation, &logs, &mut outcomes);
     if let Some(reported) = reported(system) {
         outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));
     }
-    Ok(Played { outcomes, client, observers })
+    Ok(TestOutcome { outcomes, client, observers })
 }
 
-/// Returns the reports of a test by the native definitions; none where they do not differ from the
-/// reference's, which is in tokens alone.
+/// Returns the reports of a test by the native definitions; empty if they do not differ from those
+/// of the reference, which only tests with tokens do.
 fn native_reports(log: &TestLog) -> Vec<Report<'_>> {
-    match log.plan.measures_tokens() {
-        // An answer without a time per output token meets every bound on it by either definition.
-        // By the native one it would not count for early stopping: a run of short answers would
-        // never have enough queries.
-        true => reports_by(log, Definitions::Native, Definitions::Reference),
-        false => Vec::new(),
+    if log.plan.measures_tokens() {
+        // By either definition, an answer without a time per output token meets every bound on it.
+        // By the native definition it would not count for early stopping, and a run of short
+        // answers would never have enough queries.
+        reports_by(log, Definitions::Native, Definitions::Reference)
+    } else {
+        Vec::new()
     }
 }
 
-/// Adds the goodput within the limits that were named. A run has one goodput: it replaces that
-/// within the bounds.
+/// Sets the goodput within the given limits. A run has one goodput, so that this replaces the
+/// goodput within the bounds.
 fn add_goodput(metrics: &mut summary::Metrics, goodput: summary::metrics::Goodput) {
     if metrics.rates.goodput_samples_per_s.is_some() {
         metrics.rates.goodput_samples_per_s = goodput.samples_per_s;
@@ -579,8 +589,8 @@ fn add_goodput(metrics: &mut summary::Metrics, goodput: summary::metrics::Goodpu
     metrics.goodput = Some(goodput);
 }
 
-/// What came of a test, in a few words: of its first tenant, and whether that of
-/// all counts.
+/// Returns the result of a test in a few words: the headline of its first tenant, and the worst
+/// verdict of all tenants.
 fn result(tenants: &[summary::Test]) -> TestResult {
     let worst = tenants.iter().map(summary::Test::judged).fold(Verdict::Valid, Verdict::worse);
     let first = tenants.first();

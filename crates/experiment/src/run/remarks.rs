@@ -1,4 +1,4 @@
-//! What readers must know of a run.
+//! Remarks for readers of a run.
 
 use dyno_loadgen::settings::Scenario;
 
@@ -6,10 +6,10 @@ use crate::environment;
 use crate::options::Options;
 use crate::system::System;
 
-/// What readers must know of the run as a whole. In virtual time nothing of the
-/// machine matters, and the same seed must give the same bytes.
+/// Returns remarks on the run as a whole. In virtual time the machine does not matter, and equal
+/// seeds must give equal bytes.
 pub fn of_run(options: &Options, system: &System) -> Vec<String> {
-    // With a round, how long tests are is no business of the profile.
+    // With a round, the profile does not determine the length of tests.
     let of_profile = options.profile().remark().filter(|_| options.rules.is_none());
     let said = [of_profile, system.remark()];
     let mut remarks: Vec<String> = said.into_iter().flatten().map(str::to_string).collect();

@@ -1,4 +1,4 @@
-//! What the clients of a server saw in a test: of this process, or of all workers together.
+//! Observations of the clients of a server in a test, by this process or by all workers together.
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
@@ -14,9 +14,9 @@ use crate::gather::observer::{self, Part, Reach};
 use crate::observe::Observation;
 use crate::outcome::{Outcome, Troubles};
 use crate::system::System;
-use crate::workers::{RemoteWorkers, Reported};
+use crate::workers::{RemoteWorkers, WorkerReports};
 
-/// What the client of a server counted as failed since an earlier look at it.
+/// Returns the failures that the client of a server counted since `before`.
 pub(super) fn troubles(system: &System, before: Option<&ClientStatistics>) -> Troubles {
     let seen = match reported(system) {
         Some(reported) => reported.seen(),
@@ -25,10 +25,12 @@ pub(super) fn troubles(system: &System, before: Option<&ClientStatistics>) -> Tr
     seen.map(|seen| seen.troubles).unwrap_or_default()
 }
 
-/// What the client of a server saw in a test, which may be why its figures do not count.
+/// Returns the client's part of the summary of a test, which may show that its figures do not
+/// count.
 pub(super) fn seen_by_client(
     system: &System,
-    (before, took): (&ClientStatistics, Nanos),
+    before: &ClientStatistics,
+    took: Nanos,
     logs: &[TestLog],
     outcomes: &mut [Outcome],
 ) -> Option<summary::Client> {
@@ -60,8 +62,8 @@ pub(super) fn seen_by_client(
     Some(client)
 }
 
-/// What kept the client from its work in the last run of a test: of this process, or of each
-/// worker. Judges the tests by it.
+/// Returns what delayed the client in the last run of a test, for this process or for each worker.
+/// Judges the tests by it.
 pub(super) fn observers(
     system: &System,
     observation: Option<Observation>,
@@ -93,8 +95,8 @@ pub(super) fn observers(
     observers
 }
 
-/// What an observation of this process says of a run, of which these are the tenants' records,
-/// each with the percentile that it is judged at.
+/// Returns the observer's part of the summary for a run. `records` are the tenants' records, each
+/// with the percentile that it is judged at.
 pub fn observer<'r>(
     system: &System,
     observation: Observation,
@@ -108,7 +110,7 @@ pub fn observer<'r>(
         Some(_) => Reach::NetworkUnstamped,
     };
     let part = |(tenant, &(record, target)): (u8, &(&'r Record, f64))| {
-        // Of an Offline query all samples are due at once, and wait for each other.
+        // All samples of an Offline query are due at once and wait for each other.
         let sent_late = remote.filter(|_| record.issued_at.len() > 1).map(|remote| {
             remote.sent_late(tenant, record).into_iter().map(Option::unwrap_or_default).collect()
         });
@@ -124,12 +126,13 @@ pub fn observer<'r>(
     observer::observer(observation, reach, &parts, &late_reads.unwrap_or_default())
 }
 
-/// What workers reported of the test; `None` without workers.
-pub(super) fn reported(system: &System) -> Option<Reported> {
+/// Returns the reports of the workers on the test; `None` without workers.
+pub(super) fn reported(system: &System) -> Option<WorkerReports> {
     system.remote_workers.as_ref().and_then(RemoteWorkers::reported)
 }
 
-/// What simulated NPUs did in a performance test, of which these are the tenants' parts.
+/// Returns the summary of simulated NPUs in a performance test. `tests` are the parts of the
+/// tenants.
 pub(super) fn accelerator(
     system: &System,
     tests: &[summary::Test],

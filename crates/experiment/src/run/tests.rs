@@ -1,5 +1,5 @@
-//! From what was said to the tests of a run: settings resolved for each scenario,
-//! mode and tenant, and refused if the machine cannot hold them.
+//! Tests of a run: settings are resolved for each scenario, mode and tenant, and rejected if they
+//! exceed the memory of the machine.
 
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::RecordRetention;
@@ -14,19 +14,20 @@ use crate::test::{Test, TestTenant};
 
 /// Share of the probed throughput at which Server queries arrive.
 const SERVER_SHARE: f64 = 0.1;
-/// However fast the system is.
+/// Maximum rate of Server queries that a probe sets, queries/s.
 const SERVER_QPS_MOST: f64 = 1_000.0;
-/// An Offline query must last, even if the probe ran in a slower moment.
+/// Factor on the probed rate of Offline, so that the query is long enough even if the probe was
+/// slowed down.
 const OFFLINE_MARGIN: f64 = 1.5;
 
-/// A query that was too short is made so much longer than it would have to be.
+/// Factor on the required length of a query that was too short.
 const LONGER_MARGIN: f64 = 1.2;
-/// Who sets a rate that a probe found.
+/// Origin of rates that a probe found.
 const PROBED: Origin = Origin::Code("a short probe before the run");
-/// The rate that sizes the query of Offline.
+/// Setting that determines the size of the Offline query.
 const OFFLINE_RATE: &str = "offline_expected_qps";
 
-/// The key that a probe decides if nobody else does, and its value.
+/// Returns the setting that a probe determines unless it is set, with its value after the probe.
 fn probed_setting(scenario: Scenario, probed: Option<f64>) -> Option<(&'static str, Option<f64>)> {
     match scenario {
         Scenario::Server => {
@@ -40,13 +41,13 @@ fn probed_setting(scenario: Scenario, probed: Option<f64>) -> Option<(&'static s
     }
 }
 
-/// A probe is not exact, and should not look so.
+/// Rounds to two digits, because a probe is not exact.
 fn two_digits(value: f64) -> f64 {
     let scale = 10_f64.powf(value.log10().floor() - 1.0);
     (value / scale).round() * scale
 }
 
-/// Whether a rate depends on how fast the system is, and was not given.
+/// Returns whether a rate depends on the speed of the system and is not given.
 pub fn needs_probe(options: &Options, system: &System) -> bool {
     let is_measured = |mode: &TestMode| *mode != TestMode::AccuracyOnly;
     let is_unknown = |scenario: Scenario| {
@@ -57,23 +58,24 @@ pub fn needs_probe(options: &Options, system: &System) -> bool {
         has_rate(&settings)
             && probed_setting(scenario, None).is_some_and(|(key, _)| is_open(&settings, key))
     };
-    // Tenants say their rates themselves.
+    // Tenants set their rates.
     options.tenants.is_empty()
         && options.modes().iter().any(is_measured)
         && options.scenarios().into_iter().any(is_unknown)
 }
 
-/// Whether queries come at a rate: not where so many are in flight, or at recorded times.
+/// Returns whether queries arrive at a rate, and not with a fixed number in flight or at recorded
+/// times.
 fn has_rate(settings: &Settings) -> bool {
     let arrivals = &settings.values.server_arrivals;
     settings.values.scenario != Scenario::Server
         || !matches!(arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
 }
 
-/// All tests of the run, in order.
+/// Returns all tests of the run, in order.
 ///
 /// # Errors
-/// Every setting that makes no sense, in any of them.
+/// All invalid settings of all tests.
 pub fn tests(
     options: &Options,
     system: &System,
@@ -99,7 +101,7 @@ pub fn tests(
             if problems.len() > before {
                 continue;
             }
-            // An audit may force one mode, which makes two tests the same.
+            // An audit may force one mode, so that two tests become equal.
             let mode = resolved_tenants[0].plan.mode;
             if tests.iter().all(|test| (test.scenario, test.mode) != (scenario, mode)) {
                 let (tenants, keep) = (resolved_tenants, keep(options));
@@ -108,7 +110,7 @@ pub fn tests(
             }
         }
     }
-    // The same settings are resolved for each mode.
+    // Settings are resolved for each mode, so that problems repeat.
     let mut seen = std::collections::HashSet::new();
     problems.retain(|problem: &String| seen.insert(problem.clone()));
     if !problems.is_empty() {
@@ -120,7 +122,7 @@ pub fn tests(
     Ok(tests)
 }
 
-/// A trace shows the samples of every run.
+/// Returns what is kept of records. A trace needs the samples of all runs.
 fn keep(options: &Options) -> RecordRetention {
     if options.run.trace_log { RecordRetention::Every } else { RecordRetention::Results }
 }
@@ -147,18 +149,19 @@ fn resolve(
     settle(options, system, scenario, tenant, settings)
 }
 
-/// One performance test, with these settings on top of all that was said.
+/// Returns one performance test, with these settings above all layers.
 ///
 /// # Errors
-/// Every setting that makes no sense.
+/// All invalid settings.
 ///
 /// # Panics
-/// If a setting does not exist or a value does not read.
+/// A setting does not exist, or a value is invalid.
 pub fn performance(
     options: &Options,
     system: &System,
     scenario: Scenario,
-    (on_top, origin): (&[(&str, String)], &Origin),
+    on_top: &[(&str, String)],
+    origin: &Origin,
 ) -> Result<Test, Failure> {
     let mode = TestMode::PerformanceOnly;
     let mut settings = options.settings(scenario, mode, None);
@@ -174,16 +177,16 @@ pub fn performance(
     Ok(test)
 }
 
-/// Whether a probe sized the query of Offline.
+/// Returns whether a probe determined the size of the Offline query.
 pub fn is_probed(settings: &Settings) -> bool {
     settings.origin(OFFLINE_RATE) == Some(&PROBED)
 }
 
-/// An Offline test with a query that lasts long enough at a rate, in samples/s; `None` if there is
-/// no room for a larger one.
+/// Returns an Offline test whose query is long enough at a rate, in samples/s; `None` if the memory
+/// does not hold a larger query.
 ///
 /// # Errors
-/// Settings that make no sense.
+/// Invalid settings.
 pub fn resized(
     options: &Options,
     system: &System,
@@ -201,7 +204,7 @@ pub fn resized(
     Ok(Some(Test { tenants: vec![tenant], ..test.clone() }))
 }
 
-/// What the settings mean, once all that is said is in them.
+/// Completes settings, and returns the tenant's part of the test.
 fn settle(
     options: &Options,
     system: &System,
@@ -229,19 +232,19 @@ fn settle(
     Ok(TestTenant { name, settings, plan, messages })
 }
 
-/// A sample's index, stamps and claim, and what is computed of them afterwards;
-/// measured at 40 to 50 bytes, for each run that may be the result.
+/// Memory per sample, bytes: index, timestamps and claim, and values computed from them. Measured
+/// at 40 to 50 bytes, for each run that may be the result.
 const BYTES_A_SAMPLE: f64 = 50.0;
 
-/// The highest Offline rate whose query takes half of the free memory; nobody
-/// chose it, so it gives way.
+/// Returns the Offline rate whose query takes half of the free memory. A probed rate is limited to
+/// it.
 fn rate_that_fits(min_duration_ms: u64) -> f64 {
     let Some(available) = environment::memory_available() else { return f64::INFINITY };
     let seconds = (min_duration_ms as f64 / 1e3).max(1e-3);
     two_digits(available as f64 / 2.0 / BYTES_A_SAMPLE / (1.1 * seconds))
 }
 
-/// Refuses a trace that would exhaust the memory of this machine.
+/// Rejects a trace that would exhaust the memory of this machine.
 fn check_memory(plan: &Plan) -> Result<(), String> {
     let Some(available) = environment::memory_available() else { return Ok(()) };
     let by_time = plan.target_qps * plan.target_duration as f64 / 1e9;

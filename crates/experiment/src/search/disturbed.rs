@@ -1,23 +1,24 @@
-//! Runs that the client or the machine disturbed. They say nothing about the system: they are
+//! Runs that the client or the machine disturbed. They show nothing about the system: they are
 //! repeated, and a search that only gets such runs ends.
 
 use dyno_loadgen::search::{Block, Limit, Quantity};
 use dyno_results::search::limits;
 use dyno_results::summary::{self, Cause};
 
-/// Why a run says nothing about the system.
+/// Why a run shows nothing about the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disturbance {
-    /// Client or machine.
+    /// Cause: client or machine.
     pub cause: Cause,
-    /// What happened, as a part of a sentence.
+    /// Reason, as a part of a sentence.
     pub reason: String,
-    /// Nothing but the client's lag: without it the queries still tell of the system.
+    /// Whether the client's lag is the only disturbance, so that the queries without it still
+    /// measure the system.
     pub is_lag_alone: bool,
 }
 
 impl Disturbance {
-    /// The disturbance by the limits of the client's lag, of which these are the counts.
+    /// Returns the disturbance by the limits on the client's lag, from their counts.
     pub fn by_lag(limits: &[Limit], counts: &[Vec<Block>]) -> Option<Self> {
         let of_client = limits.iter().filter(|limit| limit.quantity == Quantity::ClientLag);
         let (limit, blocks) = of_client.zip(counts).find(|(limit, all)| !limit.is_kept(all))?;
@@ -28,13 +29,13 @@ impl Disturbance {
         Some(Self { cause: Cause::Client, reason, is_lag_alone: true })
     }
 
-    /// This disturbance, where the verdict of the run names another one, too.
+    /// Combines this disturbance with another one that the verdict of the run names.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         Self { is_lag_alone: self.is_lag_alone && other.is_lag_alone, ..self }
     }
 
-    /// The disturbance by the reasons of a test.
+    /// Returns the disturbance that the reasons of a test name.
     pub fn by_test(test: &summary::Test) -> Option<Self> {
         let mut outside = test
             .causes
@@ -49,45 +50,42 @@ impl Disturbance {
     }
 }
 
-/// How often a run is repeated that was disturbed.
+/// Budget of repeats of a disturbed run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Repeats of one run at most.
+    /// Maximum number of repeats of one run.
     pub most: u32,
-    /// Repeats of the run that is on.
+    /// Repeats of the current run so far.
     spent: u32,
 }
 
 impl Patience {
-    /// Repeats a run at most so often.
+    /// Returns a budget of at most this many repeats per run.
     pub fn new(most: u32) -> Self {
         Self { most, spent: 0 }
     }
 
-    /// The number of the repeat that is to be made now; `None` if there were as many already.
+    /// Takes a repeat. Returns its number; `None` if the budget is exhausted.
     pub fn repeat(&mut self) -> Option<u32> {
         let again = self.spent < self.most;
         self.spent += u32::from(again);
         again.then_some(self.spent)
     }
 
-    /// Begins anew: the run that was on is over.
+    /// Resets the budget for the next run.
     pub fn renew(&mut self) {
         self.spent = 0;
     }
 }
 
-/// What helps where the client is the limit.
+/// Returns advice for searches that the client limits.
 pub fn advice(is_remote: bool) -> &'static str {
-    match is_remote {
-        true => {
-            "share the load among several clients (--remote-workers N), give Dyno cores of its own \
+    if is_remote {
+        "share the load among several clients (--remote-workers N), give Dyno cores of its own \
              (taskset), or use fewer connections (connections=N) and more threads (threads=N)"
-        }
-        false => {
-            "give Dyno a core of its own (taskset, or fewer threads of the system), or use a \
+    } else {
+        "give Dyno a core of its own (taskset, or fewer threads of the system), or use a \
              machine that runs nothing else"
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The work of a search: its runs are played, and its state is kept after each.
+//! Execution of a search: plays its runs and writes its state after each.
 
 mod observed;
 
@@ -17,9 +17,9 @@ use dyno_results::search::{
 use dyno_results::{summary, units};
 
 use self::observed::is_of_client;
-use super::asked::{self, Ask, First};
 use super::disturbed::{self, Disturbance, Patience};
 use super::line;
+use super::request::{self, FirstLoad, SearchRequest};
 use crate::watch::Watch;
 
 use crate::effect::{self, Facts, Strictness};
@@ -27,80 +27,80 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options};
-use crate::run::Prepared;
+use crate::run::PreparedRun;
 use crate::test::Test;
 use crate::watch::{Control, Interrupt};
 
-/// A search that is prepared or on.
+/// A search that is prepared or running.
 pub struct Job {
-    prepared: Prepared,
-    /// What is raised.
+    prepared: PreparedRun,
+    /// Load that is raised.
     pub load: Load,
-    /// All of them.
+    /// All limits, of the system and of the client.
     pub limits: Vec<Limit>,
     search: Search,
-    /// What is kept of it.
+    /// State that is written after each run.
     pub state: State,
-    /// Whether the first load is known; if not, 1 stands for it.
+    /// Whether the first load is known; otherwise it is 1.
     pub is_from_known: bool,
-    /// Since it is on.
+    /// Time since the start.
     clock: Clock,
-    /// When the last run was over.
+    /// End of the last run, ns.
     over_at: Nanos,
     patience: Patience,
     directory: PathBuf,
 }
 
-/// Reads what is asked for, and loads the system for the one scenario and mode of it.
+/// Reads the options, and loads the system for the scenario and mode of the search.
 ///
 /// # Errors
-/// What makes no sense, and what is missing.
+/// Invalid options, or missing files and services.
 pub fn prepare(
     command_line: &CommandLine,
-    ask: &Ask,
+    ask: &SearchRequest,
     watch: &Arc<dyn Watch>,
-) -> Result<(Prepared, Load), Failure> {
+) -> Result<(PreparedRun, Load), Failure> {
     let narrow = |options: &mut Options| {
-        let load = asked::narrow(options, ask)?;
+        let load = request::narrow(options, ask)?;
         effect::check(&Facts::new(options, None), Strictness::Flags)?;
         Ok(load)
     };
-    Prepared::narrowed(command_line, watch, narrow)
+    PreparedRun::narrowed(command_line, watch, narrow)
 }
 
-/// Named in settings that it makes.
+/// Origin of the settings of a search.
 const ORIGIN: Origin = Origin::Code("dyno search");
 
 impl Job {
-    /// Without a first load, a short probe of the system finds one, unless `control`
-    /// is `None`; then 1 stands for it. `None` if the probe was interrupted.
+    /// Prepares a search. Without a first load, a short probe of the system finds one, unless
+    /// `control` is `None`; then it is 1. Returns `None` if the probe was interrupted.
     ///
     /// # Errors
-    /// What makes no sense, what is missing, a system that does not answer.
+    /// Invalid settings, missing files and services, or a system that does not answer.
     pub fn new(
-        (mut prepared, load): (Prepared, Load),
-        ask: &Ask,
+        (mut prepared, load): (PreparedRun, Load),
+        ask: &SearchRequest,
         control: Option<Control<'_>>,
     ) -> Result<Option<Self>, Failure> {
-        let mut limits = asked::read_limits(&prepared, ask, load)?;
-        let Some(first) = asked::first_load(&prepared, ask, load, control)? else {
+        let mut limits = request::read_limits(&prepared, ask, load)?;
+        let Some(first) = request::first_load(&prepared, ask, load, control)? else {
             return Ok(None);
         };
         let (from, is_from_known) = match first {
-            First::At(from) => (from, true),
-            First::LeftToProbe => (1.0, false),
+            FirstLoad::At(from) => (from, true),
+            FirstLoad::LeftToProbe => (1.0, false),
         };
         let mut on_top = load.bounds(&limits);
         on_top.push(load.setting(from));
-        on_top.extend(asked::repetition(&prepared, load));
+        on_top.extend(request::repetition(&prepared, load));
         let base = prepared.performance_test(load.scenario(), &on_top, &ORIGIN)?;
         let plan = &base.tenants[0].plan;
-        limits.extend(asked::lag_limit(&prepared, &limits, load, plan));
+        limits.extend(request::lag_limit(&prepared, &limits, load, plan));
         let mut departing = load.bounds(&limits);
         departing.push(load.setting(from));
         prepared.options.depart(load.scenario(), &departing, &ORIGIN);
-        let rules = asked::rules(&prepared, ask, load, (from, &limits), plan);
-        let definition = asked::definition(&prepared, load, (&rules, &limits), &base);
+        let rules = request::rules(&prepared, ask, load, from, &limits, plan);
+        let definition = request::definition(&prepared, load, &rules, &limits, &base);
         let state = begin(&prepared, definition);
         let search = Search::new(rules);
         let (clock, over_at, directory) = (Clock::start(), 0, PathBuf::new());
@@ -118,30 +118,30 @@ impl Job {
         }))
     }
 
-    /// What is searched.
+    /// Returns the rules of the search.
     pub fn rules(&self) -> &Rules {
         self.search.rules()
     }
 
-    /// How long a confirmation takes at least at a load, ns.
+    /// Returns the minimum duration of a confirmation at a load, ns.
     pub fn confirmation_at(&self, load: f64) -> Nanos {
         self.search.confirmation_at(load)
     }
 
-    /// Whether it is played in virtual time.
+    /// Returns whether runs are in virtual time.
     pub fn is_virtual(&self) -> bool {
         self.prepared.system.is_simulated()
     }
 
-    /// Where its state is kept.
+    /// Returns the directory of the search.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Makes the directory of a new search.
+    /// Creates the directory of a new search.
     ///
     /// # Errors
-    /// If it is there already, or cannot be made.
+    /// It already exists, or cannot be created.
     pub fn create(&mut self) -> Result<(), Failure> {
         let name = format!("search-{}", self.prepared.system.short_name());
         let out = self.prepared.options.run.out.clone();
@@ -152,12 +152,12 @@ impl Job {
         self.keep()
     }
 
-    /// Goes on with the search of a directory.
+    /// Resumes the search of a directory.
     ///
     /// # Errors
-    /// If it is another search, naming the difference.
+    /// The search is a different one; the error names the difference.
     pub fn resume(&mut self, before: State, directory: &Path) -> Result<(), Failure> {
-        // How long and how exact may change; it is the same search.
+        // Time limit and tolerance of a search may change.
         let mut definition = self.state.definition.clone();
         definition.tolerance = before.definition.tolerance;
         definition.max_time_ns = before.definition.max_time_ns;
@@ -191,10 +191,10 @@ impl Job {
         Ok(())
     }
 
-    /// Plays all runs. Returns how it ended.
+    /// Plays all runs. Returns how the search ended.
     ///
     /// # Errors
-    /// A system that cannot be started, a state that cannot be written.
+    /// The system cannot be started, or the state cannot be written.
     pub fn play(&mut self, control: Control<'_>, is_quiet: bool) -> Result<Phase, Failure> {
         self.state.state = Phase::Running;
         (self.clock, self.over_at) = (Clock::start(), 0);
@@ -208,27 +208,27 @@ impl Job {
             let is_asked = || control.interrupt.is_some_and(Interrupt::is_asked);
             let left = self.search.left();
             let made = match probe.purpose {
-                // It came when the last run was over, which is kept.
-                _ if is_asked() => Made::Ended { took: 0 },
+                // The interrupt came after the end of the last run, whose result is kept.
+                _ if is_asked() => Attempt::Ended { took: 0 },
                 Purpose::Confirm { .. } => self.confirm(&probe, control)?,
                 Purpose::Bracket | Purpose::Refine => self.short(&probe, control)?,
             };
             control.watch.clear();
             let said = match made {
-                Made::Told(told) if told.disturbance.is_none() => {
+                Attempt::Report(told) if told.disturbance.is_none() => {
                     self.patience.renew();
                     self.tell(*told)?
                 }
-                Made::Told(told) => match self.disturbed(&probe, *told)? {
+                Attempt::Report(told) => match self.disturbed(&probe, *told)? {
                     Some(said) => said,
                     None => return self.end(Phase::ClientLimited),
                 },
-                Made::Silent { missing } => return Err(self.silent(&probe, missing)),
-                Made::Failing(failing) => return Err(self.failing(&probe, &failing)),
-                Made::Ended { took } if took < left && is_asked() => {
+                Attempt::Silent { missing } => return Err(self.silent(&probe, missing)),
+                Attempt::Failing(failing) => return Err(self.failing(&probe, &failing)),
+                Attempt::Ended { took } if took < left && is_asked() => {
                     return self.end(Phase::Interrupted);
                 }
-                Made::Ended { took } => self.lose(&probe, took.max(left))?,
+                Attempt::Ended { took } => self.lose(&probe, took.max(left))?,
             };
             if !is_quiet {
                 control.watch.say(&said);
@@ -239,17 +239,16 @@ impl Job {
     fn end(&mut self, phase: Phase) -> Result<Phase, Failure> {
         self.state.state = phase;
         if phase == Phase::ClientLimited {
-            // It would be a limit of the client.
+            // The peak would be a limit of the client.
             (self.state.peak, self.state.confirmed) = (None, None);
         }
         self.keep()?;
         Ok(phase)
     }
 
-    /// Keeps that a run was disturbed, and returns what is said; `None` if it was repeated often
-    /// enough. A system that misses its limits without the client's lag, too, is told to miss
-    /// them.
-    fn disturbed(&mut self, probe: &Probe, mut told: Told) -> Result<Option<String>, Failure> {
+    /// Records a disturbed run. Returns a line for the user; `None` if its repeats are exhausted.
+    /// If the system misses its limits even without the client's lag, the run counts as missed.
+    fn disturbed(&mut self, probe: &Probe, mut told: RunReport) -> Result<Option<String>, Failure> {
         let Some(Disturbance { cause, reason, is_lag_alone }) = told.disturbance.take() else {
             return self.tell(told).map(Some);
         };
@@ -281,14 +280,14 @@ impl Job {
         }))
     }
 
-    /// What helps where the client is the limit.
+    /// Returns advice for searches that the client limits.
     pub fn advice(&self) -> &'static str {
         disturbed::advice(self.prepared.system.remote().is_some())
     }
 
-    /// Keeps what a run says before anybody hears of it; returns what is said.
-    fn tell(&mut self, told: Told) -> Result<String, Failure> {
-        let Told { observation, point, reasons, .. } = told;
+    /// Records the result of a run before it is shown. Returns the line to show.
+    fn tell(&mut self, told: RunReport) -> Result<String, Failure> {
+        let RunReport { observation, point, reasons, .. } = told;
         self.over_at += observation.took;
         self.search.observe(observation);
         self.state.peak = self.search.peak().map(|peak| self.peak(peak));
@@ -302,9 +301,9 @@ impl Job {
         Ok(lines.join("\n"))
     }
 
-    /// Keeps that a run was ended when the time was over: it says nothing.
+    /// Records a run that the time limit ended, which has no result. Returns a line for the user.
     fn lose(&mut self, probe: &Probe, took: Nanos) -> Result<String, Failure> {
-        // In virtual time it could have been ended when that was.
+        // In virtual time the run could have ended exactly at the limit.
         let took = if self.is_virtual() { self.search.left() } else { took };
         self.over_at += took;
         self.search.lose(took);
@@ -322,7 +321,7 @@ impl Job {
 
     fn silent(&mut self, probe: &Probe, missing: u64) -> Failure {
         self.state.state = Phase::Aborted;
-        // The failure that is told counts for more than this one.
+        // The returned failure is more important than an error of this write.
         let _ = self.keep();
         Failure::aborted(format!(
             "the system stopped answering at {}: {missing} samples were outstanding, and nothing \
@@ -337,7 +336,7 @@ impl Job {
 
     fn failing(&mut self, probe: &Probe, failing: &summary::Failing) -> Failure {
         self.state.state = Phase::Aborted;
-        // The failure that is told counts for more than this one.
+        // The returned failure is more important than an error of this write.
         let _ = self.keep();
         let load = self.load.show(probe.load);
         Failure::aborted(format!("at {load} {}", failing.sentence())).hint(format!(
@@ -346,8 +345,8 @@ impl Job {
         ))
     }
 
-    /// A run that does not count.
-    fn short(&mut self, probe: &Probe, control: Control<'_>) -> Result<Made, Failure> {
+    /// Plays a short run, which does not confirm the peak.
+    fn short(&mut self, probe: &Probe, control: Control<'_>) -> Result<Attempt, Failure> {
         let test = self.short_test(probe)?;
         self.prepared.system.repeat(probe.number + 1);
         let title = format!("{} at {}", probe.number + 1, self.load.show(probe.load));
@@ -360,7 +359,7 @@ impl Job {
         let took = self.took(&log);
         let is_failing = failing.is_some();
         if let Some(failing) = failing.filter(|_| !self.has_answers()) {
-            return Ok(Made::Failing(failing));
+            return Ok(Attempt::Failing(failing));
         }
         if let Some(made) = self.without_result(&log, took).filter(|_| !is_failing) {
             return Ok(made);
@@ -377,39 +376,34 @@ impl Job {
         if !is_failing {
             told.disturb(&judged);
         }
-        Ok(Made::Told(Box::new(told)))
+        Ok(Attempt::Report(Box::new(told)))
     }
 
-    /// Whether the system answered at another load. Then it is this load that makes it fail.
+    /// Returns whether the system answered at another load, so that this load makes it fail.
     fn has_answers(&self) -> bool {
         self.state.points.iter().any(|point| point.throughput.is_some_and(|rate| rate > 0.0))
     }
 
-    /// How long the runs of a test took in all: in real time all that passed since
-    /// the last one was over.
+    /// Returns how long the runs of a test took in all, ns; in real time the time since the end of
+    /// the previous run.
     fn took(&self, log: &TestLog) -> Nanos {
         let from = log.runs().next().map_or(0, |run| run.started_at);
         let until = log.runs().last().map_or(0, |run| run.finished_at);
-        match self.is_virtual() {
-            true => until - from,
-            false => self.clock.now().saturating_sub(self.over_at),
-        }
+        if self.is_virtual() { until - from } else { self.clock.now().saturating_sub(self.over_at) }
     }
 
-    /// How long a run may take that begins now.
+    /// Returns how long a run may take that begins now, ns.
     fn left(&self) -> Nanos {
-        let passed = match self.is_virtual() {
-            true => 0,
-            false => self.clock.now().saturating_sub(self.over_at),
-        };
+        let passed =
+            if self.is_virtual() { 0 } else { self.clock.now().saturating_sub(self.over_at) };
         self.search.left().saturating_sub(passed)
     }
 
-    /// Whether a run has none.
-    fn without_result(&self, log: &TestLog, took: Nanos) -> Option<Made> {
+    /// Returns the outcome of a run without a result; `None` if it has one.
+    fn without_result(&self, log: &TestLog, took: Nanos) -> Option<Attempt> {
         match log.runs().last()?.ended {
-            EndReason::Deadline { missing } => Some(Made::Silent { missing }),
-            _ if !log.complete || took > self.search.left() => Some(Made::Ended { took }),
+            EndReason::Deadline { missing } => Some(Attempt::Silent { missing }),
+            _ if !log.complete || took > self.search.left() => Some(Attempt::Ended { took }),
             _ => None,
         }
     }
@@ -419,7 +413,8 @@ impl Job {
         let scenario = self.load.scenario();
         let said = self.prepared.options.settings(scenario, TestMode::PerformanceOnly, None).values;
         let seeded = |seed: u64| seed.wrapping_add(probe.number + 1).to_string();
-        // A rate says how many queries come; whole loads only how many at once.
+        // A rate determines the number of queries; other loads only determine how many are in
+        // flight.
         let most_queries = match self.load {
             Load::Qps => 0,
             Load::Concurrency => self.rules().most_queries,
@@ -437,7 +432,7 @@ impl Job {
             ("schedule_rng_seed", seeded(said.schedule_rng_seed)),
         ]);
         if self.load == Load::Qps {
-            // A client that is blocked falls behind its schedule without an end.
+            // A blocked client falls behind its schedule indefinitely.
             on_top.push(("max_duration_ms", (2 * ms).to_string()));
             let most = self.search.most_outstanding(probe);
             on_top.push(("server_max_async_queries", most.to_string()));
@@ -445,12 +440,12 @@ impl Job {
         self.prepared.performance_test(scenario, &on_top, &ORIGIN)
     }
 
-    /// The run that counts: an ordinary run with its own directory.
-    fn confirm(&mut self, probe: &Probe, control: Control<'_>) -> Result<Made, Failure> {
+    /// Plays a confirmation: a full run with its own directory.
+    fn confirm(&mut self, probe: &Probe, control: Control<'_>) -> Result<Attempt, Failure> {
         let mut on_top = self.load.bounds(&self.limits);
         on_top.push(self.load.setting(probe.load));
         self.prepared.options.depart(self.load.scenario(), &on_top, &ORIGIN);
-        on_top.extend(asked::repetition(&self.prepared, self.load));
+        on_top.extend(request::repetition(&self.prepared, self.load));
         let test = self.prepared.performance_test(self.load.scenario(), &on_top, &ORIGIN)?;
         let tests = [test];
         let (folder, path) = self.confirm_folder()?;
@@ -464,7 +459,7 @@ impl Job {
                 let mut observation = self.observe(probe, &runs, took);
                 let mut limits = self.rules().limits.iter().zip(&observation.blocks);
                 observation.passed = limits.all(|(limit, blocks)| limit.is_kept(blocks));
-                Made::Told(Box::new(self.told(
+                Attempt::Report(Box::new(self.told(
                     probe,
                     observation,
                     (&runs, run),
@@ -475,10 +470,10 @@ impl Job {
         let control = Control { most: Some(self.left()), ..control };
         let measured = self.prepared.measure_and_see(&tests, control, directory, &mut see)?;
         if let Some(failing) = measured.failing() {
-            return Ok(Made::Failing(failing.clone()));
+            return Ok(Attempt::Failing(failing.clone()));
         }
         let mut made = made.ok_or_else(|| Failure::set_up("a run left no record"))?;
-        if let Made::Told(told) = &mut made {
+        if let Attempt::Report(told) = &mut made {
             told.observation.passed &= measured.summary.is_valid();
             told.point.passed = told.observation.passed;
             let reasons = measured.summary.tests.iter().flat_map(|test| &test.reasons);
@@ -490,8 +485,8 @@ impl Job {
         Ok(made)
     }
 
-    /// `confirm`, or `confirm-2` and so on for further tries. What an interrupted
-    /// try left is replaced.
+    /// Returns name and path of the folder of a confirmation: `confirm`, or `confirm-2` and so on
+    /// for further tries. The remains of an interrupted try are replaced.
     fn confirm_folder(&self) -> Result<(String, PathBuf), Failure> {
         let tried = self.state.points.iter().filter(|point| point.folder.is_some()).count();
         let folder = match tried {
@@ -504,35 +499,35 @@ impl Job {
     }
 }
 
-/// What came of a run.
-enum Made {
-    Told(Box<Told>),
+/// Outcome of a run.
+enum Attempt {
+    Report(Box<RunReport>),
     /// The system stopped answering.
     Silent {
         missing: u64,
     },
     /// The system failed most answers, and answered at no other load.
     Failing(summary::Failing),
-    /// It was ended, by Ctrl-C or because the time was over.
+    /// The run was ended by Ctrl-C or by the time limit.
     Ended {
         took: Nanos,
     },
 }
 
-/// What a run said.
-struct Told {
+/// Result of a run.
+struct RunReport {
     observation: Observation,
     point: Point,
-    /// Of a run that counts: why it does not.
+    /// Why a confirmation is not valid.
     reasons: Vec<String>,
-    /// The counts of the system's limits without the client's lag.
+    /// Counts of the system's limits without the client's lag.
     without_lag: Vec<Vec<Block>>,
-    /// Why it says nothing about the system.
+    /// Why the run shows nothing about the system.
     disturbance: Option<Disturbance>,
 }
 
-impl Told {
-    /// Takes in what the verdicts of a run's tests say about a disturbance.
+impl RunReport {
+    /// Adds a disturbance that the verdicts of a run's tests name.
     fn disturb(&mut self, tests: &[summary::Test]) {
         let Some(by_test) = tests.iter().find_map(Disturbance::by_test) else { return };
         self.disturbance = Some(match self.disturbance.take() {
@@ -542,16 +537,17 @@ impl Told {
     }
 }
 
-fn begin(prepared: &Prepared, definition: Definition) -> State {
+fn begin(prepared: &PreparedRun, definition: Definition) -> State {
     State {
         schema: dyno_results::search::SCHEMA.into(),
         schema_version: dyno_results::search::SCHEMA_VERSION,
         state: Phase::Running,
         official: false,
         disclaimer: summary::DISCLAIMER.into(),
-        started_at: match prepared.system.is_simulated() {
-            true => String::new(),
-            false => units::utc(WallTime::now()),
+        started_at: if prepared.system.is_simulated() {
+            String::new()
+        } else {
+            units::utc(WallTime::now())
         },
         command: crate::run::command(),
         dyno_version: environment::describe().dyno_version,

@@ -1,4 +1,4 @@
-//! A run of a search in a line.
+//! A run of a search as one line of text.
 
 use dyno_results::search::{Load, Peak, Point, nearest};
 

@@ -1,17 +1,17 @@
-//! The combinations of the values of several axes.
+//! Combinations of the values of several axes.
 
 use std::collections::BTreeMap;
 
 use dyno_loadgen::settings::nearest;
 use dyno_results::sweep::{Axis, Selection};
 
-/// Combinations times repeats at most: a month of five-minute points.
+/// Maximum number of combinations times repeats: a month of five-minute points.
 pub const MOST_POINTS: usize = 10_000;
 
 /// The values of one combination, by axis.
 pub type Combination = BTreeMap<String, String>;
 
-/// Every combination that is not left out, the last axis varying fastest.
+/// Returns all combinations that are not excluded; the last axis varies fastest.
 ///
 /// # Errors
 /// Lists that cannot be paired, selections that select nothing, or too many points.
@@ -32,19 +32,19 @@ pub fn combinations(
         ));
     }
     let combination = |mut at: usize| {
-        let mut of = Combination::new();
+        let mut combination = Combination::new();
         for axis in axes.iter().rev() {
             let value = if is_zip { at } else { at % axis.values.len() };
-            of.insert(axis.key.clone(), axis.values[value].clone());
+            combination.insert(axis.key.clone(), axis.values[value].clone());
             if !is_zip {
                 at /= axis.values.len();
             }
         }
-        of
+        combination
     };
     let kept: Vec<Combination> = (0..count)
         .map(combination)
-        .filter(|of| !exclude.iter().any(|selection| is_selected(of, selection)))
+        .filter(|combination| !exclude.iter().any(|selection| is_selected(combination, selection)))
         .collect();
     if kept.is_empty() {
         return Err("every combination is excluded".into());
@@ -72,16 +72,18 @@ fn count(axes: &[Axis], is_zip: bool) -> Result<usize, String> {
     }
 }
 
-/// Whether a combination has one of the values of each key.
-pub fn is_selected(of: &Combination, selection: &Selection) -> bool {
-    selection.iter().all(|(key, values)| of.get(key).is_some_and(|value| values.contains(value)))
+/// Returns whether a combination has one of the values of each key.
+pub fn is_selected(combination: &Combination, selection: &Selection) -> bool {
+    selection
+        .iter()
+        .all(|(key, values)| combination.get(key).is_some_and(|value| values.contains(value)))
 }
 
-/// Refuses what no combination can have: a misspelt exclusion would run what it
-/// was to leave out.
+/// Rejects a selection that no combination can match, because a misspelled exclusion would run what
+/// it should exclude.
 ///
 /// # Errors
-/// The key or value, and the nearest one.
+/// The unknown key or value, with the nearest one.
 pub fn check_selection(selection: &Selection, axes: &[Axis]) -> Result<(), String> {
     for (key, values) in selection {
         let Some(axis) = axes.iter().find(|axis| axis.key == *key) else {
@@ -116,8 +118,8 @@ mod tests {
     #[test]
     fn the_last_axis_varies_fastest_and_exclusions_are_left_out() {
         let all = combinations(&axes(), false, &[], 1).unwrap();
-        let of = |c: &Combination| (c["batch"].clone(), c["workers"].clone());
-        let pairs: Vec<_> = all.iter().map(of).collect();
+        let combination = |c: &Combination| (c["batch"].clone(), c["workers"].clone());
+        let pairs: Vec<_> = all.iter().map(combination).collect();
         let expected = ["11", "12", "13", "21", "22", "23"];
         let got: Vec<String> = pairs.iter().map(|(b, w)| format!("{b}{w}")).collect();
         assert_eq!(got, expected);

@@ -1,10 +1,10 @@
-//! A point of a sweep in a line.
+//! A point of a sweep as one line of text.
 
 use std::fmt::Write as _;
 
 use dyno_results::sweep::{Point, PointState};
 
-/// What came of a point, in a line.
+/// Returns the result of a point as one line.
 pub fn line(point: &Point) -> String {
     let mut line = format!("{}  {}", point.name, point.state.name());
     for result in &point.results {

@@ -1,9 +1,8 @@
-//! A sweep: many runs that differ in the values of a few axes, as one job that
-//! can be ended and resumed.
+//! Sweeps: many runs that differ in the values of a few axes, as one job that can be ended and
+//! resumed.
 //!
-//! [`plan`] makes points of what was said, [`play`] runs those that are still to
-//! be run, each as a `dyno run` in a process of its own, and
-//! [`dyno_results::sweep`] is what is known of them.
+//! [`plan`] turns the options into points, [`play`] runs the pending points, each as a `dyno run`
+//! in its own process, and [`dyno_results::sweep`] is the record of their results.
 
 mod combinations;
 mod line;

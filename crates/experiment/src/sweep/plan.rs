@@ -1,5 +1,5 @@
-//! From what was said of a sweep to its points. Everything that makes no sense
-//! is refused here, before the first point runs.
+//! Plans a sweep: turns its options into points, and rejects invalid ones before the first point
+//! runs.
 
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{BTreeMap, HashMap};
@@ -16,45 +16,45 @@ use super::combinations::{Combination, check_selection, combinations, is_selecte
 use crate::effect::{Common, Facts, check_system};
 use crate::failure::Failure;
 use crate::options::{
-    Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepTable, Swept, meaning,
+    Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepKey, SweepTable, meaning,
 };
-use crate::run::{Prepared, variables};
+use crate::run::{PreparedRun, variables};
 use crate::system::{System, SystemKind, cost};
 use crate::watch::quiet;
 
-/// What was said of a sweep. Flags come before the file.
+/// Options of a sweep. Flags override the file.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What all points share.
+    /// Command line that all points share.
     pub fixed: CommandLine,
-    /// `--over`.
+    /// Axes of `--over`.
     pub over: Vec<Axis>,
-    /// What `[sweep]` can say, too.
+    /// Flags that override `[sweep]`.
     pub flags: SweepTable,
-    /// `--operations`: a value of an axis, and what it costs.
+    /// `--operations`: values of an axis with their operations per sample.
     pub operations: Vec<(String, f64)>,
 }
 
-/// A sweep that makes sense.
+/// A valid sweep.
 #[derive(Debug)]
 pub struct Plan {
-    /// What it is made of.
+    /// Definition of the sweep.
     pub definition: Definition,
-    /// Its points, all pending.
+    /// Points, all pending.
     pub points: Vec<Point>,
-    /// Of the sweep.
+    /// Name of the sweep.
     pub name: String,
-    /// Where it goes, if somebody says.
+    /// Directory of the sweep, if given.
     pub out: Option<PathBuf>,
-    /// `[sweep]` with the flags on top.
+    /// `[sweep]` overridden by flags.
     pub table: SweepTable,
 }
 
 impl Plan {
-    /// Plans what was asked for.
+    /// Plans a sweep.
     ///
     /// # Errors
-    /// Every problem of every point.
+    /// All problems of all points.
     pub fn new(mut request: Request) -> Result<Self, Failure> {
         let options = Options::common(&request.fixed, variables())?;
         let table = merged(options.sweep.clone().unwrap_or_default(), &request.flags);
@@ -69,7 +69,7 @@ impl Plan {
             if axes.is_empty() { failure.hint(NO_AXES) } else { failure }
         })?;
         for annotation in &table.points {
-            check_selection(&annotation.of, &axes).map_err(Failure::usage)?;
+            check_selection(&annotation.selection, &axes).map_err(Failure::usage)?;
         }
         let mut check = Check::default();
         let mut points = Vec::new();
@@ -82,9 +82,12 @@ impl Plan {
         let short = options.run.system.as_deref().unwrap_or("digits").split(':').next();
         let name = options.run.name.clone();
         Ok(Self {
-            name: name.unwrap_or_else(|| match axes.iter().any(|axis| axis.key == "system") {
-                true => "sweep".into(),
-                false => format!("sweep-{}", short.unwrap_or_default()),
+            name: name.unwrap_or_else(|| {
+                if axes.iter().any(|axis| axis.key == "system") {
+                    "sweep".into()
+                } else {
+                    format!("sweep-{}", short.unwrap_or_default())
+                }
             }),
             out: options.run.out.clone(),
             definition: Definition {
@@ -119,7 +122,7 @@ fn check_table(
         problems.push(format!("zip has no effect: only `{}` varies", axes[0].key));
     }
     let is_random = flags.random.or(file.random) == Some(true);
-    // A flag may leave out the random order of a file, whose seed then waits for other sweeps.
+    // A flag may disable the random order of a file, whose seed then has no effect on purpose.
     let has_useless_seed = match flags.order_seed {
         Some(_) => !is_random,
         None => file.order_seed.is_some() && !is_random && file.random != Some(true),
@@ -134,7 +137,7 @@ fn check_table(
         .hint("pair zip with a second --over, order-seed with --order random, or leave them out"))
 }
 
-/// Checks that systems that vary exist.
+/// Checks that the values of the axis `system` exist.
 fn check_systems(axes: &[Axis]) -> Result<(), Failure> {
     let systems = axes.iter().filter(|axis| axis.key == "system").flat_map(|axis| &axis.values);
     let problems: Vec<String> =
@@ -142,7 +145,7 @@ fn check_systems(axes: &[Axis]) -> Result<(), Failure> {
     if problems.is_empty() { Ok(()) } else { Err(Failure::usages(problems)) }
 }
 
-/// What a file says of a sweep, with what the flags say in its place.
+/// Returns the table of a file, overridden by flags.
 pub fn merged(file: SweepTable, flags: &SweepTable) -> SweepTable {
     SweepTable {
         over: file.over,
@@ -159,7 +162,7 @@ pub fn merged(file: SweepTable, flags: &SweepTable) -> SweepTable {
     }
 }
 
-/// The axes of the file with those of the flags in their places, or behind them.
+/// Returns the axes of the file. Axes of flags replace those with equal keys, or follow them.
 fn axes(request: &Request, table: &SweepTable) -> Result<Vec<Axis>, Failure> {
     let (mut axes, mut problems) = (table.over.clone(), Vec::new());
     let mut given = Vec::new();
@@ -174,7 +177,7 @@ fn axes(request: &Request, table: &SweepTable) -> Result<Vec<Axis>, Failure> {
         }
     }
     for axis in &axes {
-        let swept = Swept::find(&axis.key).map_err(Failure::usage)?;
+        let swept = SweepKey::find(&axis.key).map_err(Failure::usage)?;
         if let Some(flag) = swept.fixed_by(&request.fixed) {
             problems.push(format!("`{}` varies, and {flag} fixes it", axis.key));
         }
@@ -187,43 +190,43 @@ fn axes(request: &Request, table: &SweepTable) -> Result<Vec<Axis>, Failure> {
     if problems.is_empty() { Ok(axes) } else { Err(Failure::usages(problems)) }
 }
 
-/// The command line of a point.
-pub fn command_line(fixed: &CommandLine, of: &Combination) -> Result<CommandLine, String> {
+/// Returns the command line of a point.
+pub fn command_line(fixed: &CommandLine, combination: &Combination) -> Result<CommandLine, String> {
     let mut command_line = fixed.clone();
-    for (key, value) in of {
-        Swept::find(key)?.add(value, &mut command_line);
+    for (key, value) in combination {
+        SweepKey::find(key)?.add(value, &mut command_line);
     }
     Ok(command_line)
 }
 
-/// Looks at every combination before any of them runs.
+/// Checks of all combinations before the first one runs.
 #[derive(Default)]
 struct Check {
-    /// Each problem with the first point that has it, and how many have.
+    /// Each problem with the first point that has it, and the number of such points.
     problems: Vec<(String, String, usize)>,
-    /// Options without effect at any point.
+    /// Options without effect at all points.
     common: Common,
-    /// What each combination comes to.
+    /// Name of the combination for each hash of its options.
     effects: HashMap<u64, String>,
     files: Vec<InputFile>,
-    /// Of each system and model.
+    /// Operations per sample for each system and model.
     operations: HashMap<(Option<String>, Option<PathBuf>), Option<f64>>,
 }
 
-/// Problems that are told one by one.
+/// Maximum number of problems that are listed.
 const MOST_PROBLEMS: usize = 10;
 
 impl Check {
-    /// Returns the operations of the model where they are known.
+    /// Checks a point. Returns the operations of the model, if known.
     fn point(
         &mut self,
         fixed: &CommandLine,
-        of: &Combination,
+        combination: &Combination,
         name: &str,
         number: u64,
     ) -> Option<f64> {
         let name = format!("{number} ({name})");
-        let read = command_line(fixed, of)
+        let read = command_line(fixed, combination)
             .map_err(Failure::usage)
             .and_then(|line| Options::read(&line, variables()));
         let options = match read {
@@ -249,13 +252,13 @@ impl Check {
         if let Err(failure) = check_system(&facts) {
             return self.note(&failure, &name);
         }
-        // An engine takes its time to load, and is loaded when its point is run.
+        // Engines take long to load and are loaded when their point is run.
         let quick = SystemKind::of_spec(&system)
             .ok()
             .and_then(|(kind, operand)| Some((kind.check?)(operand, &options.run)));
         let checked = quick.unwrap_or_else(|| {
             System::load(&options.run, &quiet())
-                .and_then(|system| Prepared::of(options, system).tests().map(|_| ()))
+                .and_then(|system| PreparedRun::from_system(options, system).tests().map(|_| ()))
         });
         if let Err(failure) = checked {
             return self.note(&failure, &name);
@@ -263,10 +266,10 @@ impl Check {
         self.operations(&run)
     }
 
-    /// Operations of a system for a sample, where they are known; a model is counted once.
+    /// Returns the operations of a system per sample, if known. Each model is counted once.
     fn operations(&mut self, run: &RunOptions) -> Option<f64> {
-        let of = (run.system.clone(), run.model.clone());
-        *self.operations.entry(of).or_insert_with(|| cost::operations(run))
+        let model = (run.system.clone(), run.model.clone());
+        *self.operations.entry(model).or_insert_with(|| cost::operations(run))
     }
 
     fn note(&mut self, failure: &Failure, name: &str) -> Option<f64> {
@@ -288,7 +291,7 @@ impl Check {
         let paths = [&fixed.config, &run.model, &run.labels, &run.audit, &run.ort_lib];
         let paths = paths.into_iter().flatten().cloned().chain(named.into_iter().flatten());
         let data = run.data.iter().map(|(_, path)| path.clone());
-        // A task's folder of data is no file that a hash could tell.
+        // A data folder of a task cannot be hashed like a file.
         let with = run.with.iter().map(|(_, path)| path.clone()).filter(|path| path.is_file());
         for path in paths.chain(data).chain(with).chain(run.conf.iter().cloned()) {
             if self.files.iter().all(|file| file.path != path) {
@@ -317,8 +320,8 @@ impl Check {
     }
 }
 
-/// A file as it is now; none if it cannot be read, which the run will tell. A
-/// `dyno.toml` is looked at without its comments and its spacing.
+/// Returns the current hash and size of a file; `None` if it cannot be read, which the run reports.
+/// Comments and spacing of a `dyno.toml` are ignored.
 pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
     let mut file = File::open(base.join(path)).ok()?;
     let mut looked_at = InputFile { path: path.to_path_buf(), bytes: 0, crc32: 0 };
@@ -328,7 +331,7 @@ pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
         (looked_at.bytes, looked_at.crc32) = (text.len() as u64, crc32fast::hash(text.as_bytes()));
         return Some(looked_at);
     }
-    // Models have gigabytes.
+    // Models may have gigabytes and are read in parts.
     let (mut hasher, mut part) = (crc32fast::Hasher::new(), vec![0; 1 << 16]);
     loop {
         match file.read(&mut part).ok()? {
@@ -343,12 +346,12 @@ pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
     Some(looked_at)
 }
 
-/// Settings that the environment gives.
+/// Returns the settings of the environment.
 pub fn environment() -> BTreeMap<String, String> {
     variables().filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX)).collect()
 }
 
-/// A mark of everything that a run is told.
+/// Returns a hash of all options of a run.
 fn effect(options: &Options) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{:?}", options.run).hash(&mut hasher);
@@ -364,12 +367,12 @@ fn effect(options: &Options) -> u64 {
     hasher.finish()
 }
 
-/// A point lasts at least this long. Virtual time takes what computing takes.
+/// Returns the minimum duration of a point, ns; in virtual time the duration is that of computing.
 ///
 /// # Errors
-/// If what was once planned does not read any more.
-pub fn expected(fixed: &CommandLine, of: &Combination) -> Result<Nanos, Failure> {
-    let line = command_line(fixed, of).map_err(Failure::usage)?;
+/// The planned command line is not valid any more.
+pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Nanos, Failure> {
+    let line = command_line(fixed, combination).map_err(Failure::usage)?;
     let options = Options::read(&line, variables())?;
     if options.run.system.as_deref().is_some_and(|system| system.starts_with("model:")) {
         return Ok(0);
@@ -385,21 +388,27 @@ pub fn expected(fixed: &CommandLine, of: &Combination) -> Result<Nanos, Failure>
     Ok(total)
 }
 
-fn operations_of(of: &Combination, request: &Request, annotations: &[Annotation]) -> Option<f64> {
-    let by_value = request.operations.iter().find(|(value, _)| of.values().any(|v| v == value));
-    let said = annotations.iter().rev().filter(|a| is_selected(of, &a.of));
+fn operations_of(
+    combination: &Combination,
+    request: &Request,
+    annotations: &[Annotation],
+) -> Option<f64> {
+    let by_value =
+        request.operations.iter().find(|(value, _)| combination.values().any(|v| v == value));
+    let said = annotations.iter().rev().filter(|a| is_selected(combination, &a.selection));
     by_value.map(|(_, operations)| *operations).or_else(|| said.filter_map(|a| a.operations).next())
 }
 
-/// Characters of a name that is made of values, and of any in a folder's: file
-/// systems allow some 250 bytes.
+/// Maximum number of characters of a name made of values, and of any name of a folder. File systems
+/// allow some 250 bytes.
 const NAME_CHARS: usize = 60;
 
-/// The names of the points, no two equal: short ones, unless files of one name in
-/// several folders make them equal; what differs behind a name that is given to
-/// several; and numbers where even that was cut.
+/// Returns unique names of the points. They are short, unless files with equal names in several
+/// folders need longer ones. A name that is given to several points is followed by the values that
+/// differ, and names that are equal after truncation by numbers.
 fn names(all: &[Combination], axes: &[Axis], table: &SweepTable) -> Vec<String> {
-    let names = |stem| all.iter().map(move |of| name(of, axes, &table.points, stem));
+    let names =
+        |stem| all.iter().map(move |combination| name(combination, axes, &table.points, stem));
     let mut found: Vec<String> = names(stem as fn(&str) -> String).collect();
     let whole: Vec<String> = names(str::to_string).collect();
     for at in ambiguous(&found).into_values().flatten() {
@@ -421,7 +430,7 @@ fn names(all: &[Combination], axes: &[Axis], table: &SweepTable) -> Vec<String> 
     found
 }
 
-/// Places of names that several have.
+/// Returns the positions of names that occur several times.
 fn ambiguous(names: &[String]) -> BTreeMap<String, Vec<usize>> {
     let mut places = BTreeMap::<String, Vec<usize>>::new();
     for (at, name) in names.iter().enumerate() {
@@ -431,24 +440,24 @@ fn ambiguous(names: &[String]) -> BTreeMap<String, Vec<usize>> {
     places
 }
 
-/// What a file calls the point, or its values; those that are files by `stem`.
+/// Returns the name of a point from the file, or made of its values. `stem` shortens values.
 fn name(
-    of: &Combination,
+    combination: &Combination,
     axes: &[Axis],
     annotations: &[Annotation],
     stem: fn(&str) -> String,
 ) -> String {
-    let said = annotations.iter().rev().filter(|a| is_selected(of, &a.of));
+    let said = annotations.iter().rev().filter(|a| is_selected(combination, &a.selection));
     if let Some(name) = said.filter_map(|a| a.name.clone()).next() {
         return name;
     }
-    let parts: Vec<String> = axes.iter().map(|axis| part(axis, of, stem)).collect();
+    let parts: Vec<String> = axes.iter().map(|axis| part(axis, combination, stem)).collect();
     parts.join("-").chars().take(NAME_CHARS).collect()
 }
 
-/// What the value of an axis adds to a name.
-fn part(axis: &Axis, of: &Combination, stem: fn(&str) -> String) -> String {
-    let value = &of[&axis.key];
+/// Returns the part of a name for the value of an axis.
+fn part(axis: &Axis, combination: &Combination, stem: fn(&str) -> String) -> String {
+    let value = &combination[&axis.key];
     let key = axis.key.rsplit('.').next().unwrap_or(&axis.key);
     match key {
         "scenario" => value.clone(),
@@ -458,19 +467,19 @@ fn part(axis: &Axis, of: &Combination, stem: fn(&str) -> String) -> String {
     }
 }
 
-/// `onnx:models/a.onnx` is `onnx-a`, so that lists of models are told apart.
+/// Shortens a value: `onnx:models/a.onnx` is `onnx-a`, which distinguishes the models of a list.
 fn stem(value: &str) -> String {
     let (system, file) = value.split_once(':').unwrap_or(("", value));
     let stem = Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or(file);
     if system.is_empty() { stem.to_string() } else { format!("{system}-{stem}") }
 }
 
-fn pending(number: u64, of: Combination, name: String, operations: Option<f64>) -> Point {
+fn pending(number: u64, combination: Combination, name: String, operations: Option<f64>) -> Point {
     Point {
         number,
         repeat: 1,
         name,
-        assignments: of,
+        assignments: combination,
         operations,
         state: PointState::Pending,
         folder: String::new(),
@@ -481,7 +490,7 @@ fn pending(number: u64, of: Combination, name: String, operations: Option<f64>) 
     }
 }
 
-/// All of them, then all of them again: what drifts meets every combination.
+/// Repeats the whole list of points, so that drift affects every combination.
 fn repeated(points: &[Point], repeat: u32) -> Vec<Point> {
     let count = points.len() as u64;
     let mut all = Vec::new();

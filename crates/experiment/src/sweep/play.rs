@@ -1,5 +1,4 @@
-//! Plays the points of a sweep that are still to be run, one process each, and
-//! keeps `sweep.json` up to date.
+//! Plays the pending points of a sweep, one process each, and updates `sweep.json`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use dyno_results::sweep::{Point, PointState, State, Sweep, results};
 use dyno_results::{summary, units};
 
 use super::process::exit_code;
-use super::process::{self, Ended};
+use super::process::{self, ProcessOutcome};
 use super::{line, plan};
 
 use crate::failure::Failure;
@@ -19,57 +18,57 @@ use crate::goals::Goals;
 use crate::options::CommandLine;
 use crate::watch::{Interrupt, Watch};
 
-/// When to stop, and how long to wait.
+/// Limits of one invocation of a sweep.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
-    /// Between points.
+    /// Pause between points, ns.
     pub pause: Nanos,
-    /// Of all, in this go.
+    /// Time limit of this invocation, ns.
     pub max_time: Option<Nanos>,
-    /// Points in this go.
+    /// Maximum number of points of this invocation.
     pub limit: Option<usize>,
-    /// Points that failed are run again.
+    /// Whether failed points are run again.
     pub retry_failed: bool,
 }
 
-/// Why the sweep is over.
+/// Why the sweep stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
+pub enum StopReason {
     /// There are no more points.
     Finished,
-    /// Ctrl-C.
+    /// Request to stop, such as Ctrl-C.
     Interrupted,
     /// `--max-time`.
     OutOfTime,
     /// `--limit`.
     Limit,
-    /// Two points in a row failed with the same words: the next ones would, too.
+    /// Two points in a row failed with equal messages, so that the next ones would fail too.
     Failing,
 }
 
-/// A sweep on its way.
+/// A running sweep.
 #[derive(Debug)]
 pub struct Player<'a> {
-    /// Where it is.
+    /// Directory of the sweep.
     pub directory: &'a Path,
-    /// What is known of it.
+    /// State of the sweep.
     pub sweep: &'a mut Sweep,
-    /// When to stop.
+    /// Limits of this invocation.
     pub limits: Limits,
-    /// Ctrl-C.
+    /// Request to stop, such as Ctrl-C.
     pub interrupt: &'a Interrupt,
-    /// Says how far it is.
+    /// Observer that shows progress.
     pub watch: &'a Arc<dyn Watch>,
-    /// Says what came of each point.
+    /// Whether the result of each point is shown.
     pub is_talking: bool,
 }
 
 impl Player<'_> {
-    /// Runs what is to be run.
+    /// Runs the pending points.
     ///
     /// # Errors
-    /// If the state cannot be written, or no process be started.
-    pub fn play(&mut self) -> Result<Stopped, Failure> {
+    /// The state cannot be written, or a process cannot be started.
+    pub fn play(&mut self) -> Result<StopReason, Failure> {
         let clock = Clock::start();
         let fixed = CommandLine::of_arguments(&self.sweep.definition.fixed);
         let fixed = fixed.map_err(Failure::set_up)?;
@@ -82,7 +81,7 @@ impl Player<'_> {
         let (mut ran, mut overhead, mut failing) = (0, 0, None);
         for (turn, &at) in order.iter().enumerate() {
             if self.limits.limit.is_some_and(|limit| turn >= limit) {
-                return self.stop(Stopped::Limit);
+                return self.stop(StopReason::Limit);
             }
             if turn > 0 {
                 process::pause(self.limits.pause, &mut |_| self.is_over(&clock).is_some());
@@ -91,12 +90,12 @@ impl Player<'_> {
                 return self.stop(stopped);
             }
             let mean = u64::checked_div(overhead, ran).unwrap_or(0);
-            // An hour of each of ten thousand points, as somebody may ask, is no reason to end.
+            // The sum saturates: ten thousand points of an hour each are valid.
             let others = left[turn + 1..].iter().fold(0, |sum: Nanos, &ns| {
                 sum.saturating_add(ns).saturating_add(self.limits.pause).saturating_add(mean)
             });
             let title = format!("point {}/{}", turn + 1, order.len());
-            self.run(&fixed, at, (&title, left[turn].saturating_add(mean), others), &clock)?;
+            self.run(&fixed, at, &title, left[turn].saturating_add(mean), others, &clock)?;
             let point = &self.sweep.points[at];
             (ran, overhead) =
                 (ran + 1, overhead + point.took_ns.unwrap_or(0).saturating_sub(left[turn]));
@@ -106,19 +105,19 @@ impl Player<'_> {
             }
             self.write(State::Running)?;
             if self.sweep.points[at].state == PointState::Pending {
-                let stopped = self.is_over(&clock).unwrap_or(Stopped::Interrupted);
+                let stopped = self.is_over(&clock).unwrap_or(StopReason::Interrupted);
                 return self.stop(stopped);
             }
             let words = words_of_failure(&self.sweep.points[at]);
             if words.is_some() && words == failing && turn + 1 < order.len() {
-                return self.stop(Stopped::Failing);
+                return self.stop(StopReason::Failing);
             }
             failing = words;
         }
-        self.stop(Stopped::Finished)
+        self.stop(StopReason::Finished)
     }
 
-    /// Places of the points that are to be run, in their order.
+    /// Returns the indices of the points to run, in their order.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.sweep.points.len()).collect();
         if self.sweep.definition.order == "random" {
@@ -132,11 +131,12 @@ impl Player<'_> {
         order
     }
 
-    fn is_over(&self, clock: &Clock) -> Option<Stopped> {
+    fn is_over(&self, clock: &Clock) -> Option<StopReason> {
         let is_late = self.limits.max_time.is_some_and(|most| clock.now() >= most);
-        match self.interrupt.is_asked() {
-            true => Some(Stopped::Interrupted),
-            false => is_late.then_some(Stopped::OutOfTime),
+        if self.interrupt.is_asked() {
+            Some(StopReason::Interrupted)
+        } else {
+            is_late.then_some(StopReason::OutOfTime)
         }
     }
 
@@ -148,23 +148,26 @@ impl Player<'_> {
         })
     }
 
-    fn stop(&mut self, stopped: Stopped) -> Result<Stopped, Failure> {
+    fn stop(&mut self, stopped: StopReason) -> Result<StopReason, Failure> {
         let is_open = |point: &Point| point.state == PointState::Pending;
-        let state = match self.sweep.points.iter().any(is_open) {
-            true => State::Interrupted,
-            false => State::Complete,
+        let state = if self.sweep.points.iter().any(is_open) {
+            State::Interrupted
+        } else {
+            State::Complete
         };
         self.write(state)?;
         Ok(stopped)
     }
 
-    /// Runs one point. What is left of an earlier attempt makes way, unless it
-    /// is complete: then only the note of it was lost.
+    /// Runs one point. The remains of an earlier attempt are removed. A complete earlier attempt,
+    /// whose result was not recorded, is used instead.
     fn run(
         &mut self,
         fixed: &CommandLine,
         at: usize,
-        (title, expected, others): (&str, Nanos, Nanos),
+        title: &str,
+        expected: Nanos,
+        others: Nanos,
         clock: &Clock,
     ) -> Result<(), Failure> {
         let folder = self.directory.join(&self.sweep.points[at].folder);
@@ -209,23 +212,22 @@ fn absolute(folder: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| PathBuf::from(folder))
 }
 
-/// The run that a point is, but for where it goes.
+/// Returns the arguments of a point's run, without its directory.
 fn arguments(fixed: &CommandLine, point: &Point) -> Result<Vec<String>, Failure> {
     let line = plan::command_line(fixed, &point.assignments).map_err(Failure::set_up)?;
     let mut arguments = vec!["run".to_string()];
     arguments.extend(line.arguments());
     arguments.push(format!("--name={}", point.name));
-    // What has no effect at this point may have one at others.
+    // An option without effect at this point may have an effect at others.
     arguments.push("--point".into());
     Ok(arguments)
 }
 
-/// The points that are still to be run, for whoever runs them elsewhere: `--out` and
-/// the folder complete the arguments. A sweep that is resumed takes in what then lies
-/// in the folders.
+/// Returns the pending points as JSON for other launchers. `--out` and the folder complete the
+/// arguments. A resumed sweep imports the results in the folders.
 ///
 /// # Errors
-/// If the state cannot be written.
+/// The state cannot be written.
 pub fn hand_out(directory: &Path, sweep: &mut Sweep) -> Result<serde_json::Value, Failure> {
     let fixed = CommandLine::of_arguments(&sweep.definition.fixed).map_err(Failure::set_up)?;
     let mut points = Vec::new();
@@ -243,17 +245,19 @@ pub fn hand_out(directory: &Path, sweep: &mut Sweep) -> Result<serde_json::Value
     Ok(serde_json::json!({ "directory": absolute(directory), "points": points }))
 }
 
-/// The summary of a run that came to its end.
+/// Returns the summary of a complete run.
 fn complete(folder: &Path) -> Option<summary::Run> {
     let run = summary::Run::read(folder).ok()?;
     (run.state == summary::State::Complete).then_some(run)
 }
 
 fn note_complete(point: &mut Point, run: &summary::Run) {
-    let (state, code) = match run.is_valid() {
-        true => (PointState::Done, exit_code::VALID),
-        false if run.is_undecided() => (PointState::Undecided, exit_code::INVALID),
-        false => (PointState::Invalid, exit_code::INVALID),
+    let (state, code) = if run.is_valid() {
+        (PointState::Done, exit_code::VALID)
+    } else if run.is_undecided() {
+        (PointState::Undecided, exit_code::INVALID)
+    } else {
+        (PointState::Invalid, exit_code::INVALID)
     };
     point.state = state;
     point.exit_code = Some(code);
@@ -261,15 +265,15 @@ fn note_complete(point: &mut Point, run: &summary::Run) {
     point.message = reasons(run);
 }
 
-/// What was said of a point whose system failed the probe or most answers, or could not be
+/// Returns the message of a point whose system failed the probe or most answers, or could not be
 /// set up.
 fn words_of_failure(point: &Point) -> Option<String> {
     let codes = [exit_code::SET_UP, exit_code::ABORTED].map(Some);
     point.message.clone().filter(|_| codes.contains(&point.exit_code))
 }
 
-/// What came of the process that ran a point.
-fn note(point: &mut Point, ended: &Ended, folder: &Path) {
+/// Records the outcome of the process of a point.
+fn note(point: &mut Point, ended: &ProcessOutcome, folder: &Path) {
     point.exit_code = ended.status.code();
     point.took_ns = Some(ended.took);
     point.results = Vec::new();
@@ -296,7 +300,7 @@ fn note(point: &mut Point, ended: &Ended, folder: &Path) {
     };
 }
 
-/// Why a run does not count: the first reason of each test.
+/// Returns the first reason of each test of a run that is not VALID.
 fn reasons(run: &summary::Run) -> Option<String> {
     let first = |test: &summary::Test| {
         test.reasons.first().map(|reason| format!("{}: {reason}", test.title()))
@@ -305,8 +309,8 @@ fn reasons(run: &summary::Run) -> Option<String> {
     (!all.is_empty()).then(|| all.join(" "))
 }
 
-/// What a process said before it ended without results.
-fn last_words(ended: &Ended) -> String {
+/// Returns the last message of a process that ended without results.
+fn last_words(ended: &ProcessOutcome) -> String {
     let told = ended.said.iter().filter_map(|line| {
         line.strip_prefix("error: ").or(line.strip_prefix("hint: ")).map(str::to_string)
     });
@@ -319,7 +323,7 @@ fn last_words(ended: &Ended) -> String {
     words.join("; ")
 }
 
-/// For progress: nobody needs three digits.
+/// Formats a duration roughly, for progress.
 fn rough(nanos: Nanos) -> String {
     let seconds = nanos / 1_000_000_000;
     match seconds {

@@ -1,5 +1,5 @@
-//! One point as a process of its own: what crashes or leaks there does not end
-//! the sweep, nor slow down the next point.
+//! Runs a point in a separate process: a crash or a leak there neither ends the sweep nor slows
+//! down the next point.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -23,45 +23,45 @@ pub mod exit_code {
     pub const ABORTED: i32 = 4;
 }
 
-/// What came of a process.
+/// The outcome of a process.
 #[derive(Debug)]
-pub struct Ended {
-    /// How it ended.
+pub struct ProcessOutcome {
+    /// Exit status.
     pub status: ExitStatus,
-    /// The last lines that it said on stderr.
+    /// Last lines on stderr.
     pub said: Vec<String>,
-    /// It was asked to end.
+    /// Whether it was asked to end.
     pub is_cut: bool,
-    /// How long it took.
+    /// Duration, ns.
     pub took: Nanos,
 }
 
-/// How often the process and Ctrl-C are looked at.
+/// Interval at which the process and Ctrl-C are checked.
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// After this long, who was asked to end is ended.
+/// Time after which a process that was asked to end is killed, ns.
 const GRACE: Nanos = 10 * SECOND;
 
-/// Lines that are kept of what a process says.
+/// Maximum number of lines of stderr that are kept.
 const LINES_KEPT: usize = 40;
 
-/// Bytes of a line at most.
+/// Maximum length of a line, bytes.
 const LINE_BYTES: u64 = 10_000;
 
-/// Runs this program with these arguments. `look_on` is called now and then with
-/// the time that has passed, and says whether the process shall end.
+/// Runs this program with these arguments. `look_on` is called regularly with the elapsed time, and
+/// returns whether the process should end.
 ///
-/// The process runs in a group of its own, so that Ctrl-C reaches only this one,
-/// which hands it on by closing the process's standard input. If this process is
-/// killed, its end closes it, too.
+/// The process runs in its own process group, so that only this process receives Ctrl-C. It
+/// forwards the interrupt by closing the standard input of the process, which also happens if this
+/// process is killed.
 ///
 /// # Errors
-/// If the process cannot be started or waited for.
+/// The process cannot be started or waited for.
 pub fn run(
     arguments: &[String],
     folder: &Path,
     look_on: &mut dyn FnMut(Nanos) -> bool,
-) -> io::Result<Ended> {
+) -> io::Result<ProcessOutcome> {
     let clock = Clock::start();
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments).current_dir(folder).env(LIFELINE, "1");
@@ -75,7 +75,7 @@ pub fn run(
     loop {
         match lines.recv_timeout(GLANCE) {
             Ok(line) => keep(&mut said, line),
-            // Its end, as a rule.
+            // Usually the process ended.
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
@@ -91,11 +91,11 @@ pub fn run(
     }
     let status = child.wait()?;
     drop(lifeline);
-    // Somebody else may hold its stderr open.
+    // Another process may hold its stderr open.
     while let Ok(line) = lines.recv_timeout(GLANCE) {
         keep(&mut said, line);
     }
-    Ok(Ended { status, said, is_cut: cut_at.is_some(), took: clock.now() })
+    Ok(ProcessOutcome { status, said, is_cut: cut_at.is_some(), took: clock.now() })
 }
 
 fn keep(said: &mut Vec<String>, line: String) {
@@ -112,7 +112,7 @@ fn kill_if_stubborn(child: &mut Child, cut_at: Option<Nanos>, now: Nanos) -> io:
     }
 }
 
-/// The lines of a process, until it closes its stderr.
+/// Returns the lines of a process until it closes its stderr.
 fn listen(stderr: ChildStderr) -> mpsc::Receiver<String> {
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -132,10 +132,10 @@ fn listen(stderr: ChildStderr) -> mpsc::Receiver<String> {
     lines
 }
 
-/// Waits, and looks on meanwhile.
+/// Waits and calls `look_on` meanwhile.
 pub fn pause(length: Nanos, look_on: &mut dyn FnMut(Nanos) -> bool) {
     let clock = Clock::start();
-    // Nobody sends anything: this is how a thread waits.
+    // The sender never sends: receiving with a timeout is a wait.
     let (_sender, never) = mpsc::channel::<()>();
     loop {
         let now = clock.now();

@@ -1,4 +1,4 @@
-//! A sweep that was ended or killed goes on: only as the same sweep.
+//! Resumes a sweep that was ended or killed, if its definition is unchanged.
 
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
@@ -8,7 +8,7 @@ use dyno_results::sweep::{Definition, Sweep};
 use super::plan::{Plan, environment, look_at};
 use crate::failure::Failure;
 
-/// Held as long as a sweep runs, so that no two run in one directory.
+/// Lock of a running sweep, so that no two sweeps run in one directory.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
@@ -18,10 +18,10 @@ pub struct Lock {
 const LOCK: &str = ".lock";
 
 impl Lock {
-    /// Takes the directory for this process.
+    /// Locks the directory for this process.
     ///
     /// # Errors
-    /// If another process has it.
+    /// Another process has the lock.
     pub fn take(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join(LOCK);
         let file = File::create(&path).map_err(|error| {
@@ -32,35 +32,35 @@ impl Lock {
                 Err(Failure::set_up(format!("a sweep is running in {}", directory.display()))
                     .hint("wait for its end"))
             }
-            // Not every file system can.
+            // Some file systems do not support locks.
             Err(std::fs::TryLockError::Error(_)) | Ok(()) => Ok(Self { _file: file }),
         }
     }
 }
 
-/// Takes the directory of a sweep that is to go on, before it is read: another
-/// process may be about to write it.
+/// Locks the directory of a sweep to resume. This comes before reading it, because another process
+/// may be about to write it.
 ///
 /// # Errors
-/// If there is no sweep, or another process has it.
+/// There is no sweep, or another process has the lock.
 pub fn lock(directory: &Path) -> Result<Lock, Failure> {
-    // A folder that is none gets no lock file.
+    // A folder without a sweep gets no lock file.
     if !directory.join(dyno_results::sweep::FILE).is_file() {
         read(directory)?;
     }
     Lock::take(directory)
 }
 
-/// Reads a sweep that is to go on.
+/// Reads a sweep to resume.
 ///
 /// # Errors
-/// If there is none, or it is damaged.
+/// There is no sweep, or it is damaged.
 pub fn read(directory: &Path) -> Result<Sweep, Failure> {
     let sweep = Sweep::read(directory).map_err(|error| {
         Failure::set_up(error).hint("--resume takes the directory of a sweep, with its sweep.json")
     })?;
-    // What is left of a point is removed before it is run again: a damaged file
-    // must not lead elsewhere.
+    // The remains of a point are removed before it is run again, so that a damaged file must not
+    // name other folders.
     if let Some(point) = sweep.points.iter().find(|point| !is_inside(Path::new(&point.folder))) {
         let problem = format!(
             "{}: the folder of point {} is `{}`, which is not below points",
@@ -73,11 +73,11 @@ pub fn read(directory: &Path) -> Result<Sweep, Failure> {
     Ok(sweep)
 }
 
-/// Makes the folder in which a sweep began the present one, so that its relative
-/// paths mean what they meant. Returns the path of its directory from there.
+/// Changes to the folder in which a sweep was started, so that its relative paths are valid.
+/// Returns the path of its directory from there.
 ///
 /// # Errors
-/// If that folder is not there any more.
+/// That folder does not exist any more.
 pub fn return_to(base: &Path, directory: &Path) -> Result<PathBuf, Failure> {
     if std::env::current_dir().is_ok_and(|here| here == base) {
         return Ok(directory.to_path_buf());
@@ -91,10 +91,10 @@ pub fn return_to(base: &Path, directory: &Path) -> Result<PathBuf, Failure> {
     Ok(directory)
 }
 
-/// Compares a sweep that is to go on with what is asked for and what is there.
+/// Compares a sweep to resume with the requested plan and the current files.
 ///
 /// # Errors
-/// Each difference.
+/// All differences.
 pub fn check(sweep: &Sweep, asked: Option<&Plan>) -> Result<(), Failure> {
     let old = &sweep.definition;
     let mut changes = asked.map(|plan| differences(sweep, plan)).unwrap_or_default();
@@ -132,7 +132,7 @@ fn is_inside(folder: &Path) -> bool {
         && parts.next().is_none()
 }
 
-/// What differs between two definitions, besides files and environment.
+/// Returns the differences between two definitions, without files and environment.
 fn differences(sweep: &Sweep, plan: &Plan) -> Vec<String> {
     let (old, new) = (&sweep.definition, &plan.definition);
     let mut found = Vec::new();

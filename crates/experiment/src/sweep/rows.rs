@@ -1,46 +1,46 @@
-//! What a sweep found, combination by combination: the medians of the repeats,
-//! and which of them no other one beats.
+//! Results of a sweep by combination: the medians of the repeats, and which combinations no other
+//! one beats.
 
 use dyno_results::summary::Verdict;
 use dyno_results::sweep::{Point, PointResult, PointState, Sweep, is_bad};
 
-/// One scenario of one combination, over its repeats.
+/// Results of one scenario of one combination over its repeats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Of the points.
+    /// Name of the points.
     pub name: String,
-    /// As in the results; empty where no point has any.
+    /// Scenario; empty if no point has results.
     pub scenario: String,
-    /// As in the results.
+    /// Tenant, if it has a name.
     pub tenant: Option<String>,
-    /// The worst of the repeats.
+    /// Worst verdict of the repeats.
     pub verdict: String,
-    /// Operations of the model for a sample.
+    /// Operations of the model per sample.
     pub operations: Option<f64>,
-    /// Median, samples/s.
+    /// Median of the throughput, samples/s.
     pub throughput: Option<f64>,
-    /// Least and most of the repeats.
+    /// Lowest and highest throughput of the repeats, samples/s.
     pub throughput_range: Option<(f64, f64)>,
     /// Median of the medians, ns.
     pub p50_ns: Option<f64>,
     /// Median of the 99th percentiles, ns.
     pub p99_ns: Option<f64>,
-    /// Median, in [0, 1].
+    /// Median of the accuracy, in [0, 1].
     pub accuracy: Option<f64>,
-    /// No other valid row of its scenario is better in one of throughput, p99
-    /// and accuracy, and as good in the rest.
+    /// Whether no other valid row of its scenario is better in one of throughput, p99 and accuracy,
+    /// and as good in the others.
     pub is_best: bool,
 }
 
 impl Row {
-    /// Whether it counts.
+    /// Returns whether the verdict is VALID.
     pub fn is_valid(&self) -> bool {
         self.verdict == Verdict::Valid.name()
     }
 }
 
-/// The rows of a sweep, in the order of its points. Points without results have
-/// a row without figures.
+/// Returns the rows of a sweep, in the order of its points. Points without results have a row
+/// without figures.
 pub fn rows(sweep: &Sweep) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for first in sweep.points.iter().filter(|point| point.repeat == 1) {

@@ -1,4 +1,4 @@
-//! Systems that are served: the same models as those that are measured, without their data sets.
+//! Systems for `dyno serve`: models of systems under test, without data sets.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use super::{BATCH_DEFAULT, onnx, policy, rnn, shapes, tokens, tuned};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
-/// The systems that can be served, for help texts.
+/// Specifications that can be served, for help texts.
 pub const SERVED: &str = "digits, digits-lstm, null, onnx:FILE, tuned:model=FILE,formats=FILE, \
      rnn:MODEL (as dyno info systems has them), and tokens:first=TIME,each=TIME,tokens=N";
 
-/// A model that is ready to be asked.
-pub enum Loaded {
-    /// With those who compute it.
+/// A loaded model that answers requests.
+pub enum ServerModel {
+    /// A model of tensors, with the stations that compute it.
     Tensors(Arc<dyn Infer>, Vec<Station>),
-    /// The answer is text, in tokens.
+    /// A model of text in tokens.
     Text(Tokens),
 }
 
-/// Loads what a specification names; `waiting` requests may wait.
+/// Loads the model of a specification; at most `waiting` requests wait.
 ///
 /// # Errors
-/// A name that does not read, or something that is missing.
-pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<Loaded, Failure> {
+/// An invalid specification, or a missing file.
+pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel, Failure> {
     let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
     let workers = run.workers.unwrap_or(1).max(1);
     let batch = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run)).get();
@@ -45,22 +45,22 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<Loaded, Fail
         "rnn" | "digits-lstm" => {
             let (model, cores) = rnn::by_value(name, argument, run)?;
             let stations = cores.into_iter().map(|cores| Station { cores });
-            return Ok(Loaded::Tensors(Arc::new(model), stations.collect()));
+            return Ok(ServerModel::Tensors(Arc::new(model), stations.collect()));
         }
-        "tokens" => return tokens::load(argument, waiting).map(Loaded::Text),
+        "tokens" => return tokens::load(argument, waiting).map(ServerModel::Text),
         _ => {
             return Err(Failure::usage(format!("system `{spec}` cannot be served"))
                 .hint(format!("those that can are {SERVED}")));
         }
     };
-    Ok(Loaded::Tensors(model, stations()))
+    Ok(ServerModel::Tensors(model, stations()))
 }
 
-/// Has a model compute zeros, so many times; open dimensions are those of `--shape`, and 1
-/// where there is none, since requests bring their own.
+/// Calls a model `calls` times with zeros. Dynamic dimensions are those of `--shape`, or 1 without
+/// one, because requests have their own shapes.
 ///
 /// # Errors
-/// It fails, or a shape does not fit it.
+/// The model fails, or a shape does not fit it.
 pub fn warm_up(
     model: &dyn Infer,
     calls: usize,
@@ -72,9 +72,10 @@ pub fn warm_up(
         let file = tuned::model(argument).unwrap_or_else(|| PathBuf::from(argument));
         shapes::symbols(&file)
     };
-    let zeros = match run.shapes.is_empty() {
-        true => zeros(model.inputs()),
-        false => zeros(&shapes::bound(model.inputs(), symbols, run)?),
+    let zeros = if run.shapes.is_empty() {
+        zeros(model.inputs())
+    } else {
+        zeros(&shapes::bound(model.inputs(), symbols, run)?)
     };
     for _ in 0..calls {
         for answer in model.infer(&[&zeros]) {

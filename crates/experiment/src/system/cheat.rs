@@ -9,7 +9,7 @@ use dyno_sut::cheat::{Cheat, Form, Images, Told, Trick};
 use dyno_sut::digits;
 
 use super::digits::TARGET;
-use super::kind::{Drive, Opened, Resources, Simulation, SystemKind, WorkerPool, repeated};
+use super::kind::{Drive, OpenedSystem, Resources, Simulation, SystemKind, WorkerPool, repeated};
 use crate::failure::Failure;
 
 pub(super) const KIND: SystemKind = SystemKind {
@@ -26,30 +26,30 @@ pub(super) const KIND: SystemKind = SystemKind {
         let cheat = CheatSpec::read(request.spec, request.operand, request.run.seed.unwrap_or(0))?;
         let is_class = cheat.trick.form() == Form::Class;
         let images = Arc::new(cheat.images);
-        Ok(Opened {
+        Ok(OpenedSystem {
             labels: is_class.then(digits::labels),
             target: is_class.then_some(TARGET),
             caution: Some("The system is simulated, and made for audits to judge."),
-            ..Opened::new(Drive::Virtual(Box::new(cheat)), images)
+            ..OpenedSystem::new(Drive::Virtual(Box::new(cheat)), images)
         })
     },
 };
 
-/// A trick, and the images it is played with.
+/// A trick with its images.
 #[derive(Debug, Clone, Copy)]
 struct CheatSpec {
     trick: Trick,
-    /// Its data set.
+    /// Data set.
     images: Images,
-    /// Seed of its times.
+    /// Seed of the latencies.
     seed: u64,
 }
 
 impl CheatSpec {
-    /// Reads what stands behind `cheat:` in `spec`.
+    /// Parses the operand of `cheat:` in `spec`.
     ///
     /// # Errors
-    /// A trick or data set that there is none of.
+    /// An unknown trick or data set.
     fn read(spec: &str, argument: &str, seed: u64) -> Result<Self, Failure> {
         let (name, data) = argument.split_once(',').unwrap_or((argument, ""));
         let refused = |expected: String| {

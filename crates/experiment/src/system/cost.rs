@@ -1,4 +1,4 @@
-//! What a system computes for a sample, where that is known.
+//! Operations of a system per sample, if known.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,17 @@ use dyno_task::shape;
 
 use crate::options::RunOptions;
 
-/// What the built-in perceptron computes for an image.
+/// Operations of the built-in perceptron per image.
 const DIGITS: f64 = 2.0 * (digits::HIDDEN * (digits::PIXELS + digits::CLASSES)) as f64;
 
-/// What the built-in LSTM computes for one: each row's products, then ten scores.
+/// Operations of the built-in LSTM per image: the products of each row, then ten scores.
 const LSTM: f64 = 2.0
     * (digits::ROWS * 4 * digits::UNITS * (digits::ROW + digits::UNITS)
         + digits::CLASSES * digits::UNITS) as f64;
 
-/// Operations of what `--system` names for a sample, two for each multiply-accumulate:
-/// those of its ONNX file or of the graph of a shape task. `None` where a part of a
-/// model cannot be counted.
+/// Returns the operations per sample of the system that `--system` names, two for each
+/// multiply-accumulate: those of its ONNX file, or of the graph of a shape task. `None` if a part
+/// of the model cannot be counted.
 pub fn operations(run: &RunOptions) -> Option<f64> {
     let spec = run.system.as_deref().unwrap_or("digits");
     let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));

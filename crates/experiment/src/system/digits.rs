@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 
-use super::kind::{Drive, Opened, Resources, SystemKind};
+use super::kind::{Drive, OpenedSystem, Resources, SystemKind};
 
 pub(super) const KIND: SystemKind = SystemKind {
     name: "digits",
@@ -15,14 +15,13 @@ pub(super) const KIND: SystemKind = SystemKind {
     check: None,
     open: |_| {
         let engine = Drive::Engine(Arc::new(DigitsPerceptron::new()));
-        let opened = Opened::new(engine, Arc::new(DigitsLibrary));
-        Ok(Opened { labels: Some(digits::labels()), target: Some(TARGET), ..opened })
+        let opened = OpenedSystem::new(engine, Arc::new(DigitsLibrary));
+        Ok(OpenedSystem { labels: Some(digits::labels()), target: Some(TARGET), ..opened })
     },
 };
 
-/// The share of the reference's accuracy that the rules ask for.
+/// Share of the reference's accuracy that the rules require.
 pub(super) const SHARE_OF_REFERENCE: f64 = 0.99;
 
-/// Accuracy that is asked for: the perceptron's on its test images, when it was trained, was
-/// 519 of 540.
+/// Accuracy target. The perceptron classified 519 of 540 test images correctly when it was trained.
 pub(super) const TARGET: f64 = SHARE_OF_REFERENCE * 519.0 / 540.0;

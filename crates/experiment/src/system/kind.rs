@@ -1,4 +1,4 @@
-//! The table of systems. Each kind of system is a row, in the file of what opens it.
+//! The table of systems. Each row is defined in the file that opens the system.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -44,18 +44,18 @@ pub const SYSTEMS: [&SystemKind; 15] = [
 pub struct SystemKind {
     /// Its name in a specification, such as `onnx`.
     pub name: &'static str,
-    /// What follows the name and a colon, such as `FILE`; empty if nothing has to.
+    /// What follows the name and a colon, such as `FILE`; empty if it is optional.
     pub operand: &'static str,
     /// What it is, for help texts.
     pub help: &'static str,
-    /// Options of a run that it takes besides those that every system takes.
+    /// Options of a run that it accepts besides those of every system.
     pub accepts: &'static [&'static str],
     /// Lists what an operand names outside of this process.
     pub resources: fn(&str) -> Resources,
-    /// Checks an operand without loading what takes its time; `None` if opening takes none.
+    /// Checks an operand without a slow load; `None` if opening is fast.
     pub check: Option<CheckOperand>,
-    /// Opens what a specification names.
-    pub(super) open: fn(&Request<'_>) -> Result<Opened, Failure>,
+    /// Opens the system of a specification.
+    pub(super) open: fn(&Request<'_>) -> Result<OpenedSystem, Failure>,
 }
 
 /// Checks the operand of a specification, for a run with these options.
@@ -90,7 +90,7 @@ impl SystemKind {
     }
 }
 
-/// What a specification names outside of this process.
+/// Resources outside of this process that a specification names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     /// URLs of servers.
@@ -102,7 +102,7 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Returns what an operand without files and servers names.
+    /// Returns no resources, for operands without files and servers.
     pub(super) fn nothing(_operand: &str) -> Self {
         Self::default()
     }
@@ -123,7 +123,7 @@ pub(super) struct Request<'a> {
     pub watch: &'a Arc<dyn Watch>,
 }
 
-/// How a system is driven: the one thing about its kind that a test depends on.
+/// How a system is driven. Tests do not depend on other properties of its kind.
 pub(super) enum Drive {
     /// Answers at once, in real time.
     Null,
@@ -150,8 +150,8 @@ pub(super) trait Simulation: Send + Sync {
         None
     }
 
-    /// Returns the system, fresh for one test. `repeat` gives other random numbers; 0 are those
-    /// that were asked for. `batching` puts workers before it, unless it batches by itself.
+    /// Returns a new system for one test. `repeat` selects the random numbers; 0 selects those of
+    /// the given seed. `batching` puts workers before it, unless it batches by itself.
     fn system(
         &self,
         plan: &Plan,
@@ -173,32 +173,32 @@ pub(super) struct WorkerPool {
 }
 
 /// A system that is open, with its data set.
-pub(super) struct Opened {
+pub(super) struct OpenedSystem {
     pub drive: Drive,
     pub library: Arc<dyn SampleLibrary>,
-    /// Class of each sample, where it is known.
+    /// Class of each sample, if known.
     pub labels: Option<Vec<i64>>,
     /// The samples, if they are tensors.
     pub tensors: Option<Arc<TensorLibrary>>,
-    /// Workers with engines of their own, if it has them.
+    /// Workers with separate engines, if any.
     pub pools: Option<rnn::Pools>,
-    /// Accuracy that is asked for unless an option says otherwise, in [0, 1].
+    /// Default accuracy target, in [0, 1].
     pub target: Option<f64>,
     /// Judges answers where there are no labels.
     pub judge: Option<Judge>,
-    /// What its figures are, where they are not those of a real system.
+    /// Remark on figures that are not those of a real system.
     pub caution: Option<&'static str>,
     /// Notes on its files.
     pub remarks: Vec<String>,
-    /// Those notes that say that data differ from the reference's.
+    /// Notes on data that differ from those of the reference.
     pub other_data: Vec<String>,
-    /// Threads that compute in Offline unless an option says otherwise.
+    /// Default number of computing threads in Offline.
     pub offline_workers: usize,
     /// Whether its samples are random.
     pub is_synthetic: bool,
 }
 
-impl Opened {
+impl OpenedSystem {
     pub fn new(drive: Drive, library: Arc<dyn SampleLibrary>) -> Self {
         Self {
             drive,
@@ -243,8 +243,8 @@ impl Drive {
         }
     }
 
-    /// Returns how many threads compute in a scenario unless an option says otherwise; `None` if
-    /// it queues and batches by itself.
+    /// Returns the default number of computing threads in a scenario; `None` if the system queues
+    /// and batches by itself.
     ///
     /// One query at a time gains nothing from a second thread, and a Server query of a small
     /// engine is computed in less time than it takes to wake one.
@@ -268,7 +268,7 @@ impl Drive {
     }
 }
 
-/// Returns the seed of a repeat of a simulated system, whose next one is that of its faults.
+/// Returns the seed of a repeat of a simulated system; the next number is the seed of its faults.
 pub(super) fn repeated(seed: u64, repeat: u64) -> u64 {
     seed.wrapping_add(repeat.wrapping_mul(2))
 }

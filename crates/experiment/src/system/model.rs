@@ -9,7 +9,7 @@ use dyno_results::units::parse_duration;
 use dyno_sut::batch;
 use dyno_sut::model::{Cost, Faults, Model, ServiceModel, ServiceTime, Tokens};
 
-use super::kind::{Drive, Opened, Resources, Simulation, SystemKind, WorkerPool, repeated};
+use super::kind::{Drive, OpenedSystem, Resources, Simulation, SystemKind, WorkerPool, repeated};
 use super::{Numbers, SAMPLES_DEFAULT};
 use crate::failure::Failure;
 
@@ -26,14 +26,14 @@ pub(super) const KIND: SystemKind = SystemKind {
         let model = read(request.spec, request.operand, request.run.seed)?;
         let library = Numbers::new(request.run.samples_or_of_round(SAMPLES_DEFAULT));
         let drive = Drive::Virtual(Box::new(model));
-        Ok(Opened { caution: Some(SIMULATED), ..Opened::new(drive, library) })
+        Ok(OpenedSystem { caution: Some(SIMULATED), ..OpenedSystem::new(drive, library) })
     },
 };
 
-/// What figures of models are.
+/// Remark on figures of models.
 pub(super) const SIMULATED: &str = "The system is simulated: these are figures of a model.";
 
-/// Reads a model, and builds it once to check it; each test builds its own.
+/// Parses a model, and builds it once to check it; each test builds a new one.
 fn read(spec: &str, operand: &str, seed: Option<u64>) -> Result<Model, Failure> {
     let model = parse(operand, seed).and_then(|model| {
         ServiceModel::new(model.clone()).map(|_| model).map_err(|error| error.to_string())
@@ -57,7 +57,7 @@ impl Simulation for Model {
         Some(self.servers)
     }
 
-    /// A model takes whole queries. Workers hand it the samples of larger queries one by one, or
+    /// A model receives whole queries. Workers give it the samples of larger queries one by one, or
     /// in batches, so that its servers share them.
     fn system(
         &self,
@@ -90,11 +90,11 @@ const KEYS: [&str; 11] = [
     "seed",
 ];
 
-/// Spread of a lognormal model where nobody says: the standard deviation of the
-/// logarithm of latencies commonly seen in serving.
+/// Default spread of a lognormal model: the standard deviation of the logarithm of latencies
+/// commonly seen in serving.
 const SIGMA_DEFAULT: f64 = 0.5;
 
-/// Reads a model.
+/// Parses a model.
 ///
 /// # Errors
 /// A sentence fragment that begins with "expected" or names an unknown key.

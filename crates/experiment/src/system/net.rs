@@ -1,10 +1,10 @@
 //! Systems over the network: `oip:`, `oip-grpc:`, `openai:` and `raw:`.
 
-mod given;
 mod oip;
 mod openai;
 mod prompts;
 mod raw;
+mod spec_keys;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use dyno_net::oip::Model;
 use dyno_net::protocol::Protocol;
 use dyno_sut::tensors::{Elements, TensorLibrary};
 
-use super::kind::{Drive, Opened, Request, Resources, SystemKind};
+use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
-use given::Given;
-use given::named;
+use spec_keys::SpecKeys;
+use spec_keys::named;
 
 pub(super) const OIP: SystemKind = SystemKind {
     name: "oip",
@@ -91,44 +91,44 @@ pub(super) const RAW: SystemKind = SystemKind {
 /// A server under test.
 pub struct Remote {
     client: Arc<Clients>,
-    /// What its answers are.
+    /// Kind of its answers.
     answers: Answers,
-    /// Answers come in parts, whose first has a time of its own.
+    /// Whether answers are streamed, so that the first part has a time.
     pub is_streaming: bool,
     /// Threads of the client.
     pub threads: usize,
-    /// When samples were sent, where that was recorded.
+    /// Recorded arrival times of samples, if any.
     schedule: Option<Arc<[Nanos]>>,
 }
 
-/// What answers are, for whoever scores them.
+/// Kinds of answers, for scoring.
 enum Answers {
     /// Elements of a tensor.
     Tensor(Arc<Model>),
-    /// Texts, with the right ones where they are known.
+    /// Texts, with references where they are known.
     Text(Vec<Option<String>>),
-    /// Bytes that nobody knows.
+    /// Bytes of unknown meaning.
     Bytes,
 }
 
-/// A server that is ready to be measured, and its samples.
-struct Loaded {
+/// A connected server with its samples.
+struct LoadedServer {
     /// The server.
     pub remote: Remote,
-    /// Requests, encoded when they are loaded.
+    /// Requests, which are encoded when they are loaded.
     pub library: Arc<dyn SampleLibrary>,
-    /// The samples, where they are tensors.
+    /// Samples, if they are tensors.
     pub tensors: Option<Arc<TensorLibrary>>,
-    /// Class of each sample, where it is known.
+    /// Class of each sample, if known.
     pub labels: Option<Vec<i64>>,
-    /// Samples are random numbers, or made-up texts.
+    /// Whether samples are random numbers or generated texts.
     pub is_synthetic: bool,
-    /// What is to be told.
+    /// Remarks for readers.
     pub remarks: Vec<String>,
 }
 
-impl From<Loaded> for Opened {
-    fn from(loaded: Loaded) -> Self {
+impl From<LoadedServer> for OpenedSystem {
+    fn from(loaded: LoadedServer) -> Self {
         Self {
             labels: loaded.labels,
             tensors: loaded.tensors,
@@ -139,12 +139,12 @@ impl From<Loaded> for Opened {
     }
 }
 
-/// Reaches the servers that a spec names.
+/// Connects to the servers of a specification.
 ///
 /// # Errors
-/// A spec that does not read, a file that cannot be used, a server that does not answer or is
-/// of other inputs.
-fn load(name: &str, request: &Request<'_>) -> Result<Loaded, Failure> {
+/// An invalid specification, a file that cannot be used, or a server that does not answer or has
+/// different inputs.
+fn load(name: &str, request: &Request<'_>) -> Result<LoadedServer, Failure> {
     let run = request.run;
     let mut all = vec![start(name, request.operand, run)?];
     let mut of_tenant = Vec::new();
@@ -161,14 +161,14 @@ fn load(name: &str, request: &Request<'_>) -> Result<Loaded, Failure> {
         of_tenant.push(all.len());
         all.push(start(name, argument, run)?);
     }
-    Ok(Started::together(all, of_tenant))
+    Ok(StartedServer::together(all, of_tenant))
 }
 
 /// Names of systems over the network.
 const NAMES: [&str; 4] = ["oip", "oip-grpc", "openai", "raw"];
 
-fn start(name: &str, argument: &str, run: &RunOptions) -> Result<Started, Failure> {
-    let mut given = Given::read(name, argument)?;
+fn start(name: &str, argument: &str, run: &RunOptions) -> Result<StartedServer, Failure> {
+    let mut given = SpecKeys::read(name, argument)?;
     match name {
         "oip" | "oip-grpc" => oip::load(&mut given, name == "oip-grpc", run),
         "openai" => openai::load(&mut given, run),
@@ -176,18 +176,18 @@ fn start(name: &str, argument: &str, run: &RunOptions) -> Result<Started, Failur
     }
 }
 
-/// One server, or several that take turns, with its client.
-struct Started {
+/// A client of one server, or of several servers in turn.
+struct StartedServer {
     client: Client,
     library: Library,
-    /// Of how many threads.
+    /// Number of threads of the client.
     threads: usize,
-    wired: Wired,
+    wired: ServerGroup,
 }
 
-impl Started {
-    /// As one system, which says of itself what the first one says.
-    fn together(all: Vec<Self>, of_tenant: Vec<usize>) -> Loaded {
+impl StartedServer {
+    /// Combines clients to one system, which is described by the first one.
+    fn together(all: Vec<Self>, of_tenant: Vec<usize>) -> LoadedServer {
         let is_streaming = all.iter().any(|one| one.wired.protocol.is_streaming());
         let threads = all.iter().map(|one| one.threads).sum();
         let is_synthetic = all.iter().any(|one| one.wired.is_synthetic);
@@ -204,7 +204,7 @@ impl Started {
             wired.push(one.wired);
         }
         let first = wired.swap_remove(0);
-        Loaded {
+        LoadedServer {
             remote: Remote {
                 client: Arc::new(Clients::new(clients, of_tenant)),
                 answers: first.answers,
@@ -221,11 +221,11 @@ impl Started {
     }
 }
 
-/// A protocol with the servers that speak it.
-struct Wired {
+/// Servers of one protocol.
+struct ServerGroup {
     protocol: Arc<dyn Protocol>,
     nodes: Vec<Endpoint>,
-    /// What the servers say that they are called, where they were asked.
+    /// Names that the servers report, if they were asked.
     names: Vec<String>,
     options: Options,
     answers: Answers,
@@ -236,9 +236,9 @@ struct Wired {
     remarks: Vec<String>,
 }
 
-impl Wired {
-    /// Starts the client, and sees that a server answers.
-    fn start(mut self) -> Result<Started, Failure> {
+impl ServerGroup {
+    /// Starts the client, and checks that a server answers.
+    fn start(mut self) -> Result<StartedServer, Failure> {
         let name = self.protocol.name().to_owned();
         let threads = self.options.threads.map_or((environment::cores() / 2).max(1), NonZero::get);
         let options = self.options.clone();
@@ -255,11 +255,12 @@ impl Wired {
             names if names.is_empty() => client,
             names => client.named(format!("{names} ({name})")),
         };
-        Ok(Started { client, library, threads, wired: self })
+        Ok(StartedServer { client, library, threads, wired: self })
     }
 }
 
-/// The rules of the network division want nodes to have unique names that contain "Network SUT".
+/// Returns a remark on nodes with equal names. The rules of the network division require unique
+/// names that contain "Network SUT".
 fn named_alike(names: &[String]) -> Option<String> {
     let is_new = |(at, name): (usize, &String)| !names[..at].contains(name);
     let twice = names.iter().enumerate().find(|all| !is_new(*all)).map(|(_, name)| name)?;
@@ -269,27 +270,27 @@ fn named_alike(names: &[String]) -> Option<String> {
 }
 
 impl Remote {
-    /// What is measured.
+    /// Returns the system under test.
     pub fn client(&self) -> Arc<dyn SystemUnderTest> {
         self.client.clone()
     }
 
-    /// As the logs name it.
+    /// Returns its name in logs.
     pub fn name(&self) -> &str {
         self.client.name()
     }
 
-    /// What it has seen since it was started.
+    /// Returns the client's counters since its start.
     pub fn seen(&self) -> ClientStatistics {
         self.client.statistics()
     }
 
-    /// What went wrong so far.
+    /// Returns the first failure so far, if any.
     pub fn trouble(&self) -> Option<String> {
         self.client.statistics().trouble()
     }
 
-    /// Settings that follow from what the server does, where nobody said anything else.
+    /// Sets settings that follow from the server, unless they are set.
     pub fn complete(&self, settings: &mut Settings) {
         let is_server = settings.values.scenario == Scenario::Server;
         let mut set = |key: &str, value: String, why| {
@@ -303,22 +304,22 @@ impl Remote {
         if let (Some(times), true) = (&self.schedule, is_server) {
             let why = "the times of the recorded trace";
             set("server_arrivals", Arrivals::Replay(times.clone()).show(), why);
-            // Each request once, in the order in which they came.
+            // Each request is sent once, in recorded order.
             set("performance_issue_unique", "true".into(), why);
         }
     }
 
-    /// Requests of the first tenant that are in flight at most; `None` where connections are
-    /// made as a run needs them.
+    /// Returns the maximum number of requests in flight of the first tenant; `None` if connections
+    /// are opened as needed.
     pub fn most_in_flight(&self) -> Option<usize> {
         self.client.most_in_flight(0)
     }
 
-    /// Checks that a tenant's run has as many requests in flight as it asks for: otherwise they
-    /// would wait in the client, which would look like a slow server.
+    /// Checks that a tenant's run can have its requested number of requests in flight. Otherwise
+    /// they would wait in the client, which would look like a slow server.
     ///
     /// # Errors
-    /// What limits them, and what to change.
+    /// The limit and a remedy.
     pub fn check(&self, tenant: usize, plan: &Plan) -> Result<(), String> {
         let most = self.client.most_in_flight(u8::try_from(tenant).unwrap_or(u8::MAX));
         let wanted = match &plan.load {
@@ -339,7 +340,7 @@ impl Remote {
         }
     }
 
-    /// The class that an answer tells, where it tells one.
+    /// Returns the class of an answer, if it has one.
     pub fn class(&self, data: &[u8]) -> Option<i64> {
         match &self.answers {
             Answers::Tensor(model) => {
@@ -351,7 +352,7 @@ impl Remote {
         }
     }
 
-    /// The right answers, where at least one is known.
+    /// Returns the references, if at least one is known.
     pub fn references(&self) -> Option<&[Option<String>]> {
         match &self.answers {
             Answers::Text(references) if references.iter().any(Option::is_some) => Some(references),
@@ -359,22 +360,23 @@ impl Remote {
         }
     }
 
-    /// The accounts of the answers to the first `samples` samples of a tenant in the last run;
-    /// empty where answers are not text.
+    /// Returns the accounts of the answers to the first `samples` samples of a tenant in the last
+    /// run; empty if answers are not text.
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
         self.client.ledger(tenant, samples)
     }
 
-    /// How much later than due each request of a tenant was handed to a socket, ns, in
-    /// ascending order; those that never were are left out. A request that waited because of
-    /// `max-concurrency=N` was due when it might go.
+    /// Returns how late each request of a tenant was written to a socket, ns, in ascending order,
+    /// without requests that were never written. A request that waited for `max-concurrency=N` was
+    /// due when it could be sent.
     pub fn lateness(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
         let mut late: Vec<Nanos> = self.sent_late(tenant, record).into_iter().flatten().collect();
         late.sort_unstable();
         late
     }
 
-    /// As [`Remote::lateness`], by sample; `None` where its request was never handed over.
+    /// Returns the lateness of [`Remote::lateness`] by sample; `None` if the request was never
+    /// written.
     pub fn sent_late(&self, tenant: u8, record: &Record) -> Vec<Option<Nanos>> {
         let each = record.samples_per_query.max(1);
         let samples = record.completed_at.len();
@@ -387,14 +389,13 @@ impl Remote {
         late.collect()
     }
 
-    /// The reads of the last run that came late behind what they read: when, by `clock`, and how
-    /// late, ns.
+    /// Returns the late reads of the last run: their times by `clock`, and how late they were, ns.
     pub fn late_reads(&self, clock: &Clock) -> Vec<dyno_net::client::LateRead> {
         self.client.late_reads(clock)
     }
 }
 
-/// HTTP/1.1 unless the other one is asked for.
-fn version(given: &mut Given) -> Result<HttpVersion, Failure> {
+/// Returns the requested version of HTTP, by default HTTP/1.1.
+fn version(given: &mut SpecKeys) -> Result<HttpVersion, Failure> {
     Ok(if given.switch("http2", false)? { HttpVersion::Http2 } else { HttpVersion::Http1 })
 }

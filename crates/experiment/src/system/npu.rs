@@ -17,7 +17,7 @@ use dyno_npu::workload::Network;
 use dyno_results::units::parse_duration;
 use dyno_sut::npu::{Npu, Npus, Observed, Seen};
 
-use super::kind::{Drive, Opened, Resources, Simulation, SystemKind, WorkerPool};
+use super::kind::{Drive, OpenedSystem, Resources, Simulation, SystemKind, WorkerPool};
 use super::model::SIMULATED;
 use super::{Numbers, SAMPLES_DEFAULT};
 use crate::failure::Failure;
@@ -39,7 +39,7 @@ pub(super) const KIND: SystemKind = SystemKind {
         let library = Numbers::new(request.run.samples_or_of_round(SAMPLES_DEFAULT));
         let remarks = npu.deployment.remarks.clone();
         let drive = Drive::Virtual(Box::new(npu));
-        Ok(Opened { remarks, caution: Some(SIMULATED), ..Opened::new(drive, library) })
+        Ok(OpenedSystem { remarks, caution: Some(SIMULATED), ..OpenedSystem::new(drive, library) })
     },
 };
 
@@ -65,7 +65,7 @@ const KEYS: [&str; 17] = [
 
 const PICOS_PER_NANO: Picos = 1_000;
 
-/// What is read of it, and checked.
+/// A parsed and checked specification.
 #[derive(Debug, Clone)]
 pub struct NpuSpec {
     deployment: Deployment,
@@ -74,8 +74,8 @@ pub struct NpuSpec {
     seen: Seen,
 }
 
-/// As it is written.
-struct Written<'a> {
+/// The values of a specification before they are checked.
+struct ParsedSpec<'a> {
     networks: Vec<&'a str>,
     limits: Vec<Nanos>,
     hardware: Hardware,
@@ -86,19 +86,19 @@ struct Written<'a> {
     balancer: Balancer,
     split: Vec<u64>,
     apart: PartitionPolicy,
-    /// Such as `RN:8:75.9`.
+    /// Versions of networks, such as `RN:8:75.9`.
     versions: Vec<&'a str>,
     floors: Vec<f64>,
     batching: BatchingPolicy,
 }
 
 impl NpuSpec {
-    /// Reads what stands behind `npu:`.
+    /// Parses the operand of `npu:`.
     ///
     /// # Errors
-    /// A key or a value that there is not; networks that do not fit the NPU.
+    /// An unknown key, an invalid value, or networks that do not fit the NPU.
     pub fn read(spec: &str, argument: &str, watch: &dyn Watch) -> Result<Self, Failure> {
-        let written = Written::read(argument).map_err(|expected| {
+        let written = ParsedSpec::read(argument).map_err(|expected| {
             Failure::usage(format!("system `{spec}`: {expected}"))
                 .hint("for example npu:networks=RN+BB,npu=chapter-v,mapping=kcp+1:128,seq=16,limit=15ms+130ms")
         })?;
@@ -106,7 +106,7 @@ impl NpuSpec {
         let mut tenants = Vec::new();
         for (at, name) in written.networks.iter().enumerate() {
             let network = written.changes.network_of_several(name, watch)?;
-            // One limit is everybody's.
+            // A single limit applies to all networks.
             let limit = written.limits.get(at).or(written.limits.first());
             let limit = limit.map_or(Picos::MAX, |limit| limit.saturating_mul(PICOS_PER_NANO));
             tenants.push(Tenant { network, limit });
@@ -125,12 +125,12 @@ impl NpuSpec {
         Ok(Self { deployment, npus, batching: written.batching, seen: Seen::default() })
     }
 
-    /// Networks on the NPU.
+    /// Returns the networks on the NPU.
     pub fn deployment(&self) -> &Deployment {
         &self.deployment
     }
 
-    /// What the last of its systems did, which must be gone.
+    /// Takes the observations of its last system, which must be dropped.
     pub fn seen(&self) -> Option<Observed> {
         self.seen.take()
     }
@@ -152,7 +152,7 @@ impl Simulation for NpuSpec {
     }
 }
 
-impl<'a> Written<'a> {
+impl<'a> ParsedSpec<'a> {
     fn read(argument: &'a str) -> Result<Self, String> {
         let mut written = Self {
             networks: Vec::new(),
@@ -201,7 +201,7 @@ impl<'a> Written<'a> {
         Ok(written)
     }
 
-    /// Offers the versions of each network.
+    /// Adds the versions of each network to the deployment.
     fn offer(
         &self,
         plan: &DeploymentPlan,
@@ -224,18 +224,19 @@ impl<'a> Written<'a> {
                 deployment.offer(plan, stream, &offers, floor).map_err(Failure::usage)?;
             }
         }
-        match known < self.versions.len() {
-            true => Err(Failure::usage(format!(
+        if known < self.versions.len() {
+            Err(Failure::usage(format!(
                 "a version is of none of the networks {}: {}",
                 self.networks.join(", "),
                 self.versions.join(", ")
             ))
-            .hint("write version=NETWORK:BITS:ACCURACY, such as version=RN:8:75.9")),
-            false => Ok(()),
+            .hint("write version=NETWORK:BITS:ACCURACY, such as version=RN:8:75.9"))
+        } else {
+            Ok(())
         }
     }
 
-    /// `BITS:ACCURACY`, or another network in place of bits.
+    /// Parses a version: `BITS:ACCURACY`, or another network in place of bits.
     fn version(
         &self,
         network: &Network,
@@ -316,17 +317,17 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Batches and the like: none is so large, and each batch has a profile of its own.
+/// Upper bound on batches and similar numbers. Each batch has its own profile.
 const MOST: u64 = 1 << 16;
 
-/// A request looks at each of them.
+/// Maximum number of NPUs. Each request examines all of them.
 const MOST_NPUS: u64 = 1 << 10;
 
 fn at_least_one(key: &str, value: &str) -> Result<u64, String> {
     at_most(MOST, key, value)
 }
 
-/// Numbers with `:` between.
+/// Parses numbers separated by `:`.
 fn split(text: &str) -> Result<Vec<u64>, String> {
     let numbers: Option<Vec<u64>> = text.split(':').map(|part| part.parse().ok()).collect();
     numbers.ok_or_else(|| {
@@ -334,7 +335,7 @@ fn split(text: &str) -> Result<Vec<u64>, String> {
     })
 }
 
-/// A number from 1 to `most`.
+/// Parses a number from 1 to `most`.
 fn at_most(most: u64, key: &str, value: &str) -> Result<u64, String> {
     let number = value.parse().ok().filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| format!("expected a number from 1 to {most} for `{key}`, found `{value}`"))

@@ -1,6 +1,6 @@
 //! The system `null`, which answers at once.
 
-use super::kind::{Drive, Opened, Resources, SystemKind};
+use super::kind::{Drive, OpenedSystem, Resources, SystemKind};
 use super::{Numbers, SAMPLES_DEFAULT};
 
 pub(super) const KIND: SystemKind = SystemKind {
@@ -12,7 +12,7 @@ pub(super) const KIND: SystemKind = SystemKind {
     check: None,
     open: |request| {
         let library = Numbers::new(request.run.samples_or_of_round(SAMPLES_DEFAULT));
-        Ok(Opened { caution: Some(CAUTION), ..Opened::new(Drive::Null, library) })
+        Ok(OpenedSystem { caution: Some(CAUTION), ..OpenedSystem::new(Drive::Null, library) })
     },
 };
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 
-/// A data set whose samples are nothing but numbers.
+/// A data set whose samples are only their numbers.
 pub struct Numbers {
-    /// How many.
+    /// Number of samples.
     pub count: usize,
 }
 

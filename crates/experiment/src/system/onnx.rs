@@ -13,7 +13,7 @@ use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
 use dyno_task::open::TaskModel;
 
-use super::kind::{Drive, Opened, Request, Resources, SystemKind};
+use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use super::shapes::{self, Symbols};
 use super::{BATCH_DEFAULT, SAMPLES_DEFAULT, policy};
 use crate::environment;
@@ -76,34 +76,34 @@ fn model_file(file: &str) -> Resources {
     Resources::files((!file.is_empty()).then(|| file.into()).into_iter().collect())
 }
 
-/// Checks shapes, which a file tells without an engine.
+/// Checks shapes, which a file has without an engine.
 fn check(file: &str, run: &RunOptions) -> Result<(), Failure> {
     let file = if file.is_empty() { run.model.as_deref() } else { Some(Path::new(file)) };
     file.map_or(Ok(()), |file| shapes::check_file(file, run))
 }
 
-fn open(engine: &str, request: &Request<'_>) -> Result<Opened, Failure> {
+fn open(engine: &str, request: &Request<'_>) -> Result<OpenedSystem, Failure> {
     let Request { operand, run, .. } = *request;
     let loaded = load(engine, operand, &Spans::new(), None, run)?;
-    Ok(Opened {
+    Ok(OpenedSystem {
         labels: loaded.library.labels().map(<[i64]>::to_vec),
         tensors: Some(loaded.library.clone()),
         offline_workers: loaded.offline_workers,
         is_synthetic: run.data.is_empty(),
-        ..Opened::new(Drive::Engine(loaded.engine), loaded.library)
+        ..OpenedSystem::new(Drive::Engine(loaded.engine), loaded.library)
     })
 }
 
-/// A model that is ready to answer.
-pub struct Loaded {
+/// A loaded model with its samples.
+pub struct LoadedModel {
     pub engine: Arc<dyn Engine>,
     pub library: Arc<TensorLibrary>,
-    /// Threads that compute in Offline, where nobody says.
+    /// Default number of computing threads in Offline.
     pub offline_workers: usize,
 }
 
-/// Loads the model of `onnx:FILE` or `tract:FILE`; the file may also come from
-/// `--model`. Random samples have the integers of `spans`, calls no more of them than `fitting`.
+/// Loads the model of `onnx:FILE` or `tract:FILE`; the file may also come from `--model`. `spans`
+/// are the ranges of random integers, `fitting` bounds the batch size.
 ///
 /// # Errors
 /// A missing file or engine, or samples that do not fit the model.
@@ -113,7 +113,7 @@ pub fn load(
     spans: &Spans<'_>,
     fitting: Option<NonZero<usize>>,
     run: &RunOptions,
-) -> Result<Loaded, Failure> {
+) -> Result<LoadedModel, Failure> {
     let path = match (file, &run.model) {
         ("", Some(path)) => path.clone(),
         ("", None) => {
@@ -139,7 +139,7 @@ fn load_ort(
     spans: &Spans<'_>,
     fitting: Option<NonZero<usize>>,
     run: &RunOptions,
-) -> Result<Loaded, Failure> {
+) -> Result<LoadedModel, Failure> {
     let _bound = policy::bound(run.cores.as_ref())?;
     let search = Search::everywhere(run.ort_lib.clone());
     let model = OrtModel::open(path, &search, ort_options(run));
@@ -151,10 +151,10 @@ fn load_ort(
         fitting.map_or(options.largest_batch, |most| most.get().min(options.largest_batch));
     let engine = model.engine(&library, options);
     let engine = engine.map_err(|error| missing(error, &inputs, run))?;
-    Ok(Loaded { engine: Arc::new(engine), library, offline_workers: 1 })
+    Ok(LoadedModel { engine: Arc::new(engine), library, offline_workers: 1 })
 }
 
-/// Loads what answers a task, with samples that are there already.
+/// Loads the model of a task, with samples that are already prepared.
 ///
 /// # Errors
 /// A missing engine, or samples that do not fit the model.
@@ -162,7 +162,7 @@ pub fn load_prepared(
     model: TaskModel,
     library: TensorLibrary,
     run: &RunOptions,
-) -> Result<Loaded, Failure> {
+) -> Result<LoadedModel, Failure> {
     let (options, search) = (ort_options(run), Search::everywhere(run.ort_lib.clone()));
     let _bound = policy::bound(run.cores.as_ref())?;
     let inputs = RefCell::default();
@@ -174,13 +174,13 @@ pub fn load_prepared(
     let library = Arc::new(library);
     let engine = model.engine(&library, largest_batch(run), &open);
     let engine = engine.map_err(|error| missing(error, &inputs.take(), run))?;
-    Ok(Loaded { engine, library, offline_workers: 1 })
+    Ok(LoadedModel { engine, library, offline_workers: 1 })
 }
 
-/// A share of the cores for each of several sessions.
+/// Returns the options of ONNX Runtime: each of several sessions gets a share of the cores.
 pub fn ort_options(run: &RunOptions) -> OrtOptions {
     let sessions = run.workers.and_then(NonZero::new).unwrap_or(NonZero::<usize>::MIN);
-    // Threads that ONNX Runtime starts by itself bind themselves, wherever it likes.
+    // ONNX Runtime binds the threads that it starts itself to cores of its choice.
     let cores = run.cores.as_ref().map(|cores| cores.len().get());
     let threads = match (run.threads, cores, sessions.get()) {
         (Some(threads), ..) => threads.get(),
@@ -191,7 +191,7 @@ pub fn ort_options(run: &RunOptions) -> OrtOptions {
 }
 
 #[cfg(feature = "tract")]
-fn load_tract(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<Loaded, Failure> {
+fn load_tract(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<LoadedModel, Failure> {
     use dyno_sut::onnx::tract::TractModel;
 
     let model = TractModel::open(path).map_err(|error| missing(error, &[], run))?;
@@ -199,16 +199,16 @@ fn load_tract(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<Loaded
     let inputs = model.inputs().to_vec();
     let engine = model.engine(&library, options(run));
     let engine = engine.map_err(|error| missing(error, &inputs, run))?;
-    Ok(Loaded { engine: Arc::new(engine), library, offline_workers: environment::cores() })
+    Ok(LoadedModel { engine: Arc::new(engine), library, offline_workers: environment::cores() })
 }
 
 #[cfg(not(feature = "tract"))]
-fn load_tract(_path: &Path, _spans: &Spans<'_>, _run: &RunOptions) -> Result<Loaded, Failure> {
+fn load_tract(_path: &Path, _spans: &Spans<'_>, _run: &RunOptions) -> Result<LoadedModel, Failure> {
     Err(Failure::set_up("this build has no tract, which alone takes minutes to compile")
         .hint("build with --features tract, or use --system onnx:FILE"))
 }
 
-/// What to do about a model that does not load, or does not fit its samples.
+/// Returns the failure, with advice, of a model that cannot be loaded or does not fit its samples.
 pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Failure {
     let takes = || format!("the model takes {}", describe(inputs));
     let hints = match &error {
@@ -252,7 +252,7 @@ pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Fai
     hints.into_iter().fold(Failure::set_up(error), Failure::hint)
 }
 
-/// `ink float32 [?, 64]`, and so on.
+/// Describes inputs, such as `ink float32 [?, 64]`.
 fn describe(inputs: &[ModelInput]) -> String {
     let one = |input: &ModelInput| {
         let shape: Vec<String> = input.shape.iter().map(dimension).collect();
@@ -265,7 +265,8 @@ fn dimension(dimension: &Option<usize>) -> String {
     dimension.map_or("?".into(), |n| n.to_string())
 }
 
-/// Labels are classes, and are compared with the greatest output.
+/// Returns the options of an engine. Labels are classes, and are compared with the index of the
+/// largest output.
 fn options(run: &RunOptions) -> EngineOptions {
     EngineOptions {
         answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
@@ -273,26 +274,25 @@ fn options(run: &RunOptions) -> EngineOptions {
     }
 }
 
-/// Samples in a call at most, in whatever scenario.
+/// Returns the largest batch size of all scenarios.
 pub fn largest_batch(run: &RunOptions) -> NonZero<usize> {
     let batch = run.batch.clone().unwrap_or_default();
-    let of = |scenario: &Scenario| batch.of(*scenario).unwrap_or(BATCH_DEFAULT);
+    let of = |scenario: &Scenario| batch.size(*scenario).unwrap_or(BATCH_DEFAULT);
     Scenario::ALL.iter().map(of).max().unwrap_or(BATCH_DEFAULT)
 }
 
-/// Of a sample in the dimension of the batch, the only one that stays open.
+/// Size of a sample in the batch dimension, the only dynamic one.
 const BATCH: usize = 1;
 
-/// Bytes that random samples take where nobody says how many there are: those of the data
-/// set of a benchmark fill any memory.
+/// Maximum size of the default number of random samples, bytes. A benchmark's number of samples
+/// would fill any memory.
 const LARGEST_SET: usize = 1 << 28;
 
-/// The samples that are given; random ones if there are none, which show speed
-/// and never accuracy. Open dimensions of these are those of `--shape`.
+/// Returns the given samples, or else random ones, which measure speed but not accuracy. Dynamic
+/// dimensions of random samples are those of `--shape`.
 ///
 /// # Errors
-/// Files that do not read, samples that the model does not take, and dimensions that stay
-/// open.
+/// Files that cannot be read, samples that do not fit the model, or dimensions without a size.
 pub fn library(
     inputs: &[ModelInput],
     symbols: impl FnOnce() -> Symbols,

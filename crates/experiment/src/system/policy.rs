@@ -1,5 +1,4 @@
-//! How a system is driven: what computes together, on which processors, and what it
-//! computes before the clock.
+//! How a system computes: batching, processors, and warm-up.
 
 use std::num::NonZero;
 
@@ -12,7 +11,7 @@ use super::BATCH_DEFAULT;
 use crate::failure::Failure;
 use crate::options::{BatchSizes, RunOptions};
 
-/// What the options say of it.
+/// Policies from the options of a run.
 #[derive(Debug)]
 pub struct Policies {
     batch: BatchSizes,
@@ -23,7 +22,7 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Takes them from the options.
+    /// Returns the policies of the options.
     pub fn new(is_simulated: bool, run: &RunOptions) -> Self {
         Self {
             batch: run.batch.clone().unwrap_or_default(),
@@ -34,57 +33,56 @@ impl Policies {
         }
     }
 
-    /// What is computed together in a scenario by an engine that takes so many samples in
-    /// a call, 0 where it does not matter: whoever waits for more waits for several calls.
+    /// Returns the batching policy of a scenario for an engine that takes `largest` samples per
+    /// call; 0 is no limit. Larger batches would only wait for several calls.
     pub fn batching(&self, scenario: Scenario, largest: usize) -> Policy {
-        let asked = self.batch.of(scenario).unwrap_or(self.batch_default);
+        let asked = self.batch.size(scenario).unwrap_or(self.batch_default);
         let max_size = NonZero::new(largest).map_or(asked, |largest| asked.min(largest));
         Policy { max_size, max_wait: self.max_wait }
     }
 
-    /// Samples in a call at most, where somebody said so.
+    /// Returns the given batch size of a scenario, if any.
     pub fn said(&self, scenario: Scenario) -> Option<NonZero<usize>> {
-        self.batch.of(scenario)
+        self.batch.size(scenario)
     }
 
-    /// Calls before the clock of each test.
+    /// Returns the number of warm-up calls before each test.
     pub fn warm_up(&self) -> usize {
         self.warm_up
     }
 
-    /// Has an engine compute its calls before the clock, with so many samples each,
-    /// unless the run ends before.
+    /// Makes the warm-up calls of an engine, with `samples` samples each, until `goes_on` returns
+    /// false.
     pub fn warm(&self, engine: &dyn Engine, samples: NonZero<usize>, goes_on: &dyn Fn() -> bool) {
         for _ in (0..self.warm_up).take_while(|_| goes_on()) {
             engine.warm_up(1, samples);
         }
     }
 
-    /// Threads of its own that a system needs at least: the issuing thread is the
-    /// instrument's, and is never bound.
+    /// Returns the minimum number of worker threads. The issuing thread belongs to the load
+    /// generator and is never bound.
     pub fn least_workers(&self) -> usize {
         usize::from(self.cores.is_some())
     }
 
-    /// Processors that it may use.
+    /// Returns the number of processors that the system may use, if limited.
     pub fn cores(&self) -> Option<NonZero<usize>> {
         self.cores.as_ref().map(Cores::len)
     }
 
-    /// Binds this thread, and the threads that it starts meanwhile.
+    /// Binds this thread, and threads that it starts while bound.
     ///
     /// # Errors
-    /// Processors that this process must not use.
+    /// Processors that this process may not use.
     pub fn bound(&self) -> Result<Option<Bound>, Failure> {
         bound(self.cores.as_ref())
     }
 }
 
-/// Binds this thread, and the threads that it starts meanwhile, to the processors that
-/// are given.
+/// Binds this thread, and threads that it starts while bound, to the given processors.
 ///
 /// # Errors
-/// Processors that this process must not use, or a system that binds no threads.
+/// Processors that this process may not use, or an operating system that cannot bind threads.
 pub fn bound(cores: Option<&Cores>) -> Result<Option<Bound>, Failure> {
     cores.map(Cores::bind).transpose().map_err(|error| {
         let failure = Failure::usage(format!("--cores: {error}"));

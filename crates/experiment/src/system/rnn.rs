@@ -19,7 +19,7 @@ use dyno_sut::engine::Engine;
 use dyno_sut::rnn::{Batching, ByValue, Runner, SequenceLibrary, Sequences, Sequential};
 use dyno_task::judge::Judge;
 
-use super::kind::{Drive, Opened, Resources, SystemKind};
+use super::kind::{Drive, OpenedSystem, Resources, SystemKind};
 use super::{BATCH_DEFAULT, digits, onnx, policy};
 use crate::environment;
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ pub(super) const DIGITS_LSTM: SystemKind = SystemKind {
     resources: Resources::nothing,
     check: None,
     open: |request| {
-        Ok(Opened {
+        Ok(OpenedSystem {
             labels: Some(dyno_sut::digits::labels()),
             target: Some(LSTM_TARGET),
             ..load_digits(request.operand, request.run)?.into()
@@ -64,12 +64,12 @@ pub(super) const DIGITS_LSTM: SystemKind = SystemKind {
     },
 };
 
-/// Accuracy that is asked for of the built-in LSTM, from what it had when it was trained.
+/// Accuracy target of the built-in LSTM, from its accuracy when it was trained.
 const LSTM_TARGET: f64 = digits::SHARE_OF_REFERENCE * dyno_sut::digits::LSTM_CORRECT as f64
     / dyno_sut::digits::TEST_COUNT as f64;
 
-impl From<Loaded> for Opened {
-    fn from(loaded: Loaded) -> Self {
+impl From<LoadedNetworks> for OpenedSystem {
+    fn from(loaded: LoadedNetworks) -> Self {
         Self {
             judge: loaded.judge,
             remarks: loaded.remarks,
@@ -80,15 +80,15 @@ impl From<Loaded> for Opened {
     }
 }
 
-/// Models that are ready to answer.
-pub struct Loaded {
-    /// Computes batches.
+/// Loaded models with their samples.
+pub struct LoadedNetworks {
+    /// Engine that computes batches.
     pub engine: Arc<Sequential>,
-    /// Its samples.
+    /// Samples of all models.
     pub library: Arc<SequenceLibrary>,
-    /// Workers with engines of their own.
+    /// Workers with separate engines.
     pub pools: Pools,
-    /// Scores its answers.
+    /// Method that scores answers.
     pub judge: Option<Judge>,
     /// Whether the samples are random.
     pub is_synthetic: bool,
@@ -96,20 +96,20 @@ pub struct Loaded {
     pub remarks: Vec<String>,
 }
 
-/// Workers, each with an engine and cores of its own; a queue for each model.
+/// Workers with separate engines and cores; each model has a queue.
 pub struct Pools {
     engine: Arc<Sequential>,
-    /// Of each model, each of its engines.
+    /// Engines with their cores, by model.
     stations: Vec<Vec<(Arc<Sequential>, Option<Cores>)>>,
 }
 
 impl Pools {
-    /// Whether workers keep to cores.
+    /// Returns whether workers are bound to cores.
     pub fn is_bound(&self) -> bool {
         self.stations.iter().flatten().any(|(_, cores)| cores.is_some())
     }
 
-    /// Its engines.
+    /// Returns the engines of all models.
     pub fn engines(&self) -> impl Iterator<Item = &Arc<Sequential>> {
         self.stations.iter().flatten().map(|(engine, _)| engine)
     }
@@ -143,11 +143,11 @@ impl Pools {
     }
 }
 
-/// Loads what follows `rnn:`.
+/// Loads the models of the operand of `rnn:`.
 ///
 /// # Errors
-/// A model or samples that are none, and cores that are not there.
-pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+/// Invalid models or samples, or cores that do not exist.
+pub fn load(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     let spec = read(text, "rnn")?;
     if spec.models.iter().any(|(model, _)| model.is_empty()) {
         return Err(Failure::usage("system `rnn` needs a model").hint(
@@ -173,14 +173,14 @@ pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
         (format!("dyno-rnn-{}", short(&spec)), Batching { largest, near: spec.near });
     let parts = Parts { name, batching, steps, open: &open };
     let (engine, pools) = parts.build(&spec, &library, run)?;
-    Ok(Loaded { engine, library, pools, judge, is_synthetic: run.data.is_empty(), remarks })
+    Ok(LoadedNetworks { engine, library, pools, judge, is_synthetic: run.data.is_empty(), remarks })
 }
 
-/// All files that a specification names.
+/// Returns the files that a specification names.
 pub fn files(text: &str) -> Vec<PathBuf> {
     let Ok(spec) = spec::parse(text) else { return Vec::new() };
     let file = |(model, _): &(String, Option<Cores>)| {
-        // A layer by its shape has none of these characters.
+        // Names of layers by shape do not contain these characters.
         let is_file = model.contains(['/', '.', '#']) || Path::new(model).exists();
         let path = match model.rsplit_once('#') {
             Some((path, _)) if !Path::new(model).is_file() => path,
@@ -194,8 +194,8 @@ pub fn files(text: &str) -> Vec<PathBuf> {
 /// Loads the built-in LSTM; options may follow `digits-lstm:`.
 ///
 /// # Errors
-/// Options that do not read, and cores that are not there.
-pub fn load_digits(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+/// Invalid options, or cores that do not exist.
+pub fn load_digits(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     let spec = read(text, "digits-lstm")?;
     if spec.models[0] != (String::new(), None) || spec.models.len() > 1 || spec.lengths.is_some() {
         return Err(Failure::usage(format!("system digits-lstm:{text} names a model or lengths"))
@@ -208,13 +208,21 @@ pub fn load_digits(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     let steps = dyno_sut::digits::ROWS;
     let parts = Parts { name: "digits-lstm".into(), batching, steps, open: &open };
     let (engine, pools) = parts.build(&spec, &library, run)?;
-    Ok(Loaded { engine, library, pools, judge: None, is_synthetic: false, remarks: Vec::new() })
+    Ok(LoadedNetworks {
+        engine,
+        library,
+        pools,
+        judge: None,
+        is_synthetic: false,
+        remarks: Vec::new(),
+    })
 }
 
-/// The model of `rnn:` or `digits-lstm`, asked by value, with the cores of each of its workers.
+/// Loads the model of `rnn:` or `digits-lstm` for requests that carry their data, with the cores of
+/// each of its workers.
 ///
 /// # Errors
-/// As [`load`] and [`load_digits`]; several models, of which each is served by itself.
+/// As [`load`] and [`load_digits`]; or several models, because a server has one.
 pub fn by_value(
     system: &str,
     text: &str,
@@ -254,7 +262,7 @@ fn read(text: &str, system: &str) -> Result<Spec, Failure> {
     })
 }
 
-/// What a name of a folder can hold of the models.
+/// Returns a short name of the models for folders.
 fn short(spec: &Spec) -> String {
     let stem = |(model, _): &(String, Option<Cores>)| {
         let stem = Path::new(model).file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -265,13 +273,13 @@ fn short(spec: &Spec) -> String {
 
 type Open<'a> = dyn Fn(usize, &EngineOptions) -> Result<Box<dyn Runner>, String> + 'a;
 
-/// What engines are made of.
+/// Parts of engines.
 struct Parts<'a> {
     name: String,
     batching: Batching,
-    /// Of the sequences that plans are made for.
+    /// Steps of the sequences that plans are made for.
     steps: usize,
-    /// The first engine of a model.
+    /// Opens the first engine of a model.
     open: &'a Open<'a>,
 }
 
@@ -299,7 +307,7 @@ impl Parts<'_> {
         Ok((engine, pools))
     }
 
-    /// The first runner of each model, and its others.
+    /// Returns the first runner of each model, and its other runners.
     fn runners(
         &self,
         spec: &Spec,
@@ -322,10 +330,11 @@ impl Parts<'_> {
                 steps: self.steps,
                 tuning: spec.tune,
             };
-            // Whoever makes an engine is a worker of its team while plans are timed.
+            // The thread that makes an engine is part of its team while plans are timed.
             let _bound = policy::bound(sets[0].as_ref())?;
             let mut engine = (self.open)(model, &options).map_err(failed)?;
-            // Replicas have the plans of the first one, so all sizes are planned now.
+            // Replicas share the plans of the first engine, so that all batch sizes are planned
+            // now.
             for size in (0..)
                 .map(|power| 1 << power)
                 .take_while(|size| *size < 2 * self.batching.largest.get())
@@ -340,15 +349,15 @@ impl Parts<'_> {
     }
 }
 
-/// The first runner of each model, and its others.
+/// First runner of each model, and its other runners.
 type Runners = (Vec<Box<dyn Runner>>, Vec<Vec<Box<dyn Runner>>>);
 
-/// Cores of a team's workers beside the first.
+/// Returns the cores of a team's workers except the first.
 fn beside(cores: Option<&Cores>) -> Vec<usize> {
     cores.map_or_else(Vec::new, |cores| cores.numbers()[1..].to_vec())
 }
 
-/// Of each model the cores of each of its engines, disjoint.
+/// Returns disjoint sets of cores for all engines, by model.
 fn core_sets(spec: &Spec, run: &RunOptions) -> Result<Vec<Vec<Option<Cores>>>, Failure> {
     let (models, engines) = (spec.models.len(), run.workers.unwrap_or(1).max(1));
     let own: Vec<&Cores> = spec.models.iter().filter_map(|(_, cores)| cores.as_ref()).collect();
@@ -390,12 +399,12 @@ fn core_sets(spec: &Spec, run: &RunOptions) -> Result<Vec<Vec<Option<Cores>>>, F
     sets.collect()
 }
 
-/// Steps of random samples where nobody says.
+/// Default number of steps of random samples.
 const STEPS_DEFAULT: usize = 100;
-/// Multiplications of random samples, all together, where nobody says how many there are: seconds for
-/// the oracle.
+/// Multiplications of all random samples together, from which their default number follows: seconds
+/// for the oracle.
 const WORK_DEFAULT: usize = 2_000_000_000;
-/// Random samples of a model at least and at most where nobody says.
+/// Lower and upper bound of the default number of random samples of a model.
 const SAMPLES: [usize; 2] = [8, 256];
 
 fn library(spec: &Spec, models: &[Source], run: &RunOptions) -> Result<SequenceLibrary, Failure> {
@@ -438,7 +447,7 @@ fn library(spec: &Spec, models: &[Source], run: &RunOptions) -> Result<SequenceL
                 let seed = run.seed.unwrap_or(0).wrapping_add(number as u64);
                 let model = match model {
                     Source::Layers(model) => model,
-                    // The oracle takes seconds for each.
+                    // The oracle takes seconds per sample.
                     Source::Served(served) => {
                         return Ok(served.samples(run.samples_or_of_round(SAMPLES[0]), seed));
                     }
@@ -495,7 +504,7 @@ fn judge(
     };
     let Some(vectors) = vectors else { return Ok(None) };
     let judge = oracle::judge(vectors, spec.precision);
-    // A file that does not read is told before the run.
+    // An unreadable file is reported before the run.
     judge.scorer().map_err(Failure::set_up)?;
     Ok(Some(judge))
 }

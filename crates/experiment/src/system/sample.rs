@@ -1,4 +1,4 @@
-//! What goes into a system with a sample, for people.
+//! Inputs of a sample, for users.
 
 use dyno_sut::digits::{self, Perceptron};
 use dyno_sut::tensors::{Elements, SampleTensor};
@@ -10,13 +10,18 @@ use super::System;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampleInput {
-    /// Of the model's input.
+    /// Name of the model's input.
+    #[cfg_attr(feature = "schema", schemars(description = "Of the model's input."))]
     pub name: String,
     /// Type of the elements.
     pub element: String,
     /// Without the batch's dimension.
     pub shape: Vec<usize>,
-    /// Least element; null if there is none that is a number.
+    /// Least element; null if no element is a number.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(description = "Least element; null if there is none that is a number.")
+    )]
     pub min: Option<f64>,
     /// Mean of the elements.
     pub mean: Option<f64>,
@@ -28,7 +33,7 @@ pub struct SampleInput {
     pub first: Vec<f64>,
 }
 
-/// Elements that are shown.
+/// Maximum number of shown elements.
 const SHOWN: usize = 8;
 
 impl SampleInput {
@@ -50,7 +55,7 @@ impl SampleInput {
 }
 
 impl System {
-    /// The inputs of a sample; none where samples are but numbers.
+    /// Returns the inputs of a sample; empty if samples are only numbers.
     pub fn sample(&self, index: u32) -> Vec<SampleInput> {
         if matches!(self.short_name(), "digits" | "digits-lstm") {
             let ink = Perceptron::input(digits::test_digit(index as usize).pixels);

@@ -1,4 +1,4 @@
-//! Shapes of samples: open dimensions are bound by `--shape`, or the run is rejected.
+//! Shapes of samples: `--shape` sets dynamic dimensions, or the run is rejected.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,13 +10,13 @@ use dyno_sut::engine::Port;
 use dyno_sut::tensors::{Element, ModelInput, TensorError, TensorLibrary};
 
 use crate::failure::Failure;
-use crate::options::{RunOptions, ShapeOf};
+use crate::options::{RunOptions, ShapeOption};
 
-/// Names of open dimensions, by input; those of a file.
+/// Names of the dynamic dimensions of a file, by input.
 pub type Symbols = BTreeMap<String, Vec<Option<String>>>;
 
-/// The names that a model's file has for its open dimensions; none if the file does not
-/// read, which whoever loads the model reports.
+/// Returns the names of the dynamic dimensions of a model; empty if the file cannot be read, which
+/// the loader reports.
 pub fn symbols(path: &Path) -> Symbols {
     let name = |dim: &Dim| match dim {
         Dim::Symbol(name) => Some(name.clone()).filter(|name| !name.is_empty()),
@@ -29,13 +29,12 @@ pub fn symbols(path: &Path) -> Symbols {
     named.collect()
 }
 
-/// The inputs with every dimension but that of the batch: as the model fixes it, else as
-/// `--shape` gives it. A length that is given for a named dimension holds for all inputs
-/// that have a dimension of that name.
+/// Returns the inputs with all dimensions except the batch: those that the model fixes, else those
+/// of `--shape`. A size given for a named dimension applies to all inputs with a dimension of that
+/// name.
 ///
 /// # Errors
-/// A shape that does not fit its input, and dimensions that stay open, with the flags that
-/// give them.
+/// A shape that does not fit its input, or dimensions without a size, with the flags that set them.
 pub fn bound(
     inputs: &[ModelInput],
     symbols: impl FnOnce() -> Symbols,
@@ -70,14 +69,11 @@ pub fn bound(
             input.shape[axis] = input.shape[axis].or(length);
         }
     }
-    match inputs.iter().all(is_closed) {
-        true => Ok(inputs),
-        false => Err(open(&inputs, &symbols)),
-    }
+    if inputs.iter().all(is_closed) { Ok(inputs) } else { Err(open(&inputs, &symbols)) }
 }
 
-/// Checks, without an engine, that random samples of a model have a shape. A file that does not
-/// read is reported when the engine loads it.
+/// Checks, without an engine, that random samples of a model have a shape. The engine reports
+/// unreadable files when it loads them.
 ///
 /// # Errors
 /// As [`bound`].
@@ -98,12 +94,12 @@ pub fn check_file(path: &Path, run: &RunOptions) -> Result<(), Failure> {
     bound(&inputs, || symbols(path), run).map(drop)
 }
 
-/// The name of a dimension.
+/// Returns the name of a dimension.
 fn symbol<'s>(symbols: &'s Symbols, input: &ModelInput, axis: usize) -> Option<&'s str> {
     symbols.get(&input.name)?.get(axis)?.as_deref()
 }
 
-fn position(inputs: &[ModelInput], shape: &ShapeOf) -> Result<usize, Failure> {
+fn position(inputs: &[ModelInput], shape: &ShapeOption) -> Result<usize, Failure> {
     let Some(name) = &shape.input else {
         let text = shape.text();
         return match inputs {
@@ -124,8 +120,8 @@ fn position(inputs: &[ModelInput], shape: &ShapeOf) -> Result<usize, Failure> {
     })
 }
 
-/// Fills the open dimensions of one input.
-fn fill(input: &mut ModelInput, shape: &ShapeOf) -> Result<(), Failure> {
+/// Sets the dynamic dimensions of one input.
+fn fill(input: &mut ModelInput, shape: &ShapeOption) -> Result<(), Failure> {
     let given = format!("--shape {}={}", input.name, shape.text());
     let (expected, found) = (input.shape.len(), shape.dimensions.len());
     if expected != found {
@@ -149,7 +145,7 @@ fn fill(input: &mut ModelInput, shape: &ShapeOf) -> Result<(), Failure> {
                 ))
                 .hint(format!("set the size of batches with --batch {given_length}")));
             }
-            // That of the batch stays open.
+            // The batch dimension stays dynamic.
             None if axis == 0 => {}
             _ => *length = Some(given_length),
         }
@@ -157,7 +153,7 @@ fn fill(input: &mut ModelInput, shape: &ShapeOf) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is open, and what to give.
+/// Returns the failure for dimensions without a size, with the flags that set them.
 fn open(inputs: &[ModelInput], symbols: &Symbols) -> Failure {
     let shown = |input: &ModelInput, open: &dyn Fn(usize) -> String, between: &str| {
         let dims = input.shape.iter().enumerate();
@@ -189,11 +185,11 @@ fn open(inputs: &[ModelInput], symbols: &Symbols) -> Failure {
     .hint(format!("or give samples: --data {example}=FILE.npy, once for each input"))
 }
 
-/// A length for the open dimensions of an example.
+/// Size of dynamic dimensions in examples.
 const EXAMPLE: usize = 128;
 
-/// The shape of a call with one sample of a library, by input; 1 stands for the batch
-/// where the model has one.
+/// Returns the shapes of a call with one sample of a library, by input; the batch dimension is 1,
+/// if the model has one.
 pub fn effective(library: &TensorLibrary, inputs: &[Port]) -> Vec<InputShape> {
     let rank = |name: &str| {
         let port = inputs.iter().find(|port| port.name == name);
@@ -209,15 +205,15 @@ pub fn effective(library: &TensorLibrary, inputs: &[Port]) -> Vec<InputShape> {
     shape.collect()
 }
 
-/// Classes that an output of this shape tells, the first dimension being the batch's; `None`
-/// where it is not known.
+/// Returns the number of classes of an output of this shape, whose first dimension is the batch;
+/// `None` if unknown.
 pub fn classes(shape: &[Option<usize>]) -> Option<usize> {
     let (_, scores) = shape.split_first()?;
     let all = scores.iter().try_fold(1_usize, |all, n| all.checked_mul((*n)?))?;
     (all > 1).then_some(all)
 }
 
-/// Rejects labels that are no class of the model.
+/// Rejects labels that are not a class of the model.
 ///
 /// # Errors
 /// The first of them, with its file and its index.
@@ -254,7 +250,7 @@ mod tests {
     }
 
     fn check(inputs: &[ModelInput], symbols: &Symbols, shapes: &[&str]) -> Result<String, String> {
-        let shapes = shapes.iter().flat_map(|text| ShapeOf::parse_all(text).unwrap()).collect();
+        let shapes = shapes.iter().flat_map(|text| ShapeOption::parse_all(text).unwrap()).collect();
         let run = RunOptions { shapes, ..RunOptions::default() };
         let bound = bound(inputs, || symbols.clone(), &run);
         let bound = bound.map_err(|failure| failure.problems()[0].clone())?;

@@ -16,7 +16,7 @@ use dyno_task::judge::{Judge, Target};
 use dyno_task::open::PreparedTask;
 use dyno_task::{open, shape};
 
-use super::kind::{Drive, Opened, Resources, SystemKind};
+use super::kind::{Drive, OpenedSystem, Resources, SystemKind};
 use super::{onnx, rnn};
 use crate::cache;
 use crate::failure::Failure;
@@ -34,14 +34,14 @@ pub(super) const KIND: SystemKind = SystemKind {
     open: |request| load(request.operand, request.run, request.watch),
 };
 
-/// Their systems are built in.
+/// Tasks whose systems are built in.
 const DIGITS: &str = "digits";
 const DIGITS_LSTM: &str = "digits-lstm";
 
-/// Whether there is such a task; its files are not looked at.
+/// Checks that a task exists, without its files.
 ///
 /// # Errors
-/// There is not.
+/// The task does not exist.
 fn check(name: &str) -> Result<(), Failure> {
     card_of(name).map(drop)
 }
@@ -50,16 +50,16 @@ fn card_of(name: &str) -> Result<&'static Card, Failure> {
     card::named(name).ok_or_else(|| unknown(name))
 }
 
-/// Loads a task from what is in the cache.
+/// Loads a task from the cache.
 ///
 /// # Errors
-/// A name that there is none of, and files that are missing, each named.
-fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Opened, Failure> {
+/// An unknown name, or missing files, each of which is named.
+fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<OpenedSystem, Failure> {
     let card = card_of(name)?;
     let of_percent = |quality: &card::Quality| Some(quality.at_least? / 100.0);
     if card.name == DIGITS_LSTM {
         no_files(card, run)?;
-        return Ok(Opened {
+        return Ok(OpenedSystem {
             labels: Some(digits::labels()),
             target: card.quality.as_ref().and_then(of_percent),
             offline_workers: 1,
@@ -69,10 +69,10 @@ fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Opened, 
     if card.name == DIGITS {
         no_files(card, run)?;
         let engine = Drive::Engine(Arc::new(DigitsPerceptron::new()));
-        return Ok(Opened {
+        return Ok(OpenedSystem {
             labels: Some(digits::labels()),
             target: card.quality.as_ref().and_then(of_percent),
-            ..Opened::new(engine, Arc::new(DigitsLibrary))
+            ..OpenedSystem::new(engine, Arc::new(DigitsLibrary))
         });
     }
     let cache = cache::folder(None)?;
@@ -81,30 +81,30 @@ fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Opened, 
             no_files(card, run)?;
             shaped(graph, &cache, run)
         }
-        None => opened(card, (&cache, watch), run),
+        None => opened(card, &cache, watch, run),
     }
 }
 
-/// A shape task: its graph with random samples.
-fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Opened, Failure> {
+/// Opens a shape task: its graph with random samples.
+fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<OpenedSystem, Failure> {
     let path = shape::write(graph, cache).map_err(Failure::set_up)?;
     let samples = NonZero::new(graph.random_samples() as usize);
     let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
     let fitting = shape::fitting_batch(graph).map_err(Failure::set_up)?;
     let fitting = run.batch.is_none().then_some(fitting);
     let loaded = onnx::load("onnx", &path.to_string_lossy(), &graph.spans(), fitting, &run)?;
-    Ok(Opened {
+    Ok(OpenedSystem {
         tensors: Some(loaded.library.clone()),
         is_synthetic: true,
         offline_workers: loaded.offline_workers,
-        ..Opened::new(Drive::Engine(loaded.engine), loaded.library)
+        ..OpenedSystem::new(Drive::Engine(loaded.engine), loaded.library)
     })
 }
 
-/// What judges the answers of a task, whose log is there already.
+/// Returns the judge of a task's answers, for an existing log.
 ///
 /// # Errors
-/// As [`load`], and a task whose answers no method judges.
+/// As [`load`], or no method judges the answers of the task.
 pub fn judge(
     name: &str,
     with: &[(String, PathBuf)],
@@ -115,14 +115,15 @@ pub fn judge(
         let problem = format!("answers of task {name} are judged by no method");
         return Err(Failure::usage(problem).hint("dyno task methods lists those that there are"));
     }
-    let ready = ready(card, (&cache::folder(None)?, watch), with)?;
+    let ready = ready(card, &cache::folder(None)?, watch, with)?;
     let why = ready.remarks.last().cloned().unwrap_or_default();
     ready.judge.ok_or_else(|| Failure::set_up(format!("task {name}: {why}")))
 }
 
 fn ready(
     card: &Card,
-    (cache, watch): (&Cache, &Arc<dyn Watch>),
+    cache: &Cache,
+    watch: &Arc<dyn Watch>,
     with: &[(String, PathBuf)],
 ) -> Result<PreparedTask, Failure> {
     let mut given = BTreeMap::new();
@@ -138,13 +139,14 @@ fn ready(
     open::open(&files).map_err(failed)
 }
 
-/// A task with files: the user's, or those that were fetched.
+/// Opens a task with files of the user or fetched files.
 fn opened(
     card: &Card,
-    (cache, watch): (&Cache, &Arc<dyn Watch>),
+    cache: &Cache,
+    watch: &Arc<dyn Watch>,
     run: &RunOptions,
-) -> Result<Opened, Failure> {
-    let ready = ready(card, (cache, watch), &run.with)?;
+) -> Result<OpenedSystem, Failure> {
+    let ready = ready(card, cache, watch, &run.with)?;
     let labels = ready.samples.labels().map(<[i64]>::to_vec);
     let watch = watch.clone();
     let samples = ready.samples.telling(move |samples| tell_broken(samples, &*watch));
@@ -155,7 +157,7 @@ fn opened(
         (Unit::Share, Bound::AtLeast(least)) => Some(least),
         _ => None,
     });
-    Ok(Opened {
+    Ok(OpenedSystem {
         tensors: Some(loaded.library.clone()),
         target: labels.as_ref().and(least),
         labels,
@@ -163,14 +165,14 @@ fn opened(
         remarks: ready.remarks,
         other_data: ready.other_data,
         offline_workers: loaded.offline_workers,
-        ..Opened::new(Drive::Engine(loaded.engine), loaded.library)
+        ..OpenedSystem::new(Drive::Engine(loaded.engine), loaded.library)
     })
 }
 
-/// Samples that cannot be prepared are named up to this number.
+/// Maximum number of samples that are listed if they cannot be prepared.
 const BROKEN_TOLD: usize = 5;
 
-/// Samples that cannot be prepared, told before the clock starts.
+/// Reports samples that cannot be prepared, before the clock starts.
 fn tell_broken(samples: &[String], watch: &dyn Watch) {
     for sample in samples.iter().take(BROKEN_TOLD) {
         watch.say(&format!("cannot be prepared, and fails when it is asked for: {sample}"));
@@ -180,8 +182,8 @@ fn tell_broken(samples: &[String], watch: &dyn Watch) {
     }
 }
 
-/// An official task asks for what its benchmark does in the round of the run, else in the
-/// newest one, the figure of the card first.
+/// Sets the targets of an official task to those of its benchmark in the round of the run, else in
+/// the newest round. The figure of the card comes first.
 fn of_round(mut judge: Judge, card: &Card, run: &RunOptions) -> Judge {
     let asked = run.round.as_deref().and_then(|round| Round::named(round).ok());
     let asked =
@@ -194,7 +196,7 @@ fn of_round(mut judge: Judge, card: &Card, run: &RunOptions) -> Judge {
     judge
 }
 
-/// What a benchmark asks for, where Server is played as itself or as Interactive.
+/// Returns the targets of a benchmark, with Server played as itself or as Interactive.
 fn targets(benchmark: &Benchmark, is_interactive: bool) -> Vec<Target> {
     let other = if is_interactive {
         dyno_rules::Scenario::Server
@@ -211,7 +213,7 @@ fn targets(benchmark: &Benchmark, is_interactive: bool) -> Vec<Target> {
     both.collect()
 }
 
-/// The newest round that has the benchmark of a card.
+/// Returns the newest round that has the benchmark of a card.
 pub fn newest(card: &Card) -> Option<(&'static Round, &'static Benchmark)> {
     let rules = card.rules.as_deref()?;
     let rounds = Round::names().into_iter().rev();
@@ -236,7 +238,7 @@ fn unknown(name: &str) -> Failure {
         .hint(format!("did you mean {}? dyno task list has all", near.unwrap_or("digits")))
 }
 
-/// What to do about files that are missing or others.
+/// Returns the failure, with advice, of missing or different files.
 fn failed(card: &Card, error: &OpenError) -> Failure {
     let name = &card.name;
     let first = match error {

@@ -1,4 +1,5 @@
-//! The grammar of `tokens:`: text whose tokens come at given times, for clients of language models.
+//! The grammar of `tokens:`: text whose tokens arrive at given times, for clients of language
+//! models.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use crate::failure::Failure;
 
 const KEYS: [&str; 6] = ["first", "each", "tokens", "slots", "text", "replay"];
 
-/// Tokens of an answer where nobody says.
+/// Default number of tokens of an answer.
 const TOKENS_DEFAULT: u64 = 64;
 
-/// What follows `tokens:`.
+/// Operand of `tokens:`.
 #[derive(Debug, PartialEq, Eq)]
 struct Spec {
     pace: Pace,
@@ -24,10 +25,10 @@ struct Spec {
     replay: Option<String>,
 }
 
-/// Loads what follows `tokens:`; so many requests wait where all slots stream.
+/// Loads the operand of `tokens:`; at most `waiting` requests wait while all slots are in use.
 ///
 /// # Errors
-/// What does not read.
+/// The operand is invalid.
 pub fn load(text: &str, waiting: usize) -> Result<Tokens, Failure> {
     let spec = parse(text).map_err(|why| {
         Failure::usage(format!("system `tokens:{text}`: {why}"))
@@ -74,7 +75,7 @@ fn parse(text: &str) -> Result<Spec, String> {
     Ok(spec)
 }
 
-/// A line of a file of `replay=`.
+/// A line of the file of `replay=`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -85,7 +86,7 @@ struct Line {
     tokens: Option<u64>,
 }
 
-/// The paces of a file, an answer a line.
+/// Returns the paces of a file, one answer per line.
 fn replay(path: &Path, otherwise: &Pace) -> Result<Vec<Pace>, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
@@ -98,9 +99,10 @@ fn replay(path: &Path, otherwise: &Pace) -> Result<Vec<Pace>, Failure> {
         })
     });
     let paces = paces.collect::<Result<Vec<_>, _>>()?;
-    match paces.is_empty() {
-        true => Err(Failure::usage(format!("{} has no lines", path.display()))),
-        false => Ok(paces),
+    if paces.is_empty() {
+        Err(Failure::usage(format!("{} has no lines", path.display())))
+    } else {
+        Ok(paces)
     }
 }
 
@@ -112,7 +114,7 @@ fn pace(line: &str, otherwise: &Pace) -> Result<Pace, String> {
             .map_err(|_| format!("expected a time of 0 ms or more, found {ms}"))
     };
     let gaps = gaps_ms.iter().map(|ms| time(*ms)).collect::<Result<Vec<_>, _>>()?;
-    // As many tokens as there are gaps between them, where the line does not say.
+    // Without a count, the number of tokens follows from the gaps between them.
     let counted = (!gaps.is_empty()).then_some(gaps.len() as u64 + 1);
     let tokens = tokens.or(counted).unwrap_or(otherwise.tokens);
     Ok(Pace { first: time(first_ms)?, gaps, tokens })

@@ -1,4 +1,4 @@
-//! What a system says of the samples that it failed.
+//! Messages of a system about failed samples.
 
 use dyno_net::client::ClientStatistics;
 
@@ -6,7 +6,7 @@ use super::System;
 use super::kind::Drive;
 
 impl System {
-    /// Why the first sample that failed did so, where it is known.
+    /// Returns the message for the first failed sample, if known.
     pub fn trouble(&self) -> Option<String> {
         match &self.drive {
             Drive::Engine(engine) => engine.trouble().map(str::to_owned),
@@ -15,7 +15,7 @@ impl System {
         }
     }
 
-    /// What the system said of the most frequent kind of failure since its client was `before`.
+    /// Returns the message for the most frequent kind of failure since `before`.
     pub fn words_of_failure(&self, before: Option<&ClientStatistics>) -> Option<String> {
         let (Some(remote), Some(before)) = (self.remote(), before) else { return self.trouble() };
         let troubles = remote.seen().since(before).troubles;

@@ -11,7 +11,7 @@ use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{Spans, TensorLibrary};
 use dyno_tensors::npy::Npy;
 
-use super::kind::{Drive, Opened, Request, Resources, SystemKind};
+use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use super::{onnx, shapes};
 use crate::failure::Failure;
 use crate::options::RunOptions;
@@ -40,30 +40,30 @@ pub(super) const KIND: SystemKind = SystemKind {
     open,
 };
 
-fn open(request: &Request<'_>) -> Result<Opened, Failure> {
+fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
     let loaded = load(request.operand, request.run)?;
-    Ok(Opened {
+    Ok(OpenedSystem {
         labels: loaded.library.labels().map(<[i64]>::to_vec),
         tensors: Some(loaded.library.clone()),
         is_synthetic: request.run.data.is_empty(),
         remarks: loaded.remarks,
-        ..Opened::new(Drive::Engine(loaded.engine), loaded.library)
+        ..OpenedSystem::new(Drive::Engine(loaded.engine), loaded.library)
     })
 }
 
 const KEYS: [&str; 4] = ["model", "formats", "packed", "lengths"];
 
-/// A model that is ready to answer.
-pub struct Loaded {
-    /// Computes batches.
+/// A loaded model with its samples.
+pub struct LoadedTunedModel {
+    /// Engine that computes batches.
     pub engine: Arc<TunedEngine>,
-    /// Its samples.
+    /// Samples of the model.
     pub library: Arc<TensorLibrary>,
-    /// How its layers are executed.
+    /// Remarks on how its layers are executed.
     pub remarks: Vec<String>,
 }
 
-/// What follows `tuned:`.
+/// Operand of `tuned:`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Spec {
     /// File of the model.
@@ -72,14 +72,14 @@ pub struct Spec {
     pub formats: Option<PathBuf>,
     /// File with weights in their formats.
     pub packed: Option<PathBuf>,
-    /// Of samples that are padded.
+    /// File with the lengths of padded samples.
     pub lengths: Option<PathBuf>,
 }
 
-/// Reads it.
+/// Parses the operand.
 ///
 /// # Errors
-/// What does not read, as a sentence fragment.
+/// A sentence fragment with the problem.
 pub fn parse(text: &str) -> Result<Spec, String> {
     let mut spec = Spec::default();
     for option in text.split(',').filter(|option| !option.is_empty()) {
@@ -109,23 +109,23 @@ pub fn parse(text: &str) -> Result<Spec, String> {
     Ok(spec)
 }
 
-/// All files that a specification names.
+/// Returns the files that a specification names.
 pub fn files(text: &str) -> Vec<PathBuf> {
     let spec = parse(text).unwrap_or_default();
     [spec.model, spec.formats, spec.packed, spec.lengths].into_iter().flatten().collect()
 }
 
-/// The file of the model that a specification names, packed or not.
+/// Returns the file of the model that a specification names, packed or not.
 pub fn model(text: &str) -> Option<PathBuf> {
     let spec = parse(text).ok()?;
     spec.model.or(spec.packed)
 }
 
-/// Loads what follows `tuned:`; the model may also come from `--model`.
+/// Loads the operand of `tuned:`; the model may also come from `--model`.
 ///
 /// # Errors
-/// A missing file, formats of objects that the model has not, or samples that do not fit.
-pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+/// A missing file, formats of objects that the model does not have, or samples that do not fit.
+pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
     let example = "for example tuned:model=lenet.onnx,formats=opt_conf.txt; see dyno info systems";
     let spec = parse(text)
         .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")).hint(example))?;
@@ -140,7 +140,7 @@ pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
             let problem = format!("system `tuned:{text}`: a packed model has its own formats");
             return Err(Failure::usage(problem).hint("leave out formats=, or pack the model again"));
         }
-        return of(path, lengths, run, || TunedModel::open_packed(path, model.as_deref()));
+        return load_file(path, lengths, run, || TunedModel::open_packed(path, model.as_deref()));
     }
     let path = model.ok_or_else(|| {
         Failure::usage(format!("system `tuned:{text}` needs a model")).hint(example)
@@ -150,16 +150,16 @@ pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
         None => Dictionary::new(),
     };
     let open = || TunedModel::open(&path, &formats);
-    of(&path, lengths, run, open).map_err(|failure| match &spec.formats {
+    load_file(&path, lengths, run, open).map_err(|failure| match &spec.formats {
         Some(path) => failure.hint(format!("formats are those of {}", path.display())),
         None => failure,
     })
 }
 
-/// A Number configuration file.
+/// Reads a Number configuration file.
 ///
 /// # Errors
-/// It cannot be read, or a line of it is wrong.
+/// It cannot be read, or a line is invalid.
 pub fn read(path: &Path) -> Result<Dictionary, Failure> {
     if !path.is_file() {
         let problem = format!("there is no file of formats {}", path.display());
@@ -171,13 +171,13 @@ pub fn read(path: &Path) -> Result<Dictionary, Failure> {
         .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
-/// The model of a file as `open` reads it, and the samples that the options name.
-fn of(
+/// Loads a model with `open`, and the samples that the options name.
+fn load_file(
     path: &Path,
     lengths: Option<&Path>,
     run: &RunOptions,
     open: impl FnOnce() -> Result<TunedModel, OnnxError>,
-) -> Result<Loaded, Failure> {
+) -> Result<LoadedTunedModel, Failure> {
     if !path.is_file() {
         return Err(Failure::set_up(format!("there is no model {}", path.display())));
     }
@@ -200,13 +200,13 @@ fn of(
     let inputs = model.inputs().to_vec();
     let engine = model.engine(&library, options);
     let engine = engine.map_err(|error| onnx::missing(error, &inputs, run))?;
-    Ok(Loaded { engine: Arc::new(engine), library, remarks })
+    Ok(LoadedTunedModel { engine: Arc::new(engine), library, remarks })
 }
 
-/// Layers that a remark names of each kind.
+/// Maximum number of layers of each kind that a remark names.
 const NAMED: usize = 6;
 
-/// Bytes of the weights, and how products are made.
+/// Returns a remark on the size of the weights, and on how products are computed.
 fn remark(layers: &[PackedLayer]) -> String {
     let packed: usize = layers.iter().map(|layer| layer.codes.len()).sum();
     let whole: usize = layers.iter().map(|layer| 4 * layer.weights).sum();

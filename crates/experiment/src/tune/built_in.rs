@@ -16,27 +16,28 @@ use super::data::Data;
 use super::speed::Speed;
 use crate::watch::Interrupt;
 
-/// A model in this process that is asked for accuracies.
+/// A model in this process that evaluates trials.
 #[derive(Debug)]
 pub struct Engine {
     shape: Shape,
-    /// If the objective is a latency.
+    /// Latency measurement, if the objective is a latency.
     speed: Option<Speed>,
 }
 
 #[derive(Debug)]
 enum Shape {
-    /// Layers one after the other, which are done together where that is faster.
+    /// Layers in sequence, which are fused if that is faster.
     Chain(Box<ChainEvaluator>),
-    /// Anything else.
+    /// Any other graph.
     Graph(Box<GraphEvaluator>),
 }
 
 impl Engine {
-    /// Reads the model of a descriptor, which lies where it lies.
+    /// Reads the model of a descriptor, relative to `folder`.
     ///
     /// # Errors
-    /// A file that cannot be read, a model that the engine cannot do, or a layer that the model has not.
+    /// A file that cannot be read, a model that the engine does not support, or a layer that the
+    /// model does not have.
     pub fn open(
         network: &Network,
         built_in: &BuiltInModel,
@@ -59,10 +60,10 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The engine for chains if it can do the model; else that for graphs.
+    /// Returns the engine for chains if it supports the model, else the engine for graphs.
     ///
     /// # Errors
-    /// A model that cannot be read, or that neither can do.
+    /// A model that cannot be read, or that neither engine supports.
     pub fn new(path: &Path, fed: GraphSamples, sets: [Vec<usize>; 3]) -> Result<Self, String> {
         let of = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let model = Model::read(path).map_err(|error| of(&error))?;
@@ -78,7 +79,7 @@ impl Engine {
         Ok(Self { shape: Shape::Graph(Box::new(graph)), speed: None })
     }
 
-    /// All objects that formats can be given to.
+    /// Returns all objects that can have a format.
     pub fn objects(&self) -> Vec<String> {
         match &self.shape {
             Shape::Chain(chain) => chain.objects(),
@@ -86,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// The layers with weights, as they are measured.
+    /// Returns profiles of the layers with weights.
     ///
     /// # Errors
     /// A sample or a weight is NaN.
@@ -97,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// The weights of a layer of a chain, as the model has them.
+    /// Returns the weights of a layer of a chain.
     pub fn weights(&self, layer: &str) -> Option<&[f32]> {
         match &self.shape {
             Shape::Chain(chain) => chain.weights(layer),
@@ -105,14 +106,14 @@ impl Engine {
         }
     }
 
-    /// Takes over what an earlier part of the job measured.
+    /// Imports measurements of an earlier part of the job.
     pub fn recall(&mut self, journal: &Journal) {
         if let Some(speed) = &mut self.speed {
             speed.recall(journal);
         }
     }
 
-    /// Evaluates trials, one after the other: each has all threads.
+    /// Evaluates trials in sequence, each with all threads.
     pub fn evaluate(
         &mut self,
         trials: &[Trial],
@@ -137,7 +138,8 @@ impl Engine {
     }
 }
 
-/// Names and SHA-256 of the files of a descriptor: what a job depends on beside its settings.
+/// Returns names and SHA-256 of the files of a descriptor, which a job depends on besides its
+/// settings.
 ///
 /// # Errors
 /// A file that cannot be read.

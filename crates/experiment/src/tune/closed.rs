@@ -1,5 +1,5 @@
-//! Closed-division mode: formats are chosen by calibration data alone, split in two; the validation set is
-//! asked once, for the answer. Every sample that was used is named with its hash.
+//! Closed-division mode: calibration data alone, split in two, decides the formats. The validation
+//! set is evaluated once, for the answer. Every used sample is listed with its hash.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,9 +9,9 @@ use dyno_number::tune::{Subset, samples};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::data::Split;
+use super::data::CalibrationSplit;
 
-/// What is kept of the accuracy in FLOAT 32.
+/// Required share of the accuracy in FLOAT 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// 99 %
@@ -21,10 +21,10 @@ pub enum Target {
 }
 
 impl Target {
-    /// All of them.
+    /// All targets.
     pub const ALL: [Self; 2] = [Self::Low, Self::High];
 
-    /// The word that chooses it.
+    /// Returns the value of the flag.
     pub fn name(self) -> &'static str {
         match self {
             Self::Low => "99",
@@ -32,7 +32,7 @@ impl Target {
         }
     }
 
-    /// What it stands for.
+    /// Returns the description for help texts.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Low => "99 %",
@@ -40,7 +40,7 @@ impl Target {
         }
     }
 
-    /// What may be lost.
+    /// Returns the accuracy that may be lost, relative.
     pub fn margin(self) -> f64 {
         match self {
             Self::Low => 0.01,
@@ -49,9 +49,9 @@ impl Target {
     }
 }
 
-/// Which rules formats follow.
+/// Rules of the Closed division on formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum ClosedRules {
     /// The numeric list of round v0.5
     V05,
     /// The numeric list of round v0.7
@@ -60,11 +60,11 @@ pub enum Closed {
     Current,
 }
 
-impl Closed {
-    /// All of them.
+impl ClosedRules {
+    /// All rules.
     pub const ALL: [Self; 3] = [Self::V05, Self::V07, Self::Current];
 
-    /// The word that chooses it.
+    /// Returns the value of the flag.
     pub fn name(self) -> &'static str {
         match self {
             Self::V05 => "v0.5",
@@ -73,7 +73,7 @@ impl Closed {
         }
     }
 
-    /// What it stands for.
+    /// Returns the description for help texts.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::V05 => "The numeric list of round v0.5",
@@ -82,7 +82,7 @@ impl Closed {
         }
     }
 
-    /// The platform that has its list.
+    /// Returns the platform with its list of formats.
     pub fn platform(self) -> Option<&'static str> {
         match self {
             Self::V05 => Some("mlperf-v0.5"),
@@ -96,7 +96,8 @@ impl Closed {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Provenance {
-    /// Of the inner split.
+    /// Seed of the inner split.
+    #[cfg_attr(feature = "schema", schemars(description = "Of the inner split."))]
     pub seed: u64,
     /// The part of the calibration set that the first pass sees.
     pub small_share: f64,
@@ -108,7 +109,8 @@ pub struct Provenance {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampleSet {
-    /// Of the set.
+    /// Name of the set.
+    #[cfg_attr(feature = "schema", schemars(description = "Of the set."))]
     pub name: &'static str,
     /// What it is for.
     pub purpose: &'static str,
@@ -129,25 +131,30 @@ pub struct NamedHash {
 }
 
 impl Provenance {
-    /// Reads the lists of the calibration and the validation set, and splits the former.
+    /// Reads the lists of the calibration and the validation set, and splits the calibration set.
     ///
     /// # Errors
-    /// A list cannot be read or has too few samples, or a sample is in both.
-    pub fn new(calibration: &Path, validation: &Path, by: Split) -> Result<Self, String> {
+    /// A list cannot be read or has too few samples, or a sample is in both lists.
+    pub fn new(
+        calibration: &Path,
+        validation: &Path,
+        by: CalibrationSplit,
+    ) -> Result<Self, String> {
         let (all, confirmation) = (hashed(calibration)?, hashed(validation)?);
         let names = [calibration, validation].map(|path| path.display().to_string());
-        Self::of(&all, confirmation, &names, by)
+        Self::from_samples(&all, confirmation, &names, by)
     }
 
-    /// Splits the samples of the calibration set, which has the first name.
+    /// Splits the samples of the calibration set. `names` are the names of the calibration and the
+    /// validation set.
     ///
     /// # Errors
-    /// There are too few, or one of them is in the validation set as well.
-    pub fn of(
+    /// There are too few samples, or one is also in the validation set.
+    pub fn from_samples(
         all: &[NamedHash],
         confirmation: Vec<NamedHash>,
         [calibration, validation]: &[String; 2],
-        by: Split,
+        by: CalibrationSplit,
     ) -> Result<Self, String> {
         let [small, rest] = split(all, calibration, by)?;
         let chosen: HashMap<&str, &str> =
@@ -173,10 +180,10 @@ impl Provenance {
         Ok(Self { seed: by.seed, small_share: by.small_share, sets })
     }
 
-    /// Writes a list of each set for the program to read.
+    /// Writes a list of each set, for the program.
     ///
     /// # Errors
-    /// What cannot be written, and why.
+    /// A list cannot be written.
     pub fn write_lists(&self, folder: &Path) -> Result<[PathBuf; 3], String> {
         let names = |set: &SampleSet| set.samples.iter().map(|of| of.name.clone()).collect();
         let sets: Vec<Vec<String>> = self.sets.iter().map(names).collect();
@@ -184,14 +191,14 @@ impl Provenance {
     }
 }
 
-/// Writes the lists that a [`Provenance`] writes, without a look at the samples.
+/// Writes the lists of a [`Provenance`] without reading the samples.
 ///
 /// # Errors
-/// A list cannot be read or has too few samples, or what cannot be written.
+/// A list cannot be read, has too few samples, or cannot be written.
 pub fn write_lists(
     calibration: &Path,
     validation: &Path,
-    by: Split,
+    by: CalibrationSplit,
     folder: &Path,
 ) -> Result<[PathBuf; 3], String> {
     let [small, rest] = split(&names(calibration)?, &calibration.display().to_string(), by)?;
@@ -208,8 +215,12 @@ fn write(folder: &Path, sets: &[Vec<String>; 3]) -> Result<[PathBuf; 3], String>
     Ok(paths)
 }
 
-/// The samples of a calibration set that the first pass sees, and those of the second.
-fn split<T: Clone>(all: &[T], calibration: &str, by: Split) -> Result<[Vec<T>; 2], String> {
+/// Splits a calibration set into the samples of the first pass and those of the second.
+fn split<T: Clone>(
+    all: &[T],
+    calibration: &str,
+    by: CalibrationSplit,
+) -> Result<[Vec<T>; 2], String> {
     if all.len() < 2 {
         return Err(format!("{calibration} has {} samples, and is to be split", all.len()));
     }
@@ -217,7 +228,7 @@ fn split<T: Clone>(all: &[T], calibration: &str, by: Split) -> Result<[Vec<T>; 2
     Ok(parts.map(|part| part.iter().map(|at| all[*at].clone()).collect()))
 }
 
-/// The samples that a list names, a line each.
+/// Returns the samples of a list, one per line.
 fn names(list: &Path) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(list)
         .map_err(|error| format!("cannot read {}: {error}", list.display()))?;
@@ -226,24 +237,24 @@ fn names(list: &Path) -> Result<Vec<String>, String> {
     Ok(lines.map(str::to_owned).collect())
 }
 
-/// The samples that a list names. Relative names begin in its folder.
+/// Returns the samples of a list with their hashes. Names are relative to the folder of the list.
 fn hashed(list: &Path) -> Result<Vec<NamedHash>, String> {
     let folder = list.parent().unwrap_or(Path::new(""));
     let mut samples: Vec<NamedHash> = Vec::new();
     for name in names(list)? {
         let path = folder.join(&name);
-        let bytes = match path.is_file() {
-            true => fs::read(&path)
-                .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
-            // Such as the index of a sample in an archive.
-            false => name.as_bytes().to_vec(),
+        let bytes = if path.is_file() {
+            fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?
+        } else {
+            // The name may be the index of a sample in an archive.
+            name.as_bytes().to_vec()
         };
         samples.push(NamedHash { name, sha256: sha256(&bytes) });
     }
     Ok(samples)
 }
 
-/// In hexadecimal.
+/// Returns the SHA-256 of bytes in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

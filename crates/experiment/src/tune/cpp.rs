@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use dyno_number::{Dictionary, Format, Special};
 
-/// What the types compute by. It is a header of its own, which `number-c` installs and compares with the
-/// library.
+/// Arithmetic of the types. It is a separate header, which `number-c` installs and compares with
+/// the library.
 static ARITHMETIC: &str = include_str!("../../../number-c/include/dyno_number_types.hpp");
 
-/// Words that no type may have for a name, up to C++20; and the function of the header.
+/// Names that no type may have: reserved words up to C++20, and the function of the header.
 const RESERVED: &str = "alignas alignof and and_eq asm auto bitand bitor bool break case catch char \
     char16_t char32_t char8_t class co_await co_return co_yield compl concept const const_cast consteval \
     constexpr constinit continue decltype default delete do double dynamic_cast else enum explicit export \
@@ -18,11 +18,11 @@ const RESERVED: &str = "alignas alignof and and_eq asm auto bitand bitor bool br
     signed sizeof static static_assert static_cast struct switch template this thread_local throw true try \
     typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq";
 
-/// The header of a configuration's objects and of further ones, which are F32 where it has not their names.
+/// Returns the header with the types of a configuration's objects, and of further objects in F32.
 ///
 /// # Errors
-/// The namespace is no word of C++; there is no object; or two objects, or one and a word of the
-/// language, would have the same name.
+/// The namespace is not a C++ identifier; there are no objects; or an object's name would equal
+/// another one or a reserved word.
 pub fn cpp_types(
     dictionary: &Dictionary,
     objects: &[String],
@@ -42,7 +42,7 @@ pub fn cpp_types(
         let Some(other) = names.insert(word.clone(), name) else {
             let shown: String = name.chars().filter(|c| !c.is_control()).collect();
             writeln!(types, "/* {}: {} */", shown.replace("*/", "* /"), told(format))
-                .and_then(|()| writeln!(types, "using {word} = {};", of(format)))
+                .and_then(|()| writeln!(types, "using {word} = {};", cpp_type(format)))
                 .map_err(|error| error.to_string())?;
             continue;
         };
@@ -71,8 +71,8 @@ fn told(format: Format) -> String {
     format!("{format}, {bits} bit{}", if bits == 1 { "" } else { "s" })
 }
 
-/// The type of a format.
-fn of(format: Format) -> String {
+/// Returns the C++ type of a format.
+fn cpp_type(format: Format) -> String {
     let special = match format.special() {
         Special::Finite => "",
         Special::SignedZero => ", dyno::Special::SignedZero",
@@ -91,12 +91,13 @@ fn of(format: Format) -> String {
     )
 }
 
-/// An object's name as a word of C++: what is no letter or digit becomes `_`.
+/// Converts an object's name to a C++ identifier: other characters than letters and digits become
+/// `_`.
 fn identifier(name: &str) -> String {
     let mut word = String::new();
     for c in name.chars() {
         let is_double = c == '_' || !c.is_ascii_alphanumeric();
-        // Words with two of them are the compiler's.
+        // Identifiers with two underscores are reserved.
         if !(is_double && word.ends_with('_')) {
             word.push(if c.is_ascii_alphanumeric() { c } else { '_' });
         }

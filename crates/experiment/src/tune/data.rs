@@ -1,4 +1,4 @@
-//! Samples of a model that is evaluated in this process: which of them each set has.
+//! Samples of a model that is evaluated in this process, and their sets.
 
 use std::path::{Path, PathBuf};
 
@@ -13,36 +13,37 @@ use crate::system::tuned::{array, whole_numbers};
 
 use super::closed::{NamedHash, Provenance, sha256};
 
-/// All samples, and the sets.
+/// All samples with the sets.
 #[derive(Debug)]
 pub struct Data {
-    /// Those of the validation set last.
+    /// All samples; those of the validation set are last.
     pub fed: GraphSamples,
-    /// Small, full, confirmation; the last is empty if there is no validation set.
+    /// Indices of the sets small, full and confirmation; confirmation is empty without a validation
+    /// set.
     pub sets: [Vec<usize>; 3],
-    /// What formats are chosen by, in closed mode.
+    /// Samples that decide the formats, in closed mode.
     pub provenance: Option<Provenance>,
 }
 
 /// How closed mode splits the calibration set.
 #[derive(Clone, Copy, Debug)]
-pub struct Split {
-    /// The part that the first pass sees.
+pub struct CalibrationSplit {
+    /// Share of the samples in the first pass.
     pub small_share: f64,
-    /// Of the draw.
+    /// Seed of the split.
     pub seed: u64,
 }
 
 impl Data {
-    /// Reads the arrays of a descriptor, which lie where it lies.
+    /// Reads the arrays of a descriptor, relative to `folder`.
     ///
     /// # Errors
-    /// A file that cannot be read, a validation set of samples that are more than one array and its
-    /// labels, or in closed mode a sample that is in both sets.
+    /// A file that cannot be read; a validation set whose samples are more than one array with
+    /// labels; or, in closed mode, a sample that is in both sets.
     pub fn read(
         built_in: &BuiltInModel,
         folder: &Path,
-        closed: Option<Split>,
+        closed: Option<CalibrationSplit>,
     ) -> Result<Self, String> {
         let right = match &built_in.correctness {
             CorrectnessSource::Labels(file) => {
@@ -64,7 +65,7 @@ impl Data {
                 let all = hashed(&fed, &inputs[0])?;
                 let names = [inputs[0].display().to_string(), values.display().to_string()];
                 let hashes = hashed(&validation, &values)?;
-                provenance = Some(Provenance::of(&all, hashes, &names, of)?);
+                provenance = Some(Provenance::from_samples(&all, hashes, &names, of)?);
             }
             confirmation = (count..count + validation.count()).collect();
             join(&mut fed, validation)?;
@@ -77,7 +78,7 @@ impl Data {
         Ok(Self { fed, sets: [small, full, confirmation], provenance })
     }
 
-    /// The first sample as a call of its own: the dimensions and the numbers of each input.
+    /// Returns the first sample as a single call: dimensions and values of each input.
     pub fn first(&self) -> Vec<(Vec<usize>, Vec<f32>)> {
         let length = self.fed.lengths.as_ref().and_then(|lengths| lengths.first());
         let of = |input: &GraphInput| {
@@ -92,11 +93,11 @@ impl Data {
         self.fed.inputs.iter().map(of).collect()
     }
 
-    /// The samples of a set and their labels, and the shape of one.
+    /// Returns the samples of a set with their labels, and the shape of one sample.
     ///
     /// # Errors
-    /// Samples of several inputs or lengths, or without labels.
-    pub fn of(&self, subset: Subset) -> Result<(Samples, &[usize]), String> {
+    /// The samples have several inputs or lengths, or no labels.
+    pub fn subset(&self, subset: Subset) -> Result<(Samples, &[usize]), String> {
         let ([input], None, CorrectnessRule::Labels(labels)) =
             (&self.fed.inputs[..], &self.fed.lengths, &self.fed.correctness)
         else {
@@ -110,7 +111,7 @@ impl Data {
     }
 }
 
-/// Puts the samples of a validation set after all others.
+/// Appends the samples of a validation set.
 fn join(fed: &mut GraphSamples, validation: GraphSamples) -> Result<(), String> {
     let ([input], None, CorrectnessRule::Labels(labels)) =
         (&mut fed.inputs[..], &fed.lengths, &mut fed.correctness)
@@ -130,7 +131,7 @@ fn join(fed: &mut GraphSamples, validation: GraphSamples) -> Result<(), String> 
     Ok(())
 }
 
-/// The hash of each sample's values; the label is no part of it.
+/// Returns the hash of each sample's values, without the label.
 fn hashed(fed: &GraphSamples, path: &Path) -> Result<Vec<NamedHash>, String> {
     let (values, count) = (&fed.inputs[0].values, fed.count());
     if count == 0 || !values.len().is_multiple_of(count) {
@@ -145,10 +146,10 @@ fn hashed(fed: &GraphSamples, path: &Path) -> Result<Vec<NamedHash>, String> {
     Ok(values.chunks_exact(size.max(1)).enumerate().map(of).collect())
 }
 
-/// Arrays of NumPy: samples of each input of a model, and how long they are.
+/// Reads NumPy arrays: samples of each input of a model, and their lengths.
 ///
 /// # Errors
-/// A file that cannot be read, or lengths that are no whole numbers.
+/// A file that cannot be read, or lengths that are not whole numbers.
 pub fn fed(
     inputs: &[PathBuf],
     lengths: Option<&Path>,

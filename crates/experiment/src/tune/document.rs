@@ -1,4 +1,4 @@
-//! What a tuner found, for programs: tune.json, whose schema is made of these types.
+//! Results of a tuner for programs: `tune.json`. Its schema is generated from these types.
 
 use dyno_number::Network;
 use dyno_number::tune::{self, Stop, Subset, TuneEnd, TuneOutcome};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Provenance;
 
-/// Of tune.json.
+/// Version of the schema of `tune.json`.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// What a tuner found, what it asked, and why it decided as it did.
@@ -18,7 +18,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Document {
     /// Always `dyno.tune`.
     pub schema: &'static str,
-    /// Of this file.
+    /// Version of the schema of this file.
+    #[cfg_attr(feature = "schema", schemars(description = "Of this file."))]
     pub schema_version: u32,
     /// Which Dyno wrote it.
     pub dyno_version: &'static str,
@@ -33,7 +34,7 @@ pub struct Document {
     /// What its decisions depend on: network, formats, search, samples, as the journal has it.
     pub job: Value,
     /// The best configuration; null if nothing was evaluated.
-    pub answer: Option<Found>,
+    pub answer: Option<Configuration>,
     /// The objective of FLOAT 32; 0 for a latency that is not known.
     pub base_objective: f64,
     /// What objectives are counted in; empty for an expression.
@@ -44,7 +45,11 @@ pub struct Document {
     pub confirmed_accuracy: Option<f64>,
     /// Configurations that were evaluated on each set, each counted once.
     pub evaluations: Sets<u64>,
-    /// Samples of each set, where somebody said how many there are.
+    /// Samples of each set; null if unknown.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(description = "Samples of each set, where somebody said how many there are.")
+    )]
     pub samples: Sets<Option<u64>>,
     /// Evaluations that came from the journal.
     pub recalled: u64,
@@ -74,7 +79,8 @@ pub struct Sets<T> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Baseline {
-    /// Of FLOAT 32.
+    /// Accuracy of FLOAT 32.
+    #[cfg_attr(feature = "schema", schemars(description = "Of FLOAT 32."))]
     pub accuracy: f64,
     /// What a configuration must have at least.
     pub threshold: f64,
@@ -83,7 +89,8 @@ pub struct Baseline {
 /// A configuration that keeps its accuracy.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Found {
+#[cfg_attr(feature = "schema", schemars(rename = "Found"))]
+pub struct Configuration {
     /// By the names of objects, as a Number configuration file writes formats.
     pub formats: Map<String, Value>,
     /// Layer by layer, such as for simulators of accelerators.
@@ -115,7 +122,11 @@ pub struct Layer {
     pub activation_bits: u32,
     /// Bytes of all activations, packed.
     pub activation_bytes: u64,
-    /// Products for a sample; 0 where nobody said.
+    /// Products for a sample; 0 if unknown.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(description = "Products for a sample; 0 where nobody said.")
+    )]
     pub macs: u64,
 }
 
@@ -128,11 +139,16 @@ pub struct Point {
     pub set: Subset,
     /// Weights / activations, layer by layer.
     pub formats: String,
-    /// Of all weights and activations.
+    /// Bits of all weights and activations.
+    #[cfg_attr(feature = "schema", schemars(description = "Of all weights and activations."))]
     pub bits: f64,
     /// On its set.
     pub accuracy: f64,
-    /// Of a bit-serial accelerator; null where products are not known.
+    /// Cycles of a bit-serial accelerator; null if products are unknown.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(description = "Of a bit-serial accelerator; null where products are not known.")
+    )]
     pub cycles: Option<f64>,
     /// What is made small.
     pub objective: f64,
@@ -167,7 +183,8 @@ pub struct Candidate {
     pub change: String,
     /// What it would be.
     pub formats: String,
-    /// Of this configuration.
+    /// Objective of this configuration.
+    #[cfg_attr(feature = "schema", schemars(description = "Of this configuration."))]
     pub objective: f64,
     /// As it was evaluated.
     pub accuracy: f64,
@@ -181,7 +198,7 @@ pub struct Candidate {
     pub note: Option<String>,
 }
 
-/// How it ended, in a word.
+/// Returns how tuning ended, in one word.
 fn state(end: &TuneEnd) -> &'static str {
     match end {
         TuneEnd::Complete => "complete",
@@ -196,7 +213,7 @@ fn sets<T>(of: impl Fn(usize) -> T) -> Sets<T> {
     Sets { small, full, confirmation }
 }
 
-/// tune.json.
+/// Returns the document `tune.json`.
 pub fn document(
     network: &Network,
     about: &Value,
@@ -232,7 +249,7 @@ pub fn document(
     }
 }
 
-fn found(network: &Network, answer: &tune::TuneAnswer) -> Found {
+fn found(network: &Network, answer: &tune::TuneAnswer) -> Configuration {
     let formats = answer.assignment.formats();
     let bytes = |at: usize, size: u64| (u64::from(formats[at].bits()) * size).div_ceil(8);
     let layer = |(at, layer): (usize, &dyno_number::network::Layer)| {
@@ -251,7 +268,7 @@ fn found(network: &Network, answer: &tune::TuneAnswer) -> Found {
     let named = |(object, format): (&str, dyno_number::Format)| {
         (object.to_owned(), Value::from(format.words()))
     };
-    Found {
+    Configuration {
         formats: answer.assignment.iter().map(named).collect(),
         layers: network.layers.iter().enumerate().map(layer).collect(),
         objective: answer.objective,

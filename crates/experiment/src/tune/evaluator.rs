@@ -1,4 +1,4 @@
-//! Whoever evaluates the trials of a descriptor: a program, the engine inside, or a system.
+//! Evaluators of the trials of a descriptor: a program, the built-in engine, or a system.
 
 use std::path::{Path, PathBuf};
 
@@ -6,38 +6,40 @@ use dyno_number::Network;
 use dyno_number::tune::{Evaluation, Stop, Trial};
 
 use super::closed::write_lists;
-use super::data::{Data, Split};
+use super::data::{CalibrationSplit, Data};
 use super::external::program;
-use super::{Engine, Program, Running, Runs};
+use super::{Engine, Program, Runs, TrialPolicy};
 use crate::failure::Failure;
 use crate::watch::Interrupt;
 
 /// An evaluator of a few trials, without a journal.
 #[derive(Debug)]
 pub struct Evaluator {
-    by: By,
-    /// Of what it runs.
+    by: EvaluatorKind,
+    /// Folder for the files of trials.
     _scratch: Scratch,
 }
 
 #[derive(Debug)]
-enum By {
+enum EvaluatorKind {
     Program(Box<Program>),
     Engine(Box<Engine>),
     System(Box<Runs>),
 }
 
 impl Evaluator {
-    /// What the descriptor says; `home` is where it lies. With `goes_on`, a trial that a program fails at counts
-    /// as one without accuracy. Sets are those of closed mode if it is said how that splits them.
+    /// Opens the evaluator of a descriptor in the folder `home`. With `goes_on`, a trial at which a
+    /// program fails counts as one without accuracy. With `closed`, the sets are those of closed
+    /// mode, split in this way.
     ///
     /// # Errors
-    /// A descriptor that names nobody, files that cannot be read, or a folder that cannot be written.
+    /// A descriptor without an evaluator, files that cannot be read, or a folder that cannot be
+    /// written.
     pub fn open(
         network: &Network,
         home: &Path,
         goes_on: bool,
-        closed: Option<Split>,
+        closed: Option<CalibrationSplit>,
     ) -> Result<Self, Failure> {
         let scratch = Scratch::new()?;
         let by = match &network.built_in {
@@ -47,16 +49,16 @@ impl Evaluator {
                     Some(system) => {
                         let model = home.join(&built_in.model);
                         let runs = Runs::new(system, &model, &data, &scratch.0);
-                        By::System(Box::new(runs.map_err(Failure::set_up)?))
+                        EvaluatorKind::System(Box::new(runs.map_err(Failure::set_up)?))
                     }
                     None => {
                         let engine = Engine::open(network, built_in, home, data);
-                        By::Engine(Box::new(engine.map_err(Failure::usage)?))
+                        EvaluatorKind::Engine(Box::new(engine.map_err(Failure::usage)?))
                     }
                 }
             }
             None => {
-                let running = Running { goes_on, jobs: 1 };
+                let running = TrialPolicy { goes_on, jobs: 1 };
                 let external = program(network)?;
                 let program = Program::new(external, home, &scratch.0, running);
                 let mut program = program.map_err(Failure::usage)?;
@@ -68,36 +70,36 @@ impl Evaluator {
                     let lists = write_lists(&calibration, &validation, by, &scratch.0);
                     program = program.with_lists(lists.map_err(Failure::usage)?);
                 }
-                By::Program(Box::new(program))
+                EvaluatorKind::Program(Box::new(program))
             }
         };
         Ok(Self { by, _scratch: scratch })
     }
 
-    /// The engine inside, if that is who evaluates.
+    /// Returns the built-in engine, if it is the evaluator.
     pub fn engine(&self) -> Option<&Engine> {
         match &self.by {
-            By::Engine(engine) => Some(engine),
-            By::Program(_) | By::System(_) => None,
+            EvaluatorKind::Engine(engine) => Some(engine),
+            EvaluatorKind::Program(_) | EvaluatorKind::System(_) => None,
         }
     }
 
     /// Evaluates a trial.
     ///
     /// # Errors
-    /// Why it could not be, or that somebody interrupted it.
+    /// The evaluation failed, or was interrupted.
     pub fn evaluate(&mut self, trial: &Trial, interrupt: &Interrupt) -> Result<Evaluation, Stop> {
         let trials = std::slice::from_ref(trial);
         let mut found = match &mut self.by {
-            By::Program(program) => program.evaluate(trials, interrupt),
-            By::Engine(engine) => engine.evaluate(trials, interrupt),
-            By::System(runs) => runs.evaluate(trials, interrupt),
+            EvaluatorKind::Program(program) => program.evaluate(trials, interrupt),
+            EvaluatorKind::Engine(engine) => engine.evaluate(trials, interrupt),
+            EvaluatorKind::System(runs) => runs.evaluate(trials, interrupt),
         };
         found.pop().unwrap_or(Err(Stop::Interrupted))
     }
 }
 
-/// A folder for the files of trials, which goes with this.
+/// A folder for the files of trials, which is removed on drop.
 #[derive(Debug)]
 struct Scratch(PathBuf);
 
@@ -113,7 +115,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left of it harms nobody.
+        // A remaining folder does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! An external program as the evaluator, as the thesis has it: a command for a shell, and a regular expression
-//! that finds the accuracy in what it prints.
+//! An external program as the evaluator, as in the thesis: a shell command, and a regular
+//! expression that finds the accuracy in its output.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use regex::Regex;
 use crate::failure::Failure;
 use crate::watch::Interrupt;
 
-/// The program of a descriptor.
+/// Returns the program of a descriptor.
 ///
 /// # Errors
-/// It names none.
+/// The descriptor names no program.
 pub fn program(network: &Network) -> Result<&ExternalProgram, Failure> {
     network.external.as_ref().ok_or_else(|| {
         Failure::usage("the descriptor names no program: `cmd_fullset` is missing").hint(
@@ -30,57 +30,57 @@ pub fn program(network: &Network) -> Result<&ExternalProgram, Failure> {
     })
 }
 
-/// A program that is asked for accuracies.
+/// A program that evaluates trials.
 #[derive(Debug)]
 pub struct Program {
     external: ExternalProgram,
     result: Regex,
     latency: Option<Regex>,
-    /// Where it runs: the folder of its descriptor.
+    /// Working directory: the folder of its descriptor.
     folder: PathBuf,
-    /// Where configurations lie.
+    /// Folder of configurations.
     trials: PathBuf,
     /// Lists of samples of each set, in closed mode.
     lists: [Option<PathBuf>; 3],
-    /// A trial that fails counts as one without accuracy, and does not end the job.
+    /// Whether a failed trial counts as one without accuracy instead of ending the job.
     goes_on: bool,
 }
 
-/// How a program is run.
+/// How trials of a program are run.
 #[derive(Debug, Clone, Copy)]
-pub struct Running {
-    /// A trial that fails does not end the job.
+pub struct TrialPolicy {
+    /// Whether a failed trial does not end the job.
     pub goes_on: bool,
-    /// Trials at once.
+    /// Number of concurrent trials.
     pub jobs: usize,
 }
 
-/// What a program printed is kept to this many bytes, from its end.
+/// Maximum number of bytes kept from the end of a program's output.
 const KEPT: usize = 1 << 20;
 
-/// How often Ctrl-C and the time limit are looked at.
+/// Interval at which Ctrl-C and the time limit are checked.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Whoever keeps the program's output open after its end is not waited for longer. Others are done at once,
-/// unless the machine has so much to do that whoever reads it does not come to that.
+/// How long to keep reading the output after the program exits, if another process keeps it open.
+/// Usually reading ends at once, unless the machine is too busy to run the reading thread.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Lines of its output that are told if it fails.
+/// Maximum number of lines of its output in failures.
 const TOLD: usize = 5;
 
-/// The environment variable with the path of the configuration, and the one with the name of the set.
+/// Environment variables with the path of the configuration, and with the name of the set.
 const VARIABLES: [&str; 2] = ["DYNO_NUMBER_CONFIG", "DYNO_NUMBER_SET"];
 
 impl Program {
-    /// A program in `folder` whose trials' configurations are written to `trials`.
+    /// Returns a program that runs in `folder` and reads configurations from `trials`.
     ///
     /// # Errors
-    /// A regular expression is none, or two trials at once would share a file.
+    /// A regular expression is invalid, or two concurrent trials would share a file.
     pub fn new(
         external: &ExternalProgram,
         folder: &Path,
         trials: &Path,
-        running: Running,
+        running: TrialPolicy,
     ) -> Result<Self, String> {
         let compiled = |key: &str, text: &str| {
             let regex = Regex::new(text).map_err(|error| format!("`{key}`: {error}"))?;
@@ -108,14 +108,14 @@ impl Program {
         })
     }
 
-    /// With lists of the samples of each set, for `{samples}`.
+    /// Sets the lists of the samples of each set, for `{samples}`.
     #[must_use]
     pub fn with_lists(mut self, lists: [PathBuf; 3]) -> Self {
         self.lists = lists.map(Some);
         self
     }
 
-    /// Evaluates trials, all at once.
+    /// Evaluates trials concurrently.
     pub fn evaluate(
         &self,
         trials: &[Trial],
@@ -139,7 +139,7 @@ impl Program {
         let is_base = trial.assignment.formats().iter().all(|f| *f == dyno_number::Format::F32);
         match found? {
             Ok(evaluation) => Ok(Evaluation { seconds, ..evaluation }),
-            // Without FLOAT(32) there is nothing to compare with.
+            // Without a result of FLOAT(32) there is no baseline.
             Err(why) if self.goes_on && !is_base => {
                 Ok(Evaluation { seconds, note: Some(why), ..Evaluation::from_accuracy(0.0) })
             }
@@ -147,8 +147,8 @@ impl Program {
         }
     }
 
-    /// What the program found, or why it failed. What fails on this side of it is no fault of a configuration, and
-    /// ends the job: no process to be had, a full disk.
+    /// Returns the program's result, or why it failed. Errors of this process, such as a full disk,
+    /// are not failures of a configuration and end the job.
     fn accuracy(
         &self,
         trial: &Trial,
@@ -170,7 +170,7 @@ impl Program {
         Ok(printed.and_then(read).map_err(|why| told_of(format!("`{command}` {why}"))))
     }
 
-    /// Out of what a program printed.
+    /// Parses the output of a program.
     fn read(&self, subset: Subset, printed: &str) -> Result<Evaluation, String> {
         let found = |what: &str, key: &str, regex: &Regex| {
             last_match(regex, printed)
@@ -205,7 +205,7 @@ impl Program {
         Ok(command)
     }
 
-    /// What the command printed, or why it failed.
+    /// Returns the output of the command, or why it failed.
     fn run(
         &self,
         text: &str,
@@ -220,7 +220,8 @@ impl Program {
         command.arg("-c").arg(text).current_dir(&self.folder).stdin(Stdio::null());
         command.env(VARIABLES[0], config).env(VARIABLES[1], subset.name());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // So that Ctrl-C reaches only this process, and its end ends all that it started.
+        // With a process group, Ctrl-C reaches only this process, and all processes of the trial
+        // can be ended.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = match command.spawn() {
@@ -232,7 +233,7 @@ impl Program {
         listen(child.stderr.take().expect("stderr is a pipe"), 1, sender);
         let mut printed = [String::new(), String::new()];
         let ended = self.wait(&mut child, &outputs, &mut printed, interrupt);
-        // Whatever it left behind would hold the pipes, and count against the next trial.
+        // Remaining processes would hold the pipes and slow down the next trial.
         end_group(&child);
         while let Ok((stream, text)) = outputs.recv_timeout(LINGER) {
             printed[stream] = text;
@@ -246,7 +247,8 @@ impl Program {
         })
     }
 
-    /// Its end, or why it was ended. Takes what it printed, if that ends first.
+    /// Waits for the process. Returns its status, or why it was ended. Stores output that ends
+    /// before the process.
     fn wait(
         &self,
         child: &mut Child,
@@ -256,7 +258,7 @@ impl Program {
     ) -> Result<Result<ExitStatus, String>, Stop> {
         let clock = Clock::start();
         let limit = (self.external.time_limit_s * SECOND as f64) as Nanos;
-        // Nobody sends anything: this is how a thread waits.
+        // The sender never sends: receiving with a timeout is a wait.
         let (_sender, never) = mpsc::channel::<()>();
         loop {
             match child.try_wait() {
@@ -269,20 +271,21 @@ impl Program {
             let is_late = clock.now() > limit;
             if is_late || interrupt.is_asked() {
                 end_group(child);
-                // It is gone, or nothing can be done about it.
+                // The process has ended, or cannot be ended.
                 let _ = child.wait();
                 let seconds = self.external.time_limit_s;
-                return match is_late {
-                    true => Ok(Err(format!(
+                return if is_late {
+                    Ok(Err(format!(
                         "was ended after {seconds} s, which `time_limit_s` allows: it hangs, or needs more"
-                    ))),
-                    false => Err(Stop::Interrupted),
+                    )))
+                } else {
+                    Err(Stop::Interrupted)
                 };
             }
             match outputs.recv_timeout(GLANCE) {
                 Ok((stream, text)) => printed[stream] = text,
                 Err(RecvTimeoutError::Timeout) => {}
-                // Its end is near.
+                // Both streams are closed, so that the process is about to end.
                 Err(RecvTimeoutError::Disconnected) => {
                     let _ = never.recv_timeout(Duration::from_millis(1));
                 }
@@ -291,21 +294,21 @@ impl Program {
     }
 }
 
-/// Ends a process and what it started.
+/// Ends a process and the processes that it started.
 fn end_group(child: &Child) {
     #[cfg(unix)]
     {
         let group = format!("-{}", child.id());
         let mut kill = Command::new("kill");
         kill.args(["-KILL", "--", &group]).stdout(Stdio::null()).stderr(Stdio::null());
-        // An empty group is what is wanted.
+        // An error means that the group is already empty.
         let _ = kill.status();
     }
     #[cfg(not(unix))]
     let _ = child;
 }
 
-/// Sends the last part of what a stream brings, at its end.
+/// Sends the last part of a stream when it ends.
 fn listen(
     mut stream: impl Read + Send + 'static,
     number: usize,
@@ -325,12 +328,12 @@ fn listen(
                 kept.drain(..kept.len() - KEPT);
             }
         }
-        // Nobody may wait for it any more.
+        // The receiver may have stopped waiting.
         let _ = sender.send((number, String::from_utf8_lossy(&kept).into_owned()));
     });
 }
 
-/// The first group of the last match, as a number.
+/// Returns the first group of the last match as a number.
 fn last_match(regex: &Regex, printed: &str) -> Result<f64, String> {
     let last = regex.captures_iter(printed).last().ok_or("nothing matches")?;
     let group = last.get(1).ok_or("the group took no part in the match of")?.as_str();
@@ -340,7 +343,7 @@ fn last_match(regex: &Regex, printed: &str) -> Result<f64, String> {
     }
 }
 
-/// The last lines of an output, for messages.
+/// Returns the last lines of an output, for messages.
 fn told(printed: &str) -> String {
     let lines: Vec<&str> =
         printed.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
@@ -354,7 +357,7 @@ fn told(printed: &str) -> String {
     }
 }
 
-/// A path as one word of a shell.
+/// Quotes a path as one word of a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
 }

@@ -1,4 +1,4 @@
-//! Tunes the number formats of networks: how trials are evaluated, and what is told of them.
+//! Tunes number formats of networks: evaluation of trials, and documents of results.
 
 mod built_in;
 mod closed;
@@ -13,12 +13,12 @@ mod speed;
 mod summary;
 
 pub use built_in::{Engine, hashes};
-pub use closed::{Closed, Provenance, Target};
+pub use closed::{ClosedRules, Provenance, Target};
 pub use cpp::cpp_types;
-pub use data::{Data, Split, fed};
+pub use data::{CalibrationSplit, Data, fed};
 pub use document::{Document, SCHEMA_VERSION, document};
 pub use evaluator::Evaluator;
-pub use external::{Program, Running, program};
+pub use external::{Program, TrialPolicy, program};
 pub use plot::{Curve, Histogram, PLOT_SCHEMA_VERSION, Plot, histogram, plot};
 pub use runs::Runs;
 pub use summary::{best_file, remarks};

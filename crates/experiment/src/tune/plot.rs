@@ -1,4 +1,5 @@
-//! What `dyno tune plot` shows: accuracy against width, and how weights are spread, with the codes of a format.
+//! Data of `dyno tune plot`: accuracy by width, and distributions of weights with the codes of a
+//! format.
 
 use dyno_number::tune::{Evaluation, WidthTrial};
 use dyno_number::{Dictionary, Format, Kind, Network};
@@ -7,7 +8,7 @@ use serde::Serialize;
 
 use super::document::Baseline;
 
-/// Of what `dyno tune plot --json` prints.
+/// Version of the schema of `dyno tune plot --json`.
 pub const PLOT_SCHEMA_VERSION: u32 = 1;
 
 /// Curves of accuracy by width, and histograms of weights.
@@ -16,7 +17,8 @@ pub const PLOT_SCHEMA_VERSION: u32 = 1;
 pub struct Plot {
     /// Always `dyno.tune.plot`.
     pub schema: &'static str,
-    /// Of this document.
+    /// Version of the schema of this document.
+    #[cfg_attr(feature = "schema", schemars(description = "Of this document."))]
     pub schema_version: u32,
     /// Which Dyno wrote it.
     pub dyno_version: &'static str,
@@ -28,7 +30,13 @@ pub struct Plot {
     pub baseline: Baseline,
     /// One for each object and type; those of all objects together first.
     pub curves: Vec<Curve>,
-    /// One for each layer; none where a program evaluates, whose weights nobody here sees.
+    /// One for each layer; none if a program evaluates, whose weights are unknown.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(
+            description = "One for each layer; none where a program evaluates, whose weights nobody here sees."
+        )
+    )]
     pub histograms: Vec<Histogram>,
 }
 
@@ -50,7 +58,8 @@ pub struct Curve {
 pub struct Accuracy {
     /// From 1 to 16.
     pub bits: u32,
-    /// Of the set.
+    /// Accuracy on the set.
+    #[cfg_attr(feature = "schema", schemars(description = "Of the set."))]
     pub accuracy: f64,
 }
 
@@ -74,10 +83,10 @@ pub struct Histogram {
 
 /// Bins of a histogram.
 const BINS: usize = 61;
-/// Codes that anybody can tell apart.
+/// Maximum width of formats whose codes are drawn, bits: more cannot be distinguished.
 const MOST_CODES: u32 = 6;
 
-/// The document, of what was evaluated: as many as there are widths.
+/// Returns the document from evaluations, one per width.
 pub fn plot(
     network: &Network,
     set: &str,
@@ -118,7 +127,7 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
-/// Of a layer's weights; the format is that of `chosen`, where it has one.
+/// Returns the histogram of a layer's weights, with the format of `chosen`, if any.
 pub fn histogram(layer: &str, weights: &[f32], chosen: &Dictionary) -> Histogram {
     let max_abs = weights.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
     let most = if max_abs > 0.0 { f64::from(max_abs) } else { 1.0 };
@@ -140,7 +149,7 @@ pub fn histogram(layer: &str, weights: &[f32], chosen: &Dictionary) -> Histogram
     }
 }
 
-/// Values of a format, each once, as far as weights reach.
+/// Returns the distinct values of a format in the range of the weights.
 fn codes(format: Format, most: f64) -> Vec<f64> {
     if format.bits() > MOST_CODES {
         return Vec::new();
@@ -148,7 +157,7 @@ fn codes(format: Format, most: f64) -> Vec<f64> {
     let all = (0..1_u32 << format.bits()).map(|code| format.decode(code));
     let mut values: Vec<f64> = all.filter(|x| x.is_finite() && x.abs() <= most).collect();
     values.sort_by(f64::total_cmp);
-    // Plus and minus zero are one.
+    // Plus and minus zero are equal.
     values.dedup_by(|a, b| a == b);
     values
 }

@@ -1,4 +1,4 @@
-//! Accuracy runs of a system as the evaluator: each trial is played by the load generator.
+//! Accuracy runs of a system as the evaluator: the load generator plays each trial.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::watch::{Control, Interrupt};
 /// A system that reads formats from a file.
 #[derive(Debug)]
 pub struct Runs {
-    /// With `{config}` in it.
+    /// Specification with `{config}`.
     spec: String,
     config: PathBuf,
     /// Samples and labels of each set.
@@ -34,16 +34,17 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// The system that is named so, with `{model}` for the model's path and `{config}` for that of the
-    /// formats. Sets are written into the folder, where the system finds them.
+    /// Returns an evaluator with a system. `spec` contains `{model}` for the path of the model and
+    /// `{config}` for that of the formats. The sets are written to `folder`, where the system reads
+    /// them.
     ///
     /// # Errors
-    /// What cannot be written.
+    /// A file cannot be written.
     pub fn new(spec: &str, model: &Path, data: &Data, folder: &Path) -> Result<Self, String> {
         let set = |subset: Subset| -> Result<[PathBuf; 2], String> {
             let path = |what: &str| folder.join(format!("{subset}-{what}.npy"));
             let files = [path("samples"), path("labels")];
-            let (Samples { values, labels }, dims) = data.of(subset)?;
+            let (Samples { values, labels }, dims) = data.subset(subset)?;
             if labels.is_empty() {
                 return Ok(files);
             }
@@ -64,7 +65,7 @@ impl Runs {
         })
     }
 
-    /// Plays trials, one after the other.
+    /// Plays trials in sequence.
     pub fn evaluate(
         &self,
         trials: &[Trial],
@@ -110,7 +111,7 @@ impl Runs {
     }
 }
 
-/// What a system's answers to all samples are worth, and what is wrong with the run.
+/// Returns the accuracy of a system's answers to all samples, and problems of the run.
 fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, String), Failure> {
     let settings = TestSettings {
         scenario: Scenario::Offline,
@@ -130,11 +131,18 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
     let log = test.play(system, control, "trial")?.logs.swap_remove(0);
     let troubles = Troubles::new();
     let context = Context { troubles: &troubles, has_round: false };
-    let outcome =
-        Outcome::of(&log, &reports(&log), &test, system, (None, records::Keep::default()), context);
+    let outcome = Outcome::from_log(
+        &log,
+        &reports(&log),
+        &test,
+        system,
+        None,
+        records::Keep::default(),
+        context,
+    );
     let judged = outcome.summary.accuracy;
     let answered = judged.as_ref().map_or(0, |of| of.answered);
-    // A target of the system is not the tuner's.
+    // The accuracy target of the system does not apply to trials.
     let missing = system.library_size().total.saturating_sub(answered);
     let why = match (missing, system.trouble()) {
         (0, _) => String::new(),
@@ -144,12 +152,12 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
     Ok((judged.and_then(|of| of.value), why))
 }
 
-/// An array as NumPy writes it, version 1.0.
+/// Returns an array in the NumPy format, version 1.0.
 fn npy(element: &str, shape: &[usize], bytes: &[u8]) -> Vec<u8> {
     let sizes: String = shape.iter().map(|size| format!("{size},")).collect();
     let mut head =
         format!("{{'descr': '{element}', 'fortran_order': False, 'shape': ({sizes}), }}");
-    // Of the whole head, a multiple of 64.
+    // The length of the header is a multiple of 64.
     let whole = (10 + head.len() + 1).next_multiple_of(64);
     head.extend(std::iter::repeat_n(' ', whole - 11 - head.len()));
     head.push('\n');

@@ -1,4 +1,4 @@
-//! The latency of a configuration: the network with packed weights, measured in this process.
+//! Latency of a configuration: the network with packed weights, measured in this process.
 
 use std::collections::HashMap;
 
@@ -8,34 +8,35 @@ use dyno_number::tune::Journal;
 use dyno_number::{Assignment, Format};
 use dyno_onnx::Model;
 
-/// Runs that warm up, and runs of which the shortest counts: others slow a run down, nothing speeds it up.
+/// Warm-up runs. Of the following runs the shortest counts: other processes slow a run down, and
+/// nothing speeds it up.
 const WARM_UP: usize = 8;
 const RUNS: usize = 100;
 
-/// Measures each configuration once: what was measured of it stays its latency, in the journal as well.
+/// Measures each configuration once. The result stays its latency, also in the journal.
 #[derive(Debug)]
 pub struct Speed {
     model: Model,
-    /// Dimensions and numbers of each input.
+    /// Dimensions and values of each input.
     sample: Vec<(Vec<usize>, Vec<f32>)>,
     known: HashMap<Vec<Format>, f64>,
 }
 
 impl Speed {
-    /// Of a model that is fed one sample at a time.
+    /// Returns the measurement of a model with one sample per call.
     pub fn new(model: Model, sample: Vec<(Vec<usize>, Vec<f32>)>) -> Self {
         Self { model, sample, known: HashMap::new() }
     }
 
-    /// Takes over what an earlier part of the job measured.
+    /// Imports measurements of an earlier part of the job.
     pub fn recall(&mut self, journal: &Journal) {
         self.known.extend(journal.latencies());
     }
 
-    /// The shortest of many runs of one sample on one thread, in ns.
+    /// Returns the shortest of many runs of one sample on one thread, ns.
     ///
     /// # Errors
-    /// A number that a format has not.
+    /// A value cannot be represented in a format.
     pub fn latency_ns(&mut self, assignment: &Assignment) -> Result<f64, String> {
         if let Some(known) = self.known.get(assignment.formats()) {
             return Ok(*known);
@@ -52,7 +53,7 @@ impl Speed {
                 shortest = shortest.min(clock.now());
             }
         }
-        // A clock that stood still has seen something at least.
+        // A coarse clock may measure 0.
         let latency = shortest.max(1) as f64;
         self.known.insert(assignment.formats().to_vec(), latency);
         Ok(latency)

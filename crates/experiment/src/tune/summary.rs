@@ -1,4 +1,4 @@
-//! What a tuner found, for a terminal.
+//! Results of a tuner for a terminal.
 
 use dyno_number::Radix;
 use dyno_number::network::Network;
@@ -7,7 +7,7 @@ use dyno_results::units;
 
 use super::Provenance;
 
-/// opt_conf.txt: the answer, and in comments what it is.
+/// Returns `opt_conf.txt`: the answer, with a description in comments.
 pub fn best_file(network: &Network, answer: &TuneAnswer) -> String {
     let (unit, size) = (network.objective.unit(), units::count(rounded(answer.objective)));
     let mut text = format!(
@@ -24,7 +24,7 @@ pub fn best_file(network: &Network, answer: &TuneAnswer) -> String {
     text + &formats.expect("a program was given it")
 }
 
-/// What else is to be known.
+/// Returns remarks on the result.
 pub fn remarks(
     network: &Network,
     outcome: &TuneOutcome,

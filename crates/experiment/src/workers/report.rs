@@ -1,4 +1,4 @@
-//! What workers report of a run besides its record, and what their clients did to it.
+//! Reports of workers on a run besides its record, and effects of their clients.
 
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_net::client::ClientStatistics;
@@ -9,31 +9,31 @@ use dyno_results::summary::{Cause, Observer, Reason, ReasonKind, Test, Worker};
 use dyno_results::units;
 use serde::{Deserialize, Serialize};
 
-/// What a worker reports of a run besides its record. It goes over the wire as JSON.
+/// Report of a worker on a run besides its record. It is sent as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// What its client saw since the test began; `None` without a server.
+    /// Counters of its client since the test began; `None` without a server.
     pub seen: Option<ClientStatistics>,
-    /// Threads of its client.
+    /// Number of threads of its client.
     pub threads: usize,
-    /// How long the test has taken, ns.
+    /// Duration of the test, ns.
     pub took: Nanos,
-    /// How much later than due each request was accepted by a socket, ns; an entry a tenant.
+    /// How late each request was written to a socket, ns; one entry per tenant.
     pub lateness: Vec<Vec<Nanos>>,
-    /// The accounts of its answers, by sample; an entry a tenant.
+    /// Accounts of its answers, by sample; one entry per tenant.
     pub ledger: Vec<Vec<Option<Entry>>>,
-    /// What kept it from its work.
+    /// What delayed it.
     pub observer: Option<Observer>,
 }
 
 impl Report {
-    /// The bytes that go over the wire.
+    /// Returns the bytes that are sent.
     pub fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("keys are texts")
     }
 
-    /// Share of the time for which the client's threads computed, in [0, 1].
+    /// Returns the share of time in which the client's threads computed, in [0, 1].
     fn busy(&self) -> Option<f64> {
         let seen = self.seen.as_ref()?;
         let threads = self.threads.max(1) as u64;
@@ -41,18 +41,18 @@ impl Report {
     }
 }
 
-/// What the workers of a test did.
+/// Reports of the workers of a test.
 #[derive(Debug, Clone, Default)]
-pub struct Reported {
+pub struct WorkerReports {
     shares: Vec<(WorkerShare, Report)>,
 }
 
-/// Workers send several messages a second. A worker that sends none for this long in a run was
-/// stopped or starved, or its connection was.
+/// Longest silence of a worker in a run, ns. Workers send several messages a second. A longer
+/// silence means that the worker or its connection was stopped or starved.
 const SILENCE_BUDGET: Nanos = SECOND;
 
-impl Reported {
-    /// What came with the shares of a run.
+impl WorkerReports {
+    /// Returns the reports in the shares of a run.
     pub fn new(shares: Vec<WorkerShare>) -> Self {
         let report = |share: &WorkerShare| serde_json::from_slice(&share.report);
         let all = shares.into_iter().map(|share| {
@@ -62,7 +62,7 @@ impl Reported {
         Self { shares: all.collect() }
     }
 
-    /// What the clients of all workers saw; `None` without a server.
+    /// Returns the counters of all workers' clients; `None` without a server.
     pub fn seen(&self) -> Option<ClientStatistics> {
         let seen = self.shares.iter().filter_map(|(_, report)| report.seen.as_ref());
         seen.fold(None, |sum: Option<ClientStatistics>, seen| {
@@ -70,20 +70,20 @@ impl Reported {
         })
     }
 
-    /// Time that all threads of all clients had, ns.
+    /// Returns the available time of all threads of all clients, ns.
     pub fn capacity(&self) -> Nanos {
         let of = |(_, report): &(_, Report)| report.took.saturating_mul(report.threads as u64);
         self.shares.iter().map(of).sum()
     }
 
-    /// How much later than due the requests of a tenant were accepted by sockets, ns.
+    /// Returns how late the requests of a tenant were written to sockets, ns.
     pub fn lateness(&self, tenant: u8) -> Vec<Nanos> {
         let of = |(_, report): &(_, Report)| report.lateness.get(usize::from(tenant)).cloned();
         self.shares.iter().filter_map(of).flatten().collect()
     }
 
-    /// The accounts of a tenant's answers, in the order of the run's record; empty where answers
-    /// are not text.
+    /// Returns the accounts of a tenant's answers, in the order of the run's record; empty if
+    /// answers are not text.
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
         let mut all = vec![None; samples];
         for (share, report) in &self.shares {
@@ -98,7 +98,7 @@ impl Reported {
         if all.iter().all(Option::is_none) { Vec::new() } else { all }
     }
 
-    /// What kept each worker from its work.
+    /// Returns what delayed each worker.
     pub fn observers(&self) -> Vec<Observer> {
         let of = |(share, report): &(WorkerShare, Report)| {
             let observer = report.observer.clone()?;
@@ -107,7 +107,7 @@ impl Reported {
         self.shares.iter().filter_map(of).collect()
     }
 
-    /// The workers one by one, with percentiles of these.
+    /// Returns the summary of each worker, with its percentiles.
     pub fn workers(&self, target: f64) -> Vec<Worker> {
         let row = |(share, report): &(WorkerShare, Report)| {
             let lag = share.client_lag.iter().flatten().map(|&lag| Nanos::from(lag)).collect();
@@ -128,14 +128,14 @@ impl Reported {
         self.shares.iter().map(row).collect()
     }
 
-    /// Adds to a tenant's test what keeps its figures from being the system's, worker by worker.
-    /// These reasons come before those of the system: the client is judged first.
+    /// Adds reasons to a tenant's test if a worker distorted its figures. They come before those of
+    /// the system, because the client is judged first.
     pub fn judge(&self, test: &mut Test) {
         if test.metrics.is_none() {
             return;
         }
-        // Each is added before the one behind it, and all before the lag of the client as a whole:
-        // the worker is what a reader can do something about.
+        // Each reason is inserted before that of the next worker, and all before the lag of the
+        // whole client: the worker is what a user can fix.
         for worker in self.workers(test.plan.percentile).into_iter().rev() {
             if let Some(text) = reason(&worker, test) {
                 let reason = Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client);
@@ -146,7 +146,7 @@ impl Reported {
     }
 }
 
-/// Returns why the figures of a test are this worker's and not the system's.
+/// Returns why the figures of a test show this worker and not the system.
 fn reason(worker: &Worker, test: &Test) -> Option<String> {
     let shown = |ns: u64| units::duration(ns.cast_signed());
     let who = format!("Worker {} ({})", worker.worker, worker.name);

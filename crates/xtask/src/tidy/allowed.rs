@@ -1,7 +1,29 @@
 //! Lists of what tidy accepts, each entry with its reason. An entry is a decision.
 
 /// Crates whose language is checked by [`super::language`]. The list may only grow.
-pub const CLEANED: &[&str] = &["net", "peers", "tensors", "xtask"];
+pub const CLEANED: &[&str] = &[
+    "c-border",
+    "equivalence",
+    "experiment",
+    "kernels",
+    "loadgen",
+    "loadgen-c",
+    "loadgen-py",
+    "net",
+    "npu",
+    "number",
+    "number-c",
+    "peers",
+    "rnn",
+    "rnn-c",
+    "rnn-py",
+    "rules",
+    "studies",
+    "submission",
+    "task",
+    "tensors",
+    "xtask",
+];
 
 /// A dependency of one of our crates on another: from, to, reason.
 /// Folder names below `crates/`.

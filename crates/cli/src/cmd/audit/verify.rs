@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dyno_experiment::audit::{self, Audited};
+use dyno_experiment::audit::{self, ScenarioAudit};
 use dyno_experiment::{Failure, options};
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_rules::Scenario as RuleScenario;
@@ -94,7 +94,7 @@ impl VerifyCommand {
             baseline_log(&accuracy.accuracy_path(), &audited, into).map_err(Failure::set_up)?;
         }
         let result = verify(&plan, &evidence);
-        let mut one = Audited { scenario, result, folders: Vec::new() };
+        let mut one = ScenarioAudit { scenario, result, folders: Vec::new() };
         if let Some(below) = &self.write {
             let written = write_folder(&one.result, &evidence, below).map_err(|error| {
                 Failure::set_up(format!("cannot write to {}: {error}", below.display()))

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use dyno_experiment::tune::{
-    Closed, Data, Engine, Program, Provenance, Running, Runs, Split, Target, best_file, document,
-    hashes, program, remarks,
+    CalibrationSplit, ClosedRules, Data, Engine, Program, Provenance, Runs, Target, TrialPolicy,
+    best_file, document, hashes, program, remarks,
 };
 use dyno_experiment::{Failure, Interrupt};
 use dyno_number::network::{BuiltInModel, CorrectnessSource, ExternalProgram};
@@ -61,8 +61,8 @@ pub struct Run {
     passes: Option<Sets>,
     /// Choose formats as the closed division asks for: of this round's list, by calibration data
     /// alone, with one confirmation on the validation set; the target is 99 % unless it is said
-    #[arg(long, value_name = "ROUND", value_parser = one_of(&Closed::ALL, Closed::name, Closed::meaning))]
-    closed: Option<Closed>,
+    #[arg(long, value_name = "ROUND", value_parser = one_of(&ClosedRules::ALL, ClosedRules::name, ClosedRules::meaning))]
+    closed: Option<ClosedRules>,
     /// Of the split of the calibration set
     #[arg(long, value_name = "N", default_value_t = 1, requires = "closed")]
     seed: u64,
@@ -156,7 +156,7 @@ impl Run {
         }
         let mut arguments = ["tune", "trial"].map(String::from).to_vec();
         arguments.extend(self.described.arguments()?);
-        if let Some(Split { small_share, seed }) = self.split() {
+        if let Some(CalibrationSplit { small_share, seed }) = self.split() {
             arguments.push(format!("--small-share={small_share}"));
             arguments.push(format!("--seed={seed}"));
         }
@@ -172,8 +172,8 @@ impl Run {
     }
 
     /// Returns how closed mode splits the calibration set.
-    fn split(&self) -> Option<Split> {
-        self.closed.map(|_| Split { small_share: self.small_share, seed: self.seed })
+    fn split(&self) -> Option<CalibrationSplit> {
+        self.closed.map(|_| CalibrationSplit { small_share: self.small_share, seed: self.seed })
     }
 
     /// Tunes the network and writes the results. With `elsewhere`, no trial is evaluated in this process.
@@ -190,7 +190,7 @@ impl Run {
         let settings = self.settings(external.small_command.is_some())?;
         let folder = self.folder(&network)?;
         let provenance = self.provenance(external, &home)?;
-        let running = Running { goes_on: self.keep_going, jobs: self.jobs.into() };
+        let running = TrialPolicy { goes_on: self.keep_going, jobs: self.jobs.into() };
         let trials = folder.join("trials");
         std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
         let program = Program::new(external, &home, &trials, running).map_err(Failure::usage)?;
@@ -242,7 +242,7 @@ impl Run {
         }
         about["validation"] = built_in.validation.as_ref().map(|files| files.to_vec()).into();
         about["small_set"] = match split {
-            Some(Split { small_share, seed }) => serde_json::json!([small_share, seed]),
+            Some(CalibrationSplit { small_share, seed }) => serde_json::json!([small_share, seed]),
             None => serde_json::json!([built_in.small_share, built_in.seed]),
         };
         about["files"] = hashes(built_in, home).map_err(Failure::usage)?;
@@ -295,7 +295,7 @@ impl Run {
     }
 
     fn network(&self) -> Result<Network, Failure> {
-        let platform = self.closed.and_then(Closed::platform);
+        let platform = self.closed.and_then(ClosedRules::platform);
         if let (Some(list), Some(other)) = (platform, &self.described.platform) {
             let problem =
                 format!("--closed has the formats of {list}, and --platform says {other}");

@@ -1,7 +1,7 @@
 //! `dyno tune trial`: evaluates one trial as a job of its own.
 
 use clap::Args;
-use dyno_experiment::tune::{Engine, Evaluator, Split};
+use dyno_experiment::tune::{CalibrationSplit, Engine, Evaluator};
 use dyno_experiment::{Failure, LIFELINE};
 use dyno_loadgen::settings::nearest;
 use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
@@ -55,7 +55,7 @@ impl Trial {
         let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let split = self.small_share.zip(self.seed);
-        let split = split.map(|(small_share, seed)| Split { small_share, seed });
+        let split = split.map(|(small_share, seed)| CalibrationSplit { small_share, seed });
         let home = self.described.folder()?;
         let mut evaluator = Evaluator::open(&network, &home, self.keep_going, split)?;
         if let Some(engine) = evaluator.engine() {

@@ -1,4 +1,4 @@
-//! The client's part of each latency, sample by sample, and what it makes of percentiles.
+//! The client's part of each latency, and its effect on percentiles.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use dyno_results::units;
 
 use super::{LEAST_DELAY, Part, Reach};
 
-/// What the client's part of each latency is made of.
+/// Sources of the client's part of each latency.
 pub(super) struct Delays<'a> {
     pub reach: Reach,
     pub part: &'a Part<'a>,
@@ -20,7 +20,7 @@ pub(super) struct Delays<'a> {
 }
 
 impl Delays<'_> {
-    /// Whether any sample can have been delayed by as much as is counted.
+    /// Returns whether any sample can have a delay that counts.
     pub(super) fn are_possible(&self) -> bool {
         let is_long = |delay: &Nanos| *delay > LEAST_DELAY;
         let is_sent_late = self.part.sent_late.iter().any(is_long);
@@ -33,11 +33,11 @@ impl Delays<'_> {
         is_sent_late || is_read_late
     }
 
-    /// The times of all answered samples.
-    pub(super) fn of_answers(&self) -> Found {
+    /// Returns the times of all answered samples.
+    pub(super) fn of_answers(&self) -> AnswerTimes {
         let record = self.part.record;
         let is_offline = record.issued_at.len() == 1;
-        let mut found = Found::default();
+        let mut found = AnswerTimes::default();
         let mut last = None;
         for (sample, due, at) in goodput::answered(record) {
             let (is_first_joined, is_last_joined) =
@@ -48,7 +48,7 @@ impl Delays<'_> {
             last = Some(query);
             let mut delay = latency.measured - latency.at_least;
             if let Some(&at) = record.first_token_at.get(sample).filter(|&&at| at != 0) {
-                // Answers without an account, such as those of a tensor server, show only this.
+                // Without an account, as for a tensor server, this is the only sign of more tokens.
                 let has_more = record.tokens.get(sample).is_some_and(|&tokens| tokens > 1);
                 let is_last = record.completed_at.get(sample) == Some(&at);
                 let is_joined = is_first_joined || has_more && is_last;
@@ -62,14 +62,15 @@ impl Delays<'_> {
         found
     }
 
-    /// The span from when a sample was due to `at`. `is_joined`: the same read brought bytes that
-    /// came later, whose time the kernel has.
+    /// Returns the time from when a sample was due to `at`. `is_joined`: the same read returned
+    /// later bytes, whose time is the one that the kernel reports.
     fn time(&self, sample: usize, (due, at): (Nanos, Nanos), is_joined: bool) -> Time {
         let measured = at.saturating_sub(due);
         let known = self.client_part(sample, (due, at)).min(measured);
-        let possible = match is_joined {
-            true => self.possible_part(sample, (due, at)).min(measured).max(known),
-            false => known,
+        let possible = if is_joined {
+            self.possible_part(sample, (due, at)).min(measured).max(known)
+        } else {
+            known
         };
         Time { measured, without: measured - known, at_least: measured - possible }
     }
@@ -89,8 +90,8 @@ impl Delays<'_> {
         sent_late + read_late
     }
 
-    /// Returns the client's part of the span at most, where the read at `at` brought later bytes,
-    /// too: as long as the thread that read, or the process, did not run.
+    /// Returns an upper bound on the client's part of the span if the read at `at` also returned
+    /// later bytes: the time in which the reading thread or the process did not run.
     fn possible_part(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
         let sent_late = self.part.sent_late.get(sample).copied().unwrap_or(0);
         let thread_waited = self.late.get(&at).map_or(0, |read| read.thread_waited);
@@ -98,7 +99,7 @@ impl Delays<'_> {
         sent_late + thread_waited + stopped
     }
 
-    /// How much of a span the process did not run for these reasons.
+    /// Returns how much of a span the process did not run for the losses that count.
     fn paused(&self, (from, to): (Nanos, Nanos), counts: impl Fn(Loss) -> bool) -> Nanos {
         let begun = self.pauses.partition_point(|pause| pause.at_ns + pause.lasted_ns <= from);
         let own = self.pauses[begun..].iter().take_while(|pause| pause.at_ns < to);
@@ -112,26 +113,26 @@ impl Delays<'_> {
 /// A time with and without the client's part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Time {
-    /// With it.
+    /// Time with the client's part.
     pub measured: Nanos,
-    /// Without what is known of it.
+    /// Time without the known client's part.
     pub without: Nanos,
-    /// Without all that is possible.
+    /// Time without the largest possible client's part.
     pub at_least: Nanos,
 }
 
 /// Times of answered samples.
 #[derive(Default)]
-pub(super) struct Found {
-    /// By query, which is as slow as its slowest sample; of an Offline query by sample.
+pub(super) struct AnswerTimes {
+    /// Latencies by query, which is as slow as its slowest sample; by sample for an Offline query.
     pub latencies: Vec<Time>,
     pub first_tokens: Vec<Time>,
-    /// Samples with a part that counts.
+    /// Number of samples whose delay counts.
     pub delayed: u64,
     pub longest: Nanos,
 }
 
-impl Found {
+impl AnswerTimes {
     fn add_latency(&mut self, time: Time, is_of_last_query: bool) {
         match self.latencies.last_mut().filter(|_| is_of_last_query) {
             Some(slowest) => {
@@ -144,7 +145,7 @@ impl Found {
     }
 }
 
-/// The percentiles that a test is known by, with and without the client's delays.
+/// Returns the reported percentiles with and without the client's delays.
 pub(super) fn figures(tenant: u32, name: &str, times: &[Time], target: f64) -> Vec<Figure> {
     if times.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What a `dyno.toml` says, without how it is written.
+//! A canonical form of `dyno.toml`, which does not depend on its formatting.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::text_of;
 
-/// Keys of `[sweep]` that say how far a sweep goes at a time, and not what it is.
+/// Keys of `[sweep]` that limit a single invocation and do not define the sweep.
 const OF_ONE_GO: [&str; 4] = ["pause", "max_time", "limit", "p99_below"];
 
-/// A text that two files have in common if they say the same, whatever their
-/// comments, spacing and the order of their keys. What `[sweep]` says of one go is
-/// left out. None if it is no TOML.
+/// Returns a text that is equal for files with equal values, whatever their comments, spacing and
+/// order of keys. It omits keys of `[sweep]` that limit a single invocation. `None` if the text is
+/// not TOML.
 pub fn meaning(text: &str) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let mut lines = Vec::new();
@@ -21,19 +21,19 @@ pub fn meaning(text: &str) -> Option<String> {
 }
 
 fn table(table: &DeTable<'_>, path: &str, lines: &mut Vec<String>) {
-    for (key, of) in table {
+    for (key, item) in table {
         let key = key.get_ref();
         if path != "/\"sweep\"" || !OF_ONE_GO.contains(&&**key) {
-            value(of.get_ref(), &format!("{path}/{key:?}"), lines);
+            value(item.get_ref(), &format!("{path}/{key:?}"), lines);
         }
     }
 }
 
-fn value(of: &DeValue<'_>, path: &str, lines: &mut Vec<String>) {
-    match of {
-        DeValue::Table(of) => table(of, path, lines),
-        DeValue::Array(of) => {
-            for (at, one) in of.iter().enumerate() {
+fn value(item: &DeValue<'_>, path: &str, lines: &mut Vec<String>) {
+    match item {
+        DeValue::Table(item) => table(item, path, lines),
+        DeValue::Array(item) => {
+            for (at, one) in item.iter().enumerate() {
                 value(one.get_ref(), &format!("{path}/{at}"), lines);
             }
         }

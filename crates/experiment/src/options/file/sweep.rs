@@ -1,4 +1,4 @@
-//! `[sweep]` of `dyno.toml`: what varies, and how it is run.
+//! The table `[sweep]` of `dyno.toml`: the axes, and how points are run.
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::nearest;
@@ -9,48 +9,47 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Reader, text_of};
 
-use crate::options::Swept;
+use crate::options::SweepKey;
 
-/// What `[sweep]` says.
+/// Contents of `[sweep]`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SweepTable {
-    /// `[sweep.over]`, in the order of the file.
+    /// Axes of `[sweep.over]`, in the order of the file.
     pub over: Vec<Axis>,
-    /// `[[sweep.exclude]]`.
+    /// Excluded combinations, `[[sweep.exclude]]`.
     pub exclude: Vec<Selection>,
-    /// `[[sweep.points]]`.
+    /// Annotations of points, `[[sweep.points]]`.
     pub points: Vec<Annotation>,
-    /// Lists side by side.
+    /// Whether lists are paired instead of combined.
     pub zip: Option<bool>,
-    /// The order is random.
+    /// Whether the order of points is random.
     pub random: Option<bool>,
-    /// Of the random order.
+    /// Seed of the random order.
     pub order_seed: Option<u64>,
-    /// Runs of each combination.
+    /// Number of runs of each combination.
     pub repeat: Option<u32>,
-    /// Between points.
+    /// Pause between points, ns.
     pub pause: Option<Nanos>,
-    /// Of the whole sweep.
+    /// Time limit of the sweep, ns.
     pub max_time: Option<Nanos>,
-    /// Points in one go.
+    /// Maximum number of points per invocation.
     pub limit: Option<usize>,
-    /// Latency that the table asks for.
+    /// Latency bound of the table of results, ns.
     pub p99_below: Option<Nanos>,
 }
 
-/// What is said of some of the points.
+/// Annotation of selected points.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Annotation {
-    /// Which.
-    pub of: Selection,
-    /// Their name.
+    /// Selection of the points.
+    pub selection: Selection,
+    /// Name of the points.
     pub name: Option<String>,
-    /// Operations of the model for a sample.
+    /// Operations of the model per sample.
     pub operations: Option<f64>,
 }
 
-/// Keys of `[sweep]`: name, value, default as TOML (empty if there is none), and
-/// what they say.
+/// Keys of `[sweep]`: name, value, default as TOML (empty without one), and description.
 pub const SWEEP_KEYS: [(&str, &str, &str, &str); 11] = [
     (
         "over",
@@ -99,7 +98,7 @@ impl Reader<'_> {
                 }
                 "exclude" => {
                     let of = self.annotations(value, "exclude");
-                    sweep.exclude = of.into_iter().map(|one| one.of).collect();
+                    sweep.exclude = of.into_iter().map(|one| one.selection).collect();
                     continue;
                 }
                 "points" => {
@@ -132,18 +131,19 @@ impl Reader<'_> {
         }
     }
 
-    /// The values of an axis: an array, or a text as the command line has it.
+    /// Returns the values of an axis, from an array or from a text in the grammar of the command
+    /// line.
     fn values(
         &self,
         name: &Spanned<std::borrow::Cow<'_, str>>,
         value: &Spanned<DeValue<'_>>,
     ) -> Result<Vec<String>, String> {
         if let ("settings" | "run", DeValue::Table(keys)) = (&**name.get_ref(), value.get_ref()) {
-            // TOML takes the dot of a key without quotes for a table.
+            // TOML parses an unquoted key with a dot as a table.
             let key = keys.keys().next().map_or("KEY".into(), |key| key.get_ref().clone());
             return Err(format!("write the key in quotes: \"{}.{key}\"", name.get_ref()));
         }
-        let swept = Swept::find(name.get_ref())?;
+        let swept = SweepKey::find(name.get_ref())?;
         let texts = match value.get_ref() {
             DeValue::Array(values) => values.iter().map(|v| text_of(v.get_ref())).collect(),
             DeValue::String(text) => Some(crate::options::axis_values(text)),
@@ -155,8 +155,7 @@ impl Reader<'_> {
         Ok(texts.iter().map(|text| swept.based(text, base)).collect())
     }
 
-    /// `[[sweep.exclude]]` and `[[sweep.points]]`: axes with values, and what is
-    /// said of the points that have them.
+    /// Reads `[[sweep.exclude]]` or `[[sweep.points]]`: selections of axis values with annotations.
     fn annotations(&mut self, value: &Spanned<DeValue<'_>>, section: &str) -> Vec<Annotation> {
         let mut annotations = Vec::new();
         let Some(tables) = value.get_ref().as_array() else {
@@ -179,7 +178,7 @@ impl Reader<'_> {
                     }
                     _ => self.values(name, value).and_then(|values| {
                         let axis = crate::options::axis(name.get_ref(), &values)?;
-                        annotation.of.insert(axis.key, axis.values);
+                        annotation.selection.insert(axis.key, axis.values);
                         Ok(())
                     }),
                 };
@@ -187,7 +186,7 @@ impl Reader<'_> {
                     self.problem(name.span().start, problem);
                 }
             }
-            if annotation.of.is_empty() {
+            if annotation.selection.is_empty() {
                 let at = table.span().start;
                 self.problem(at, format!("[[sweep.{section}]] must say which points it means"));
             }
@@ -199,7 +198,7 @@ impl Reader<'_> {
 
 type Entry<'t, 's> = (&'t Spanned<std::borrow::Cow<'s, str>>, &'t Spanned<DeValue<'s>>);
 
-/// The entries of a table as the file has them: axes have an order.
+/// Returns the entries of a table in the order of the file, because the order of axes matters.
 fn in_order<'t, 's>(table: &'t DeTable<'s>) -> Vec<Entry<'t, 's>> {
     let mut entries: Vec<Entry<'t, 's>> = table.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);

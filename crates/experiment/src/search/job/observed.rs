@@ -1,4 +1,4 @@
-//! What the runs of a search were like: the counts of each limit, and the point that is kept.
+//! Observations of the runs of a search: the counts of each limit, and the recorded point.
 
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::metrics::{Metrics, Rates};
@@ -8,20 +8,20 @@ use dyno_loadgen::search::{Block, Limit, Observation, Probe, Quantity, Unit};
 use dyno_loadgen::session::EndReason;
 use dyno_results::search::{self, Counts, Load, Peak, Point, limits};
 
-use super::{Job, Told};
+use super::{Job, RunReport};
 
 use crate::search::disturbed::Disturbance;
 
 impl Job {
-    /// What runs at one load were like: of each limit the run that was worst by it,
-    /// since every one of them must keep it.
+    /// Returns the observation of runs at one load. For each limit it has the worst run, because
+    /// all runs must keep the limit.
     pub(super) fn observe(&self, probe: &Probe, runs: &[&RunLog], took: Nanos) -> Observation {
         let limits = self.rules().limits.iter();
         let blocks = limits.map(|limit| self.worst(limit, probe, runs, Limit::blocks)).collect();
         Observation { probe: *probe, took, overloaded: false, passed: false, blocks }
     }
 
-    /// The counts of a limit in the run that was worst by it.
+    /// Returns the counts of a limit in the run that was worst by it.
     fn worst(
         &self,
         limit: &Limit,
@@ -33,21 +33,21 @@ impl Job {
         worst(runs.iter().map(of_run)).unwrap_or_default()
     }
 
-    /// What runs at one load said, and the point that shows one of them.
+    /// Returns the result of runs at one load, with the point that shows one of them.
     pub(super) fn told(
         &self,
         probe: &Probe,
         observation: Observation,
         (runs, shown): (&[&RunLog], &RunLog),
         folder: Option<&str>,
-    ) -> Told {
+    ) -> RunReport {
         let of_client = self.limits.iter().filter(|limit| is_of_client(limit));
         let lag: Vec<Vec<Block>> =
             of_client.map(|limit| self.worst(limit, probe, runs, Limit::blocks)).collect();
         let disturbance = Disturbance::by_lag(&self.limits, &lag);
         let without_lag = |limit| self.worst(limit, probe, runs, Limit::blocks_without_lag);
-        Told {
-            point: self.point((&observation, &lag), shown, folder.map(str::to_owned)),
+        RunReport {
+            point: self.point(&observation, &lag, shown, folder.map(str::to_owned)),
             observation,
             reasons: Vec::new(),
             without_lag: self.rules().limits.iter().map(without_lag).collect(),
@@ -55,21 +55,22 @@ impl Job {
         }
     }
 
-    /// For how long the queries of a run were issued, ns.
+    /// Returns how long the queries of a run were issued, ns.
     fn lasted(&self, probe: &Probe, run: &RunLog) -> Nanos {
         let issued =
             run.record.query_count().checked_sub(1).map_or(0, |at| run.record.scheduled(at));
         match (self.load, run.ended) {
             (Load::Qps, _) => probe.duration,
             (_, EndReason::MaxQueryCount { .. }) => issued,
-            // Runs of a fixed number of queries may last longer than they must.
+            // Runs with a fixed number of queries may last longer than required.
             _ => probe.duration.max(issued),
         }
     }
 
     fn point(
         &self,
-        (told, lag): (&Observation, &[Vec<Block>]),
+        told: &Observation,
+        lag: &[Vec<Block>],
         run: &RunLog,
         folder: Option<String>,
     ) -> Point {
@@ -82,11 +83,12 @@ impl Job {
         };
         let (mut of_system, mut of_client) = (told.blocks.iter().enumerate(), lag.iter());
         let counts = |limit: &Limit| {
-            let (blocks, counted) = match is_of_client(limit) {
-                true => (of_client.next()?, None),
-                false => of_system.next().map(|(at, blocks)| (blocks, Some(at)))?,
+            let (blocks, counted) = if is_of_client(limit) {
+                (of_client.next()?, None)
+            } else {
+                of_system.next().map(|(at, blocks)| (blocks, Some(at)))?
             };
-            // A run that counts counts as a whole.
+            // A confirmation counts as a whole.
             let all = match counted.filter(|_| folder.is_none()) {
                 Some(at) => Block::sum(&self.search.counted(told, at)),
                 None => Block::sum(blocks),
@@ -128,15 +130,16 @@ impl Job {
         }
     }
 
-    /// Counts a run that missed the system's limits without the client's lag by that alone.
+    /// Replaces the counts of a point by those of the system's limits without the client's lag.
     pub(super) fn count_alone(&self, point: &mut Point, alone: &Observation) {
         (point.passed, point.overloaded) = (false, false);
         let pairs = self.limits.iter().zip(&mut point.limits);
         let of_system = pairs.filter(|(limit, _)| !is_of_client(limit)).map(|(_, counts)| counts);
         for ((at, blocks), counts) in alone.blocks.iter().enumerate().zip(of_system) {
-            let all = match point.folder.is_some() {
-                true => Block::sum(blocks),
-                false => Block::sum(&self.search.counted(alone, at)),
+            let all = if point.folder.is_some() {
+                Block::sum(blocks)
+            } else {
+                Block::sum(&self.search.counted(alone, at))
             };
             (counts.queries, counts.over) = (all.queries, all.over);
             counts.stretches = search::write_stretches(blocks);
@@ -144,16 +147,19 @@ impl Job {
     }
 
     pub(super) fn peak(&self, peak: &dyno_loadgen::search::Peak) -> Peak {
-        // As the peak itself: of whole loads the highest that passes; one of them did.
+        // Whole loads are rounded down, as the peak is; at least one passed.
         let whole = |load: f64| match self.load.unit() {
             Unit::Rate => load,
             Unit::Whole => load.floor().max(1.0),
         };
         let mut known = peak.binds.iter();
-        // The client never binds.
-        let probability = |limit: &Limit| match is_of_client(limit) {
-            true => 0.0,
-            false => known.next().map_or(0.0, |p| (p * 1e4).round() / 1e4),
+        // A limit on the client never determines the peak.
+        let probability = |limit: &Limit| {
+            if is_of_client(limit) {
+                0.0
+            } else {
+                known.next().map_or(0.0, |p| (p * 1e4).round() / 1e4)
+            }
         };
         Peak {
             load: peak.load,
@@ -166,12 +172,12 @@ impl Job {
     }
 }
 
-/// Whether a limit is kept or missed by the client.
+/// Returns whether a limit is on the client.
 pub(super) fn is_of_client(limit: &Limit) -> bool {
     limit.quantity == Quantity::ClientLag
 }
 
-/// Of several runs the one with the largest share over a limit.
+/// Returns the counts of the run with the largest share over a limit.
 fn worst(of_runs: impl Iterator<Item = Vec<Block>>) -> Option<Vec<Block>> {
     let share = |blocks: &Vec<Block>| {
         let all = Block::sum(blocks);

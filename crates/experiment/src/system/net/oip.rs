@@ -16,19 +16,23 @@ use dyno_net::protocol::Protocol;
 use dyno_net::trouble::Trouble;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 
-use super::{Answers, Given, Started, Wired, version};
+use super::{Answers, ServerGroup, SpecKeys, StartedServer, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::system::shapes::{self, Symbols, check_labels};
 
-/// Random samples, where nobody says how many.
+/// Default number of random samples.
 const RANDOM_SAMPLES: usize = 256;
-/// Of a sample in the dimension of the batch, the only one that stays open.
+/// Size of a sample in the batch dimension, the only dynamic one.
 const BATCH: usize = 1;
-/// How long a server may take to say what a model is.
+/// Time limit for the metadata of a model.
 const ASKED_FOR: Duration = Duration::from_secs(10);
 
-pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Started, Failure> {
+pub fn load(
+    given: &mut SpecKeys,
+    is_grpc: bool,
+    run: &RunOptions,
+) -> Result<StartedServer, Failure> {
     let (base, model) = split(&given.url.clone(), is_grpc);
     let model = match model.as_deref().or(given.text("model").as_deref()) {
         Some(model) if !model.is_empty() => model.to_owned(),
@@ -37,7 +41,7 @@ pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Starte
             return Err(Failure::usage(problem).hint("write the URL of the server, then /MODEL"));
         }
     };
-    // A further node may be named with the model, as the first one is, or without.
+    // A further node may be named with or without the model.
     let nodes = given.nodes(&base, |url| match split(url, is_grpc) {
         (base, Some(named)) if named == model => base,
         _ => with_scheme(url, is_grpc),
@@ -56,7 +60,7 @@ pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Starte
         trust: &options.trust,
         limit: ASKED_FOR,
     };
-    let metadata = metadata(&asking(&nodes[0]), (&model, &model_version), is_grpc);
+    let metadata = metadata(&asking(&nodes[0]), &model, &model_version, is_grpc);
     let metadata = metadata.map_err(|trouble| {
         Failure::set_up(format!("model `{model}` at {}: {trouble}", nodes[0]))
             .hint("start the server, or check URL and model")
@@ -71,7 +75,7 @@ pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Starte
     let protocol = Oip::new(model.clone(), form);
     let protocol = if http == HttpVersion::Http2 { protocol.over_http2() } else { protocol };
     let remarks = vec![format!("Requests go to {} as {}.", nodes[0], protocol.name())];
-    Wired {
+    ServerGroup {
         protocol: Arc::new(protocol),
         nodes,
         names,
@@ -86,7 +90,7 @@ pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Starte
     .start()
 }
 
-/// The URL of the server, and the model: the last segment of the path, or what follows
+/// Splits a URL into the server and the model: the last segment of the path, or what follows
 /// `/v2/models/`.
 fn split(url: &str, is_grpc: bool) -> (String, Option<String>) {
     let url = with_scheme(url, is_grpc);
@@ -105,12 +109,12 @@ fn split(url: &str, is_grpc: bool) -> (String, Option<String>) {
     }
 }
 
-/// gRPC is commonly named without a scheme.
+/// Adds a scheme, which users of gRPC usually omit.
 fn with_scheme(url: &str, is_grpc: bool) -> String {
     if is_grpc && !url.contains("://") { format!("http://{url}") } else { url.to_owned() }
 }
 
-fn form(given: &mut Given, is_grpc: bool) -> Result<Form, Failure> {
+fn form(given: &mut SpecKeys, is_grpc: bool) -> Result<Form, Failure> {
     if !is_grpc {
         return Ok(if given.switch("binary", false)? { Form::Binary } else { Form::Json });
     }
@@ -124,8 +128,8 @@ fn form(given: &mut Given, is_grpc: bool) -> Result<Form, Failure> {
     }
 }
 
-/// What a server says that it is called, else where it is: the rules of the network division
-/// have names fetched over the wire.
+/// Returns the name that a server reports, or else its address. The rules of the network division
+/// require names that are fetched over the network.
 fn name(asking: &ServerQuery<'_>, is_grpc: bool) -> String {
     let said = if is_grpc {
         asking.call::<ServerMetadataResponse>(SERVER_METADATA, &Empty {}).map(|said| said.name)
@@ -139,10 +143,11 @@ fn name(asking: &ServerQuery<'_>, is_grpc: bool) -> String {
     said.ok().filter(|said| !said.is_empty()).unwrap_or_else(|| asking.endpoint.to_string())
 }
 
-/// What the first server says of the model.
+/// Returns the metadata of the model from the first server.
 fn metadata(
     asking: &ServerQuery<'_>,
-    (model, version): (&str, &str),
+    model: &str,
+    version: &str,
     is_grpc: bool,
 ) -> Result<ModelMetadata, Trouble> {
     let mut metadata = if is_grpc {
@@ -158,12 +163,12 @@ fn metadata(
             Trouble::new(dyno_net::trouble::Kind::Malformed, words)
         })?
     };
-    // What is asked for by a name is answered for by that name.
+    // Results use the requested name.
     metadata.name = model.to_owned();
     Ok(metadata)
 }
 
-/// Classes that the output which is scored tells, where the server says its shape.
+/// Returns the number of classes of the scored output, if its shape is known.
 fn classes(metadata: &ModelMetadata, wanted: Option<&str>) -> Option<usize> {
     let mut outputs = metadata.outputs.iter();
     let output = outputs.find(|output| wanted.is_none_or(|name| output.name == name))?;
@@ -171,7 +176,7 @@ fn classes(metadata: &ModelMetadata, wanted: Option<&str>) -> Option<usize> {
     shapes::classes(&shape)
 }
 
-/// The samples of `--data`, else random ones as the server says what inputs there are.
+/// Returns the samples of `--data`, or else random ones for the inputs that the server reports.
 fn library(metadata: &ModelMetadata, run: &RunOptions) -> Result<TensorLibrary, Failure> {
     if run.data.is_empty() {
         if run.labels.is_some() {
@@ -180,7 +185,7 @@ fn library(metadata: &ModelMetadata, run: &RunOptions) -> Result<TensorLibrary, 
         let inputs = random_inputs(metadata).map_err(|trouble| {
             Failure::usage(trouble).hint("--data INPUT=FILE.npy, once for each input")
         })?;
-        // A server does not name its open dimensions.
+        // A server does not name its dynamic dimensions.
         let inputs = shapes::bound(&inputs, Symbols::new, run)?;
         let samples = run.samples_or_of_round(RANDOM_SAMPLES);
         let seed = run.seed.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Servers of texts.
+//! Servers with the OpenAI interface, which answer with text.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use dyno_net::tokens::Tokenize;
 use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
 
-use super::{Answers, Given, Started, Wired, prompts, version};
+use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
-pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
+pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
     let nodes = given.nodes(&with_path(&given.url.clone()), with_path)?;
     let is_chat = given.switch("chat", false)?;
     let is_streaming = given.switch("stream", true)?;
@@ -51,7 +51,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
         workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
     remarks.extend(missing_references(&references, run)?);
     let is_synthetic = run.data.is_empty();
-    Wired {
+    ServerGroup {
         protocol: Arc::new(OpenAi::new(Arc::new(workload), settings)),
         nodes,
         names: Vec::new(),
@@ -66,7 +66,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     .start()
 }
 
-/// Returns what readers must know of the prompts, and of how tokens are counted.
+/// Returns remarks on the prompts, and on how tokens are counted.
 fn remarks(workload: &Workload, has_tokenizer: bool, choices: u64) -> Vec<String> {
     let mut remarks = workload.remarks.clone();
     remarks.push(if has_tokenizer {
@@ -93,10 +93,10 @@ fn remarks(workload: &Workload, has_tokenizer: bool, choices: u64) -> Vec<String
     remarks
 }
 
-/// What readers must know of samples without a reference, where others have one.
+/// Returns a remark on samples without a reference if others have one.
 ///
 /// # Errors
-/// If a target of accuracy judges them all.
+/// An accuracy target needs references for all samples.
 fn missing_references(
     references: &[Option<String>],
     run: &RunOptions,
@@ -113,16 +113,17 @@ fn missing_references(
     Ok(Some(format!("{missing}; accuracy is that of the other {known}.")))
 }
 
-/// The interface lies below `/v1`, where a URL has no path.
+/// Adds `/v1` to a URL without a path.
 fn with_path(url: &str) -> String {
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
-    match url[after_scheme..].trim_end_matches('/').contains('/') {
-        true => url.to_owned(),
-        false => format!("{}/v1", url.trim_end_matches('/')),
+    if url[after_scheme..].trim_end_matches('/').contains('/') {
+        url.to_owned()
+    } else {
+        format!("{}/v1", url.trim_end_matches('/'))
     }
 }
 
-fn speed(given: &mut Given) -> Result<Option<f64>, Failure> {
+fn speed(given: &mut SpecKeys) -> Result<Option<f64>, Failure> {
     let speed: Option<f64> = given.read_as("speed")?;
     match speed {
         Some(speed) if !(speed.is_finite() && speed > 0.0) => {
@@ -132,7 +133,7 @@ fn speed(given: &mut Given) -> Result<Option<f64>, Failure> {
     }
 }
 
-/// Members of the request that follow from the samples and from how answers are read.
+/// Members of the request that Dyno sets, with the option that changes each.
 const OWN_MEMBERS: [(&str, &str); 4] = [
     ("model", "model=NAME"),
     ("prompt", "--data FILE"),
@@ -140,8 +141,8 @@ const OWN_MEMBERS: [(&str, &str); 4] = [
     ("stream", "stream=true or stream=false"),
 ];
 
-/// Members of the request that Dyno knows nothing of: `KEY:=JSON`.
-fn others(given: &mut Given) -> Result<Map<String, Value>, Failure> {
+/// Takes further members of the request, which Dyno does not interpret: `KEY:=JSON`.
+fn others(given: &mut SpecKeys) -> Result<Map<String, Value>, Failure> {
     let mut others = Map::new();
     for (key, value) in given.ending(':') {
         if let Some((_, instead)) = OWN_MEMBERS.iter().find(|(member, _)| *member == key) {
@@ -155,7 +156,7 @@ fn others(given: &mut Given) -> Result<Map<String, Value>, Failure> {
 }
 
 #[cfg(feature = "tokenizer")]
-fn tokenizer(given: &mut Given) -> Result<Option<Arc<dyn Tokenize>>, Failure> {
+fn tokenizer(given: &mut SpecKeys) -> Result<Option<Arc<dyn Tokenize>>, Failure> {
     let Some(json) = given.file("tokenizer")? else { return Ok(None) };
     match dyno_net::tokens::FileTokenizer::from_json(&json) {
         Ok(tokenizer) => Ok(Some(Arc::new(tokenizer))),
@@ -164,7 +165,7 @@ fn tokenizer(given: &mut Given) -> Result<Option<Arc<dyn Tokenize>>, Failure> {
 }
 
 #[cfg(not(feature = "tokenizer"))]
-fn tokenizer(given: &mut Given) -> Result<Option<Arc<dyn Tokenize>>, Failure> {
+fn tokenizer(given: &mut SpecKeys) -> Result<Option<Arc<dyn Tokenize>>, Failure> {
     match given.text("tokenizer") {
         None => Ok(None),
         Some(_) => Err(Failure::set_up("this build counts no tokens by itself")

@@ -1,21 +1,21 @@
-//! Prompts and rows of files.
+//! Prompts and rows from files.
 
 use std::path::Path;
 
 use dyno_net::openai::Input;
 use dyno_net::workload::{Format, Lengths, Prompt, Row, Shape, SyntheticPrompts, Workload};
 
-use super::Given;
+use super::SpecKeys;
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
-/// Default number of synthetic prompts.
+/// Default number of generated prompts.
 const MADE_UP: usize = 256;
-/// Tokens of a made-up prompt and of its answer, where nobody says.
+/// Default number of tokens of a generated prompt and of its answer.
 const INPUT: Lengths = Lengths::Fixed(128);
 
-/// What a workload is, by the keys of a spec and `--data`.
-pub fn workload(given: &mut Given, run: &RunOptions) -> Result<Workload, Failure> {
+/// Returns the workload from the keys of a specification and `--data`.
+pub fn workload(given: &mut SpecKeys, run: &RunOptions) -> Result<Workload, Failure> {
     let input: Option<Lengths> = given.read_as("input")?;
     let output: Option<Lengths> = given.read_as("output")?;
     let prefix: Option<u64> = given.read_as("prefix")?;
@@ -65,13 +65,13 @@ pub fn workload(given: &mut Given, run: &RunOptions) -> Result<Workload, Failure
     }
 }
 
-/// The first so many of a file.
+/// Limits rows to the requested number of samples.
 fn limited(mut rows: Vec<Row>, run: &RunOptions) -> Vec<Row> {
     rows.truncate(run.samples.map_or(usize::MAX, std::num::NonZero::get));
     rows
 }
 
-/// The rows of `--data FILE`.
+/// Returns the rows of `--data FILE`.
 pub fn rows_of(run: &RunOptions) -> Result<Option<Vec<Row>>, Failure> {
     match run.data.as_slice() {
         [] => Ok(None),
@@ -113,7 +113,7 @@ fn parquet_rows(path: &Path) -> Result<Vec<Row>, Failure> {
     rows.map(row).collect()
 }
 
-/// A value of a table as JSON; what prompts are not made of is nothing.
+/// Converts a value of a table to JSON; types that prompts do not use become null.
 #[cfg(feature = "parquet")]
 fn value(field: &parquet::record::Field) -> serde_json::Value {
     use parquet::record::Field;

@@ -1,4 +1,4 @@
-//! Any other interface over HTTP.
+//! Servers with any other interface over HTTP.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use dyno_net::ledger::AcceptedClasses;
 use dyno_net::raw::{Raw, Template};
 use dyno_net::workload::Row;
 
-use super::{Answers, Given, Started, Wired, prompts, version};
+use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
-/// Samples, where no file holds them: each is its number.
+/// Default number of samples without a file; each sample is its number.
 const SAMPLES: usize = 256;
 
-pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
+pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
     let (base, path) = split(&given.url.clone());
     let nodes = given.nodes(&base, |url| split(url).0)?;
     let body = body(given)?;
@@ -57,7 +57,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
             "The request has {{{unknown}}}, which is sent as it stands: the samples have {columns}."
         ));
     }
-    let wired = Wired {
+    let wired = ServerGroup {
         protocol: Arc::new(protocol),
         nodes,
         names: Vec::new(),
@@ -72,7 +72,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     wired.start()
 }
 
-/// Scheme and host, and the path with its query.
+/// Splits a URL into scheme with host, and path with query.
 fn split(url: &str) -> (String, String) {
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
     match url[after_scheme..].find('/') {
@@ -84,8 +84,8 @@ fn split(url: &str) -> (String, String) {
     }
 }
 
-/// The template: the text itself, or that of a file.
-fn body(given: &mut Given) -> Result<String, Failure> {
+/// Returns the template of the body: the text, or the contents of a file.
+fn body(given: &mut SpecKeys) -> Result<String, Failure> {
     let Some(text) = given.text("body") else { return Ok(String::new()) };
     match text.strip_prefix('@') {
         None => Ok(text),

@@ -1,4 +1,4 @@
-//! Networks and NPUs by name, and how the one is laid over the other.
+//! Networks and NPUs by name, and mappings of networks to NPUs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,14 +18,14 @@ pub const NPU: &str = "memory-centric";
 /// Default mapping.
 pub const MAPPING: &str = "kcp+1";
 
-/// An NPU, and how layers are laid over its PEs.
+/// An NPU with the mapping of layers to its PEs.
 #[derive(Clone, Debug)]
 pub struct Hardware {
     /// Name of a preset, or a description in TOML.
     pub npu: String,
-    /// How products are laid over PEs.
+    /// Mapping of products to PEs.
     pub mapping: String,
-    /// Figures that replace those of the NPU, by the keys of descriptions.
+    /// Figures that replace those of the NPU, by keys of descriptions.
     pub figures: Vec<(&'static str, f64)>,
 }
 
@@ -36,10 +36,10 @@ impl Default for Hardware {
 }
 
 impl Hardware {
-    /// Both, as they fit each other.
+    /// Returns the NPU and a mapping that fits it.
     ///
     /// # Errors
-    /// An NPU or a mapping that there is not, or that does not make sense.
+    /// An unknown or invalid NPU or mapping.
     pub fn read(&self) -> Result<(Npu, Mapping), Failure> {
         let path = Path::new(&self.npu);
         let npu = if path.extension().is_some_and(|end| end == "toml") {
@@ -65,16 +65,16 @@ impl Hardware {
     }
 }
 
-/// How networks are changed before they are laid over an NPU.
+/// Changes to networks before they are mapped to an NPU.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// Tokens of a sample, of networks with sequences.
+    /// Tokens of a sample, for networks with sequences.
     pub seq: Option<u64>,
-    /// Bits of all weights, instead of the table's.
+    /// Bits of all weights, instead of those of the table.
     pub weight_bits: Option<u32>,
-    /// Bits of all activations, instead of 16 or the table's.
+    /// Bits of all activations, instead of 16 or those of the table.
     pub activation_bits: Option<u32>,
-    /// Numbers for open dimensions of an ONNX model; 1 unless given.
+    /// Values of dynamic dimensions of an ONNX model; 1 unless given.
     pub bind: Vec<(String, usize)>,
 }
 
@@ -84,11 +84,11 @@ const TOKENS: u64 = 512;
 const BITS: u32 = 16;
 
 impl Changes {
-    /// The network of a name: a code of the thesis, a phase of a decoder, a table, an ONNX model, or a graph of
-    /// ours.
+    /// Returns the network of a name: a code of the thesis, a phase of a decoder, a table, an ONNX
+    /// model, or a built-in graph.
     ///
     /// # Errors
-    /// A name of nothing; a file that cannot be read; changes that the network cannot have.
+    /// An unknown name, a file that cannot be read, or changes that do not apply to the network.
     pub fn network(&self, name: &str, watch: &dyn Watch) -> Result<Network, Failure> {
         let network = self.named(name, watch)?;
         let network = match self.seq {
@@ -124,9 +124,10 @@ impl Changes {
                 let told = |error: dyno_npu::workload::TableError| {
                     Failure::usages(error.to_string().lines().map(str::to_owned).collect())
                 };
-                return match NetworkProfile::is_table(&text) {
-                    true => NetworkProfile::from_csv(name, &text).map(Network::from_profile),
-                    false => Network::from_csv(name, &text),
+                return if NetworkProfile::is_table(&text) {
+                    NetworkProfile::from_csv(name, &text).map(Network::from_profile)
+                } else {
+                    Network::from_csv(name, &text)
                 }
                 .map_err(told);
             }
@@ -148,7 +149,7 @@ impl Changes {
         }
     }
 
-    /// A decoder's name with `-prefill` or `-decode` behind it.
+    /// Returns the network of a decoder's name with `-prefill` or `-decode` appended.
     fn phase(&self, name: &str) -> Result<Option<Network>, Failure> {
         let tokens = self.seq.unwrap_or(TOKENS);
         let prefill =

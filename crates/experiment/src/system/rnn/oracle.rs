@@ -1,5 +1,5 @@
-//! What answers of recurrent layers are held against: a file of the user's, or the layers in
-//! double precision.
+//! References for answers of recurrent layers: a file of the user, or the layers in double
+//! precision.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,14 +20,15 @@ use super::source::Source;
 use crate::failure::Failure;
 use crate::{cache, environment};
 
-/// The judge of answers, with vectors of reference in a file: a row a sample.
+/// Returns the judge of answers, with reference vectors in a file, one row per sample.
 ///
 /// # Panics
-/// If the method is gone.
+/// The method does not exist.
 pub fn judge(vectors: PathBuf, precision: Precision) -> Judge {
     let method = Method::named("embedding-agreement").expect("it is one of the methods");
     let metric = "cosine".to_owned();
-    // Rounding of each step: 2^-24 and what activations are fitted to, 2^-9, 2^-8 and coarse scales.
+    // Bounds follow from the rounding of each step: 2^-24 with the error of fitted activations,
+    // 2^-9, 2^-8, and coarse scales.
     let least = match precision {
         Precision::F32 => 99.999,
         Precision::Bf16 => 99.9,
@@ -39,11 +40,11 @@ pub fn judge(vectors: PathBuf, precision: Precision) -> Judge {
     Judge { method, inputs, metric, unit: Unit::Percent, targets: vec![target], networks: None }
 }
 
-/// Answers to all samples by the oracle, in a file that is kept: `None` where models have answers
-/// of different lengths.
+/// Computes the answers to all samples by the oracle, and stores them in a file for further runs.
+/// `None` if models have answers of different lengths.
 ///
 /// # Errors
-/// The file cannot be written, or a sample is none of its model.
+/// The file cannot be written, or a sample does not fit its model.
 pub fn computed(models: &[Source], library: &SequenceLibrary) -> Result<Option<PathBuf>, Failure> {
     let width = models[0].outputs();
     if models.iter().any(|model| model.outputs() != width) {
@@ -62,14 +63,13 @@ pub fn computed(models: &[Source], library: &SequenceLibrary) -> Result<Option<P
     fs::create_dir_all(&folder).map_err(failed)?;
     let mut bytes = Vec::new();
     npy::write(&mut bytes, &[rows.len() / width, width], &rows).map_err(failed)?;
-    // Whole or not at all: another run may look for it.
+    // The file is renamed when it is complete, because another run may read it.
     let beside = path.with_extension(format!("{}.tmp", std::process::id()));
     fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, &path)).map_err(failed)?;
     Ok(Some(path))
 }
 
-/// Tells weights and samples apart from others, and this program's oracle from that of another
-/// version.
+/// Returns a hash of weights, samples and the version of the oracle.
 fn key(models: &[Source], library: &SequenceLibrary) -> u64 {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
@@ -84,7 +84,7 @@ fn key(models: &[Source], library: &SequenceLibrary) -> u64 {
     hasher.finish()
 }
 
-/// On all cores: loops in double precision take their time.
+/// Computes the answers on all cores, because loops in double precision are slow.
 fn rows(models: &[Source], library: &SequenceLibrary) -> Result<Vec<f32>, Failure> {
     let counts: Vec<usize> = library.sets().iter().map(Sequences::count).collect();
     let total: usize = counts.iter().sum();

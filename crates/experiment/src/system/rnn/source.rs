@@ -1,4 +1,4 @@
-//! What a model is made of: layers that follow one another, or a whole network that DeepCPU serves.
+//! Sources of models: layers in sequence, or a whole network that DeepCPU serves.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::failure::Failure;
 
 /// One model of a system.
 pub enum Source {
-    /// Of a file, or of a shape.
+    /// Layers of a file, or of a shape.
     Layers(Model),
-    /// With made-up weights.
+    /// A network with random weights.
     Served(Arc<Served>),
 }
 
-/// As `rnn:` names a network.
-pub fn name(of: dyno_rnn::served::ServedModel) -> String {
-    of.name().replace('_', "-")
+/// Returns the name of a network in the grammar of `rnn:`.
+pub fn name(model: dyno_rnn::served::ServedModel) -> String {
+    model.name().replace('_', "-")
 }
 
 impl Source {
-    /// What a name of the grammar stands for.
+    /// Opens the model of a name of the grammar.
     ///
     /// # Errors
-    /// There is no such model, or it has no such sizes.
+    /// The model does not exist, or does not have these sizes.
     pub fn open(named: &str, spec: &Spec) -> Result<Self, Failure> {
         let hint = "dyno rnn explain tells what is made of a model; dyno info systems the grammar";
         let network = dyno_rnn::served::ServedModel::ALL.into_iter().find(|of| name(*of) == named);
@@ -55,7 +55,7 @@ impl Source {
         Ok(Self::Served(Arc::new(served.map_err(Failure::usage)?)))
     }
 
-    /// Numbers of a step.
+    /// Returns the number of inputs per step.
     pub fn inputs(&self) -> usize {
         match self {
             Self::Layers(model) => model.inputs(),
@@ -63,7 +63,7 @@ impl Source {
         }
     }
 
-    /// Numbers of an answer.
+    /// Returns the number of outputs per answer.
     pub fn outputs(&self) -> usize {
         match self {
             Self::Layers(model) => model.outputs(),
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// Rows and steps of a call, if its name says so; a network takes one query.
+    /// Returns rows and steps of a call, if the name contains them; a network takes one query.
     pub fn shape(&self) -> Option<[usize; 2]> {
         match self {
             Self::Layers(model) => model.shape(),
@@ -79,7 +79,7 @@ impl Source {
         }
     }
 
-    /// What of a file is not run, as a sentence.
+    /// Returns a sentence about parts of a file that are not run.
     pub fn left_out(&self) -> Option<&str> {
         match self {
             Self::Layers(model) => model.left_out(),
@@ -87,10 +87,10 @@ impl Source {
         }
     }
 
-    /// The first engine.
+    /// Returns the first engine.
     ///
     /// # Errors
-    /// Why it cannot be made, in words.
+    /// A sentence with the problem.
     pub fn runner(&self, options: &EngineOptions) -> Result<Box<dyn Runner>, String> {
         match self {
             Self::Layers(model) => {
@@ -101,11 +101,11 @@ impl Source {
         }
     }
 
-    /// The answer to a sequence in double precision; of layers the hidden state of the last one after the
-    /// last step of each direction.
+    /// Returns the answer to a sequence in double precision; for layers the hidden state of the
+    /// last layer after the last step of each direction.
     ///
     /// # Errors
-    /// It is no sample of the model, in words.
+    /// The sequence is not a sample of the model.
     pub fn oracle(&self, sequence: &[f32]) -> Result<Vec<f64>, String> {
         let model = match self {
             Self::Layers(model) => model,
@@ -123,7 +123,8 @@ impl Source {
         })
     }
 
-    /// Tells it apart from others. What is made up is told by its name and the length of its samples.
+    /// Hashes the model. Random models are identified by their name and the length of their
+    /// samples.
     pub fn hash(&self, hasher: &mut impl Hasher) {
         let model = match self {
             Self::Layers(model) => model,

@@ -9,7 +9,7 @@ use dyno_rnn::Precision;
 use dyno_sut::batch::Near;
 use dyno_sut::cores::Cores;
 
-/// For help texts.
+/// Grammar for help texts.
 pub const GRAMMAR: &str = "recurrent layers in Dyno's own engine: MODEL is FILE.onnx or FILE.safetensors, one of its \
      layers as FILE#LAYER, a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps), or one of the networks that \
      DeepCPU serves, text-similarity, reader or bidaf, whose samples are made-up words; several models with + between them, each on its own cores as MODEL@0-3. Then any of \
@@ -19,27 +19,27 @@ pub const GRAMMAR: &str = "recurrent layers in Dyno's own engine: MODEL is FILE.
 
 const KEYS: [&str; 5] = ["precision", "lengths", "near", "documents", "tune"];
 
-/// How models are run, as it was said.
+/// A parsed specification of recurrent models.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
-    /// As named, each with its processors.
+    /// Names of models, each with its processors.
     pub models: Vec<(String, Option<Cores>)>,
     pub precision: Precision,
     pub lengths: Option<RangeInclusive<usize>>,
     pub near: Near,
-    /// That a query of a network is compared with, instead of the paper's.
+    /// Documents that a query of a network is compared with, instead of the number in the paper.
     pub documents: Option<usize>,
     /// How long plans are timed, for each layer and size of a batch.
     pub tune: Duration,
 }
 
-/// Where nobody says: a start of a second or so for a layer and batches of up to 32.
+/// Default time for plans: a start of about a second for a layer and batches of up to 32.
 const TUNE_DEFAULT: Duration = Duration::from_millis(50);
 
-/// Documents of a query at most: more have tensors of gigabytes.
+/// Maximum number of documents of a query. More would need tensors of gigabytes.
 const MOST_DOCUMENTS: usize = 10_000;
 
-/// Reads what follows `rnn:`.
+/// Parses the operand of `rnn:`.
 ///
 /// # Errors
 /// A sentence fragment that begins with "expected" or names an unknown key.
@@ -53,14 +53,14 @@ pub fn parse(text: &str) -> Result<Spec, String> {
         tune: TUNE_DEFAULT,
     };
     let mut models = text;
-    // Lists of processors have commas, too.
+    // Lists of processors also contain commas.
     while let Some((before, last)) = models.rsplit_once(',')
         && let Some((key, value)) = last.split_once('=')
     {
         option(&mut spec, key, value)?;
         models = before;
     }
-    // Of no model there are options alone.
+    // Without a model there are only options.
     if let Some((key, value)) = models.split_once('=')
         && KEYS.contains(&key)
     {

@@ -1,12 +1,11 @@
-//! Figures side by side, where a tool kept nothing else: every change is
-//! inconclusive.
+//! Compares figures of tools that keep no records: every change is inconclusive.
 
 use dyno_loadgen::compare::{Comparison, Doubt, Finding, Interval, Metric, Row, Verdict};
 
 use super::metric;
-use super::source::PlayedTest;
+use super::source::ComparedTest;
 
-/// In which order.
+/// Order of the metrics.
 const ORDER: [&str; 20] = [
     "p50",
     "p90",
@@ -30,8 +29,12 @@ const ORDER: [&str; 20] = [
     "failures",
 ];
 
-/// The figures that every run tells; those that are asked for, or all.
-pub fn compare(baseline: &[PlayedTest], candidate: &[PlayedTest], asked: &[Metric]) -> Comparison {
+/// Compares the figures that every run has: the requested metrics, or all.
+pub fn compare(
+    baseline: &[ComparedTest],
+    candidate: &[ComparedTest],
+    asked: &[Metric],
+) -> Comparison {
     let metrics = match asked {
         [] => ORDER.iter().filter_map(|name| metric::parse(name).ok()).collect(),
         asked => asked.to_vec(),
@@ -41,7 +44,7 @@ pub fn compare(baseline: &[PlayedTest], candidate: &[PlayedTest], asked: &[Metri
         let [baseline, candidate] = [mean(baseline, &name)?, mean(candidate, &name)?];
         let change = match metric {
             Metric::Failures => candidate - baseline,
-            // Of nothing there is no share.
+            // A change relative to 0 is undefined.
             _ if baseline == 0.0 => return None,
             _ => candidate / baseline - 1.0,
         };
@@ -68,8 +71,8 @@ pub fn compare(baseline: &[PlayedTest], candidate: &[PlayedTest], asked: &[Metri
     }
 }
 
-/// Of several runs; `None` if one of them does not tell.
-fn mean(tests: &[PlayedTest], name: &str) -> Option<f64> {
+/// Returns the mean of a figure over several runs; `None` if a run does not have it.
+fn mean(tests: &[ComparedTest], name: &str) -> Option<f64> {
     let values = tests.iter().map(|test| test.figures.get(name).copied());
     let values: Vec<f64> = values.collect::<Option<_>>()?;
     Some(values.iter().sum::<f64>() / values.len() as f64)

@@ -1,5 +1,5 @@
-//! What is asked of a search: read, completed from the settings, and refused
-//! where it makes no sense.
+//! Settings of a search: they are parsed, completed from the settings of the run, and rejected if
+//! invalid.
 
 use std::collections::BTreeMap;
 
@@ -12,44 +12,44 @@ use dyno_loadgen::settings::{
 use dyno_results::search::{Definition, Load, OnTop, limits};
 
 use crate::failure::Failure;
-use crate::options::{Given, Mode, Options, Profile, is_open};
-use crate::run::Prepared;
+use crate::options::{KeyOrigin, Mode, Options, Profile, is_open};
+use crate::run::PreparedRun;
 use crate::system::net::Remote;
 use crate::test::Test;
 use crate::watch::Control;
 
-/// What is asked of a search beyond what is asked of its runs.
+/// Settings of a search besides those of its runs.
 #[derive(Debug, Clone)]
-pub struct Ask {
-    /// As they were written, in the grammar of `--limit`.
+pub struct SearchRequest {
+    /// Limits in the grammar of `--limit`.
     pub limits: Vec<String>,
-    /// As they were written, in the grammar of `--goodput`.
+    /// Limits in the grammar of `--goodput`.
     pub goodput: Vec<String>,
-    /// What is raised.
+    /// Load that is raised.
     pub load: Option<Load>,
     /// The first load.
     pub from: Option<f64>,
     /// The highest load that is tried.
     pub to: Option<f64>,
-    /// Relative.
+    /// Relative tolerance of the peak.
     pub tolerance: f64,
-    /// Length of the first runs.
+    /// Length of the first runs, ns.
     pub short: Option<Nanos>,
-    /// Of all runs together.
+    /// Time limit of all runs together, ns.
     pub max_time: Option<Nanos>,
-    /// Whether a full run is made at the end.
+    /// Whether a full run confirms the peak.
     pub confirm: bool,
-    /// How often a run is repeated that the client or the machine disturbed.
+    /// Maximum number of repeats of a run that the client or the machine disturbed.
     pub repeats: u32,
 }
 
-/// Full runs that are tried at most.
+/// Maximum number of full runs.
 const CONFIRMATIONS: u32 = 4;
-/// Queries of a run that does not count, at most.
+/// Maximum number of queries of a short run.
 const MOST_QUERIES: u64 = 5_000_000;
 
-/// Leaves one scenario and one mode of what was said.
-pub fn narrow(options: &mut Options, ask: &Ask) -> Result<Load, Failure> {
+/// Reduces the options to one scenario and one mode. Returns the load that is raised.
+pub fn narrow(options: &mut Options, ask: &SearchRequest) -> Result<Load, Failure> {
     let given = options.run.scenarios.clone();
     let load = match (ask.load, &given[..]) {
         (Some(load), _) => load,
@@ -66,7 +66,7 @@ pub fn narrow(options: &mut Options, ask: &Ask) -> Result<Load, Failure> {
         let problem = "a search makes performance runs only; --mode means nothing to it";
         return Err(Failure::usage(problem).hint("dyno run --mode accuracy measures accuracy"));
     }
-    let is_flag = |given: &Given| matches!(given.origin, Origin::Flag(_));
+    let is_flag = |given: &KeyOrigin| matches!(given.origin, Origin::Flag(_));
     if options.given().iter().any(|given| given.key == "require" && is_flag(given)) {
         let problem = "a search has limits, and --require has no effect on it";
         return Err(Failure::usage(problem).hint("write --limit instead of --require"));
@@ -84,8 +84,12 @@ pub fn narrow(options: &mut Options, ask: &Ask) -> Result<Load, Failure> {
     Ok(load)
 }
 
-/// What was given, and where nothing bounds latency, what the settings say.
-pub fn read_limits(prepared: &Prepared, ask: &Ask, load: Load) -> Result<Vec<Limit>, Failure> {
+/// Returns the given limits. If none bounds latency, the bounds of the settings are added.
+pub fn read_limits(
+    prepared: &PreparedRun,
+    ask: &SearchRequest,
+    load: Load,
+) -> Result<Vec<Limit>, Failure> {
     let said = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None).values;
     let percentile = match load {
         Load::Qps | Load::Concurrency => said.server_target_latency_percentile,
@@ -136,7 +140,7 @@ fn limits_of_settings(
     let allowed = limits::allowed(percentile);
     let limit = |quantity, bound| Limit { quantity, allowed, bound };
     match load {
-        // A query that takes longer than the interval skips one.
+        // A query that takes longer than the interval skips an interval.
         Load::Samples if said.multi_stream_target_qps > 0.0 => {
             let interval = SECOND as f64 / said.multi_stream_target_qps;
             Ok(vec![limit(Quantity::Latency, interval as Nanos)])
@@ -153,8 +157,13 @@ fn limits_of_settings(
     }
 }
 
-/// The client's lag, which every run is judged by.
-pub fn lag_limit(prepared: &Prepared, limits: &[Limit], load: Load, plan: &Plan) -> Option<Limit> {
+/// Returns the limit on the client's lag, which every run is judged by.
+pub fn lag_limit(
+    prepared: &PreparedRun,
+    limits: &[Limit],
+    load: Load,
+    plan: &Plan,
+) -> Option<Limit> {
     let is_said = limits.iter().any(|limit| limit.quantity == Quantity::ClientLag);
     let judged = load == Load::Qps && plan.max_client_lag > 0 && !prepared.system.is_simulated();
     (judged && !is_said).then(|| Limit {
@@ -164,20 +173,20 @@ pub fn lag_limit(prepared: &Prepared, limits: &[Limit], load: Load, plan: &Plan)
     })
 }
 
-/// The load that a search begins with.
-pub enum First {
-    /// This one.
+/// First load of a search.
+pub enum FirstLoad {
+    /// A known load.
     At(f64),
-    /// The one that a probe would find, which was not made.
+    /// The load that a probe would find; the probe was not made.
     LeftToProbe,
 }
 
 pub fn first_load(
-    prepared: &Prepared,
-    ask: &Ask,
+    prepared: &PreparedRun,
+    ask: &SearchRequest,
     load: Load,
     control: Option<Control<'_>>,
-) -> Result<Option<First>, Failure> {
+) -> Result<Option<FirstLoad>, Failure> {
     for given in [ask.from, ask.to].into_iter().flatten() {
         if !(given.is_finite() && given > 0.0) {
             return Err(Failure::usage(format!("a load is above 0, found {given}")));
@@ -199,28 +208,28 @@ pub fn first_load(
         (Load::Qps | Load::Concurrency | Load::Samples, _) => 1.0,
     };
     match (ask.from, load, control) {
-        (Some(from), Load::Qps, _) => Ok(Some(First::At(from))),
-        (Some(from), _, _) => Ok(Some(First::At(from.round().max(1.0)))),
-        (None, Load::Concurrency | Load::Samples, _) => {
-            Ok(Some(First::At(ask.to.map_or(named, |to| named.min((to / 2.0).floor())).max(1.0))))
-        }
+        (Some(from), Load::Qps, _) => Ok(Some(FirstLoad::At(from))),
+        (Some(from), _, _) => Ok(Some(FirstLoad::At(from.round().max(1.0)))),
+        (None, Load::Concurrency | Load::Samples, _) => Ok(Some(FirstLoad::At(
+            ask.to.map_or(named, |to| named.min((to / 2.0).floor())).max(1.0),
+        ))),
         (None, Load::Qps, Some(control)) if is_unknown => {
             let tests = prepared.probed_tests(control)?;
             let rate = |tests: Vec<Test>| tests[0].tenants[0].plan.target_qps;
-            // Below `--to`, whatever the probe says.
+            // The first load stays below `--to`, whatever the probe finds.
             let most = ask.to.map_or(f64::INFINITY, |to| to / 2.0);
-            Ok(tests.map(|tests| First::At(rate(tests).min(most))))
+            Ok(tests.map(|tests| FirstLoad::At(rate(tests).min(most))))
         }
-        (None, Load::Qps, None) if is_unknown => Ok(Some(First::LeftToProbe)),
-        (None, Load::Qps, _) => Ok(Some(First::At(settings.values.server_target_qps))),
+        (None, Load::Qps, None) if is_unknown => Ok(Some(FirstLoad::LeftToProbe)),
+        (None, Load::Qps, _) => Ok(Some(FirstLoad::At(settings.values.server_target_qps))),
     }
 }
 
-/// A search without `--to` seldom comes to so many requests in flight.
+/// Number of requests in flight that a search without `--to` rarely reaches.
 const FAR: usize = 1024;
 
-/// Refuses a search that comes to more requests in flight than the client keeps.
-fn check_in_flight(prepared: &Prepared, ask: &Ask, load: Load) -> Result<(), Failure> {
+/// Rejects a search that needs more requests in flight than the client allows.
+fn check_in_flight(prepared: &PreparedRun, ask: &SearchRequest, load: Load) -> Result<(), Failure> {
     let most = prepared.system.remote().and_then(Remote::most_in_flight);
     let Some(most) = most.filter(|_| load != Load::Qps) else { return Ok(()) };
     if ask.to.map_or(most < FAR, |to| to > most as f64) {
@@ -231,9 +240,9 @@ fn check_in_flight(prepared: &Prepared, ask: &Ask, load: Load) -> Result<(), Fai
     Ok(())
 }
 
-/// Several runs at one load, where they are asked for: what a failure lowers is
-/// the load of the search.
-pub fn repetition(prepared: &Prepared, load: Load) -> Option<OnTop> {
+/// Returns the repetition of runs at one load, if requested. The search lowers the load after a
+/// failure.
+pub fn repetition(prepared: &PreparedRun, load: Load) -> Option<OnTop> {
     let said = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None).values;
     match said.repetition {
         Repetition::Confirm { runs, .. } => Some(("repetition", Repetition::Minimum(runs).show())),
@@ -242,18 +251,19 @@ pub fn repetition(prepared: &Prepared, load: Load) -> Option<OnTop> {
 }
 
 pub fn rules(
-    prepared: &Prepared,
-    ask: &Ask,
+    prepared: &PreparedRun,
+    ask: &SearchRequest,
     load: Load,
-    (from, limits): (f64, &[Limit]),
+    from: f64,
+    limits: &[Limit],
     plan: &Plan,
 ) -> Rules {
     let is_quick = prepared.options.profile() == Profile::Quick;
     let full_runs = plan.repetition.runs();
-    // At a fixed interval its queries say how long a run is.
+    // At a fixed interval the number of queries determines the length of a run.
     let by_count = plan.interval().map_or(0, |at| at.saturating_mul(plan.min_query_count));
     let full = plan.min_duration.max(by_count);
-    // In virtual time it takes next to nothing: as much as every try may take.
+    // Virtual time costs almost nothing, so that the limit allows all tries.
     let tries = full.saturating_mul(u64::from(full_runs * CONFIRMATIONS));
     let most = match (prepared.system.is_simulated(), is_quick) {
         (true, _) => tries.saturating_add(48 * 3_600 * SECOND),
@@ -276,16 +286,17 @@ pub fn rules(
     }
 }
 
-/// The limits that a system keeps or misses. The lag is the client's: a run in which it is too
-/// large says nothing about the system.
+/// Returns the limits on the system. The lag is a property of the client: a run with too much lag
+/// shows nothing about the system.
 pub fn of_system(limits: &[Limit]) -> Vec<Limit> {
     limits.iter().filter(|limit| limit.quantity != Quantity::ClientLag).copied().collect()
 }
 
 pub fn definition(
-    prepared: &Prepared,
+    prepared: &PreparedRun,
     load: Load,
-    (rules, limits): (&Rules, &[Limit]),
+    rules: &Rules,
+    limits: &[Limit],
     base: &Test,
 ) -> Definition {
     let (values, defaults) = (&base.tenants[0].settings.values, TestSettings::default());

@@ -1,4 +1,4 @@
-//! What a spec says: a URL, then keys with values.
+//! Parser of specifications of servers: a URL, then keys with values.
 
 use std::fmt::Display;
 use std::num::NonZero;
@@ -16,29 +16,29 @@ use dyno_results::units::parse_duration;
 use super::Resources;
 use crate::failure::Failure;
 
-/// The URL of a spec, and its keys; each is taken once.
-pub struct Given {
+/// The URL of a specification, and its keys, each of which is taken once.
+pub struct SpecKeys {
     /// Name of the system.
     system: String,
-    /// What stands first.
+    /// The URL, which comes first.
     pub url: String,
     keys: Vec<(String, String)>,
-    /// Keys that somebody asked for, to tell the nearest.
+    /// Known keys, for the nearest one in errors.
     known: Vec<&'static str>,
 }
 
-/// Keys whose values are no files, even where there is a file of that name.
+/// Keys whose values are not files, even if a file of that name exists.
 const PLAIN: [&str; 6] = ["model", "version", "output", "pointer", "content-type", "method"];
 
-/// Lists what a spec names; nothing where it does not read.
+/// Returns the resources of a specification; none if it is invalid.
 pub fn named(system: &str, argument: &str) -> Resources {
-    let Ok(mut given) = Given::read(system, argument) else { return Resources::default() };
+    let Ok(mut given) = SpecKeys::read(system, argument) else { return Resources::default() };
     let urls = std::iter::once(given.url.clone()).chain(given.all("node")).collect();
     let variables = given.all("token-env");
     let mut files = [given.all("ca"), given.all("tokenizer")].concat();
     let bodies = given.all("body");
     files.extend(bodies.iter().filter_map(|body| body.strip_prefix('@')).map(str::to_owned));
-    // A key that reads a file and is not known here is found by its file.
+    // The values of other keys are files if such files exist.
     for (key, value) in &given.keys {
         let is_text = key.starts_with("header.") || key.ends_with(':');
         let path = value.strip_prefix('@').unwrap_or(value);
@@ -49,11 +49,11 @@ pub fn named(system: &str, argument: &str) -> Resources {
     Resources { urls, files: files.into_iter().map(PathBuf::from).collect(), variables }
 }
 
-impl Given {
-    /// Takes a spec apart.
+impl SpecKeys {
+    /// Splits a specification.
     ///
     /// # Errors
-    /// No URL, or something without a value.
+    /// There is no URL, or a key has no value.
     pub fn read(system: &str, argument: &str) -> Result<Self, Failure> {
         let mut parts = argument.split(',');
         let url = parts.next().unwrap_or_default().to_owned();
@@ -64,7 +64,7 @@ impl Given {
         }
         let mut keys: Vec<(String, String)> = Vec::new();
         for part in parts {
-            // The one list among the values.
+            // This is the only value that is a list.
             if keys.last().is_some_and(|(key, _)| key == ACCEPTED) && !part.contains('=') {
                 keys.push((ACCEPTED.to_owned(), part.to_owned()));
                 continue;
@@ -78,27 +78,27 @@ impl Given {
         Ok(Self { system, url, keys, known: Vec::new() })
     }
 
-    /// What is wrong with the value of a key.
+    /// Returns the failure of an invalid value of a key.
     pub fn wrong(&self, key: &str, why: impl Display) -> Failure {
         Failure::usage(format!("system `{}`: {key}: {why}", self.system))
             .hint("see dyno info systems")
     }
 
-    /// The values of a key, each of which may stand several times.
+    /// Takes all values of a key.
     pub fn all(&mut self, key: &'static str) -> Vec<String> {
         self.known.push(key);
         self.keys.extract_if(.., |(given, _)| given == key).map(|(_, value)| value).collect()
     }
 
-    /// The value of a key; the last one counts.
+    /// Takes the value of a key; the last one counts.
     pub fn text(&mut self, key: &'static str) -> Option<String> {
         self.all(key).pop()
     }
 
-    /// The value of a key, read.
+    /// Takes and parses the value of a key.
     ///
     /// # Errors
-    /// What does not read.
+    /// The value is invalid.
     pub fn read_as<T: FromStr<Err: Display>>(
         &mut self,
         key: &'static str,
@@ -112,10 +112,10 @@ impl Given {
         }
     }
 
-    /// Whether something is so.
+    /// Takes the value of a switch.
     ///
     /// # Errors
-    /// Neither `true` nor `false`.
+    /// The value is neither `true` nor `false`.
     pub fn switch(&mut self, key: &'static str, default: bool) -> Result<bool, Failure> {
         match self.text(key).as_deref() {
             None => Ok(default),
@@ -125,24 +125,24 @@ impl Given {
         }
     }
 
-    /// Keys that begin so, without that beginning, with their values.
+    /// Takes keys with this prefix. Returns them without the prefix, with their values.
     pub fn beginning(&mut self, prefix: &str) -> Vec<(String, String)> {
         let begins = |(key, _): &mut (String, String)| key.starts_with(prefix);
         let found = self.keys.extract_if(.., begins);
         found.map(|(key, value)| (key[prefix.len()..].to_owned(), value)).collect()
     }
 
-    /// Keys that end so, without that end, with their values.
+    /// Takes keys with this suffix. Returns them without the suffix, with their values.
     pub fn ending(&mut self, suffix: char) -> Vec<(String, String)> {
         let ends = |(key, _): &mut (String, String)| key.ends_with(suffix);
         let found = self.keys.extract_if(.., ends);
         found.map(|(key, value)| (key.trim_end_matches(suffix).to_owned(), value)).collect()
     }
 
-    /// The file of a key, read.
+    /// Takes the file of a key and returns its contents.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// The file cannot be read.
     pub fn file(&mut self, key: &'static str) -> Result<Option<Vec<u8>>, Failure> {
         let Some(path) = self.text(key).map(PathBuf::from) else { return Ok(None) };
         match std::fs::read(&path) {
@@ -154,11 +154,11 @@ impl Given {
         }
     }
 
-    /// The servers: the first by this text, and those that are named as further nodes, which
-    /// `complete` makes URLs of.
+    /// Returns the servers: the first by this text, and those of `node=`, which `complete` turns
+    /// into URLs.
     ///
     /// # Errors
-    /// A text that is no URL.
+    /// A text is not a URL.
     pub fn nodes(
         &mut self,
         first: &str,
@@ -173,10 +173,10 @@ impl Given {
         nodes.collect()
     }
 
-    /// How the client reaches them.
+    /// Takes the options of the client.
     ///
     /// # Errors
-    /// Values that do not read, files and variables that are not there.
+    /// Invalid values, or missing files and variables.
     pub fn options(&mut self) -> Result<Options, Failure> {
         let default = Options::default();
         let connections = self.read_as::<NonZero<usize>>("connections")?;
@@ -230,7 +230,7 @@ impl Given {
     /// Returns the classes of answers that count as success beside whole ones.
     ///
     /// # Errors
-    /// A name that is not that of a class.
+    /// A name is not that of a class.
     pub fn accepted(&mut self) -> Result<AcceptedClasses, Failure> {
         let mut accepted = AcceptedClasses::default();
         for name in self.all(ACCEPTED) {
@@ -250,10 +250,10 @@ impl Given {
         Ok(Some(coding))
     }
 
-    /// Refuses keys that nobody took.
+    /// Rejects keys that were not taken.
     ///
     /// # Errors
-    /// The first of them, with the nearest that there is.
+    /// The first of them, with the nearest known key.
     pub fn finish(&mut self) -> Result<(), Failure> {
         let Some((key, _)) = self.keys.first() else { return Ok(()) };
         let near = nearest(key, self.known.iter().copied()).unwrap_or("node");
@@ -265,15 +265,15 @@ impl Given {
     }
 }
 
-/// Fields of the head that frame a message or belong to the connection.
+/// Header fields that frame a message or belong to the connection.
 const OWN_FIELDS: [&str; 7] =
     ["connection", "content-length", "expect", "te", "trailer", "transfer-encoding", "upgrade"];
 
 /// Key of the classes of answers that count as success.
 const ACCEPTED: &str = "accept-answers";
 
-/// Streams on each connection of HTTP/2, where nobody says: with the connections there are by
-/// default as many as requests may wait at `dyno serve`.
+/// Default number of streams per connection of HTTP/2. With the default number of connections it
+/// equals the default number of waiting requests of `dyno serve`.
 const STREAMS: NonZero<usize> = NonZero::new(16).expect("16 is not 0");
 
 fn example(system: &str) -> &'static str {
@@ -294,30 +294,30 @@ mod tests {
     #[test]
     fn keys_are_taken_once_and_what_is_left_is_told() {
         let mut given =
-            Given::read("oip", "http://a/m,node=http://b,node=http://c,retries=2").unwrap();
+            SpecKeys::read("oip", "http://a/m,node=http://b,node=http://c,retries=2").unwrap();
         let nodes = given.nodes("http://a", str::to_owned).unwrap();
         let hosts: Vec<&str> = nodes.iter().map(Endpoint::host).collect();
         assert_eq!(hosts, ["a", "b", "c"]);
         assert_eq!(given.options().unwrap().retries, 2);
         given.finish().unwrap();
         let mut given =
-            Given::read("openai", "http://a,accept-answers=empty,cut,retries=1").unwrap();
+            SpecKeys::read("openai", "http://a,accept-answers=empty,cut,retries=1").unwrap();
         let accepted = given.accepted().unwrap();
         assert!(accepted.contains(Class::Empty) && accepted.contains(Class::Cut));
         assert!(!accepted.contains(Class::Short));
-        let mut given = Given::read("openai", "http://a,accept-answers=empty,torn").unwrap();
+        let mut given = SpecKeys::read("openai", "http://a,accept-answers=empty,torn").unwrap();
         assert!(given.accepted().unwrap_err().problems()[0].contains("found `torn`"));
-        let mut given = Given::read("oip", "http://a/m,retrys=2").unwrap();
+        let mut given = SpecKeys::read("oip", "http://a/m,retrys=2").unwrap();
         given.options().unwrap();
         let problem = given.finish().unwrap_err().problems()[0].clone();
         assert!(problem.contains("`retrys`; the nearest key is `retries`"), "{problem}");
-        assert!(Given::read("oip", "").is_err() && Given::read("oip", "http://a,b").is_err());
+        assert!(SpecKeys::read("oip", "").is_err() && SpecKeys::read("oip", "http://a,b").is_err());
     }
 
     #[test]
     fn a_token_comes_of_the_environment_alone() {
         let mut given =
-            Given::read("openai", "http://a,token-env=DYNO_TEST_NO_SUCH_TOKEN").unwrap();
+            SpecKeys::read("openai", "http://a,token-env=DYNO_TEST_NO_SUCH_TOKEN").unwrap();
         let problem = given.options().unwrap_err().problems()[0].clone();
         assert!(problem.contains("DYNO_TEST_NO_SUCH_TOKEN"), "{problem}");
     }

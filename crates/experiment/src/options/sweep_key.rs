@@ -1,5 +1,4 @@
-//! What a sweep can vary: the keys of a run and the settings, under the names
-//! that `dyno.toml` has for them.
+//! Keys and settings that a sweep can vary, by their names in `dyno.toml`.
 
 use std::path::Path;
 
@@ -9,26 +8,26 @@ use super::CommandLine;
 use super::assignment::Assignment;
 use super::keys::{self, KEYS, Key, RunOptions};
 
-/// Something that can vary.
+/// A key or setting that can vary.
 #[derive(Debug, Clone)]
-pub enum Swept {
+pub enum SweepKey {
     /// A key of `[run]`.
     Key(&'static Key),
     /// A setting, or `Scenario.setting`.
     Setting(String),
 }
 
-/// Keys that the sweep itself decides.
+/// Keys that the sweep sets.
 const OF_THE_SWEEP: [&str; 2] = ["out", "name"];
 
 /// Keys whose values are files.
 const FILES: [&str; 6] = ["model", "labels", "ort-lib", "conf", "audit", "equivalence"];
 
-impl Swept {
-    /// What a name means: `batch`, `run.batch` or `settings.min_query_count`.
+impl SweepKey {
+    /// Finds the key of a name: `batch`, `run.batch` or `settings.min_query_count`.
     ///
     /// # Errors
-    /// What is wrong with it, and the nearest name.
+    /// The problem and the nearest name.
     pub fn find(name: &str) -> Result<Self, String> {
         if let Some(setting) = name.strip_prefix("settings.") {
             return Ok(Self::Setting(setting.to_string()));
@@ -49,7 +48,7 @@ impl Swept {
         Err(format!("unknown key `{name}`; the nearest key is `{near}`"))
     }
 
-    /// Its name in a file.
+    /// Returns the name in a file.
     pub fn name(&self) -> String {
         match self {
             Self::Key(key) => key.name.replace('-', "_"),
@@ -57,10 +56,10 @@ impl Swept {
         }
     }
 
-    /// Whether a value reads.
+    /// Checks that a value parses.
     ///
     /// # Errors
-    /// What was expected.
+    /// The expected value.
     pub fn check(&self, value: &str) -> Result<(), String> {
         match self {
             Self::Key(key) => (key.set)(&mut RunOptions::default(), value, Path::new("")),
@@ -72,8 +71,7 @@ impl Swept {
         }
     }
 
-    /// A value that a file in the folder `base` gives: files that it names are
-    /// beside it.
+    /// Resolves a value of a file in the folder `base`: relative paths become relative to `base`.
     pub fn based(&self, value: &str, base: &Path) -> String {
         let join = |file: &str| base.join(file).to_string_lossy().into_owned();
         match self {
@@ -86,7 +84,7 @@ impl Swept {
         }
     }
 
-    /// Adds a value to what the command line says.
+    /// Adds a value to the command line.
     pub fn add(&self, value: &str, command_line: &mut CommandLine) {
         match self {
             Self::Key(key) => command_line.keys.0.push((key, value.to_string())),
@@ -94,7 +92,7 @@ impl Swept {
         }
     }
 
-    /// The flag that fixes it already, if there is one.
+    /// Returns the flag that already fixes the key, if any.
     pub fn fixed_by(&self, command_line: &CommandLine) -> Option<String> {
         let is_set = |setting: &str| {
             let begins = |text: &&String| text.split('=').next() == Some(setting);
@@ -111,7 +109,7 @@ impl Swept {
 }
 
 impl CommandLine {
-    /// The arguments of `dyno run` that say the same.
+    /// Returns equivalent arguments of `dyno run`.
     pub fn arguments(&self) -> Vec<String> {
         let config = self.config.iter().map(|path| format!("--config={}", path.display()));
         let keys = self.keys.0.iter().map(|(key, value)| match key.value {
@@ -122,10 +120,10 @@ impl CommandLine {
         config.chain(keys).chain(set).collect()
     }
 
-    /// What such arguments say.
+    /// Parses arguments in the form that [`CommandLine::arguments`] returns.
     ///
     /// # Errors
-    /// The one that is not of this form.
+    /// The first argument in a different form.
     pub fn of_arguments(arguments: &[String]) -> Result<Self, String> {
         let mut command_line =
             Self { config: None, set: Vec::new(), keys: super::GivenKeys::default() };
@@ -170,7 +168,7 @@ mod tests {
 
     #[test]
     fn files_that_a_file_names_are_beside_it() {
-        let based = |key: &str, value| Swept::find(key).unwrap().based(value, Path::new("conf"));
+        let based = |key: &str, value| SweepKey::find(key).unwrap().based(value, Path::new("conf"));
         assert_eq!(based("data", "x=a.npy"), "x=conf/a.npy");
         assert_eq!(based("labels", "a.npy"), "conf/a.npy");
         // As `dyno run` reads it.
