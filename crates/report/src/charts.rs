@@ -3,7 +3,7 @@
 use dyno_results::series::{self, Distribution, Slice};
 use dyno_results::{summary, units};
 
-use super::plot::{Across, Axis, Chart, Format, Ink, Point, Shape};
+use super::plot::{Axis, Chart, Format, Ink, Point, RuleAxis, Shape};
 use super::words;
 
 /// Bars of a histogram at most: more are as wide as a hair.
@@ -15,12 +15,12 @@ pub fn timed(test: &summary::Test) -> (&'static str, &'static str) {
 }
 
 /// Where the latency is judged, and the bound it is compared with.
-pub struct Judged {
+pub struct Threshold {
     /// Such as `bound 50 ms`.
     bound: Option<f64>,
 }
 
-impl Judged {
+impl Threshold {
     /// Of the latency.
     pub fn latency(test: &summary::Test) -> Self {
         Self { bound: test.plan.latency_bound_ns.map(|bound| bound as f64) }
@@ -43,17 +43,17 @@ impl Judged {
 
     /// The bound as a line across.
     pub fn mark(&self, chart: Chart) -> Chart {
-        self.across(chart, Across::Y, "bound")
+        self.across(chart, RuleAxis::Y, "bound")
     }
 
-    fn across(&self, chart: Chart, across: Across, word: &str) -> Chart {
+    fn across(&self, chart: Chart, across: RuleAxis, word: &str) -> Chart {
         let name = self.bound.map(|bound| format!("{word} {}", words::round_time(bound)));
         chart.rule(across, self.bound, &name.unwrap_or_default(), Ink::Bad)
     }
 }
 
 /// How often each latency was seen, twice: on a linear and on a logarithmic axis.
-pub fn histograms(of: &Distribution, judged: &Judged, timed: &str) -> [Chart; 2] {
+pub fn histograms(of: &Distribution, judged: &Threshold, timed: &str) -> [Chart; 2] {
     let (bars, share) = bars(of);
     let edges = || bars.iter().flat_map(|p| [p.x, p.to]).chain(judged.bound);
     let heights = || bars.iter().map(|p| p.y);
@@ -67,7 +67,7 @@ pub fn histograms(of: &Distribution, judged: &Judged, timed: &str) -> [Chart; 2]
         let chart = Chart::new("Latency histogram", x(), y)
             .note(format!("How many {timed} took how long: the area of a bar is its count."))
             .with(timed, Ink::A, Shape::Bars, bars.clone());
-        judged.across(chart, Across::X, "bound")
+        judged.across(chart, RuleAxis::X, "bound")
     })
 }
 
@@ -91,7 +91,12 @@ fn bars(of: &Distribution) -> (Vec<Point>, f64) {
 }
 
 /// The share that took at most so long.
-pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed: &str) -> Chart {
+pub fn cumulative(
+    of: &Distribution,
+    judged: &Threshold,
+    target: Option<f64>,
+    timed: &str,
+) -> Chart {
     let points = cumulative_points(of);
     let x = time_axis("latency, logarithmic", std::iter::once(of), judged.bound);
     let y = Axis::between(&format!("share of {timed}"), Format::Share, 0.0, 1.0);
@@ -99,8 +104,8 @@ pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed
         .note(format!("The share of {timed} that took at most so long."))
         .with(timed, Ink::A, Shape::Steps, points);
     let name = target.map(units::percentile_or_extreme).unwrap_or_default();
-    let chart = chart.rule(Across::Y, target, &name, Ink::Quiet);
-    judged.across(chart, Across::X, "bound")
+    let chart = chart.rule(RuleAxis::Y, target, &name, Ink::Quiet);
+    judged.across(chart, RuleAxis::X, "bound")
 }
 
 /// An axis of the times of some distributions, and of other values.
@@ -135,7 +140,7 @@ pub fn cumulative_points(of: &Distribution) -> Vec<Point> {
 pub fn spectrum(
     (title, name): (&str, &str),
     of: &[(&str, &Distribution)],
-    judged: &Judged,
+    judged: &Threshold,
     word: &str,
 ) -> Chart {
     let points = |of: &Distribution| -> Vec<Point> {
@@ -147,9 +152,9 @@ pub fn spectrum(
     let mut chart = Chart::new(title, Axis::nines(deepest), y)
         .note("Each nine more of the percentile is as far as the one before.");
     for (number, (name, of)) in of.iter().enumerate() {
-        chart = chart.with(name, Ink::of(number), Shape::Line, points(of));
+        chart = chart.with(name, Ink::nth(number), Shape::Line, points(of));
     }
-    judged.across(chart, Across::Y, word)
+    judged.across(chart, RuleAxis::Y, word)
 }
 
 /// Times of which a few percentiles are known, by percentile, on an axis that reaches to
@@ -165,7 +170,7 @@ pub fn by_percentile(
     let mut chart = Chart::new(title, Axis::nines(deepest), Axis::log(name, Format::Time, times));
     for (number, (name, line)) in lines.iter().enumerate() {
         let points = line.iter().map(|&(q, time)| Point::new(q, time)).collect();
-        chart = chart.with(name, Ink::of(number), Shape::Line, points);
+        chart = chart.with(name, Ink::nth(number), Shape::Line, points);
     }
     chart
 }
@@ -184,7 +189,7 @@ fn end_of(slice: &Slice) -> f64 {
 }
 
 /// p50, bands up to p90 and p99, and the largest, by when queries were due.
-pub fn latency_over_time(slices: &[Slice], judged: &Judged, is_offline: bool) -> Chart {
+pub fn latency_over_time(slices: &[Slice], judged: &Threshold, is_offline: bool) -> Chart {
     let times = slices.iter().filter_map(|slice| slice.latency_ns).flatten();
     let y = Axis::log(
         "latency, logarithmic",
@@ -199,9 +204,10 @@ pub fn latency_over_time(slices: &[Slice], judged: &Judged, is_offline: bool) ->
         let highs = line(low + 1);
         line(low).into_iter().zip(highs).map(|(p, high)| Point { to: high.y, ..p }).collect()
     };
-    let note = match is_offline {
-        true => "By when samples were done; all were due at the start.",
-        false => "By when queries were due. A rise means that a queue builds up.",
+    let note = if is_offline {
+        "By when samples were done; all were due at the start."
+    } else {
+        "By when queries were due. A rise means that a queue builds up."
     };
     let chart = Chart::new("Latency over time", elapsed(slices), y)
         .note(note)
@@ -209,7 +215,7 @@ pub fn latency_over_time(slices: &[Slice], judged: &Judged, is_offline: bool) ->
         .with("p90", Ink::A, Shape::Band, band(0))
         .with("p50", Ink::A, Shape::Line, line(0))
         .with("max", Ink::B, Shape::Line, line(3));
-    judged.across(chart, Across::Y, "bound")
+    judged.across(chart, RuleAxis::Y, "bound")
 }
 
 /// What was due and what was answered, a second.
@@ -258,7 +264,7 @@ pub fn in_flight(slices: &[Slice]) -> Chart {
 }
 
 /// How late the client itself was.
-pub fn client_lag_over_time(slices: &[Slice], judged: &Judged) -> Chart {
+pub fn client_lag_over_time(slices: &[Slice], judged: &Threshold) -> Chart {
     let of = |slice: &Slice| Some(Point::new(middle(slice), slice.client_lag_p99_ns? as f64));
     let points: Vec<Point> = slices.iter().filter_map(of).collect();
     let y = points.iter().map(|p| p.y).chain(judged.bound);
@@ -266,7 +272,7 @@ pub fn client_lag_over_time(slices: &[Slice], judged: &Judged) -> Chart {
     let chart = Chart::new("Lag of the client over time", elapsed(slices), y)
         .note("p99 of how late the client issued queries by its own fault.")
         .with("p99 of the lag", Ink::C, Shape::Line, points);
-    judged.across(chart, Across::Y, "budget")
+    judged.across(chart, RuleAxis::Y, "budget")
 }
 
 /// How often the system computed so many samples at once.
@@ -299,9 +305,10 @@ pub fn tokens_over_time(slices: &[Slice]) -> Chart {
         let seconds = slice.width_ns.max(1) as f64 / 1e9;
         Point::new(slice.begin_ns as f64, slice.tokens.max(0) as f64 / seconds)
     };
-    let points: Vec<Point> = match slices.iter().any(|slice| slice.tokens > 0) {
-        true => held(slices.iter().map(of).collect(), slices),
-        false => Vec::new(),
+    let points: Vec<Point> = if slices.iter().any(|slice| slice.tokens > 0) {
+        held(slices.iter().map(of).collect(), slices)
+    } else {
+        Vec::new()
     };
     let y = Axis::linear("tokens per second", Format::Rate, points.iter().map(|p| p.y));
     Chart::new("Tokens over time", elapsed(slices), y)
@@ -330,7 +337,7 @@ mod tests {
             ..Slice::default()
         };
         let slices = [slice([0, 0, 5, 9_000], 0), slice([3, 4, 5_000, 6_000_000], 70_000)];
-        let judged = || Judged { bound: Some(1e9) };
+        let judged = || Threshold { bound: Some(1e9) };
         let lines = [("lag", of.spectrum.iter().map(|&(q, time)| (q, time as f64)).collect())];
         let charts = [
             spectrum_of(&of, &judged()),
@@ -349,7 +356,7 @@ mod tests {
                 assert!(on(&chart.y, point.y), "{}: {point:?}", chart.title);
             }
             for rule in &chart.rules {
-                let axis = if rule.across == Across::X { &chart.x } else { &chart.y };
+                let axis = if rule.across == RuleAxis::X { &chart.x } else { &chart.y };
                 assert!(on(axis, rule.at), "{}: {rule:?}", chart.title);
             }
         }
@@ -358,7 +365,7 @@ mod tests {
         assert!(y.at(8.0) > y.at(0.0) && y.at(4_700_000.0) - y.at(8.0) > 0.4);
     }
 
-    fn spectrum_of(of: &Distribution, judged: &Judged) -> Chart {
+    fn spectrum_of(of: &Distribution, judged: &Threshold) -> Chart {
         spectrum(("Lag", "lag"), &[("lag", of)], judged, "budget")
     }
 

@@ -8,7 +8,7 @@ use dyno_results::summary::client::Spans;
 use dyno_results::summary::{Client, Test, metrics};
 use dyno_results::units::{self, count};
 
-use super::charts::{self, Judged};
+use super::charts::{self, Threshold};
 use super::plot;
 use super::words::{self, counted, escaped};
 
@@ -97,7 +97,7 @@ fn tokens(spans: &Spans, test: &Test, series: Option<&series::Test>) -> String {
     }
     let bound = test.plan.time_per_output_token_bound_ns.map(|bound| bound as f64);
     let chart = charts::by_percentile(("Inter-token latency", "time, logarithmic"), &lines, bound);
-    let chart = Judged::per_token(test).mark(chart);
+    let chart = Threshold::per_token(test).mark(chart);
     plot::figure(&chart.note(
         "Spans between parts of answers that hold output. Where it is far above the mean, tokens come in bursts.",
     ))

@@ -38,7 +38,7 @@ pub const FILE: &str = "report.html";
 pub fn html(run: &summary::Run, series: &series::Run, kept: Keep) -> String {
     let records = run.tests.iter().map(|test| format!("{}/{}", test.folder, records::FILE));
     let absent: Vec<String> = records.filter(|_| kept == Keep::Nothing).collect();
-    one::html(&one::Shown { run, series, missing: &[], is_in_directory: true, absent: &absent })
+    one::html(&one::RunPage { run, series, missing: &[], is_in_directory: true, absent: &absent })
 }
 
 /// The report of one or several runs, as it will stand in the folder `home`.
@@ -51,7 +51,7 @@ pub fn html_of(several: &Collection, home: &Path) -> String {
             let Contents { run, series, missing, path, absent } = &only.contents;
             let missing = [&several.problems[..], &missing[..]].concat();
             let is_in_directory = is_same(path, home);
-            one::html(&one::Shown { run, series, missing: &missing, is_in_directory, absent })
+            one::html(&one::RunPage { run, series, missing: &missing, is_in_directory, absent })
         }
         members => {
             let is_empty = members.is_empty() && several.searches.is_empty();

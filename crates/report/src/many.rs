@@ -8,7 +8,7 @@ use dyno_results::units;
 
 use super::page::{self, Masthead, Tone, badge};
 use super::pareto::{self, Candidate};
-use super::plot::{self, Across, Axis, Chart, Format, Ink, Label, Point, Shape};
+use super::plot::{self, Axis, Chart, Format, Ink, Label, Point, RuleAxis, Shape};
 use super::words::{self, escaped};
 use super::{charts, one, searched};
 
@@ -34,9 +34,10 @@ pub fn html(several: &Collection, home: &Path) -> String {
         searched::section(&mut body, searched, &title);
     }
     if !rows.is_empty() || several.searches.is_empty() {
-        body += match several.searches.is_empty() {
-            true => "<section class=\"card\"><h2>All results</h2>",
-            false => "<section class=\"card\"><h2>Full runs</h2>",
+        body += if several.searches.is_empty() {
+            "<section class=\"card\"><h2>All results</h2>"
+        } else {
+            "<section class=\"card\"><h2>Full runs</h2>"
         };
         table(&mut body, several, &rows, home);
         body += "</section>\n";
@@ -315,7 +316,7 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
         chart.labels.push(Label { x: gain, y: cost, name });
     }
     let name = bound.map(|bound| format!("bound {}", words::round_time(bound)));
-    Some(chart.rule(Across::Y, bound, &name.unwrap_or_default(), Ink::Bad))
+    Some(chart.rule(RuleAxis::Y, bound, &name.unwrap_or_default(), Ink::Bad))
 }
 
 /// An axis of accuracies: as much of it as there are points.
@@ -388,10 +389,7 @@ fn plotted<'a>(rows: &[Row<'a>]) -> Vec<(String, &'a dyno_results::series::Test)
 }
 
 fn only_some(rows: usize, shown: usize) -> String {
-    match rows > shown {
-        true => format!(" The first {shown} of {rows} runs."),
-        false => String::new(),
-    }
+    if rows > shown { format!(" The first {shown} of {rows} runs.") } else { String::new() }
 }
 
 fn distributions(rows: &[Row<'_>]) -> Option<Chart> {
@@ -406,7 +404,7 @@ fn distributions(rows: &[Row<'_>]) -> Option<Chart> {
     let note = format!("The share that took at most so long.{}", only_some(rows.len(), of.len()));
     let mut chart = Chart::new("Cumulative distributions", x, y).note(note);
     for (number, (name, points)) in curves.into_iter().enumerate() {
-        chart = chart.with(&name, Ink::of(number), Shape::Steps, points);
+        chart = chart.with(&name, Ink::nth(number), Shape::Steps, points);
     }
     (!of.is_empty()).then_some(chart)
 }
@@ -415,7 +413,7 @@ fn spectra(rows: &[Row<'_>]) -> Option<Chart> {
     let of = plotted(rows);
     let named: Vec<(&str, &dyno_results::series::Distribution)> =
         of.iter().map(|(name, series)| (name.as_str(), &series.latency)).collect();
-    let judged = charts::Judged::latency(rows.first()?.test);
+    let judged = charts::Threshold::latency(rows.first()?.test);
     let chart = charts::spectrum(
         ("Latency by percentile", "latency, logarithmic"),
         &named,

@@ -45,9 +45,10 @@ fn pauses(html: &mut String, observer: &Observer) {
         return;
     }
     let (pauses, listed) = (counted(observer.pauses, "pause", "pauses"), observer.longest.len());
-    let which = match observer.pauses > listed as u64 {
-        true => format!(", the longest {listed} of them"),
-        false => String::new(),
+    let which = if observer.pauses > listed as u64 {
+        format!(", the longest {listed} of them")
+    } else {
+        String::new()
     };
     let _ = write!(
         html,

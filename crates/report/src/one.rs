@@ -13,7 +13,7 @@ use super::section;
 use super::words::{self, escaped, typeset};
 
 /// What a page is made of.
-pub struct Shown<'a> {
+pub struct RunPage<'a> {
     /// The run.
     pub run: &'a Run,
     /// Its plots.
@@ -27,12 +27,9 @@ pub struct Shown<'a> {
 }
 
 /// The page.
-pub fn html(shown: &Shown<'_>) -> String {
+pub fn html(shown: &RunPage<'_>) -> String {
     let run = shown.run;
-    let tone = match shown.missing.is_empty() {
-        true => Tone::of_verdict(&run.verdict),
-        false => Tone::Bad,
-    };
+    let tone = if shown.missing.is_empty() { Tone::of_verdict(&run.verdict) } else { Tone::Bad };
     let mut body = page::missing(shown.missing);
     verdict(&mut body, run);
     performance_overview(&mut body, run);
@@ -245,10 +242,8 @@ fn accuracy_overview(html: &mut String, run: &Run) {
             _ => {
                 let answered = words::counted(accuracy.answered, "sample", "samples");
                 // Without the summary it is not known whether there were any.
-                let why = match run.verdict == contents::INCOMPLETE {
-                    true => "",
-                    false => ": there are no labels",
-                };
+                let why =
+                    if run.verdict == contents::INCOMPLETE { "" } else { ": there are no labels" };
                 format!("{answered} answered, not scored{why}")
             }
         };
@@ -295,7 +290,7 @@ fn settings(html: &mut String, run: &Run) {
     html.push_str("</section>\n");
 }
 
-fn reproduce(html: &mut String, shown: &Shown<'_>) {
+fn reproduce(html: &mut String, shown: &RunPage<'_>) {
     let run = shown.run;
     html.push_str("<section class=\"card\"><h2>Run it again</h2>");
     if !run.command.is_empty() {

@@ -32,7 +32,7 @@ pub enum Tone {
 
 impl Tone {
     /// Of something that counts or does not.
-    pub fn of(is_valid: bool) -> Self {
+    pub fn of_validity(is_valid: bool) -> Self {
         if is_valid { Self::Good } else { Self::Bad }
     }
 

@@ -7,7 +7,7 @@ use dyno_results::search::{self, Purpose, State, limits};
 use dyno_results::units;
 
 use super::page::{self, Tone, badge};
-use super::plot::{self, Across, Axis, Chart, Format, Ink, Point, Shape};
+use super::plot::{self, Axis, Chart, Format, Ink, Point, RuleAxis, Shape};
 use super::words::{self, escaped};
 
 /// Runs around the peak that are enough to look at it closely.
@@ -18,7 +18,7 @@ pub fn verdict(search: &SearchDirectory) -> (String, Tone) {
     let phase = serde_json::to_value(search.state.state).expect("an enum of names");
     let (_, is_found) = search::headline(&search.state, &search.path);
     let text = phase.as_str().unwrap_or_default().replace('_', " ").to_uppercase();
-    (text, Tone::of(is_found))
+    (text, Tone::of_validity(is_found))
 }
 
 /// What was found, how the limits go with the load, and a table of the runs; `title`
@@ -140,7 +140,7 @@ fn by_load(title: &str, state: &State, x: Axis, y: Axis) -> Chart {
         let edge = |x: f64| Point { x, y: low, to: high, ..Point::default() };
         let band = vec![edge(peak.low), edge(peak.high)];
         chart = chart.with("where the peak is", Ink::Quiet, Shape::Band, band);
-        chart = chart.rule(Across::X, Some(peak.load), "peak", Ink::Quiet);
+        chart = chart.rule(RuleAxis::X, Some(peak.load), "peak", Ink::Quiet);
     }
     chart
 }
@@ -165,7 +165,7 @@ fn share_over(state: &State, at: usize, key: &str) -> Option<Chart> {
     );
     let allowed = format!("allowed {}", limits::percent(limit.allowed));
     let chart = dots(chart, state, &runs, |point| Some((point.load, share(point)?)));
-    let chart = chart.rule(Across::Y, Some(limit.allowed), &allowed, Ink::Bad);
+    let chart = chart.rule(RuleAxis::Y, Some(limit.allowed), &allowed, Ink::Bad);
     (state.points.len() > 1).then_some(chart)
 }
 
@@ -217,7 +217,7 @@ fn course(state: &State) -> Option<Chart> {
     let all: Vec<&search::Point> = state.points.iter().collect();
     let chart = dots(chart, state, &all, |point| Some((point.number as f64, point.load)));
     let peak = state.peak.as_ref().map(|peak| peak.load);
-    (state.points.len() > 1).then(|| chart.rule(Across::Y, peak, "peak", Ink::Quiet))
+    (state.points.len() > 1).then(|| chart.rule(RuleAxis::Y, peak, "peak", Ink::Quiet))
 }
 
 fn table(html: &mut String, state: &State) {
@@ -265,7 +265,7 @@ fn table(html: &mut String, state: &State) {
             html,
             "<td data-label=\"nearest limit\">{}</td><td>{}</td></tr>",
             escaped(&search::nearest(point).unwrap_or_default().replace("<=", "≤")),
-            badge(point.verdict(), Tone::of(point.passed))
+            badge(point.verdict(), Tone::of_validity(point.passed))
         );
     }
     html.push_str("</tbody></table></div>");

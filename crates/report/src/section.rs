@@ -9,7 +9,7 @@ use dyno_results::summary::{Headline, Metrics, Test};
 use dyno_results::units::{self, count};
 use dyno_results::{records, series};
 
-use super::charts::{self, Judged};
+use super::charts::{self, Threshold};
 use super::page::{Tone, badge};
 use super::plot;
 use super::words::{self, counted, escaped, typeset};
@@ -20,7 +20,7 @@ pub fn performance(
     html: &mut String,
     test: &Test,
     series: Option<&series::Test>,
-    shown: &one::Shown<'_>,
+    shown: &one::RunPage<'_>,
 ) {
     let Some(metrics) = &test.metrics else { return };
     let id = one::anchor(shown.run, test);
@@ -257,7 +257,7 @@ fn group(html: &mut String, title: &str, figures: &[String]) {
 
 fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, of: &series::Test) {
     let (timed, is_offline) = (charts::timed(test).1, test.scenario == "Offline");
-    let latency = Judged::latency(test);
+    let latency = Threshold::latency(test);
     let target = (!is_offline).then_some(test.plan.percentile);
     let target = target.filter(|share| *share > 0.0 && *share < 1.0);
     group(
@@ -291,7 +291,7 @@ fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, o
     );
     tokens(html, test, of);
     if client_lag(test, metrics).is_some() {
-        let judged = Judged::client_lag(test);
+        let judged = Threshold::client_lag(test);
         let title = ("Lag of the client by percentile", "lag, logarithmic");
         let spectrum =
             charts::spectrum(title, &[("client's own lag", &of.client_lag)], &judged, "budget");
@@ -301,7 +301,7 @@ fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, o
 }
 
 fn tokens(html: &mut String, test: &Test, of: &series::Test) {
-    let spectrum = |title, name: &str, of, judged: &Judged| {
+    let spectrum = |title, name: &str, of, judged: &Threshold| {
         plot::figure(&charts::spectrum(
             (title, "time, logarithmic"),
             &[(name, of)],
@@ -309,8 +309,8 @@ fn tokens(html: &mut String, test: &Test, of: &series::Test) {
             "bound",
         ))
     };
-    let first = Judged::first_token(test);
-    let per_token = Judged::per_token(test);
+    let first = Threshold::first_token(test);
+    let per_token = Threshold::per_token(test);
     group(
         html,
         "Tokens",

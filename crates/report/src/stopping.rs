@@ -8,7 +8,7 @@ use dyno_results::summary::Test;
 use dyno_results::summary::metrics::{Bound, EarlyStopping, Estimate};
 use dyno_results::units::{self, count};
 
-use super::plot::{self, Across, Axis, Chart, Format, Ink, Label, Point, Shape};
+use super::plot::{self, Axis, Chart, Format, Ink, Label, Point, RuleAxis, Shape};
 use super::words::{self, counted, escaped};
 
 /// Points of the boundary.
@@ -233,8 +233,8 @@ fn tail(estimate: &Estimate, rank: u64, series: &series::Test) -> Chart {
         .note(format!("{} queries are set aside; the estimate is the next.", count(rank)))
         .with("set aside", Ink::B, Shape::Band, zone)
         .with("latency", Ink::A, Shape::Line, points)
-        .rule(Across::X, Some(estimate.percentile), &format!("{at} of this run"), Ink::Quiet)
-        .rule(Across::X, Some(set_aside), "estimate", Ink::B);
+        .rule(RuleAxis::X, Some(estimate.percentile), &format!("{at} of this run"), Ink::Quiet)
+        .rule(RuleAxis::X, Some(set_aside), "estimate", Ink::B);
     if let Some(latency) = estimate.latency_ns {
         let name = format!("at most {}", words::time_ns(latency));
         chart.labels.push(Label { x: set_aside, y: latency as f64, name });

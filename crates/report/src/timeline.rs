@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use dyno_results::units::shortened;
 use serde_json::{Value, json};
 
+use crate::words::escaped;
+
 /// A time in ps.
 pub type Picos = u64;
 
@@ -213,10 +215,6 @@ fn ticks(text: &mut String, end: Picos, scale: f64, [from, to]: [f64; 2]) {
 fn step(end: Picos) -> Picos {
     let steps = (0..19).flat_map(|power| [1, 2, 5].map(|by: Picos| by * 10_u64.pow(power)));
     steps.into_iter().find(|step| end / step <= TICKS).unwrap_or(Picos::MAX)
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

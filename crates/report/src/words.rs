@@ -5,6 +5,7 @@ use std::path::{Component, Path};
 
 use dyno_results::summary::{Accuracy, Division, QualityUnit};
 use dyno_results::units;
+pub use dyno_results::units::counted;
 
 /// Between a number and its unit: narrow, and no line is broken there.
 const NARROW: char = '\u{202f}';
@@ -144,15 +145,11 @@ pub fn share(share: f64) -> String {
 /// With at most so many decimals, and none that are 0.
 pub fn trimmed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
-        false => text,
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_string()
+    } else {
+        text
     }
-}
-
-/// `1 query`, `2,000 queries`.
-pub fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", units::count(count), if count == 1 { one } else { many })
 }
 
 /// A value in its unit, as the summary has both.

@@ -121,9 +121,10 @@ impl Collection {
                         self.problems.push(format!("Point {name}: {} is elsewhere", point.folder));
                         continue;
                     }
-                    let repeat = match sweep.definition.repeat > 1 {
-                        true => format!(", repeat {}", point.repeat),
-                        false => String::new(),
+                    let repeat = if sweep.definition.repeat > 1 {
+                        format!(", repeat {}", point.repeat)
+                    } else {
+                        String::new()
                     };
                     self.add(
                         &path.join(folder),

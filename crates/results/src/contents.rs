@@ -232,9 +232,10 @@ const LOGS: [(&str, Check); 3] = [
         let (detail, problems) = read_detail(&text_of(path)?);
         first_of(&problems)?;
         let last = if test.metrics.is_some() { "num_errors" } else { "power_end" };
-        match test.state == State::Complete && detail.value(last).is_none() {
-            true => Err(format!("is cut off: it has no {last}")),
-            false => Ok(()),
+        if test.state == State::Complete && detail.value(last).is_none() {
+            Err(format!("is cut off: it has no {last}"))
+        } else {
+            Ok(())
         }
     }),
     ("mlperf_log_accuracy.json", |path, _| {
@@ -246,9 +247,10 @@ const LOGS: [(&str, Check); 3] = [
 
 fn text_of(path: &Path) -> Result<String, String> {
     let bytes = fs::read(path).map_err(|error| unreadable(&error))?;
-    match bytes.is_empty() {
-        true => Err("is empty".into()),
-        false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    if bytes.is_empty() {
+        Err("is empty".into())
+    } else {
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 

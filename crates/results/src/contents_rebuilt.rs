@@ -421,7 +421,7 @@ pub fn series(path: &Path, run: &Run, missing: &mut Vec<String>) -> series::Run 
 }
 
 fn plots(records: &Records, folder: &str) -> series::Test {
-    let mut of = series::Test::of(&record_of(records), folder);
+    let mut of = series::Test::from_record(&record_of(records), folder);
     scale(&mut of, records);
     of
 }
@@ -468,9 +468,10 @@ fn record_of(records: &Records) -> Record {
     let failed = failed.filter_map(|(row, &code)| Some((row as u64, records::failure_of(code)?)));
     Record {
         samples_per_query: if is_one { rows.max(1) } else { 1 },
-        scheduled_at: match is_one {
-            true => Vec::new(),
-            false => (0..rows).map(|row| time(scheduled(row))).collect(),
+        scheduled_at: if is_one {
+            Vec::new()
+        } else {
+            (0..rows).map(|row| time(scheduled(row))).collect()
         },
         issued_at: if is_one { vec![time(scheduled(0))] } else { issued },
         client_lag: records
@@ -481,13 +482,15 @@ fn record_of(records: &Records) -> Record {
             .collect(),
         indices: vec![0; rows],
         completed_at: column(&records.latency_ns),
-        first_token_at: match records.first_token_ns.len() == rows {
-            true => column(&records.first_token_ns),
-            false => Vec::new(),
+        first_token_at: if records.first_token_ns.len() == rows {
+            column(&records.first_token_ns)
+        } else {
+            Vec::new()
         },
-        tokens: match records.first_token_ns.len() == rows && records.tokens.len() == rows {
-            true => records.tokens.clone(),
-            false => vec![0; records.first_token_ns.len()],
+        tokens: if records.first_token_ns.len() == rows && records.tokens.len() == rows {
+            records.tokens.clone()
+        } else {
+            vec![0; records.first_token_ns.len()]
         },
         failed: failed.collect(),
         ..Record::default()
@@ -515,8 +518,8 @@ mod tests {
             indices: vec![0; (queries * samples) as usize],
             ..Record::default()
         };
-        let whole = series::Test::of(&record, "f");
-        let mut records = Records::of(&record, Keep::All).unwrap();
+        let whole = series::Test::from_record(&record, "f");
+        let mut records = Records::from_record(&record, Keep::All).unwrap();
         let every = plots(&records, "f");
         assert!(every.slices == whole.slices, "nothing is lost where nothing is thinned");
 

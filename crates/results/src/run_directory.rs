@@ -183,7 +183,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// If neither this folder nor the system's temporary directory takes them.
-    pub fn finish(mut self, files: &[(&str, String)]) -> Result<Finished, DirectoryError> {
+    pub fn finish(mut self, files: &[(&str, String)]) -> Result<FinishedDirectory, DirectoryError> {
         let write = |root: &Path| -> Result<(), String> {
             for (name, text) in files {
                 let path = root.join(name);
@@ -199,9 +199,10 @@ impl RunDirectory {
         }
         let elsewhere = rescued.clone();
         self.note(rescued);
-        let renamed = match self.partial.parent() == Some(&self.target) {
-            true => move_up(&self.partial, &self.target),
-            false => fs::rename(&self.partial, &self.target),
+        let renamed = if self.partial.parent() == Some(&self.target) {
+            move_up(&self.partial, &self.target)
+        } else {
+            fs::rename(&self.partial, &self.target)
         };
         let path = match renamed {
             Ok(()) => self.target,
@@ -211,7 +212,7 @@ impl RunDirectory {
                 self.partial
             }
         };
-        Ok(Finished {
+        Ok(FinishedDirectory {
             path: elsewhere.unwrap_or(path),
             rescued: self.rescued,
             warnings: self.warnings,
@@ -411,7 +412,7 @@ fn move_up(folder: &Path, target: &Path) -> io::Result<()> {
 
 /// A run directory with its name.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedDirectory {
     /// Where it is.
     pub path: PathBuf,
     /// Folders that took what it could not.

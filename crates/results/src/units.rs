@@ -70,6 +70,23 @@ pub fn count(value: u64) -> String {
     text
 }
 
+/// Returns a count with its noun, such as `1 query` or `2,000 queries`.
+///
+/// ```
+/// use dyno_results::units::counted;
+///
+/// assert_eq!(counted(1, "query", "queries"), "1 query");
+/// assert_eq!(counted(2_000, "query", "queries"), "2,000 queries");
+/// ```
+pub fn counted(value: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(value), if value == 1 { one } else { many })
+}
+
+/// Returns the ending of a regular noun behind a count: empty for 1, else `s`.
+pub fn plural_ending(value: u64) -> &'static str {
+    if value == 1 { "" } else { "s" }
+}
+
 /// A fraction as people name percentiles: 0.99 is `p99`, 0.999 is `p99.9`.
 pub fn percentile(fraction: f64) -> String {
     let percent = format!("{:.4}", fraction * 100.0);
@@ -151,9 +168,10 @@ pub fn width(text: &str) -> usize {
 pub fn command(arguments: &[String]) -> String {
     let quoted = |argument: &String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+@%".contains(c);
-        match !argument.is_empty() && argument.chars().all(is_plain) {
-            true => argument.clone(),
-            false => format!("'{}'", argument.replace('\'', "'\\''")),
+        if !argument.is_empty() && argument.chars().all(is_plain) {
+            argument.clone()
+        } else {
+            format!("'{}'", argument.replace('\'', "'\\''"))
         }
     };
     let words = std::iter::once("dyno".to_string()).chain(arguments.iter().map(quoted));

@@ -20,7 +20,7 @@ use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_results::records::Keep;
-use dyno_results::run_directory::{Finished, RunDirectory};
+use dyno_results::run_directory::{FinishedDirectory, RunDirectory};
 use dyno_results::summary::{self, State, Verdict};
 use dyno_results::{series, units, write};
 
@@ -58,7 +58,7 @@ pub struct Measured {
     /// Its summary.
     pub summary: summary::Run,
     /// Where everything is.
-    pub directory: Finished,
+    pub directory: FinishedDirectory,
 }
 
 impl Prepared {

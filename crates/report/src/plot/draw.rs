@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Across, Axis, Chart, Format, Ink, Point, Series, Shape};
+use super::{Axis, Chart, Format, Ink, Point, RuleAxis, Series, Shape};
 use crate::words::escaped;
 
 /// Units of the drawing, in both directions.
@@ -192,11 +192,11 @@ fn rules(html: &mut String, chart: &Chart) {
     for rule in &chart.rules {
         let class = rule.ink.class();
         let _ = match rule.across {
-            Across::X => {
+            RuleAxis::X => {
                 let at = short(SIZE * chart.x.at(rule.at));
                 write!(html, "<path class=\"rule {class}\" d=\"M{at} 0v{SIZE}\"/>")
             }
-            Across::Y => {
+            RuleAxis::Y => {
                 let at = short(SIZE * (1.0 - chart.y.at(rule.at)));
                 write!(html, "<path class=\"rule {class}\" d=\"M0 {at}h{SIZE}\"/>")
             }
@@ -211,7 +211,7 @@ fn texts(html: &mut String, chart: &Chart) {
     for rule in chart.rules.iter().filter(|rule| !rule.name.is_empty()) {
         let (class, name) = (rule.ink.class(), escaped(&rule.name));
         match rule.across {
-            Across::X => {
+            RuleAxis::X => {
                 let at = 100.0 * chart.x.at(rule.at);
                 let (edge, offset) = if at > 55.0 { ("right", 100.0 - at) } else { ("left", at) };
                 let top = 2 + 18 * upright;
@@ -222,7 +222,7 @@ fn texts(html: &mut String, chart: &Chart) {
                      top:{top}px\">{name}</span>"
                 );
             }
-            Across::Y => {
+            RuleAxis::Y => {
                 let at = 100.0 * chart.y.at(rule.at);
                 // Below the line where there is no room above it.
                 let place = if at > 88.0 { "top" } else { "bottom" };
@@ -309,9 +309,10 @@ fn number(value: f64, format: Format) -> Value {
     let scale = 10_f64.powi(if is_in_full { 0 } else { digits });
     let rounded = (value * scale).round() / scale;
     // Whole numbers take two letters less than `1.0`.
-    match rounded.fract() == 0.0 && rounded.abs() < 9e15 {
-        true => (rounded as i64).into(),
-        false => rounded.into(),
+    if rounded.fract() == 0.0 && rounded.abs() < 9e15 {
+        (rounded as i64).into()
+    } else {
+        rounded.into()
     }
 }
 

@@ -107,7 +107,7 @@ impl Ink {
     const ROW: [Self; 6] = [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
 
     /// The one of the `number`-th of several runs.
-    pub fn of(number: usize) -> Self {
+    pub fn nth(number: usize) -> Self {
         Self::ROW[number % Self::ROW.len()]
     }
 
@@ -130,8 +130,8 @@ impl Ink {
 /// A straight line across the chart, with its name.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Across which axis.
-    pub across: Across,
+    /// Axis at one value of which the line lies.
+    pub across: RuleAxis,
     /// Where.
     pub at: f64,
     /// Such as `bound 50 ms`.
@@ -142,7 +142,7 @@ pub struct Rule {
 
 /// How a rule lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Across {
+pub enum RuleAxis {
     /// At one value of the x axis, upright.
     X,
     /// At one value of the y axis, level.
@@ -194,7 +194,7 @@ impl Chart {
 
     /// Adds a rule, if there is one.
     #[must_use]
-    pub fn rule(mut self, across: Across, at: Option<f64>, name: &str, ink: Ink) -> Self {
+    pub fn rule(mut self, across: RuleAxis, at: Option<f64>, name: &str, ink: Ink) -> Self {
         self.rules.extend(at.filter(|at| at.is_finite()).map(|at| {
             let name = name.to_string();
             Rule { across, at, name, ink }

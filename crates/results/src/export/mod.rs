@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::foreign::{self, Foreign, ForeignError};
+use crate::foreign::{self, ForeignError, ForeignResult};
 use crate::records::{self, Records, RecordsError};
 use crate::{series, summary};
 
@@ -68,9 +68,10 @@ impl Format {
     /// # Errors
     /// If it cannot.
     pub fn check(self) -> Result<(), ExportError> {
-        match self == Self::Parquet && !cfg!(feature = "parquet") {
-            true => Err(ExportError::NoParquet),
-            false => Ok(()),
+        if self == Self::Parquet && !cfg!(feature = "parquet") {
+            Err(ExportError::NoParquet)
+        } else {
+            Ok(())
         }
     }
 
@@ -114,7 +115,7 @@ pub struct Source<'a> {
 
 enum Contents {
     Run(Box<summary::Run>),
-    Foreign(Foreign),
+    Foreign(ForeignResult),
 }
 
 impl<'a> Source<'a> {
@@ -124,9 +125,10 @@ impl<'a> Source<'a> {
     /// # Errors
     /// If there is neither, or no such test.
     pub fn read(path: &'a Path, test: Option<&str>) -> Result<Self, ExportError> {
-        let mut contents = match path.join(summary::FILE).is_file() {
-            true => Contents::Run(Box::new(summary::Run::read(path)?)),
-            false => Contents::Foreign(foreign::read(path)?),
+        let mut contents = if path.join(summary::FILE).is_file() {
+            Contents::Run(Box::new(summary::Run::read(path)?))
+        } else {
+            Contents::Foreign(foreign::read(path)?)
         };
         if let Some(test) = test {
             let wanted = parts(test);
@@ -261,7 +263,7 @@ impl<'a> Source<'a> {
 
     fn each_of_foreign(
         &self,
-        foreign: &Foreign,
+        foreign: &ForeignResult,
         note: &mut dyn FnMut(String),
         mut write: impl FnMut(TestRecords<'_>) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
@@ -275,12 +277,13 @@ impl<'a> Source<'a> {
             let (name, scenario) = (&test.title[..], &test.scenario[..]);
             write(TestRecords { name, scenario, mode: "performance", tenant: None, records })?;
         }
-        match found {
-            true => Ok(()),
-            false => Err(ExportError::NoForeignRecords {
+        if found {
+            Ok(())
+        } else {
+            Err(ExportError::NoForeignRecords {
                 path: self.path.to_path_buf(),
                 advice: foreign.tool.how_to_keep_records(),
-            }),
+            })
         }
     }
 }

@@ -259,10 +259,10 @@ fn of_times(text: &mut Text, run: &Run, series: &series::Run) {
     let help = "Latency from the scheduled time, by share of the queries that it does not exceed.";
     text.gauge("dyno_latency_quantile_seconds", help, quantiles);
 
-    let tests: Vec<Timed<'_>> = measured(run)
+    let tests: Vec<TestHistograms<'_>> = measured(run)
         .filter_map(|(test, metrics)| {
             let plots = series.tests.iter().find(|plots| plots.folder == test.folder)?;
-            Some(Timed { labels: labels(run, test), metrics, plots })
+            Some(TestHistograms { labels: labels(run, test), metrics, plots })
         })
         .collect();
     let help = "Latency from the scheduled time.";
@@ -284,7 +284,7 @@ fn of_times(text: &mut Text, run: &Run, series: &series::Run) {
 }
 
 /// A test with its histograms.
-struct Timed<'a> {
+struct TestHistograms<'a> {
     labels: Vec<(&'static str, String)>,
     metrics: &'a Metrics,
     plots: &'a series::Test,
@@ -294,8 +294,8 @@ fn histograms<'a>(
     text: &mut Text,
     name: &str,
     help: &str,
-    tests: &'a [Timed<'a>],
-    of: impl Fn(&'a Timed<'a>) -> (&'a Histogram, Option<&'a Distribution>),
+    tests: &'a [TestHistograms<'a>],
+    of: impl Fn(&'a TestHistograms<'a>) -> (&'a Histogram, Option<&'a Distribution>),
 ) {
     let mut has_head = false;
     for test in tests {

@@ -42,9 +42,10 @@ fn cell(out: &mut (impl Write + ?Sized), value: Option<impl Display>) -> io::Res
 
 /// A cell, in quotes where it needs them.
 pub fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\r', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.into(),
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.into()
     }
 }
 

@@ -8,7 +8,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::requests::{Request, records};
-use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns, read, text};
+use super::{
+    Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns, read, text,
+};
 use crate::summary::{Data, Plan};
 
 /// Name of the file with an object a request.
@@ -48,7 +50,7 @@ pub fn is_summary(value: &Value) -> bool {
 }
 
 /// Reads both files, as far as they are there.
-pub fn read_folder(folder: &Path) -> Result<Foreign, ForeignError> {
+pub fn read_folder(folder: &Path) -> Result<ForeignResult, ForeignError> {
     let [records, summary] = [RECORDS, SUMMARY].map(|name| folder.join(name));
     if !records.is_file() {
         return read(&summary);
@@ -74,7 +76,7 @@ fn malformed(path: &Path, reason: String) -> ForeignError {
 }
 
 /// Reads the figures.
-pub fn read_summary(path: &Path, value: &Value) -> Result<Foreign, ForeignError> {
+pub fn read_summary(path: &Path, value: &Value) -> Result<ForeignResult, ForeignError> {
     let mut figures = Figures::new();
     let of = |key: &str| value.get(key).filter(|metric| metric.is_object());
     for (key, ours) in TIMES {
@@ -102,7 +104,11 @@ pub fn read_summary(path: &Path, value: &Value) -> Result<Foreign, ForeignError>
     if value["was_cancelled"] == true {
         test.remarks.push("it was cancelled before its end".into());
     }
-    Ok(Foreign { tool: Tool::Aiperf, version: text("/aiperf_version").into(), tests: vec![test] })
+    Ok(ForeignResult {
+        tool: Tool::Aiperf,
+        version: text("/aiperf_version").into(),
+        tests: vec![test],
+    })
 }
 
 /// Names of theirs beside ours.
@@ -139,7 +145,7 @@ fn unit(metric: &Value) -> Option<f64> {
 }
 
 /// Reads the lines of the file with an object a request.
-pub fn read_records(path: &Path, values: &[Value]) -> Result<Foreign, ForeignError> {
+pub fn read_records(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError> {
     let mut requests = Vec::new();
     let (mut tells_credit, mut cancelled) = (false, 0);
     for (line, value) in (1..).zip(values) {
@@ -164,7 +170,7 @@ pub fn read_records(path: &Path, values: &[Value]) -> Result<Foreign, ForeignErr
         test.remarks.push(format!("{cancelled} requests were cancelled and are left out"));
     }
     test.records = records(requests);
-    Ok(Foreign { tool: Tool::Aiperf, version: String::new(), tests: vec![test] })
+    Ok(ForeignResult { tool: Tool::Aiperf, version: String::new(), tests: vec![test] })
 }
 
 fn request(record: &Record) -> Result<Request, String> {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::requests::{Request, records};
-use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns};
+use super::{Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns};
 use crate::summary::{Data, Plan};
 
 /// Name of the file.
@@ -26,15 +26,15 @@ struct Benchmark {
 #[derive(Debug, Default, Deserialize)]
 struct Requests {
     #[serde(default)]
-    successful: Vec<Logged>,
+    successful: Vec<LoggedRequest>,
     #[serde(default)]
-    errored: Vec<Logged>,
+    errored: Vec<LoggedRequest>,
     #[serde(default)]
     incomplete: Vec<Value>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Logged {
+struct LoggedRequest {
     request_start_time: Option<f64>,
     request_latency: Option<f64>,
     time_to_first_token_ms: Option<f64>,
@@ -49,7 +49,7 @@ pub fn is(value: &Value) -> bool {
 }
 
 /// Reads every benchmark.
-pub fn read(path: &Path, value: &Value) -> Result<Foreign, ForeignError> {
+pub fn read(path: &Path, value: &Value) -> Result<ForeignResult, ForeignError> {
     let malformed = |at: usize, reason: String| ForeignError::Malformed {
         path: path.into(),
         tool: Tool::Guidellm,
@@ -65,7 +65,7 @@ pub fn read(path: &Path, value: &Value) -> Result<Foreign, ForeignError> {
         return Err(malformed(0, "there is none".into()));
     }
     let version = value["metadata"]["guidellm_version"].as_str().unwrap_or_default().into();
-    Ok(Foreign { tool: Tool::Guidellm, version, tests })
+    Ok(ForeignResult { tool: Tool::Guidellm, version, tests })
 }
 
 fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
@@ -86,14 +86,14 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
         "throughput" => "Offline",
         _ => "Server",
     };
-    let is_due = |row: &Logged| is_scheduled && targeted(row).is_some();
+    let is_due = |row: &LoggedRequest| is_scheduled && targeted(row).is_some();
     let logged = || benchmark.requests.successful.iter().chain(&benchmark.requests.errored);
-    let mut remarks =
-        vec![match logged().any(is_due) {
-        true => "latency counts from when the request was due, its figures from when it was sent",
-        false => "latency counts from when the request was sent",
-    }
-    .to_string()];
+    let origin = if logged().any(is_due) {
+        "latency counts from when the request was due, its figures from when it was sent"
+    } else {
+        "latency counts from when the request was sent"
+    };
+    let mut remarks = vec![origin.to_string()];
     let total = |status: &str| benchmark.metrics["request_totals"][status].as_u64().unwrap_or(0);
     let (kept, all) = (logged().count() as u64, total("successful") + total("errored"));
     if kept > 0 && kept < all {
@@ -163,7 +163,7 @@ fn figures(metrics: &Value) -> Figures {
 }
 
 /// When it was due, in seconds.
-fn targeted(row: &Logged) -> Option<f64> {
+fn targeted(row: &LoggedRequest) -> Option<f64> {
     row.info["timings"]["targeted_start"].as_f64()
 }
 

@@ -9,7 +9,7 @@ use dyno_loadgen::log::read::{
     Detail, TraceReader, read_detail_file, read_summary, record_of, samples_of,
 };
 
-use super::{Figures, Foreign, ForeignError, Test, Tool, text};
+use super::{Figures, ForeignError, ForeignResult, Test, Tool, text};
 use crate::records::{Keep, Records};
 use crate::summary::{Data, Plan};
 
@@ -19,7 +19,7 @@ const DETAIL: &str = "mlperf_log_detail.txt";
 const TRACE: &str = "mlperf_log_trace.json";
 
 /// Reads a folder of logs.
-pub fn read(folder: &Path) -> Result<Foreign, ForeignError> {
+pub fn read(folder: &Path) -> Result<ForeignResult, ForeignError> {
     let path = folder.join(DETAIL);
     let malformed = |reason: &str| ForeignError::Malformed {
         path: path.clone(),
@@ -77,7 +77,7 @@ pub fn read(folder: &Path) -> Result<Foreign, ForeignError> {
     };
     let version = detail.text("loadgen_version").unwrap_or_default();
     let version = version.split(" @ ").next().unwrap_or_default().into();
-    Ok(Foreign { tool: Tool::LoadGen, version, tests: vec![test] })
+    Ok(ForeignResult { tool: Tool::LoadGen, version, tests: vec![test] })
 }
 
 /// Only MultiStream at a fixed interval has it.
@@ -151,7 +151,7 @@ fn records(folder: &Path, detail: &Detail, scenario: &str) -> Result<Option<Reco
     let has_ticks = detail.value(INTERVALS).is_some();
     let is_scheduled = scenario == "Server" || has_ticks;
     match record_of(&samples, samples_per_query, first, is_scheduled) {
-        Some(record) => Ok(Records::of(&record, Keep::All)),
+        Some(record) => Ok(Records::from_record(&record, Keep::All)),
         None => Err(format!("{TRACE} does not hold whole queries of one run")),
     }
 }

@@ -11,11 +11,11 @@ mod loadgen;
 mod requests;
 mod vllm;
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use thiserror::Error;
 
 pub use figures::{Figures, of_summary};
 
@@ -59,7 +59,7 @@ impl Tool {
 
 /// A result of another tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Foreign {
+pub struct ForeignResult {
     /// Who made it.
     pub tool: Tool,
     /// Of the tool; empty if it does not tell.
@@ -92,69 +92,53 @@ pub struct Test {
     pub remarks: Vec<String>,
 }
 
-/// Why a result does not read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error of reading a result of another tool.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ForeignError {
-    /// It is not there, or the operating system's reason.
+    /// The file or folder is missing, or the operating system cannot read it.
+    #[error("cannot read {}: {reason}", path.display())]
     Unreadable {
-        /// What was to be read.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why it cannot be.
+        /// Reason, as the end of a sentence.
         reason: String,
     },
-    /// An object of JSON that is cut off or damaged.
+    /// The file begins like a JSON object but is cut off or damaged.
+    #[error("{}: not valid JSON: {reason}", path.display())]
     NotJson {
-        /// What was read.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// Message of the JSON parser, with line and column.
         reason: String,
     },
-    /// None of the known formats.
+    /// The content matches none of the known formats.
+    #[error(
+        "{} is neither a run of dyno nor a result of LoadGen (a folder with \
+         mlperf_log_summary.txt), vLLM (bench serve --save-result), guidellm \
+         (benchmarks.json) or aiperf (profile_export.jsonl, profile_export_aiperf.json)",
+        path.display()
+    )]
     Unknown {
-        /// What was read.
+        /// Path of the file or folder.
         path: PathBuf,
     },
-    /// A known format, but damaged or of another version.
+    /// The format is known, but the file is damaged or of an unsupported version.
+    #[error("{}: not as {} writes it: {reason}", path.display(), tool.name())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Whose it seems to be.
+        /// Tool whose format the file has.
         tool: Tool,
         /// Key, line or value, and what is wrong with it.
         reason: String,
     },
 }
 
-impl fmt::Display for ForeignError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, reason } => {
-                write!(f, "cannot read {}: {reason}", path.display())
-            }
-            Self::NotJson { path, reason } => {
-                write!(f, "{}: not valid JSON: {reason}", path.display())
-            }
-            Self::Unknown { path } => write!(
-                f,
-                "{} is neither a run of dyno nor a result of LoadGen (a folder with \
-                 mlperf_log_summary.txt), vLLM (bench serve --save-result), guidellm \
-                 (benchmarks.json) or aiperf (profile_export.jsonl, profile_export_aiperf.json)",
-                path.display()
-            ),
-            Self::Malformed { path, tool, reason } => {
-                write!(f, "{}: not as {} writes it: {reason}", path.display(), tool.name())
-            }
-        }
-    }
-}
-
-impl std::error::Error for ForeignError {}
-
 /// Reads a file or folder that another tool left.
 ///
 /// # Errors
 /// See [`ForeignError`].
-pub fn read(path: &Path) -> Result<Foreign, ForeignError> {
+pub fn read(path: &Path) -> Result<ForeignResult, ForeignError> {
     if path.is_dir() {
         return read_folder(path);
     }
@@ -175,7 +159,7 @@ pub fn read(path: &Path) -> Result<Foreign, ForeignError> {
     }
 }
 
-fn read_folder(path: &Path) -> Result<Foreign, ForeignError> {
+fn read_folder(path: &Path) -> Result<ForeignResult, ForeignError> {
     let has = |name: &str| path.join(name).is_file();
     if has(loadgen::SUMMARY) {
         loadgen::read(path)
@@ -193,7 +177,7 @@ fn read_lines(
     path: &Path,
     text: &str,
     error: Option<&serde_json::Error>,
-) -> Result<Foreign, ForeignError> {
+) -> Result<ForeignResult, ForeignError> {
     let mut values = Vec::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let parsed = serde_json::from_str::<Value>(line);
@@ -238,9 +222,10 @@ fn text(path: &Path) -> Result<String, ForeignError> {
 /// are damage.
 fn ns(time: f64, unit: f64) -> Result<i64, String> {
     let ns = (time * unit).round();
-    match (0.0..i64::MAX as f64).contains(&ns) {
-        true => Ok(ns as i64),
-        false => Err(format!("{time} is no time")),
+    if (0.0..i64::MAX as f64).contains(&ns) {
+        Ok(ns as i64)
+    } else {
+        Err(format!("{time} is no time"))
     }
 }
 

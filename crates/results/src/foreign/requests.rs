@@ -28,9 +28,8 @@ pub fn records(mut requests: Vec<Request>) -> Option<Records> {
     let since = |at: i64, from: i64| at.saturating_sub(from);
     let column = |of: &dyn Fn(&Request) -> i64| requests.iter().map(of).collect::<Vec<i64>>();
     let has = |of: fn(&Request) -> bool| requests.iter().any(of);
-    let optional = |is_there: bool, of: &dyn Fn(&Request) -> i64| match is_there {
-        true => column(of),
-        false => Vec::new(),
+    let optional = |is_there: bool, of: &dyn Fn(&Request) -> i64| {
+        if is_there { column(of) } else { Vec::new() }
     };
     Some(Records {
         row: Row::Query,

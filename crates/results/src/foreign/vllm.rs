@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::requests::{Request, records};
-use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns};
+use super::{Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns};
 use crate::summary::{Data, Plan};
 
 #[derive(Debug, Deserialize)]
-struct Saved {
+struct SavedResult {
     #[serde(default)]
     model_id: String,
     /// Requests/s; the text `inf` sends all at once.
@@ -45,18 +45,19 @@ pub fn is(value: &Value) -> bool {
 }
 
 /// Reads each object as a test.
-pub fn read(path: &Path, values: &[Value]) -> Result<Foreign, ForeignError> {
+pub fn read(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError> {
     let malformed =
         |reason: String| ForeignError::Malformed { path: path.into(), tool: Tool::Vllm, reason };
     let test = |value: &Value| {
-        let saved = Saved::deserialize(value).map_err(|error| malformed(error.to_string()))?;
+        let saved =
+            SavedResult::deserialize(value).map_err(|error| malformed(error.to_string()))?;
         test(&saved, value).map_err(malformed)
     };
     let tests = values.iter().map(test).collect::<Result<_, _>>()?;
-    Ok(Foreign { tool: Tool::Vllm, version: String::new(), tests })
+    Ok(ForeignResult { tool: Tool::Vllm, version: String::new(), tests })
 }
 
-fn test(saved: &Saved, value: &Value) -> Result<Test, String> {
+fn test(saved: &SavedResult, value: &Value) -> Result<Test, String> {
     // Everything at once has no rate.
     let rate = saved.request_rate.as_ref().and_then(Value::as_f64).filter(|rate| rate.is_finite());
     let (title, scenario) = match (ramp(saved), rate, saved.max_concurrency) {
@@ -108,7 +109,7 @@ fn test(saved: &Saved, value: &Value) -> Result<Test, String> {
 }
 
 /// How requests arrive, as `server_arrivals` has it where it can.
-fn arrivals(saved: &Saved, rate: Option<f64>) -> String {
+fn arrivals(saved: &SavedResult, rate: Option<f64>) -> String {
     let process = match saved.burstiness {
         Some(shape) if shape != 1.0 => format!("gamma:{shape}"),
         _ => "poisson".into(),
@@ -125,7 +126,7 @@ fn arrivals(saved: &Saved, rate: Option<f64>) -> String {
 }
 
 /// A load that grows, which no setting of ours does.
-fn ramp(saved: &Saved) -> Option<String> {
+fn ramp(saved: &SavedResult) -> Option<String> {
     let strategy = saved.ramp_up_strategy.as_ref()?;
     let rate = |rate: Option<f64>| rate.map_or("?".into(), |rate| rate.to_string());
     let (from, to) = (rate(saved.ramp_up_start_rps), rate(saved.ramp_up_end_rps));
@@ -135,7 +136,7 @@ fn ramp(saved: &Saved) -> Option<String> {
 /// Names of theirs beside ours.
 const TIMES: [(&str, &str); 3] = [("e2el", ""), ("ttft", "ttft-"), ("tpot", "tpot-")];
 
-fn figures(saved: &Saved, value: &Value) -> Figures {
+fn figures(saved: &SavedResult, value: &Value) -> Figures {
     let mut figures = Figures::new();
     for (key, value) in value.as_object().into_iter().flatten() {
         // Such as `p99_ttft_ms`.
@@ -155,7 +156,7 @@ fn figures(saved: &Saved, value: &Value) -> Figures {
 
 /// The requests, if they are in the file: their latencies are without
 /// `--save-detailed`, too.
-fn requests(saved: &Saved) -> Result<Option<Vec<Request>>, String> {
+fn requests(saved: &SavedResult) -> Result<Option<Vec<Request>>, String> {
     let (whose, count) = match (&saved.latencies, &saved.ttfts) {
         (Some(latencies), _) => ("latencies", latencies.len()),
         (None, Some(ttfts)) => ("ttfts", ttfts.len()),
@@ -176,7 +177,7 @@ fn requests(saved: &Saved) -> Result<Option<Vec<Request>>, String> {
     (0..count).map(|row| request(saved, row)).collect::<Result<Vec<_>, _>>().map(Some)
 }
 
-fn request(saved: &Saved, row: usize) -> Result<Request, String> {
+fn request(saved: &SavedResult, row: usize) -> Result<Request, String> {
     let at = |column: &Option<Vec<f64>>| column.as_ref().map(|column| column[row]);
     let ns =
         |key: &str, time: f64| ns(time, SECOND).map_err(|bad| format!("`{key}[{row}]`: {bad}"));

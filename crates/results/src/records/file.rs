@@ -1,11 +1,11 @@
 //! The file: a line that says what it is, the length of the header, the header
 //! as JSON, and the columns one after the other.
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::codec::{decode, encode};
 use super::{Records, Row};
@@ -41,46 +41,28 @@ struct Column {
     crc32: u32,
 }
 
-/// Why a file of raw records does not read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error of reading a file of raw records.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RecordsError {
-    /// It is not there.
+    /// The file is missing.
+    #[error(
+        "{} is missing; `--records none`, or an earlier version of dyno, leaves none",
+        .0.display()
+    )]
     Missing(PathBuf),
-    /// The operating system's reason.
+    /// The operating system cannot read the file; holds its message.
+    #[error("cannot read {}: {}", .0.display(), .1)]
     Unreadable(PathBuf, String),
-    /// It is the file of something else, or of a later version.
+    /// The file has another format or a later version.
+    #[error("{} holds no raw records of version 1", .0.display())]
     NotRecords(PathBuf),
-    /// The header is damaged.
+    /// The header is damaged; holds what is wrong.
+    #[error("{}: the header is damaged: {}", .0.display(), .1)]
     Header(PathBuf, String),
-    /// A column ends early, or its bytes are not those that were written.
+    /// A column is cut off, or its checksum does not match; holds its name.
+    #[error("{}: the column {} is cut off or damaged", .0.display(), .1)]
     Column(PathBuf, String),
 }
-
-impl fmt::Display for RecordsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(path) => write!(
-                f,
-                "{} is missing; `--records none`, or an earlier version of dyno, leaves none",
-                path.display()
-            ),
-            Self::Unreadable(path, reason) => {
-                write!(f, "cannot read {}: {reason}", path.display())
-            }
-            Self::NotRecords(path) => {
-                write!(f, "{} holds no raw records of version 1", path.display())
-            }
-            Self::Header(path, reason) => {
-                write!(f, "{}: the header is damaged: {reason}", path.display())
-            }
-            Self::Column(path, column) => {
-                write!(f, "{}: the column {column} is cut off or damaged", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for RecordsError {}
 
 impl Records {
     fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 8] {

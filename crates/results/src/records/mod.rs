@@ -102,13 +102,10 @@ fn code(failure: Failure) -> i64 {
 
 impl Records {
     /// The rows of a record; `None` if nothing is to be kept.
-    pub fn of(record: &Record, keep: Keep) -> Option<Self> {
+    pub fn from_record(record: &Record, keep: Keep) -> Option<Self> {
         let is_one = record.query_count() == 1;
         let samples = if is_one { 1 } else { record.samples_per_query.max(1) };
-        let total = match is_one {
-            true => record.completed_at.len(),
-            false => record.query_count(),
-        };
+        let total = if is_one { record.completed_at.len() } else { record.query_count() };
         let stride = match keep {
             Keep::Nothing => return None,
             Keep::All => 1,
@@ -207,13 +204,13 @@ mod tests {
         let mut of = record(2);
         of.completed_at[5] = 0;
         of.failed = vec![(3, Failure::TimedOut), (2, Failure::Rejected)];
-        let found = Records::of(&of, Keep::Thinned).unwrap();
+        let found = Records::from_record(&of, Keep::Thinned).unwrap();
         assert_eq!(found.latency_ns, [400, 500, NEVER]);
         assert_eq!(found.issue_delay_ns, [5, 5, 30]);
         assert_eq!(found.sample, [10, 12, 14]);
         assert_eq!(found.failure, [0, 1, 0]);
         assert_eq!([0, 1, 2].map(|row| found.is_answered(row)), [true, false, false]);
-        assert_eq!(Records::of(&of, Keep::Nothing), None);
+        assert_eq!(Records::from_record(&of, Keep::Nothing), None);
     }
 
     #[test]
@@ -225,7 +222,7 @@ mod tests {
             completed_at: vec![107, 207, 157],
             ..Record::default()
         };
-        let found = Records::of(&one, Keep::All).unwrap();
+        let found = Records::from_record(&one, Keep::All).unwrap();
         assert_eq!((found.row, found.total, found.row_count()), (Row::Sample, 3, 3));
         assert_eq!(found.latency_ns, [100, 200, 150]);
         assert_eq!(found.sample, [4, 5, 6]);
@@ -241,10 +238,10 @@ mod tests {
             completed_at: (1..=n as u64).collect(),
             ..Record::default()
         };
-        let found = Records::of(&long, Keep::Thinned).unwrap();
+        let found = Records::from_record(&long, Keep::Thinned).unwrap();
         assert_eq!((found.total, found.stride), (n as u64, 3));
         assert_eq!(&found.scheduled_ns[..3], [0, 3, 6]);
         assert!(found.row_count() <= ROWS_KEPT);
-        assert_eq!(Records::of(&long, Keep::All).unwrap().row_count(), n);
+        assert_eq!(Records::from_record(&long, Keep::All).unwrap().row_count(), n);
     }
 }

@@ -135,10 +135,8 @@ pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let digits = if percent >= 10.0 { 1 } else { 3 };
     let text = format!("{percent:.digits$}");
-    let text = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
-    };
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     format!("{text} %")
 }
 

@@ -34,7 +34,7 @@ impl FromStr for Load {
 }
 
 /// A setting and its value.
-pub type OnTop = (&'static str, String);
+pub type SettingOverride = (&'static str, String);
 
 /// A bound that nothing exceeds.
 const NO_BOUND_NS: u64 = 24 * 3_600 * 1_000_000_000;
@@ -106,7 +106,7 @@ impl Load {
     }
 
     /// The setting that is the load.
-    pub fn setting(self, load: f64) -> OnTop {
+    pub fn setting(self, load: f64) -> SettingOverride {
         match self {
             Self::Qps => ("server_target_qps", load.to_string()),
             Self::Concurrency => ("server_arrivals", format!("concurrency:{load:.0}")),
@@ -117,7 +117,7 @@ impl Load {
     /// The settings that say the limits, as far as settings can: one percentile
     /// of latency, or of the tokens' times where those are limited. What they
     /// cannot say is not judged by the run but by the search.
-    pub fn bounds(self, limits: &[Limit]) -> Vec<OnTop> {
+    pub fn bounds(self, limits: &[Limit]) -> Vec<SettingOverride> {
         let of = |quantity| {
             let of_it = limits.iter().filter(move |limit| limit.quantity == quantity);
             of_it.min_by(|a, b| a.allowed.total_cmp(&b.allowed))

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::write::{pretty, replace};
 
 pub use headline::{headline, nearest};
-pub use load::{Load, OnTop};
+pub use load::{Load, SettingOverride};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -326,10 +326,12 @@ impl Definition {
 impl Point {
     /// What became of it, in a word or two.
     pub fn verdict(&self) -> &'static str {
-        match self.passed {
-            true => "kept",
-            false if self.overloaded => "piles up",
-            false => "missed",
+        if self.passed {
+            "kept"
+        } else if self.overloaded {
+            "piles up"
+        } else {
+            "missed"
         }
     }
 

@@ -75,10 +75,11 @@ impl Accelerator {
             100.0 * self.memory_busy,
             self.stp
         );
-        let _ = match self.stp > self.stp_bound {
+        let _ = if self.stp > self.stp_bound {
             // Cheaper versions, or parts of an array.
-            true => write!(text, ", networks as they are {:.3} at most", self.stp_bound),
-            false => write!(text, " of at most {:.3}", self.stp_bound),
+            write!(text, ", networks as they are {:.3} at most", self.stp_bound)
+        } else {
+            write!(text, " of at most {:.3}", self.stp_bound)
         };
         for network in &self.networks {
             let _ = write!(text, "; {}", network.name);

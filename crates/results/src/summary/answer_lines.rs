@@ -8,9 +8,10 @@ use crate::units::{count, duration, rate};
 pub fn classes(metrics: &Metrics) -> Option<String> {
     let answers = metrics.answers.as_ref()?;
     let text = format!("answers: {}", answers.list());
-    Some(match answers.accepted.is_empty() {
-        true => text,
-        false => format!("{text} ({} accepted)", answers.accepted.join(", ")),
+    Some(if answers.accepted.is_empty() {
+        text
+    } else {
+        format!("{text} ({} accepted)", answers.accepted.join(", "))
     })
 }
 
@@ -39,9 +40,12 @@ pub fn end_of_stream(metrics: &Metrics) -> Option<String> {
 fn totals(tokens: &Tokens) -> Option<String> {
     let by: Vec<&str> =
         tokens.output_counted_by.keys().map(String::as_str).filter(|by| *by != "nobody").collect();
-    let output = tokens.output.map(|n| match by.is_empty() {
-        true => format!("{} output", count(n)),
-        false => format!("{} output by {}", count(n), by.join(" and ")),
+    let output = tokens.output.map(|n| {
+        if by.is_empty() {
+            format!("{} output", count(n))
+        } else {
+            format!("{} output by {}", count(n), by.join(" and "))
+        }
     });
     let of = |n: Option<u64>, name: &str| n.map(|n| format!("{} {name}", count(n)));
     let parts = [

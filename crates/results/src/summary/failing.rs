@@ -37,10 +37,7 @@ impl Failing {
     /// HTTP status 401`.
     pub fn sentence(&self) -> String {
         let Self { window, failed, answers, words } = self;
-        let part = match failed == answers {
-            true => "all".into(),
-            false => failed.to_string(),
-        };
+        let part = if failed == answers { "all".into() } else { failed.to_string() };
         let words = words.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
         format!("{part} of the {window} {answers} answers failed{words}")
     }

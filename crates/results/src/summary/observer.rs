@@ -160,9 +160,10 @@ impl Observer {
         // In Offline a client that does not run has nothing in flight for it.
         let charged = if is_remote && test.scenario == "Offline" { all } else { stopped };
         let reason = if self.is_over_budget(charged) {
-            let share = match self.is_over_budget(charged.saturating_sub(self.brief_error())) {
-                true => ClientShare::TooLarge,
-                false => ClientShare::Open,
+            let share = if self.is_over_budget(charged.saturating_sub(self.brief_error())) {
+                ClientShare::TooLarge
+            } else {
+                ClientShare::Open
             };
             let text = format!(
                 "{who} did not run for {} of {} ({}). {} Run it again without what kept it from \
@@ -196,10 +197,8 @@ impl Observer {
 
     /// Why a figure that the client changed does not count, or may not count.
     fn reason(&self, who: &str, figure: &Figure, share: ClientShare) -> Reason {
-        let lost = match self.lost_ns.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", self.lost()),
-        };
+        let lost =
+            if self.lost_ns.is_empty() { String::new() } else { format!(" ({})", self.lost()) };
         let possible = figure.at_least_ns.filter(|_| share == ClientShare::Open);
         let (delayed, without) = match possible {
             None => ("delayed", shown(figure.without_client_ns)),

@@ -15,13 +15,14 @@ use super::metrics::{
 };
 
 impl Metrics {
-    /// The numbers of a run that ended so and lasted so long.
-    pub fn of(
+    /// Returns the numbers of a run that ended with `ended` and lasted `lasted_ns`.
+    pub fn from_run(
         m: &metrics::Metrics,
         judgement: &Judgement,
         plan: &plan::Plan,
         record: &Record,
-        (ended, lasted_ns): (EndReason, Nanos),
+        ended: EndReason,
+        lasted_ns: Nanos,
     ) -> Self {
         let lost = m.failed.total() + m.missing;
         Self {

@@ -214,9 +214,10 @@ impl Test {
             known(text).is_some_and(|r| r.undecided || r.kind == ReasonKind::Consequence)
         };
         let is_undecided = self.causes.iter().any(|reason| reason.undecided);
-        match is_undecided && self.reasons.iter().all(is_open) {
-            true => Verdict::Undecided,
-            false => Verdict::Invalid,
+        if is_undecided && self.reasons.iter().all(is_open) {
+            Verdict::Undecided
+        } else {
+            Verdict::Invalid
         }
     }
 
