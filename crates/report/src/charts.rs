@@ -6,42 +6,42 @@ use dyno_results::{summary, units};
 use super::plot::{Axis, Chart, Format, Ink, Point, RuleAxis, Shape};
 use super::words;
 
-/// Bars of a histogram at most: more are as wide as a hair.
+/// Maximum number of bars of a histogram; more would be too thin to see.
 const BARS_MOST: usize = 72;
 
-/// What a test times: queries, or the samples of the one query of Offline.
+/// Returns the unit that a test times, in singular and plural: samples in Offline, else queries.
 pub fn timed(test: &summary::Test) -> (&'static str, &'static str) {
     if test.scenario == "Offline" { ("sample", "samples") } else { ("query", "queries") }
 }
 
-/// Where the latency is judged, and the bound it is compared with.
+/// Bound that a time is compared with.
 pub struct Threshold {
-    /// Such as `bound 50 ms`.
+    /// Bound in ns; `None` without a bound.
     bound: Option<f64>,
 }
 
 impl Threshold {
-    /// Of the latency.
+    /// Returns the bound on the latency.
     pub fn latency(test: &summary::Test) -> Self {
         Self { bound: test.plan.latency_bound_ns.map(|bound| bound as f64) }
     }
 
-    /// Of the time to the first token.
+    /// Returns the bound on the time to first token.
     pub fn first_token(test: &summary::Test) -> Self {
         Self { bound: test.plan.first_token_bound_ns.map(|bound| bound as f64) }
     }
 
-    /// Of the time per output token.
+    /// Returns the bound on the time per output token.
     pub fn per_token(test: &summary::Test) -> Self {
         Self { bound: test.plan.time_per_output_token_bound_ns.map(|bound| bound as f64) }
     }
 
-    /// Of the client's own lag.
+    /// Returns the budget of the client lag.
     pub fn client_lag(test: &summary::Test) -> Self {
         Self { bound: test.plan.max_client_lag_ns.map(|bound| bound as f64) }
     }
 
-    /// The bound as a line across.
+    /// Adds the bound to a chart as a horizontal line.
     pub fn mark(&self, chart: Chart) -> Chart {
         self.across(chart, RuleAxis::Y, "bound")
     }
@@ -52,7 +52,7 @@ impl Threshold {
     }
 }
 
-/// How often each latency was seen, twice: on a linear and on a logarithmic axis.
+/// Returns the latency histogram twice: with a linear and with a logarithmic count axis.
 pub fn histograms(of: &Distribution, judged: &Threshold, timed: &str) -> [Chart; 2] {
     let (bars, share) = bars(of);
     let edges = || bars.iter().flat_map(|p| [p.x, p.to]).chain(judged.bound);
@@ -71,18 +71,17 @@ pub fn histograms(of: &Distribution, judged: &Threshold, timed: &str) -> [Chart;
     })
 }
 
-/// Buckets of the histogram, as many joined as it takes to make few enough bars,
-/// and by which share a latency grows over a bar of the usual width.
+/// Returns the bars of a histogram, with neighboring buckets joined until there are at most
+/// [`BARS_MOST`], and the share by which the latency grows over a bar of the usual width.
 ///
-/// Buckets are even within an octave, so that on a logarithmic axis the first of
-/// one is nearly twice as wide as the last of the one before. Were bars as high as
-/// their counts, each octave would begin with a step that no latency has: so they
-/// are as high as the count would be in the usual width.
+/// Buckets have equal widths within an octave, so on a logarithmic axis the first bucket of an
+/// octave is nearly twice as wide as the last bucket of the octave before. Heights are counts
+/// scaled to the usual width; unscaled counts would show a step at each octave.
 fn bars(of: &Distribution) -> (Vec<Point>, f64) {
     let (joined, buckets) = of.histogram.joined(BARS_MOST);
     let usual = buckets as f64 / 16.0;
     let bar = |(from, to, count): (u64, u64, u64)| {
-        // Nothing at all has no logarithm.
+        // 0 has no logarithm.
         let (x, to) = ((from as f64).max(0.5), to as f64);
         let y = count as f64 * usual / (to / x).log2();
         Point { x, y, to, tip: dyno_results::units::count(count) }
@@ -90,7 +89,7 @@ fn bars(of: &Distribution) -> (Vec<Point>, f64) {
     (joined.into_iter().map(bar).collect(), usual.exp2() - 1.0)
 }
 
-/// The share that took at most so long.
+/// Returns the cumulative distribution of a latency.
 pub fn cumulative(
     of: &Distribution,
     judged: &Threshold,
@@ -108,7 +107,7 @@ pub fn cumulative(
     judged.across(chart, RuleAxis::X, "bound")
 }
 
-/// An axis of the times of some distributions, and of other values.
+/// Returns a logarithmic time axis that covers the distributions and the values of `more`.
 pub fn time_axis<'a>(
     name: &str,
     of: impl Iterator<Item = &'a Distribution>,
@@ -118,7 +117,8 @@ pub fn time_axis<'a>(
     Axis::log(name, Format::Time, times.chain(more))
 }
 
-/// From the exact counts, with the smallest and the largest at their place.
+/// Returns the points of a cumulative distribution from the exact counts; the smallest and the
+/// largest time are exact, too.
 pub fn cumulative_points(of: &Distribution) -> Vec<Point> {
     let (Some(&(_, smallest)), Some(&(_, largest))) = (of.spectrum.first(), of.spectrum.last())
     else {
@@ -136,7 +136,7 @@ pub fn cumulative_points(of: &Distribution) -> Vec<Point> {
     points
 }
 
-/// Latency by percentile, and beside it other times that are to be compared.
+/// Returns a chart of one or more distributions by percentile.
 pub fn spectrum(
     (title, name): (&str, &str),
     of: &[(&str, &Distribution)],
@@ -157,8 +157,8 @@ pub fn spectrum(
     judged.across(chart, RuleAxis::Y, word)
 }
 
-/// Times of which a few percentiles are known, by percentile, on an axis that reaches to
-/// `bound`, too.
+/// Returns a chart of times by percentile, from a few known percentiles. The time axis also covers
+/// `bound`.
 pub fn by_percentile(
     (title, name): (&str, &str),
     lines: &[(&str, Vec<(f64, f64)>)],
@@ -188,7 +188,7 @@ fn end_of(slice: &Slice) -> f64 {
     slice.begin_ns as f64 + slice.width_ns as f64
 }
 
-/// p50, bands up to p90 and p99, and the largest, by when queries were due.
+/// Returns p50, bands up to p90 and p99, and the maximum latency over the scheduled time.
 pub fn latency_over_time(slices: &[Slice], judged: &Threshold, is_offline: bool) -> Chart {
     let times = slices.iter().filter_map(|slice| slice.latency_ns).flatten();
     let y = Axis::log(
@@ -218,7 +218,7 @@ pub fn latency_over_time(slices: &[Slice], judged: &Threshold, is_offline: bool)
     judged.across(chart, RuleAxis::Y, "bound")
 }
 
-/// What was due and what was answered, a second.
+/// Returns the samples per second that were due, answered and failed, over time.
 pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> Chart {
     let rate = |of: &dyn Fn(&Slice) -> u64| -> Vec<Point> {
         let of = |slice: &Slice| {
@@ -245,7 +245,7 @@ pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> 
     if has_failed { chart.with("failed", Ink::Bad, Shape::Steps, failed) } else { chart }
 }
 
-/// Steps end where the last slice ends.
+/// Extends the last step to the end of the last slice.
 fn held(mut points: Vec<Point>, slices: &[Slice]) -> Vec<Point> {
     if let (Some(last), Some(slice)) = (points.last().cloned(), slices.last()) {
         points.push(Point::new(end_of(slice), last.y));
@@ -253,7 +253,7 @@ fn held(mut points: Vec<Point>, slices: &[Slice]) -> Vec<Point> {
     points
 }
 
-/// Samples issued and not yet done.
+/// Returns the number of samples issued and not yet completed, over time.
 pub fn in_flight(slices: &[Slice]) -> Chart {
     let points: Vec<Point> =
         slices.iter().map(|slice| Point::new(end_of(slice), slice.in_flight as f64)).collect();
@@ -263,7 +263,7 @@ pub fn in_flight(slices: &[Slice]) -> Chart {
         .with("in flight", Ink::D, Shape::Line, points)
 }
 
-/// How late the client itself was.
+/// Returns the p99 client lag over time.
 pub fn client_lag_over_time(slices: &[Slice], judged: &Threshold) -> Chart {
     let of = |slice: &Slice| Some(Point::new(middle(slice), slice.client_lag_p99_ns? as f64));
     let points: Vec<Point> = slices.iter().filter_map(of).collect();
@@ -275,7 +275,7 @@ pub fn client_lag_over_time(slices: &[Slice], judged: &Threshold) -> Chart {
     judged.across(chart, RuleAxis::Y, "budget")
 }
 
-/// How often the system computed so many samples at once.
+/// Returns the histogram of batch sizes.
 pub fn batch_sizes(of: &series::Test) -> Chart {
     let largest = of.batch_sizes.iter().map(|&(size, _)| size).max().unwrap_or(1);
     let width = largest.div_ceil(64).max(1);
@@ -299,7 +299,7 @@ pub fn batch_sizes(of: &series::Test) -> Chart {
         .with("batches", Ink::E, Shape::Bars, bars)
 }
 
-/// Output tokens a second.
+/// Returns the output tokens per second over time.
 pub fn tokens_over_time(slices: &[Slice]) -> Chart {
     let of = |slice: &Slice| {
         let seconds = slice.width_ns.max(1) as f64 / 1e9;

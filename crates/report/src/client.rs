@@ -1,5 +1,5 @@
-//! What the client of a server saw, within the section of a test: whether it is the server that
-//! was measured, and how evenly tokens came.
+//! Client-side observations within the section of a test: whether the client limited the result,
+//! and how evenly tokens arrived.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::charts::{self, Threshold};
 use super::plot;
 use super::words::{self, counted, escaped};
 
-/// Nothing, where no client belongs to the test.
+/// Appends the client of a test; nothing if the test has no client.
 pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>, all: &[Client]) {
     let of_test = |client: &&Client| client.scenario == test.scenario && client.mode == test.mode;
     let Some(client) = all.iter().find(of_test) else { return };
@@ -67,7 +67,8 @@ fn rows(client: &Client) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// What a client that waits for answers would call the latency, and how late it was itself.
+/// Returns a chart of the latency from the issue of requests, which a closed-loop client would
+/// report, and of the client's lateness.
 fn latency(client: &Client) -> Option<String> {
     let of = |of: &metrics::Distribution| {
         let at = [(0.5, of.p50), (0.9, of.p90), (0.95, of.p95), (0.97, of.p97), (0.99, of.p99)];

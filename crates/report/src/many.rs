@@ -1,4 +1,4 @@
-//! The page of several runs, or of a search.
+//! Page of several runs or of a search.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::plot::{self, Axis, Chart, Format, Ink, Label, Point, RuleAxis, Shape}
 use super::words::{self, escaped};
 use super::{charts, one, searched};
 
-/// Curves in one chart at most: more cannot be told apart.
+/// Maximum number of curves in one chart; more cannot be distinguished.
 const CURVES: usize = 12;
 
-/// The page; `home` is the folder that it will stand in.
+/// Returns the page; `home` is the folder in which it will be written.
 pub fn html(several: &Collection, home: &Path) -> String {
     let rows = several.rows();
     let mut problems = several.problems.clone();
@@ -150,7 +150,7 @@ fn table(html: &mut String, several: &Collection, rows: &[Row<'_>], home: &Path)
     html.push_str("</tbody></table></div>");
 }
 
-/// A number with its text; tables are sorted by the number.
+/// Appends a cell with a text; the table sorts by `value`.
 fn cell(html: &mut String, name: &str, value: Option<f64>, text: &str) {
     let value = value.filter(|value| value.is_finite()).map_or(String::new(), |v| v.to_string());
     let _ = write!(
@@ -160,7 +160,8 @@ fn cell(html: &mut String, name: &str, value: Option<f64>, text: &str) {
     );
 }
 
-/// Where the page of a run is, as seen from this one; only downwards.
+/// Returns the link to the report of a run, relative to `home`; `None` if the report does not exist
+/// or lies outside `home`.
 fn link(row: &Row<'_>, home: &Path) -> Option<String> {
     let report = std::path::absolute(row.member.contents.path.join(super::FILE)).ok()?;
     let inside = report.strip_prefix(std::path::absolute(home).ok()?).ok()?;
@@ -197,7 +198,7 @@ fn section(html: &mut String, scenario: &str, rows: &[Row<'_>]) {
     html.push_str("</section>\n");
 }
 
-/// The headline of each run as a bar, with its interval where it is known.
+/// Appends the headline of each run as a bar, with its confidence interval where it is known.
 fn results(html: &mut String, rows: &[Row<'_>]) {
     let results = rows.iter().filter_map(|row| Some((row, row.test.result.as_ref()?)));
     let results: Vec<_> =
@@ -221,7 +222,7 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
             format!("<i class=\"whiskers\" style=\"left:{low:.2}%;width:{width:.2}%\"></i>")
         });
         let interval = result.interval.as_ref().map(|interval| {
-            // Rates have the unit of the result beside them.
+            // The unit of a rate stands beside the result.
             let of = |value| match &result.unit[..] {
                 "ns" => words::time(value),
                 _ => units::rate(value),
@@ -248,7 +249,7 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
     html.push_str("</div>");
 }
 
-/// What a tooltip says of a run.
+/// Returns the tooltip of a run.
 fn tip(row: &Row<'_>) -> String {
     let mut lines = vec![row.label()];
     lines.extend(row.throughput().map(|rate| format!("{}/s", units::rate(rate))));
@@ -274,12 +275,12 @@ fn dots(
         .collect()
 }
 
-/// The candidates of a front: what does not count is none.
+/// Returns the candidates of a Pareto front: those of valid runs.
 fn valid(of: &[(Row<'_>, Candidate)]) -> Vec<Candidate> {
     of.iter().filter(|(row, _)| row.test.is_valid()).map(|(_, of)| *of).collect()
 }
 
-/// Throughput against p99, with the front and its knee.
+/// Returns p99 latency by throughput, with the Pareto front and its knee.
 fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     let of: Vec<(Row<'_>, Candidate)> = rows
         .iter()
@@ -319,7 +320,7 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     Some(chart.rule(RuleAxis::Y, bound, &name.unwrap_or_default(), Ink::Bad))
 }
 
-/// An axis of accuracies: as much of it as there are points.
+/// Returns an axis that covers the accuracies of the points.
 fn accuracy_axis(of: &[(Row<'_>, Candidate)], accuracy: fn(&Candidate) -> f64) -> Axis {
     let values = || of.iter().map(|(_, of)| accuracy(of));
     let (low, high) = (values().fold(1.0, f64::min), values().fold(0.0, f64::max));
@@ -328,7 +329,7 @@ fn accuracy_axis(of: &[(Row<'_>, Candidate)], accuracy: fn(&Candidate) -> f64) -
 }
 
 fn accuracy_throughput(rows: &[Row<'_>]) -> Option<Chart> {
-    // Both are better when they are more: the cost is what is wrong.
+    // The front minimizes cost, so cost is the share of wrong answers.
     let of: Vec<(Row<'_>, Candidate)> = rows
         .iter()
         .filter_map(|row| {
