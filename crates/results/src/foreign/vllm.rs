@@ -1,6 +1,6 @@
-//! What `vllm bench serve --save-result` writes: one object with all figures;
-//! with `--save-detailed` also arrays with an entry a request. Times are seconds
-//! in arrays and ms in figures. `--append-result` puts one object a line.
+//! Results of `vllm bench serve --save-result`: one object with all figures; with `--save-detailed`
+//! also arrays with an entry per request. Times are seconds in arrays and ms in figures.
+//! `--append-result` writes one object per line.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use crate::summary::{Data, Plan};
 struct SavedResult {
     #[serde(default)]
     model_id: String,
-    /// Requests/s; the text `inf` sends all at once.
+    /// Requests/s; the text `inf` means all at once.
     request_rate: Option<Value>,
     /// Shape of the gamma distribution between requests; 1 is Poisson.
     burstiness: Option<f64>,
-    /// `linear` or `exponential`, between two rates.
+    /// Ramp between two rates: `linear` or `exponential`.
     ramp_up_strategy: Option<String>,
     ramp_up_start_rps: Option<f64>,
     ramp_up_end_rps: Option<f64>,
@@ -27,7 +27,7 @@ struct SavedResult {
     completed: u64,
     failed: Option<u64>,
     request_throughput: f64,
-    /// Entry a request, in the order in which they were sent.
+    /// Latency of each request, in the order of sending.
     latencies: Option<Vec<f64>>,
     ttfts: Option<Vec<f64>>,
     itls: Option<Vec<Vec<f64>>>,
@@ -37,7 +37,7 @@ struct SavedResult {
     queue_times: Option<Vec<f64>>,
 }
 
-/// Whether this is one.
+/// Returns whether a value is a result of vLLM.
 pub fn is(value: &Value) -> bool {
     value["request_throughput"].is_number()
         && value["completed"].is_number()
@@ -58,7 +58,7 @@ pub fn read(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError
 }
 
 fn test(saved: &SavedResult, value: &Value) -> Result<Test, String> {
-    // Everything at once has no rate.
+    // Requests that are sent all at once have no rate.
     let rate = saved.request_rate.as_ref().and_then(Value::as_f64).filter(|rate| rate.is_finite());
     let (title, scenario) = match (ramp(saved), rate, saved.max_concurrency) {
         (Some(ramp), ..) => (ramp, "Server"),
@@ -108,7 +108,7 @@ fn test(saved: &SavedResult, value: &Value) -> Result<Test, String> {
     })
 }
 
-/// How requests arrive, as `server_arrivals` has it where it can.
+/// Returns the arrival process, in the grammar of `server_arrivals` where that can express it.
 fn arrivals(saved: &SavedResult, rate: Option<f64>) -> String {
     let process = match saved.burstiness {
         Some(shape) if shape != 1.0 => format!("gamma:{shape}"),
@@ -125,7 +125,8 @@ fn arrivals(saved: &SavedResult, rate: Option<f64>) -> String {
     }
 }
 
-/// A load that grows, which no setting of ours does.
+/// Returns a description of a ramp of the rate, which no setting of Dyno expresses; `None` without
+/// one.
 fn ramp(saved: &SavedResult) -> Option<String> {
     let strategy = saved.ramp_up_strategy.as_ref()?;
     let rate = |rate: Option<f64>| rate.map_or("?".into(), |rate| rate.to_string());
@@ -133,7 +134,7 @@ fn ramp(saved: &SavedResult) -> Option<String> {
     Some(format!("{from} to {to} requests/s, {strategy}"))
 }
 
-/// Names of theirs beside ours.
+/// Names of times in vLLM, and our prefixes.
 const TIMES: [(&str, &str); 3] = [("e2el", ""), ("ttft", "ttft-"), ("tpot", "tpot-")];
 
 fn figures(saved: &SavedResult, value: &Value) -> Figures {
@@ -154,8 +155,10 @@ fn figures(saved: &SavedResult, value: &Value) -> Figures {
     figures
 }
 
-/// The requests, if they are in the file: their latencies are without
-/// `--save-detailed`, too.
+/// Returns the requests; `None` if the file has none.
+///
+/// # Errors
+/// If the arrays have different lengths or invalid times.
 fn requests(saved: &SavedResult) -> Result<Option<Vec<Request>>, String> {
     let (whose, count) = match (&saved.latencies, &saved.ttfts) {
         (Some(latencies), _) => ("latencies", latencies.len()),
@@ -187,13 +190,13 @@ fn request(saved: &SavedResult, row: usize) -> Result<Request, String> {
     let took = at(&saved.latencies).or(together);
     let took = took.ok_or("neither `latencies` nor `itls` is there")?;
     let tokens = saved.output_lens.as_ref().map(|lens| lens[row]);
-    // The reason of a refusal may be an empty text: what took no time, or has
-    // neither tokens nor a first one, is no answer either.
+    // The error text of a refused request may be empty. A request without duration, or with neither
+    // output tokens nor a first token, was not answered either.
     let has_error = saved.errors.as_ref().is_some_and(|errors| !errors[row].is_empty());
     let is_empty = tokens == Some(0) && ttft.is_none_or(|ttft| ttft == 0.0);
     let is_answered = !(has_error || is_empty || took == 0.0);
     let waited = ns("queue_times", at(&saved.queue_times).unwrap_or(0.0).max(0.0))?;
-    // Without the time when it was sent, all are taken up at 0.
+    // Without start times, all requests start at 0.
     let sent = at(&saved.start_times).map(|sent| ns("start_times", sent)).transpose()?;
     let issued = sent.unwrap_or(waited);
     let completed = issued.saturating_add(ns("latencies", took)?);

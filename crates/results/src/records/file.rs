@@ -1,5 +1,5 @@
-//! The file: a line that says what it is, the length of the header, the header
-//! as JSON, and the columns one after the other.
+//! File format: a line that names the format, the length of the header, the header as JSON, and the
+//! columns.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub const FILE: &str = "records.bin";
 
 const MAGIC: &[u8] = b"dyno.records 1\n";
 
-/// No header is longer.
+/// Maximum length of a header, in bytes.
 const LONGEST_HEADER: usize = 1 << 16;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ struct Header {
 #[derive(Debug, Serialize, Deserialize)]
 struct Column {
     name: String,
-    /// Whether each value is stored as its difference to the one before.
+    /// Whether values are stored as differences to the value before.
     difference: bool,
     /// Length in the file.
     bytes: usize,
@@ -92,7 +92,7 @@ impl Records {
         })
     }
 
-    /// The bytes of the file.
+    /// Returns the content of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (mut body, mut columns) = (Vec::new(), Vec::new());
         for (name, difference, values) in self.columns() {
@@ -122,7 +122,7 @@ impl Records {
     /// Reads a file.
     ///
     /// # Errors
-    /// See [`RecordsError`].
+    /// If the file is missing, unreadable, damaged or of another version.
     pub fn read(path: &Path) -> Result<Self, RecordsError> {
         let bytes = std::fs::read(path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => RecordsError::Missing(path.into()),
@@ -153,7 +153,7 @@ impl Records {
                 return Err(bad());
             }
             let values = decode(values, column.difference, header.rows).ok_or_else(bad)?;
-            // A column of a later version is none of ours.
+            // Columns of later versions are skipped.
             if let Some(place) = records.column_mut(&column.name) {
                 *place = values;
             }
