@@ -1,4 +1,4 @@
-//! From a record to its series.
+//! Computes series from records.
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::metrics::Definitions;
@@ -7,23 +7,23 @@ use dyno_loadgen::record::Record;
 use super::histogram::Counts;
 use super::{Distribution, Slice, Test};
 
-/// Where spectra are taken.
+/// Shares at which spectra are taken.
 const SPECTRUM: [f64; 25] = [
     0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99,
     0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 0.99998, 0.99999,
 ];
 
-/// Parts that a run is cut into.
+/// Number of parts of a run.
 const SLICES: usize = 100;
 
-/// No part is shorter than this, ns.
+/// Minimum length of a part, in ns.
 const SHORTEST_SLICE: Nanos = 1_000_000;
 
-/// Times whose order is looked at at most: as many as tell p99.999 apart.
+/// Maximum number of times that are sorted; enough to resolve p99.999.
 const ORDERED_MOST: usize = 1 << 20;
 
 impl Test {
-    /// The series of a run.
+    /// Computes the series of a run.
     pub fn from_record(record: &Record, folder: &str) -> Self {
         let rows = Rows::new(record);
         let stride = rows.count / ORDERED_MOST + 1;
@@ -67,7 +67,7 @@ impl Test {
     }
 }
 
-/// A record by rows: queries, or the samples of the one query of Offline.
+/// Rows of a record: queries, or the samples of the single query of Offline.
 struct Rows<'a> {
     record: &'a Record,
     is_one: bool,
@@ -101,8 +101,8 @@ impl<'a> Rows<'a> {
         if self.is_one { 0 } else { sample / self.samples }
     }
 
-    /// Of a row that was answered whole: when it was due, and how long it took.
-    /// In Offline, where all are due at once, when it was done.
+    /// Returns the scheduled time and the latency of a row whose samples were all answered. In
+    /// Offline, where all samples are due at once, the first value is the completion time.
     fn latency(&self, row: usize) -> Option<(Nanos, u64)> {
         let samples = row * self.samples..(row + 1) * self.samples;
         let stamps = self.record.completed_at.get(samples.clone())?;
@@ -116,7 +116,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Times as they come.
+/// Collects times for a distribution.
 #[derive(Default)]
 struct TimeCollector {
     counts: Counts,
@@ -138,7 +138,7 @@ impl TimeCollector {
     fn distribution(mut self) -> Distribution {
         self.ordered.sort_unstable();
         let mut spectrum = spectrum(&self.ordered);
-        // The ends are those of all times, and not of the ordered ones.
+        // The ends are exact, although only a part of the times is sorted.
         if let (Some(first), Some(smallest)) = (spectrum.first_mut(), self.smallest) {
             first.1 = smallest;
         }
@@ -149,7 +149,8 @@ impl TimeCollector {
     }
 }
 
-/// By the index rule of the metrics: `sorted[floor(count * q)]`; the largest last.
+/// Returns `sorted[floor(count * q)]` at the shares of [`SPECTRUM`] that the count resolves, and the
+/// largest time.
 fn spectrum(sorted: &[u64]) -> Vec<(f64, u64)> {
     let Some(&largest) = sorted.last() else { return Vec::new() };
     let resolution = 1.0 - 1.0 / sorted.len() as f64;
@@ -161,7 +162,7 @@ fn at(sorted: &[u64], q: f64) -> u64 {
     sorted[((sorted.len() as f64 * q) as usize).min(sorted.len() - 1)]
 }
 
-/// A run in parts.
+/// Builds the slices of a run.
 struct SliceBuilder {
     width: Nanos,
     parts: Vec<Part>,
@@ -207,7 +208,7 @@ impl SliceBuilder {
     }
 
     fn part(&mut self, at: Nanos) -> &mut Part {
-        // Queries may be due after the last completion of a run that was ended.
+        // Queries may be due after the last completion of a run that was stopped early.
         let last = self.parts.len() - 1;
         &mut self.parts[((at / self.width) as usize).min(last)]
     }

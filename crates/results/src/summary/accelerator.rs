@@ -66,7 +66,7 @@ pub struct Version {
 }
 
 impl Accelerator {
-    /// Throughput, violations and accuracy together, in a sentence.
+    /// Returns a sentence about utilization, throughput, violations and accuracy.
     pub fn remark(&self) -> String {
         let npus = if self.npus == 1 { "NPU".into() } else { format!("{} NPUs", self.npus) };
         let mut text = format!(
@@ -76,7 +76,7 @@ impl Accelerator {
             self.stp
         );
         let _ = if self.stp > self.stp_bound {
-            // Cheaper versions, or parts of an array.
+            // Cheaper versions, or parts of the array, can exceed the bound.
             write!(text, ", networks as they are {:.3} at most", self.stp_bound)
         } else {
             write!(text, " of at most {:.3}", self.stp_bound)
@@ -97,7 +97,7 @@ impl Accelerator {
 }
 
 impl Network {
-    /// Of its requests, those over a bound.
+    /// Returns the share of requests over a bound; `None` without a bound.
     pub fn violation_share(&self) -> Option<f64> {
         Some(self.violations? as f64 / self.requests.max(1) as f64)
     }

@@ -1,4 +1,4 @@
-//! What a probe before the first test sent.
+//! Probe before the first test.
 
 use dyno_loadgen::clock::Nanos;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// What readers must know of it.
+    /// Returns sentences about the probe.
     pub fn remark(&self) -> String {
         let Self { requests, failed, refused, most_in_flight, .. } = self;
         let took = units::duration(self.took_ns.cast_signed());

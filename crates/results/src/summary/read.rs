@@ -46,10 +46,10 @@ pub enum ReadError {
     },
 }
 
-/// Reads a file that names its schema and version.
+/// Reads a JSON file that names its schema and version.
 ///
 /// # Errors
-/// See [`ReadError`].
+/// If the file is missing, unreadable, malformed, or of another schema or version.
 pub fn read_json<T: DeserializeOwned>(
     path: &Path,
     schema: &str,
@@ -77,7 +77,7 @@ impl Run {
     /// Reads the summary of a run directory.
     ///
     /// # Errors
-    /// If it is not there or does not read.
+    /// If the file is missing, damaged or of another version.
     pub fn read(directory: &Path) -> Result<Self, ReadError> {
         read_json(&directory.join(super::FILE), super::SCHEMA, super::SCHEMA_VERSION)
     }
