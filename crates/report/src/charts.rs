@@ -138,7 +138,8 @@ pub fn cumulative_points(of: &Distribution) -> Vec<Point> {
 
 /// Returns a chart of one or more distributions by percentile.
 pub fn spectrum(
-    (title, name): (&str, &str),
+    title: &str,
+    axis: &str,
     of: &[(&str, &Distribution)],
     judged: &Threshold,
     word: &str,
@@ -148,7 +149,7 @@ pub fn spectrum(
     };
     let deepest = of.iter().flat_map(|(_, of)| &of.spectrum).map(|&(q, _)| q);
     let deepest = deepest.filter(|&q| q < 1.0).fold(0.9, f64::max);
-    let y = time_axis(name, of.iter().map(|(_, of)| *of), judged.bound);
+    let y = time_axis(axis, of.iter().map(|(_, of)| *of), judged.bound);
     let mut chart = Chart::new(title, Axis::nines(deepest), y)
         .note("Each nine more of the percentile is as far as the one before.");
     for (number, (name, of)) in of.iter().enumerate() {
@@ -160,14 +161,15 @@ pub fn spectrum(
 /// Returns a chart of times by percentile, from a few known percentiles. The time axis also covers
 /// `bound`.
 pub fn by_percentile(
-    (title, name): (&str, &str),
+    title: &str,
+    axis: &str,
     lines: &[(&str, Vec<(f64, f64)>)],
     bound: Option<f64>,
 ) -> Chart {
     let all = || lines.iter().flat_map(|(_, line)| line);
     let deepest = all().map(|&(q, _)| q).filter(|&q| q < 1.0).fold(0.9, f64::max);
     let times = all().map(|&(_, time)| time).chain(bound);
-    let mut chart = Chart::new(title, Axis::nines(deepest), Axis::log(name, Format::Time, times));
+    let mut chart = Chart::new(title, Axis::nines(deepest), Axis::log(axis, Format::Time, times));
     for (number, (name, line)) in lines.iter().enumerate() {
         let points = line.iter().map(|&(q, time)| Point::new(q, time)).collect();
         chart = chart.with(name, Ink::nth(number), Shape::Line, points);
@@ -341,7 +343,7 @@ mod tests {
         let lines = [("lag", of.spectrum.iter().map(|&(q, time)| (q, time as f64)).collect())];
         let charts = [
             spectrum_of(&of, &judged()),
-            judged().mark(by_percentile(("", ""), &lines, Some(1e9))),
+            judged().mark(by_percentile("", "", &lines, Some(1e9))),
             cumulative(&of, &judged(), None, "queries"),
             latency_over_time(&slices, &judged(), false),
             client_lag_over_time(&slices, &judged()),
@@ -366,7 +368,7 @@ mod tests {
     }
 
     fn spectrum_of(of: &Distribution, judged: &Threshold) -> Chart {
-        spectrum(("Lag", "lag"), &[("lag", of)], judged, "budget")
+        spectrum("Lag", "lag", &[("lag", of)], judged, "budget")
     }
 
     #[test]

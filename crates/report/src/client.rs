@@ -59,10 +59,10 @@ fn rows(client: &Client) -> Vec<(&'static str, String)> {
     let late = client.lateness_ns.as_ref();
     rows.extend(late.map(|late| ("on the wire after due, p99", words::time_ns(late.p99))));
     let by = &client.tokens_counted_by;
-    let told = by.iter().filter(|(who, _)| *who != "nobody");
-    let told: Vec<String> = told.map(|(who, n)| format!("{who} ({})", count(*n))).collect();
-    if !told.is_empty() {
-        rows.push(("tokens counted by", told.join(", ")));
+    let counted = by.iter().filter(|(who, _)| *who != "nobody");
+    let counted: Vec<String> = counted.map(|(who, n)| format!("{who} ({})", count(*n))).collect();
+    if !counted.is_empty() {
+        rows.push(("tokens counted by", counted.join(", ")));
     }
     rows
 }
@@ -78,7 +78,8 @@ fn latency(client: &Client) -> Option<String> {
     let issue = client.latency_from_issue_ns.as_ref()?;
     let late = client.lateness_ns.as_ref()?;
     let chart = charts::by_percentile(
-        ("Latency from when requests were sent", "time, logarithmic"),
+        "Latency from when requests were sent",
+        "time, logarithmic",
         &[("from when it was sent", of(issue)), ("sent after it was due", of(late))],
         None,
     );
@@ -97,7 +98,7 @@ fn tokens(spans: &Spans, test: &Test, series: Option<&series::Test>) -> String {
         lines.push(("per token, mean of an answer", mean.collect()));
     }
     let bound = test.plan.time_per_output_token_bound_ns.map(|bound| bound as f64);
-    let chart = charts::by_percentile(("Inter-token latency", "time, logarithmic"), &lines, bound);
+    let chart = charts::by_percentile("Inter-token latency", "time, logarithmic", &lines, bound);
     let chart = Threshold::per_token(test).mark(chart);
     plot::figure(&chart.note(
         "Spans between parts of answers that hold output. Where it is far above the mean, tokens come in bursts.",

@@ -415,12 +415,8 @@ fn spectra(rows: &[Row<'_>]) -> Option<Chart> {
     let named: Vec<(&str, &dyno_results::series::Distribution)> =
         of.iter().map(|(name, series)| (name.as_str(), &series.latency)).collect();
     let judged = charts::Threshold::latency(rows.first()?.test);
-    let chart = charts::spectrum(
-        ("Latency by percentile", "latency, logarithmic"),
-        &named,
-        &judged,
-        "bound",
-    );
+    let chart =
+        charts::spectrum("Latency by percentile", "latency, logarithmic", &named, &judged, "bound");
     let note = format!("{}{}", chart.note, only_some(rows.len(), of.len()));
     (!of.is_empty()).then(|| chart.note(note))
 }

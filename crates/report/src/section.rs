@@ -44,7 +44,7 @@ pub fn performance(
     facts(html, test, metrics);
     html.push_str("</div>");
     match series {
-        Some(series) => all_charts(html, (test, &id), metrics, series),
+        Some(series) => all_charts(html, test, &id, metrics, series),
         None => html.push_str(
             "<p class=\"note\">There are no plots: <code>series.json</code> has no entry for this test.</p>",
         ),
@@ -255,7 +255,7 @@ fn group(html: &mut String, title: &str, figures: &[String]) {
     let _ = write!(html, "<h3>{title}</h3><div class=\"charts\">{}</div>", figures.concat());
 }
 
-fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, of: &series::Test) {
+fn all_charts(html: &mut String, test: &Test, id: &str, metrics: &Metrics, of: &series::Test) {
     let (timed, is_offline) = (charts::timed(test).1, test.scenario == "Offline");
     let latency = Threshold::latency(test);
     let target = (!is_offline).then_some(test.plan.percentile);
@@ -267,7 +267,8 @@ fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, o
             views(&charts::histograms(&of.latency, &latency, timed), &format!("{id}-h")),
             plot::figure(&charts::cumulative(&of.latency, &latency, target, timed)),
             plot::figure(&charts::spectrum(
-                ("Latency by percentile", "latency, logarithmic"),
+                "Latency by percentile",
+                "latency, logarithmic",
                 &[("latency", &of.latency)],
                 &latency,
                 "bound",
@@ -292,9 +293,13 @@ fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, o
     tokens(html, test, of);
     if client_lag(test, metrics).is_some() {
         let judged = Threshold::client_lag(test);
-        let title = ("Lag of the client by percentile", "lag, logarithmic");
-        let spectrum =
-            charts::spectrum(title, &[("client's own lag", &of.client_lag)], &judged, "budget");
+        let spectrum = charts::spectrum(
+            "Lag of the client by percentile",
+            "lag, logarithmic",
+            &[("client's own lag", &of.client_lag)],
+            &judged,
+            "budget",
+        );
         let over_time = charts::client_lag_over_time(&of.slices, &judged);
         group(html, "Lag of the client", &[plot::figure(&spectrum), plot::figure(&over_time)]);
     }
@@ -302,12 +307,7 @@ fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, o
 
 fn tokens(html: &mut String, test: &Test, of: &series::Test) {
     let spectrum = |title, name: &str, of, judged: &Threshold| {
-        plot::figure(&charts::spectrum(
-            (title, "time, logarithmic"),
-            &[(name, of)],
-            judged,
-            "bound",
-        ))
+        plot::figure(&charts::spectrum(title, "time, logarithmic", &[(name, of)], judged, "bound"))
     };
     let first = Threshold::first_token(test);
     let per_token = Threshold::per_token(test);
