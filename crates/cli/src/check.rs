@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dyno_results::units::count;
+use dyno_results::units::{self, count};
 use dyno_rules::Version;
 use dyno_submission::check::{CheckReport, Outcome, Program};
 use dyno_submission::finding::{Finding, Severity};
@@ -64,7 +64,7 @@ impl CheckSummary<'_> {
         let invalid = checked.results.values().filter(is_invalid).count();
         let counted = |severity: Severity| {
             let count = checked.findings.iter().filter(|f| f.severity == severity).count();
-            format!("{count} {}{}", severity.name(), if count == 1 { "" } else { "s" })
+            format!("{count} {}{}", severity.name(), units::plural_ending(count as u64))
         };
         format!(
             "{} valid, {invalid} not; {}, {}, {} in {} files and folders",

@@ -97,8 +97,8 @@ impl Outcome {
                 judge_performance(&mut kept.summary, log, report, test.mode, share, context);
                 let counted = accounts(&mut kept.summary, log, report, test, tenant, system);
                 let record = counted.as_ref().unwrap_or(&report.run.record);
-                kept.series = Some(series::Test::of(record, &folder));
-                kept.records = Records::of(record, keep);
+                kept.series = Some(series::Test::from_record(record, &folder));
+                kept.records = Records::from_record(record, keep);
             }
             (_, None) => {}
         }
@@ -173,8 +173,8 @@ fn judge_performance(
 ) {
     let (run, judgement) = (report.run, &report.judgement);
     let lasted = run.record.completed_at.iter().copied().max().unwrap_or(0);
-    let ended = (run.ended, lasted);
-    let metrics = Metrics::of(&report.metrics, judgement, &run.plan, &run.record, ended);
+    let metrics =
+        Metrics::from_run(&report.metrics, judgement, &run.plan, &run.record, run.ended, lasted);
     let end = log.search.as_ref().and_then(|sought| sought.end);
     let is_peak = mode == TestMode::FindPeakPerformance && log.complete;
     let is_found = matches!(end, Some(End::Found { .. }));
@@ -332,7 +332,7 @@ fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> 
         // A fixed number of streams is a setting and not an estimate.
         return None;
     }
-    let rows = Records::of(record, Keep::Thinned)?;
+    let rows = Records::from_record(record, Keep::Thinned)?;
     let answered = || (0..rows.row_count()).filter(|&row| rows.is_answered(row));
     let latency = |row: usize| u64::try_from(rows.latency_ns[row]).unwrap_or(0);
     let risk = 1.0 - CONFIDENCE;

@@ -22,7 +22,7 @@ pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], record: &R
         return;
     }
     let percentile = test.plan.percentile;
-    let rows = Records::of(record, Keep::Thinned);
+    let rows = Records::from_record(record, Keep::Thinned);
     let found: Vec<summary::Requirement> = requirements
         .iter()
         .map(|requirement| requirement.limit(percentile))
@@ -254,7 +254,7 @@ mod tests {
 
     fn finding(text: &str, record: &Record) -> summary::Requirement {
         let limit = limits::parse(text, 0.99).unwrap();
-        found(&limit, Records::of(record, Keep::Thinned).as_ref())
+        found(&limit, Records::from_record(record, Keep::Thinned).as_ref())
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl RemoteWorkers {
         control.watch.clear();
         control.watch.say(&format!(
             "waiting for {workers} worker{} at {address}: dyno worker --join HOST:{}",
-            if workers == 1 { "" } else { "s" },
+            units::plural_ending(workers.into()),
             address.port()
         ));
         let goes_on = || !control.interrupt.is_some_and(Interrupt::is_asked);

@@ -1,4 +1,5 @@
-//! What simulated NPUs did: a timeline of both resources, how busy they were, and how far that is from the bounds.
+//! Sections of simulated NPUs: a timeline of both resources, their utilization, and the distance
+//! from the bounds.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,8 @@ use super::words::{self, escaped};
 
 use super::timeline::{Bar, Timeline};
 
-/// A section for each test in which there were some, with its timeline if that is known.
+/// Appends a section for each entry of `accelerators`, with the timeline of the same position
+/// where it has blocks.
 pub fn sections(html: &mut String, accelerators: &[Accelerator], timelines: &[series::Timeline]) {
     for (at, accelerator) in accelerators.iter().enumerate() {
         let of = match accelerators.len() {
@@ -102,7 +104,7 @@ fn networks(html: &mut String, of: &Accelerator) {
     html.push_str("</tbody></table></div>");
 }
 
-/// Such as `16 bits 62.0 %, 8 bits 38.0 %`.
+/// Returns the share of requests of each version, such as `16 bits 62.0 %, 8 bits 38.0 %`.
 fn versions(network: &Network) -> String {
     let all: u64 = network.versions.iter().map(|version| version.requests).sum();
     let each = network.versions.iter().map(|version| {
@@ -122,7 +124,7 @@ fn picture(html: &mut String, timeline: &series::Timeline, npus: u64) {
         fetch: block.fetch_ns.map(|at| at.saturating_mul(1_000)),
         compute: block.compute_ns.map(|at| at.saturating_mul(1_000)),
     };
-    // Of a file that somebody changed, no more than it can have.
+    // A damaged file may have blocks of unknown networks or spans that end before they begin.
     let is_drawn = |block: &&series::Block| {
         let ([a, b], [c, d]) = (block.fetch_ns, block.compute_ns);
         block.network < timeline.networks.len() && a <= b && c <= d

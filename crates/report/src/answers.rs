@@ -1,4 +1,4 @@
-//! Answers of a server of texts and their tokens, within the section of a test.
+//! Answers of a text server and their tokens, within the section of a test.
 
 use dyno_results::summary::Metrics;
 use dyno_results::summary::answers::Tokens;
@@ -6,7 +6,7 @@ use dyno_results::units::{self, count};
 
 use super::words;
 
-/// Names and values; none of a test whose answers are not text.
+/// Returns names and values; empty for a test whose answers are not text.
 pub fn facts(metrics: &Metrics) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(answers) = &metrics.answers {

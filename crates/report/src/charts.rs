@@ -3,57 +3,57 @@
 use dyno_results::series::{self, Distribution, Slice};
 use dyno_results::{summary, units};
 
-use super::plot::{Across, Axis, Chart, Format, Ink, Point, Shape};
+use super::plot::{Axis, Chart, Format, Ink, Point, RuleAxis, Shape};
 use super::words;
 
-/// Bars of a histogram at most: more are as wide as a hair.
+/// Maximum number of bars of a histogram; more would be too thin to see.
 const BARS_MOST: usize = 72;
 
-/// What a test times: queries, or the samples of the one query of Offline.
+/// Returns the unit that a test times, in singular and plural: samples in Offline, else queries.
 pub fn timed(test: &summary::Test) -> (&'static str, &'static str) {
     if test.scenario == "Offline" { ("sample", "samples") } else { ("query", "queries") }
 }
 
-/// Where the latency is judged, and the bound it is compared with.
-pub struct Judged {
-    /// Such as `bound 50 ms`.
+/// Bound that a time is compared with.
+pub struct Threshold {
+    /// Bound in ns; `None` without a bound.
     bound: Option<f64>,
 }
 
-impl Judged {
-    /// Of the latency.
+impl Threshold {
+    /// Returns the bound on the latency.
     pub fn latency(test: &summary::Test) -> Self {
         Self { bound: test.plan.latency_bound_ns.map(|bound| bound as f64) }
     }
 
-    /// Of the time to the first token.
+    /// Returns the bound on the time to first token.
     pub fn first_token(test: &summary::Test) -> Self {
         Self { bound: test.plan.first_token_bound_ns.map(|bound| bound as f64) }
     }
 
-    /// Of the time per output token.
+    /// Returns the bound on the time per output token.
     pub fn per_token(test: &summary::Test) -> Self {
         Self { bound: test.plan.time_per_output_token_bound_ns.map(|bound| bound as f64) }
     }
 
-    /// Of the client's own lag.
+    /// Returns the budget of the client lag.
     pub fn client_lag(test: &summary::Test) -> Self {
         Self { bound: test.plan.max_client_lag_ns.map(|bound| bound as f64) }
     }
 
-    /// The bound as a line across.
+    /// Adds the bound to a chart as a horizontal line.
     pub fn mark(&self, chart: Chart) -> Chart {
-        self.across(chart, Across::Y, "bound")
+        self.across(chart, RuleAxis::Y, "bound")
     }
 
-    fn across(&self, chart: Chart, across: Across, word: &str) -> Chart {
+    fn across(&self, chart: Chart, across: RuleAxis, word: &str) -> Chart {
         let name = self.bound.map(|bound| format!("{word} {}", words::round_time(bound)));
         chart.rule(across, self.bound, &name.unwrap_or_default(), Ink::Bad)
     }
 }
 
-/// How often each latency was seen, twice: on a linear and on a logarithmic axis.
-pub fn histograms(of: &Distribution, judged: &Judged, timed: &str) -> [Chart; 2] {
+/// Returns the latency histogram twice: with a linear and with a logarithmic count axis.
+pub fn histograms(of: &Distribution, judged: &Threshold, timed: &str) -> [Chart; 2] {
     let (bars, share) = bars(of);
     let edges = || bars.iter().flat_map(|p| [p.x, p.to]).chain(judged.bound);
     let heights = || bars.iter().map(|p| p.y);
@@ -67,22 +67,21 @@ pub fn histograms(of: &Distribution, judged: &Judged, timed: &str) -> [Chart; 2]
         let chart = Chart::new("Latency histogram", x(), y)
             .note(format!("How many {timed} took how long: the area of a bar is its count."))
             .with(timed, Ink::A, Shape::Bars, bars.clone());
-        judged.across(chart, Across::X, "bound")
+        judged.across(chart, RuleAxis::X, "bound")
     })
 }
 
-/// Buckets of the histogram, as many joined as it takes to make few enough bars,
-/// and by which share a latency grows over a bar of the usual width.
+/// Returns the bars of a histogram, with neighboring buckets joined until there are at most
+/// [`BARS_MOST`], and the share by which the latency grows over a bar of the usual width.
 ///
-/// Buckets are even within an octave, so that on a logarithmic axis the first of
-/// one is nearly twice as wide as the last of the one before. Were bars as high as
-/// their counts, each octave would begin with a step that no latency has: so they
-/// are as high as the count would be in the usual width.
+/// Buckets have equal widths within an octave, so on a logarithmic axis the first bucket of an
+/// octave is nearly twice as wide as the last bucket of the octave before. Heights are counts
+/// scaled to the usual width; unscaled counts would show a step at each octave.
 fn bars(of: &Distribution) -> (Vec<Point>, f64) {
     let (joined, buckets) = of.histogram.joined(BARS_MOST);
     let usual = buckets as f64 / 16.0;
     let bar = |(from, to, count): (u64, u64, u64)| {
-        // Nothing at all has no logarithm.
+        // 0 has no logarithm.
         let (x, to) = ((from as f64).max(0.5), to as f64);
         let y = count as f64 * usual / (to / x).log2();
         Point { x, y, to, tip: dyno_results::units::count(count) }
@@ -90,8 +89,13 @@ fn bars(of: &Distribution) -> (Vec<Point>, f64) {
     (joined.into_iter().map(bar).collect(), usual.exp2() - 1.0)
 }
 
-/// The share that took at most so long.
-pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed: &str) -> Chart {
+/// Returns the cumulative distribution of a latency.
+pub fn cumulative(
+    of: &Distribution,
+    judged: &Threshold,
+    target: Option<f64>,
+    timed: &str,
+) -> Chart {
     let points = cumulative_points(of);
     let x = time_axis("latency, logarithmic", std::iter::once(of), judged.bound);
     let y = Axis::between(&format!("share of {timed}"), Format::Share, 0.0, 1.0);
@@ -99,11 +103,11 @@ pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed
         .note(format!("The share of {timed} that took at most so long."))
         .with(timed, Ink::A, Shape::Steps, points);
     let name = target.map(units::percentile_or_extreme).unwrap_or_default();
-    let chart = chart.rule(Across::Y, target, &name, Ink::Quiet);
-    judged.across(chart, Across::X, "bound")
+    let chart = chart.rule(RuleAxis::Y, target, &name, Ink::Quiet);
+    judged.across(chart, RuleAxis::X, "bound")
 }
 
-/// An axis of the times of some distributions, and of other values.
+/// Returns a logarithmic time axis that covers the distributions and the values of `more`.
 pub fn time_axis<'a>(
     name: &str,
     of: impl Iterator<Item = &'a Distribution>,
@@ -113,7 +117,8 @@ pub fn time_axis<'a>(
     Axis::log(name, Format::Time, times.chain(more))
 }
 
-/// From the exact counts, with the smallest and the largest at their place.
+/// Returns the points of a cumulative distribution from the exact counts; the smallest and the
+/// largest time are exact, too.
 pub fn cumulative_points(of: &Distribution) -> Vec<Point> {
     let (Some(&(_, smallest)), Some(&(_, largest))) = (of.spectrum.first(), of.spectrum.last())
     else {
@@ -131,11 +136,12 @@ pub fn cumulative_points(of: &Distribution) -> Vec<Point> {
     points
 }
 
-/// Latency by percentile, and beside it other times that are to be compared.
+/// Returns a chart of one or more distributions by percentile.
 pub fn spectrum(
-    (title, name): (&str, &str),
+    title: &str,
+    axis: &str,
     of: &[(&str, &Distribution)],
-    judged: &Judged,
+    judged: &Threshold,
     word: &str,
 ) -> Chart {
     let points = |of: &Distribution| -> Vec<Point> {
@@ -143,29 +149,30 @@ pub fn spectrum(
     };
     let deepest = of.iter().flat_map(|(_, of)| &of.spectrum).map(|&(q, _)| q);
     let deepest = deepest.filter(|&q| q < 1.0).fold(0.9, f64::max);
-    let y = time_axis(name, of.iter().map(|(_, of)| *of), judged.bound);
+    let y = time_axis(axis, of.iter().map(|(_, of)| *of), judged.bound);
     let mut chart = Chart::new(title, Axis::nines(deepest), y)
         .note("Each nine more of the percentile is as far as the one before.");
     for (number, (name, of)) in of.iter().enumerate() {
-        chart = chart.with(name, Ink::of(number), Shape::Line, points(of));
+        chart = chart.with(name, Ink::nth(number), Shape::Line, points(of));
     }
-    judged.across(chart, Across::Y, word)
+    judged.across(chart, RuleAxis::Y, word)
 }
 
-/// Times of which a few percentiles are known, by percentile, on an axis that reaches to
-/// `bound`, too.
+/// Returns a chart of times by percentile, from a few known percentiles. The time axis also covers
+/// `bound`.
 pub fn by_percentile(
-    (title, name): (&str, &str),
+    title: &str,
+    axis: &str,
     lines: &[(&str, Vec<(f64, f64)>)],
     bound: Option<f64>,
 ) -> Chart {
     let all = || lines.iter().flat_map(|(_, line)| line);
     let deepest = all().map(|&(q, _)| q).filter(|&q| q < 1.0).fold(0.9, f64::max);
     let times = all().map(|&(_, time)| time).chain(bound);
-    let mut chart = Chart::new(title, Axis::nines(deepest), Axis::log(name, Format::Time, times));
+    let mut chart = Chart::new(title, Axis::nines(deepest), Axis::log(axis, Format::Time, times));
     for (number, (name, line)) in lines.iter().enumerate() {
         let points = line.iter().map(|&(q, time)| Point::new(q, time)).collect();
-        chart = chart.with(name, Ink::of(number), Shape::Line, points);
+        chart = chart.with(name, Ink::nth(number), Shape::Line, points);
     }
     chart
 }
@@ -183,8 +190,8 @@ fn end_of(slice: &Slice) -> f64 {
     slice.begin_ns as f64 + slice.width_ns as f64
 }
 
-/// p50, bands up to p90 and p99, and the largest, by when queries were due.
-pub fn latency_over_time(slices: &[Slice], judged: &Judged, is_offline: bool) -> Chart {
+/// Returns p50, bands up to p90 and p99, and the maximum latency over the scheduled time.
+pub fn latency_over_time(slices: &[Slice], judged: &Threshold, is_offline: bool) -> Chart {
     let times = slices.iter().filter_map(|slice| slice.latency_ns).flatten();
     let y = Axis::log(
         "latency, logarithmic",
@@ -199,9 +206,10 @@ pub fn latency_over_time(slices: &[Slice], judged: &Judged, is_offline: bool) ->
         let highs = line(low + 1);
         line(low).into_iter().zip(highs).map(|(p, high)| Point { to: high.y, ..p }).collect()
     };
-    let note = match is_offline {
-        true => "By when samples were done; all were due at the start.",
-        false => "By when queries were due. A rise means that a queue builds up.",
+    let note = if is_offline {
+        "By when samples were done; all were due at the start."
+    } else {
+        "By when queries were due. A rise means that a queue builds up."
     };
     let chart = Chart::new("Latency over time", elapsed(slices), y)
         .note(note)
@@ -209,10 +217,10 @@ pub fn latency_over_time(slices: &[Slice], judged: &Judged, is_offline: bool) ->
         .with("p90", Ink::A, Shape::Band, band(0))
         .with("p50", Ink::A, Shape::Line, line(0))
         .with("max", Ink::B, Shape::Line, line(3));
-    judged.across(chart, Across::Y, "bound")
+    judged.across(chart, RuleAxis::Y, "bound")
 }
 
-/// What was due and what was answered, a second.
+/// Returns the samples per second that were due, answered and failed, over time.
 pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> Chart {
     let rate = |of: &dyn Fn(&Slice) -> u64| -> Vec<Point> {
         let of = |slice: &Slice| {
@@ -239,7 +247,7 @@ pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> 
     if has_failed { chart.with("failed", Ink::Bad, Shape::Steps, failed) } else { chart }
 }
 
-/// Steps end where the last slice ends.
+/// Extends the last step to the end of the last slice.
 fn held(mut points: Vec<Point>, slices: &[Slice]) -> Vec<Point> {
     if let (Some(last), Some(slice)) = (points.last().cloned(), slices.last()) {
         points.push(Point::new(end_of(slice), last.y));
@@ -247,7 +255,7 @@ fn held(mut points: Vec<Point>, slices: &[Slice]) -> Vec<Point> {
     points
 }
 
-/// Samples issued and not yet done.
+/// Returns the number of samples issued and not yet completed, over time.
 pub fn in_flight(slices: &[Slice]) -> Chart {
     let points: Vec<Point> =
         slices.iter().map(|slice| Point::new(end_of(slice), slice.in_flight as f64)).collect();
@@ -257,8 +265,8 @@ pub fn in_flight(slices: &[Slice]) -> Chart {
         .with("in flight", Ink::D, Shape::Line, points)
 }
 
-/// How late the client itself was.
-pub fn client_lag_over_time(slices: &[Slice], judged: &Judged) -> Chart {
+/// Returns the p99 client lag over time.
+pub fn client_lag_over_time(slices: &[Slice], judged: &Threshold) -> Chart {
     let of = |slice: &Slice| Some(Point::new(middle(slice), slice.client_lag_p99_ns? as f64));
     let points: Vec<Point> = slices.iter().filter_map(of).collect();
     let y = points.iter().map(|p| p.y).chain(judged.bound);
@@ -266,10 +274,10 @@ pub fn client_lag_over_time(slices: &[Slice], judged: &Judged) -> Chart {
     let chart = Chart::new("Lag of the client over time", elapsed(slices), y)
         .note("p99 of how late the client issued queries by its own fault.")
         .with("p99 of the lag", Ink::C, Shape::Line, points);
-    judged.across(chart, Across::Y, "budget")
+    judged.across(chart, RuleAxis::Y, "budget")
 }
 
-/// How often the system computed so many samples at once.
+/// Returns the histogram of batch sizes.
 pub fn batch_sizes(of: &series::Test) -> Chart {
     let largest = of.batch_sizes.iter().map(|&(size, _)| size).max().unwrap_or(1);
     let width = largest.div_ceil(64).max(1);
@@ -293,15 +301,16 @@ pub fn batch_sizes(of: &series::Test) -> Chart {
         .with("batches", Ink::E, Shape::Bars, bars)
 }
 
-/// Output tokens a second.
+/// Returns the output tokens per second over time.
 pub fn tokens_over_time(slices: &[Slice]) -> Chart {
     let of = |slice: &Slice| {
         let seconds = slice.width_ns.max(1) as f64 / 1e9;
         Point::new(slice.begin_ns as f64, slice.tokens.max(0) as f64 / seconds)
     };
-    let points: Vec<Point> = match slices.iter().any(|slice| slice.tokens > 0) {
-        true => held(slices.iter().map(of).collect(), slices),
-        false => Vec::new(),
+    let points: Vec<Point> = if slices.iter().any(|slice| slice.tokens > 0) {
+        held(slices.iter().map(of).collect(), slices)
+    } else {
+        Vec::new()
     };
     let y = Axis::linear("tokens per second", Format::Rate, points.iter().map(|p| p.y));
     Chart::new("Tokens over time", elapsed(slices), y)
@@ -330,11 +339,11 @@ mod tests {
             ..Slice::default()
         };
         let slices = [slice([0, 0, 5, 9_000], 0), slice([3, 4, 5_000, 6_000_000], 70_000)];
-        let judged = || Judged { bound: Some(1e9) };
+        let judged = || Threshold { bound: Some(1e9) };
         let lines = [("lag", of.spectrum.iter().map(|&(q, time)| (q, time as f64)).collect())];
         let charts = [
             spectrum_of(&of, &judged()),
-            judged().mark(by_percentile(("", ""), &lines, Some(1e9))),
+            judged().mark(by_percentile("", "", &lines, Some(1e9))),
             cumulative(&of, &judged(), None, "queries"),
             latency_over_time(&slices, &judged(), false),
             client_lag_over_time(&slices, &judged()),
@@ -349,7 +358,7 @@ mod tests {
                 assert!(on(&chart.y, point.y), "{}: {point:?}", chart.title);
             }
             for rule in &chart.rules {
-                let axis = if rule.across == Across::X { &chart.x } else { &chart.y };
+                let axis = if rule.across == RuleAxis::X { &chart.x } else { &chart.y };
                 assert!(on(axis, rule.at), "{}: {rule:?}", chart.title);
             }
         }
@@ -358,8 +367,8 @@ mod tests {
         assert!(y.at(8.0) > y.at(0.0) && y.at(4_700_000.0) - y.at(8.0) > 0.4);
     }
 
-    fn spectrum_of(of: &Distribution, judged: &Judged) -> Chart {
-        spectrum(("Lag", "lag"), &[("lag", of)], judged, "budget")
+    fn spectrum_of(of: &Distribution, judged: &Threshold) -> Chart {
+        spectrum("Lag", "lag", &[("lag", of)], judged, "budget")
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the client of a server saw, within the section of a test: whether it is the server that
-//! was measured, and how evenly tokens came.
+//! Client-side observations within the section of a test: whether the client limited the result,
+//! and how evenly tokens arrived.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use dyno_results::summary::client::Spans;
 use dyno_results::summary::{Client, Test, metrics};
 use dyno_results::units::{self, count};
 
-use super::charts::{self, Judged};
+use super::charts::{self, Threshold};
 use super::plot;
 use super::words::{self, counted, escaped};
 
-/// Nothing, where no client belongs to the test.
+/// Appends the client of a test; nothing if the test has no client.
 pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>, all: &[Client]) {
     let of_test = |client: &&Client| client.scenario == test.scenario && client.mode == test.mode;
     let Some(client) = all.iter().find(of_test) else { return };
@@ -59,15 +59,16 @@ fn rows(client: &Client) -> Vec<(&'static str, String)> {
     let late = client.lateness_ns.as_ref();
     rows.extend(late.map(|late| ("on the wire after due, p99", words::time_ns(late.p99))));
     let by = &client.tokens_counted_by;
-    let told = by.iter().filter(|(who, _)| *who != "nobody");
-    let told: Vec<String> = told.map(|(who, n)| format!("{who} ({})", count(*n))).collect();
-    if !told.is_empty() {
-        rows.push(("tokens counted by", told.join(", ")));
+    let counted = by.iter().filter(|(who, _)| *who != "nobody");
+    let counted: Vec<String> = counted.map(|(who, n)| format!("{who} ({})", count(*n))).collect();
+    if !counted.is_empty() {
+        rows.push(("tokens counted by", counted.join(", ")));
     }
     rows
 }
 
-/// What a client that waits for answers would call the latency, and how late it was itself.
+/// Returns a chart of the latency from the issue of requests, which a closed-loop client would
+/// report, and of the client's lateness.
 fn latency(client: &Client) -> Option<String> {
     let of = |of: &metrics::Distribution| {
         let at = [(0.5, of.p50), (0.9, of.p90), (0.95, of.p95), (0.97, of.p97), (0.99, of.p99)];
@@ -77,7 +78,8 @@ fn latency(client: &Client) -> Option<String> {
     let issue = client.latency_from_issue_ns.as_ref()?;
     let late = client.lateness_ns.as_ref()?;
     let chart = charts::by_percentile(
-        ("Latency from when requests were sent", "time, logarithmic"),
+        "Latency from when requests were sent",
+        "time, logarithmic",
         &[("from when it was sent", of(issue)), ("sent after it was due", of(late))],
         None,
     );
@@ -96,8 +98,8 @@ fn tokens(spans: &Spans, test: &Test, series: Option<&series::Test>) -> String {
         lines.push(("per token, mean of an answer", mean.collect()));
     }
     let bound = test.plan.time_per_output_token_bound_ns.map(|bound| bound as f64);
-    let chart = charts::by_percentile(("Inter-token latency", "time, logarithmic"), &lines, bound);
-    let chart = Judged::per_token(test).mark(chart);
+    let chart = charts::by_percentile("Inter-token latency", "time, logarithmic", &lines, bound);
+    let chart = Threshold::per_token(test).mark(chart);
     plot::figure(&chart.note(
         "Spans between parts of answers that hold output. Where it is far above the mean, tokens come in bursts.",
     ))

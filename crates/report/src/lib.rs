@@ -2,6 +2,17 @@
 //!
 //! A report is one file without references to others. It is a function of the documents of
 //! [`dyno_results`]; [`page`], [`plot`] and [`words`] are for the pages of other documents.
+//!
+//! ```
+//! use dyno_report::plot::{Axis, Chart, Format, Ink, Point, Shape, figure};
+//!
+//! let rates = [100.0, 400.0];
+//! let x = Axis::linear("queries per second", Format::Rate, rates.into_iter());
+//! let y = Axis::log("p99 latency", Format::Time, [2e6, 9e6].into_iter());
+//! let points = vec![Point::new(100.0, 2e6), Point::new(400.0, 9e6)];
+//! let chart = Chart::new("Latency by throughput", x, y).with("p99", Ink::A, Shape::Line, points);
+//! assert!(figure(&chart).starts_with("<figure class=\"chart\">"));
+//! ```
 #![forbid(unsafe_code)]
 
 mod accelerator;
@@ -30,18 +41,29 @@ use dyno_results::write::replace;
 use dyno_results::{series, summary};
 use thiserror::Error;
 
-/// The name of a report.
+/// File name of a report.
 pub const FILE: &str = "report.html";
 
-/// The report of a run that has just been made, and kept these of its records, as it
-/// will stand in its directory.
+/// Returns the page of a finished run for its run directory. `kept` is the selection of raw
+/// records that the run writes; links to files that it does not write are left out.
 pub fn html(run: &summary::Run, series: &series::Run, kept: Keep) -> String {
     let records = run.tests.iter().map(|test| format!("{}/{}", test.folder, records::FILE));
     let absent: Vec<String> = records.filter(|_| kept == Keep::Nothing).collect();
-    one::html(&one::Shown { run, series, missing: &[], is_in_directory: true, absent: &absent })
+    one::html(&one::RunPage { run, series, missing: &[], is_in_directory: true, absent: &absent })
 }
 
-/// The report of one or several runs, as it will stand in the folder `home`.
+/// Returns the page of one or several runs. `home` is the folder in which the page will be
+/// written; links to reports of runs are relative to it.
+///
+/// ```no_run
+/// use std::path::{Path, PathBuf};
+///
+/// use dyno_results::collection::Collection;
+///
+/// let runs = Collection::read(&[PathBuf::from("runs/sweep")]);
+/// let html = dyno_report::html_of(&runs, Path::new("runs/sweep"));
+/// assert!(html.starts_with("<!doctype html>"));
+/// ```
 ///
 /// # Panics
 /// If there is neither a run nor a search.
@@ -51,7 +73,7 @@ pub fn html_of(several: &Collection, home: &Path) -> String {
             let Contents { run, series, missing, path, absent } = &only.contents;
             let missing = [&several.problems[..], &missing[..]].concat();
             let is_in_directory = is_same(path, home);
-            one::html(&one::Shown { run, series, missing: &missing, is_in_directory, absent })
+            one::html(&one::RunPage { run, series, missing: &missing, is_in_directory, absent })
         }
         members => {
             let is_empty = members.is_empty() && several.searches.is_empty();
@@ -61,21 +83,21 @@ pub fn html_of(several: &Collection, home: &Path) -> String {
     }
 }
 
-/// A page that cannot be written.
+/// Error of writing a page.
 #[derive(Debug, Error)]
 #[error("cannot write {}: {source}", path.display())]
 pub struct WriteError {
-    /// Its file.
+    /// Path of the page.
     pub path: PathBuf,
-    /// The reason of the operating system.
+    /// Error of the operating system.
     pub source: io::Error,
 }
 
-/// Writes the page of a search or a sweep into its directory; none if nothing of
-/// it has been run.
+/// Writes the page of a search or a sweep into its directory and returns its path; `None` if
+/// the directory has no run yet.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the page cannot be written.
 pub fn write_inside(directory: &Path) -> Result<Option<PathBuf>, WriteError> {
     let several = Collection::read(&[directory.to_path_buf()]);
     if several.members.is_empty() && several.searches.is_empty() {

@@ -1,4 +1,4 @@
-//! The page of several runs, or of a search.
+//! Page of several runs or of a search.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,14 +8,14 @@ use dyno_results::units;
 
 use super::page::{self, Masthead, Tone, badge};
 use super::pareto::{self, Candidate};
-use super::plot::{self, Across, Axis, Chart, Format, Ink, Label, Point, Shape};
+use super::plot::{self, Axis, Chart, Format, Ink, Label, Point, RuleAxis, Shape};
 use super::words::{self, escaped};
 use super::{charts, one, searched};
 
-/// Curves in one chart at most: more cannot be told apart.
+/// Maximum number of curves in one chart; more cannot be distinguished.
 const CURVES: usize = 12;
 
-/// The page; `home` is the folder that it will stand in.
+/// Returns the page; `home` is the folder in which it will be written.
 pub fn html(several: &Collection, home: &Path) -> String {
     let rows = several.rows();
     let mut problems = several.problems.clone();
@@ -34,9 +34,10 @@ pub fn html(several: &Collection, home: &Path) -> String {
         searched::section(&mut body, searched, &title);
     }
     if !rows.is_empty() || several.searches.is_empty() {
-        body += match several.searches.is_empty() {
-            true => "<section class=\"card\"><h2>All results</h2>",
-            false => "<section class=\"card\"><h2>Full runs</h2>",
+        body += if several.searches.is_empty() {
+            "<section class=\"card\"><h2>All results</h2>"
+        } else {
+            "<section class=\"card\"><h2>Full runs</h2>"
         };
         table(&mut body, several, &rows, home);
         body += "</section>\n";
@@ -149,7 +150,7 @@ fn table(html: &mut String, several: &Collection, rows: &[Row<'_>], home: &Path)
     html.push_str("</tbody></table></div>");
 }
 
-/// A number with its text; tables are sorted by the number.
+/// Appends a cell with a text; the table sorts by `value`.
 fn cell(html: &mut String, name: &str, value: Option<f64>, text: &str) {
     let value = value.filter(|value| value.is_finite()).map_or(String::new(), |v| v.to_string());
     let _ = write!(
@@ -159,7 +160,8 @@ fn cell(html: &mut String, name: &str, value: Option<f64>, text: &str) {
     );
 }
 
-/// Where the page of a run is, as seen from this one; only downwards.
+/// Returns the link to the report of a run, relative to `home`; `None` if the report does not exist
+/// or lies outside `home`.
 fn link(row: &Row<'_>, home: &Path) -> Option<String> {
     let report = std::path::absolute(row.member.contents.path.join(super::FILE)).ok()?;
     let inside = report.strip_prefix(std::path::absolute(home).ok()?).ok()?;
@@ -196,7 +198,7 @@ fn section(html: &mut String, scenario: &str, rows: &[Row<'_>]) {
     html.push_str("</section>\n");
 }
 
-/// The headline of each run as a bar, with its interval where it is known.
+/// Appends the headline of each run as a bar, with its confidence interval where it is known.
 fn results(html: &mut String, rows: &[Row<'_>]) {
     let results = rows.iter().filter_map(|row| Some((row, row.test.result.as_ref()?)));
     let results: Vec<_> =
@@ -220,7 +222,7 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
             format!("<i class=\"whiskers\" style=\"left:{low:.2}%;width:{width:.2}%\"></i>")
         });
         let interval = result.interval.as_ref().map(|interval| {
-            // Rates have the unit of the result beside them.
+            // The unit of a rate stands beside the result.
             let of = |value| match &result.unit[..] {
                 "ns" => words::time(value),
                 _ => units::rate(value),
@@ -247,7 +249,7 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
     html.push_str("</div>");
 }
 
-/// What a tooltip says of a run.
+/// Returns the tooltip of a run.
 fn tip(row: &Row<'_>) -> String {
     let mut lines = vec![row.label()];
     lines.extend(row.throughput().map(|rate| format!("{}/s", units::rate(rate))));
@@ -273,12 +275,12 @@ fn dots(
         .collect()
 }
 
-/// The candidates of a front: what does not count is none.
+/// Returns the candidates of a Pareto front: those of valid runs.
 fn valid(of: &[(Row<'_>, Candidate)]) -> Vec<Candidate> {
     of.iter().filter(|(row, _)| row.test.is_valid()).map(|(_, of)| *of).collect()
 }
 
-/// Throughput against p99, with the front and its knee.
+/// Returns p99 latency by throughput, with the Pareto front and its knee.
 fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     let of: Vec<(Row<'_>, Candidate)> = rows
         .iter()
@@ -315,10 +317,10 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
         chart.labels.push(Label { x: gain, y: cost, name });
     }
     let name = bound.map(|bound| format!("bound {}", words::round_time(bound)));
-    Some(chart.rule(Across::Y, bound, &name.unwrap_or_default(), Ink::Bad))
+    Some(chart.rule(RuleAxis::Y, bound, &name.unwrap_or_default(), Ink::Bad))
 }
 
-/// An axis of accuracies: as much of it as there are points.
+/// Returns an axis that covers the accuracies of the points.
 fn accuracy_axis(of: &[(Row<'_>, Candidate)], accuracy: fn(&Candidate) -> f64) -> Axis {
     let values = || of.iter().map(|(_, of)| accuracy(of));
     let (low, high) = (values().fold(1.0, f64::min), values().fold(0.0, f64::max));
@@ -327,7 +329,7 @@ fn accuracy_axis(of: &[(Row<'_>, Candidate)], accuracy: fn(&Candidate) -> f64) -
 }
 
 fn accuracy_throughput(rows: &[Row<'_>]) -> Option<Chart> {
-    // Both are better when they are more: the cost is what is wrong.
+    // The front minimizes cost, so cost is the share of wrong answers.
     let of: Vec<(Row<'_>, Candidate)> = rows
         .iter()
         .filter_map(|row| {
@@ -388,10 +390,7 @@ fn plotted<'a>(rows: &[Row<'a>]) -> Vec<(String, &'a dyno_results::series::Test)
 }
 
 fn only_some(rows: usize, shown: usize) -> String {
-    match rows > shown {
-        true => format!(" The first {shown} of {rows} runs."),
-        false => String::new(),
-    }
+    if rows > shown { format!(" The first {shown} of {rows} runs.") } else { String::new() }
 }
 
 fn distributions(rows: &[Row<'_>]) -> Option<Chart> {
@@ -406,7 +405,7 @@ fn distributions(rows: &[Row<'_>]) -> Option<Chart> {
     let note = format!("The share that took at most so long.{}", only_some(rows.len(), of.len()));
     let mut chart = Chart::new("Cumulative distributions", x, y).note(note);
     for (number, (name, points)) in curves.into_iter().enumerate() {
-        chart = chart.with(&name, Ink::of(number), Shape::Steps, points);
+        chart = chart.with(&name, Ink::nth(number), Shape::Steps, points);
     }
     (!of.is_empty()).then_some(chart)
 }
@@ -415,13 +414,9 @@ fn spectra(rows: &[Row<'_>]) -> Option<Chart> {
     let of = plotted(rows);
     let named: Vec<(&str, &dyno_results::series::Distribution)> =
         of.iter().map(|(name, series)| (name.as_str(), &series.latency)).collect();
-    let judged = charts::Judged::latency(rows.first()?.test);
-    let chart = charts::spectrum(
-        ("Latency by percentile", "latency, logarithmic"),
-        &named,
-        &judged,
-        "bound",
-    );
+    let judged = charts::Threshold::latency(rows.first()?.test);
+    let chart =
+        charts::spectrum("Latency by percentile", "latency, logarithmic", &named, &judged, "bound");
     let note = format!("{}{}", chart.note, only_some(rows.len(), of.len()));
     (!of.is_empty()).then(|| chart.note(note))
 }

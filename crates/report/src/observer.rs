@@ -1,4 +1,4 @@
-//! What kept the client from its work, within the section of a test.
+//! Time that the client lost, within the section of a test.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use dyno_results::units::count;
 
 use super::words::{counted, escaped, span_ns};
 
-/// Nothing, where the client lost no time and delayed no sample.
+/// Appends the time that the client lost; nothing if it lost none and delayed no sample.
 pub fn section(html: &mut String, test: &Test, all: &[Observer]) {
     let is_own = |one: &&Observer| one.scenario == test.scenario && one.mode == test.mode;
     let has_lost = |one: &&Observer| !one.lost_ns.is_empty() || one.delayed > 0;
@@ -45,9 +45,10 @@ fn pauses(html: &mut String, observer: &Observer) {
         return;
     }
     let (pauses, listed) = (counted(observer.pauses, "pause", "pauses"), observer.longest.len());
-    let which = match observer.pauses > listed as u64 {
-        true => format!(", the longest {listed} of them"),
-        false => String::new(),
+    let which = if observer.pauses > listed as u64 {
+        format!(", the longest {listed} of them")
+    } else {
+        String::new()
     };
     let _ = write!(
         html,

@@ -1,4 +1,4 @@
-//! The page of one run.
+//! Page of one run.
 
 use std::fmt::Write as _;
 
@@ -12,27 +12,24 @@ use super::page::{self, Masthead, Tone, badge};
 use super::section;
 use super::words::{self, escaped, typeset};
 
-/// What a page is made of.
-pub struct Shown<'a> {
+/// Content of the page of one run.
+pub struct RunPage<'a> {
     /// The run.
     pub run: &'a Run,
     /// Its plots.
     pub series: &'a series::Run,
-    /// What could not be read, in sentences.
+    /// Problems of reading the run, as sentences.
     pub missing: &'a [String],
-    /// Whether the page stands in the run directory, whose files it can name.
+    /// Whether the page is written into the run directory, so that it can link to its files.
     pub is_in_directory: bool,
-    /// Files that are not in the run directory.
+    /// Files that the run directory lacks.
     pub absent: &'a [String],
 }
 
-/// The page.
-pub fn html(shown: &Shown<'_>) -> String {
+/// Returns the page.
+pub fn html(shown: &RunPage<'_>) -> String {
     let run = shown.run;
-    let tone = match shown.missing.is_empty() {
-        true => Tone::of_verdict(&run.verdict),
-        false => Tone::Bad,
-    };
+    let tone = if shown.missing.is_empty() { Tone::of_verdict(&run.verdict) } else { Tone::Bad };
     let mut body = page::missing(shown.missing);
     verdict(&mut body, run);
     performance_overview(&mut body, run);
@@ -56,20 +53,20 @@ pub fn html(shown: &Shown<'_>) -> String {
     page::document(&title, &masthead, &body)
 }
 
-/// Where the section of a test is: names alone may be alike but for letters that an
-/// anchor does not have.
+/// Returns the anchor of the section of a test. It has the number of the test, because two titles
+/// can differ only in characters that an anchor cannot have.
 pub fn anchor(run: &Run, test: &Test) -> String {
     let number = run.tests.iter().position(|other| std::ptr::eq(other, test)).unwrap_or(0);
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     format!("t-{}-{}", number + 1, test.title().chars().map(plain).collect::<String>())
 }
 
-/// What was measured, when, on what.
+/// Returns facts of a run for the masthead, as HTML: system, profile, rules, date and machine.
 pub fn facts(run: &Run) -> Vec<String> {
     let machine = &run.environment;
     let processor = machine.processor.as_deref().unwrap_or(&machine.arch);
     let cores = words::counted(machine.cores, "core", "cores");
-    // Of a run without a summary little is known.
+    // Fields of a run without a summary are empty.
     let mut facts = Vec::new();
     if !run.system.is_empty() {
         facts.push(format!("system <b>{}</b>", escaped(&run.system)));
@@ -148,7 +145,7 @@ fn verdict(html: &mut String, run: &Run) {
     html.push_str("</section>\n");
 }
 
-/// What division it could be submitted to.
+/// Returns the part of the page about MLPerf divisions.
 fn division_of(division: &summary::Division) -> String {
     let mut html = String::from("<div><h3>Division</h3>");
     let _ = write!(html, "<p>{}</p>", typeset(&words::division(division)));
@@ -164,7 +161,8 @@ fn division_of(division: &summary::Division) -> String {
     html + "</div>"
 }
 
-/// As a sentence: the load generator's reasons begin small and end open.
+/// Returns a text with an initial capital and a final period, which the load generator's reasons
+/// lack.
 pub fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
@@ -216,7 +214,7 @@ fn performance_overview(html: &mut String, run: &Run) {
     html.push_str("</tbody></table></div></section>\n");
 }
 
-/// The result with its unit.
+/// Returns the result of a test with its unit; `–` without a result.
 pub fn value(test: &Test) -> String {
     let Some(result) = &test.result else { return "–".into() };
     result.value.map_or_else(|| "–".into(), |value| words::in_unit(value, &result.unit))
@@ -244,11 +242,9 @@ fn accuracy_overview(html: &mut String, run: &Run) {
             ),
             _ => {
                 let answered = words::counted(accuracy.answered, "sample", "samples");
-                // Without the summary it is not known whether there were any.
-                let why = match run.verdict == contents::INCOMPLETE {
-                    true => "",
-                    false => ": there are no labels",
-                };
+                // Without the summary it is not known whether the data set has labels.
+                let why =
+                    if run.verdict == contents::INCOMPLETE { "" } else { ": there are no labels" };
                 format!("{answered} answered, not scored{why}")
             }
         };
@@ -272,7 +268,7 @@ fn accuracy_overview(html: &mut String, run: &Run) {
     html.push_str("</tbody></table></div></section>\n");
 }
 
-/// A small bar with a mark at the target.
+/// Returns a small bar with a mark at the target.
 fn meter(value: f64, target: Option<f64>) -> String {
     let percent = |share: f64| 100.0 * if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
     let mark = target.map(|target| format!("<i style=\"left:{:.2}%\"></i>", percent(target)));
@@ -295,7 +291,7 @@ fn settings(html: &mut String, run: &Run) {
     html.push_str("</section>\n");
 }
 
-fn reproduce(html: &mut String, shown: &Shown<'_>) {
+fn reproduce(html: &mut String, shown: &RunPage<'_>) {
     let run = shown.run;
     html.push_str("<section class=\"card\"><h2>Run it again</h2>");
     if !run.command.is_empty() {

@@ -1,5 +1,5 @@
-//! What every page has: head, style, script, masthead, foot. A page refers to
-//! nothing outside itself, and its policy forbids it to.
+//! Frame of every page: head, style, script, masthead and footer. A page refers to nothing outside
+//! itself; its content security policy forbids it.
 
 use std::fmt::Write as _;
 
@@ -8,35 +8,35 @@ use dyno_results::summary::{DISCLAIMER, Verdict};
 
 use super::words::escaped;
 
-/// Nothing is loaded, from anywhere, and no script runs but ours, of which this is the
-/// hash. Marks of charts are placed by attributes, so that style must stand in the page.
+/// Content security policy. It allows no external resource and no script but ours, which is
+/// identified by its hash. Inline style is allowed because attributes place the marks of charts.
 const POLICY: &str = concat!(
     "default-src 'none'; style-src 'unsafe-inline'; script-src '",
     include_str!("script.js.hash"),
     "'; img-src data:; base-uri 'none'; form-action 'none'"
 );
 
-/// As it stands in the page.
+/// Content of the script element.
 const SCRIPT: &str = concat!("\n", include_str!("script.js"));
 
-/// How a verdict looks.
+/// Color and sign of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
-    /// As hoped for.
+    /// Valid.
     Good,
-    /// Not as hoped for.
+    /// Invalid, aborted or interrupted.
     Bad,
-    /// Not decided.
+    /// Undecided.
     Open,
 }
 
 impl Tone {
-    /// Of something that counts or does not.
-    pub fn of(is_valid: bool) -> Self {
+    /// Returns `Good` for a valid result, else `Bad`.
+    pub fn of_validity(is_valid: bool) -> Self {
         if is_valid { Self::Good } else { Self::Bad }
     }
 
-    /// The tone of a verdict, by its word.
+    /// Returns the tone of a verdict, by its word.
     pub fn of_verdict(word: &str) -> Self {
         match word {
             _ if word == Verdict::Valid.name() => Self::Good,
@@ -45,7 +45,7 @@ impl Tone {
         }
     }
 
-    /// Its class in the style sheet.
+    /// Returns the class in the style sheet.
     pub fn class(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -55,7 +55,13 @@ impl Tone {
     }
 }
 
-/// A verdict with its sign, which reads without colour.
+/// Returns a verdict with a sign, so that it can be read without color.
+///
+/// ```
+/// use dyno_report::page::{Tone, badge};
+///
+/// assert_eq!(badge("VALID", Tone::Good), "<span class=\"badge good\">✓ VALID</span>");
+/// ```
 pub fn badge(text: &str, tone: Tone) -> String {
     let sign = match tone {
         Tone::Good => "✓ ",
@@ -65,22 +71,23 @@ pub fn badge(text: &str, tone: Tone) -> String {
     format!("<span class=\"badge {}\">{sign}{}</span>", tone.class(), escaped(text))
 }
 
-/// The class of what a table of so many rows stands in: a long one scrolls by itself.
+/// Returns the class of the container of a table; a table of more than 40 rows scrolls by itself.
 pub fn scroll(rows: usize) -> &'static str {
     if rows > 40 { "scroll long" } else { "scroll" }
 }
 
-/// The masthead of a page.
+/// Masthead of a page.
 pub struct Masthead<'a> {
-    /// Name of the run, or what several have in common.
+    /// Name of the run, search, sweep or group of runs.
     pub name: &'a str,
-    /// Verdict and its tone, if there is one verdict.
+    /// Verdict and its tone; `None` for several runs.
     pub verdict: Option<(&'a str, Tone)>,
     /// Facts below the name, as HTML.
     pub facts: Vec<String>,
 }
 
-/// A whole document.
+/// Returns a complete HTML document. `title` and the name are escaped; `body` and the facts are
+/// HTML.
 pub fn document(title: &str, masthead: &Masthead<'_>, body: &str) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -111,7 +118,7 @@ pub fn document(title: &str, masthead: &Masthead<'_>, body: &str) -> String {
     page
 }
 
-/// What is missing of what a page should show; nothing if all is there.
+/// Returns a card that lists problems of reading; empty without problems.
 pub fn missing(problems: &[String]) -> String {
     if problems.is_empty() {
         return String::new();

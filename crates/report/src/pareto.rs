@@ -1,17 +1,17 @@
-//! Which of several runs nobody would leave for another, and where more load
-//! begins to cost more than it gives.
+//! Pareto front of several runs, and its knee: the point beyond which more gain costs
+//! disproportionately more.
 
-/// A run as two figures.
+/// Two figures of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// More is better, such as a rate.
+    /// Figure of which more is better, such as a rate.
     pub gain: f64,
-    /// Less is better, such as a latency.
+    /// Figure of which less is better, such as a latency.
     pub cost: f64,
 }
 
-/// The candidates that no other one beats in one figure without losing in the
-/// other, as positions in the list, by ascending gain.
+/// Returns the positions of the candidates on the Pareto front, by ascending gain: those that no
+/// other candidate beats in one figure without losing in the other.
 pub fn front(of: &[Candidate]) -> Vec<usize> {
     let mut order: Vec<usize> =
         (0..of.len()).filter(|&at| of[at].gain.is_finite() && of[at].cost.is_finite()).collect();
@@ -28,15 +28,16 @@ pub fn front(of: &[Candidate]) -> Vec<usize> {
     order
 }
 
-/// A front is bent if a point of it is at least so far from the straight line
-/// between its ends, of a square with sides of 1.
+/// Minimum distance of the knee from the straight line between the ends of the front, in a unit
+/// square.
 const BENT: f64 = 0.05;
 
-/// The knee of a front: the point on the better side of the straight line between
-/// its ends that is farthest from it, where both axes go from 0 to 1 and costs are
-/// taken by their logarithm. As Kneedle finds it (Satopää and others, 2011), but
-/// without its smoothing: a front has few points. `None` for fewer than three
-/// points, and for a front that is not bent.
+/// Returns the position of the knee of a front: the point that is farthest on the better side of
+/// the straight line between its ends. Both axes are scaled to 0 to 1; costs are logarithmic.
+/// `None` for fewer than three points and for a nearly straight front ([`BENT`]).
+///
+/// Source: Kneedle (Satopää and others, 2011), without its smoothing because a front has few
+/// points.
 pub fn knee(front: &[Candidate]) -> Option<usize> {
     let (first, last) = (front.first()?, front.last()?);
     let gains = last.gain - first.gain;

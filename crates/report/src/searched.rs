@@ -1,4 +1,4 @@
-//! A search on a page: what was found, and every run that it made.
+//! Section of a search: its result, and every run that it made.
 
 use std::fmt::Write as _;
 
@@ -7,22 +7,22 @@ use dyno_results::search::{self, Purpose, State, limits};
 use dyno_results::units;
 
 use super::page::{self, Tone, badge};
-use super::plot::{self, Across, Axis, Chart, Format, Ink, Point, Shape};
+use super::plot::{self, Axis, Chart, Format, Ink, Point, RuleAxis, Shape};
 use super::words::{self, escaped};
 
-/// Runs around the peak that are enough to look at it closely.
+/// Minimum number of runs around the peak for a close-up of it.
 const CLOSE: usize = 6;
 
-/// How it stands, in a word or two.
+/// Returns the phase of a search in capitals, with its tone.
 pub fn verdict(search: &SearchDirectory) -> (String, Tone) {
     let phase = serde_json::to_value(search.state.state).expect("an enum of names");
     let (_, is_found) = search::headline(&search.state, &search.path);
     let text = phase.as_str().unwrap_or_default().replace('_', " ").to_uppercase();
-    (text, Tone::of(is_found))
+    (text, Tone::of_validity(is_found))
 }
 
-/// What was found, how the limits go with the load, and a table of the runs; `title`
-/// stands above.
+/// Appends the section of a search: its result, charts of the limits by load, and a table of its
+/// runs. `title` is the heading.
 pub fn section(html: &mut String, searched: &SearchDirectory, title: &str) {
     let state = &searched.state;
     let (headline, _) = search::headline(state, &searched.path);
@@ -56,7 +56,7 @@ pub fn section(html: &mut String, searched: &SearchDirectory, title: &str) {
     );
 }
 
-/// The peak, what binds, and how far the search went, as a list of facts.
+/// Appends the facts of a search: the peak, the binding limit, and the number of runs.
 fn found(html: &mut String, state: &State) {
     let load = state.definition.load;
     let mut facts: Vec<(&str, String)> = Vec::new();
@@ -80,7 +80,7 @@ fn found(html: &mut String, state: &State) {
     html.push_str("</dl>");
 }
 
-/// What a tooltip says of a run.
+/// Returns the tooltip of a run.
 fn tip(point: &search::Point, state: &State) -> String {
     let mut lines = vec![
         format!("run {}, {}", point.number, point.purpose.name()),
@@ -93,7 +93,7 @@ fn tip(point: &search::Point, state: &State) -> String {
     lines.join("\n")
 }
 
-/// Runs as dots of three kinds.
+/// Adds runs to a chart as dots of three kinds.
 fn dots(
     chart: Chart,
     state: &State,
@@ -115,8 +115,8 @@ fn dots(
         .with("full run", Ink::Good, Shape::Dots, of(&counts))
 }
 
-/// The runs that are drawn, and an axis of their loads. All of them, or, where
-/// there are enough, those around the peak: what brackets it is far away.
+/// Returns the runs to draw and an axis of their loads. With `is_close` and at least [`CLOSE`]
+/// runs around the peak, runs that only bracket it are left out.
 fn drawn(state: &State, is_close: bool) -> (Vec<&search::Point>, Axis) {
     let name = state.definition.load.axis();
     let close: Vec<&search::Point> =
@@ -132,7 +132,7 @@ fn drawn(state: &State, is_close: bool) -> (Vec<&search::Point>, Axis) {
     (close, Axis::between(name, Format::Rate, low - air, high + air))
 }
 
-/// A chart by load, with the peak in it.
+/// Returns a chart by load that marks the peak and its interval.
 fn by_load(title: &str, state: &State, x: Axis, y: Axis) -> Chart {
     let (low, high) = (y.low, y.high);
     let mut chart = Chart::new(title, x, y);
@@ -140,12 +140,12 @@ fn by_load(title: &str, state: &State, x: Axis, y: Axis) -> Chart {
         let edge = |x: f64| Point { x, y: low, to: high, ..Point::default() };
         let band = vec![edge(peak.low), edge(peak.high)];
         chart = chart.with("where the peak is", Ink::Quiet, Shape::Band, band);
-        chart = chart.rule(Across::X, Some(peak.load), "peak", Ink::Quiet);
+        chart = chart.rule(RuleAxis::X, Some(peak.load), "peak", Ink::Quiet);
     }
     chart
 }
 
-/// The share of queries over one limit, by load: it crosses what is allowed at the peak.
+/// Returns the share of queries over one limit, by load; it crosses the allowed share at the peak.
 fn share_over(state: &State, at: usize, key: &str) -> Option<Chart> {
     let limit = limits::parse(key, 0.99).ok()?;
     let share = |point: &search::Point| {
@@ -165,11 +165,11 @@ fn share_over(state: &State, at: usize, key: &str) -> Option<Chart> {
     );
     let allowed = format!("allowed {}", limits::percent(limit.allowed));
     let chart = dots(chart, state, &runs, |point| Some((point.load, share(point)?)));
-    let chart = chart.rule(Across::Y, Some(limit.allowed), &allowed, Ink::Bad);
+    let chart = chart.rule(RuleAxis::Y, Some(limit.allowed), &allowed, Ink::Bad);
     (state.points.len() > 1).then_some(chart)
 }
 
-/// Latency by load, of all runs.
+/// Returns the latency of all runs by load.
 fn latencies(state: &State) -> Option<Chart> {
     let (runs, x) = drawn(state, false);
     let values = runs.iter().flat_map(|point| [point.p50_ns as f64, point.p99_ns as f64]);
@@ -186,7 +186,7 @@ fn latencies(state: &State) -> Option<Chart> {
     (state.points.len() > 1).then(|| dots(chart, state, &runs, slow))
 }
 
-/// What was answered, and what of it was in time.
+/// Returns throughput and goodput of all runs by load.
 fn throughputs(state: &State) -> Option<Chart> {
     let (runs, x) = drawn(state, false);
     let rates = runs.iter().filter_map(|point| point.throughput);
@@ -205,7 +205,7 @@ fn throughputs(state: &State) -> Option<Chart> {
     (state.points.len() > 1).then_some(chart)
 }
 
-/// Which loads were tried, one after the other.
+/// Returns the loads of all runs in order.
 fn course(state: &State) -> Option<Chart> {
     let load = state.definition.load;
     let last = state.points.last()?.number as f64;
@@ -217,7 +217,7 @@ fn course(state: &State) -> Option<Chart> {
     let all: Vec<&search::Point> = state.points.iter().collect();
     let chart = dots(chart, state, &all, |point| Some((point.number as f64, point.load)));
     let peak = state.peak.as_ref().map(|peak| peak.load);
-    (state.points.len() > 1).then(|| chart.rule(Across::Y, peak, "peak", Ink::Quiet))
+    (state.points.len() > 1).then(|| chart.rule(RuleAxis::Y, peak, "peak", Ink::Quiet))
 }
 
 fn table(html: &mut String, state: &State) {
@@ -265,7 +265,7 @@ fn table(html: &mut String, state: &State) {
             html,
             "<td data-label=\"nearest limit\">{}</td><td>{}</td></tr>",
             escaped(&search::nearest(point).unwrap_or_default().replace("<=", "≤")),
-            badge(point.verdict(), Tone::of(point.passed))
+            badge(point.verdict(), Tone::of_validity(point.passed))
         );
     }
     html.push_str("</tbody></table></div>");

@@ -1,4 +1,4 @@
-//! The section of one performance test.
+//! Section of one performance test.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,18 +9,18 @@ use dyno_results::summary::{Headline, Metrics, Test};
 use dyno_results::units::{self, count};
 use dyno_results::{records, series};
 
-use super::charts::{self, Judged};
+use super::charts::{self, Threshold};
 use super::page::{Tone, badge};
 use super::plot;
 use super::words::{self, counted, escaped, typeset};
 use super::{answers, client, observer, one, stopping};
 
-/// The section.
+/// Appends the section of a test; nothing without metrics.
 pub fn performance(
     html: &mut String,
     test: &Test,
     series: Option<&series::Test>,
-    shown: &one::Shown<'_>,
+    shown: &one::RunPage<'_>,
 ) {
     let Some(metrics) = &test.metrics else { return };
     let id = one::anchor(shown.run, test);
@@ -32,7 +32,7 @@ pub fn performance(
         badge(&test.verdict, Tone::of_verdict(&test.verdict))
     );
     headline(html, test, metrics);
-    // The verdict of a run with one test has just said it.
+    // The verdict card of a run with one test already lists its reasons.
     for reason in test.reasons.iter().filter(|_| shown.run.tests.len() > 1) {
         let _ = write!(html, "<p class=\"reason\">{}</p>", typeset(&one::sentence(reason)));
     }
@@ -44,7 +44,7 @@ pub fn performance(
     facts(html, test, metrics);
     html.push_str("</div>");
     match series {
-        Some(series) => all_charts(html, (test, &id), metrics, series),
+        Some(series) => all_charts(html, test, &id, metrics, series),
         None => html.push_str(
             "<p class=\"note\">There are no plots: <code>series.json</code> has no entry for this test.</p>",
         ),
@@ -75,7 +75,7 @@ fn headline(html: &mut String, test: &Test, metrics: &Metrics) {
     );
 }
 
-/// How far the headline may be trusted.
+/// Returns the confidence interval of the headline, or the early stopping estimate, as HTML.
 fn confidence(result: &Headline, metrics: &Metrics) -> String {
     if let Some(interval) = &result.interval {
         return format!(
@@ -100,11 +100,11 @@ fn confidence(result: &Headline, metrics: &Metrics) -> String {
     }
 }
 
-/// What the rate of a Server run does not mean.
+/// Explanation of the rate of a Server run.
 const NOT_CAPACITY: &str = " This is the load that was offered, not the most that the system can \
                             serve: dyno search finds that.";
 
-/// The result in words.
+/// Returns an explanation of the result in words.
 fn meaning(test: &Test, metrics: &Metrics) -> String {
     let share = words::share(test.plan.percentile);
     let Some(timed) = metrics.answered() else { return "No query was answered.".into() };
@@ -242,8 +242,8 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
     html.push_str("</dl>");
 }
 
-/// The lag of the client where there is one: elsewhere queries are due when they
-/// are issued, and in virtual time there is no client.
+/// Returns the client lag of a Server test; `None` in other scenarios, where queries are due when
+/// they are issued, and in virtual time, which has no client.
 pub fn client_lag<'a>(test: &Test, metrics: &'a Metrics) -> Option<&'a Distribution> {
     metrics.client_lag_ns.as_ref().filter(|lag| test.scenario == "Server" && lag.max > 0)
 }
@@ -255,9 +255,9 @@ fn group(html: &mut String, title: &str, figures: &[String]) {
     let _ = write!(html, "<h3>{title}</h3><div class=\"charts\">{}</div>", figures.concat());
 }
 
-fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, of: &series::Test) {
+fn all_charts(html: &mut String, test: &Test, id: &str, metrics: &Metrics, of: &series::Test) {
     let (timed, is_offline) = (charts::timed(test).1, test.scenario == "Offline");
-    let latency = Judged::latency(test);
+    let latency = Threshold::latency(test);
     let target = (!is_offline).then_some(test.plan.percentile);
     let target = target.filter(|share| *share > 0.0 && *share < 1.0);
     group(
@@ -267,7 +267,8 @@ fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, o
             views(&charts::histograms(&of.latency, &latency, timed), &format!("{id}-h")),
             plot::figure(&charts::cumulative(&of.latency, &latency, target, timed)),
             plot::figure(&charts::spectrum(
-                ("Latency by percentile", "latency, logarithmic"),
+                "Latency by percentile",
+                "latency, logarithmic",
                 &[("latency", &of.latency)],
                 &latency,
                 "bound",
@@ -276,7 +277,7 @@ fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, o
         ],
     );
     let per_query = test.plan.samples_per_query;
-    // One query at a time is one in flight, and due when it is issued.
+    // With one query at a time the number in flight is constant.
     let is_closed = matches!(&test.scenario[..], "SingleStream" | "MultiStream");
     let in_flight =
         if is_closed { String::new() } else { plot::figure(&charts::in_flight(&of.slices)) };
@@ -291,26 +292,25 @@ fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, o
     );
     tokens(html, test, of);
     if client_lag(test, metrics).is_some() {
-        let judged = Judged::client_lag(test);
-        let title = ("Lag of the client by percentile", "lag, logarithmic");
-        let spectrum =
-            charts::spectrum(title, &[("client's own lag", &of.client_lag)], &judged, "budget");
+        let judged = Threshold::client_lag(test);
+        let spectrum = charts::spectrum(
+            "Lag of the client by percentile",
+            "lag, logarithmic",
+            &[("client's own lag", &of.client_lag)],
+            &judged,
+            "budget",
+        );
         let over_time = charts::client_lag_over_time(&of.slices, &judged);
         group(html, "Lag of the client", &[plot::figure(&spectrum), plot::figure(&over_time)]);
     }
 }
 
 fn tokens(html: &mut String, test: &Test, of: &series::Test) {
-    let spectrum = |title, name: &str, of, judged: &Judged| {
-        plot::figure(&charts::spectrum(
-            (title, "time, logarithmic"),
-            &[(name, of)],
-            judged,
-            "bound",
-        ))
+    let spectrum = |title, name: &str, of, judged: &Threshold| {
+        plot::figure(&charts::spectrum(title, "time, logarithmic", &[(name, of)], judged, "bound"))
     };
-    let first = Judged::first_token(test);
-    let per_token = Judged::per_token(test);
+    let first = Threshold::first_token(test);
+    let per_token = Threshold::per_token(test);
     group(
         html,
         "Tokens",
@@ -322,7 +322,7 @@ fn tokens(html: &mut String, test: &Test, of: &series::Test) {
     );
 }
 
-/// Two versions of one chart, of which one is seen; without a script, too.
+/// Returns two versions of one chart with a switch between them, which works without a script.
 fn views([first, second]: &[plot::Chart; 2], id: &str) -> String {
     let (first, second) = (plot::figure(first), plot::figure(second));
     if first.is_empty() {
@@ -371,7 +371,8 @@ fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
     html.push_str("</tbody></table></div>");
 }
 
-/// Settings of all tests in one table; what is the same for several is one row.
+/// Appends the settings of all tests in one table; a setting with the same value in several tests
+/// is one row.
 pub fn settings_table(html: &mut String, tests: &[Test]) {
     let mut rows: Vec<(&str, &dyno_results::summary::Setting, Vec<String>)> = Vec::new();
     for test in tests {
@@ -412,7 +413,7 @@ pub fn settings_table(html: &mut String, tests: &[Test]) {
     html.push_str("</tbody></table></div>");
 }
 
-/// The scenario of a test, and its tenant if it has one.
+/// Returns the scenario of a test, with its tenant if it has one.
 fn name_of(test: &Test) -> String {
     match &test.tenant {
         Some(tenant) => format!("{} ({tenant})", test.scenario),
@@ -429,7 +430,7 @@ fn files(html: &mut String, test: &Test, absent: &[String]) {
     ];
     let here = names.iter().filter(|name| !absent.contains(&format!("{}/{name}", test.folder)));
     let links = here.filter_map(|name| {
-        // A folder that leads elsewhere is not this run's.
+        // A folder outside the run directory is not linked.
         let link = words::href(&Path::new(&test.folder).join(name))?;
         Some(format!("<a href=\"{link}\">{name}</a>"))
     });

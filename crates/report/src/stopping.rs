@@ -1,4 +1,4 @@
-//! Early stopping in words and in a picture.
+//! Early stopping in words and as a chart.
 
 use std::fmt::Write as _;
 
@@ -8,17 +8,17 @@ use dyno_results::summary::Test;
 use dyno_results::summary::metrics::{Bound, EarlyStopping, Estimate};
 use dyno_results::units::{self, count};
 
-use super::plot::{self, Across, Axis, Chart, Format, Ink, Label, Point, Shape};
+use super::plot::{self, Axis, Chart, Format, Ink, Label, Point, RuleAxis, Shape};
 use super::words::{self, counted, escaped};
 
-/// Points of the boundary.
+/// Number of points of the boundary.
 const STEPS: u64 = 90;
 
-/// A picture of more would take longer to compute than anybody waits; no run has
-/// as many.
+/// Maximum number of queries for which the boundary is drawn; it would take too long to compute
+/// for more.
 const QUERIES_MOST: u64 = 1 << 30;
 
-/// The part of a test's section that says whether its percentile is certain.
+/// Appends the early stopping results of a test; nothing if it has none.
 pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>) {
     let Some(metrics) = &test.metrics else { return };
     if metrics.early_stopping.is_empty() {
@@ -39,7 +39,7 @@ pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>) {
     );
 }
 
-/// What a kind of time is called.
+/// Returns the name of a kind of time.
 fn name(of: &str) -> &'static str {
     match of {
         "first_token" => "time to first token",
@@ -48,14 +48,14 @@ fn name(of: &str) -> &'static str {
     }
 }
 
-/// How many of so many lie above a percentile: to the nearest, as 1 - 0.9 is less
-/// than a tenth.
+/// Returns how many of `of` queries lie above a percentile, rounded to the nearest integer because
+/// 1 - 0.9 is less than 0.1 in floating point.
 fn part(of: u64, percentile: f64) -> u64 {
     (of as f64 * (1.0 - percentile)).round() as u64
 }
 
 fn params(of: &EarlyStopping) -> Option<Params> {
-    // A damaged summary may hold anything.
+    // A damaged summary may hold any value.
     let is_share = |value: f64| value > 0.0 && value < 1.0;
     let tolerance =
         if of.tolerance >= 0.0 && of.tolerance < of.percentile { of.tolerance } else { 0.0 };
@@ -111,10 +111,11 @@ fn against_bound(html: &mut String, of: &EarlyStopping, bound: &Bound) {
     }
 }
 
-/// Queries against those over the bound: where a run passes, and where this one is.
+/// Returns a chart of queries over the bound by queries, with the region in which a run passes and
+/// the position of this run.
 fn plane(params: &Params, bound: &Bound, kind: &str) -> Chart {
     let needed = if bound.needed == u64::MAX { bound.queries } else { bound.needed };
-    // A run far from the boundary is shown with as much of it as fits.
+    // For a run far from the boundary, the axis ends at 50 times its queries.
     let end = needed.min(bound.queries.saturating_mul(50)).max(bound.queries).max(10);
     let end = end.saturating_add(end / 6).min(QUERIES_MOST);
     let allowed = |queries: u64| largest_overlatency(queries, params).map(|most| most as f64);
@@ -213,8 +214,8 @@ fn estimated(
     }
 }
 
-/// The slowest queries in order: where the percentile of the run lies, and where
-/// the estimate.
+/// Returns a chart of the slowest queries in order, with the percentile of the run and the
+/// estimate.
 fn tail(estimate: &Estimate, rank: u64, series: &series::Test) -> Chart {
     let total = estimate.processed.max(1) as f64;
     let share = 1.0 - estimate.percentile;
@@ -233,8 +234,8 @@ fn tail(estimate: &Estimate, rank: u64, series: &series::Test) -> Chart {
         .note(format!("{} queries are set aside; the estimate is the next.", count(rank)))
         .with("set aside", Ink::B, Shape::Band, zone)
         .with("latency", Ink::A, Shape::Line, points)
-        .rule(Across::X, Some(estimate.percentile), &format!("{at} of this run"), Ink::Quiet)
-        .rule(Across::X, Some(set_aside), "estimate", Ink::B);
+        .rule(RuleAxis::X, Some(estimate.percentile), &format!("{at} of this run"), Ink::Quiet)
+        .rule(RuleAxis::X, Some(set_aside), "estimate", Ink::B);
     if let Some(latency) = estimate.latency_ns {
         let name = format!("at most {}", words::time_ns(latency));
         chart.labels.push(Label { x: set_aside, y: latency as f64, name });

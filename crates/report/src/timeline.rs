@@ -1,38 +1,56 @@
-//! What an NPU did, as pictures: both resources over time.
+//! Timelines of an NPU: both of its resources over time.
 
 use std::fmt::Write as _;
 
 use dyno_results::units::shortened;
 use serde_json::{Value, json};
 
-/// A time in ps.
+use crate::words::escaped;
+
+/// Time in ps.
 pub type Picos = u64;
 
-/// A block that was placed.
+/// A scheduled block.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Whose.
+    /// Index of its network in [`Timeline::names`].
     pub stream: usize,
-    /// Its layer.
+    /// Name of its layer.
     pub label: String,
-    /// The number of the part of the array that computed it, and how many there are; none of the whole.
+    /// Number of the part of the array that computed it, and the count of parts; `None` for the
+    /// whole array.
     pub part: Option<(usize, usize)>,
-    /// When its fetch began and ended, ps.
+    /// Start and end of its fetch, in ps.
     pub fetch: [Picos; 2],
-    /// When its computation did, ps.
+    /// Start and end of its computation, in ps.
     pub compute: [Picos; 2],
 }
 
-/// Blocks of several networks.
+/// Timeline of the blocks of several networks.
+///
+/// ```
+/// use dyno_report::timeline::{Bar, Timeline};
+///
+/// let names = ["mobilenet".to_owned()];
+/// let bar = Bar {
+///     stream: 0,
+///     label: "conv1".into(),
+///     part: None,
+///     fetch: [0, 2_000_000],
+///     compute: [2_000_000, 5_000_000],
+/// };
+/// let svg = Timeline { names: &names, bars: &[bar] }.svg();
+/// assert!(svg.contains("mobilenet conv1, 2.00 to 5.00 us"));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Timeline<'a> {
-    /// Of the streams.
+    /// Names of the networks.
     pub names: &'a [String],
-    /// In the order in which they were placed.
+    /// Blocks in the order in which they were scheduled.
     pub bars: &'a [Bar],
 }
 
-/// Colours of streams, told apart by those who see few colours as well (Okabe and Ito).
+/// Colors of networks, distinguishable with color vision deficiency (Okabe and Ito).
 const COLOURS: [[u8; 3]; 8] = [
     [0x00, 0x72, 0xb2],
     [0xe6, 0x9f, 0x00],
@@ -47,18 +65,18 @@ const COLOURS: [[u8; 3]; 8] = [
 const WIDTH: f64 = 1200.0;
 const LEFT: f64 = 70.0;
 const ROW: f64 = 46.0;
-/// What a letter takes, pixels, at most of most fonts; of a name, no more letters than that.
+/// Maximum width of a letter in most fonts, in pixels, and maximum letters of a name.
 const LETTER: f64 = 8.0;
 const LETTERS: usize = 40;
-/// A line of the legend.
+/// Height of a line of the legend, in pixels.
 const LINE: f64 = 20.0;
-/// Narrower bars have no edge: it would be all that is seen of them.
+/// Minimum width of a bar with an edge, in pixels; the edge would cover a narrower bar.
 const EDGED: f64 = 3.0;
-/// Ticks at most, but for the one at 0.
+/// Maximum number of ticks, without the tick at 0.
 const TICKS: Picos = 12;
 
 impl Timeline<'_> {
-    /// When the last computation ends.
+    /// Returns the end of the last computation, at least 1 ps.
     fn end(&self) -> Picos {
         self.bars.iter().map(|bar| bar.compute[1]).max().unwrap_or(1).max(1)
     }
@@ -67,7 +85,7 @@ impl Timeline<'_> {
         format!("{} {}", self.names[bar.stream], bar.label).trim_end().to_owned()
     }
 
-    /// A picture with a row for the memory and one for the PEs; a bar says what it is when pointed at. As a file.
+    /// Returns an SVG file with a row for the memory and a row for the PEs. Bars have tooltips.
     pub fn svg(&self) -> String {
         let (width, height) = (WIDTH, self.height());
         format!(
@@ -77,7 +95,7 @@ impl Timeline<'_> {
         )
     }
 
-    /// The same as a part of a page.
+    /// Returns the picture of [`Timeline::svg`] as an element of an HTML page.
     pub fn inline(&self) -> String {
         let height = self.height();
         format!(
@@ -87,7 +105,7 @@ impl Timeline<'_> {
         )
     }
 
-    /// Where the name of each stream stands in the legend: beside one another as far as there is room.
+    /// Returns the position of each name in the legend; a line is filled before the next begins.
     fn places(&self) -> Vec<[f64; 2]> {
         let (mut x, mut y) = (LEFT, 4.0);
         let place = |name: &String| {
@@ -101,7 +119,7 @@ impl Timeline<'_> {
         self.names.iter().map(place).collect()
     }
 
-    /// Where the row of the memory begins.
+    /// Returns the top of the memory row.
     fn top(&self) -> f64 {
         self.places().last().map_or(4.0, |[_, y]| y + LINE + 2.0)
     }
@@ -161,7 +179,8 @@ impl Timeline<'_> {
         }
     }
 
-    /// The same for the viewers of Chrome and Perfetto: two threads, complete events, times in us.
+    /// Returns the timeline as a trace for Chrome and Perfetto: two threads of complete events, times
+    /// in us.
     pub fn trace(&self) -> String {
         let mut events: Vec<Value> = [(1, "memory"), (2, "PEs")]
             .into_iter()
@@ -182,23 +201,23 @@ impl Timeline<'_> {
     }
 }
 
-/// How a stream is painted. Where there are more than colours, those of before come again, half as bright.
+/// Returns the fill attribute of a network. Colors repeat at half the brightness.
 fn fill(stream: usize) -> String {
     let round = (stream / COLOURS.len()).min(7);
     let [red, green, blue] = COLOURS[stream % COLOURS.len()].map(|channel| channel >> round);
     format!("fill=\"#{red:02x}{green:02x}{blue:02x}\"")
 }
 
-/// Lines at round times, from one y to the other, with the times below.
+/// Appends lines at round times between two y coordinates, with the times below.
 fn ticks(text: &mut String, end: Picos, scale: f64, [from, to]: [f64; 2]) {
     let step = step(end);
     let (unit, name) = if step >= 1_000_000_000 { (1e9, "ms") } else { (1e6, "us") };
-    // No more digits than a step has.
+    // As many digits as a step needs.
     let digits = (unit / step as f64).log10().ceil().max(0.0) as usize;
     for at in (0..=end).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let x = LEFT + at as f64 * scale;
         let shown = format!("{:.digits$} {name}", at as f64 / unit);
-        // The last stays within the picture.
+        // Keeps the last label within the picture.
         let middle = x.min(WIDTH - LETTER * shown.len() as f64 / 2.0);
         let _ = writeln!(
             text,
@@ -209,14 +228,10 @@ fn ticks(text: &mut String, end: Picos, scale: f64, [from, to]: [f64; 2]) {
     }
 }
 
-/// The least of 1, 2 or 5 times a power of ten that makes no more than [`TICKS`].
+/// Returns the smallest step of 1, 2 or 5 times a power of ten that gives at most [`TICKS`] ticks.
 fn step(end: Picos) -> Picos {
     let steps = (0..19).flat_map(|power| [1, 2, 5].map(|by: Picos| by * 10_u64.pow(power)));
     steps.into_iter().find(|step| end / step <= TICKS).unwrap_or(Picos::MAX)
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

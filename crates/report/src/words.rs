@@ -1,15 +1,22 @@
-//! Numbers and texts as a page has them: units apart by a narrow space, the
-//! micro sign, and nothing that could be taken for markup.
+//! Numbers and texts as HTML: narrow spaces before units, the micro sign, and escaped markup.
 
 use std::path::{Component, Path};
 
 use dyno_results::summary::{Accuracy, Division, QualityUnit};
 use dyno_results::units;
+pub use dyno_results::units::counted;
 
-/// Between a number and its unit: narrow, and no line is broken there.
+/// Narrow no-break space between a number and its unit.
 const NARROW: char = '\u{202f}';
 
-/// Text that means nothing to a browser but itself, also within quotes.
+/// Escapes a text for HTML, SVG and attributes in quotes. Control characters other than line feed
+/// and tab become U+FFFD.
+///
+/// ```
+/// use dyno_report::words::escaped;
+///
+/// assert_eq!(escaped("a < b"), "a &lt; b");
+/// ```
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -19,7 +26,7 @@ pub fn escaped(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            // Control characters are no part of a page; other than these.
+            // HTML forbids control characters.
             c if c.is_control() && !matches!(c, '\n' | '\t') => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
@@ -27,12 +34,12 @@ pub fn escaped(text: &str) -> String {
     safe
 }
 
-/// What division a run could be submitted to, as a sentence.
+/// Returns the MLPerf division that a run could be submitted to, as a sentence.
 pub fn division(division: &Division) -> String {
     format!("{}.", division_open(division))
 }
 
-/// The same, with the first reason.
+/// Returns the sentence of [`division`] with the first reason against a better division.
 pub fn division_and_why(division: &Division) -> String {
     let why = division.reasons.first().map(|why| format!(": {}", why.trim_end_matches('.')));
     format!("{}{}.", division_open(division), why.unwrap_or_default())
@@ -47,7 +54,7 @@ fn division_open(division: &Division) -> String {
     }
 }
 
-/// A link to a path below the page; `None` for one that leads elsewhere.
+/// Returns the link to a path below the page; `None` for a path that is absolute or contains `..`.
 pub fn href(path: &Path) -> Option<String> {
     let parts = path.components().map(|part| match part {
         Component::Normal(part) => Some(part.to_str()?.chars().map(coded).collect::<String>()),
@@ -56,7 +63,7 @@ pub fn href(path: &Path) -> Option<String> {
     Some(parts.collect::<Option<Vec<String>>>()?.join("/"))
 }
 
-/// As it stands in a link, if that could take it for something else.
+/// Percent-encodes a character unless it is safe in a link.
 fn coded(c: char) -> String {
     if c.is_ascii_alphanumeric() || "-_.=+,".contains(c) {
         return c.to_string();
@@ -65,7 +72,7 @@ fn coded(c: char) -> String {
     c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// A duration in ns, with three digits: `4.21 µs`.
+/// Returns a duration in ns with three digits: `4.21 µs`; `–` if it is not finite.
 pub fn time(nanos: f64) -> String {
     if !nanos.is_finite() {
         return "–".into();
@@ -79,22 +86,22 @@ pub fn time(nanos: f64) -> String {
     }
 }
 
-/// The same of a signed count of ns.
+/// Returns [`time`] of a signed number of ns.
 pub fn time_ns(nanos: i64) -> String {
     time(nanos as f64)
 }
 
-/// The same of an unsigned one.
+/// Returns [`time`] of an unsigned number of ns.
 pub fn span_ns(nanos: u64) -> String {
     time(nanos as f64)
 }
 
-/// Time since the start, in ns.
+/// Returns a time since the start, given in ns.
 pub fn elapsed(nanos: f64) -> String {
     time(nanos)
 }
 
-/// A round time without the zeros that [`time`] would have: `2 µs`, `2.5 min`, `0`.
+/// Returns a round time in ns without trailing zeros: `2 µs`, `2.5 min`, `0`.
 pub fn round_time(nanos: f64) -> String {
     if nanos == 0.0 {
         return "0".into();
@@ -110,7 +117,7 @@ pub fn round_time(nanos: f64) -> String {
     format!("{}{NARROW}{name}", trimmed(nanos / unit, 2))
 }
 
-/// A round number: `200`, `5,000`, `200k`, `1.5M`, `8.2G`, `3T`.
+/// Returns a round number: `200`, `5,000`, `200k`, `1.5M`, `8.2G`, `3T`.
 pub fn round_number(value: f64) -> String {
     match value.abs() {
         ..1_000.0 => trimmed(value, 3),
@@ -122,7 +129,7 @@ pub fn round_number(value: f64) -> String {
     }
 }
 
-/// A figure of quality in its unit.
+/// Returns a quality figure in its unit.
 pub fn quality(accuracy: &Accuracy, figure: f64) -> String {
     match accuracy.unit {
         QualityUnit::Share => share(figure),
@@ -130,32 +137,28 @@ pub fn quality(accuracy: &Accuracy, figure: f64) -> String {
     }
 }
 
-/// A share as percent: 0.99 is `99 %`.
+/// Returns a share in percent: 0.99 is `99 %`.
 pub fn share(share: f64) -> String {
     if !share.is_finite() {
         return "–".into();
     }
     let percent = share * 100.0;
-    // More digits where few would say all or nothing.
+    // More digits near 0 and 100 %, where two decimals would round to them.
     let is_extreme = (percent > 99.9 && percent < 100.0) || (percent > 0.0 && percent < 0.1);
     format!("{}{NARROW}%", trimmed(percent, if is_extreme { 4 } else { 2 }))
 }
 
-/// With at most so many decimals, and none that are 0.
+/// Returns a number with at most `decimals` decimals and no trailing zeros.
 pub fn trimmed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
-        false => text,
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_string()
+    } else {
+        text
     }
 }
 
-/// `1 query`, `2,000 queries`.
-pub fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", units::count(count), if count == 1 { one } else { many })
-}
-
-/// A value in its unit, as the summary has both.
+/// Returns a value with its unit, both from a summary.
 pub fn in_unit(value: f64, unit: &str) -> String {
     match unit {
         "ns" => time(value),
@@ -164,7 +167,7 @@ pub fn in_unit(value: f64, unit: &str) -> String {
     }
 }
 
-/// The longer texts of a summary write units as a terminal does: `4.21 us`.
+/// Escapes a text of a summary and replaces `us` behind a number by `µs`.
 pub fn typeset(text: &str) -> String {
     let mut set = String::with_capacity(text.len());
     let mut rest = text;
@@ -180,7 +183,7 @@ pub fn typeset(text: &str) -> String {
     escaped(&set)
 }
 
-/// A rate that somebody asked for: without zeros that nobody wrote.
+/// Returns a requested rate without trailing zeros.
 pub fn asked_rate(rate: f64) -> String {
     if rate >= 1_000.0 { units::rate(rate) } else { trimmed(rate, 3) }
 }

@@ -1,5 +1,5 @@
-//! Collection runs for one page: those that were named, the points of a sweep, or
-//! the full runs of a search.
+//! Collections of runs for one page: named runs, the points of a sweep, or the full runs of a
+//! search.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -13,35 +13,46 @@ use crate::contents::{self, Contents};
 use crate::search;
 use crate::sweep::{FILE as SWEEP, PointState, Sweep};
 
-/// Collection runs.
+/// Several runs.
+///
+/// ```no_run
+/// use std::path::PathBuf;
+///
+/// use dyno_results::collection::Collection;
+///
+/// let collection = Collection::read(&[PathBuf::from("runs")]);
+/// for row in collection.rows() {
+///     println!("{}: {:?} samples/s", row.label(), row.throughput());
+/// }
+/// ```
 #[derive(Debug, Default)]
 pub struct Collection {
-    /// Each run that has anything to show.
+    /// Runs that could be read at least in part.
     pub members: Vec<Member>,
-    /// What could not be read, in sentences.
+    /// Problems of reading, as sentences.
     pub problems: Vec<String>,
-    /// The names of the sweeps that they are points of.
+    /// Names of the sweeps that contain runs.
     pub sweeps: Vec<String>,
-    /// The searches among what was named.
+    /// Searches.
     pub searches: Vec<SearchDirectory>,
 }
 
-/// One of several runs.
+/// Run of a collection.
 #[derive(Debug)]
 pub struct Member {
-    /// What tells it from the others.
+    /// Label that identifies the run among the others.
     pub label: String,
-    /// Values of a sweep's axes.
+    /// Values of the axes of a sweep; empty outside sweeps.
     pub assignments: BTreeMap<String, String>,
-    /// Operations of the model for a sample, where they are known.
+    /// Operations of the model per sample, if known.
     pub operations: Option<f64>,
-    /// What its directory holds.
+    /// Content of its run directory.
     pub contents: Contents,
 }
 
 impl Collection {
-    /// Reads run directories, folders of them, and sweeps. Never fails: what does
-    /// not read is a problem.
+    /// Reads run directories, folders of run directories, sweeps and searches. What cannot be read
+    /// is added to [`Collection::problems`].
     pub fn read(paths: &[PathBuf]) -> Self {
         let mut several = Self::default();
         for path in paths {
@@ -73,7 +84,7 @@ impl Collection {
         }
     }
 
-    /// Every run directory at and below a path.
+    /// Adds every run directory at and below a path.
     fn add_all(&mut self, path: &Path) {
         for directory in contents::directories(path) {
             self.add(&directory, BTreeMap::new(), None, None);
@@ -121,9 +132,10 @@ impl Collection {
                         self.problems.push(format!("Point {name}: {} is elsewhere", point.folder));
                         continue;
                     }
-                    let repeat = match sweep.definition.repeat > 1 {
-                        true => format!(", repeat {}", point.repeat),
-                        false => String::new(),
+                    let repeat = if sweep.definition.repeat > 1 {
+                        format!(", repeat {}", point.repeat)
+                    } else {
+                        String::new()
                     };
                     self.add(
                         &path.join(folder),
@@ -141,7 +153,7 @@ impl Collection {
         self.sweeps.push(sweep.name);
     }
 
-    /// Gives folders of the same name the name of what they lie in, too.
+    /// Adds the name of the parent folder to labels that are not unique.
     fn tell_apart(&mut self) {
         let labels: Vec<String> = self.members.iter().map(|member| member.label.clone()).collect();
         for member in &mut self.members {
@@ -153,8 +165,9 @@ impl Collection {
         }
     }
 
-    /// Every performance test of every run, with what its accuracy test found. Where
-    /// there is none with a result, the tests that there are.
+    /// Returns the performance tests of all runs, with the accuracy of the accuracy test of the same
+    /// scenario and tenant. A scenario and tenant without performance result has a row for each of
+    /// its tests.
     pub fn rows(&self) -> Vec<Row<'_>> {
         let mut rows = Vec::new();
         for member in &self.members {
@@ -177,22 +190,22 @@ impl Collection {
     }
 }
 
-/// A search whose state was read.
+/// Search directory with its state.
 #[derive(Debug)]
 pub struct SearchDirectory {
-    /// Its directory.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// What is known of it.
+    /// State of the search.
     pub state: search::State,
 }
 
 impl SearchDirectory {
-    /// What the page is called.
+    /// Returns the title of the search, such as `Search of mock`.
     pub fn name(&self) -> String {
         format!("Search of {}", self.state.definition.system)
     }
 
-    /// The full runs of a search, which have directories of their own, with their labels.
+    /// Returns the run directories of the full runs, with their labels.
     pub fn full_runs(&self) -> Vec<(PathBuf, String)> {
         let Self { path, state } = self;
         let folders = state.points.iter().filter_map(|point| Some((point, point.folder.as_ref()?)));
@@ -205,28 +218,28 @@ impl SearchDirectory {
     }
 }
 
-/// Whether a folder that a file names lies below that file's own.
+/// Returns whether a relative path stays below the folder that it is relative to.
 pub fn is_inside(folder: &Path) -> bool {
     folder.components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// A test of one of several runs.
+/// Test of a run of a collection.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
-    /// Its run.
+    /// Run of the test.
     pub member: &'a Member,
     /// The test.
     pub test: &'a Test,
-    /// Its numbers, if it has a result.
+    /// Metrics, if the test has a performance result.
     pub metrics: Option<&'a Metrics>,
-    /// Of the same scenario and tenant.
+    /// Accuracy in [0, 1] of the same scenario and tenant.
     pub accuracy: Option<f64>,
-    /// Its plots.
+    /// Plots of the test.
     pub series: Option<&'a series::Test>,
 }
 
 impl<'a> Row<'a> {
-    /// The run, and the tenant if there is one.
+    /// Returns the label of the run, with the tenant if there is one.
     pub fn label(&self) -> String {
         match &self.test.tenant {
             Some(tenant) => format!("{} ({tenant})", self.member.label),
@@ -234,12 +247,13 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Of queries, where they are timed, or else of samples; none if none was answered.
+    /// Returns the latency of queries, or of samples where queries are not timed; `None` if no query
+    /// was answered.
     pub fn timed(&self) -> Option<&'a Distribution> {
         self.metrics?.answered()
     }
 
-    /// Samples answered a second.
+    /// Returns the samples answered per second; for SingleStream the queries per second.
     pub fn throughput(&self) -> Option<f64> {
         let metrics = self.metrics?;
         let rates = &metrics.rates;

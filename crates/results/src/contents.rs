@@ -1,5 +1,5 @@
-//! What is found in a run directory: everything that reads, and in sentences
-//! what does not. Nothing that a disk can hold makes this panic.
+//! Content of a run directory: what can be read, and sentences about what cannot. No file content
+//! causes a panic.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -15,29 +15,29 @@ use crate::contents_rebuilt as rebuilt;
 use crate::effective::FILE as EFFECTIVE;
 pub use rebuilt::INCOMPLETE;
 
-/// A run as its directory has it.
+/// Content of a run directory.
 #[derive(Debug)]
 pub struct Contents {
-    /// The directory that was read.
+    /// Path of the directory that was read.
     pub path: PathBuf,
-    /// The run, or what was left of it.
+    /// Summary of the run, rebuilt from the logs if it is missing or damaged.
     pub run: Run,
-    /// Its plots, or those that were left.
+    /// Plots, rebuilt from the raw records if they are missing or damaged.
     pub series: series::Run,
-    /// What is missing or damaged.
+    /// Sentences about what is missing or damaged.
     pub missing: Vec<String>,
-    /// Files that are not there, as seen from the directory.
+    /// Missing files, relative to the directory.
     pub absent: Vec<String>,
 }
 
-/// How deep run directories are looked for.
+/// Depth to which run directories are searched.
 const DEPTH: usize = 6;
 
 impl Contents {
-    /// Reads a run directory, or the unfinished one of a run that was killed.
+    /// Reads a run directory, or the partial directory of a killed run.
     ///
     /// # Errors
-    /// If nothing of a run is there; the sentences say what was tried.
+    /// If the directory holds no run; returns sentences about what was tried.
     pub fn read(directory: &Path) -> Result<Self, Vec<String>> {
         let mut missing = Vec::new();
         let mut path = directory.to_path_buf();
@@ -83,14 +83,15 @@ impl Contents {
         Ok(Self { path, run, series, missing, absent })
     }
 
-    /// What the run is called where there are several: its folder.
+    /// Returns the name of the folder, which labels the run among several.
     pub fn label(&self) -> String {
         let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned());
         name.unwrap_or_else(|| self.run.name.clone())
     }
 }
 
-/// The run directories at and below a path, in order of their names.
+/// Returns the run directories at and below a path, sorted by name; the path itself if there are
+/// none.
 pub fn directories(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     collect(path, DEPTH, &mut found);
@@ -114,19 +115,19 @@ fn collect(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a folder is what a run writes to until it is over.
+/// Returns whether a folder is the partial directory of an unfinished run, by its name.
 pub fn is_partial(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     name.is_some_and(|name| name.starts_with('.') && name.ends_with(".partial"))
 }
 
-/// Where a run that was killed left what it had written.
+/// Returns the partial directory of a killed run, if it exists.
 fn partial_of(directory: &Path) -> Option<PathBuf> {
     let name = directory.file_name()?.to_string_lossy();
     Some(directory.with_file_name(format!(".{name}.partial"))).filter(|path| path.is_dir())
 }
 
-/// The tests of a summary that is JSON, but not of the shape of this version.
+/// Reads the tests of a summary that is valid JSON but does not match this version of the schema.
 fn salvaged(path: &Path, error: &ReadError, missing: &mut Vec<String>) -> Option<Run> {
     if matches!(error, ReadError::Missing { .. } | ReadError::Unreadable { .. }) {
         return None;
@@ -156,7 +157,7 @@ fn salvaged(path: &Path, error: &ReadError, missing: &mut Vec<String>) -> Option
     })
 }
 
-/// Reads what each test must have left, and returns which files are not there.
+/// Checks the files of each test, and returns the missing ones.
 fn check_files(path: &Path, run: &Run, missing: &mut Vec<String>) -> Vec<String> {
     let mut absent = Vec::new();
     let keeps_records = check_settings(path, missing);
@@ -173,7 +174,7 @@ fn check_files(path: &Path, run: &Run, missing: &mut Vec<String>) -> Vec<String>
             if !file.exists() {
                 absent.push(name.clone());
             }
-            // A folder that is missing was said to be.
+            // A missing folder is already reported.
             if folder.is_dir()
                 && let Err(problem) = check(&file, test)
             {
@@ -194,12 +195,12 @@ fn check_files(path: &Path, run: &Run, missing: &mut Vec<String>) -> Vec<String>
     absent
 }
 
-/// Whether the run was to keep raw records: yes, unless its settings say no.
+/// Returns whether the run keeps raw records: true unless its settings disable them.
 fn check_settings(path: &Path, missing: &mut Vec<String>) -> bool {
     let text = match fs::read_to_string(path.join(EFFECTIVE)) {
         Ok(text) => text,
         Err(error) => {
-            // It is written last.
+            // The file is written last, so a partial directory lacks it.
             if !is_partial(path) {
                 missing.push(format!("{EFFECTIVE} {}.", unreadable(&error)));
             }
@@ -219,10 +220,10 @@ fn check_settings(path: &Path, missing: &mut Vec<String>) -> bool {
     }
 }
 
-/// What is wrong with a log, as the end of a sentence.
+/// Check of a log. The error is the end of a sentence.
 type Check = fn(&Path, &Test) -> Result<(), String>;
 
-/// The logs that each test must have left.
+/// Logs of each test, with their checks.
 const LOGS: [(&str, Check); 3] = [
     ("mlperf_log_summary.txt", |path, _| {
         let text = text_of(path)?;
@@ -232,9 +233,10 @@ const LOGS: [(&str, Check); 3] = [
         let (detail, problems) = read_detail(&text_of(path)?);
         first_of(&problems)?;
         let last = if test.metrics.is_some() { "num_errors" } else { "power_end" };
-        match test.state == State::Complete && detail.value(last).is_none() {
-            true => Err(format!("is cut off: it has no {last}")),
-            false => Ok(()),
+        if test.state == State::Complete && detail.value(last).is_none() {
+            Err(format!("is cut off: it has no {last}"))
+        } else {
+            Ok(())
         }
     }),
     ("mlperf_log_accuracy.json", |path, _| {
@@ -246,9 +248,10 @@ const LOGS: [(&str, Check); 3] = [
 
 fn text_of(path: &Path) -> Result<String, String> {
     let bytes = fs::read(path).map_err(|error| unreadable(&error))?;
-    match bytes.is_empty() {
-        true => Err("is empty".into()),
-        false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    if bytes.is_empty() {
+        Err("is empty".into())
+    } else {
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 

@@ -1,5 +1,4 @@
-//! A run without its own files: rebuilt from the logs and the raw records of its
-//! tests, as far as they go.
+//! Rebuilds a run without its own files from the logs and the raw records of its tests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,13 +17,13 @@ use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{FIELDS, Scenario, TestMode};
 
-/// How deep the folders of tests lie: scenario, mode, tenant.
+/// Depth of the folders of tests: scenario, mode, tenant.
 const DEPTH: usize = 3;
 
-/// Of a run of which parts are missing.
+/// Verdict of a run with missing parts.
 pub const INCOMPLETE: &str = "INCOMPLETE";
 
-/// Of which nothing is known but its name.
+/// Returns a run of which only the name is known.
 pub fn empty(path: &Path) -> Run {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_else(|| "run".into());
@@ -67,17 +66,17 @@ pub fn empty(path: &Path) -> Run {
     }
 }
 
-/// The tests whose logs are there; `None` if there are none.
+/// Rebuilds a run from the logs of its tests; `None` without logs.
 pub fn run(path: &Path, missing: &mut Vec<String>) -> Option<Run> {
     let mut run = empty(path);
     tests(path, path, DEPTH, &mut run.tests);
     if run.tests.is_empty() {
         return None;
     }
-    // As a run plays them.
+    // In the order of a run.
     let place = |test: &Test| Scenario::ALL.iter().position(|s| s.name() == test.scenario);
     run.tests.sort_by_key(place);
-    // All that is missing may be a file.
+    // If every test is complete, only files of the run are missing.
     let is_over = run.tests.iter().all(|test| test.state == State::Complete);
     if is_over && !crate::contents::is_partial(path) {
         run.state = State::Complete;
@@ -96,7 +95,7 @@ fn tests(root: &Path, folder: &Path, depth: usize, found: &mut Vec<Test>) {
         && let Some(test) = test(root, folder, &detail)
     {
         found.push(test);
-        // Below it are the runs of which it is the result.
+        // Folders below hold the repeated runs of this test.
         return;
     }
     let Ok(entries) = fs::read_dir(folder) else { return };
@@ -107,7 +106,7 @@ fn tests(root: &Path, folder: &Path, depth: usize, found: &mut Vec<Test>) {
     }
 }
 
-/// A test, if the log tells of which scenario.
+/// Rebuilds a test; `None` if the log does not name its scenario.
 fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
     let scenario = detail.text("effective_scenario")?;
     let scenario = Scenario::ALL.iter().find(|s| s.name() == scenario)?.name();
@@ -124,7 +123,7 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
     let is_accuracy = mode == TestMode::AccuracyOnly;
     let metrics = (!is_accuracy).then(|| metrics(detail)).flatten();
     let accuracy = is_accuracy.then(|| accuracy(folder));
-    // A log without its end is that of a test that was not finished.
+    // The log of an unfinished test lacks its end.
     let is_over = metrics.is_some() || (is_accuracy && detail.value("power_end").is_some());
     let state = if is_over { state(detail) } else { State::Interrupted };
     let (reasons, is_judged) = match &accuracy {
@@ -165,7 +164,7 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
     Some(test)
 }
 
-/// How a test ended that has an end, by what its log has as errors.
+/// Returns the state of a test whose log is complete, from the errors in the log.
 fn state(detail: &Detail) -> State {
     let said = |start: &str| {
         detail.errors().any(|e| matches!(&e.value, Value::Text(text) if text.starts_with(start)))
@@ -179,8 +178,8 @@ fn state(detail: &Detail) -> State {
     }
 }
 
-/// Why a performance test is not VALID. The logs have two words; a test that has too few queries
-/// and no other reason is undecided.
+/// Returns why a performance test is not VALID. The logs know only VALID and INVALID; a test with
+/// too few queries and no other reason is undecided.
 fn reasons(detail: &Detail) -> Vec<Reason> {
     let other = |text: &str| Reason::new(ReasonKind::Other, text);
     match detail.text("result_validity") {
@@ -197,7 +196,7 @@ fn reasons(detail: &Detail) -> Vec<Reason> {
     if !said.is_empty() {
         reasons.push(other(said));
     }
-    // The log tells this elsewhere, as a list in one line.
+    // The log has this reason under another key, as a list in one line.
     if detail.flag("early_stopping_met") == Some(false) {
         let said = detail.text("early_stopping_result").unwrap_or_default();
         let said: Vec<&str> = said.split_whitespace().filter(|word| *word != "*").collect();
@@ -210,7 +209,7 @@ fn reasons(detail: &Detail) -> Vec<Reason> {
     reasons
 }
 
-/// What the log of answers tells: how many there are, not whether they are right.
+/// Counts the answers in the accuracy log; the log does not show whether they are right.
 fn accuracy(folder: &Path) -> Accuracy {
     let log = open_accuracy(&folder.join("mlperf_log_accuracy.json"));
     Accuracy {
@@ -219,7 +218,7 @@ fn accuracy(folder: &Path) -> Accuracy {
     }
 }
 
-/// Why an accuracy test is not VALID, and whether the logs tell.
+/// Returns why an accuracy test is not VALID, and whether the logs suffice to judge it.
 fn accuracy_judged(accuracy: &Accuracy, detail: &Detail, state: State) -> (Vec<Reason>, bool) {
     let wanted = detail.whole("effective_accuracy_sample_count").unwrap_or(0);
     if state != State::Complete {
@@ -271,10 +270,10 @@ fn plan(scenario: &str, detail: &Detail) -> Plan {
     }
 }
 
-/// The numbers that the log has; `None` if it has no result.
+/// Returns the metrics in the log; `None` if it has no result.
 fn metrics(detail: &Detail) -> Option<Metrics> {
     let queries = detail.whole("result_query_count").unwrap_or(0);
-    // The log counts queries, whether they were answered or not.
+    // The query count includes queries that were not answered.
     let per_query = detail.whole("generated_samples_per_query").unwrap_or(1).max(1);
     let failed = detail.whole("dyno_failed_samples").unwrap_or(0);
     let missing = detail.whole("dyno_missing_samples").unwrap_or(0);
@@ -325,7 +324,8 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
     })
 }
 
-/// Of a fixed interval; what only our logs have is 0 in others.
+/// Returns the intervals of MultiStream at a fixed interval. Counts that only Dyno logs are 0 in
+/// logs of other tools.
 fn intervals(detail: &Detail) -> Option<Intervals> {
     let at =
         |p: &str| detail.whole(&format!("result_{p}_percentile_num_intervals_between_queries"));
@@ -344,7 +344,7 @@ fn intervals(detail: &Detail) -> Option<Intervals> {
     })
 }
 
-/// From when queries and samples were ready to when the last answer was there.
+/// Returns the time from when queries and samples were ready to the last answer, in ns.
 fn lasted(detail: &Detail) -> u64 {
     let at = |key: &str| {
         let entry = detail.entries.iter().rev().find(|entry| entry.key == key);
@@ -378,7 +378,7 @@ fn distribution(detail: &Detail, infix: &str, count: u64) -> Option<Distribution
     })
 }
 
-/// What was asked for, as the log has it.
+/// Returns the requested settings in the log, with their origins.
 fn settings(detail: &Detail) -> BTreeMap<String, Setting> {
     let mut found = BTreeMap::new();
     for field in FIELDS {
@@ -398,7 +398,7 @@ fn settings(detail: &Detail) -> BTreeMap<String, Setting> {
     found
 }
 
-/// Plots from the raw records.
+/// Rebuilds the plots from the raw records.
 pub fn series(path: &Path, run: &Run, missing: &mut Vec<String>) -> series::Run {
     let mut tests = Vec::new();
     for test in run.tests.iter().filter(|test| test.mode != "accuracy") {
@@ -421,12 +421,12 @@ pub fn series(path: &Path, run: &Run, missing: &mut Vec<String>) -> series::Run 
 }
 
 fn plots(records: &Records, folder: &str) -> series::Test {
-    let mut of = series::Test::of(&record_of(records), folder);
+    let mut of = series::Test::from_record(&record_of(records), folder);
     scale(&mut of, records);
     of
 }
 
-/// Counts each row as the rows and samples that it stands for.
+/// Multiplies counts by the rows and samples that each kept row stands for.
 fn scale(of: &mut series::Test, records: &Records) {
     let rows = records.stride;
     let samples = if records.row == Row::Sample { 1 } else { records.samples_per_query };
@@ -438,7 +438,7 @@ fn scale(of: &mut series::Test, records: &Records) {
         }
     }
     for slice in &mut of.slices {
-        // Of a query that failed, one sample did: of others nothing is known.
+        // A failed query is counted as one failed sample; the others are not known to have failed.
         let more = slice.failed_samples.saturating_mul(samples.saturating_sub(1));
         let completed = slice.completed_samples.saturating_mul(samples).saturating_add(more);
         slice.completed_samples = completed.saturating_mul(rows);
@@ -449,13 +449,13 @@ fn scale(of: &mut series::Test, records: &Records) {
     }
 }
 
-/// A record with one sample a query, or with all samples in one query.
+/// Returns a record with one sample per query, or with all samples in one query.
 fn record_of(records: &Records) -> Record {
     let time = |value: i64| Nanos::try_from(value).unwrap_or(0);
     let scheduled = |row: usize| records.scheduled_ns.get(row).copied().unwrap_or(0);
     let after = |row: usize, column: &[i64]| -> Nanos {
         match column.get(row) {
-            // 0 says "never" in a record, so that what is done at once is done 1 ns later.
+            // 0 means "never" in a record, so an immediate completion becomes 1 ns.
             Some(&delay) if delay != NEVER => time(scheduled(row).saturating_add(delay)).max(1),
             _ => 0,
         }
@@ -468,9 +468,10 @@ fn record_of(records: &Records) -> Record {
     let failed = failed.filter_map(|(row, &code)| Some((row as u64, records::failure_of(code)?)));
     Record {
         samples_per_query: if is_one { rows.max(1) } else { 1 },
-        scheduled_at: match is_one {
-            true => Vec::new(),
-            false => (0..rows).map(|row| time(scheduled(row))).collect(),
+        scheduled_at: if is_one {
+            Vec::new()
+        } else {
+            (0..rows).map(|row| time(scheduled(row))).collect()
         },
         issued_at: if is_one { vec![time(scheduled(0))] } else { issued },
         client_lag: records
@@ -481,13 +482,15 @@ fn record_of(records: &Records) -> Record {
             .collect(),
         indices: vec![0; rows],
         completed_at: column(&records.latency_ns),
-        first_token_at: match records.first_token_ns.len() == rows {
-            true => column(&records.first_token_ns),
-            false => Vec::new(),
+        first_token_at: if records.first_token_ns.len() == rows {
+            column(&records.first_token_ns)
+        } else {
+            Vec::new()
         },
-        tokens: match records.first_token_ns.len() == rows && records.tokens.len() == rows {
-            true => records.tokens.clone(),
-            false => vec![0; records.first_token_ns.len()],
+        tokens: if records.first_token_ns.len() == rows && records.tokens.len() == rows {
+            records.tokens.clone()
+        } else {
+            vec![0; records.first_token_ns.len()]
         },
         failed: failed.collect(),
         ..Record::default()
@@ -515,8 +518,8 @@ mod tests {
             indices: vec![0; (queries * samples) as usize],
             ..Record::default()
         };
-        let whole = series::Test::of(&record, "f");
-        let mut records = Records::of(&record, Keep::All).unwrap();
+        let whole = series::Test::from_record(&record, "f");
+        let mut records = Records::from_record(&record, Keep::All).unwrap();
         let every = plots(&records, "f");
         assert!(every.slices == whole.slices, "nothing is lost where nothing is thinned");
 

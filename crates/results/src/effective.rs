@@ -1,11 +1,11 @@
-//! `effective.toml`, the configuration of a run: its name, and how it writes settings.
+//! `effective.toml`, the configuration of a run: its file name, and the format of settings.
 
 use dyno_loadgen::settings::{FIELDS, Scenario};
 
-/// Name of the file.
+/// File name.
 pub const FILE: &str = "effective.toml";
 
-/// Whether a setting can matter to a scenario.
+/// Returns whether a setting can affect a scenario.
 pub fn is_relevant(key: &str, scenario: Scenario) -> bool {
     let of_one = [
         ("single_stream_", Scenario::SingleStream),
@@ -16,13 +16,20 @@ pub fn is_relevant(key: &str, scenario: Scenario) -> bool {
     of_one.iter().all(|(prefix, owner)| *owner == scenario || !key.starts_with(prefix))
 }
 
-/// Returns whether a setting can matter to the scenario of this name.
+/// Returns whether a setting can affect the scenario with this name; true for an unknown scenario.
 pub fn is_relevant_to(key: &str, scenario: &str) -> bool {
     Scenario::ALL.iter().all(|s| s.name() != scenario || is_relevant(key, *s))
 }
 
-/// A value as TOML reads it: numbers and switches bare, the rest quoted. Whole
-/// numbers beyond 64 bits signed are no TOML numbers, so they are quoted, too.
+/// Returns a value as TOML: numbers and switches bare, others quoted. Integers beyond 64 bits
+/// signed are quoted because TOML does not allow them.
+///
+/// ```
+/// use dyno_results::effective::toml_value;
+///
+/// assert_eq!(toml_value("a number", "0.5"), "0.5");
+/// assert_eq!(toml_value("a text", "poisson"), "\"poisson\"");
+/// ```
 pub fn toml_value(kind: &str, value: &str) -> String {
     let is_bare = match kind {
         "true or false" => true,
@@ -35,7 +42,7 @@ pub fn toml_value(kind: &str, value: &str) -> String {
     quoted(value)
 }
 
-/// A string as TOML has it: as JSON does, but for one character.
+/// Returns a TOML string. It equals the JSON string except that U+007F is escaped.
 pub fn quoted(text: &str) -> String {
     let json = serde_json::to_string(text).expect("a text is JSON");
     json.replace('\u{7f}', "\\u007f")

@@ -1,6 +1,5 @@
-//! The folder that a run leaves behind. It is filled under another name and
-//! renamed when all is there, so that nobody takes half a run for a whole one,
-//! and no two runs fill one folder.
+//! Directory of the results of a run. It is filled under a temporary name and renamed when complete,
+//! so that a partial run is never taken for a complete one and two runs never fill one directory.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -15,43 +14,43 @@ use thiserror::Error;
 use crate::records::{self, Records};
 use crate::{summary, units};
 
-/// Why results cannot be written to a folder.
+/// Error of writing results to a folder.
 #[derive(Debug, Error)]
 pub enum DirectoryError {
-    /// The operating system refuses it.
+    /// The operating system refuses to write.
     #[error("cannot write to {}: {source}", folder.display())]
     Refused {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
-        /// The reason of the operating system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// There are files in it.
+    /// The folder is not empty.
     #[error("{} exists and is not empty", .0.display())]
     NotEmpty(PathBuf),
-    /// It is a symbolic link without a target.
+    /// The folder is a symbolic link without a target.
     #[error("{} is a link to nothing", .0.display())]
     DanglingLink(PathBuf),
-    /// Another run fills it, or was killed while it did.
+    /// Another run is filling the folder, or was killed while filling it.
     #[error("{} is of a run that is on, or that was killed", partial.display())]
     Unfinished {
-        /// Where results were to go.
+        /// Folder for the results.
         out: PathBuf,
-        /// What the other run has written.
+        /// Partial directory of the other run.
         partial: PathBuf,
     },
     /// The disk has no room for the logs, or they cannot be written.
     #[error("{0}")]
     NoRoom(String),
-    /// A folder of an earlier attempt stays.
+    /// A folder of an earlier attempt cannot be removed.
     #[error("cannot remove {}: {source}", folder.display())]
     NotRemoved {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
-        /// The reason of the operating system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Neither the folder nor the system's temporary directory takes the results.
+    /// The results can be written neither to the folder nor to the system's temporary directory.
     #[error(
         "the run is over, but its results can be written neither to {} ({problem}) nor to {} \
          ({error})", partial.display(), temporary.display()
@@ -59,17 +58,17 @@ pub enum DirectoryError {
     Lost {
         /// The folder that was filled.
         partial: PathBuf,
-        /// What is wrong with it.
+        /// Error of writing to it.
         problem: String,
         /// The folder that was tried instead.
         temporary: PathBuf,
-        /// What is wrong with that one.
+        /// Error of writing to that folder.
         error: String,
     },
 }
 
 impl DirectoryError {
-    /// Returns what to do about it, one entry an advice.
+    /// Returns suggestions on how to fix the error.
     pub fn advice(&self) -> Vec<String> {
         let other = "choose another folder with --out";
         match self {
@@ -87,34 +86,44 @@ impl DirectoryError {
     }
 }
 
-/// A run directory on its way.
+/// Run directory that is being filled.
 #[derive(Debug)]
 pub struct RunDirectory {
-    /// Where it will be.
+    /// Final path.
     target: PathBuf,
-    /// Where it is filled: beside the target, which is made of it by one rename;
-    /// or inside a target that was there, which may be a mount point, a link, or
-    /// in a folder that takes no others.
+    /// Path while it is filled: beside the target, which a rename then creates; or inside a target
+    /// that already exists, which may be a mount point, a link, or in a read-only folder.
     partial: PathBuf,
     enable_trace: bool,
-    /// Folders in the system's temporary directory that took what this one could not.
+    /// Folders in the system's temporary directory with results that could not be written here.
     rescued: Vec<PathBuf>,
     warnings: Vec<String>,
 }
 
-/// Where runs go if nobody says.
+/// Default folder of run directories.
 const RUNS: &str = "runs";
 
-/// The summary, the report and the configuration of a run, which the logs leave
-/// room for.
+/// Disk space reserved for the summary, the report and the configuration, in bytes.
 const OWN_BYTES: u64 = 4 << 20;
 
 impl RunDirectory {
-    /// Makes the folder, and checks that one may write to it and that the disk
-    /// has room for `log_bytes`.
+    /// Creates the directory, and checks that it is writable and that the disk has room for
+    /// `log_bytes`. `out` is the path; the default is a new folder below `runs`, named by the time
+    /// and `name`.
     ///
     /// # Errors
-    /// What is in the way, and what to do about it.
+    /// If the directory is in use or cannot be written, see [`DirectoryError`].
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    ///
+    /// use dyno_results::run_directory::{DirectoryError, RunDirectory};
+    ///
+    /// let directory = RunDirectory::create(Some(Path::new("out")), "resnet", 0, false)?;
+    /// let finished = directory.finish(&[("notes.txt", "done".into())])?;
+    /// println!("{}", finished.path.display());
+    /// # Ok::<(), DirectoryError>(())
+    /// ```
     pub fn create(
         out: Option<&Path>,
         name: &str,
@@ -131,7 +140,7 @@ impl RunDirectory {
         Ok(directory)
     }
 
-    /// Opens log files once, before anything is measured.
+    /// Opens log files once for a trial, before the measurement.
     fn check_room(&self, log_bytes: u64) -> Result<(), DirectoryError> {
         let trial = self.partial.join("trial");
         let opened = fs::create_dir_all(&trial).map_err(|error| error.to_string()).and_then(|()| {
@@ -149,11 +158,11 @@ impl RunDirectory {
         }
     }
 
-    /// Writes the four logs of a test, and its raw records, to a folder of the
-    /// run; if that fails, to the system's temporary directory.
+    /// Writes the four logs of a test and its raw records to a folder of the run, or to the system's
+    /// temporary directory if that fails.
     ///
     /// # Errors
-    /// If that fails, too.
+    /// [`DirectoryError::Lost`] if both fail.
     pub fn write_test(
         &mut self,
         folder: &str,
@@ -179,11 +188,12 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Writes the files of the run itself, and gives it its name.
+    /// Writes the files of the run itself, and renames the directory to its final name.
     ///
     /// # Errors
-    /// If neither this folder nor the system's temporary directory takes them.
-    pub fn finish(mut self, files: &[(&str, String)]) -> Result<Finished, DirectoryError> {
+    /// [`DirectoryError::Lost`] if they can be written neither here nor to the system's temporary
+    /// directory.
+    pub fn finish(mut self, files: &[(&str, String)]) -> Result<FinishedDirectory, DirectoryError> {
         let write = |root: &Path| -> Result<(), String> {
             for (name, text) in files {
                 let path = root.join(name);
@@ -193,15 +203,16 @@ impl RunDirectory {
         };
         let rescued = self.rescuing(&write)?;
         if let Some(root) = &rescued {
-            // No file that is cut off stays behind.
+            // Removes files that are cut off.
             files.iter().for_each(|(name, _)| drop(fs::remove_file(self.partial.join(name))));
             self.warnings.push(format!("the results are in {}", root.display()));
         }
         let elsewhere = rescued.clone();
         self.note(rescued);
-        let renamed = match self.partial.parent() == Some(&self.target) {
-            true => move_up(&self.partial, &self.target),
-            false => fs::rename(&self.partial, &self.target),
+        let renamed = if self.partial.parent() == Some(&self.target) {
+            move_up(&self.partial, &self.target)
+        } else {
+            fs::rename(&self.partial, &self.target)
         };
         let path = match renamed {
             Ok(()) => self.target,
@@ -211,14 +222,14 @@ impl RunDirectory {
                 self.partial
             }
         };
-        Ok(Finished {
+        Ok(FinishedDirectory {
             path: elsewhere.unwrap_or(path),
             rescued: self.rescued,
             warnings: self.warnings,
         })
     }
 
-    /// Returns what went wrong since the last call without a loss of results.
+    /// Returns the warnings since the last call.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
@@ -229,8 +240,8 @@ impl RunDirectory {
         }
     }
 
-    /// Writes here, or else in the system's temporary directory; returns the
-    /// folder there if it was needed.
+    /// Writes here, or to the system's temporary directory if that fails; returns the folder there if
+    /// it was used.
     fn rescuing(
         &mut self,
         write: &dyn Fn(&Path) -> Result<(), String>,
@@ -256,14 +267,14 @@ impl RunDirectory {
     }
 }
 
-/// The folder for a run that was given none, and the one to fill: new, so that
-/// of two runs that begin in one second each has its own.
+/// Creates the directory of a run without `--out`; returns the target and the partial directory. Two
+/// runs that begin in the same second get different directories.
 fn claim_unnamed(name: &str) -> Result<(PathBuf, PathBuf), DirectoryError> {
     let claimed = fs::create_dir_all(RUNS).and_then(|()| {
         numbered(&unnamed(name), |target| {
             let partial = beside(target);
             fs::create_dir(&partial)?;
-            // Another run may have ended since it was looked for.
+            // Another run may have created the target in the meantime.
             if target.exists() {
                 fs::remove_dir(&partial)?;
                 return Err(ErrorKind::AlreadyExists.into());
@@ -274,12 +285,12 @@ fn claim_unnamed(name: &str) -> Result<(PathBuf, PathBuf), DirectoryError> {
     claimed.map_err(|error| refused(Path::new(RUNS), error))
 }
 
-/// The same for a run with `--out`.
+/// Creates the directory of a run with `--out`; returns the target and the partial directory.
 fn claim(out: &Path) -> Result<(PathBuf, PathBuf), DirectoryError> {
     check_link(out)?;
     let partial = if out.exists() {
         check_empty(out)?;
-        // The folder itself has a name, even if it is given as `.`.
+        // The path may be `.`, which has no name.
         let real = fs::canonicalize(out).map_err(|error| refused(out, error))?;
         out.join(hidden(&real))
     } else {
@@ -295,11 +306,11 @@ fn claim(out: &Path) -> Result<(PathBuf, PathBuf), DirectoryError> {
     }
 }
 
-/// The folder for new results of a job that keeps its state in it: `out`, or one
-/// below `runs` after the time and a name. It is there, and empty.
+/// Returns an empty folder for a job that stores its state in it: `out`, or a new folder below
+/// `runs`, named by the time and `name`.
 ///
 /// # Errors
-/// If there is something in it, or it cannot be made.
+/// If the folder is not empty or cannot be created.
 pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, DirectoryError> {
     let made = match out {
         Some(out) if out.exists() => return check_empty(out).map(|()| out.to_path_buf()),
@@ -311,10 +322,10 @@ pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, DirectoryE
     made.map_err(|error| refused(out.unwrap_or(Path::new(RUNS)), error))
 }
 
-/// Whether results could go to `out`; nothing is made.
+/// Checks that results can be written to `out`, without creating it.
 ///
 /// # Errors
-/// If there is something in it, or it is a link to nothing.
+/// If the folder is not empty, is a dangling link, or is not writable.
 pub fn check_free(out: &Path) -> Result<(), DirectoryError> {
     if out.exists() {
         check_empty(out)?;
@@ -324,7 +335,7 @@ pub fn check_free(out: &Path) -> Result<(), DirectoryError> {
     check_writable(out)
 }
 
-/// Checks that files can be made in the folder, or in the one in which it would be made.
+/// Checks that files can be created in the folder, or in its closest existing parent.
 fn check_writable(out: &Path) -> Result<(), DirectoryError> {
     let full = std::path::absolute(out).map_err(|error| refused(out, error))?;
     let Some(there) = full.ancestors().find(|folder| folder.exists()) else { return Ok(()) };
@@ -341,11 +352,11 @@ fn check_link(out: &Path) -> Result<(), DirectoryError> {
     Ok(())
 }
 
-/// Removes what is left of an earlier attempt at this folder, by who owns the
-/// folder that it lies in.
+/// Removes a folder and its partial directory from an earlier attempt. Only for the owner of the
+/// parent folder.
 ///
 /// # Errors
-/// If it cannot be removed.
+/// If a folder cannot be removed.
 pub fn make_way(folder: &Path) -> Result<(), DirectoryError> {
     for path in [folder.to_path_buf(), beside(folder)] {
         match fs::remove_dir_all(&path) {
@@ -377,7 +388,7 @@ fn refused(folder: &Path, source: io::Error) -> DirectoryError {
     DirectoryError::Refused { folder: folder.to_path_buf(), source }
 }
 
-/// Below `runs`, after the time and a name.
+/// Returns a path below `runs`, named by the time and `name`.
 fn unnamed(name: &str) -> PathBuf {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let name = name.replace(|c| !is_plain(c), "-");
@@ -388,7 +399,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// What a run directory is called until it is whole; `dyno report` knows it.
+/// Returns the name of the partial directory; `dyno report` recognizes it.
 fn hidden(target: &Path) -> String {
     format!(".{}.partial", name_of(target))
 }
@@ -397,8 +408,8 @@ fn beside(target: &Path) -> PathBuf {
     target.with_file_name(hidden(target))
 }
 
-/// What a folder has moves to the one above, the summary last: who finds that
-/// finds all.
+/// Moves the content of a folder to its parent, the summary last, so that a run with a summary is
+/// complete.
 fn move_up(folder: &Path, target: &Path) -> io::Result<()> {
     let names = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name()));
     let mut names = names.collect::<io::Result<Vec<_>>>()?;
@@ -409,19 +420,19 @@ fn move_up(folder: &Path, target: &Path) -> io::Result<()> {
     fs::remove_dir(folder)
 }
 
-/// A run directory with its name.
+/// Complete run directory.
 #[derive(Debug)]
-pub struct Finished {
-    /// Where it is.
+pub struct FinishedDirectory {
+    /// Path of the directory.
     pub path: PathBuf,
-    /// Folders that took what it could not.
+    /// Folders with results that could not be written to it.
     pub rescued: Vec<PathBuf>,
-    /// What went wrong at the end without a loss of results.
+    /// Warnings of the last step.
     pub warnings: Vec<String>,
 }
 
-/// What comes of the path, or of the first of `path-2`, `path-3`, ... that is not
-/// taken.
+/// Calls `attempt` with the path, then with `path-2`, `path-3`, ... until one does not exist yet, and
+/// returns its result.
 fn numbered<T>(path: &Path, attempt: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
     let name = name_of(path);
     let others = (2..).map(|number| path.with_file_name(format!("{name}-{number}")));

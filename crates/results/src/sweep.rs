@@ -161,7 +161,7 @@ pub enum PointState {
 }
 
 impl PointState {
-    /// As it is shown.
+    /// Returns the name that is shown.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -206,21 +206,21 @@ impl Sweep {
     /// Reads the state of a sweep directory.
     ///
     /// # Errors
-    /// If it is not there or does not read.
+    /// If the file is missing, damaged or of another version.
     pub fn read(directory: &Path) -> Result<Self, ReadError> {
         read_json(&directory.join(FILE), SCHEMA, SCHEMA_VERSION)
     }
 
-    /// Writes it in one go: whoever reads meanwhile sees the old one or the new.
+    /// Writes the state in one step: a reader finds the old file or the new one.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         replace(&directory.join(FILE), pretty(self))
     }
 }
 
-/// What a run came to, scenario by scenario.
+/// Returns the results of a run, one entry per scenario and tenant.
 pub fn results(run: &summary::Run) -> Vec<PointResult> {
     let mut results: Vec<PointResult> = Vec::new();
     for test in &run.tests {
@@ -253,12 +253,12 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
     results
 }
 
-/// Whether a verdict says that a result does not count, whatever more queries would show.
+/// Returns whether a verdict is neither VALID nor UNDECIDED, so that more queries cannot change it.
 pub fn is_bad(verdict: &str) -> bool {
     verdict != Verdict::Valid.name() && verdict != Verdict::Undecided.name()
 }
 
-/// Samples per second, whatever the scenario counts.
+/// Returns the samples per second, also for scenarios that count queries.
 fn throughput(test: &summary::Test, metrics: &summary::Metrics) -> Option<f64> {
     let rates = &metrics.rates;
     let of_queries = || {

@@ -4,11 +4,16 @@ use std::borrow::Cow;
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
 
-/// A duration with three significant digits: `4.21 us`, `12.0 ms`, `9m 30s`,
-/// `2h 05m`.
+/// Returns a duration with three significant digits: `4.21 us`, `12.0 ms`, `9m 30s`, `2h 05m`.
+///
+/// ```
+/// use dyno_results::units::duration;
+///
+/// assert_eq!(duration(4_213), "4.21 us");
+/// ```
 pub fn duration(nanos: i64) -> String {
     let size = nanos.unsigned_abs();
-    // A unit ends where its three digits would be rounded to four.
+    // A unit ends where three digits would be rounded up to four.
     let (unit, name) = match size {
         ..1_000 => return format!("{nanos} ns"),
         1_000..999_500 => (1e3, "us"),
@@ -26,7 +31,7 @@ pub fn duration(nanos: i64) -> String {
     format!("{} {name}", three_digits(nanos as f64 / unit))
 }
 
-/// A size: `512 B`, `26.5 kB`, `17.1 MB`, `1.20 GB`.
+/// Returns a size: `512 B`, `26.5 kB`, `17.1 MB`, `1.20 GB`.
 pub fn bytes(count: u64) -> String {
     let size = count as f64;
     match count {
@@ -46,7 +51,7 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A rate: `232,119`, `998.4`, `0.512`.
+/// Returns a rate: `232,119`, `998.4`, `0.512`; `-` if it is not finite.
 pub fn rate(per_second: f64) -> String {
     match per_second {
         _ if !per_second.is_finite() => "-".into(),
@@ -57,7 +62,7 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// A count with commas.
+/// Returns a count with commas, such as `1,234`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
@@ -70,13 +75,30 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A fraction as people name percentiles: 0.99 is `p99`, 0.999 is `p99.9`.
+/// Returns a count with its noun, such as `1 query` or `2,000 queries`.
+///
+/// ```
+/// use dyno_results::units::counted;
+///
+/// assert_eq!(counted(1, "query", "queries"), "1 query");
+/// assert_eq!(counted(2_000, "query", "queries"), "2,000 queries");
+/// ```
+pub fn counted(value: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(value), if value == 1 { one } else { many })
+}
+
+/// Returns the ending of a regular noun behind a count: empty for 1, else `s`.
+pub fn plural_ending(value: u64) -> &'static str {
+    if value == 1 { "" } else { "s" }
+}
+
+/// Returns the name of a percentile: 0.99 is `p99`, 0.999 is `p99.9`.
 pub fn percentile(fraction: f64) -> String {
     let percent = format!("{:.4}", fraction * 100.0);
     format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Reads `10s`, `250ms`, `1.5m`, `2h`, `80us`, `100ns` into ns.
+/// Parses a duration such as `10s`, `250ms`, `1.5m`, `2h`, `80us` or `100ns` to ns.
 ///
 /// # Errors
 /// A sentence fragment that begins with "expected".
@@ -101,7 +123,7 @@ pub fn parse_duration(text: &str) -> Result<Nanos, String> {
     Ok(nanos.round() as Nanos)
 }
 
-/// `2026-11-21T04:14:21Z`, as RFC 3339 has it.
+/// Returns a time in the format of RFC 3339: `2026-11-21T04:14:21Z`.
 pub fn utc(at: WallTime) -> String {
     let c = at.utc();
     format!(
@@ -110,13 +132,13 @@ pub fn utc(at: WallTime) -> String {
     )
 }
 
-/// `20261121T041421Z`, for names of folders.
+/// Returns a time for names of folders: `20261121T041421Z`.
 pub fn utc_compact(at: WallTime) -> String {
     let c = at.utc();
     format!("{:04}{:02}{:02}T{:02}{:02}{:02}Z", c.year, c.month, c.day, c.hour, c.minute, c.second)
 }
 
-/// A share as people name percentiles; 0 and 1 are the smallest and the largest.
+/// Returns the name of a percentile; 0 is `min` and 1 is `max`.
 pub fn percentile_or_extreme(share: f64) -> String {
     match share {
         ..=0.0 => "min".into(),
@@ -125,7 +147,8 @@ pub fn percentile_or_extreme(share: f64) -> String {
     }
 }
 
-/// A text without colours that takes at most so many columns.
+/// Returns a text that takes at most `columns` columns, cut off with an ellipsis if necessary. The
+/// text must not contain color codes.
 pub fn shortened(text: &str, columns: usize) -> Cow<'_, str> {
     match width(text) {
         short if short <= columns => text.into(),
@@ -133,7 +156,7 @@ pub fn shortened(text: &str, columns: usize) -> Cow<'_, str> {
     }
 }
 
-/// Columns that a text takes on a terminal, colour codes not counted.
+/// Returns the columns that a text takes on a terminal, without color codes.
 pub fn width(text: &str) -> usize {
     let mut columns = 0;
     let mut is_escape = false;
@@ -147,13 +170,14 @@ pub fn width(text: &str) -> usize {
     columns
 }
 
-/// The command that makes the run again, as one types it into a shell.
+/// Returns the command that repeats a run, quoted for a shell.
 pub fn command(arguments: &[String]) -> String {
     let quoted = |argument: &String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+@%".contains(c);
-        match !argument.is_empty() && argument.chars().all(is_plain) {
-            true => argument.clone(),
-            false => format!("'{}'", argument.replace('\'', "'\\''")),
+        if !argument.is_empty() && argument.chars().all(is_plain) {
+            argument.clone()
+        } else {
+            format!("'{}'", argument.replace('\'', "'\\''"))
         }
     };
     let words = std::iter::once("dyno".to_string()).chain(arguments.iter().map(quoted));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use dyno_experiment::tune::{Curve, Histogram, Plot};
 use dyno_report::page::{self, Masthead};
-use dyno_report::plot::{self, Across, Axis, Chart, Format, Ink, Point, Shape};
+use dyno_report::plot::{self, Axis, Chart, Format, Ink, Point, RuleAxis, Shape};
 use dyno_report::words::{self, escaped};
 
 /// Returns the page.
@@ -49,11 +49,11 @@ fn accuracy(plot: &Plot, curves: &[Curve]) -> String {
     let mut chart = Chart::new(title, x, y);
     for (at, curve) in curves.iter().enumerate() {
         let points = curve.points.iter().map(|point| Point::new(point.bits.into(), point.accuracy));
-        chart = chart.with(curve.kind, Ink::of(at), Shape::Line, points.collect());
+        chart = chart.with(curve.kind, Ink::nth(at), Shape::Line, points.collect());
     }
     let threshold = plot.baseline.threshold;
     let name = format!("must be kept: {}", words::share(threshold));
-    plot::figure(&chart.rule(Across::Y, Some(threshold), &name, Ink::Bad))
+    plot::figure(&chart.rule(RuleAxis::Y, Some(threshold), &name, Ink::Bad))
 }
 
 fn weights(histogram: &Histogram) -> String {
@@ -79,7 +79,7 @@ fn weights(histogram: &Histogram) -> String {
         bars.collect(),
     );
     for code in &histogram.codes {
-        chart = chart.rule(Across::X, Some(*code), "", Ink::Bad);
+        chart = chart.rule(RuleAxis::X, Some(*code), "", Ink::Bad);
     }
     plot::figure(&chart)
 }

@@ -182,7 +182,7 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
     let _ = writeln!(
         text,
         "\n{}, at least {} in all; accuracy tests take what the system takes",
-        details::counted(tests.len() as u64, "test"),
+        units::counted(tests.len() as u64, "test", "tests"),
         duration(i64::try_from(total).unwrap_or(i64::MAX))
     );
     text

@@ -3,7 +3,7 @@
 
 use dyno_results::summary::metrics::{Bound, EarlyStopping};
 use dyno_results::summary::{Environment, Metrics, Plan, State, Test, Verdict, answer_lines};
-use dyno_results::units::{count, duration, percentile, rate};
+use dyno_results::units::{count, counted, duration, percentile, rate};
 
 /// Returns lines about a performance test; empty without metrics.
 pub fn lines(test: &Test) -> Vec<String> {
@@ -138,7 +138,7 @@ fn intervals(metrics: &Metrics, plan: &Plan) -> Option<String> {
     };
     Some(format!(
         "{} every {interval}; {} of {} queries skipped an interval{late}, {} allowed",
-        counted(plan.samples_per_query, "sample"),
+        counted(plan.samples_per_query, "sample", "samples"),
         count(found.over),
         count(metrics.query_count),
         count(found.allowed)
@@ -232,15 +232,11 @@ fn tokens(metrics: &Metrics) -> Option<String> {
 /// Returns the samples without an answer.
 fn lost(metrics: &Metrics) -> Option<String> {
     let (failed, missing) = (metrics.failed.total(), metrics.missing);
-    let part = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", counted(n, "sample")));
+    let part =
+        |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", counted(n, "sample", "samples")));
     let parts = [part(failed, "failed"), part(missing, "never came back")];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-/// Returns a count with its noun, such as `1 sample`.
-pub fn counted(many: u64, one: &str) -> String {
-    format!("{} {one}{}", count(many), if many == 1 { "" } else { "s" })
 }
 
 /// Returns the machine and the build.

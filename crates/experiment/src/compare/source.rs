@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use dyno_loadgen::compare;
-use dyno_results::foreign::{self, Figures, Foreign};
+use dyno_results::foreign::{self, Figures, ForeignResult};
 use dyno_results::records::{self, Records};
 use dyno_results::summary::{self, State, Verdict};
 
@@ -98,7 +98,7 @@ impl ComparedRun {
     }
 
     /// Returns the result of another tool as a run.
-    fn foreign(path: &Path, result: Foreign) -> Self {
+    fn foreign(path: &Path, result: ForeignResult) -> Self {
         let label = path.display().to_string();
         let name = result.tool.name();
         let scenarios: Vec<String> = result.tests.iter().map(|t| t.scenario.clone()).collect();

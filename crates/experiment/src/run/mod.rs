@@ -19,7 +19,7 @@ use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_results::records::Keep;
-use dyno_results::run_directory::{Finished, RunDirectory};
+use dyno_results::run_directory::{FinishedDirectory, RunDirectory};
 use dyno_results::summary::{self, State, Verdict};
 use dyno_results::{series, units, write};
 
@@ -70,7 +70,7 @@ pub struct MeasuredRun {
     /// Summary of the run.
     pub summary: summary::Run,
     /// Run directory.
-    pub directory: Finished,
+    pub directory: FinishedDirectory,
 }
 
 impl PreparedRun {

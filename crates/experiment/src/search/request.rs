@@ -9,7 +9,7 @@ use dyno_loadgen::search::{Limit, Quantity, Rules};
 use dyno_loadgen::settings::{
     Arrivals, FIELDS, Field, Origin, Repetition, Scenario, Setting as _, TestMode, TestSettings,
 };
-use dyno_results::search::{Definition, Load, OnTop, limits};
+use dyno_results::search::{Definition, Load, SettingOverride, limits};
 
 use crate::failure::Failure;
 use crate::options::{KeyOrigin, Mode, Options, Profile, is_open};
@@ -242,7 +242,7 @@ fn check_in_flight(prepared: &PreparedRun, ask: &SearchRequest, load: Load) -> R
 
 /// Returns the repetition of runs at one load, if requested. The search lowers the load after a
 /// failure.
-pub fn repetition(prepared: &PreparedRun, load: Load) -> Option<OnTop> {
+pub fn repetition(prepared: &PreparedRun, load: Load) -> Option<SettingOverride> {
     let said = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None).values;
     match said.repetition {
         Repetition::Confirm { runs, .. } => Some(("repetition", Repetition::Minimum(runs).show())),
@@ -300,7 +300,7 @@ pub fn definition(
     base: &Test,
 ) -> Definition {
     let (values, defaults) = (&base.tenants[0].settings.values, TestSettings::default());
-    let (of_load, _): OnTop = load.setting(1.0);
+    let (of_load, _): SettingOverride = load.setting(1.0);
     let differs = |field: &&Field| {
         let is_own = [of_load, "scenario", "mode"].contains(&field.name);
         !is_own && (field.get)(values) != (field.get)(&defaults)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use dyno_number::{Dictionary, Format, Special};
+use dyno_results::units;
 
 /// Arithmetic of the types. It is a separate header, which `number-c` installs and compares with
 /// the library.
@@ -68,7 +69,7 @@ pub fn cpp_types(
 
 fn told(format: Format) -> String {
     let bits = format.bits();
-    format!("{format}, {bits} bit{}", if bits == 1 { "" } else { "s" })
+    format!("{format}, {bits} bit{}", units::plural_ending(bits.into()))
 }
 
 /// Returns the C++ type of a format.

@@ -1,30 +1,28 @@
-//! Axes: where a value stands, and which values are named beside it.
+//! Axes: positions of values, and ticks.
 
 use dyno_results::units;
 
 use crate::words;
 
-/// How values are spread over an axis.
+/// Mapping of values to positions on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// By their logarithm.
+    /// Logarithmic.
     Log,
-    /// By their logarithm, with 0 at the beginning and a gap between 0 and the least
-    /// value above it.
+    /// Logarithmic, with 0 at the beginning and a gap between 0 and the smallest value above 0.
     LogWithZero,
-    /// Shares from 0 to 1, each nine more as far as the one before; 1 stands at
-    /// the end.
+    /// Shares from 0 to 1 by the number of nines, with equal distances per nine; 1 is at the end.
     Nines,
 }
 
-/// How values are written. The script knows the same formats by their names.
+/// Text format of values. The script of the page knows the formats by their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// ns, shown with a unit that fits.
+    /// Duration in ns, shown with a fitting unit.
     Time,
-    /// ns since the start.
+    /// Time since the start, in ns.
     Elapsed,
     /// A whole number.
     Count,
@@ -36,58 +34,65 @@ pub enum Format {
     Percentile,
 }
 
-/// One axis of a chart.
+/// Axis of a chart.
+///
+/// ```
+/// use dyno_report::plot::{Axis, Format};
+///
+/// let axis = Axis::between("share", Format::Share, 0.0, 1.0);
+/// assert_eq!(axis.at(0.25), 0.25);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// What is on it, such as `latency`.
+    /// Name of the quantity, such as `latency`.
     pub name: String,
-    /// How values are spread.
+    /// Mapping of values to positions.
     pub scale: Scale,
-    /// At its beginning.
+    /// Value at the beginning.
     pub low: f64,
-    /// At its end; in nines, the largest share but 1.
+    /// Value at the end; for nines, the largest share below 1.
     pub high: f64,
-    /// How values are written.
+    /// Text format of values.
     pub format: Format,
 }
 
-/// A value that is named beside an axis.
+/// Tick of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
-    /// In [0, 1].
+    /// Position in [0, 1].
     pub at: f64,
-    /// What stands there.
+    /// Label.
     pub text: String,
-    /// Whether it is left out where the chart is narrow.
+    /// Whether a narrow chart omits it.
     pub is_minor: bool,
 }
 
-/// What an axis of nines has beyond its last share, for the largest value.
+/// Length of an axis of nines beyond its last share, for the maximum.
 const BEYOND_NINES: f64 = 0.12;
 
 /// Share of a logarithmic axis that lies between 0 and the rest, where 0 is a value.
 const ZERO_GAP: f64 = 0.08;
 
 impl Axis {
-    /// From 0 to a little more than the largest of these values.
+    /// Returns a linear axis from 0 to 6 % above the largest value.
     pub fn linear(name: &str, format: Format, values: impl Iterator<Item = f64>) -> Self {
         let most = sane(values).fold(0.0, f64::max);
         let high = if most > 0.0 { most * 1.06 } else { 1.0 };
         Self { name: name.into(), scale: Scale::Linear, low: 0.0, high, format }
     }
 
-    /// Exactly from `low` to `high`.
+    /// Returns a linear axis from `low` to `high`.
     pub fn between(name: &str, format: Format, low: f64, high: f64) -> Self {
         let (low, high) = (low.clamp(-LARGEST, LARGEST), high.clamp(-LARGEST, LARGEST));
         let high = if high > low { high } else { low + low.abs().max(1.0) };
         Self { name: name.into(), scale: Scale::Linear, low, high, format }
     }
 
-    /// Around these values, and never less than a third of a decade. Where 0 is among
-    /// them it has a place of its own at the beginning.
+    /// Returns a logarithmic axis that covers the values and at least a third of a decade. If 0 is
+    /// among the values, it has a place of its own at the beginning.
     ///
-    /// Every value that is drawn must be among them: what lies beyond an axis is drawn at
-    /// its end, where it reads as another value.
+    /// `values` must contain every value that is drawn: a value beyond the axis is drawn at its
+    /// end, where it reads as another value.
     pub fn log(name: &str, format: Format, values: impl Iterator<Item = f64>) -> Self {
         let (mut low, mut high, mut has_zero) = (f64::INFINITY, 0.0_f64, false);
         for value in sane(values) {
@@ -101,7 +106,7 @@ impl Axis {
         if low > high {
             (low, high) = (1.0, 10.0);
         }
-        // Air on both sides, the more the less there is to see.
+        // Margins on both sides.
         let air = (high / low).powf(0.04).max(1.08);
         (low, high) = (low / air, high * air);
         let missing = (2.1 / (high / low)).max(1.0).sqrt();
@@ -110,19 +115,19 @@ impl Axis {
         Self { name: name.into(), scale, low, high, format }
     }
 
-    /// The value at the beginning of the axis.
+    /// Returns the value at the beginning of the axis.
     pub fn first(&self) -> f64 {
         if self.scale == Scale::LogWithZero { 0.0 } else { self.low }
     }
 
-    /// Shares up to 1, of which `deepest` is the last that is known.
+    /// Returns an axis of nines; `deepest` is the largest known share below 1.
     pub fn nines(deepest: f64) -> Self {
         let high = deepest.clamp(0.9, 0.999_999);
         let (name, format) = ("percentile".into(), Format::Percentile);
         Self { name, scale: Scale::Nines, low: 0.0, high, format }
     }
 
-    /// Where a value stands: from 0 at the beginning to 1 at the end.
+    /// Returns the position of a value, from 0 at the beginning to 1 at the end.
     pub fn at(&self, value: f64) -> f64 {
         let share = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -141,13 +146,13 @@ impl Axis {
         (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
     }
 
-    /// A value as text.
+    /// Returns a value as text.
     pub fn text(&self, value: f64) -> String {
         self.format.text(value)
     }
 
-    /// Values to name: as many as have room in `wide` units, where a text takes
-    /// `size(text)` of them; minor ones are those that have none in `narrow`.
+    /// Returns as many ticks as fit in `wide` units, where a label takes `size(label)` units. Ticks
+    /// that do not fit in `narrow` units are minor.
     pub fn ticks(&self, wide: f64, narrow: f64, size: impl Fn(&str) -> f64) -> Vec<Tick> {
         let candidates = self.candidates(wide);
         let mut kept: Vec<Tick> = Vec::new();
@@ -167,7 +172,7 @@ impl Axis {
         kept
     }
 
-    /// Round values within the axis, the most important first.
+    /// Returns round values within the axis, the most important first.
     fn candidates(&self, wide: f64) -> Vec<(f64, u32)> {
         match self.scale {
             Scale::Linear => linear_candidates(self.low, self.high, self.format, wide),
@@ -196,8 +201,7 @@ impl Axis {
     }
 }
 
-/// Values beyond everything that is measured come from damaged files; an axis
-/// over them would have no end.
+/// Largest magnitude of a value on an axis. Larger values come from damaged files.
 const LARGEST: f64 = 1e24;
 
 fn sane(values: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
@@ -211,7 +215,7 @@ fn nines(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
 
-/// Multiples of 1, 2 or 5, about one for each 45 units of room.
+/// Returns multiples of a round step, about one for each 45 units.
 fn linear_candidates(low: f64, high: f64, format: Format, wide: f64) -> Vec<(f64, u32)> {
     let wanted = (wide / 45.0).clamp(2.0, 8.0);
     let step = round_step((high - low) / wanted, format);
@@ -219,7 +223,7 @@ fn linear_candidates(low: f64, high: f64, format: Format, wide: f64) -> Vec<(f64
     let last = (high / step).floor() as i64;
     let all = (first..=last.min(first + 40)).map(|n| n as f64 * step);
     let mut all: Vec<(f64, u32)> = all.map(|value| (value, 0)).collect();
-    // Every other one first, so that what is left where there is less room is even.
+    // Every other value first, so that the ticks of a narrow chart are evenly spaced.
     all.sort_by_key(|&(value, _)| ((value / step).round() as i64).rem_euclid(2));
     all
 }
@@ -228,7 +232,7 @@ fn round_step(least: f64, format: Format) -> f64 {
     let decade = 10_f64.powf(least.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|n| n * decade);
     let step = step.into_iter().find(|step| *step >= least * 0.999).unwrap_or(decade * 10.0);
-    // A count has no fractions; minutes are not decimal.
+    // Counts are whole numbers; minutes and hours are not decimal.
     match format {
         Format::Count => step.max(1.0),
         Format::Elapsed if least > 10e9 => {
@@ -239,7 +243,7 @@ fn round_step(least: f64, format: Format) -> f64 {
     }
 }
 
-/// Powers of ten first, then twos and fives, then the rest.
+/// Returns powers of ten, then 2 and 5 times these, then the other multiples.
 fn log_candidates(low: f64, high: f64) -> Vec<(f64, u32)> {
     let decades = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
     let values = decades.flat_map(|decade| {
@@ -256,7 +260,7 @@ fn log_candidates(low: f64, high: f64) -> Vec<(f64, u32)> {
             (value, rank)
         })
         .collect();
-    // Values between the twos and fives matter only where there is little else.
+    // Other multiples are needed only where there are few round values.
     if values.iter().filter(|(_, rank)| *rank < 2).count() >= 3 {
         values.retain(|(_, rank)| *rank < 2);
     }
@@ -268,7 +272,7 @@ fn log_candidates(low: f64, high: f64) -> Vec<(f64, u32)> {
 }
 
 impl Format {
-    /// A value as text.
+    /// Returns a value as text.
     pub fn text(self, value: f64) -> String {
         match self {
             Self::Time => words::time(value),
@@ -280,7 +284,7 @@ impl Format {
         }
     }
 
-    /// Its name for the script.
+    /// Returns its name for the script.
     pub fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -294,7 +298,7 @@ impl Format {
 }
 
 impl Scale {
-    /// Its name for the script.
+    /// Returns its name for the script.
     pub fn name(self) -> &'static str {
         match self {
             Self::Linear => "linear",

@@ -1,31 +1,30 @@
-//! A chart as HTML.
+//! Charts as HTML.
 //!
-//! The drawing is an SVG of 1000 by 1000 units that is stretched to its place;
-//! strokes keep their width. Texts are placed over and beside it in percent, so
-//! that they have one size on a phone, on a screen and on paper.
+//! The drawing is an SVG of 1000 by 1000 units that is stretched to the size of its element;
+//! strokes keep their width. Texts are HTML, placed over and beside it in percent, so that their
+//! size does not depend on that of the chart.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Across, Axis, Chart, Format, Ink, Point, Series, Shape};
+use super::{Axis, Chart, Format, Ink, Point, RuleAxis, Series, Shape};
 use crate::words::escaped;
 
-/// Units of the drawing, in both directions.
+/// Width and height of the drawing, in units.
 const SIZE: f64 = 1_000.0;
 
-/// Room for the labels of the x axis, in pixels: where a chart has its usual
-/// width, and on a narrow phone.
+/// Width of the x axis in pixels: usual, and on a narrow phone.
 const WIDE: f64 = 400.0;
 const NARROW: f64 = 215.0;
-/// Height of the drawing in pixels, as the style sheet has it.
+/// Height of the drawing in pixels, as in the style sheet.
 const HEIGHT: f64 = 210.0;
-/// What a letter of a label takes, and the space between two of them.
+/// Width of a letter of a label and gap between two labels, in pixels.
 const LETTER: f64 = 6.6;
 const GAP: f64 = 12.0;
 const LINE: f64 = 24.0;
 
-/// The chart as a `<figure>`; nothing if there is nothing to see.
+/// Returns a chart as a `<figure>`; empty if the chart has no series.
 pub fn figure(chart: &Chart) -> String {
     if chart.is_empty() {
         return String::new();
@@ -41,7 +40,7 @@ pub fn figure(chart: &Chart) -> String {
     html + "</figure>\n"
 }
 
-/// Of a series; where there are more than inks, strokes tell them apart.
+/// Returns the class of a series. Series beyond the number of inks differ by their strokes.
 fn class(number: usize, series: &Series) -> String {
     let again = if number < Ink::ROW.len() { "" } else { " again" };
     format!("{}{again}", series.ink.class())
@@ -111,7 +110,7 @@ fn plot(html: &mut String, chart: &Chart) {
     data(html, chart);
 }
 
-/// What a screen reader says of it.
+/// Returns the text of a chart for screen readers.
 fn spoken(chart: &Chart) -> String {
     let mut said = format!("{}: {} by {}.", chart.title, chart.y.name, chart.x.name);
     for series in chart.series.iter().filter(|series| series.shape != Shape::Dots) {
@@ -173,7 +172,7 @@ fn draw(html: &mut String, number: usize, series: &Series, chart: &Chart) {
                     "M{} {SIZE}V{}H{}V{SIZE}Z",
                     short(from),
                     short(top),
-                    // A bar that is thinner than a line is still a bar.
+                    // Keeps thin bars visible.
                     short(to.max(from + 1.5).min(SIZE.max(from)))
                 );
             }
@@ -192,11 +191,11 @@ fn rules(html: &mut String, chart: &Chart) {
     for rule in &chart.rules {
         let class = rule.ink.class();
         let _ = match rule.across {
-            Across::X => {
+            RuleAxis::X => {
                 let at = short(SIZE * chart.x.at(rule.at));
                 write!(html, "<path class=\"rule {class}\" d=\"M{at} 0v{SIZE}\"/>")
             }
-            Across::Y => {
+            RuleAxis::Y => {
                 let at = short(SIZE * (1.0 - chart.y.at(rule.at)));
                 write!(html, "<path class=\"rule {class}\" d=\"M0 {at}h{SIZE}\"/>")
             }
@@ -204,14 +203,14 @@ fn rules(html: &mut String, chart: &Chart) {
     }
 }
 
-/// Names of rules and points, over the drawing. Those of upright rules stand
-/// below each other, so that near ones do not hide each other.
+/// Appends the names of rules and points, over the drawing. Names of vertical rules are stacked, so
+/// that those of close rules do not overlap.
 fn texts(html: &mut String, chart: &Chart) {
     let mut upright = 0;
     for rule in chart.rules.iter().filter(|rule| !rule.name.is_empty()) {
         let (class, name) = (rule.ink.class(), escaped(&rule.name));
         match rule.across {
-            Across::X => {
+            RuleAxis::X => {
                 let at = 100.0 * chart.x.at(rule.at);
                 let (edge, offset) = if at > 55.0 { ("right", 100.0 - at) } else { ("left", at) };
                 let top = 2 + 18 * upright;
@@ -222,7 +221,7 @@ fn texts(html: &mut String, chart: &Chart) {
                      top:{top}px\">{name}</span>"
                 );
             }
-            Across::Y => {
+            RuleAxis::Y => {
                 let at = 100.0 * chart.y.at(rule.at);
                 // Below the line where there is no room above it.
                 let place = if at > 88.0 { "top" } else { "bottom" };
@@ -248,9 +247,9 @@ fn texts(html: &mut String, chart: &Chart) {
     }
 }
 
-/// The numbers for the script.
+/// Appends the numbers for the script.
 fn data(html: &mut String, chart: &Chart) {
-    // A single dot among lines is one of their values; several are what the chart is of.
+    // A chart with more than one dot is a scatter plot; a single dot marks a value of a line.
     let dots = chart.series.iter().filter(|series| series.shape == Shape::Dots);
     let is_points = dots.map(|series| series.points.len()).sum::<usize>() > 1;
     let axis = |axis: &Axis| {
@@ -264,7 +263,7 @@ fn data(html: &mut String, chart: &Chart) {
         };
         let y = column(&chart.y, |p| p.y);
         let mut entry = json!({"n": series.name, "c": series.ink.class(), "y": y});
-        // Most series of a chart have the same places on the x axis.
+        // Most series of a chart share their x values.
         let x = column(&chart.x, |p| p.x);
         if before.as_ref() != Some(&x) {
             entry["x"] = x.clone().into();
@@ -293,13 +292,13 @@ fn data(html: &mut String, chart: &Chart) {
     );
 }
 
-/// JSON that cannot end the element that it stands in.
+/// Escapes JSON so that it cannot end the element that contains it.
 pub fn inert(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// With as many digits as anybody is shown, and some more. Counts, and rates as large
-/// as counts, are shown in full.
+/// Rounds a number to 6 significant digits for the script; counts and rates of at least 100,000 are
+/// rounded to integers. Values that are not finite become 0.
 fn number(value: f64, format: Format) -> Value {
     if value == 0.0 || !value.is_finite() {
         return 0.into();
@@ -308,14 +307,15 @@ fn number(value: f64, format: Format) -> Value {
     let digits = 5 - value.abs().log10().floor() as i32;
     let scale = 10_f64.powi(if is_in_full { 0 } else { digits });
     let rounded = (value * scale).round() / scale;
-    // Whole numbers take two letters less than `1.0`.
-    match rounded.fract() == 0.0 && rounded.abs() < 9e15 {
-        true => (rounded as i64).into(),
-        false => rounded.into(),
+    // `1` is shorter than `1.0`.
+    if rounded.fract() == 0.0 && rounded.abs() < 9e15 {
+        (rounded as i64).into()
+    } else {
+        rounded.into()
     }
 }
 
-/// A coordinate with as few letters as it takes.
+/// Returns a coordinate with at most one decimal.
 fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_string)

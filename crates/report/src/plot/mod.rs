@@ -1,8 +1,7 @@
-//! Charts as figures of a page: SVG that stretches with the page, labels as text
-//! that does not, and the numbers for the script that shows them.
+//! Charts as figures of a page: SVG that stretches with the page, labels of a fixed size, and the
+//! numbers for the script that shows tooltips.
 //!
-//! A chart is complete without the script: it prints, and it reads in browsers
-//! that run none.
+//! A chart is complete without the script, for printing and for browsers without scripts.
 
 mod axis;
 mod draw;
@@ -10,108 +9,107 @@ mod draw;
 pub use axis::{Axis, Format};
 pub use draw::{figure, inert};
 
-/// A chart.
+/// Chart of one or more series.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// What it shows, in a few words.
+    /// Title.
     pub title: String,
-    /// How to read it, in a sentence or two; may be empty.
+    /// Explanation in a sentence or two; may be empty.
     pub note: String,
-    /// From left to right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// From bottom to top.
+    /// Vertical axis.
     pub y: Axis,
-    /// In the order in which they are drawn.
+    /// Series in drawing order.
     pub series: Vec<Series>,
-    /// Bounds and other values that everything is compared with.
+    /// Lines for bounds and other reference values.
     pub rules: Vec<Rule>,
     /// Named points.
     pub labels: Vec<Label>,
 }
 
-/// One row of points.
+/// Series of points.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// In the legend and the tooltip.
+    /// Name in the legend and the tooltip.
     pub name: String,
-    /// Colour and stroke.
+    /// Color and stroke.
     pub ink: Ink,
-    /// What is drawn.
+    /// Shape that is drawn.
     pub shape: Shape,
-    /// With ascending x, unless they are dots.
+    /// Points by ascending x; dots may have any order.
     pub points: Vec<Point>,
 }
 
-/// A value with its place. What is not finite is left out.
+/// Point of a series. [`Chart::with`] drops points with coordinates that are not finite.
 #[derive(Debug, Clone, Default)]
 pub struct Point {
-    /// On the x axis.
+    /// Value on the x axis.
     pub x: f64,
-    /// On the y axis.
+    /// Value on the y axis.
     pub y: f64,
-    /// Of a bar: where it ends on the x axis. Of a band: its upper edge on the y axis.
+    /// End of a bar on the x axis, or upper edge of a band on the y axis.
     pub to: f64,
-    /// Of a dot: what the tooltip says; lines are separated by `\n`. Of a bar: its
-    /// value, unless that is its height.
+    /// Tooltip of a dot, with lines separated by `\n`; or value of a bar, if that is not its height.
     pub tip: String,
 }
 
 impl Point {
-    /// A point of a line.
+    /// Returns a point of a line.
     pub fn new(x: f64, y: f64) -> Self {
         Self { x, y, ..Self::default() }
     }
 }
 
-/// What is drawn of a series.
+/// Shape of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// From point to point.
+    /// Straight lines between the points.
     Line,
-    /// Holds each value up to the next point.
+    /// Steps: each value holds up to the next point.
     Steps,
-    /// Between `y` and `to`.
+    /// Area between `y` and `to`.
     Band,
-    /// From `x` to `to`, and from the bottom to `y`.
+    /// Bars from `x` to `to` and from the bottom to `y`.
     Bars,
-    /// Alone; hovering finds the nearest.
+    /// Separate dots; the tooltip shows the nearest.
     Dots,
 }
 
-/// Colours that the style sheet gives in both themes. Each has a stroke of its
-/// own, too, so that a chart reads without colour.
+/// Colors, defined by the style sheet for both themes. Each has a stroke of its own, so that a chart
+/// can be read without color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
-    /// The first.
+    /// First series.
     A,
-    /// The second.
+    /// Second series.
     B,
-    /// The third.
+    /// Third series.
     C,
-    /// The fourth.
+    /// Fourth series.
     D,
-    /// The fifth.
+    /// Fifth series.
     E,
-    /// The sixth.
+    /// Sixth series.
     F,
-    /// Of what failed.
+    /// Failures and bounds.
     Bad,
-    /// Of what is fine.
+    /// Good values.
     Good,
-    /// Of what stands behind.
+    /// Background.
     Quiet,
 }
 
 impl Ink {
-    /// Those that several runs have, one after the other.
+    /// Inks of several series, in order.
     const ROW: [Self; 6] = [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
 
-    /// The one of the `number`-th of several runs.
-    pub fn of(number: usize) -> Self {
+    /// Returns the ink of the series with this index; inks repeat after the sixth.
+    pub fn nth(number: usize) -> Self {
         Self::ROW[number % Self::ROW.len()]
     }
 
-    /// Its class in the style sheet.
+    /// Returns the class in the style sheet.
     fn class(self) -> &'static str {
         match self {
             Self::A => "a",
@@ -127,41 +125,41 @@ impl Ink {
     }
 }
 
-/// A straight line across the chart, with its name.
+/// Straight line across the chart, with a name.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Across which axis.
-    pub across: Across,
-    /// Where.
+    /// Axis at one value of which the line lies.
+    pub across: RuleAxis,
+    /// Value on that axis.
     pub at: f64,
-    /// Such as `bound 50 ms`.
+    /// Name, such as `bound 50 ms`; may be empty.
     pub name: String,
-    /// Colour.
+    /// Color.
     pub ink: Ink,
 }
 
-/// How a rule lies.
+/// Axis at one value of which a rule lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Across {
-    /// At one value of the x axis, upright.
+pub enum RuleAxis {
+    /// Vertical line at a value of the x axis.
     X,
-    /// At one value of the y axis, level.
+    /// Horizontal line at a value of the y axis.
     Y,
 }
 
-/// A named point.
+/// Point with a name.
 #[derive(Debug, Clone)]
 pub struct Label {
-    /// On the x axis.
+    /// Value on the x axis.
     pub x: f64,
-    /// On the y axis.
+    /// Value on the y axis.
     pub y: f64,
-    /// What stands beside it.
+    /// Name beside the point.
     pub name: String,
 }
 
 impl Chart {
-    /// A chart without series.
+    /// Returns a chart without series.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self {
             title: title.into(),
@@ -174,14 +172,14 @@ impl Chart {
         }
     }
 
-    /// Says how to read it.
+    /// Sets the explanation.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
         self
     }
 
-    /// Adds a series; one without points is left out.
+    /// Adds a series, unless it has no finite points.
     #[must_use]
     pub fn with(mut self, name: &str, ink: Ink, shape: Shape, points: Vec<Point>) -> Self {
         let points: Vec<Point> =
@@ -192,9 +190,9 @@ impl Chart {
         self
     }
 
-    /// Adds a rule, if there is one.
+    /// Adds a rule at a finite value; nothing for `None`.
     #[must_use]
-    pub fn rule(mut self, across: Across, at: Option<f64>, name: &str, ink: Ink) -> Self {
+    pub fn rule(mut self, across: RuleAxis, at: Option<f64>, name: &str, ink: Ink) -> Self {
         self.rules.extend(at.filter(|at| at.is_finite()).map(|at| {
             let name = name.to_string();
             Rule { across, at, name, ink }
@@ -202,7 +200,7 @@ impl Chart {
         self
     }
 
-    /// Whether there is anything to see.
+    /// Returns whether the chart has no series.
     pub fn is_empty(&self) -> bool {
         self.series.is_empty()
     }

@@ -1,12 +1,12 @@
-//! The verdicts of a run as JUnit XML: what CI systems show as tests. A test that is INVALID or
-//! UNDECIDED is a failure of that type; one that did not come to its end is an error.
+//! Verdicts of a run as JUnit XML, for CI systems. An INVALID or UNDECIDED test is a failure of that
+//! type; a test that did not complete is an error.
 
 use std::fmt::Write as _;
 
 use crate::summary::answer_lines;
 use crate::summary::{Run, State, Test};
 
-/// The document.
+/// Returns the XML document.
 pub fn xml(run: &Run) -> String {
     let is_failure = |test: &&Test| test.state == State::Complete && !test.is_valid();
     let failures = run.tests.iter().filter(is_failure).count();
@@ -60,12 +60,12 @@ fn case(run: &Run, test: &Test) -> String {
             escaped(&test.reasons.join("\n"))
         );
     }
-    let _ = writeln!(xml, "      <system-out>{}</system-out>", escaped(&said(test)));
+    let _ = writeln!(xml, "      <system-out>{}</system-out>", escaped(&result_lines(test)));
     xml + "    </testcase>\n"
 }
 
-/// The result in words.
-fn said(test: &Test) -> String {
+/// Returns the result of a test as lines of text.
+fn result_lines(test: &Test) -> String {
     let mut lines = vec![format!("verdict: {}", test.verdict)];
     if let Some(result) = &test.result {
         let value = result.value.map_or("-".into(), |value| value.to_string());
@@ -91,7 +91,7 @@ fn seconds(ns: u64) -> String {
     format!("{:.3}", ns as f64 / 1e9)
 }
 
-/// What XML cannot hold is left out: no escape stands for it.
+/// Escapes a text for XML. Control characters are dropped because XML 1.0 cannot represent them.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! A run directory in the formats of others.
+//! Exports of runs to formats of other programs.
 
 mod junit;
 #[cfg(feature = "parquet")]
@@ -13,13 +13,13 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::foreign::{self, Foreign, ForeignError};
+use crate::foreign::{self, ForeignError, ForeignResult};
 use crate::records::{self, Records, RecordsError};
 use crate::{series, summary};
 
 pub use text::quoted;
 
-/// What a run can be turned into.
+/// Export format of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Raw records, comma-separated (RFC 4180)
@@ -35,11 +35,11 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them, in the order of the help.
+    /// All formats, in the order of the help.
     pub const ALL: [Self; 5] =
         [Self::Csv, Self::Jsonl, Self::Parquet, Self::Prometheus, Self::Junit];
 
-    /// The word that chooses it.
+    /// Returns the name of the format in flags.
     pub fn name(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -50,7 +50,7 @@ impl Format {
         }
     }
 
-    /// What it holds, for a list of formats.
+    /// Returns a description for a list of formats.
     pub fn description(self) -> &'static str {
         match self {
             Self::Csv => "Raw records, comma-separated (RFC 4180)",
@@ -63,18 +63,19 @@ impl Format {
         }
     }
 
-    /// Checks that this build can write it.
+    /// Checks that this build can write the format.
     ///
     /// # Errors
-    /// If it cannot.
+    /// [`ExportError::NoParquet`] for Parquet in a build without it.
     pub fn check(self) -> Result<(), ExportError> {
-        match self == Self::Parquet && !cfg!(feature = "parquet") {
-            true => Err(ExportError::NoParquet),
-            false => Ok(()),
+        if self == Self::Parquet && !cfg!(feature = "parquet") {
+            Err(ExportError::NoParquet)
+        } else {
+            Ok(())
         }
     }
 
-    /// The format that files with this ending have.
+    /// Returns the format of a file, by its extension.
     pub fn of_file(path: &Path) -> Option<Self> {
         Some(match path.extension()?.to_str()? {
             "csv" => Self::Csv,
@@ -86,7 +87,7 @@ impl Format {
         })
     }
 
-    /// Whether people can read it.
+    /// Returns whether the format is text.
     pub fn is_text(self) -> bool {
         self != Self::Parquet
     }
@@ -104,29 +105,30 @@ impl FromStr for Format {
     }
 }
 
-/// What is exported: a run, or a result of another tool.
+/// Source of an export: a run, or a result of another tool.
 pub struct Source<'a> {
     path: &'a Path,
     contents: Contents,
-    /// Whether somebody named the tests.
+    /// Whether the user selected tests.
     is_chosen: bool,
 }
 
 enum Contents {
     Run(Box<summary::Run>),
-    Foreign(Foreign),
+    Foreign(ForeignResult),
 }
 
 impl<'a> Source<'a> {
-    /// Reads the summary of a run, or all of another tool's result. `test` names a
-    /// test, or several by the beginning of the name of their folder.
+    /// Reads the summary of a run, or a result of another tool. `test` selects a test by its folder,
+    /// or several tests by the first parts of their folder.
     ///
     /// # Errors
-    /// If there is neither, or no such test.
+    /// If the path holds neither, or no test matches.
     pub fn read(path: &'a Path, test: Option<&str>) -> Result<Self, ExportError> {
-        let mut contents = match path.join(summary::FILE).is_file() {
-            true => Contents::Run(Box::new(summary::Run::read(path)?)),
-            false => Contents::Foreign(foreign::read(path)?),
+        let mut contents = if path.join(summary::FILE).is_file() {
+            Contents::Run(Box::new(summary::Run::read(path)?))
+        } else {
+            Contents::Foreign(foreign::read(path)?)
         };
         if let Some(test) = test {
             let wanted = parts(test);
@@ -151,10 +153,10 @@ impl<'a> Source<'a> {
         Ok(Self { path, contents, is_chosen: test.is_some() })
     }
 
-    /// Writes it, and hands what a reader must know of the exported data to `note`.
+    /// Writes the export, and passes warnings and notes about the data to `note`.
     ///
     /// # Errors
-    /// Whatever the writer fails with, and what keeps the run from being read.
+    /// If the writer fails or the run cannot be read.
     pub fn write(
         &self,
         format: Format,
@@ -197,7 +199,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The run as a whole, by key.
+    /// Returns metadata of the run, by key.
     #[cfg(feature = "parquet")]
     fn about(&self) -> [(&'static str, String); 3] {
         let (name, system, time) = match &self.contents {
@@ -211,7 +213,7 @@ impl<'a> Source<'a> {
         [("dyno.run", name), ("dyno.system", system), ("dyno.time", time)]
     }
 
-    /// Goes through the tests that have raw records.
+    /// Calls `write` for each test with raw records.
     fn each(
         &self,
         note: &mut dyn FnMut(String),
@@ -223,7 +225,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// One at a time in memory.
+    /// Calls `write` for each test of a run; holds the records of one test in memory at a time.
     fn each_of_run(
         &self,
         run: &summary::Run,
@@ -261,7 +263,7 @@ impl<'a> Source<'a> {
 
     fn each_of_foreign(
         &self,
-        foreign: &Foreign,
+        foreign: &ForeignResult,
         note: &mut dyn FnMut(String),
         mut write: impl FnMut(TestRecords<'_>) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
@@ -275,19 +277,20 @@ impl<'a> Source<'a> {
             let (name, scenario) = (&test.title[..], &test.scenario[..]);
             write(TestRecords { name, scenario, mode: "performance", tenant: None, records })?;
         }
-        match found {
-            true => Ok(()),
-            false => Err(ExportError::NoForeignRecords {
+        if found {
+            Ok(())
+        } else {
+            Err(ExportError::NoForeignRecords {
                 path: self.path.to_path_buf(),
                 advice: foreign.tool.how_to_keep_records(),
-            }),
+            })
         }
     }
 }
 
-/// A test and its raw records.
+/// Raw records of a test.
 struct TestRecords<'a> {
-    /// Its folder, or what another tool calls it.
+    /// Folder of the test, or its title in another tool.
     name: &'a str,
     #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "text has no place for it"))]
     scenario: &'a str,
@@ -298,60 +301,60 @@ struct TestRecords<'a> {
     records: &'a Records,
 }
 
-/// Why an export ends early.
+/// Error of an export.
 #[derive(Debug, Error)]
 pub enum ExportError {
-    /// The writer fails: a full disk, or a reader that has seen enough.
+    /// The writer fails, such as on a full disk or a closed pipe.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The summary of a run does not read.
+    /// The summary of a run cannot be read.
     #[error(transparent)]
     Summary(#[from] summary::ReadError),
-    /// A result of another tool does not read.
+    /// A result of another tool cannot be read.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// The raw records of a chosen test do not read.
+    /// The raw records of a selected test cannot be read.
     #[error(transparent)]
     Records(#[from] RecordsError),
-    /// No test has the name.
+    /// No test matches the selection.
     #[error("{} has no test {test}", path.display())]
     NoSuchTest {
-        /// The run.
+        /// Path of the run.
         path: PathBuf,
-        /// The name.
+        /// Selection.
         test: String,
-        /// Names of the tests that it has.
+        /// Names of the tests of the run.
         names: Vec<String>,
     },
-    /// A result of another tool is to be exported with verdicts.
+    /// The format has verdicts, which a result of another tool lacks.
     #[error("{} is a result of {tool}, which has no verdicts of ours", path.display())]
     NoVerdicts {
-        /// The result.
+        /// Path of the result.
         path: PathBuf,
         /// Name of the tool.
         tool: &'static str,
     },
-    /// The build has no Parquet.
+    /// This build does not include Parquet.
     #[error("this build writes no parquet: it takes a minute more to compile")]
     NoParquet,
-    /// No test of a run has raw records. Holds what to do about it.
+    /// No test of a run has raw records. Holds advice.
     #[error("no test has raw records")]
     NoRecords(&'static str),
     /// A result of another tool has no raw records.
     #[error("{} has no raw records", path.display())]
     NoForeignRecords {
-        /// The result.
+        /// Path of the result.
         path: PathBuf,
-        /// How to make the tool keep them.
+        /// How to make the tool write raw records.
         advice: &'static str,
     },
-    /// The writer of Parquet fails.
+    /// The Parquet writer fails.
     #[error("parquet: {0}")]
     Parquet(String),
 }
 
 impl ExportError {
-    /// Returns what to do about it.
+    /// Returns advice on how to fix the error.
     pub fn advice(&self) -> Option<String> {
         Some(match self {
             Self::NoSuchTest { names, .. } => format!("it has {}", names.join(", ")),
@@ -368,7 +371,7 @@ impl ExportError {
         })
     }
 
-    /// Whether other arguments would help, and not another file.
+    /// Returns whether other arguments would fix the error.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::NoSuchTest { .. } | Self::NoVerdicts { .. } | Self::NoParquet)
     }

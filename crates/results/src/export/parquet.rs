@@ -1,4 +1,4 @@
-//! Raw records as parquet: times are 64-bit integers, null where there is none.
+//! Raw records as Parquet: times are 64-bit integers, null where a time is missing.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::rows::Row;
 use super::{ExportError, TestRecords};
 use crate::VERSION;
 
-/// The columns of [`Row`], in order.
+/// Columns of [`Row`], in order.
 const SCHEMA: &str = "
 message records {
     required binary test (string);
@@ -32,10 +32,10 @@ message records {
     optional binary failure (string);
 }";
 
-/// Rows that are held in memory twice.
+/// Rows of a row group, which are held in memory twice.
 const ROWS_IN_A_GROUP: usize = 1 << 20;
 
-/// A file on its way.
+/// Parquet file that is being written.
 pub struct File<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     tests: Vec<Value>,
@@ -44,7 +44,7 @@ pub struct File<W: Write + Send> {
 impl From<ParquetError> for ExportError {
     fn from(error: ParquetError) -> Self {
         match error {
-            // A full disk, or a reader that has seen enough.
+            // Such as a full disk or a closed pipe.
             ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
                 Ok(error) => Self::Io(*error),
                 Err(other) => Self::Parquet(other.to_string()),
@@ -55,7 +55,7 @@ impl From<ParquetError> for ExportError {
 }
 
 impl<W: Write + Send> File<W> {
-    /// Begins a file about this run, by key.
+    /// Begins a file with metadata of the run, by key.
     pub fn new(out: W, about: &[(&str, String)]) -> Result<Self, ExportError> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
         let about = about.iter();
@@ -64,7 +64,7 @@ impl<W: Write + Send> File<W> {
             .set_created_by(format!("dyno version {VERSION}"))
             .set_compression(Compression::SNAPPY)
             .set_key_value_metadata(Some(about));
-        // Times hardly repeat, and lie close to each other.
+        // Times rarely repeat, and neighbors are close to each other.
         for column in schema.get_fields().iter().map(|field| field.name()) {
             if !matches!(column, "test" | "failure") {
                 properties = properties

@@ -1,5 +1,5 @@
-//! The results of a run in Prometheus' text format 0.0.4. They are gauges: each
-//! run begins anew, and nothing adds up from run to run.
+//! Results of a run in the Prometheus text format 0.0.4. Metrics are gauges because counts do not
+//! accumulate from run to run.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::summary::answers::{Answers, Contradiction};
 use crate::summary::metrics::Distribution;
 use crate::summary::{Accuracy, Metrics, RequirementFinding, Run, State, Test};
 
-/// The snapshot.
+/// Returns the metrics of a run.
 pub fn text(run: &Run, series: &series::Run) -> String {
     let mut text = Text::default();
     of_run(&mut text, run);
@@ -21,7 +21,7 @@ pub fn text(run: &Run, series: &series::Run) -> String {
     text.0
 }
 
-/// Labels and a value.
+/// Labels and value of a sample.
 type Sample = (Vec<(&'static str, String)>, f64);
 
 #[derive(Default)]
@@ -91,7 +91,7 @@ fn of_run(text: &mut Text, run: &Run) {
     let undecided = f64::from(u8::from(run.is_undecided()));
     let help = "1 if the run is UNDECIDED (too few queries to be certain), else 0.";
     text.gauge("dyno_run_undecided", help, of_run(undecided));
-    // Virtual time has no place in the calendar.
+    // Virtual time has no date.
     if let Some(finished) = unix_seconds(&run.finished_at) {
         let help = "When the run was over, since 1970.";
         text.gauge("dyno_run_finished_timestamp_seconds", help, of_run(finished as f64));
@@ -206,7 +206,7 @@ fn of_rates(text: &mut Text, run: &Run) {
     of_answers(text, run);
 }
 
-/// Answers of servers of texts, and their tokens.
+/// Appends answers of text servers and their tokens.
 fn of_answers(text: &mut Text, run: &Run) {
     let classes = measured(run).flat_map(|(test, metrics)| {
         let classes = metrics.answers.iter().flat_map(Answers::by_class);
@@ -259,10 +259,10 @@ fn of_times(text: &mut Text, run: &Run, series: &series::Run) {
     let help = "Latency from the scheduled time, by share of the queries that it does not exceed.";
     text.gauge("dyno_latency_quantile_seconds", help, quantiles);
 
-    let tests: Vec<Timed<'_>> = measured(run)
+    let tests: Vec<TestHistograms<'_>> = measured(run)
         .filter_map(|(test, metrics)| {
             let plots = series.tests.iter().find(|plots| plots.folder == test.folder)?;
-            Some(Timed { labels: labels(run, test), metrics, plots })
+            Some(TestHistograms { labels: labels(run, test), metrics, plots })
         })
         .collect();
     let help = "Latency from the scheduled time.";
@@ -283,8 +283,8 @@ fn of_times(text: &mut Text, run: &Run, series: &series::Run) {
     });
 }
 
-/// A test with its histograms.
-struct Timed<'a> {
+/// Test with its histograms.
+struct TestHistograms<'a> {
     labels: Vec<(&'static str, String)>,
     metrics: &'a Metrics,
     plots: &'a series::Test,
@@ -294,8 +294,8 @@ fn histograms<'a>(
     text: &mut Text,
     name: &str,
     help: &str,
-    tests: &'a [Timed<'a>],
-    of: impl Fn(&'a Timed<'a>) -> (&'a Histogram, Option<&'a Distribution>),
+    tests: &'a [TestHistograms<'a>],
+    of: impl Fn(&'a TestHistograms<'a>) -> (&'a Histogram, Option<&'a Distribution>),
 ) {
     let mut has_head = false;
     for test in tests {
@@ -310,8 +310,7 @@ fn histograms<'a>(
         let total: u64 = histogram.buckets.iter().map(|(_, _, count)| count).sum();
         let bucket = format!("{name}_bucket");
         for (below, count) in cumulative(histogram) {
-            // A bucket of ours holds what is below its end, one of theirs what
-            // does not exceed it; times are whole ns.
+            // Our buckets exclude their end, buckets of Prometheus include it; times are integers.
             let labels = with(test.labels.clone(), "le", decimal_seconds(below - 1));
             text.sample(&bucket, &labels, &count.to_string());
         }
@@ -323,9 +322,9 @@ fn histograms<'a>(
     }
 }
 
-/// How many times are below each of four bounds an octave, from the first that
-/// has any below it to the first that has all. The bounds are of one grid for all
-/// runs, and ends of buckets, so that the counts are exact.
+/// Returns cumulative counts of times below four bounds per octave, from the first bound with a
+/// count to the first bound that covers all times. All runs share one grid of bounds, which are
+/// ends of buckets, so the counts are exact.
 fn cumulative(histogram: &Histogram) -> Vec<(u64, u64)> {
     let buckets = &histogram.buckets;
     let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else { return Vec::new() };
@@ -349,15 +348,15 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Exactly.
+/// Returns a time in seconds without rounding.
 fn decimal_seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     let text = text.trim_end_matches('0');
     text.strip_suffix('.').unwrap_or(text).into()
 }
 
-/// Of a date such as `2026-11-21T04:14:21Z`: days since 1970 by counting leap
-/// days from the 1st of March of year 0.
+/// Returns the seconds since 1970 of a date such as `2026-11-21T04:14:21Z`. Leap days are counted
+/// from March 1 of year 0.
 fn unix_seconds(date: &str) -> Option<i64> {
     let digits = date.strip_suffix('Z')?.split(['-', 'T', ':']);
     let numbers: Vec<i64> = digits.map(str::parse).collect::<Result<_, _>>().ok()?;

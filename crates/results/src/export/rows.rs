@@ -1,12 +1,11 @@
-//! A raw record as others want it: stamps and times, and nothing where there is
-//! nothing.
+//! Rows of raw records for exports: time stamps and durations, with empty cells for missing values.
 
 use serde::Serialize;
 
 use super::TestRecords;
 use crate::records::{NEVER, failure_name};
 
-/// One row. The order of the fields is that of the columns, in every format.
+/// Row of an export. The order of the fields is that of the columns, in every format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Row<'a> {
     /// Folder of the test.
@@ -15,25 +14,25 @@ pub struct Row<'a> {
     pub row: i64,
     /// Index of its (first) sample in the data set.
     pub sample: i64,
-    /// When it was due, since the start of the test.
+    /// Scheduled time, in ns since the start of the test.
     pub scheduled_ns: i64,
-    /// When it was issued.
+    /// Issue time, in ns since the start of the test.
     pub issued_ns: i64,
-    /// When it was done.
+    /// Completion time, in ns since the start of the test.
     pub completed_ns: Option<i64>,
-    /// From scheduled to done.
+    /// Completion - scheduled time, in ns.
     pub latency_ns: Option<i64>,
-    /// How much of issued - scheduled was the client's own doing.
+    /// Part of issue - scheduled time that the client caused, in ns.
     pub client_lag_ns: Option<i64>,
-    /// From scheduled to the first token.
+    /// First token - scheduled time, in ns.
     pub time_to_first_token_ns: Option<i64>,
     /// Output tokens.
     pub output_tokens: Option<i64>,
-    /// Why it failed.
+    /// Kind of failure.
     pub failure: Option<&'static str>,
 }
 
-/// The names of the columns.
+/// Names of the columns.
 pub const COLUMNS: [&str; 11] = [
     "test",
     "row",
@@ -49,12 +48,12 @@ pub const COLUMNS: [&str; 11] = [
 ];
 
 impl TestRecords<'_> {
-    /// Every row.
+    /// Returns all rows.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         (0..self.records.row_count()).map(|at| self.row(at))
     }
 
-    /// One row.
+    /// Returns the row at a position.
     pub fn row(&self, at: usize) -> Row<'_> {
         let records = self.records;
         let time = |column: &[i64]| column.get(at).copied().filter(|&time| time != NEVER);

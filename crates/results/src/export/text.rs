@@ -1,5 +1,4 @@
-//! Raw records as text. Rows are written as they are made: a hundred million of
-//! them take no memory for their text.
+//! Raw records as text. Rows are written one by one, so the text is never held in memory.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -7,13 +6,13 @@ use std::io::{self, Write};
 use super::TestRecords;
 use super::rows::COLUMNS;
 
-/// The header line, with units in the names.
+/// Writes the header line, with units in the names.
 pub fn csv_head(out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{}\r\n", COLUMNS.join(","))
 }
 
-/// Comma-separated values as in RFC 4180: lines end with CR LF, and what is not
-/// there is empty.
+/// Writes comma-separated values as in RFC 4180: lines end with CR LF, and missing values are
+/// empty.
 pub fn csv(out: &mut (impl Write + ?Sized), test: &TestRecords<'_>) -> io::Result<()> {
     let folder = quoted(test.name);
     for row in test.rows() {
@@ -40,15 +39,22 @@ fn cell(out: &mut (impl Write + ?Sized), value: Option<impl Display>) -> io::Res
     }
 }
 
-/// A cell, in quotes where it needs them.
+/// Returns a CSV cell, in quotes where RFC 4180 requires them.
+///
+/// ```
+/// use dyno_results::export::quoted;
+///
+/// assert_eq!(quoted("a,b"), "\"a,b\"");
+/// ```
 pub fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\r', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.into(),
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.into()
     }
 }
 
-/// A JSON object a line, every key in every line; what is not there is null.
+/// Writes one JSON object per line, each with all keys; missing values are null.
 pub fn jsonl(out: &mut (impl Write + ?Sized), test: &TestRecords<'_>) -> io::Result<()> {
     for row in test.rows() {
         serde_json::to_writer(&mut *out, &row)?;

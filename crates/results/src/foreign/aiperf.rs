@@ -1,6 +1,5 @@
-//! aiperf's exports: `profile_export.jsonl` with an object a request, and
-//! `profile_export_aiperf.json` with the figures. Each value has its unit beside
-//! it.
+//! Exports of aiperf: `profile_export.jsonl` with an object per request, and
+//! `profile_export_aiperf.json` with the figures. Each value has its own unit.
 
 use std::path::Path;
 
@@ -8,10 +7,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::requests::{Request, records};
-use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns, read, text};
+use super::{
+    Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns, read, text,
+};
 use crate::summary::{Data, Plan};
 
-/// Name of the file with an object a request.
+/// Name of the file with an object per request.
 pub const RECORDS: &str = "profile_export.jsonl";
 
 /// Name of the file with the figures.
@@ -27,28 +28,28 @@ struct Record {
 
 #[derive(Debug, Deserialize)]
 struct Metadata {
-    /// When the rate limiter let it go.
+    /// Time at which the rate limiter released the request.
     credit_issued_ns: Option<i64>,
     request_start_ns: i64,
     request_end_ns: i64,
-    /// `warmup` is not measured.
+    /// Phase; requests of `warmup` are not measured.
     benchmark_phase: Option<String>,
     #[serde(default)]
     was_cancelled: bool,
 }
 
-/// Whether this is a line of the one file.
+/// Returns whether a value is a line of [`RECORDS`].
 pub fn is_record(value: &Value) -> bool {
     value["metadata"]["request_start_ns"].is_number()
 }
 
-/// Whether this is the other file.
+/// Returns whether a value is the content of [`SUMMARY`].
 pub fn is_summary(value: &Value) -> bool {
     value["request_latency"]["unit"].is_string() || value.get("aiperf_version").is_some()
 }
 
-/// Reads both files, as far as they are there.
-pub fn read_folder(folder: &Path) -> Result<Foreign, ForeignError> {
+/// Reads both files, or the one that exists.
+pub fn read_folder(folder: &Path) -> Result<ForeignResult, ForeignError> {
     let [records, summary] = [RECORDS, SUMMARY].map(|name| folder.join(name));
     if !records.is_file() {
         return read(&summary);
@@ -57,11 +58,11 @@ pub fn read_folder(folder: &Path) -> Result<Foreign, ForeignError> {
     if summary.is_file() {
         let value = serde_json::from_str(&text(&summary)?)
             .map_err(|error| malformed(&summary, error.to_string()))?;
-        let said = read_summary(&summary, &value)?;
-        result.version = said.version;
-        for (test, said) in result.tests.iter_mut().zip(said.tests) {
-            (test.figures, test.system, test.title) = (said.figures, said.system, said.title);
-            let new = said.remarks.into_iter().filter(|remark| !test.remarks.contains(remark));
+        let summarized = read_summary(&summary, &value)?;
+        result.version = summarized.version;
+        for (test, other) in result.tests.iter_mut().zip(summarized.tests) {
+            (test.figures, test.system, test.title) = (other.figures, other.system, other.title);
+            let new = other.remarks.into_iter().filter(|remark| !test.remarks.contains(remark));
             let new: Vec<String> = new.collect();
             test.remarks.extend(new);
         }
@@ -73,8 +74,8 @@ fn malformed(path: &Path, reason: String) -> ForeignError {
     ForeignError::Malformed { path: path.into(), tool: Tool::Aiperf, reason }
 }
 
-/// Reads the figures.
-pub fn read_summary(path: &Path, value: &Value) -> Result<Foreign, ForeignError> {
+/// Reads the figures from the content of [`SUMMARY`].
+pub fn read_summary(path: &Path, value: &Value) -> Result<ForeignResult, ForeignError> {
     let mut figures = Figures::new();
     let of = |key: &str| value.get(key).filter(|metric| metric.is_object());
     for (key, ours) in TIMES {
@@ -102,14 +103,18 @@ pub fn read_summary(path: &Path, value: &Value) -> Result<Foreign, ForeignError>
     if value["was_cancelled"] == true {
         test.remarks.push("it was cancelled before its end".into());
     }
-    Ok(Foreign { tool: Tool::Aiperf, version: text("/aiperf_version").into(), tests: vec![test] })
+    Ok(ForeignResult {
+        tool: Tool::Aiperf,
+        version: text("/aiperf_version").into(),
+        tests: vec![test],
+    })
 }
 
-/// Names of theirs beside ours.
+/// Keys of times in aiperf, and our prefixes.
 const TIMES: [(&str, &str); 3] =
     [("request_latency", ""), ("time_to_first_token", "ttft-"), ("inter_token_latency", "tpot-")];
 
-/// Likewise.
+/// Statistics in aiperf, and our names.
 const STATISTICS: [(&str, &str); 5] =
     [("avg", "mean"), ("p50", "p50"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99")];
 
@@ -127,7 +132,7 @@ fn empty(title: &str) -> Test {
     }
 }
 
-/// How many ns its unit has.
+/// Returns the unit of a metric in ns; `None` if it is not a unit of time.
 fn unit(metric: &Value) -> Option<f64> {
     Some(match metric["unit"].as_str()? {
         "ns" => 1.0,
@@ -138,10 +143,10 @@ fn unit(metric: &Value) -> Option<f64> {
     })
 }
 
-/// Reads the lines of the file with an object a request.
-pub fn read_records(path: &Path, values: &[Value]) -> Result<Foreign, ForeignError> {
+/// Reads the lines of [`RECORDS`].
+pub fn read_records(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError> {
     let mut requests = Vec::new();
-    let (mut tells_credit, mut cancelled) = (false, 0);
+    let (mut has_credit, mut cancelled) = (false, 0);
     for (line, value) in (1..).zip(values) {
         let bad = |reason: String| malformed(path, format!("record {line}: {reason}"));
         let record = Record::deserialize(value).map_err(|error| bad(error.to_string()))?;
@@ -152,19 +157,19 @@ pub fn read_records(path: &Path, values: &[Value]) -> Result<Foreign, ForeignErr
             cancelled += 1;
             continue;
         }
-        tells_credit |= record.metadata.credit_issued_ns.is_some();
+        has_credit |= record.metadata.credit_issued_ns.is_some();
         requests.push(request(&record).map_err(bad)?);
     }
     let mut test = empty("profile");
     test.figures = Figures::new();
-    if tells_credit {
+    if has_credit {
         test.remarks.push("raw records count from when the rate limiter let the request go".into());
     }
     if cancelled > 0 {
         test.remarks.push(format!("{cancelled} requests were cancelled and are left out"));
     }
     test.records = records(requests);
-    Ok(Foreign { tool: Tool::Aiperf, version: String::new(), tests: vec![test] })
+    Ok(ForeignResult { tool: Tool::Aiperf, version: String::new(), tests: vec![test] })
 }
 
 fn request(record: &Record) -> Result<Request, String> {

@@ -1,15 +1,15 @@
-//! What a result says, by the names of `dyno compare --metric`.
+//! Figures of a result, by the names of `dyno compare --metric`.
 
 use std::collections::BTreeMap;
 
 use crate::summary::metrics::Distribution;
 use crate::summary::{Metrics, Test};
 
-/// Figures by name: `p99`, `mean`, `ttft-p99`, `tpot-mean`, ... in ns,
-/// `throughput` a second, and `failures` as a share.
+/// Figures by name: `p99`, `mean`, `ttft-p99`, `tpot-mean`, ... in ns, `throughput` per second, and
+/// `failures` as a share in [0, 1].
 pub type Figures = BTreeMap<String, f64>;
 
-/// Of a test of ours.
+/// Returns the figures of a test of Dyno.
 pub fn of_summary(test: &Test) -> Figures {
     let mut figures = Figures::new();
     let Some(metrics) = &test.metrics else { return figures };

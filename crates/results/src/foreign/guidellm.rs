@@ -1,5 +1,5 @@
-//! guidellm's `benchmarks.json`: one entry a benchmark, with figures by status
-//! and the requests of each status. Times are seconds, unless the key says ms.
+//! `benchmarks.json` of guidellm: one entry per benchmark, with figures and requests by status.
+//! Times are seconds, or ms where the key ends in `_ms`.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::requests::{Request, records};
-use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns};
+use super::{Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns};
 use crate::summary::{Data, Plan};
 
-/// Name of the file.
+/// File name.
 pub const FILE: &str = "benchmarks.json";
 
 #[derive(Debug, Deserialize)]
@@ -22,19 +22,19 @@ struct Benchmark {
     requests: Requests,
 }
 
-/// By status. What was cut off at the end of a benchmark is in neither.
+/// Requests by status. Incomplete ones were cut off at the end of the benchmark.
 #[derive(Debug, Default, Deserialize)]
 struct Requests {
     #[serde(default)]
-    successful: Vec<Logged>,
+    successful: Vec<LoggedRequest>,
     #[serde(default)]
-    errored: Vec<Logged>,
+    errored: Vec<LoggedRequest>,
     #[serde(default)]
     incomplete: Vec<Value>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Logged {
+struct LoggedRequest {
     request_start_time: Option<f64>,
     request_latency: Option<f64>,
     time_to_first_token_ms: Option<f64>,
@@ -43,13 +43,13 @@ struct Logged {
     info: Value,
 }
 
-/// Whether this is one.
+/// Returns whether a value is the content of [`FILE`].
 pub fn is(value: &Value) -> bool {
     value["benchmarks"].is_array() && value.get("metadata").is_some()
 }
 
-/// Reads every benchmark.
-pub fn read(path: &Path, value: &Value) -> Result<Foreign, ForeignError> {
+/// Reads all benchmarks.
+pub fn read(path: &Path, value: &Value) -> Result<ForeignResult, ForeignError> {
     let malformed = |at: usize, reason: String| ForeignError::Malformed {
         path: path.into(),
         tool: Tool::Guidellm,
@@ -65,7 +65,7 @@ pub fn read(path: &Path, value: &Value) -> Result<Foreign, ForeignError> {
         return Err(malformed(0, "there is none".into()));
     }
     let version = value["metadata"]["guidellm_version"].as_str().unwrap_or_default().into();
-    Ok(Foreign { tool: Tool::Guidellm, version, tests })
+    Ok(ForeignResult { tool: Tool::Guidellm, version, tests })
 }
 
 fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
@@ -79,21 +79,21 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
         (None, Some(streams)) => format!("{kind} {streams}"),
         (None, None) => kind.into(),
     };
-    // Only these say when a request was due.
+    // Only these strategies schedule requests.
     let is_scheduled = matches!(kind, "constant" | "poisson" | "trace" | "replay" | "async");
     let scenario = match kind {
         "synchronous" => "SingleStream",
         "throughput" => "Offline",
         _ => "Server",
     };
-    let is_due = |row: &Logged| is_scheduled && targeted(row).is_some();
+    let is_due = |row: &LoggedRequest| is_scheduled && scheduled_time(row).is_some();
     let logged = || benchmark.requests.successful.iter().chain(&benchmark.requests.errored);
-    let mut remarks =
-        vec![match logged().any(is_due) {
-        true => "latency counts from when the request was due, its figures from when it was sent",
-        false => "latency counts from when the request was sent",
-    }
-    .to_string()];
+    let origin = if logged().any(is_due) {
+        "latency counts from when the request was due, its figures from when it was sent"
+    } else {
+        "latency counts from when the request was sent"
+    };
+    let mut remarks = vec![origin.to_string()];
     let total = |status: &str| benchmark.metrics["request_totals"][status].as_u64().unwrap_or(0);
     let (kept, all) = (logged().count() as u64, total("successful") + total("errored"));
     if kept > 0 && kept < all {
@@ -162,8 +162,8 @@ fn figures(metrics: &Value) -> Figures {
     figures
 }
 
-/// When it was due, in seconds.
-fn targeted(row: &Logged) -> Option<f64> {
+/// Returns the scheduled time of a request, in seconds.
+fn scheduled_time(row: &LoggedRequest) -> Option<f64> {
     row.info["timings"]["targeted_start"].as_f64()
 }
 
@@ -179,10 +179,10 @@ fn requests(logged: &Requests, is_scheduled: bool) -> Result<Vec<Request>, Strin
             let issued = match row.request_start_time {
                 Some(at) => ns("request_start_time", at, SECOND)?,
                 None if is_answered => return Err(missing("request_start_time")),
-                // It failed before it was sent.
+                // The request failed before it was sent.
                 None => continue,
             };
-            let due = targeted(row).filter(|_| is_scheduled);
+            let due = scheduled_time(row).filter(|_| is_scheduled);
             let due = due.map(|due| ns("targeted_start", due, SECOND)).transpose()?;
             let after = |key: &str, time: f64, unit: f64| -> Result<i64, String> {
                 Ok(issued.saturating_add(ns(key, time, unit)?))

@@ -1,5 +1,5 @@
-//! The logs of LoadGen: settings and figures from the detail log, and raw
-//! records from the trace, if it was asked for one.
+//! Logs of LoadGen: settings and figures from the detail log, and raw records from the trace, if
+//! the run wrote one.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind};
@@ -9,17 +9,17 @@ use dyno_loadgen::log::read::{
     Detail, TraceReader, read_detail_file, read_summary, record_of, samples_of,
 };
 
-use super::{Figures, Foreign, ForeignError, Test, Tool, text};
+use super::{Figures, ForeignError, ForeignResult, Test, Tool, text};
 use crate::records::{Keep, Records};
 use crate::summary::{Data, Plan};
 
-/// Name of the file that such a folder has at least.
+/// Name of a file that every folder of logs has.
 pub const SUMMARY: &str = "mlperf_log_summary.txt";
 const DETAIL: &str = "mlperf_log_detail.txt";
 const TRACE: &str = "mlperf_log_trace.json";
 
 /// Reads a folder of logs.
-pub fn read(folder: &Path) -> Result<Foreign, ForeignError> {
+pub fn read(folder: &Path) -> Result<ForeignResult, ForeignError> {
     let path = folder.join(DETAIL);
     let malformed = |reason: &str| ForeignError::Malformed {
         path: path.clone(),
@@ -77,10 +77,10 @@ pub fn read(folder: &Path) -> Result<Foreign, ForeignError> {
     };
     let version = detail.text("loadgen_version").unwrap_or_default();
     let version = version.split(" @ ").next().unwrap_or_default().into();
-    Ok(Foreign { tool: Tool::LoadGen, version, tests: vec![test] })
+    Ok(ForeignResult { tool: Tool::LoadGen, version, tests: vec![test] })
 }
 
-/// Only MultiStream at a fixed interval has it.
+/// Key that only MultiStream at a fixed interval has.
 const INTERVALS: &str = "result_50.00_percentile_num_intervals_between_queries";
 
 fn plan(detail: &Detail, scenario: &str) -> Plan {
@@ -105,7 +105,7 @@ fn figures(detail: &Detail) -> Figures {
     let mut take = |ours: String, key: &str| {
         figures.extend(detail.number(key).map(|value| (ours, value)));
     };
-    // MultiStream is judged by its queries.
+    // The figures of MultiStream are those of queries.
     let of_queries = detail.value("result_mean_query_latency_ns").is_some();
     let query = if of_queries { "query_" } else { "" };
     let per_query = if of_queries { "per_query_" } else { "" };
@@ -131,19 +131,21 @@ fn figures(detail: &Detail) -> Figures {
     figures
 }
 
-/// The queries of the trace; `None` if there is none, and what is wrong with one
-/// that is there.
+/// Reads the queries of the trace; `None` without a trace.
+///
+/// # Errors
+/// What is wrong with the trace.
 fn records(folder: &Path, detail: &Detail, scenario: &str) -> Result<Option<Records>, String> {
     let Ok(file) = File::open(folder.join(TRACE)) else { return Ok(None) };
     let (samples, problems) = samples_of(TraceReader::new(BufReader::new(file)));
     let Some(first) = samples.iter().map(|sample| sample.scheduled_at).min() else {
         return match problems.first().filter(|problem| problem.line > 1) {
             Some(problem) => Err(format!("{TRACE}: {problem}")),
-            // It is empty where nobody asked for it.
+            // The trace is empty unless it was enabled.
             None => Ok(None),
         };
     };
-    // The one query of Offline has them all.
+    // The single query of Offline has all samples.
     let samples_per_query = match scenario {
         "Offline" => samples.len(),
         _ => detail.whole("effective_samples_per_query").unwrap_or(1).max(1) as usize,
@@ -151,7 +153,7 @@ fn records(folder: &Path, detail: &Detail, scenario: &str) -> Result<Option<Reco
     let has_ticks = detail.value(INTERVALS).is_some();
     let is_scheduled = scenario == "Server" || has_ticks;
     match record_of(&samples, samples_per_query, first, is_scheduled) {
-        Some(record) => Ok(Records::of(&record, Keep::All)),
+        Some(record) => Ok(Records::from_record(&record, Keep::All)),
         None => Err(format!("{TRACE} does not hold whole queries of one run")),
     }
 }

@@ -1,8 +1,8 @@
-//! Results of other tools, for comparison: what they say, and their raw records
-//! where they keep any. The format is told by the content.
+//! Results of other tools, for comparison: figures, and raw records where the tool writes them. The
+//! format is detected from the content.
 //!
-//! Their latencies seldom count from a schedule. What each counts from is told
-//! beside the figures: a client that waits for a slow system hides its queue.
+//! Latencies of other tools rarely count from a schedule, so a client that waits for a slow system
+//! hides its queue. [`Test::remarks`] state what latencies count from.
 
 mod aiperf;
 mod figures;
@@ -11,18 +11,18 @@ mod loadgen;
 mod requests;
 mod vllm;
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use thiserror::Error;
 
 pub use figures::{Figures, of_summary};
 
 use crate::records::Records;
 use crate::summary::{Data, Plan};
 
-/// Who made a result.
+/// Tool that wrote a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     /// The reference load generator, or one that writes its logs.
@@ -36,7 +36,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// As its users write it.
+    /// Returns the name as its users write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::LoadGen => "LoadGen",
@@ -46,7 +46,7 @@ impl Tool {
         }
     }
 
-    /// How its users get raw records.
+    /// Returns how to make the tool write raw records.
     pub fn how_to_keep_records(self) -> &'static str {
         match self {
             Self::LoadGen => "set LogSettings.enable_trace",
@@ -57,104 +57,97 @@ impl Tool {
     }
 }
 
-/// A result of another tool.
+/// Result of another tool.
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use dyno_results::foreign::{self, ForeignError};
+///
+/// let result = foreign::read(Path::new("benchmarks.json"))?;
+/// println!("{}: p99 {:?} ns", result.tool.name(), result.tests[0].figures.get("p99"));
+/// # Ok::<(), ForeignError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Foreign {
-    /// Who made it.
+pub struct ForeignResult {
+    /// Tool that wrote it.
     pub tool: Tool,
-    /// Of the tool; empty if it does not tell.
+    /// Version of the tool; empty if unknown.
     pub version: String,
-    /// At least one.
+    /// Benchmarks, at least one.
     pub tests: Vec<Test>,
 }
 
-/// One benchmark of another tool.
+/// Benchmark of another tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
-    /// What it calls it.
+    /// Title in the tool.
     pub title: String,
-    /// The scenario of ours that it is most like.
+    /// Closest scenario of Dyno.
     pub scenario: String,
-    /// The model, or what else was measured.
+    /// Model or other system that was measured.
     pub system: String,
-    /// What it was run on; without a name if it does not tell.
+    /// Data set; without a name if unknown.
     pub data: Data,
-    /// What it says of its settings, as far as ours know them.
+    /// Settings that Dyno has, too.
     pub plan: Plan,
-    /// What it says of them all.
+    /// Figures over all requests.
     pub figures: Figures,
-    /// What was measured of each request, if it keeps that.
+    /// Raw records of the requests, if the tool wrote them.
     pub records: Option<Records>,
-    /// Whether the records tell when requests were due and done, and not only how
-    /// long they took.
+    /// Whether the records have times of issue and completion, and not only durations.
     pub has_times: bool,
-    /// What a reader must know to read the figures right.
+    /// Remarks on how to interpret the figures.
     pub remarks: Vec<String>,
 }
 
-/// Why a result does not read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error of reading a result of another tool.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ForeignError {
-    /// It is not there, or the operating system's reason.
+    /// The file or folder is missing, or the operating system cannot read it.
+    #[error("cannot read {}: {reason}", path.display())]
     Unreadable {
-        /// What was to be read.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why it cannot be.
+        /// Reason, as the end of a sentence.
         reason: String,
     },
-    /// An object of JSON that is cut off or damaged.
+    /// The file begins like a JSON object but is cut off or damaged.
+    #[error("{}: not valid JSON: {reason}", path.display())]
     NotJson {
-        /// What was read.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// Message of the JSON parser, with line and column.
         reason: String,
     },
-    /// None of the known formats.
+    /// The content matches none of the known formats.
+    #[error(
+        "{} is neither a run of dyno nor a result of LoadGen (a folder with \
+         mlperf_log_summary.txt), vLLM (bench serve --save-result), guidellm \
+         (benchmarks.json) or aiperf (profile_export.jsonl, profile_export_aiperf.json)",
+        path.display()
+    )]
     Unknown {
-        /// What was read.
+        /// Path of the file or folder.
         path: PathBuf,
     },
-    /// A known format, but damaged or of another version.
+    /// The format is known, but the file is damaged or of an unsupported version.
+    #[error("{}: not as {} writes it: {reason}", path.display(), tool.name())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Whose it seems to be.
+        /// Tool whose format the file has.
         tool: Tool,
         /// Key, line or value, and what is wrong with it.
         reason: String,
     },
 }
 
-impl fmt::Display for ForeignError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, reason } => {
-                write!(f, "cannot read {}: {reason}", path.display())
-            }
-            Self::NotJson { path, reason } => {
-                write!(f, "{}: not valid JSON: {reason}", path.display())
-            }
-            Self::Unknown { path } => write!(
-                f,
-                "{} is neither a run of dyno nor a result of LoadGen (a folder with \
-                 mlperf_log_summary.txt), vLLM (bench serve --save-result), guidellm \
-                 (benchmarks.json) or aiperf (profile_export.jsonl, profile_export_aiperf.json)",
-                path.display()
-            ),
-            Self::Malformed { path, tool, reason } => {
-                write!(f, "{}: not as {} writes it: {reason}", path.display(), tool.name())
-            }
-        }
-    }
-}
-
-impl std::error::Error for ForeignError {}
-
 /// Reads a file or folder that another tool left.
 ///
 /// # Errors
 /// See [`ForeignError`].
-pub fn read(path: &Path) -> Result<Foreign, ForeignError> {
+pub fn read(path: &Path) -> Result<ForeignResult, ForeignError> {
     if path.is_dir() {
         return read_folder(path);
     }
@@ -175,7 +168,7 @@ pub fn read(path: &Path) -> Result<Foreign, ForeignError> {
     }
 }
 
-fn read_folder(path: &Path) -> Result<Foreign, ForeignError> {
+fn read_folder(path: &Path) -> Result<ForeignResult, ForeignError> {
     let has = |name: &str| path.join(name).is_file();
     if has(loadgen::SUMMARY) {
         loadgen::read(path)
@@ -188,12 +181,12 @@ fn read_folder(path: &Path) -> Result<Foreign, ForeignError> {
     }
 }
 
-/// `error` is why the text as a whole is no JSON.
+/// Reads one JSON value per line. `error` is why the whole text is not JSON.
 fn read_lines(
     path: &Path,
     text: &str,
     error: Option<&serde_json::Error>,
-) -> Result<Foreign, ForeignError> {
+) -> Result<ForeignResult, ForeignError> {
     let mut values = Vec::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let parsed = serde_json::from_str::<Value>(line);
@@ -230,17 +223,20 @@ fn text(path: &Path) -> Result<String, ForeignError> {
             _ => error.to_string(),
         },
     })?;
-    // Windows' editors begin a file with the mark of its encoding.
+    // Editors on Windows begin a file with a byte order mark.
     Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text))
 }
 
-/// A time in ns from one in this many ns. Negative ones, and those of centuries,
-/// are damage.
+/// Converts a time in units of `unit` ns to ns.
+///
+/// # Errors
+/// If the time is negative or does not fit in 63 bits.
 fn ns(time: f64, unit: f64) -> Result<i64, String> {
     let ns = (time * unit).round();
-    match (0.0..i64::MAX as f64).contains(&ns) {
-        true => Ok(ns as i64),
-        false => Err(format!("{time} is no time")),
+    if (0.0..i64::MAX as f64).contains(&ns) {
+        Ok(ns as i64)
+    } else {
+        Err(format!("{time} is no time"))
     }
 }
 

@@ -1,36 +1,35 @@
-//! Requests as other tools log them, made into raw records.
+//! Converts request logs of other tools to raw records.
 
 use crate::records::{NEVER, Records, Row};
 
-/// One request; times are ns by a clock of the tool's own.
+/// Request of another tool. Times are ns by the clock of the tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// When it was due, or as near to that as the tool tells.
+    /// Scheduled time, or the closest time that the tool logs.
     pub scheduled: i64,
-    /// When it was sent.
+    /// Time at which it was sent.
     pub issued: i64,
-    /// When it was answered; `None` if it failed.
+    /// Time of completion; `None` if it failed.
     pub completed: Option<i64>,
-    /// When the first token was there.
+    /// Time of the first token.
     pub first_token: Option<i64>,
     /// Output tokens.
     pub tokens: Option<i64>,
 }
 
-/// What a failure of theirs is in ours: they do not tell kinds apart.
+/// Code of failures, of which other tools do not distinguish kinds.
 const INTERNAL: i64 = 4;
 
-/// Raw records in the order in which the requests were due; `None` of no request.
+/// Returns raw records by scheduled time; `None` without requests.
 pub fn records(mut requests: Vec<Request>) -> Option<Records> {
     requests.sort_by_key(|request| request.scheduled);
     let origin = requests.first()?.scheduled;
-    // Clocks that a file got wrong must not end the program.
+    // Times of a damaged file must not overflow.
     let since = |at: i64, from: i64| at.saturating_sub(from);
     let column = |of: &dyn Fn(&Request) -> i64| requests.iter().map(of).collect::<Vec<i64>>();
     let has = |of: fn(&Request) -> bool| requests.iter().any(of);
-    let optional = |is_there: bool, of: &dyn Fn(&Request) -> i64| match is_there {
-        true => column(of),
-        false => Vec::new(),
+    let optional = |is_there: bool, of: &dyn Fn(&Request) -> i64| {
+        if is_there { column(of) } else { Vec::new() }
     };
     Some(Records {
         row: Row::Query,
@@ -40,7 +39,7 @@ pub fn records(mut requests: Vec<Request>) -> Option<Records> {
         scheduled_ns: column(&|r| since(r.scheduled, origin)),
         issue_delay_ns: column(&|r| since(r.issued, r.scheduled)),
         latency_ns: column(&|r| r.completed.map_or(NEVER, |at| since(at, r.scheduled))),
-        // Which sample it was, they do not tell.
+        // The sample is unknown.
         sample: vec![0; requests.len()],
         client_lag_ns: Vec::new(),
         first_token_ns: optional(has(|r| r.first_token.is_some()), &|r| {

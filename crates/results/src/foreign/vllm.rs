@@ -1,6 +1,6 @@
-//! What `vllm bench serve --save-result` writes: one object with all figures;
-//! with `--save-detailed` also arrays with an entry a request. Times are seconds
-//! in arrays and ms in figures. `--append-result` puts one object a line.
+//! Results of `vllm bench serve --save-result`: one object with all figures; with `--save-detailed`
+//! also arrays with an entry per request. Times are seconds in arrays and ms in figures.
+//! `--append-result` writes one object per line.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::requests::{Request, records};
-use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns};
+use super::{Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns};
 use crate::summary::{Data, Plan};
 
 #[derive(Debug, Deserialize)]
-struct Saved {
+struct SavedResult {
     #[serde(default)]
     model_id: String,
-    /// Requests/s; the text `inf` sends all at once.
+    /// Requests/s; the text `inf` means all at once.
     request_rate: Option<Value>,
     /// Shape of the gamma distribution between requests; 1 is Poisson.
     burstiness: Option<f64>,
-    /// `linear` or `exponential`, between two rates.
+    /// Ramp between two rates: `linear` or `exponential`.
     ramp_up_strategy: Option<String>,
     ramp_up_start_rps: Option<f64>,
     ramp_up_end_rps: Option<f64>,
@@ -27,7 +27,7 @@ struct Saved {
     completed: u64,
     failed: Option<u64>,
     request_throughput: f64,
-    /// Entry a request, in the order in which they were sent.
+    /// Latency of each request, in the order of sending.
     latencies: Option<Vec<f64>>,
     ttfts: Option<Vec<f64>>,
     itls: Option<Vec<Vec<f64>>>,
@@ -37,7 +37,7 @@ struct Saved {
     queue_times: Option<Vec<f64>>,
 }
 
-/// Whether this is one.
+/// Returns whether a value is a result of vLLM.
 pub fn is(value: &Value) -> bool {
     value["request_throughput"].is_number()
         && value["completed"].is_number()
@@ -45,19 +45,20 @@ pub fn is(value: &Value) -> bool {
 }
 
 /// Reads each object as a test.
-pub fn read(path: &Path, values: &[Value]) -> Result<Foreign, ForeignError> {
+pub fn read(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError> {
     let malformed =
         |reason: String| ForeignError::Malformed { path: path.into(), tool: Tool::Vllm, reason };
     let test = |value: &Value| {
-        let saved = Saved::deserialize(value).map_err(|error| malformed(error.to_string()))?;
+        let saved =
+            SavedResult::deserialize(value).map_err(|error| malformed(error.to_string()))?;
         test(&saved, value).map_err(malformed)
     };
     let tests = values.iter().map(test).collect::<Result<_, _>>()?;
-    Ok(Foreign { tool: Tool::Vllm, version: String::new(), tests })
+    Ok(ForeignResult { tool: Tool::Vllm, version: String::new(), tests })
 }
 
-fn test(saved: &Saved, value: &Value) -> Result<Test, String> {
-    // Everything at once has no rate.
+fn test(saved: &SavedResult, value: &Value) -> Result<Test, String> {
+    // Requests that are sent all at once have no rate.
     let rate = saved.request_rate.as_ref().and_then(Value::as_f64).filter(|rate| rate.is_finite());
     let (title, scenario) = match (ramp(saved), rate, saved.max_concurrency) {
         (Some(ramp), ..) => (ramp, "Server"),
@@ -107,8 +108,8 @@ fn test(saved: &Saved, value: &Value) -> Result<Test, String> {
     })
 }
 
-/// How requests arrive, as `server_arrivals` has it where it can.
-fn arrivals(saved: &Saved, rate: Option<f64>) -> String {
+/// Returns the arrival process, in the grammar of `server_arrivals` where that can express it.
+fn arrivals(saved: &SavedResult, rate: Option<f64>) -> String {
     let process = match saved.burstiness {
         Some(shape) if shape != 1.0 => format!("gamma:{shape}"),
         _ => "poisson".into(),
@@ -124,18 +125,19 @@ fn arrivals(saved: &Saved, rate: Option<f64>) -> String {
     }
 }
 
-/// A load that grows, which no setting of ours does.
-fn ramp(saved: &Saved) -> Option<String> {
+/// Returns a description of a ramp of the rate, which no setting of Dyno expresses; `None` without
+/// one.
+fn ramp(saved: &SavedResult) -> Option<String> {
     let strategy = saved.ramp_up_strategy.as_ref()?;
     let rate = |rate: Option<f64>| rate.map_or("?".into(), |rate| rate.to_string());
     let (from, to) = (rate(saved.ramp_up_start_rps), rate(saved.ramp_up_end_rps));
     Some(format!("{from} to {to} requests/s, {strategy}"))
 }
 
-/// Names of theirs beside ours.
+/// Names of times in vLLM, and our prefixes.
 const TIMES: [(&str, &str); 3] = [("e2el", ""), ("ttft", "ttft-"), ("tpot", "tpot-")];
 
-fn figures(saved: &Saved, value: &Value) -> Figures {
+fn figures(saved: &SavedResult, value: &Value) -> Figures {
     let mut figures = Figures::new();
     for (key, value) in value.as_object().into_iter().flatten() {
         // Such as `p99_ttft_ms`.
@@ -153,9 +155,11 @@ fn figures(saved: &Saved, value: &Value) -> Figures {
     figures
 }
 
-/// The requests, if they are in the file: their latencies are without
-/// `--save-detailed`, too.
-fn requests(saved: &Saved) -> Result<Option<Vec<Request>>, String> {
+/// Returns the requests; `None` if the file has none.
+///
+/// # Errors
+/// If the arrays have different lengths or invalid times.
+fn requests(saved: &SavedResult) -> Result<Option<Vec<Request>>, String> {
     let (whose, count) = match (&saved.latencies, &saved.ttfts) {
         (Some(latencies), _) => ("latencies", latencies.len()),
         (None, Some(ttfts)) => ("ttfts", ttfts.len()),
@@ -176,7 +180,7 @@ fn requests(saved: &Saved) -> Result<Option<Vec<Request>>, String> {
     (0..count).map(|row| request(saved, row)).collect::<Result<Vec<_>, _>>().map(Some)
 }
 
-fn request(saved: &Saved, row: usize) -> Result<Request, String> {
+fn request(saved: &SavedResult, row: usize) -> Result<Request, String> {
     let at = |column: &Option<Vec<f64>>| column.as_ref().map(|column| column[row]);
     let ns =
         |key: &str, time: f64| ns(time, SECOND).map_err(|bad| format!("`{key}[{row}]`: {bad}"));
@@ -186,13 +190,13 @@ fn request(saved: &Saved, row: usize) -> Result<Request, String> {
     let took = at(&saved.latencies).or(together);
     let took = took.ok_or("neither `latencies` nor `itls` is there")?;
     let tokens = saved.output_lens.as_ref().map(|lens| lens[row]);
-    // The reason of a refusal may be an empty text: what took no time, or has
-    // neither tokens nor a first one, is no answer either.
+    // The error text of a refused request may be empty. A request without duration, or with neither
+    // output tokens nor a first token, was not answered either.
     let has_error = saved.errors.as_ref().is_some_and(|errors| !errors[row].is_empty());
     let is_empty = tokens == Some(0) && ttft.is_none_or(|ttft| ttft == 0.0);
     let is_answered = !(has_error || is_empty || took == 0.0);
     let waited = ns("queue_times", at(&saved.queue_times).unwrap_or(0.0).max(0.0))?;
-    // Without the time when it was sent, all are taken up at 0.
+    // Without start times, all requests start at 0.
     let sent = at(&saved.start_times).map(|sent| ns("start_times", sent)).transpose()?;
     let issued = sent.unwrap_or(waited);
     let completed = issued.saturating_add(ns("latencies", took)?);

@@ -1,7 +1,7 @@
-//! Integers as bytes: each as the difference to the one before, or as it is, in
-//! LEB128 after the sign was folded into the lowest bit (as protocol buffers do).
+//! Integers as LEB128 with zigzag signs, as in protocol buffers: values, or differences to the value
+//! before.
 
-/// Appends the values.
+/// Appends the values to `bytes`.
 pub fn encode(values: &[i64], is_difference: bool, bytes: &mut Vec<u8>) {
     let mut last = 0_i64;
     for &value in values {
@@ -16,9 +16,9 @@ pub fn encode(values: &[i64], is_difference: bool, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Reads `count` values; `None` if the bytes hold fewer or more.
+/// Decodes `count` values; `None` if the bytes hold fewer or more.
 pub fn decode(bytes: &[u8], is_difference: bool, count: usize) -> Option<Vec<i64>> {
-    // A value takes at least a byte, so that a wrong count claims no memory.
+    // A value takes at least a byte, which limits the memory that a wrong count allocates.
     let mut values = Vec::with_capacity(count.min(bytes.len()));
     let (mut last, mut at) = (0_i64, 0);
     for _ in 0..count {

@@ -1,11 +1,11 @@
-//! The file: a line that says what it is, the length of the header, the header
-//! as JSON, and the columns one after the other.
+//! File format: a line that names the format, the length of the header, the header as JSON, and the
+//! columns.
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::codec::{decode, encode};
 use super::{Records, Row};
@@ -15,7 +15,7 @@ pub const FILE: &str = "records.bin";
 
 const MAGIC: &[u8] = b"dyno.records 1\n";
 
-/// No header is longer.
+/// Maximum length of a header, in bytes.
 const LONGEST_HEADER: usize = 1 << 16;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ struct Header {
 #[derive(Debug, Serialize, Deserialize)]
 struct Column {
     name: String,
-    /// Whether each value is stored as its difference to the one before.
+    /// Whether values are stored as differences to the value before.
     difference: bool,
     /// Length in the file.
     bytes: usize,
@@ -41,46 +41,28 @@ struct Column {
     crc32: u32,
 }
 
-/// Why a file of raw records does not read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error of reading a file of raw records.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RecordsError {
-    /// It is not there.
+    /// The file is missing.
+    #[error(
+        "{} is missing; `--records none`, or an earlier version of dyno, leaves none",
+        .0.display()
+    )]
     Missing(PathBuf),
-    /// The operating system's reason.
+    /// The operating system cannot read the file; holds its message.
+    #[error("cannot read {}: {}", .0.display(), .1)]
     Unreadable(PathBuf, String),
-    /// It is the file of something else, or of a later version.
+    /// The file has another format or a later version.
+    #[error("{} holds no raw records of version 1", .0.display())]
     NotRecords(PathBuf),
-    /// The header is damaged.
+    /// The header is damaged; holds what is wrong.
+    #[error("{}: the header is damaged: {}", .0.display(), .1)]
     Header(PathBuf, String),
-    /// A column ends early, or its bytes are not those that were written.
+    /// A column is cut off, or its checksum does not match; holds its name.
+    #[error("{}: the column {} is cut off or damaged", .0.display(), .1)]
     Column(PathBuf, String),
 }
-
-impl fmt::Display for RecordsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(path) => write!(
-                f,
-                "{} is missing; `--records none`, or an earlier version of dyno, leaves none",
-                path.display()
-            ),
-            Self::Unreadable(path, reason) => {
-                write!(f, "cannot read {}: {reason}", path.display())
-            }
-            Self::NotRecords(path) => {
-                write!(f, "{} holds no raw records of version 1", path.display())
-            }
-            Self::Header(path, reason) => {
-                write!(f, "{}: the header is damaged: {reason}", path.display())
-            }
-            Self::Column(path, column) => {
-                write!(f, "{}: the column {column} is cut off or damaged", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for RecordsError {}
 
 impl Records {
     fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 8] {
@@ -110,7 +92,7 @@ impl Records {
         })
     }
 
-    /// The bytes of the file.
+    /// Returns the content of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (mut body, mut columns) = (Vec::new(), Vec::new());
         for (name, difference, values) in self.columns() {
@@ -140,7 +122,7 @@ impl Records {
     /// Reads a file.
     ///
     /// # Errors
-    /// See [`RecordsError`].
+    /// If the file is missing, unreadable, damaged or of another version.
     pub fn read(path: &Path) -> Result<Self, RecordsError> {
         let bytes = std::fs::read(path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => RecordsError::Missing(path.into()),
@@ -171,7 +153,7 @@ impl Records {
                 return Err(bad());
             }
             let values = decode(values, column.difference, header.rows).ok_or_else(bad)?;
-            // A column of a later version is none of ours.
+            // Columns of later versions are skipped.
             if let Some(place) = records.column_mut(&column.name) {
                 *place = values;
             }

@@ -1,9 +1,9 @@
-//! `records.bin`: what was measured of each query, in columns. `docs/reference/records.md`
+//! `records.bin`: measurements of each query, in columns. `docs/reference/records.md`
 //! describes the format.
 //!
 //! A row is a query; in Offline, whose one query holds every sample, a row is a
-//! sample. Runs of many rows are thinned evenly unless all are asked for: the
-//! header then tells the stride, and `summary.json` has the exact numbers.
+//! sample. Runs with many rows are thinned evenly unless all are requested: the
+//! header then has the stride, and `summary.json` has the exact numbers.
 
 mod codec;
 mod file;
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 
 pub use file::{FILE, RecordsError};
 
-/// Rows that are kept unless all are asked for. Percentiles up to p99.9 rest on
-/// more than 250 rows then, in 3 MB a test.
+/// Maximum number of rows unless all are requested. Percentiles up to p99.9 rest on more than 250
+/// rows then, in 3 MB per test.
 pub const ROWS_KEPT: usize = 1 << 18;
 
-/// The latency, and the time to the first token, of what never came.
+/// Latency, or time to first token, of an answer that never arrived.
 pub const NEVER: i64 = -1;
 
-/// Which rows are written.
+/// Selection of the rows that are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// At most [`ROWS_KEPT`], evenly spread.
+    /// At most [`ROWS_KEPT`] rows, evenly spaced.
     #[default]
     Thinned,
     /// Every row.
@@ -34,7 +34,7 @@ pub enum Keep {
 }
 
 impl Keep {
-    /// Its name.
+    /// Returns the name in flags and settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Thinned => "thinned",
@@ -44,54 +44,69 @@ impl Keep {
     }
 }
 
-/// What a row is.
+/// Meaning of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Row {
-    /// A query, done when its last sample is.
+    /// Query; complete when its last sample is.
     Query,
-    /// A sample of the one query of Offline.
+    /// Sample of the single query of Offline.
     Sample,
 }
 
-/// The raw record of one run. All columns have one entry a row, or none.
+/// Raw records of one run. Each column has one entry per row, or is empty.
+///
+/// ```
+/// use dyno_loadgen::record::Record;
+/// use dyno_results::records::{Keep, Records};
+///
+/// let record = Record {
+///     samples_per_query: 1,
+///     issued_at: vec![10, 20],
+///     completed_at: vec![15, 28],
+///     indices: vec![0, 1],
+///     ..Record::default()
+/// };
+/// let records = Records::from_record(&record, Keep::All).expect("rows are kept");
+/// assert_eq!(records.latency_ns, [5, 8]);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Records {
-    /// What a row is.
+    /// Meaning of a row.
     pub row: Row,
     /// Rows before thinning.
     pub total: u64,
-    /// Every which row was kept (>= 1), beginning with the first.
+    /// Distance of the kept rows (>= 1), beginning with the first row.
     pub stride: u64,
     /// Samples in each query.
     pub samples_per_query: u64,
-    /// When it was due, ns since the start of the run.
+    /// Scheduled time, in ns since the start of the run.
     pub scheduled_ns: Vec<i64>,
-    /// How long after that it was issued.
+    /// Issue - scheduled time, in ns.
     pub issue_delay_ns: Vec<i64>,
-    /// How long after `scheduled_ns` it was done; [`NEVER`] if it was not.
+    /// Completion - scheduled time, in ns; [`NEVER`] without completion.
     pub latency_ns: Vec<i64>,
-    /// Index of its first sample in the data set.
+    /// Index of the first sample in the data set.
     pub sample: Vec<i64>,
-    /// How much of the delay was the client's own doing. May be empty.
+    /// Part of the issue delay that the client caused, in ns. May be empty.
     pub client_lag_ns: Vec<i64>,
-    /// How long after `scheduled_ns` the first token came; [`NEVER`] if it did
-    /// not. Empty unless tokens are measured.
+    /// First token - scheduled time, in ns; [`NEVER`] without a token. Empty unless tokens are
+    /// measured.
     pub first_token_ns: Vec<i64>,
     /// Output tokens. Empty unless tokens are measured.
     pub tokens: Vec<i64>,
-    /// 0 where no sample failed, else what [`failure_name`] tells of the first
-    /// one that did. Empty if none failed.
+    /// Code of the first failed sample, see [`failure_name`]; 0 if none failed. Empty if no sample of
+    /// the run failed.
     pub failure: Vec<i64>,
 }
 
-/// The failure with this code; `None` for 0. A code of a later version counts as internal.
+/// Returns the failure with this code; `None` for 0. Unknown codes count as internal.
 pub fn failure_of(code: i64) -> Option<Failure> {
     let position = usize::try_from(code).ok()?.checked_sub(1)?;
     Some(Failure::ALL.get(position).copied().unwrap_or(Failure::Internal))
 }
 
-/// Name of the failure with this code; empty for 0.
+/// Returns the name of the failure with this code; empty for 0.
 pub fn failure_name(code: i64) -> &'static str {
     failure_of(code).map_or("", Failure::name)
 }
@@ -101,14 +116,11 @@ fn code(failure: Failure) -> i64 {
 }
 
 impl Records {
-    /// The rows of a record; `None` if nothing is to be kept.
-    pub fn of(record: &Record, keep: Keep) -> Option<Self> {
+    /// Returns the selected rows of a record; `None` for [`Keep::Nothing`].
+    pub fn from_record(record: &Record, keep: Keep) -> Option<Self> {
         let is_one = record.query_count() == 1;
         let samples = if is_one { 1 } else { record.samples_per_query.max(1) };
-        let total = match is_one {
-            true => record.completed_at.len(),
-            false => record.query_count(),
-        };
+        let total = if is_one { record.completed_at.len() } else { record.query_count() };
         let stride = match keep {
             Keep::Nothing => return None,
             Keep::All => 1,
@@ -126,7 +138,7 @@ impl Records {
         Some(records)
     }
 
-    /// No rows yet.
+    /// Returns records without rows.
     fn empty(row: Row, total: u64, stride: u64) -> Self {
         Self {
             row,
@@ -175,12 +187,12 @@ impl Records {
         }
     }
 
-    /// Rows kept.
+    /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.latency_ns.len()
     }
 
-    /// Whether a row was answered, and not with a failure.
+    /// Returns whether a row was answered without failure.
     pub fn is_answered(&self, row: usize) -> bool {
         self.latency_ns[row] != NEVER && self.failure.get(row).is_none_or(|&code| code == 0)
     }
@@ -207,13 +219,13 @@ mod tests {
         let mut of = record(2);
         of.completed_at[5] = 0;
         of.failed = vec![(3, Failure::TimedOut), (2, Failure::Rejected)];
-        let found = Records::of(&of, Keep::Thinned).unwrap();
+        let found = Records::from_record(&of, Keep::Thinned).unwrap();
         assert_eq!(found.latency_ns, [400, 500, NEVER]);
         assert_eq!(found.issue_delay_ns, [5, 5, 30]);
         assert_eq!(found.sample, [10, 12, 14]);
         assert_eq!(found.failure, [0, 1, 0]);
         assert_eq!([0, 1, 2].map(|row| found.is_answered(row)), [true, false, false]);
-        assert_eq!(Records::of(&of, Keep::Nothing), None);
+        assert_eq!(Records::from_record(&of, Keep::Nothing), None);
     }
 
     #[test]
@@ -225,7 +237,7 @@ mod tests {
             completed_at: vec![107, 207, 157],
             ..Record::default()
         };
-        let found = Records::of(&one, Keep::All).unwrap();
+        let found = Records::from_record(&one, Keep::All).unwrap();
         assert_eq!((found.row, found.total, found.row_count()), (Row::Sample, 3, 3));
         assert_eq!(found.latency_ns, [100, 200, 150]);
         assert_eq!(found.sample, [4, 5, 6]);
@@ -241,10 +253,10 @@ mod tests {
             completed_at: (1..=n as u64).collect(),
             ..Record::default()
         };
-        let found = Records::of(&long, Keep::Thinned).unwrap();
+        let found = Records::from_record(&long, Keep::Thinned).unwrap();
         assert_eq!((found.total, found.stride), (n as u64, 3));
         assert_eq!(&found.scheduled_ns[..3], [0, 3, 6]);
         assert!(found.row_count() <= ROWS_KEPT);
-        assert_eq!(Records::of(&long, Keep::All).unwrap().row_count(), n);
+        assert_eq!(Records::from_record(&long, Keep::All).unwrap().row_count(), n);
     }
 }

@@ -1,4 +1,4 @@
-//! What comparisons and requirements take of a record.
+//! Times and failures of records for comparisons and requirements.
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare;
@@ -6,7 +6,7 @@ use dyno_loadgen::compare;
 use super::{NEVER, Records};
 
 impl Records {
-    /// Returns the times of the answered queries, and which queries failed.
+    /// Returns the times of the answered queries, and a flag for each query that failed.
     pub fn observation(&self) -> compare::Run {
         let answered: Vec<usize> =
             (0..self.row_count()).filter(|&row| self.is_answered(row)).collect();
@@ -19,7 +19,7 @@ impl Records {
         completed.sort_unstable();
         let per_token = |&row: &usize| {
             let gaps = self.tokens.get(row).filter(|&&tokens| tokens > 1)? - 1;
-            // As `Definitions::Native` has it.
+            // As in `Definitions::Native`.
             let spent = latency(row).saturating_sub(first(row)?);
             (spent > 0).then(|| time(spent / gaps))
         };
@@ -35,7 +35,7 @@ impl Records {
     }
 }
 
-/// A damaged record may hold a time before the start.
+/// Returns a time in ns, with 0 for a negative time of a damaged file.
 fn time(ns: i64) -> Nanos {
     ns.max(0).cast_unsigned()
 }

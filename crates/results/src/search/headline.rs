@@ -1,4 +1,4 @@
-//! What a search found, in sentences.
+//! Results of a search as sentences.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::{Phase, Point, State};
 
 /// Returns the limit that a run came closest to, with the share of queries over it.
 pub fn nearest(point: &Point) -> Option<String> {
-    // Of equal ones the first.
+    // `max_by` returns the last of equal entries; the reverse makes that the first limit.
     let of = point.limits.iter().rev().filter_map(|counts| {
         let limit = limits::parse(&counts.limit, 0.99).ok()?;
         let share = counts.over as f64 / counts.queries.max(1) as f64;
@@ -17,7 +17,7 @@ pub fn nearest(point: &Point) -> Option<String> {
     Some(format!("{} over {name}", percent(share)))
 }
 
-/// How a search ended, in a sentence, and whether that is what was asked for.
+/// Returns how a search ended, as a sentence, and whether it found a peak.
 pub fn headline(state: &State, directory: &Path) -> (String, bool) {
     let load = state.definition.load;
     let loads = || state.points.iter().map(|point| point.load);

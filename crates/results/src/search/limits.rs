@@ -5,7 +5,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::search::{Limit, Quantity};
 use dyno_loadgen::settings::nearest;
 
-/// For help texts and messages.
+/// Examples of limits, for help texts and messages.
 pub const GRAMMAR: &str = "p99<=100ms, ttft.p99<=200ms, tpot.p90<=50ms, errors<=0.1%, lag.p99<=1ms";
 
 const NAMES: [(&str, Quantity); 8] = [
@@ -20,11 +20,18 @@ const NAMES: [(&str, Quantity); 8] = [
     ("itl", Quantity::TimePerOutputToken),
 ];
 
-/// Reads a limit. Where it names no percentile, `percentile` (in (0, 1)) is
-/// meant.
+/// Parses a limit. `percentile` in (0, 1) applies to a limit that names none.
 ///
 /// # Errors
 /// What is wrong, and what was expected.
+///
+/// ```
+/// use dyno_results::search::limits;
+///
+/// let limit = limits::parse("ttft.p90 <= 200ms", 0.99)?;
+/// assert_eq!(limits::show(&limit), "TTFT p90 <= 200 ms");
+/// # Ok::<(), String>(())
+/// ```
 pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
     let expected = |what: &str| format!("limit `{text}`: expected {what}, such as {GRAMMAR}");
     let at = text.find(['<', '≤', '>', '≥', '=']).ok_or_else(|| expected("METRIC <= VALUE"))?;
@@ -37,7 +44,7 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
     }
     let left = left.trim().to_ascii_lowercase();
     let (name, at) = match left.split_once(['.', ' ', '_']) {
-        // p99.9 has a dot, too.
+        // The dot of `p99.9` does not separate a metric.
         _ if is_percentile(&left) => ("latency", Some(&left[..])),
         Some((name, at)) => (name.trim(), Some(at.trim())),
         None => (&left[..], None),
@@ -68,7 +75,7 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
     Ok(Limit { quantity, allowed: allowed(percentile), bound })
 }
 
-/// Reads `ttft:200`, as other tools spell it, in ms.
+/// Parses a limit in the spelling of other tools, such as `ttft:200` in ms.
 ///
 /// # Errors
 /// What is wrong, and what was expected.
@@ -83,7 +90,8 @@ pub fn parse_goodput(text: &str, percentile: f64) -> Result<Limit, String> {
     parse(&format!("{name}<={value}ms"), percentile)
 }
 
-/// The share that may be over, without the noise of a subtraction: 0.01 for p99.
+/// Returns the share of queries that may exceed the limit, such as 0.01 for p99. It is rounded, so
+/// that the subtraction adds no noise.
 pub fn allowed(percentile: f64) -> f64 {
     ((1.0 - percentile) * 1e12).round() / 1e12
 }
@@ -105,7 +113,7 @@ fn share(text: &str) -> Option<f64> {
     (0.0 < share && share < 1.0).then_some(share)
 }
 
-/// As people write it: `TTFT p99 <= 200 ms`.
+/// Returns a limit for display: `TTFT p99 <= 200 ms`.
 pub fn show(limit: &Limit) -> String {
     let name = match limit.quantity {
         Quantity::Latency => "latency",
@@ -118,7 +126,7 @@ pub fn show(limit: &Limit) -> String {
     format!("{name} {} <= {bound}", units::percentile(1.0 - limit.allowed))
 }
 
-/// As it is read: `ttft.p99<=200000000ns`.
+/// Returns a limit in the grammar of [`parse`]: `ttft.p99<=200000000ns`.
 pub fn key(limit: &Limit) -> String {
     let name = match limit.quantity {
         Quantity::Latency => "latency",
@@ -130,15 +138,13 @@ pub fn key(limit: &Limit) -> String {
     format!("{name}.{}<={}ns", units::percentile(1.0 - limit.allowed), limit.bound)
 }
 
-/// A share with three digits: `0.1 %`, `12.4 %`.
+/// Returns a share in percent with up to three decimals: `0.1 %`, `12.4 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let digits = if percent >= 10.0 { 1 } else { 3 };
     let text = format!("{percent:.digits$}");
-    let text = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
-    };
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     format!("{text} %")
 }
 

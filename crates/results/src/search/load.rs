@@ -1,4 +1,4 @@
-//! What a search raises, and the settings that a load stands for.
+//! Load that a search raises, and its settings.
 
 use std::str::FromStr;
 
@@ -33,17 +33,17 @@ impl FromStr for Load {
     }
 }
 
-/// A setting and its value.
-pub type OnTop = (&'static str, String);
+/// Setting with its value.
+pub type SettingOverride = (&'static str, String);
 
-/// A bound that nothing exceeds.
+/// Bound that no latency exceeds.
 const NO_BOUND_NS: u64 = 24 * 3_600 * 1_000_000_000;
 
 impl Load {
-    /// All of them, in the order of the help.
+    /// All kinds of load, in the order of the help.
     pub const ALL: [Self; 3] = [Self::Qps, Self::Concurrency, Self::Samples];
 
-    /// What is raised, for a list of loads.
+    /// Returns a description for a list of loads.
     pub fn description(self) -> &'static str {
         match self {
             Self::Qps => "Server: mean arrival rate",
@@ -52,7 +52,7 @@ impl Load {
         }
     }
 
-    /// As flags and files spell it.
+    /// Returns the name in flags and files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Qps => "qps",
@@ -61,7 +61,7 @@ impl Load {
         }
     }
 
-    /// The scenario of its runs.
+    /// Returns the scenario of its runs.
     pub fn scenario(self) -> Scenario {
         match self {
             Self::Qps | Self::Concurrency => Scenario::Server,
@@ -69,7 +69,7 @@ impl Load {
         }
     }
 
-    /// Whether it is a whole number.
+    /// Returns whether the load is a rate or a whole number.
     pub fn unit(self) -> Unit {
         match self {
             Self::Qps => Unit::Rate,
@@ -77,7 +77,7 @@ impl Load {
         }
     }
 
-    /// What is on an axis of loads.
+    /// Returns the name of an axis of loads.
     pub fn axis(self) -> &'static str {
         match self {
             Self::Qps => "queries per second",
@@ -86,7 +86,7 @@ impl Load {
         }
     }
 
-    /// A load with its unit.
+    /// Returns a load with its unit.
     pub fn show(self, load: f64) -> String {
         let unit = match self {
             Self::Qps => "queries/s",
@@ -97,7 +97,7 @@ impl Load {
         format!("{} {unit}", self.number(load))
     }
 
-    /// A load without its unit.
+    /// Returns a load without its unit.
     pub fn number(self, load: f64) -> String {
         match self.unit() {
             Unit::Rate => units::rate(load),
@@ -105,8 +105,8 @@ impl Load {
         }
     }
 
-    /// The setting that is the load.
-    pub fn setting(self, load: f64) -> OnTop {
+    /// Returns the setting that sets the load.
+    pub fn setting(self, load: f64) -> SettingOverride {
         match self {
             Self::Qps => ("server_target_qps", load.to_string()),
             Self::Concurrency => ("server_arrivals", format!("concurrency:{load:.0}")),
@@ -114,10 +114,10 @@ impl Load {
         }
     }
 
-    /// The settings that say the limits, as far as settings can: one percentile
-    /// of latency, or of the tokens' times where those are limited. What they
-    /// cannot say is not judged by the run but by the search.
-    pub fn bounds(self, limits: &[Limit]) -> Vec<OnTop> {
+    /// Returns the settings that express the limits: one percentile of the latency, or of the times
+    /// of tokens where those are limited. The search itself judges limits that settings cannot
+    /// express.
+    pub fn bounds(self, limits: &[Limit]) -> Vec<SettingOverride> {
         let of = |quantity| {
             let of_it = limits.iter().filter(move |limit| limit.quantity == quantity);
             of_it.min_by(|a, b| a.allowed.total_cmp(&b.allowed))

@@ -1,6 +1,6 @@
-//! `search.json`: what a search is made of, how far it is, and every run that it
-//! made. Written anew after each run, so that a search that was ended goes on
-//! where it was. The doc comments here are said for people in `docs/reference/search.md`.
+//! `search.json`: definition and state of a search, and every run that it made. The file is rewritten
+//! after each run, so that an interrupted search can be resumed. `docs/reference/search.md` describes
+//! the same fields as the doc comments here.
 
 mod headline;
 pub mod limits;
@@ -17,15 +17,15 @@ use serde::{Deserialize, Serialize};
 use crate::write::{pretty, replace};
 
 pub use headline::{headline, nearest};
-pub use load::{Load, OnTop};
+pub use load::{Load, SettingOverride};
 
-/// Version of the schema: raised when a key changes its meaning or goes away.
+/// Version of the schema. It increases when a key changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Name of the schema.
 pub const SCHEMA: &str = "dyno.search";
 
-/// Name of the file.
+/// File name.
 pub const FILE: &str = "search.json";
 
 /// A search. Times are ns.
@@ -130,7 +130,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// As the file spells it.
+    /// Returns the name in the file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bracket => "bracket",
@@ -290,22 +290,22 @@ impl State {
     /// Reads the state of a search directory.
     ///
     /// # Errors
-    /// If it is not there or does not read.
+    /// If the file is missing, damaged or of another version.
     pub fn read(directory: &Path) -> Result<Self, ReadError> {
         read_json(&directory.join(FILE), SCHEMA, SCHEMA_VERSION)
     }
 
-    /// Writes it in one go: whoever reads meanwhile sees the old one or the new.
+    /// Writes the state in one step: a reader finds the old file or the new one.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         replace(&directory.join(FILE), pretty(self))
     }
 }
 
 impl Definition {
-    /// The first thing that differs, in words.
+    /// Returns the first difference from another definition, in words; `None` if they are equal.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let json = |of: &Self| serde_json::to_value(of).expect("keys are texts");
         let (mine, others) = (json(self), json(other));
@@ -324,19 +324,21 @@ impl Definition {
 }
 
 impl Point {
-    /// What became of it, in a word or two.
+    /// Returns `kept`, `missed`, or `piles up` for an overloaded run.
     pub fn verdict(&self) -> &'static str {
-        match self.passed {
-            true => "kept",
-            false if self.overloaded => "piles up",
-            false => "missed",
+        if self.passed {
+            "kept"
+        } else if self.overloaded {
+            "piles up"
+        } else {
+            "missed"
         }
     }
 
-    /// What the search was told of it.
+    /// Returns the observation that the search made of this run.
     ///
     /// # Errors
-    /// If the file was changed so that it makes no sense.
+    /// If the load, a time or the stretches are invalid.
     pub fn observation(&self) -> Result<Observation, String> {
         let purpose = match self.purpose {
             Purpose::Bracket => search::Purpose::Bracket,
@@ -346,7 +348,7 @@ impl Point {
         if !(self.load.is_finite() && self.load > 0.0) {
             return Err(format!("point {}: no load is {}", self.number, self.load));
         }
-        // Elsewhere times have a sign.
+        // Other code uses signed times.
         if self.took_ns.max(self.duration_ns) > i64::MAX.cast_unsigned() {
             let longer = self.took_ns.max(self.duration_ns);
             return Err(format!("point {}: no run takes {longer} ns", self.number));
@@ -369,7 +371,7 @@ impl Point {
     }
 }
 
-/// `225/0 230/3`.
+/// Returns blocks as text, such as `225/0 230/3`: queries and those over the bound.
 pub fn write_stretches(blocks: &[Block]) -> String {
     let texts: Vec<String> = blocks.iter().map(|b| format!("{}/{}", b.queries, b.over)).collect();
     texts.join(" ")

@@ -1,4 +1,4 @@
-//! From a record to its series.
+//! Computes series from records.
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::metrics::Definitions;
@@ -7,41 +7,41 @@ use dyno_loadgen::record::Record;
 use super::histogram::Counts;
 use super::{Distribution, Slice, Test};
 
-/// Where spectra are taken.
+/// Shares at which spectra are taken.
 const SPECTRUM: [f64; 25] = [
     0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99,
     0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 0.99998, 0.99999,
 ];
 
-/// Parts that a run is cut into.
+/// Number of parts of a run.
 const SLICES: usize = 100;
 
-/// No part is shorter than this, ns.
+/// Minimum length of a part, in ns.
 const SHORTEST_SLICE: Nanos = 1_000_000;
 
-/// Times whose order is looked at at most: as many as tell p99.999 apart.
+/// Maximum number of times that are sorted; enough to resolve p99.999.
 const ORDERED_MOST: usize = 1 << 20;
 
 impl Test {
-    /// The series of a run.
-    pub fn of(record: &Record, folder: &str) -> Self {
-        let rows = Rows::of(record);
+    /// Computes the series of a run.
+    pub fn from_record(record: &Record, folder: &str) -> Self {
+        let rows = Rows::new(record);
         let stride = rows.count / ORDERED_MOST + 1;
-        let mut cut = Cut::new(record, &rows);
-        let mut latency = Gathered::default();
+        let mut builder = SliceBuilder::new(record, &rows);
+        let mut latency = TimeCollector::default();
         for row in 0..rows.count {
             let Some((at, time)) = rows.latency(row) else { continue };
             latency.add(time, row.is_multiple_of(stride));
-            cut.answered(at, time, row.is_multiple_of(stride));
+            builder.answered(at, time, row.is_multiple_of(stride));
         }
-        let mut client_lag = Gathered::default();
+        let mut client_lag = TimeCollector::default();
         for (query, &lag) in record.client_lag.iter().enumerate() {
             client_lag.add(lag.into(), query.is_multiple_of(stride));
             if query.is_multiple_of(stride) {
-                cut.part(record.scheduled(query)).lags.push(lag.into());
+                builder.part(record.scheduled(query)).lags.push(lag.into());
             }
         }
-        let (mut first_token, mut per_token) = (Gathered::default(), Gathered::default());
+        let (mut first_token, mut per_token) = (TimeCollector::default(), TimeCollector::default());
         for (sample, &first) in record.first_token_at.iter().enumerate() {
             let due = record.scheduled(rows.query_of_sample(sample));
             let (done, tokens) = (record.completed_at[sample], record.tokens[sample]);
@@ -61,13 +61,13 @@ impl Test {
             client_lag: client_lag.distribution(),
             first_token: first_token.distribution(),
             time_per_output_token: per_token.distribution(),
-            slices: cut.slices(),
+            slices: builder.slices(),
             batch_sizes: Vec::new(),
         }
     }
 }
 
-/// A record by rows: queries, or the samples of the one query of Offline.
+/// Rows of a record: queries, or the samples of the single query of Offline.
 struct Rows<'a> {
     record: &'a Record,
     is_one: bool,
@@ -79,7 +79,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn of(record: &'a Record) -> Self {
+    fn new(record: &'a Record) -> Self {
         let is_one = record.query_count() == 1;
         let samples = if is_one { 1 } else { record.samples_per_query.max(1) };
         let all = record.completed_at.len();
@@ -101,8 +101,8 @@ impl<'a> Rows<'a> {
         if self.is_one { 0 } else { sample / self.samples }
     }
 
-    /// Of a row that was answered whole: when it was due, and how long it took.
-    /// In Offline, where all are due at once, when it was done.
+    /// Returns the scheduled time and the latency of a row whose samples were all answered. In
+    /// Offline, where all samples are due at once, the first value is the completion time.
     fn latency(&self, row: usize) -> Option<(Nanos, u64)> {
         let samples = row * self.samples..(row + 1) * self.samples;
         let stamps = self.record.completed_at.get(samples.clone())?;
@@ -116,16 +116,16 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Times as they come.
+/// Collects times for a distribution.
 #[derive(Default)]
-struct Gathered {
+struct TimeCollector {
     counts: Counts,
     ordered: Vec<u64>,
     smallest: Option<u64>,
     largest: u64,
 }
 
-impl Gathered {
+impl TimeCollector {
     fn add(&mut self, time: u64, is_ordered: bool) {
         self.counts.add(time);
         self.smallest = Some(self.smallest.map_or(time, |smallest| smallest.min(time)));
@@ -138,7 +138,7 @@ impl Gathered {
     fn distribution(mut self) -> Distribution {
         self.ordered.sort_unstable();
         let mut spectrum = spectrum(&self.ordered);
-        // The ends are those of all times, and not of the ordered ones.
+        // The ends are exact, although only a part of the times is sorted.
         if let (Some(first), Some(smallest)) = (spectrum.first_mut(), self.smallest) {
             first.1 = smallest;
         }
@@ -149,7 +149,8 @@ impl Gathered {
     }
 }
 
-/// By the index rule of the metrics: `sorted[floor(count * q)]`; the largest last.
+/// Returns `sorted[floor(count * q)]` at the shares of [`SPECTRUM`] that the count resolves, and the
+/// largest time.
 fn spectrum(sorted: &[u64]) -> Vec<(f64, u64)> {
     let Some(&largest) = sorted.last() else { return Vec::new() };
     let resolution = 1.0 - 1.0 / sorted.len() as f64;
@@ -161,8 +162,8 @@ fn at(sorted: &[u64], q: f64) -> u64 {
     sorted[((sorted.len() as f64 * q) as usize).min(sorted.len() - 1)]
 }
 
-/// A run in parts.
-struct Cut {
+/// Builds the slices of a run.
+struct SliceBuilder {
     width: Nanos,
     parts: Vec<Part>,
 }
@@ -177,23 +178,23 @@ struct Part {
     lags: Vec<u64>,
 }
 
-impl Cut {
+impl SliceBuilder {
     fn new(record: &Record, rows: &Rows<'_>) -> Self {
         let done = record.completed_at.iter().copied().max().unwrap_or(0);
         let issued = record.issued_at.iter().copied().max().unwrap_or(0);
         let end = done.max(issued);
         let width = (end / SLICES as u64 + 1).max(SHORTEST_SLICE);
-        let mut cut = Self { width, parts: Vec::new() };
-        cut.parts.resize_with((end / width + 1) as usize, Part::default);
+        let mut builder = Self { width, parts: Vec::new() };
+        builder.parts.resize_with((end / width + 1) as usize, Part::default);
         for (query, &at) in record.issued_at.iter().enumerate() {
             let samples = if rows.is_one { rows.count } else { rows.samples };
-            cut.part(at).issued += samples as u64;
+            builder.part(at).issued += samples as u64;
             if !rows.is_one {
-                cut.part(record.scheduled(query)).slice.due += 1;
+                builder.part(record.scheduled(query)).slice.due += 1;
             }
         }
         for (sample, &at) in record.completed_at.iter().enumerate().filter(|(_, at)| **at != 0) {
-            let part = cut.part(at);
+            let part = builder.part(at);
             part.done += 1;
             part.slice.due += u64::from(rows.is_one);
             if rows.is_failed(sample) {
@@ -203,11 +204,11 @@ impl Cut {
             part.slice.completed_samples += 1;
             part.slice.tokens += record.tokens.get(sample).copied().unwrap_or(0);
         }
-        cut
+        builder
     }
 
     fn part(&mut self, at: Nanos) -> &mut Part {
-        // Queries may be due after the last completion of a run that was ended.
+        // Queries may be due after the last completion of a run that was stopped early.
         let last = self.parts.len() - 1;
         &mut self.parts[((at / self.width) as usize).min(last)]
     }
@@ -263,7 +264,7 @@ mod tests {
             failed: vec![(4, Failure::Internal)],
             ..Record::default()
         };
-        let found = Test::of(&record, "f");
+        let found = Test::from_record(&record, "f");
         assert_eq!(found.latency.spectrum.first(), Some(&(0.0, ms(3))));
         assert_eq!(found.latency.spectrum.last(), Some(&(1.0, ms(5))));
         let counted: u64 = found.latency.histogram.buckets.iter().map(|b| b.2).sum();
@@ -275,14 +276,14 @@ mod tests {
         assert_eq!(sum(|s| s.completed_samples), 6);
         assert_eq!(sum(|s| s.failed_samples), 1);
         assert_eq!(found.slices.last().map(|s| s.in_flight), Some(1), "the missing one");
-        assert_eq!(Test::of(&Record::default(), "").latency, Distribution::default());
+        assert_eq!(Test::from_record(&Record::default(), "").latency, Distribution::default());
     }
 
     #[test]
     fn the_ends_of_a_spectrum_are_exact_where_the_rest_is_thinned() {
-        let mut gathered = Gathered::default();
-        (0..100).for_each(|n| gathered.add(1_000 - n, n % 2 == 0));
-        let found = gathered.distribution();
+        let mut times = TimeCollector::default();
+        (0..100).for_each(|n| times.add(1_000 - n, n % 2 == 0));
+        let found = times.distribution();
         assert_eq!(found.spectrum.first(), Some(&(0.0, 901)), "which was not ordered");
         assert_eq!(found.spectrum.last(), Some(&(1.0, 1_000)));
     }
@@ -295,7 +296,7 @@ mod tests {
             completed_at: [5, 5, 9].map(|n| n * MILLISECOND).to_vec(),
             ..Record::default()
         };
-        let found = Test::of(&record, "f");
+        let found = Test::from_record(&record, "f");
         let due: Vec<u64> = found.slices.iter().map(|s| s.due).collect();
         assert_eq!(due, [0, 0, 0, 0, 0, 2, 0, 0, 0, 1]);
         assert_eq!(found.slices[5].in_flight, 1);

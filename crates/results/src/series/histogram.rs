@@ -1,9 +1,9 @@
-//! Exact counts in logarithmic buckets.
+//! Histograms with exact counts in logarithmic buckets.
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets of an octave, as a power of two. They are even within it: 6.25 % wide at
-/// its beginning and 3.2 % at its end.
+/// Binary logarithm of the number of buckets per octave. Buckets of an octave have equal widths: 6.25 %
+/// at its beginning and 3.2 % at its end.
 const PER_OCTAVE_BITS: u32 = 4;
 
 /// Counts of times in buckets that are 3.2 to 6.25 % wide, or 1 ns below 32 ns:
@@ -18,14 +18,13 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// With as many neighbouring buckets joined, a power of two up to an octave, as
-    /// it takes to have at most `most` between the first and the last; beside them
-    /// how many were joined. Edges are those of the buckets.
+    /// Joins neighboring buckets until there are at most `most` between the first and the last.
+    /// Returns the joined buckets and the number of buckets in each, a power of two up to an octave.
     pub fn joined(&self, most: usize) -> (Vec<(u64, u64, u64)>, usize) {
         let (Some(first), Some(last)) = (self.buckets.first(), self.buckets.last()) else {
             return (Vec::new(), 1);
         };
-        // A damaged file may hold them in any order.
+        // A damaged file may hold buckets in any order.
         let groups = |n: usize| (bucket(last.0) / n).abs_diff(bucket(first.0) / n);
         let n = (0..PER_OCTAVE_BITS).map(|bits| 1 << bits).find(|n| groups(*n) < most);
         let n: usize = n.unwrap_or(1 << PER_OCTAVE_BITS);
@@ -42,17 +41,25 @@ impl Histogram {
     }
 }
 
-/// Counts on their way.
+/// Counts of times in logarithmic buckets.
+///
+/// ```
+/// use dyno_results::series::Counts;
+///
+/// let mut counts = Counts::default();
+/// (0..100).for_each(|time| counts.add(time));
+/// assert_eq!(counts.quantile(0.1), Some(10));
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Counts(Vec<u64>);
 
 impl Counts {
-    /// Counts one more.
+    /// Counts a time.
     pub fn add(&mut self, time: u64) {
         self.add_many(time, 1);
     }
 
-    /// Counts so many more of about the same time.
+    /// Counts `count` times of about `time`.
     pub fn add_many(&mut self, time: u64, count: u64) {
         let at = bucket(time);
         if at >= self.0.len() {
@@ -61,14 +68,14 @@ impl Counts {
         self.0[at] += count;
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of `other`.
     pub fn add_all(&mut self, other: &Self) {
         self.0.resize(self.0.len().max(other.0.len()), 0);
         self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine += theirs);
     }
 
-    /// The middle of the bucket in which `sorted[floor(count * q)]` lies; `None`
-    /// if nothing was counted.
+    /// Returns the middle of the bucket that contains `sorted[floor(count * q)]`; `None` without
+    /// counts.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let count: u64 = self.0.iter().sum();
         let rank = ((count as f64 * q) as u64).min(count.checked_sub(1)?);
@@ -80,14 +87,15 @@ impl Counts {
         Some(begin(at).midpoint(begin(at + 1)))
     }
 
-    /// What was counted.
+    /// Returns the histogram of the counts.
     pub fn histogram(&self) -> Histogram {
         let filled = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
         Histogram { buckets: filled.map(|(at, &n)| (begin(at), begin(at + 1), n)).collect() }
     }
 }
 
-/// Below `2^PER_OCTAVE_BITS` each value is a bucket; above, each octave has as many.
+/// Returns the bucket of a time. Below `2^PER_OCTAVE_BITS` each value is a bucket; above, each octave
+/// has `2^PER_OCTAVE_BITS` buckets.
 fn bucket(time: u64) -> usize {
     let octave = time.checked_ilog2().unwrap_or(0);
     let Some(shift) = octave.checked_sub(PER_OCTAVE_BITS) else { return time as usize };
@@ -101,7 +109,7 @@ fn begin(bucket: usize) -> u64 {
         return bucket as u64;
     }
     let within = (bucket & ((1 << PER_OCTAVE_BITS) - 1)) | (1 << PER_OCTAVE_BITS);
-    // The last bucket ends where the numbers do.
+    // The last bucket ends at the largest integer.
     u64::try_from((within as u128) << (octave - 1)).unwrap_or(u64::MAX)
 }
 

@@ -1,5 +1,5 @@
-//! `series.json`: the data of a run's plots. Counts are exact, however long the
-//! run was; percentiles rest on at most a million queries, evenly spread.
+//! `series.json`: data of the plots of a run. Counts are exact, however long the run is; percentiles
+//! rest on at most a million queries, evenly spaced.
 
 mod gather;
 mod histogram;
@@ -20,7 +20,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Name of the schema.
 pub const SCHEMA: &str = "dyno.series";
 
-/// Name of the file.
+/// File name.
 pub const FILE: &str = "series.json";
 
 /// The plots of a run. Times are ns.
@@ -96,7 +96,7 @@ pub struct Slice {
 }
 
 impl Run {
-    /// The plots of these tests.
+    /// Returns the plots of tests, without timelines.
     pub fn new(tests: Vec<Test>) -> Self {
         Self { schema: SCHEMA.into(), schema_version: SCHEMA_VERSION, tests, timelines: Vec::new() }
     }
@@ -104,7 +104,7 @@ impl Run {
     /// Reads the series of a run directory.
     ///
     /// # Errors
-    /// If it is not there or does not read.
+    /// If the file is missing, damaged or of another version.
     pub fn read(directory: &Path) -> Result<Self, ReadError> {
         read_json(&directory.join(FILE), SCHEMA, SCHEMA_VERSION)
     }

@@ -1,4 +1,4 @@
-//! What the first of the simulated NPUs of a test did at first.
+//! Timeline of the first simulated NPU of a test.
 
 use serde::{Deserialize, Serialize};
 

@@ -66,7 +66,7 @@ pub struct Version {
 }
 
 impl Accelerator {
-    /// Throughput, violations and accuracy together, in a sentence.
+    /// Returns a sentence about utilization, throughput, violations and accuracy.
     pub fn remark(&self) -> String {
         let npus = if self.npus == 1 { "NPU".into() } else { format!("{} NPUs", self.npus) };
         let mut text = format!(
@@ -75,10 +75,11 @@ impl Accelerator {
             100.0 * self.memory_busy,
             self.stp
         );
-        let _ = match self.stp > self.stp_bound {
-            // Cheaper versions, or parts of an array.
-            true => write!(text, ", networks as they are {:.3} at most", self.stp_bound),
-            false => write!(text, " of at most {:.3}", self.stp_bound),
+        let _ = if self.stp > self.stp_bound {
+            // Cheaper versions, or parts of the array, can exceed the bound.
+            write!(text, ", networks as they are {:.3} at most", self.stp_bound)
+        } else {
+            write!(text, " of at most {:.3}", self.stp_bound)
         };
         for network in &self.networks {
             let _ = write!(text, "; {}", network.name);
@@ -96,7 +97,7 @@ impl Accelerator {
 }
 
 impl Network {
-    /// Of its requests, those over a bound.
+    /// Returns the share of requests over a bound; `None` without a bound.
     pub fn violation_share(&self) -> Option<f64> {
         Some(self.violations? as f64 / self.requests.max(1) as f64)
     }

@@ -1,20 +1,21 @@
-//! Answers of a server of texts and their tokens, as lines of the box.
+//! Answers of a text server and their tokens, as lines of text.
 
 use super::Metrics;
 use super::answers::Tokens;
 use crate::units::{count, duration, rate};
 
-/// The classes of the answers, such as `answers: 160 whole, 8 empty`.
+/// Returns the classes of the answers, such as `answers: 160 whole, 8 empty`.
 pub fn classes(metrics: &Metrics) -> Option<String> {
     let answers = metrics.answers.as_ref()?;
     let text = format!("answers: {}", answers.list());
-    Some(match answers.accepted.is_empty() {
-        true => text,
-        false => format!("{text} ({} accepted)", answers.accepted.join(", ")),
+    Some(if answers.accepted.is_empty() {
+        text
+    } else {
+        format!("{text} ({} accepted)", answers.accepted.join(", "))
     })
 }
 
-/// Totals, rates, lengths and contradictions of tokens.
+/// Returns totals, rates, lengths and contradictions of tokens.
 pub fn tokens(metrics: &Metrics) -> Option<String> {
     let tokens = metrics.tokens.as_ref()?;
     let parts = [totals(tokens), rates(tokens), lengths(tokens), contradictions(tokens)];
@@ -22,7 +23,8 @@ pub fn tokens(metrics: &Metrics) -> Option<String> {
     (!parts.is_empty()).then(|| format!("tokens: {}", parts.join("; ")))
 }
 
-/// When the streams ended, where that is clearly later than the last output.
+/// Returns when the streams ended, if that is clearly later than the last output: p50 by more than a
+/// tenth, or p99 by more than the latency.
 pub fn end_of_stream(metrics: &Metrics) -> Option<String> {
     let end = metrics.answers.as_ref()?.end_of_stream_ns.filter(|end| end.count > 0)?;
     let latency = metrics.answered()?;
@@ -39,9 +41,12 @@ pub fn end_of_stream(metrics: &Metrics) -> Option<String> {
 fn totals(tokens: &Tokens) -> Option<String> {
     let by: Vec<&str> =
         tokens.output_counted_by.keys().map(String::as_str).filter(|by| *by != "nobody").collect();
-    let output = tokens.output.map(|n| match by.is_empty() {
-        true => format!("{} output", count(n)),
-        false => format!("{} output by {}", count(n), by.join(" and ")),
+    let output = tokens.output.map(|n| {
+        if by.is_empty() {
+            format!("{} output", count(n))
+        } else {
+            format!("{} output by {}", count(n), by.join(" and "))
+        }
     });
     let of = |n: Option<u64>, name: &str| n.map(|n| format!("{} {name}", count(n)));
     let parts = [

@@ -1,5 +1,4 @@
-//! Answers of a server of texts: what became of them, and their tokens with the source of each
-//! count.
+//! Answers of a text server by class, and their tokens with the source of each count.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +102,7 @@ pub struct Contradiction {
 }
 
 impl Answers {
-    /// Each class with its count, by its key.
+    /// Returns the count of each class, with its key.
     pub fn by_class(&self) -> [(&'static str, u64); 8] {
         [
             ("whole", self.whole),
@@ -117,7 +116,7 @@ impl Answers {
         ]
     }
 
-    /// The classes with answers, such as `12 whole, 3 empty`.
+    /// Returns the classes that have answers, such as `12 whole, 3 empty`.
     pub fn list(&self) -> String {
         let classes = self.by_class().into_iter().filter(|(_, count)| *count > 0);
         let shown = |key| match key {

@@ -1,4 +1,4 @@
-//! What the client of a server saw in a test, and whether the figures are the server's.
+//! Observations of the client of a server, and whether the client limited the figures.
 
 use std::collections::BTreeMap;
 
@@ -103,23 +103,23 @@ pub struct Spans {
     pub max: u64,
 }
 
-/// A queue of the client's own is what is measured where it delays requests by more than this
-/// part of the latency, and by more than so many ns.
+/// The client's own queue limits the figures if it delays requests by more than this part of the
+/// latency and by more than this many ns.
 const QUEUE_SHARE: i64 = 20;
 const LEAST_QUEUE_NS: i64 = 200_000;
-/// Above this the client's threads are what is measured.
+/// Maximum share of time for which the client's threads may be busy.
 const BUSY_BUDGET: f64 = 0.95;
 
 impl Client {
-    /// Says of a tenant's test what keeps its figures from being the server's, and what a reader
-    /// must know of them.
+    /// Adds reasons to a tenant's test if the client limited its figures, and derives its verdict.
     pub fn judge(&self, test: &mut Test) {
         if test.metrics.is_none() {
             return;
         }
-        // A query that was issued too late is told already.
-        let is_told = |metrics: &Metrics| metrics.conditions.client_lag_met == Some(false);
-        let is_judged = test.scenario == "Server" && !test.metrics.as_ref().is_some_and(is_told);
+        // The load generator already reports queries that were issued too late.
+        let is_reported = |metrics: &Metrics| metrics.conditions.client_lag_met == Some(false);
+        let is_judged =
+            test.scenario == "Server" && !test.metrics.as_ref().is_some_and(is_reported);
         let budget = test.plan.max_client_lag_ns.filter(|_| is_judged);
         if let (Some(budget), Some(late)) = (budget, &self.lateness_ns)
             && u64::try_from(late.target).unwrap_or(0) > budget
@@ -163,11 +163,11 @@ impl Client {
         test.settle();
     }
 
-    /// Returns why a queue of the client's own is what was measured, where it is.
+    /// Returns the reason if the client's own queue limited the figures.
     fn own_queue(&self, test: &Test) -> Option<String> {
         let (late, metrics) = (self.lateness_ns.as_ref()?, test.metrics.as_ref()?);
-        // Of an Offline query all samples are due at once.
-        // Fewer waits than that do not reach the target percentile.
+        // Offline is excluded because all of its samples are due at once. Fewer waits than `least` do
+        // not affect the target percentile.
         let least = (1.0 - test.plan.percentile) * late.count as f64;
         let has_queued = self.queue_waits > 0 && self.queue_waits as f64 >= least;
         let is_judged = has_queued && test.scenario != "Offline";
@@ -184,7 +184,7 @@ impl Client {
         })
     }
 
-    /// The client in a sentence.
+    /// Returns a sentence about the client.
     pub fn remark(&self) -> String {
         let mut text =
             format!("{} {}: client busy {:.0} %", self.scenario, self.mode, 100.0 * self.busy);

@@ -1,4 +1,4 @@
-//! Failures that ended a test before its time.
+//! Failures that ended a test early.
 
 use dyno_loadgen::drive::real::{self, AnswerWindow};
 use serde::{Deserialize, Serialize};
@@ -19,12 +19,12 @@ pub struct Failing {
     pub words: Option<String>,
 }
 
-/// What to do about a test that was ended so.
+/// Advice on a test that failures ended.
 const ADVICE: &str = "Check the system and what is sent to it; --fail-fast off measures in spite \
                       of failures.";
 
 impl Failing {
-    /// Failures as a run found them, with what the system said.
+    /// Returns the failures of a run, with the message of the system.
     pub fn new(found: real::MassFailure, words: Option<String>) -> Self {
         let window = match found.window {
             AnswerWindow::First => "first",
@@ -33,26 +33,23 @@ impl Failing {
         Self { window: window.into(), failed: found.failed, answers: found.answers, words }
     }
 
-    /// What failed and with which words, without an end: `all of the first 20 answers failed:
-    /// HTTP status 401`.
+    /// Returns a sentence without a final period: `all of the first 20 answers failed: HTTP status
+    /// 401`.
     pub fn sentence(&self) -> String {
         let Self { window, failed, answers, words } = self;
-        let part = match failed == answers {
-            true => "all".into(),
-            false => failed.to_string(),
-        };
+        let part = if failed == answers { "all".into() } else { failed.to_string() };
         let words = words.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
         format!("{part} of the {window} {answers} answers failed{words}")
     }
 
-    /// Why the test was ended, with what to do.
+    /// Returns why the test was ended, with advice.
     pub fn reason(&self) -> String {
         format!("The run was ended because {}. {ADVICE}", self.sentence().trim_end_matches('.'))
     }
 }
 
 impl Test {
-    /// Marks a test that failures ended. That is its first reason.
+    /// Marks a test as ended by failures, and makes that its first reason.
     pub fn end_failing(&mut self, failing: &Failing) {
         let ends = |reason: &Reason| reason.kind == ReasonKind::Ended;
         let texts: Vec<String> =

@@ -1,4 +1,4 @@
-//! Goodput: what a system delivers within its bounds.
+//! Goodput: throughput within the bounds of a test.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,8 +10,8 @@ use dyno_loadgen::record::Record;
 
 use super::metrics::Goodput;
 
-/// Samples/s that were answered within every bound of the test, in a run that lasted so long.
-/// `None` where nothing is bounded, which is everywhere but in Server.
+/// Returns the samples/s that were answered within every bound of the test. `lasted` is the length of
+/// the run in ns. `None` outside Server, because other scenarios have no bounds.
 pub fn goodput(record: &Record, plan: &Plan, lasted: u64) -> Option<f64> {
     let Load::Server(server) = &plan.load else { return None };
     let limits = match plan.tokens {
@@ -23,7 +23,15 @@ pub fn goodput(record: &Record, plan: &Plan, lasted: u64) -> Option<f64> {
     limits.goodput(record, lasted).samples_per_s
 }
 
-/// Limits of a request, all of which it must keep.
+/// Limits of a request. A request counts as goodput if it keeps all of them.
+///
+/// ```
+/// use dyno_results::summary::Limits;
+///
+/// let limits: Limits = "ttft:200,e2el:5000".parse()?;
+/// assert!(limits.needs_tokens());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Time to first token, ns.
@@ -37,7 +45,7 @@ pub struct Limits {
 impl FromStr for Limits {
     type Err = String;
 
-    /// As `vllm bench serve --goodput` names them, in ms.
+    /// Parses limits in ms, in the grammar of `vllm bench serve --goodput`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut limits = Self::default();
         for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {
@@ -63,7 +71,7 @@ impl FromStr for Limits {
 }
 
 impl fmt::Display for Limits {
-    /// In the grammar that [`FromStr`] reads.
+    /// Writes the limits in the grammar of [`FromStr`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = [("ttft", self.ttft), ("tpot", self.tpot), ("e2el", self.e2el)];
         let given = named.into_iter().filter_map(|(name, limit)| Some((name, limit?)));
@@ -74,12 +82,12 @@ impl fmt::Display for Limits {
 }
 
 impl Limits {
-    /// Whether it limits times of tokens, so that the system must report them.
+    /// Returns whether it limits times of tokens, which the system must report then.
     pub fn needs_tokens(&self) -> bool {
         self.ttft.is_some() || self.tpot.is_some()
     }
 
-    /// What a run that lasted so long delivered within them.
+    /// Returns the goodput of a run that lasted `lasted` ns.
     pub fn goodput(&self, record: &Record, lasted: u64) -> Goodput {
         let needs_tokens = self.needs_tokens();
         let keeps = |&(sample, due, at): &(usize, u64, u64)| {
@@ -112,7 +120,7 @@ impl Limits {
     }
 }
 
-/// Answered samples: their number, when they were due, and when they were done.
+/// Returns the answered samples: index, scheduled time and completion time.
 pub fn answered(record: &Record) -> impl Iterator<Item = (usize, u64, u64)> {
     let failed: HashSet<u64> = record.failed.iter().map(|(sequence, _)| *sequence).collect();
     let samples = record.samples_per_query.max(1);

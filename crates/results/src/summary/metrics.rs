@@ -1,4 +1,4 @@
-//! The numbers of a performance test, as `summary.json` has them.
+//! Metrics of a performance test in `summary.json`.
 
 use serde::{Deserialize, Serialize};
 
@@ -115,12 +115,12 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// Samples that failed, all reasons together.
+    /// Returns the number of failed samples of all reasons.
     pub fn total(&self) -> u64 {
         self.by_reason().into_iter().fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
-    /// Each reason with its count.
+    /// Returns the count of each reason.
     pub fn by_reason(&self) -> [(&'static str, u64); 9] {
         [
             ("rejected", self.rejected),
@@ -151,7 +151,7 @@ pub struct OverBound {
 }
 
 impl OverBound {
-    /// The largest of the counts; `None` where no bound is judged.
+    /// Returns the largest of the counts; `None` where no bound is judged.
     pub fn most(&self) -> Option<u64> {
         self.latency.max(self.first_token).max(self.time_per_output_token)
     }
@@ -398,20 +398,27 @@ pub struct Estimate {
 }
 
 impl Metrics {
-    /// What the scenario times: queries in MultiStream, else samples.
+    /// Returns the latency that the scenario is judged by: of queries in MultiStream, else of samples.
     pub fn timed(&self) -> &Distribution {
         self.query_latency_ns.as_ref().unwrap_or(&self.latency_ns)
     }
 
-    /// The same, if any query was answered; the figures of none are all 0.
+    /// Returns [`Self::timed`] if any query was answered; all figures are 0 otherwise.
     pub fn answered(&self) -> Option<&Distribution> {
         Some(self.timed()).filter(|timed| timed.count > 0)
     }
 }
 
 impl Distribution {
-    /// Returns the distribution of times in ns, with percentiles as all others:
-    /// `sorted[floor(count * q)]`; `None` without times.
+    /// Returns the distribution of times in ns, with percentiles `sorted[floor(count * q)]`; `None`
+    /// without times. `target` is a share in [0, 1].
+    ///
+    /// ```
+    /// use dyno_results::summary::metrics::Distribution;
+    ///
+    /// let times = Distribution::from_times(vec![30, 10, 20], 0.9).expect("there are times");
+    /// assert_eq!((times.min, times.p50, times.target), (10, 20, 30));
+    /// ```
     pub fn from_times(mut all: Vec<u64>, target: f64) -> Option<Self> {
         all.sort_unstable();
         let (first, last) = (*all.first()?, *all.last()?);

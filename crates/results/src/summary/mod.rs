@@ -1,8 +1,8 @@
-//! `summary.json`: a run for programs, and what everything that shows a run is
-//! rendered from. The doc comments here are the descriptions of the published
-//! schema; `docs/reference/summary-json.md` says the same for people, and a test compares.
+//! `summary.json`: the machine-readable result of a run, from which all displays of a run are
+//! rendered. The doc comments here are the descriptions of the published schema.
+//! `docs/reference/summary-json.md` describes the same fields; a test compares both.
 //!
-//! Enumerations are texts, so that a summary of a later version still reads.
+//! Enumerations are texts, so that a summary of a later version can still be read.
 
 pub mod accelerator;
 pub mod answer_lines;
@@ -36,19 +36,19 @@ pub use read::{ReadError, read_json};
 pub use requirement::{Requirement, RequirementFinding};
 pub use verdict::{Cause, Reason, ReasonKind, Verdict, settle_tenants};
 
-/// Version of the schema: raised when a key changes its meaning or goes away.
+/// Version of the schema. It increases when a key changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Name of the schema.
 pub const SCHEMA: &str = "dyno.summary";
 
-/// Name of the file.
+/// File name.
 pub const FILE: &str = "summary.json";
 
-/// Said wherever results are shown.
+/// Disclaimer that is shown with all results.
 pub const DISCLAIMER: &str = "not an official MLPerf result";
 
-/// As people say it.
+/// Returns the display name of a mode.
 pub fn mode_name(mode: TestMode) -> &'static str {
     match mode {
         TestMode::SubmissionRun => "both",
@@ -302,19 +302,19 @@ pub enum QualityUnit {
 }
 
 impl Accuracy {
-    /// The figure where it is a share that is better the higher it is, which plots and
-    /// tables of several runs compare.
+    /// Returns the figure if it is a share of which higher is better; plots and tables of several runs
+    /// compare only these.
     pub fn share(&self) -> Option<f64> {
         let is_comparable = self.unit == QualityUnit::Share && !self.lower_is_better;
         self.value.filter(|_| is_comparable)
     }
 
-    /// The target of [`Self::share`].
+    /// Returns the target of [`Self::share`].
     pub fn target_share(&self) -> Option<f64> {
         self.share().and(self.target)
     }
 
-    /// A figure in its unit, as people read it.
+    /// Returns a figure with its unit, for display.
     pub fn shown(&self, figure: f64) -> String {
         match self.unit {
             QualityUnit::Share => format!("{:.2} %", figure * 100.0),
@@ -322,7 +322,7 @@ impl Accuracy {
         }
     }
 
-    /// Whether the figure is as good as what is asked for; `None` if one is not there.
+    /// Returns whether the figure reaches its target; `None` if either is missing.
     pub fn is_reached(&self) -> Option<bool> {
         let (value, target) = (self.value?, self.target?);
         Some(if self.lower_is_better { value <= target } else { value >= target })
@@ -357,7 +357,7 @@ pub struct InputShape {
 }
 
 impl InputShape {
-    /// Such as `input_ids 1x128`.
+    /// Returns name and shape, such as `input_ids 1x128`.
     pub fn text(&self) -> String {
         let dimensions: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
         let shape = if dimensions.is_empty() { "scalar".into() } else { dimensions.join("x") };
@@ -366,8 +366,7 @@ impl InputShape {
 }
 
 impl Data {
-    /// All shapes, such as `input_ids 1x128, attention_mask 1x128`; `None` where there are
-    /// none.
+    /// Returns all shapes, such as `input_ids 1x128, attention_mask 1x128`; `None` without shapes.
     pub fn shapes_text(&self) -> Option<String> {
         let all: Vec<String> = self.shapes.iter().map(InputShape::text).collect();
         (!all.is_empty()).then(|| all.join(", "))
@@ -446,37 +445,37 @@ pub struct Environment {
 }
 
 impl Rules {
-    /// Such as `round v5.1, resnet`.
+    /// Returns round and benchmark, such as `round v5.1, resnet`.
     pub fn title(&self) -> String {
-        let played = if self.interactive { ", Interactive" } else { "" };
-        format!("round {}, {}{played}", self.round, self.benchmark)
+        let variant = if self.interactive { ", Interactive" } else { "" };
+        format!("round {}, {}{variant}", self.round, self.benchmark)
     }
 }
 
 impl Run {
-    /// Whether every test counts.
+    /// Returns whether the run is complete and every test is VALID.
     pub fn is_valid(&self) -> bool {
         self.state == State::Complete && self.tests.iter().all(Test::is_valid)
     }
 
-    /// Such as `round v5.1, resnet`; empty without one.
+    /// Returns the title of the rules, such as `round v5.1, resnet`; empty without rules.
     pub fn rules_title(&self) -> String {
         self.rules.as_ref().map(Rules::title).unwrap_or_default()
     }
 
-    /// Whether it was played in virtual time.
+    /// Returns whether the run was simulated in virtual time.
     pub fn is_virtual(&self) -> bool {
         self.time == "virtual"
     }
 }
 
 impl Test {
-    /// Whether it counts.
+    /// Returns whether the test is complete and VALID.
     pub fn is_valid(&self) -> bool {
         self.state == State::Complete && self.reasons.is_empty()
     }
 
-    /// Such as `Server performance` or `Server performance of tenant a`.
+    /// Returns the title, such as `Server performance` or `Server performance of tenant a`.
     pub fn title(&self) -> String {
         let of = self.tenant.as_ref().map(|name| format!(" of tenant {name}"));
         format!("{} {}{}", self.scenario, self.mode, of.unwrap_or_default())
@@ -492,7 +491,7 @@ impl Headline {
                 let percentile = self.name.split(' ').next().unwrap_or_default();
                 format!("{percentile} {}", units::duration(value as i64))
             }
-            // A whole number of them.
+            // The count of streams is a whole number.
             "streams" if value == 1.0 => "1 stream".into(),
             unit @ "streams" => format!("{value:.0} {unit}"),
             unit => format!("{} {unit}", units::rate(value)),
@@ -501,7 +500,8 @@ impl Headline {
 }
 
 impl Accuracy {
-    /// Returns the result in words, such as `top-1 96.11 % (519 of 540)`; `None` if there is none.
+    /// Returns the result in words, such as `top-1 96.11 % (519 of 540)`; `None` without a
+    /// scored result.
     pub fn text(&self) -> Option<String> {
         let (value, name) = (self.value?, self.metric.as_ref()?);
         let scored = match (self.correct, self.scored?) {

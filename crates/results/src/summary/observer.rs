@@ -1,11 +1,11 @@
-//! What the client did to the figures of a test: samples that it delayed, and time in which it did
+//! Effects of the client on the figures of a test: samples that it delayed, and time in which it did
 //! not run.
 //!
-//! Of a sample that goes over a network the client's part of the latency is known: from when it
-//! was due to the write of its request, and from when the kernel had the answer to the read. In
-//! process it is the time in which the process was stopped; how late queries were issued there has
-//! a budget of its own. If the figures without these parts are others, they are not the system's,
-//! and the test does not count.
+//! For a sample that is sent over a network, the client's part of the latency is known: from the
+//! scheduled time to the write of the request, and from the arrival of the answer in the kernel to
+//! the read. For a system in this process, it is the time in which the process was stopped; late
+//! issue has a budget of its own there. A test is not VALID if its figures change by too much without
+//! these parts.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Such as `stopped`, behind a span of time.
+    /// Returns words to follow a duration, such as `stopped`.
     pub fn words(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
@@ -112,26 +112,27 @@ pub struct Figure {
     pub at_least_ns: Option<u64>,
 }
 
-/// What the client's part of a figure means for a verdict.
+/// Effect of the client's part of a figure on the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ClientShare {
-    /// So close to the limit that what lies between the clocks decides.
+    /// The part is so close to the limit that the time between the clocks decides.
     Open,
-    /// The figure is not the system's.
+    /// The part exceeds the limit.
     TooLarge,
 }
 
-/// A figure that is off by more than this part, and by more than so many ns, is not the system's.
+/// Limit of the client's part: a figure must not change by more than one part in `SHARE` and by more
+/// than `LEAST` ns.
 const SHARE: u64 = 20;
 const LEAST: Nanos = 200_000;
-/// Up to this lies between the clocks of client and server besides, such as the sending itself: 60
-/// to 200 us on a quiet virtual machine, by `peers witness`.
+/// Allowance for time between the clocks of client and server, such as the sending itself, in ns: 60
+/// to 200 us on a quiet virtual machine, as measured by `peers witness`.
 const BETWEEN: Nanos = 120_000;
-/// Lost time is over budget beyond this part of a run, and beyond so many ns.
+/// Budget of lost time: one part in `LOST_SHARE` of a run, and at least `LEAST_LOST` ns.
 const LOST_SHARE: u64 = 20;
 const LEAST_LOST: Nanos = 50 * MILLISECOND;
 impl Observer {
-    /// Time that was lost, with what took it and when, such as `2.00 s stopped, from 1.20 s on`.
+    /// Returns the lost time with its causes, such as `2.00 s stopped, from 1.20 s on`.
     fn lost(&self) -> String {
         let of = |(loss, ns): (&Loss, &u64)| format!("{} {}", shown(*ns), loss.words());
         let mut parts: Vec<String> = self.lost_ns.iter().map(of).collect();
@@ -145,8 +146,8 @@ impl Observer {
         lost > LEAST_LOST && lost > self.lasted_ns / LOST_SHARE
     }
 
-    /// Adds to a tenant's test why its figures are the client's and not the system's, and what the
-    /// machine did.
+    /// Adds a reason to a tenant's test if the client changed its figures by too much, or a note if the
+    /// machine kept the client from running. `is_remote` states that the system is on a network.
     pub fn judge(&self, tenant: usize, test: &mut Test, is_remote: bool) {
         if test.metrics.is_none() {
             return;
@@ -157,12 +158,13 @@ impl Observer {
         };
         let all: u64 = self.lost_ns.values().sum();
         let stopped = self.lost_ns.get(&Loss::Stopped).copied().unwrap_or(0);
-        // In Offline a client that does not run has nothing in flight for it.
+        // In Offline over a network, any time in which the client does not run delays requests.
         let charged = if is_remote && test.scenario == "Offline" { all } else { stopped };
         let reason = if self.is_over_budget(charged) {
-            let share = match self.is_over_budget(charged.saturating_sub(self.brief_error())) {
-                true => ClientShare::TooLarge,
-                false => ClientShare::Open,
+            let share = if self.is_over_budget(charged.saturating_sub(self.brief_error())) {
+                ClientShare::TooLarge
+            } else {
+                ClientShare::Open
             };
             let text = format!(
                 "{who} did not run for {} of {} ({}). {} Run it again without what kept it from \
@@ -194,12 +196,10 @@ impl Observer {
         }
     }
 
-    /// Why a figure that the client changed does not count, or may not count.
+    /// Returns the reason for a figure that the client changed.
     fn reason(&self, who: &str, figure: &Figure, share: ClientShare) -> Reason {
-        let lost = match self.lost_ns.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", self.lost()),
-        };
+        let lost =
+            if self.lost_ns.is_empty() { String::new() } else { format!(" ({})", self.lost()) };
         let possible = figure.at_least_ns.filter(|_| share == ClientShare::Open);
         let (delayed, without) = match possible {
             None => ("delayed", shown(figure.without_client_ns)),
@@ -234,7 +234,7 @@ impl Observer {
         })
     }
 
-    /// The client in a sentence, where it lost time.
+    /// Returns a sentence about the time that the client lost; `None` if it lost none.
     pub fn remark(&self) -> Option<String> {
         if self.lost_ns.is_empty() {
             return None;
@@ -287,7 +287,7 @@ impl Figure {
         self.without_client_ns
     }
 
-    /// Judges the client's part; `None` where it is small.
+    /// Judges the client's part; `None` where it is small enough.
     fn share_of_client(&self) -> Option<ClientShare> {
         let limit = LEAST.max(self.without() / SHARE);
         let most = self.at_least_ns.map_or(0, |least| self.measured_ns.abs_diff(least));
@@ -300,7 +300,7 @@ impl Figure {
     }
 }
 
-/// Whether whoever runs the test does not want the client to be judged.
+/// Returns whether the settings disable the judgment of the client.
 fn is_unjudged(test: &Test) -> bool {
     test.settings.get("max_client_lag_ns").is_some_and(|setting| setting.value == "0")
 }

@@ -1,4 +1,4 @@
-//! From the load generator's numbers to those of the summary.
+//! Conversion of the load generator's metrics to those of the summary.
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::early_stopping::{self, Params, largest_overlatency, minimum_queries};
@@ -15,13 +15,14 @@ use super::metrics::{
 };
 
 impl Metrics {
-    /// The numbers of a run that ended so and lasted so long.
-    pub fn of(
+    /// Returns the numbers of a run that ended with `ended` and lasted `lasted_ns`.
+    pub fn from_run(
         m: &metrics::Metrics,
         judgement: &Judgement,
         plan: &plan::Plan,
         record: &Record,
-        (ended, lasted_ns): (EndReason, Nanos),
+        ended: EndReason,
+        lasted_ns: Nanos,
     ) -> Self {
         let lost = m.failed.total() + m.missing;
         Self {
@@ -71,7 +72,7 @@ impl Metrics {
     }
 }
 
-/// The counts over the bounds that are judged.
+/// Returns the counts over the bounds that are judged.
 fn over_bound(over: &metrics::OverBoundCounts, plan: &plan::Plan) -> OverBound {
     match (&plan.load, plan.tokens) {
         (Load::Server(_), Some(Tokens::Measured { .. })) => OverBound {
@@ -101,7 +102,8 @@ impl From<metrics::Intervals> for Intervals {
 }
 
 impl From<metrics::Rates> for Rates {
-    /// JSON has no nan and no inf, which rates of a single query are: they are null there.
+    /// Converts rates. Rates of a single query are not finite, which JSON cannot represent; they become
+    /// null there.
     fn from(rates: metrics::Rates) -> Self {
         match rates {
             metrics::Rates::SingleStream { with_overhead, without_overhead } => Self {
@@ -192,7 +194,7 @@ fn early_stopping_of(
                 .into_iter()
                 .chain([entry("time_per_output_token", time_per_output_token)])
                 .collect(),
-            // Estimates are by the definitions of the figures, whatever the verdict needs.
+            // Estimates follow the definitions of the figures, not those of the verdict.
             Some(own) => {
                 let first = own.first_token.map(|of| ("first_token", of));
                 let each = own.time_per_output_token.map(|of| ("time_per_output_token", of));

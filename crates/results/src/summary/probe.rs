@@ -1,4 +1,4 @@
-//! What a probe before the first test sent.
+//! Probe before the first test.
 
 use dyno_loadgen::clock::Nanos;
 use serde::{Deserialize, Serialize};
@@ -24,11 +24,11 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// What readers must know of it.
+    /// Returns sentences about the probe.
     pub fn remark(&self) -> String {
         let Self { requests, failed, refused, most_in_flight, .. } = self;
         let took = units::duration(self.took_ns.cast_signed());
-        let plural = if *requests == 1 { "" } else { "s" };
+        let plural = units::plural_ending(*requests);
         let mut text = format!(
             "A probe before the run sent {requests} request{plural} in {took}, {most_in_flight} at \
              the same time at most, and found {} samples/s.",

@@ -1,68 +1,55 @@
 //! Reads the JSON files of a run directory.
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use thiserror::Error;
 
 use super::Run;
 
-/// Why a file of a run directory does not read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error of reading a JSON file of a run directory.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReadError {
-    /// It is not there.
+    /// The file is missing.
+    #[error("{} is missing", path.display())]
     Missing {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The operating system's reason.
+    /// The operating system cannot read the file.
+    #[error("cannot read {}: {reason}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Message of the operating system.
         reason: String,
     },
-    /// It is no JSON, or not of this shape.
+    /// The file is not JSON, or its fields do not match the document.
+    #[error("{}: {reason}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// Message of the JSON parser, with line and column.
         reason: String,
     },
-    /// It is the file of something else, or of a later version.
+    /// The file has another schema, or another version of the schema.
+    #[error("{}: expected {expected}, found {found}", path.display())]
     Schema {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Name and version found.
+        /// Schema and version in the file.
         found: String,
-        /// Name and version expected.
+        /// Schema and version expected.
         expected: String,
     },
 }
 
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing { path } => write!(f, "{} is missing", path.display()),
-            Self::Unreadable { path, reason } => {
-                write!(f, "cannot read {}: {reason}", path.display())
-            }
-            Self::Malformed { path, reason } => write!(f, "{}: {reason}", path.display()),
-            Self::Schema { path, found, expected } => {
-                write!(f, "{}: expected {expected}, found {found}", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-/// Reads a file that names its schema and version.
+/// Reads a JSON file that names its schema and version.
 ///
 /// # Errors
-/// See [`ReadError`].
+/// If the file is missing, unreadable, malformed, or of another schema or version.
 pub fn read_json<T: DeserializeOwned>(
     path: &Path,
     schema: &str,
@@ -90,7 +77,7 @@ impl Run {
     /// Reads the summary of a run directory.
     ///
     /// # Errors
-    /// If it is not there or does not read.
+    /// If the file is missing, damaged or of another version.
     pub fn read(directory: &Path) -> Result<Self, ReadError> {
         read_json(&directory.join(super::FILE), super::SCHEMA, super::SCHEMA_VERSION)
     }

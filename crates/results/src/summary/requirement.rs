@@ -1,4 +1,4 @@
-//! What a run was required to keep, and what was found of it.
+//! Requirements on a run, and their findings.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub enum RequirementFinding {
 }
 
 impl RequirementFinding {
-    /// In one word.
+    /// Returns the finding in one word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
@@ -58,7 +58,7 @@ impl RequirementFinding {
 }
 
 impl Requirement {
-    /// What was measured, such as `4.21 ms (4.10 ms to 4.30 ms with 95 % confidence)`.
+    /// Returns the measured value, such as `4.21 ms (4.10 ms to 4.30 ms with 95 % confidence)`.
     pub fn measured_text(&self) -> String {
         let of = |value: f64| match &self.unit[..] {
             "share" => format!("{:.3} %", value * 100.0),
@@ -72,7 +72,7 @@ impl Requirement {
         format!("{} ({} to {high} with {confidence:.0} % confidence)", of(value), of(low))
     }
 
-    /// In a line, such as `latency p99 <= 5.00 ms: met, 4.21 ms (...)`.
+    /// Returns a line such as `latency p99 <= 5.00 ms: met, 4.21 ms (...)`.
     pub fn line(&self) -> String {
         format!("{}: {}, {}", self.requirement, self.finding.word(), self.measured_text())
     }

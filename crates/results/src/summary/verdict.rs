@@ -1,26 +1,32 @@
-//! The words of a verdict, and the reasons behind it in a form that programs can read.
+//! Verdicts, and their reasons in machine-readable form.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Run, State, Test};
 
-/// The word of a verdict. The files hold it as text.
+/// Verdict of a test or run. Files hold its name.
+///
+/// ```
+/// use dyno_results::summary::Verdict;
+///
+/// assert_eq!(Verdict::Undecided.worse(Verdict::Invalid).name(), "INVALID");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Every condition holds.
     Valid,
-    /// Every condition that could be judged holds; there are too few queries to be certain.
+    /// Every judged condition holds, but there are too few queries to be certain.
     Undecided,
     /// A condition does not hold.
     Invalid,
     /// Ctrl-C.
     Interrupted,
-    /// The run was given up while it was on.
+    /// The run was aborted.
     Aborted,
 }
 
 impl Verdict {
-    /// The text in files and on screens.
+    /// Returns the text in files and on screens.
     pub fn name(self) -> &'static str {
         match self {
             Self::Valid => "VALID",
@@ -31,7 +37,8 @@ impl Verdict {
         }
     }
 
-    /// The worse of two: INVALID wins over UNDECIDED, and UNDECIDED over VALID.
+    /// Returns the worse of two verdicts, in the order VALID, UNDECIDED, INVALID, ABORTED,
+    /// INTERRUPTED.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         let weight = |verdict| match verdict {
@@ -59,7 +66,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether a run that does not count for this cause says nothing about the system.
+    /// Returns whether the cause lies outside the system, so that the run gives no information about
+    /// the system.
     pub fn is_outside(self) -> bool {
         matches!(self, Self::Client | Self::Machine)
     }
@@ -121,18 +129,18 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// A condition that does not hold.
+    /// Returns a reason without a cause.
     pub fn new(kind: ReasonKind, text: impl Into<String>) -> Self {
         Self { kind, cause: None, undecided: false, text: text.into() }
     }
 
-    /// The same reason with its cause.
+    /// Sets the cause.
     #[must_use]
     pub fn because_of(self, cause: Cause) -> Self {
         Self { cause: Some(cause), ..self }
     }
 
-    /// The same reason, which more queries could remove.
+    /// Marks the reason as one that more queries could remove.
     #[must_use]
     pub fn undecided(self) -> Self {
         Self { undecided: true, ..self }
@@ -140,7 +148,7 @@ impl Reason {
 }
 
 impl State {
-    /// The word for a test or run that ended in this state, with the verdict of what it measured.
+    /// Returns the verdict of a test or run in this state; `of_complete` if it is complete.
     pub fn verdict(self, of_complete: Verdict) -> Verdict {
         match self {
             Self::Complete => of_complete,
@@ -157,7 +165,7 @@ impl Test {
         self.causes.push(reason);
     }
 
-    /// Adds a reason behind those that tell what ended the run and what failed.
+    /// Adds a reason after those about the end of the run and about failures.
     pub fn add_reason_after_failures(&mut self, reason: Reason) {
         let is_first = |reason: &&Reason| {
             matches!(reason.kind, ReasonKind::Ended | ReasonKind::Failures | ReasonKind::Missing)
@@ -167,8 +175,8 @@ impl Test {
         self.causes.insert(at, reason);
     }
 
-    /// Takes the advice to change the system or the load out of reasons of bounds: the client's
-    /// delays are part of what was over them.
+    /// Removes the advice to change the system or the load from reasons about bounds, because the
+    /// client's delays contributed to them.
     pub fn withdraw_advice(&mut self) {
         for reason in self.causes.iter_mut().filter(|reason| reason.kind == ReasonKind::Bound) {
             let Some((finding, _)) = reason.text.split_once("; lower ") else { continue };
@@ -194,13 +202,13 @@ impl Test {
         self.causes.insert(0, reason);
     }
 
-    /// Whether the verdict says that there are too few queries to be certain.
+    /// Returns whether the verdict is UNDECIDED.
     pub fn is_undecided(&self) -> bool {
         self.verdict == Verdict::Undecided.name()
     }
 
-    /// Derives the verdict from the state and the reasons. A reason that is known only as text
-    /// makes the test INVALID.
+    /// Derives the verdict from the state and the reasons. A reason that is only in `reasons` and not
+    /// in `causes` makes the test INVALID.
     pub fn judged(&self) -> Verdict {
         self.state.verdict(self.judged_if_complete())
     }
@@ -214,37 +222,39 @@ impl Test {
             known(text).is_some_and(|r| r.undecided || r.kind == ReasonKind::Consequence)
         };
         let is_undecided = self.causes.iter().any(|reason| reason.undecided);
-        match is_undecided && self.reasons.iter().all(is_open) {
-            true => Verdict::Undecided,
-            false => Verdict::Invalid,
+        if is_undecided && self.reasons.iter().all(is_open) {
+            Verdict::Undecided
+        } else {
+            Verdict::Invalid
         }
     }
 
-    /// Writes the verdict that follows from the state and the reasons.
+    /// Sets the verdict that follows from the state and the reasons.
     pub fn settle(&mut self) {
         self.verdict = self.judged().name().into();
     }
 }
 
 impl Run {
-    /// Whether the verdict says that there are too few queries to be certain.
+    /// Returns whether the verdict is UNDECIDED.
     pub fn is_undecided(&self) -> bool {
         self.verdict == Verdict::Undecided.name()
     }
 
-    /// Derives the verdict from those of the tests.
+    /// Derives the verdict from the state and the verdicts of the tests.
     pub fn judged(&self) -> Verdict {
         let tests = self.tests.iter().map(Test::judged);
         self.state.verdict(tests.fold(Verdict::Valid, Verdict::worse))
     }
 
-    /// Writes the verdict that follows from those of the tests.
+    /// Sets the verdict that follows from those of the tests.
     pub fn settle(&mut self) {
         self.verdict = self.judged().name().into();
     }
 }
 
-/// Gives tenants whose only reason is another tenant's the verdict of that one.
+/// Makes tenants UNDECIDED whose only reason is another tenant, if the worst verdict of the other
+/// tenants is UNDECIDED.
 pub fn settle_tenants<'a>(tests: impl Iterator<Item = &'a mut Test>) {
     let mut tests: Vec<&mut Test> = tests.collect();
     let follows = |test: &Test| {

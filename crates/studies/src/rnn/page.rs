@@ -45,7 +45,7 @@ fn chart(part: &Part, axis: &str, scale: Scale) -> Chart {
     let mut chart = Chart::new(&title, x, Axis::linear(unit, Format::Rate, ys));
     for (at, column) in part.columns.iter().enumerate() {
         let points = part.rows.iter().filter_map(|row| Some(Point::new(row.x?, row.values[at]?)));
-        chart = chart.with(column.name, Ink::of(at), Shape::Line, points.collect());
+        chart = chart.with(column.name, Ink::nth(at), Shape::Line, points.collect());
     }
     chart
 }

@@ -14,6 +14,7 @@ pub const CLEANED: &[&str] = &[
     "number",
     "number-c",
     "peers",
+    "report",
     "rnn",
     "rnn-c",
     "rnn-py",

@@ -1,7 +1,7 @@
 //! Charts of a tuning job: the candidates, and the way to the answer.
 
 use dyno_number::tune::{Candidate, Point, Subset, TuneOutcome};
-use dyno_report::plot::{self, Across, Axis, Chart, Format, Ink, Shape};
+use dyno_report::plot::{self, Axis, Chart, Format, Ink, RuleAxis, Shape};
 
 /// Returns the points of the set that decides.
 fn deciding(outcome: &TuneOutcome) -> (Subset, Vec<&Point>) {
@@ -79,7 +79,7 @@ fn pareto(
         .with("answer", Ink::Good, Shape::Dots, shown(&is_answer));
     let name =
         threshold.map(|threshold| format!("must be kept: {threshold:.5}")).unwrap_or_default();
-    plot::figure(&chart.rule(Across::Y, threshold, &name, Ink::Bad))
+    plot::figure(&chart.rule(RuleAxis::Y, threshold, &name, Ink::Bad))
 }
 
 /// Returns the chart of sizes in the order of evaluation.
