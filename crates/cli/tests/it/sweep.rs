@@ -237,6 +237,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
     check_refused("--over batch=1,2 --over seed=1 --zip", &["must be equally long"]);
     check_refused("--over batch=1..1000:1 --over seed=1..100:1", &["more than 10000 points"]);
     check_refused("--over system=digits,nul", &["unknown system `nul`; the nearest is `null`"]);
+    check_refused("--over system=model:fixed=1ms,servers=2", &["separated by semicolons"]);
     check_refused("--over system=null --operations digits=5", &["no axis has the value `digits`"]);
     check_refused("--repeat 0 --over seed=1", &["--repeat"]);
     check_refused(

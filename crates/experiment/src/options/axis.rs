@@ -187,7 +187,6 @@ mod tests {
         check_refused("settings.min_query_cont=1", "the nearest key is `min_query_count`");
         check_refused("server_target_qps=1", "write `settings.server_target_qps`");
         check_refused("out=a,b", "`out`");
-        check_refused("system=model:fixed=1ms,servers=2", "separated by semicolons");
         check_refused("scenario=servre", "the nearest is Server");
     }
 }

@@ -142,7 +142,16 @@ fn check_systems(axes: &[Axis]) -> Result<(), Failure> {
     let systems = axes.iter().filter(|axis| axis.key == "system").flat_map(|axis| &axis.values);
     let problems: Vec<String> =
         systems.filter_map(|spec| SystemKind::of_spec(spec).err()).collect();
-    if problems.is_empty() { Ok(()) } else { Err(Failure::usages(problems)) }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let failure = Failure::usages(problems);
+    let holds_commas = axes.iter().any(|axis| axis.values.iter().any(|value| value.contains('=')));
+    Err(if holds_commas {
+        failure.hint("values that hold commas are separated by semicolons")
+    } else {
+        failure
+    })
 }
 
 /// Returns the table of a file, overridden by flags.
