@@ -1,4 +1,4 @@
-//! No panic crosses into C, and what was wrong is told.
+//! No panic crosses into C: it becomes a failure with a message.
 
 use std::any::Any;
 use std::borrow::Cow;

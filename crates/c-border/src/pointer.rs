@@ -26,7 +26,7 @@ pub fn null(name: &str) -> Bad {
 /// It is NULL.
 ///
 /// # Safety
-/// `pointer` is NULL or leads to a `T` that nobody changes while `'a` lasts.
+/// `pointer` is NULL or leads to a `T` that no other code changes while `'a` lasts.
 pub unsafe fn shared<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Bad> {
     // SAFETY: the caller vouches for whatever is not NULL.
     unsafe { pointer.as_ref() }.ok_or_else(|| null(name))
@@ -38,7 +38,7 @@ pub unsafe fn shared<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Bad>
 /// It is NULL.
 ///
 /// # Safety
-/// `pointer` is NULL or leads to a `T` that nobody else uses while `'a` lasts.
+/// `pointer` is NULL or leads to a `T` that no other code uses while `'a` lasts.
 pub unsafe fn exclusive<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mut T, Bad> {
     // SAFETY: the caller vouches for whatever is not NULL.
     unsafe { pointer.as_mut() }.ok_or_else(|| null(name))
@@ -78,7 +78,7 @@ fn bad_array<T>(pointer: *const T, count: usize, name: &str) -> Bad {
 /// As [`check_array`].
 ///
 /// # Safety
-/// If `count` is not 0 and `pointer` is neither NULL nor misaligned, it leads to `count` values that nobody
+/// If `count` is not 0 and `pointer` is neither NULL nor misaligned, it leads to `count` values that no other code
 /// changes while `'a` lasts.
 #[inline]
 pub unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T], Bad> {
@@ -96,7 +96,7 @@ pub unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Resul
 /// As [`check_array`].
 ///
 /// # Safety
-/// As [`array`], and nobody else uses the values while `'a` lasts.
+/// As [`array`], and no other code uses the values while `'a` lasts.
 #[inline]
 pub unsafe fn array_mut<'a, T>(
     pointer: *mut T,
@@ -117,7 +117,7 @@ pub unsafe fn array_mut<'a, T>(
 /// As [`check_array`].
 ///
 /// # Safety
-/// `to` is NULL or leads to a value that nobody else uses.
+/// `to` is NULL or leads to a value that no other code uses.
 pub unsafe fn put<T>(to: *mut T, name: &str, value: T) -> Result<(), Bad> {
     // SAFETY: the caller vouches for whatever is not NULL.
     let place = unsafe { array_mut(to, 1, name) }?;
@@ -131,7 +131,7 @@ pub unsafe fn put<T>(to: *mut T, name: &str, value: T) -> Result<(), Bad> {
 /// It is NULL.
 ///
 /// # Safety
-/// `pointer` is NULL or leads to a string that ends with NUL and that nobody changes while `'a` lasts.
+/// `pointer` is NULL or leads to a string that ends with NUL and that no other code changes while `'a` lasts.
 pub unsafe fn bytes<'a>(pointer: *const c_char, name: &str) -> Result<&'a [u8], Bad> {
     if pointer.is_null() {
         return Err(null(name));
@@ -179,7 +179,7 @@ pub unsafe fn path<'a>(pointer: *const c_char, name: &str) -> Result<&'a Path, B
 /// Frees a handle.
 ///
 /// # Safety
-/// `pointer` is NULL or came from `Box::into_raw` and is used by nobody any more.
+/// `pointer` is NULL or came from `Box::into_raw` and is no longer used.
 pub unsafe fn free<T>(pointer: *mut T) {
     if !pointer.is_null() {
         // SAFETY: not NULL; the caller vouches for the rest.

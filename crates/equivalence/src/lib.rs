@@ -159,11 +159,11 @@ pub struct Deviation {
 /// Finding about a weight, from harmless to worst.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
-    /// The same numbers.
+    /// Equal numbers.
     Same,
     /// Rounded to the type of the model, each number to a neighbor.
     Rounded,
-    /// The same numbers in another order.
+    /// Equal numbers in another order.
     Reordered,
     /// Each slice along a dimension is multiplied by a factor.
     Scaled {

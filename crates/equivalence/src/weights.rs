@@ -191,7 +191,6 @@ impl<'a> Weights<'a> {
             let is_like =
                 |other: &Tensor| (tensor.element, &tensor.shape) == (other.element, &other.shape);
             for twin in &other.unread {
-                let tensor = tensor;
                 let found = other.tensor(twin)?;
                 if is_like(found)
                     && !same.1.contains(twin)

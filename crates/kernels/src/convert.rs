@@ -314,7 +314,7 @@ impl<S: Lanes> Constants<S> {
     fn clamped(&self, x: S::F) -> S::F {
         let s = self.s;
         let x = if self.grid.sign == Sign::None { s.max(self.zero, x) } else { x };
-        let a = s.from_bits(s.and_i32(s.bits(x), self.magnitude));
+        let a = s.with_bits(s.and_i32(s.bits(x), self.magnitude));
         if self.grid.sign == Sign::Complement {
             s.min(s.select_less(x, self.zero, self.lowest, self.largest), a)
         } else if self.grid.saturates {
@@ -339,7 +339,7 @@ impl<S: Lanes> Constants<S> {
         let mut bits = s.bits(clamped);
         if self.grid.truncates {
             let is_up = |then: S::F| s.select_less(clamped, low, then, self.zero);
-            let one = s.bits(is_up(s.from_bits(self.one)));
+            let one = s.bits(is_up(s.with_bits(self.one)));
             low_code = s.sub_i32(low_code, one);
             low = s.sub(low, is_up(self.step));
         } else {
@@ -347,7 +347,7 @@ impl<S: Lanes> Constants<S> {
             let odd = s.xor_i32(odd, self.flip);
             bits = s.add_i32(bits, s.add_i32(self.half, odd));
         }
-        let high = s.from_bits(s.and_i32(bits, self.kept));
+        let high = s.with_bits(s.and_i32(bits, self.kept));
         let high_code = s.sub_i32(s.shift_right(bits, self.dropped), self.base);
         let value = s.select_less(clamped, self.first, low, high);
         let code = self.choose(clamped, self.first, low_code, high_code);
@@ -360,7 +360,7 @@ impl<S: Lanes> Constants<S> {
     #[inline(always)]
     fn choose(&self, a: S::F, b: S::F, then: S::I, otherwise: S::I) -> S::I {
         let s = self.s;
-        s.bits(s.select_less(a, b, s.from_bits(then), s.from_bits(otherwise)))
+        s.bits(s.select_less(a, b, s.with_bits(then), s.with_bits(otherwise)))
     }
 
     #[inline(always)]
@@ -374,7 +374,7 @@ impl<S: Lanes> Constants<S> {
         if self.grid.sign == Sign::None {
             return y;
         }
-        let y = s.from_bits(s.or_i32(s.bits(y), s.and_i32(s.bits(x), self.sign)));
+        let y = s.with_bits(s.or_i32(s.bits(y), s.and_i32(s.bits(x), self.sign)));
         // Adding plus zero turns minus zero into plus zero and changes nothing else.
         if self.grid.sign == Sign::TwoZeros { y } else { s.add(y, self.zero) }
     }
@@ -430,7 +430,7 @@ impl<S: Lanes> Constants<S> {
         let magnitude = s.and_i32(code, splat((1 << width) - 1));
         let count = s.to_f32(magnitude);
         let low = s.mul(count, self.step);
-        let high = s.from_bits(s.shift_left(s.add_i32(magnitude, self.base), self.dropped));
+        let high = s.with_bits(s.shift_left(s.add_i32(magnitude, self.base), self.dropped));
         let steps = s.splat(power_of_two(self.grid.fraction_bits as i32));
         let mut y = s.select_less(count, steps, low, high);
         let largest = self.grid.largest_code() as f32;
@@ -444,7 +444,7 @@ impl<S: Lanes> Constants<S> {
         if !has_sign {
             return y;
         }
-        let signed = s.from_bits(s.or_i32(s.bits(y), sign));
+        let signed = s.with_bits(s.or_i32(s.bits(y), sign));
         if self.grid.sign == Sign::TwoZeros || self.grid.nan.is_none() {
             return signed;
         }

@@ -98,7 +98,7 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     /// Reinterprets the bits as integers.
     fn bits(self, x: Self::F) -> Self::I;
     /// Reinterprets the bits as `f32`.
-    fn from_bits(self, x: Self::I) -> Self::F;
+    fn with_bits(self, x: Self::I) -> Self::F;
     /// `then` where `a` < `b`; `otherwise` elsewhere, including NaN.
     fn select_less(self, a: Self::F, b: Self::F, then: Self::F, otherwise: Self::F) -> Self::F;
 

@@ -30,7 +30,7 @@ pub(crate) struct Tile {
 impl Tile {
     /// Returns the tile of the same rows from another vector of the panel on.
     #[inline(always)]
-    fn from_vector(self, vector: usize) -> Self {
+    fn at_vector(self, vector: usize) -> Self {
         let by = vector * LANES;
         let start = match self.start {
             Start::Zeros => Start::Zeros,
@@ -301,9 +301,9 @@ fn dispatch_vectors<S: Lanes, D: Dot, const R: usize>(s: S, vectors: usize, tile
         2 if S::WHOLE || R == 1 => sized::<S, D, R, 2, 2>(s, tile),
         3 if S::WHOLE || R == 1 => sized::<S, D, R, 3, 3>(s, tile),
         4 if S::WHOLE || R == 1 => sized::<S, D, R, 4, 4>(s, tile),
-        2 => (0..2).for_each(|vector| sized::<S, D, R, 1, 2>(s, tile.from_vector(vector))),
-        3 => (0..3).for_each(|vector| sized::<S, D, R, 1, 3>(s, tile.from_vector(vector))),
-        _ => (0..4).for_each(|vector| sized::<S, D, R, 1, 4>(s, tile.from_vector(vector))),
+        2 => (0..2).for_each(|vector| sized::<S, D, R, 1, 2>(s, tile.at_vector(vector))),
+        3 => (0..3).for_each(|vector| sized::<S, D, R, 1, 3>(s, tile.at_vector(vector))),
+        _ => (0..4).for_each(|vector| sized::<S, D, R, 1, 4>(s, tile.at_vector(vector))),
     }
 }
 

@@ -185,10 +185,10 @@ pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights
             isa.run(WindowsKernel::<SmallBytes> { windows, weights, to, dot: PhantomData });
         }
         Words::Bytes { .. } => {
-            isa.run(WindowsKernel::<Int8> { windows, weights, to, dot: PhantomData })
+            isa.run(WindowsKernel::<Int8> { windows, weights, to, dot: PhantomData });
         }
         Words::Int16 { .. } => {
-            isa.run(WindowsKernel::<Int16> { windows, weights, to, dot: PhantomData })
+            isa.run(WindowsKernel::<Int16> { windows, weights, to, dot: PhantomData });
         }
     }
 }
@@ -371,7 +371,7 @@ struct WindowTile {
 impl WindowTile {
     /// Returns the part of the same rows from another vector on.
     #[inline(always)]
-    fn from_vector(self, vector: usize) -> Self {
+    fn at_vector(self, vector: usize) -> Self {
         let by = vector * LANES;
         let SumScale { scales, excess, unit } = self.whole;
         let whole =
@@ -404,9 +404,9 @@ fn dispatch_vectors<S: Lanes, D: SumStore, const R: usize>(s: S, vectors: usize,
         2 if S::WHOLE => sized::<S, D, R, 2, 2>(s, part),
         3 if S::WHOLE => sized::<S, D, R, 3, 3>(s, part),
         4 if S::WHOLE => sized::<S, D, R, 4, 4>(s, part),
-        2 => (0..2).for_each(|vector| sized::<S, D, R, 1, 2>(s, part.from_vector(vector))),
-        3 => (0..3).for_each(|vector| sized::<S, D, R, 1, 3>(s, part.from_vector(vector))),
-        _ => (0..4).for_each(|vector| sized::<S, D, R, 1, 4>(s, part.from_vector(vector))),
+        2 => (0..2).for_each(|vector| sized::<S, D, R, 1, 2>(s, part.at_vector(vector))),
+        3 => (0..3).for_each(|vector| sized::<S, D, R, 1, 3>(s, part.at_vector(vector))),
+        _ => (0..4).for_each(|vector| sized::<S, D, R, 1, 4>(s, part.at_vector(vector))),
     }
 }
 

@@ -422,7 +422,7 @@ impl Judge<'_> {
         match ended {
             EndReason::Aborted => self.violations.push(Violation::Aborted),
             EndReason::Lost { worker, workers } => {
-                self.violations.push(Violation::Lost { worker, workers })
+                self.violations.push(Violation::Lost { worker, workers });
             }
             _ => {}
         }

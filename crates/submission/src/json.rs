@@ -73,7 +73,7 @@ pub struct FindingEntry {
     /// What was expected, where that is a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-    /// How to mend it.
+    /// How to fix it.
     pub mend: String,
 }
 

@@ -199,9 +199,9 @@ impl SweepCommand {
 
     fn print_plan(&self, sweep: &Sweep, table: &SweepTable) -> Result<Exit, Failure> {
         if self.json {
-            output::print(pretty(sweep))?
+            output::print(pretty(sweep))?;
         } else {
-            output::print(overview(sweep, table)?)?
+            output::print(overview(sweep, table)?)?;
         }
         Ok(Exit::Valid)
     }

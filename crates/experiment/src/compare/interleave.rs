@@ -351,10 +351,10 @@ impl Schedule<'_> {
                 .hint("--max-time lets more of them be played, --duration shortens them"));
         }
         if self.until_decided {
-            self.watch.say(&format!("warning: the time is up after {pairs} pairs"))
+            self.watch.say(&format!("warning: the time is up after {pairs} pairs"));
         } else {
             self.watch
-                .say(&format!("warning: the time is up after {pairs} of {} pairs", self.pairs))
+                .say(&format!("warning: the time is up after {pairs} of {} pairs", self.pairs));
         }
         Ok(End::Valid)
     }

@@ -5,7 +5,7 @@
 //! use std::path::Path;
 //!
 //! use dyno_experiment::compare::{ComparedRun, Question, Report, Sides};
-//! use dyno_loadgen::compare::{Looks, MARGIN, RISK};
+//! use dyno_loadgen::compare::{LookPolicy, MARGIN, RISK};
 //!
 //! let baseline = ComparedRun::read(Path::new("runs/a"))?;
 //! let candidate = ComparedRun::read(Path::new("runs/b"))?;
@@ -13,7 +13,7 @@
 //! let question = Question {
 //!     threshold: 0.0,
 //!     margin: MARGIN,
-//!     looks: Looks::One,
+//!     looks: LookPolicy::One,
 //!     between_runs: 0.01,
 //!     metrics: Vec::new(), // those of the scenario
 //!     risk: RISK,

@@ -129,9 +129,10 @@ pub(crate) unsafe fn multiply(_: Amx, pairs: &[Pair], strip: Strip, is_wide: boo
     // SAFETY: the caller guarantees the conditions of `strips`, and the token proves that tiles may
     // be used.
     unsafe {
-        match is_wide {
-            true => strips::<64>(pairs, strip),
-            false => strips::<0>(pairs, strip),
+        if is_wide {
+            strips::<64>(pairs, strip);
+        } else {
+            strips::<0>(pairs, strip);
         }
     }
 }

@@ -222,7 +222,7 @@ impl Lanes for Avx2 {
         both!(_mm256_castps_si256, x)
     }
     #[inline(always)]
-    fn from_bits(self, x: I) -> F {
+    fn with_bits(self, x: I) -> F {
         both!(_mm256_castsi256_ps, x)
     }
     #[inline(always)]

@@ -250,7 +250,7 @@ macro_rules! token {
                 unsafe { _mm512_castps_si512(x) }
             }
             #[inline(always)]
-            fn from_bits(self, x: __m512i) -> __m512 {
+            fn with_bits(self, x: __m512i) -> __m512 {
                 // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_castsi512_ps(x) }
             }

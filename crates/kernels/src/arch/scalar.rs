@@ -171,7 +171,7 @@ impl Lanes for Scalar {
         x.map(|x| x.to_bits().cast_signed())
     }
     #[inline(always)]
-    fn from_bits(self, x: Self::I) -> Self::F {
+    fn with_bits(self, x: Self::I) -> Self::F {
         x.map(|x| f32::from_bits(x.cast_unsigned()))
     }
     #[inline(always)]

@@ -225,14 +225,14 @@ impl Kernel for Bits {
         let Self(a, b, count) = self;
         // SAFETY: both arrays have 16 numbers.
         let (a, b) = unsafe { (s.load_i32(a.as_ptr()), s.load_i32(b.as_ptr())) };
-        let [x, y] = [a, b].map(|whole| s.from_bits(whole));
+        let [x, y] = [a, b].map(|whole| s.with_bits(whole));
         [
             s.and_i32(a, b),
             s.or_i32(a, b),
             s.xor_i32(a, b),
             s.shift_left(a, count),
             s.shift_right(a, count),
-            s.bits(s.select_less(x, y, s.from_bits(s.splat_i32(3)), y)),
+            s.bits(s.select_less(x, y, s.with_bits(s.splat_i32(3)), y)),
             s.splat_i32(-7),
         ]
         .map(|whole| {

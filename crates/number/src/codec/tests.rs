@@ -105,7 +105,7 @@ fn every_code_of_every_format_is_worth_what_its_definition_says() {
             let found = format.decode(code);
             match oracle(format, code) {
                 Some(worth) => {
-                    assert_eq!(Fraction::from_f64(found), worth, "{format} {code:#b} {found}")
+                    assert_eq!(Fraction::from_f64(found), worth, "{format} {code:#b} {found}");
                 }
                 None => assert!(!found.is_finite(), "{format} {code:#b} {found}"),
             }

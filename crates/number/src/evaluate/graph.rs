@@ -36,7 +36,7 @@ pub(super) use self::packed::{PackableTensor, PackedGraph};
 use self::read::{Step, Steps};
 pub use self::samples::{CorrectnessRule, GraphInput, GraphSamples};
 use self::step::StepError;
-use self::target::{Context, InputStats, Prepared, WeightCache};
+use self::target::{Context, InputStats, PreparedGraph, WeightCache};
 use self::tensor::Tensor;
 use super::cache::{Blocks, Key, Prefixes};
 use super::stage::Scratch;
@@ -94,7 +94,7 @@ pub struct GraphEvaluator {
 /// What all blocks of a trial share.
 struct Plan<'a> {
     steps: &'a Steps,
-    prepared: &'a [Prepared],
+    prepared: &'a [PreparedGraph],
     /// For each value, its cache, if there is one.
     caches: &'a [Option<Blocks<Tensor>>],
     blocks: &'a [Vec<usize>],
@@ -251,7 +251,7 @@ impl GraphEvaluator {
         }
     }
 
-    fn prepared(&mut self, assignment: &Assignment) -> Result<Vec<Prepared>, Stop> {
+    fn prepared(&mut self, assignment: &Assignment) -> Result<Vec<PreparedGraph>, Stop> {
         let prepared =
             self.packed.prepared(&self.steps.targets, |target| target.formats(assignment));
         prepared.map_err(|error| Stop::Failed(error.to_string()))
@@ -259,7 +259,7 @@ impl GraphEvaluator {
 
     fn plan<'a>(
         &'a self,
-        prepared: &'a [Prepared],
+        prepared: &'a [PreparedGraph],
         caches: &'a [Option<Blocks<Tensor>>],
         blocks: &'a [Vec<usize>],
     ) -> Plan<'a> {

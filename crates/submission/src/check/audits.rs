@@ -117,7 +117,7 @@ fn performance(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
     let path = audit.folder.path().join("performance/run_1").join(DETAIL);
     match &audit.performance {
         Err(_) => {
-            issues.add(&AUDIT_RUN_MISSING, Location::path(&path), "there is no run of the audit")
+            issues.add(&AUDIT_RUN_MISSING, Location::path(&path), "there is no run of the audit");
         }
         Ok(log) => {
             let run = Run { place, log, path: &path, is_audit: true };

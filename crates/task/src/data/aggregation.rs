@@ -66,7 +66,7 @@ impl Aggregation {
     /// a line `fixed 100` or `uniform 100 700`.
     ///
     /// # Errors
-    /// The file is none of these, or the samples of a trace are not contiguous.
+    /// The file has another form, or the samples of a trace are not contiguous.
     pub fn read(path: &Path) -> Result<Self, AggregationError> {
         let refused = |found: String| AggregationError {
             path: path.to_owned(),
@@ -98,7 +98,7 @@ impl Aggregation {
     /// ```
     ///
     /// # Errors
-    /// The text is none of the forms of [`Aggregation::read`].
+    /// The text has no form of [`Aggregation::read`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, AggregationError> {
         let refused = |line, expected: &str, found: &str| AggregationError {
             path: path.to_owned(),

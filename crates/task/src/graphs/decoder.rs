@@ -126,7 +126,7 @@ impl Phase {
 }
 
 /// Values that all blocks use.
-struct Shared {
+struct SharedValues {
     phase: Phase,
     /// Cosines and sines of the rotary angles of each token.
     cosines: Name,
@@ -201,7 +201,7 @@ impl Decoder {
         &self,
         net: &mut Builder,
         x: &Name,
-        shared: &Shared,
+        shared: &SharedValues,
         past: Option<(Name, Name)>,
         layer: usize,
     ) -> Result<(Name, [Name; 2]), BuildError> {

@@ -10,7 +10,7 @@ use super::super::packed::{PackedError, PackedLayer, PackedRunError, known, wide
 use super::super::stage::{FloatReason, Layout, PreparedProduct, ProductPath, Scratch};
 use super::read::{self, Fold, MOVES, Step, Steps, WeightUse};
 use super::step::{Op, StepError};
-use super::target::{Context, Prepared, Target};
+use super::target::{Context, PreparedGraph, Target};
 use super::tensor::Tensor;
 use crate::config::Dictionary;
 use crate::format::Format;
@@ -20,7 +20,7 @@ use crate::format::Format;
 #[derive(Debug)]
 pub(in super::super) struct PackedGraph {
     steps: Steps,
-    prepared: Vec<Prepared>,
+    prepared: Vec<PreparedGraph>,
 }
 
 impl PackedGraph {
@@ -96,7 +96,7 @@ fn pack_target(
     target: &mut Target,
     weight: Format,
     activation: Format,
-) -> Result<(Prepared, PackedLayer), crate::codec::NanError> {
+) -> Result<(PreparedGraph, PackedLayer), crate::codec::NanError> {
     let numbers = std::mem::take(&mut target.weights);
     let (codes, plain) = widened(weight, &numbers)?;
     let mut ready = Vec::new();
@@ -130,7 +130,7 @@ fn pack_target(
         widened_bytes: widened_bytes + size_of_val(&plain[..]),
         macs,
     };
-    Ok((Prepared::new(ready, plain, activation), layer))
+    Ok((PreparedGraph::new(ready, plain, activation), layer))
 }
 
 /// A tensor of a model whose numbers can be packed.

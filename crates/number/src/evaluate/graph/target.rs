@@ -53,14 +53,14 @@ impl Target {
 
 /// A target in the formats of its weights and its input.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct PreparedGraph {
     ready: Vec<PreparedProduct>,
     /// Weights for uses without a product.
     pub weights: Arc<Vec<f32>>,
     pub input: Format,
 }
 
-impl Prepared {
+impl PreparedGraph {
     /// Creates a target from widened codes: the products, or the weights for uses without a
     /// product.
     pub fn new(ready: Vec<PreparedProduct>, weights: Vec<f32>, input: Format) -> Self {
@@ -91,7 +91,7 @@ impl WeightCache {
         &mut self,
         targets: &[Target],
         formats: impl Fn(&Target) -> [Format; 2],
-    ) -> Result<Vec<Prepared>, NanError> {
+    ) -> Result<Vec<PreparedGraph>, NanError> {
         if self.bytes > PACKED_BYTES {
             *self = Self::default();
         }
@@ -107,7 +107,7 @@ impl WeightCache {
         at: usize,
         target: &Target,
         formats: [Format; 2],
-    ) -> Result<Prepared, NanError> {
+    ) -> Result<PreparedGraph, NanError> {
         let mut ready = Vec::new();
         for (place, stage) in target.stages.iter().enumerate() {
             let product = stage.product.as_ref().expect("stages of targets have products");
@@ -129,7 +129,7 @@ impl WeightCache {
         } else {
             Arc::default()
         };
-        Ok(Prepared { ready, weights, input: formats[1] })
+        Ok(PreparedGraph { ready, weights, input: formats[1] })
     }
 
     fn plain(
@@ -176,7 +176,7 @@ impl InputStats {
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub targets: &'a [Target],
-    pub prepared: &'a [Prepared],
+    pub prepared: &'a [PreparedGraph],
     pub scratch: &'a mut Scratch,
     /// One entry per target, if statistics are collected.
     pub stats: Option<&'a mut [InputStats]>,

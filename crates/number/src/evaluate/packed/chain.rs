@@ -80,9 +80,9 @@ impl Chain {
         for block in samples.chunks(BLOCK * shape.len()) {
             from.clear();
             if shape.channels == 1 || shape.pixels() == 1 {
-                from.extend_from_slice(block)
+                from.extend_from_slice(block);
             } else {
-                from.extend(by_pixels(block, shape))
+                from.extend(by_pixels(block, shape));
             }
             for (stage, ready) in self.stages.iter().zip(&self.ready) {
                 stage.run(ready.as_ref(), from, to, scratch)?;

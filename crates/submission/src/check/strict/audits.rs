@@ -205,7 +205,7 @@ fn report_reason(
             issues.add(&RUN_INVALID, line("result_validity"), message);
         }
         (Subject::Errors, _) if !is_judged => {
-            issues.add(&RUN_ERRORS, Location::path(path), message)
+            issues.add(&RUN_ERRORS, Location::path(path), message);
         }
         (Subject::Verdict | Subject::Errors, _) => {}
     }

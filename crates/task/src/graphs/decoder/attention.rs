@@ -2,7 +2,7 @@
 
 use dyno_onnx::{BuildError, Builder, Element, Name};
 
-use super::{Decoder, Family, Phase, Shared, linear};
+use super::{Decoder, Family, Phase, SharedValues, linear};
 
 /// Added to the attention scores of padding and of later tokens.
 const MASKED: f32 = -10_000.0;
@@ -14,7 +14,7 @@ impl Decoder {
         net: &mut Builder,
         mask: &Name,
         phase: Phase,
-    ) -> Result<Shared, BuildError> {
+    ) -> Result<SharedValues, BuildError> {
         let before = phase.before() as i64;
         let places: Vec<i64> = (before..before + phase.tokens() as i64).collect();
         let [rows, columns] = [net.integers(&places), {
@@ -55,7 +55,7 @@ impl Decoder {
             let later = net.node("Where", &[&is_there, &nothing, &masked], &[])?;
             mask = net.node("Add", &[&mask, &later], &[])?;
         }
-        Ok(Shared { phase, cosines, sines, mask })
+        Ok(SharedValues { phase, cosines, sines, mask })
     }
 
     /// Returns the attention output of a block, and the keys and values of all tokens so far.
@@ -63,7 +63,7 @@ impl Decoder {
         &self,
         net: &mut Builder,
         x: &Name,
-        shared: &Shared,
+        shared: &SharedValues,
         past: Option<(Name, Name)>,
         name: &str,
     ) -> Result<(Name, [Name; 2]), BuildError> {
@@ -112,7 +112,7 @@ impl Decoder {
     }
 
     /// Applies rotary position embedding to `[.., tokens, width]`.
-    fn turn(&self, net: &mut Builder, x: &Name, shared: &Shared) -> Result<Name, BuildError> {
+    fn turn(&self, net: &mut Builder, x: &Name, shared: &SharedValues) -> Result<Name, BuildError> {
         let last = [("axis", (-1).into())];
         let rank = net.shape(x).len();
         let mut rest = None;
