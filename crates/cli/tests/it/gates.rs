@@ -177,6 +177,7 @@ fn an_option_may_apply_to_one_of_several_scenarios() {
     fine("--set server_target_latency_ns=5ms");
     fine("--scenario Server,Offline --set Server.min_query_count=5 --set min_query_count=9");
     fine("--seed 3 --set qsl_rng_seed=4");
+    fine("--scenario Offline --seed 3");
     fine("--scenario Server --qps 5 --set server_target_qps=5");
     // Keys for other commands in a file are reported if a flag overrides them.
     folder.write("dyno.toml", "version = 1\n[run]\nscenario = \"Server\"\nqps = 50\n");

@@ -109,6 +109,10 @@ pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String,
     let mut found = Vec::new();
     for (scenario, key, origin) in facts.options.assigned() {
         let Origin::Flag(flag) = origin else { continue };
+        // Other flags have a table of their own; the rate depends on the arrivals as well.
+        if flag != "--set" && key != "server_target_qps" {
+            continue;
+        }
         let Some((why, fix)) = reason(facts, scenario, key, flag == "--set") else { continue };
         let why = format!("has no effect: {why}");
         let name = match (flag.as_str(), scenario) {
