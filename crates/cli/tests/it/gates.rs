@@ -107,6 +107,10 @@ fn settings_that_depend_on_others_are_rejected_without_them() {
         ("test05_qsl_rng_seed=1", "test05 is false"),
         ("token_latency_scaling_factor=2", "infer_token_latencies is false"),
         ("accuracy_log_rng_seed=1", "logs no responses"),
+        (
+            "accuracy_log_probability=0.1 --set accuracy_log_sampling_target=5",
+            "accuracy_log_sampling_target replaces the share",
+        ),
         ("accuracy_sample_count_override=5", "no accuracy test"),
         ("server_find_peak_qps_decimals_of_precision=2", "search for the peak"),
         ("early_stopping_confidence=0.9 --set early_stopping=never", "early_stopping is never"),
@@ -142,6 +146,8 @@ fn of_different_values_by_two_flags_neither_is_chosen() {
     check(&format!("{openai},output=5,max-tokens=6"), "limits the tokens of an answer");
     check(&format!("{openai},stream:=true"), "use stream=true or stream=false");
     check(&format!("{openai},timeout=0s"), "timeout: expected a time above 0");
+    folder.write("prompts.jsonl", "{\"prompt\": \"a\"}\n");
+    check(&format!("{openai},ids=100 --data prompts.jsonl"), "every prompt of --data has its text");
     let one = format!("{openai},max-concurrency=2 --scenario SingleStream --mode performance");
     check(&one, "SingleStream has one request in flight");
 }
