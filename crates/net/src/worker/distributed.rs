@@ -126,6 +126,10 @@ impl DistributedDriver<'_> {
     fn arm(&self, job: &Job<'_>) -> Result<(), LostWorker> {
         for peer in &self.coordinator.peers {
             peer.rewind(self.coordinator.clock.now());
+            // A worker answers this before the run below, so its clock is known at the start even
+            // if the thread with the regular pings has not had a processor yet. The thread that
+            // reads the connection notices that it is lost.
+            let _ = peer.send(Body::Ping(self.coordinator.clock.now()));
         }
         let tenant =
             |(tenant, settings): (&dyno_loadgen::drive::JobTenant<'_>, &TestSettings)| PlayTenant {
