@@ -18,6 +18,7 @@ use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMode};
 use dyno_loadgen::verdict::Violation;
 use dyno_results::records::{Keep, Records};
+use dyno_results::summary::NO_BOUND;
 use dyno_results::summary::{
     self, Data, Headline, Interval, Metrics, Plan, Reason, ReasonKind, Setting, State, mode_name,
 };
@@ -372,13 +373,16 @@ pub fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
         Some(plan::Tokens::Measured { ttft, tpot }) if server.is_some() => (Some(ttft), Some(tpot)),
         _ => (None, None),
     };
+    let judged = |bound: Option<u64>| bound.filter(|bound| *bound < NO_BOUND);
     let mut rows = requested.rows();
     let arrivals = rows.find(|(field, ..)| field.name == ARRIVALS).map(|(_, value, _)| value);
     Plan {
         percentile: plan.percentile(),
-        latency_bound_ns: server.filter(|_| first_token.is_none()).map(|s| s.target_latency),
-        first_token_bound_ns: first_token,
-        time_per_output_token_bound_ns: per_token,
+        latency_bound_ns: judged(
+            server.filter(|_| first_token.is_none()).map(|s| s.target_latency),
+        ),
+        first_token_bound_ns: judged(first_token),
+        time_per_output_token_bound_ns: judged(per_token),
         repetition: (plan.repetition != Repetition::Once).then(|| plan.repetition.show()),
         interval_ns: plan.interval(),
         target_qps: plan.target_qps,

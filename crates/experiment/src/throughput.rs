@@ -5,7 +5,7 @@
 //! more than the following run.
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
-use dyno_loadgen::plan::Plan;
+use dyno_loadgen::plan::{Load, Plan};
 use dyno_loadgen::run::RecordRetention;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 use dyno_net::client::ClientStatistics;
@@ -59,6 +59,7 @@ pub fn samples_per_second(
         clock: Clock::start(),
         before: system.remote().map(Remote::seen),
         traffic: summary::Probe::default(),
+        fails_fast: options.fails_fast(),
     };
     let rate = match system.remote() {
         Some(remote) => probing.by_concurrency(most_in_flight(remote, options)),
@@ -69,6 +70,47 @@ pub fn samples_per_second(
     traffic.took_ns = probing.clock.now();
     traffic.samples_per_s = rate;
     Ok(Some(traffic))
+}
+
+/// Sends as many requests as `warm_up` demands to a server before a test, with no more of them at the
+/// same time than the test has. Returns how many failed; `None` if there is nothing to send.
+///
+/// # Errors
+/// The server leaves requests unanswered.
+pub fn warm_up(
+    system: &System,
+    options: &Options,
+    test: &Test,
+    control: Control<'_>,
+) -> Result<Option<u64>, Failure> {
+    let requests = options.run.warm_up.unwrap_or(0) as u64;
+    let (Some(remote), Some(tenant)) =
+        (system.remote().filter(|_| requests > 0), test.tenants.first())
+    else {
+        return Ok(None);
+    };
+    let most = remote.most_in_flight().map_or(IN_FLIGHT_DEFAULT, |most| most as u64);
+    let in_flight = match &tenant.plan.load {
+        Load::Server(server) => match server.arrivals {
+            Arrivals::Concurrency(in_flight) => u64::from(in_flight),
+            _ => 1,
+        },
+        Load::MultiStream { .. } => tenant.plan.samples_per_query,
+        Load::SingleStream { .. } => 1,
+        Load::Offline => most,
+    };
+    // Failures are counted; the test itself shows whether the system works.
+    let mut warming = RunningProbe {
+        system,
+        options,
+        control,
+        clock: Clock::start(),
+        before: None,
+        traffic: summary::Probe::default(),
+        fails_fast: false,
+    };
+    warming.play(requests, in_flight.clamp(1, most))?;
+    Ok(Some(warming.traffic.failed))
 }
 
 /// Returns the maximum number of concurrent requests of a probe, at most that of the following
@@ -95,6 +137,8 @@ struct RunningProbe<'a> {
     /// Counters of the client of a server before the probe.
     before: Option<ClientStatistics>,
     traffic: summary::Probe,
+    /// Whether many failures end it.
+    fails_fast: bool,
 }
 
 /// Result of one run of a probe.
@@ -178,7 +222,7 @@ impl RunningProbe<'_> {
         if rate > 0.0 {
             return Ok(rate);
         }
-        if self.options.fails_fast() {
+        if self.fails_fast {
             Err(self.failed())
         } else {
             // The run shows how the system fails, at the rate of its failures.
@@ -214,7 +258,7 @@ impl RunningProbe<'_> {
         let summary::Probe { requests, failed: all_failed, .. } = self.traffic;
         let is_all = requests >= dyno_loadgen::drive::real::FIRST_ANSWERS && all_failed == requests;
         let is_most = requests >= ENOUGH_ANSWERS && 2 * all_failed > requests;
-        if self.options.fails_fast() && !self.system.is_simulated() && (is_all || is_most) {
+        if self.fails_fast && !self.system.is_simulated() && (is_all || is_most) {
             return Err(self.failed());
         }
         let took = record.completed_at.iter().copied().max().unwrap_or(0).max(1);
@@ -256,7 +300,7 @@ impl RunningProbe<'_> {
             mode: TestMode::PerformanceOnly,
             tenants: vec![tenant],
             keep: RecordRetention::Results,
-            fails_fast: self.options.fails_fast(),
+            fails_fast: self.fails_fast,
         })
     }
 }

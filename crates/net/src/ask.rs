@@ -33,12 +33,43 @@ pub struct ServerQuery<'a> {
     pub limit: Duration,
 }
 
-/// Answer with a success status.
+/// Answer with any status.
 #[derive(Debug, Clone)]
-struct HttpAnswer {
+pub struct HttpAnswer {
+    /// HTTP status.
+    pub status: u16,
     fields: HeaderMap,
     body: Bytes,
     trailers: Option<HeaderMap>,
+}
+
+impl HttpAnswer {
+    /// Returns the target of a redirection.
+    #[must_use]
+    pub fn location(&self) -> Option<String> {
+        let location = self.fields.get("location")?;
+        Some(String::from_utf8_lossy(location.as_bytes()).into_owned())
+    }
+
+    /// Returns the body.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Returns the message of an answer whose status is not success.
+    #[must_use]
+    pub fn words(&self) -> String {
+        error_words(&self.body)
+    }
+
+    /// Returns the answer if its status is success.
+    fn success(self) -> Result<Self, Trouble> {
+        match Kind::of_status(self.status) {
+            None => Ok(self),
+            Some(kind) => Err(Trouble::of_status(kind, self.status, &self.words())),
+        }
+    }
 }
 
 impl ServerQuery<'_> {
@@ -47,7 +78,7 @@ impl ServerQuery<'_> {
     /// # Errors
     /// No answer in time, or a status other than success.
     pub fn ask(&self, request: &Request) -> Result<Bytes, Trouble> {
-        Ok(self.exchange_in_time(request)?.body)
+        Ok(self.exchange(request)?.success()?.body)
     }
 
     /// Returns the message of a gRPC answer.
@@ -65,7 +96,7 @@ impl ServerQuery<'_> {
             fields: vec![("content-type", grpc::CONTENT_TYPE.into()), ("te", "trailers".into())],
             body: grpc::framed(message),
         };
-        let answered = self.exchange_in_time(&request)?;
+        let answered = self.exchange(&request)?.success()?;
         grpc::status(&answered.fields)?;
         if let Some(trailers) = &answered.trailers {
             grpc::status(trailers)?;
@@ -78,12 +109,16 @@ impl ServerQuery<'_> {
         M::decode(message).map_err(|error| malformed(format!("the answer to {path}: {error}")))
     }
 
-    fn exchange_in_time(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
+    /// Returns the answer, whatever its status.
+    ///
+    /// # Errors
+    /// No answer in time.
+    pub fn exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Trouble::new(Kind::Connect, error.to_string()))?;
         let endpoint = self.endpoint;
         let answered = async {
-            match tokio::time::timeout(self.limit, self.exchange(request)).await {
+            match tokio::time::timeout(self.limit, self.connect_and_exchange(request)).await {
                 Ok(answered) => answered,
                 Err(_) => {
                     let seconds = self.limit.as_secs_f64();
@@ -95,7 +130,7 @@ impl ServerQuery<'_> {
         runtime.block_on(answered)
     }
 
-    async fn exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
+    async fn connect_and_exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
         let endpoint = self.endpoint;
         let addresses = endpoint.resolve()?;
         let stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| {
@@ -180,13 +215,7 @@ impl ServerQuery<'_> {
         let body = body.collect().await.map_err(broken)?;
         let trailers = body.trailers().cloned();
         let body = body.to_bytes();
-        match Kind::of_status(head.status.as_u16()) {
-            None => Ok(HttpAnswer { fields: head.headers, body, trailers }),
-            Some(kind) => {
-                let said = error_words(&body);
-                Err(Trouble::of_status(kind, head.status.as_u16(), &said))
-            }
-        }
+        Ok(HttpAnswer { status: head.status.as_u16(), fields: head.headers, body, trailers })
     }
 }
 

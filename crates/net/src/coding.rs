@@ -10,6 +10,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::{GzEncoder, MultiGzDecoder, ZlibDecoder, ZlibEncoder};
 
+use crate::protocol::{ReadProgress, Reader};
 use crate::trouble::{Kind, Trouble};
 
 /// A content coding.
@@ -158,6 +159,23 @@ impl Decoder {
         let taken = if content.is_empty() { Ok(()) } else { take(content) };
         content.clear();
         taken
+    }
+
+    /// Takes bytes of a body, and passes their content on to the reader of the answer.
+    pub(crate) fn read(
+        &mut self,
+        bytes: &[u8],
+        reader: &mut dyn Reader,
+    ) -> Result<ReadProgress, Trouble> {
+        let mut heard = ReadProgress::default();
+        self.push::<Trouble>(bytes, |content| {
+            let more = reader.data(content)?;
+            heard.beats = heard.beats.saturating_add(more.beats);
+            heard.is_done |= more.is_done;
+            heard.has_more = more.has_more || more.beats == 0 && heard.has_more;
+            Ok(())
+        })?;
+        Ok(heard)
     }
 
     /// Checks that the content is complete.

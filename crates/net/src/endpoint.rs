@@ -172,6 +172,26 @@ impl Endpoint {
         if self.port == default_port(self.is_tls) { host } else { format!("{host}:{}", self.port) }
     }
 
+    /// Returns whether scheme, host and port are equal, so that both may receive the same
+    /// credentials.
+    #[must_use]
+    pub fn is_same_origin(&self, other: &Self) -> bool {
+        (self.is_tls, self.port) == (other.is_tls, other.port)
+            && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
+    /// Returns the endpoint to which the request of `path` below this one was redirected; `None` if
+    /// the target is not a URL or does not end with that path.
+    #[must_use]
+    pub fn redirected(&self, location: &str, path: &str) -> Option<Self> {
+        let location = location.split(['?', '#']).next()?.trim_end_matches('/');
+        let base = location.strip_suffix(path)?;
+        if base.is_empty() || base.starts_with('/') && !base.starts_with("//") {
+            return Some(Self { path: base.trim_end_matches('/').to_owned(), ..self.clone() });
+        }
+        base.parse().ok()
+    }
+
     /// Returns the addresses of the host in the order of the system's resolver. It blocks as long
     /// as the resolver does.
     ///
@@ -226,6 +246,26 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(parsed(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_redirection_leads_to_the_base_of_the_same_path() {
+        let from: Endpoint = "http://a:8000/v1".parse().unwrap();
+        for (location, target) in [
+            ("/x/v2/chat/completions", Some("http://a:8000/x/v2")),
+            ("/chat/completions?a=b", Some("http://a:8000")),
+            ("https://b/v1/chat/completions/", Some("https://b/v1")),
+            ("https://b/login", None),
+            ("//b/v1/chat/completions", None),
+            ("chat", None),
+            ("", None),
+        ] {
+            let found = from.redirected(location, "/chat/completions");
+            assert_eq!(found.map(|found| found.to_string()).as_deref(), target, "{location}");
+        }
+        let origin = |url: &str| from.is_same_origin(&url.parse().unwrap());
+        assert!(origin("http://A:8000/x"));
+        assert!(!origin("https://a:8000") && !origin("http://a:8001") && !origin("http://b:8000"));
     }
 
     #[test]

@@ -220,6 +220,14 @@ pub enum Oddity {
     ContentParts,
     /// A stream was requested, and a whole answer came.
     NoStream,
+    /// The content type is not that of the body.
+    ContentType,
+    /// Blanks around `[DONE]`.
+    DoneBlanks,
+    /// Events that only keep the connection open.
+    SignsOfLife,
+    /// A part of a stream without `choices`.
+    NoChoices,
 }
 
 /// An element of [`Flags`].
@@ -258,6 +266,10 @@ impl Flag for Oddity {
         Self::NoFinishReason,
         Self::ContentParts,
         Self::NoStream,
+        Self::ContentType,
+        Self::DoneBlanks,
+        Self::SignsOfLife,
+        Self::NoChoices,
     ];
 
     fn position(self) -> u16 {
@@ -470,6 +482,10 @@ impl Oddity {
             Self::NoFinishReason => "no finish_reason",
             Self::ContentParts => "content as a list of parts",
             Self::NoStream => "a whole answer instead of a stream",
+            Self::ContentType => "a content type that is not that of the body",
+            Self::DoneBlanks => "blanks around [DONE]",
+            Self::SignsOfLife => "events that only keep the connection open",
+            Self::NoChoices => "a part without choices",
         }
     }
 }

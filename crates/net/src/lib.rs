@@ -9,7 +9,7 @@
 //!
 //! use dyno_net::exchange::HttpVersion;
 //! use dyno_net::ledger::AcceptedClasses;
-//! use dyno_net::openai::{Input, OpenAi, Settings};
+//! use dyno_net::openai::{Input, LimitMember, OpenAi, Settings};
 //! use dyno_net::protocol::Protocol;
 //! use dyno_net::workload::{Prompt, Workload};
 //!
@@ -20,6 +20,7 @@
 //!     is_streaming: true,
 //!     asks_usage: true,
 //!     max_tokens: Some(8),
+//!     limit_member: LimitMember::default(),
 //!     others: serde_json::Map::new(),
 //!     tokenizer: None,
 //!     accepted: AcceptedClasses::default(),

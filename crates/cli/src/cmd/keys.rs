@@ -11,11 +11,17 @@ pub struct KeyArgs {
     pub given: GivenKeys,
 }
 
+/// Other names of flags: those of `vllm bench serve`.
+const ALIASES: [(&str, &str); 1] = [("qps", "request-rate")];
+
 impl Args for KeyArgs {
     fn augment_args(command: Command) -> Command {
         KEYS.iter().fold(command, |command, key| {
             let help = format!("{} [default: {}]", key.help, key.default);
-            let arg = Arg::new(key.name).long(key.name).help(help);
+            let mut arg = Arg::new(key.name).long(key.name).help(help);
+            if let Some((_, alias)) = ALIASES.iter().find(|(name, _)| *name == key.name) {
+                arg = arg.visible_alias(*alias);
+            }
             command.arg(match key.value {
                 // `--virtual=false` overrides a file that sets `virtual = true`.
                 "" => arg

@@ -52,6 +52,7 @@ pub fn client(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Client>
         limited_ns: seen.limited_ns,
         longest_limited_ns: seen.longest_limited_ns,
         parser_waits: seen.parser_waits,
+        unrequested_compression: seen.unrequested_compression,
         bytes_sent: seen.bytes_sent,
         bytes_received: seen.bytes_received,
         busy: seen.cpu_ns as f64 / sight.capacity.max(1) as f64,

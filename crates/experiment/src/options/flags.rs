@@ -110,6 +110,15 @@ pub fn shortcuts(run: &RunOptions, origin: &Origin) -> Vec<Assignment> {
     if let Some(qps) = run.qps {
         assignments.push(set(Some(Scenario::Server), "server_target_qps", qps.to_string()));
     }
+    if let Some(queries) = run.num_prompts {
+        for key in ["min_query_count", "max_query_count"] {
+            assignments.push(set(None, key, queries.to_string()));
+        }
+        assignments.push(set(None, "min_duration_ms", "0".into()));
+    }
+    if let Some(shape) = run.burstiness {
+        assignments.push(set(Some(Scenario::Server), "server_arrivals", format!("gamma:{shape}")));
+    }
     if let Some(seed) = run.seed {
         for key in ["qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed"] {
             assignments.push(set(None, key, seed.to_string()));

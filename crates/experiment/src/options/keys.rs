@@ -57,6 +57,9 @@ pub struct RunOptions {
     pub profile: Option<Profile>,
     pub duration: Option<Nanos>,
     pub qps: Option<f64>,
+    pub num_prompts: Option<NonZero<usize>>,
+    pub max_concurrency: Option<NonZero<u32>>,
+    pub burstiness: Option<f64>,
     pub seed: Option<u64>,
     pub deadline: Option<Nanos>,
     pub fails_fast: Option<bool>,
@@ -143,12 +146,18 @@ keys! {
         |o, v, _| add_scenarios(o, v);
     "mode" "MODE" "accuracy, performance, both or peak (the highest Server rate, or most MultiStream streams, within the bound)" "both"
         |o, v, _| { o.mode = Some(mode(v)?); Ok(()) };
-    "profile" "PROFILE" "quick (5 s a test) or rules (600 s a test, as official runs have)" "quick"
+    "profile" "PROFILE" "quick (5 s a test), rules (600 s a test, as official runs have) or llm (30 s at concurrency 8, without bounds of MLPerf)" "quick; llm for a URL and for openai:"
         |o, v, _| { o.profile = Some(Profile::parse(v)?); Ok(()) };
     "duration" "TIME" "Each performance test lasts at least this long, such as 10s" "by profile"
         |o, v, _| { o.duration = Some(units::parse_duration(v)?); Ok(()) };
     "qps" "RATE" "Server: mean arrival rate in queries/s" "a tenth of what a short probe reaches, at most 1000"
         |o, v, _| { o.qps = Some(number(v)?); Ok(()) };
+    "num-prompts" "N" "Exactly this many queries in each performance test, however long they take" "as many as the duration needs"
+        |o, v, _| { o.num_prompts = Some(at_least_one(v)?); Ok(()) };
+    "max-concurrency" "N" "Server: at most this many requests to a server in flight; without a rate always this many" "no limit; 8 with --profile llm"
+        |o, v, _| { o.max_concurrency = Some(positive(v)?); Ok(()) };
+    "burstiness" "SHAPE" "Server: arrivals in bursts, the shape of gamma-distributed gaps: 1 is Poisson, less is burstier" "1"
+        |o, v, _| { o.burstiness = Some(shape(v)?); Ok(()) };
     "seed" "N" "Seeds of samples and arrivals, all from this number" "the official seeds of the current round"
         |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
     "deadline" "TIME" "Give up when nothing is answered for this long" "60s more than the test is expected to last"
@@ -307,6 +316,18 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
 /// A sentence fragment that begins with "expected".
 pub fn at_least_one(text: &str) -> Result<NonZero<usize>, String> {
     NonZero::new(number(text)?).ok_or_else(|| "expected a number of at least 1, found `0`".into())
+}
+
+fn positive(text: &str) -> Result<NonZero<u32>, String> {
+    NonZero::new(number(text)?).ok_or_else(|| "expected a number of at least 1, found `0`".into())
+}
+
+fn shape(text: &str) -> Result<f64, String> {
+    let shape: f64 = number(text)?;
+    if shape.is_finite() && shape > 0.0 {
+        return Ok(shape);
+    }
+    Err(format!("expected a number above 0, found `{text}`"))
 }
 
 fn above_zero(text: &str) -> Result<Nanos, String> {

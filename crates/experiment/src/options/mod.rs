@@ -22,7 +22,7 @@ use dyno_loadgen::config::{Conf, ConfType, ConfigWarning, built_in_models};
 use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::plan::{apply_test05, raise_query_count_for_percentile};
 use dyno_loadgen::settings::{
-    FIELDS, Origin, Scenario, Settings, TestMode, nearest, nearest_field,
+    Arrivals, FIELDS, Origin, Scenario, Setting as _, Settings, TestMode, nearest, nearest_field,
 };
 
 use assignment::{Assignment, apply};
@@ -256,6 +256,7 @@ impl Options {
             ([], Some(Mode::Peak)) => vec![Scenario::Server],
             ([], _) => match &self.rules {
                 Some(rules) => rules.scenarios(),
+                None if self.profile() == Profile::Llm => vec![Scenario::Server],
                 None => Scenario::ALL.to_vec(),
             },
             (given, _) => {
@@ -267,7 +268,10 @@ impl Options {
 
     /// Returns the tests of each scenario.
     pub fn modes(&self) -> &'static [TestMode] {
-        match self.run.mode.unwrap_or(Mode::Both) {
+        // Answers of a language model are seldom scored.
+        let is_fast = self.profile() == Profile::Llm && self.run.accuracy_target.is_none();
+        let default = if is_fast { Mode::Performance } else { Mode::Both };
+        match self.run.mode.unwrap_or(default) {
             Mode::Accuracy => &[TestMode::AccuracyOnly],
             Mode::Performance => &[TestMode::PerformanceOnly],
             Mode::Both => &[TestMode::AccuracyOnly, TestMode::PerformanceOnly],
@@ -282,7 +286,7 @@ impl Options {
 
     /// Returns whether a run ends when most answers fail. Under the rules a run continues.
     pub fn fails_fast(&self) -> bool {
-        let by_default = self.profile() == Profile::Quick && self.rules.is_none();
+        let by_default = self.profile() != Profile::Rules && self.rules.is_none();
         self.run.fails_fast.unwrap_or(by_default)
     }
 
@@ -423,6 +427,25 @@ impl Options {
         remarks
     }
 
+    /// Sets the load of Server unless it is given by its arrivals, by a rate, or by the times of a
+    /// recorded trace: as many queries in flight as `max-concurrency` permits, or as the profile has.
+    pub fn complete_load(&self, settings: &mut Settings) {
+        let is_given =
+            ["server_arrivals", "server_target_qps"].iter().any(|k| !is_open(settings, k));
+        if settings.values.scenario != Scenario::Server || is_given {
+            return;
+        }
+        let load = match (self.run.max_concurrency, self.profile()) {
+            (Some(most), _) => Some((most.get(), Origin::Flag("--max-concurrency".into()))),
+            (None, Profile::Llm) => Some((LLM_CONCURRENCY, Origin::Code("profile llm"))),
+            (None, Profile::Quick | Profile::Rules) => None,
+        };
+        if let Some((in_flight, origin)) = load {
+            let arrivals = Arrivals::Concurrency(in_flight).show();
+            settings.set("server_arrivals", &arrivals, origin).expect("a valid value");
+        }
+    }
+
     fn apply_audit(&self, settings: &mut Settings) {
         if let Some(audit) = &self.audit {
             audit.apply_audit(settings);
@@ -454,6 +477,9 @@ impl Options {
 pub fn is_open(settings: &Settings, key: &str) -> bool {
     matches!(settings.origin(key), Some(Origin::Default | Origin::BuiltIn { .. }))
 }
+
+/// Queries in flight of profile llm, if no load is given.
+const LLM_CONCURRENCY: u32 = 8;
 
 const STREAMS: &str = "multi_stream_samples_per_query";
 

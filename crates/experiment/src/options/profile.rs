@@ -1,6 +1,8 @@
 //! Profiles: named sets of settings, which explicit settings override.
 
 use dyno_loadgen::settings::{Origin, Scenario, Settings};
+#[cfg(doc)]
+use dyno_results::summary::NO_BOUND;
 
 /// A named set of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +11,9 @@ pub enum Profile {
     Quick,
     /// Settings of the rules, as far as the built-in table has them.
     Rules,
+    /// A language model behind a server: half a minute under load. No bound of MLPerf is judged, and
+    /// a run is VALID if its answers are whole and the client did not disturb it.
+    Llm,
 }
 
 type Row = (Option<Scenario>, &'static str, &'static str);
@@ -21,6 +26,21 @@ const QUICK: &[Row] = &[
     (Some(Scenario::Server), "server_target_latency_ns", "50000000"),
 ];
 
+/// [`NO_BOUND`] as a value of a setting.
+const NO_BOUND_TEXT: &str = "1152921504606846976";
+
+/// Half a minute, however few answers that brings. The client may lag by 1 ms.
+const LLM: &[Row] = &[
+    (None, "min_duration_ms", "30000"),
+    (None, "min_query_count", "1"),
+    (None, "continue_trace", "true"),
+    (None, "early_stopping", "never"),
+    (Some(Scenario::Server), "server_target_latency_ns", NO_BOUND_TEXT),
+    (Some(Scenario::Server), "server_ttft_latency", NO_BOUND_TEXT),
+    (Some(Scenario::Server), "server_tpot_latency", NO_BOUND_TEXT),
+    (Some(Scenario::Server), "max_client_lag_ns", "1000000"),
+];
+
 const RULES: &[Row] = &[(None, "continue_trace", "true")];
 
 impl Profile {
@@ -29,6 +49,7 @@ impl Profile {
         match self {
             Self::Quick => "quick",
             Self::Rules => "rules",
+            Self::Llm => "llm",
         }
     }
 
@@ -40,7 +61,8 @@ impl Profile {
         match text {
             "quick" => Ok(Self::Quick),
             "rules" => Ok(Self::Rules),
-            _ => Err(format!("expected quick or rules, found `{text}`")),
+            "llm" => Ok(Self::Llm),
+            _ => Err(format!("expected quick, rules or llm, found `{text}`")),
         }
     }
 
@@ -50,6 +72,7 @@ impl Profile {
         let (rows, origin) = match self {
             Self::Quick => (QUICK, "profile quick"),
             Self::Rules => (RULES, "profile rules"),
+            Self::Llm => (LLM, "profile llm"),
         };
         for &(only, key, value) in rows {
             let is_meant = only.is_none_or(|only| only == scenario);
@@ -69,6 +92,22 @@ impl Profile {
                  for runs of that length.",
             ),
             Self::Rules => None,
+            Self::Llm => Some(
+                "Profile llm judges no bound of MLPerf: VALID means whole answers, and a client that \
+                 did not disturb them. --require judges what you need.",
+            ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_results::summary::NO_BOUND;
+
+    use super::*;
+
+    #[test]
+    fn the_bound_of_no_bound_is_written_as_a_number() {
+        assert_eq!(NO_BOUND_TEXT, NO_BOUND.to_string());
     }
 }

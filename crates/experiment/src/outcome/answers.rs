@@ -64,7 +64,8 @@ fn judge_stream(test: &mut summary::Test, report: &Report<'_>, accounts: &Accoun
         count(accounts.answered().count() as u64)
     );
     let is_bounded = matches!(report.run.plan.load, Load::Server(_))
-        && matches!(report.run.plan.tokens, Some(PlanTokens::Measured { .. }));
+        && matches!(report.run.plan.tokens,
+            Some(PlanTokens::Measured { ttft, tpot }) if ttft.min(tpot) < summary::NO_BOUND);
     if !is_bounded {
         test.notes.push(format!("{told}. Their latency is measured, TTFT and TPOT are not."));
         return;

@@ -73,7 +73,7 @@ struct ShortQuery {
 fn short(prepared: &PreparedRun, sized: &SizedTest<'_>) -> Option<ShortQuery> {
     let SizedTest { test, played, .. } = sized;
     let is_native =
-        prepared.options.profile() == Profile::Quick && prepared.options.rules.is_none();
+        prepared.options.profile() != Profile::Rules && prepared.options.rules.is_none();
     let is_meant = (test.scenario, test.mode) == (Scenario::Offline, TestMode::PerformanceOnly);
     let [tenant] = &test.tenants[..] else { return None };
     let [log] = &played.logs[..] else { return None };

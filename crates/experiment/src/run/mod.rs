@@ -306,6 +306,7 @@ impl PreparedRun {
         title: &str,
     ) -> Result<(PlayedTest, Vec<summary::Test>), Failure> {
         let system = &self.system;
+        throughput::warm_up(system, &self.options, test, control)?;
         let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
         let played = test.play(system, control, title)?;
         if system.is_simulated() {
@@ -509,11 +510,15 @@ fn play(
     kept: &mut OutcomeSink<'_>,
 ) -> Result<TestOutcome, Failure> {
     let system = &prepared.system;
+    let warmed_up = throughput::warm_up(system, &prepared.options, test, control)?;
     // Discards batch sizes of a probe or of the previous test.
     let _ = system.batch_sizes.take();
     let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
     control.writes(false);
-    let SizedTest { test, played, notes } = longer::play(prepared, test, control, title)?;
+    let SizedTest { test, played, mut notes } = longer::play(prepared, test, control, title)?;
+    notes.extend(warmed_up.filter(|failed| *failed > 0).map(|failed| {
+        format!("{failed} of the requests that warmed the server up before the test failed.")
+    }));
     let PlayedTest { logs, failing, observation } = played;
     control.writes(true);
     let took = clock.now();

@@ -3,7 +3,7 @@
 use dyno_loadgen::settings::Scenario;
 
 use crate::environment;
-use crate::options::Options;
+use crate::options::{Options, Profile};
 use crate::system::System;
 
 /// Returns remarks on the run as a whole. In virtual time the machine does not matter, and equal
@@ -18,7 +18,7 @@ pub fn of_run(options: &Options, system: &System) -> Vec<String> {
     if system.is_simulated() {
         return remarks;
     }
-    if options.scenarios().contains(&Scenario::Server) {
+    if options.scenarios().contains(&Scenario::Server) && options.profile() != Profile::Llm {
         remarks.push(
             "Server judges the client as well: at the target percentile it may lag by a tenth \
              of the latency bound, or by 1 ms if that is more."

@@ -55,6 +55,7 @@ pub fn needs_probe(options: &Options, system: &System) -> bool {
         if let Some(remote) = system.remote() {
             remote.complete(&mut settings);
         }
+        options.complete_load(&mut settings);
         has_rate(&settings)
             && probed_setting(scenario, None).is_some_and(|(key, _)| is_open(&settings, key))
     };
@@ -215,6 +216,7 @@ fn settle(
     if let Some(remote) = system.remote() {
         remote.complete(&mut settings);
     }
+    options.complete_load(&mut settings);
     let messages = options.complete(&mut settings);
     let plan = Plan::resolve(&settings.values, system.library_size()).map_err(|errors| {
         let of = tenant.map(|tenant| format!(" of tenant {}", tenant.name)).unwrap_or_default();

@@ -258,7 +258,7 @@ pub fn rules(
     limits: &[Limit],
     plan: &Plan,
 ) -> Rules {
-    let is_quick = prepared.options.profile() == Profile::Quick;
+    let is_quick = prepared.options.profile() != Profile::Rules;
     let full_runs = plan.repetition.runs();
     // At a fixed interval the number of queries determines the length of a run.
     let by_count = plan.interval().map_or(0, |at| at.saturating_mul(plan.min_query_count));

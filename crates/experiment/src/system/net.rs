@@ -1,5 +1,6 @@
 //! Systems over the network: `oip:`, `oip-grpc:`, `openai:` and `raw:`.
 
+mod discover;
 mod oip;
 mod openai;
 mod prompts;
@@ -27,6 +28,7 @@ use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
+pub use discover::{Discovery, discover};
 use spec_keys::SpecKeys;
 use spec_keys::named;
 
@@ -36,7 +38,7 @@ pub(super) const OIP: SystemKind = SystemKind {
     help: "a model behind the Open Inference Protocol over HTTP; binary=true sends \
      tensors as bytes. --data [INPUT=]FILE.npy holds the samples, --labels FILE.npy their classes; \
      without --data they are random. output=NAME is what is scored, version=V that of the model",
-    accepts: &["data", "shape", "labels"],
+    accepts: &["data", "shape", "labels", "warm-up", "max-concurrency"],
     resources: |operand| named("oip", operand),
     check: None,
     open: |request| Ok(load("oip", request)?.into()),
@@ -47,7 +49,7 @@ pub(super) const OIP_GRPC: SystemKind = SystemKind {
     operand: "HOST:PORT/MODEL",
     help: "the same over gRPC; form=raw (as is), typed or stream (ModelStreamInfer, \
      any number of answers)",
-    accepts: &["data", "shape", "labels"],
+    accepts: &["data", "shape", "labels", "warm-up", "max-concurrency"],
     resources: |operand| named("oip-grpc", operand),
     check: None,
     open: |request| Ok(load("oip-grpc", request)?.into()),
@@ -57,13 +59,14 @@ pub(super) const OPENAI: SystemKind = SystemKind {
     name: "openai",
     operand: "URL",
     help: "a server of texts with the interface of OpenAI: model=NAME, stream=false for \
-     whole answers, chat=true or false, max-tokens=N, usage=false where the server refuses \
+     whole answers, chat=true or false, max-tokens=N, limit-member=max_tokens or \
+     max_completion_tokens (where that limit goes; else by what the server accepts), usage=false where the server refuses \
      stream_options or counts wrongly, tokenizer=FILE.json, accept-answers=CLASS,... (empty, cut, \
      aborted, filtered or short: answers that count as success beside whole ones), KEY:=JSON for any member of the request. --data FILE \
      holds the prompts (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X \
      times as fast), else they are made up: input=LENGTHS, output=LENGTHS, prefix=N, groups=N, \
      ids=N (random tokens below N). LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
-    accepts: &["data"],
+    accepts: &["data", "warm-up", "max-concurrency"],
     resources: |operand| named("openai", operand),
     check: None,
     open: |request| Ok(load("openai", request)?.into()),
@@ -79,10 +82,10 @@ pub(super) const RAW: SystemKind = SystemKind {
      concurrency are opened before the clock starts, others on demand; 64 for Offline and HTTP/2), streams=N (16, on each \
      connection of HTTP/2), max-concurrency=N (requests in flight at most; others wait, which counts in their latency \
      and is shown separately), timeout=TIME (60s), retries=N (0, \
-     counted), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
-     accept=gzip or deflate (answers, after their time was taken), ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
+     counted; a refusal waits as long as the server asks by Retry-After, else for growing times), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
+     accept=gzip or deflate (asks for compressed answers, which are unpacked after their time was taken), ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
      environment variable that holds a bearer token, which is written nowhere)",
-    accepts: &["data"],
+    accepts: &["data", "warm-up", "max-concurrency"],
     resources: |operand| named("raw", operand),
     check: None,
     open: |request| Ok(load("raw", request)?.into()),

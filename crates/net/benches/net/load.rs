@@ -166,6 +166,7 @@ pub fn texts() -> Arc<dyn Protocol> {
         is_streaming: false,
         asks_usage: false,
         max_tokens: None,
+        limit_member: openai::LimitMember::default(),
         others: serde_json::Map::new(),
         tokenizer: None,
         accepted: dyno_net::ledger::AcceptedClasses::default(),

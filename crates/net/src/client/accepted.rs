@@ -38,15 +38,34 @@ impl SampleTimes {
     /// Stamps a sample, in ns since the start of its run. Samples of earlier runs are ignored.
     #[inline]
     pub(super) fn stamp(&self, id: ResponseId, at: Nanos) {
+        if let Some(stamp) = self.stamp_of(id) {
+            stamp.store(at.max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Stamps a sample as [`stamp`](Self::stamp) does unless it has a stamp: a retry leaves the time
+    /// of the first attempt.
+    #[inline]
+    pub(super) fn stamp_first(&self, id: ResponseId, at: Nanos) {
+        if let Some(stamp) = self.stamp_of(id)
+            && stamp.load(Ordering::Relaxed) == 0
+        {
+            stamp.store(at.max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the stamp of a sample of the current run.
+    #[inline]
+    fn stamp_of(&self, id: ResponseId) -> Option<&AtomicU64> {
         let run = id.run() >> 8;
         if self.current.load(Ordering::Acquire) != run && !self.begin(run) {
-            return;
+            return None;
         }
         let column = self.columns[usize::from(id.tenant())].get_or_init(Column::new);
         let sequence = id.sequence() as usize;
-        let Some(chunk) = column.0.get(sequence / CHUNK_SAMPLES) else { return };
+        let chunk = column.0.get(sequence / CHUNK_SAMPLES)?;
         let chunk = chunk.get_or_init(|| (0..CHUNK_SAMPLES).map(|_| AtomicU64::new(0)).collect());
-        chunk[sequence % CHUNK_SAMPLES].store(at.max(1), Ordering::Relaxed);
+        Some(&chunk[sequence % CHUNK_SAMPLES])
     }
 
     /// Clears the times of the previous run but keeps their memory; returns false if `run` is not
@@ -105,7 +124,9 @@ mod tests {
     #[test]
     fn a_run_sees_its_own_stamps_alone() {
         let accepted = SampleTimes::new();
+        accepted.stamp(ResponseId::new(1, 0, 3), 20);
         accepted.stamp(ResponseId::new(1, 0, 3), 30);
+        accepted.stamp_first(ResponseId::new(1, 0, 3), 40);
         accepted.stamp(ResponseId::new(1, 2, 70_000), 0);
         assert_eq!(accepted.stamps(0, 5), [0, 0, 0, 30, 0]);
         assert_eq!(accepted.stamps(2, 70_001)[69_999..], [0, 1]);

@@ -13,21 +13,20 @@ use dyno_loadgen::sut::Response;
 use http::HeaderMap;
 
 use super::parsers::OffloadedAnswer;
-use super::{ClientCore, Job};
-use crate::coding::Coding;
-use crate::compressed::check_uncompressed;
+use super::retries::requested_wait;
+use super::{ClientCore, FailedAttempt, Job};
+use crate::coding::{Coding, Decoder};
 use crate::exchange::Fields;
 use crate::ledger::Entry;
-use crate::protocol::{ReadProgress, Reader, ReaderCall};
-use crate::trouble::Trouble;
+use crate::protocol::{PARSED_PER_UNPACKED, ReadProgress, Reader, ReaderCall};
+use crate::trouble::{Kind, Trouble};
 
 /// A transport, as seen by the answers that it carries.
 pub(super) trait Carrier: Send + Sync {
     /// Returns the state that all threads of the client share.
     fn shared(&self) -> &Arc<ClientCore>;
-    /// Retries a sample that has no answer, or reports its failure at `at`. `is_heard`: part of an
-    /// answer was already reported and cannot be retracted.
-    fn failed(&self, job: Job, to: &Responder, trouble: &Trouble, is_heard: bool, at: Nanos);
+    /// Retries a sample that has no answer, or reports its failure at `at`.
+    fn failed(&self, job: Job, to: &Responder, failed: &FailedAttempt<'_>, at: Nanos);
 }
 
 /// An answer that is being read.
@@ -40,6 +39,12 @@ pub(super) struct PendingAnswer {
     outputs: Outputs,
     /// When the last bytes of the body were read.
     last_bytes: Option<NonZero<Nanos>>,
+    /// Decompressor of the body.
+    decoder: Option<Box<Decoder>>,
+    /// The answer declared itself complete.
+    is_done: bool,
+    /// Time for which the server asks to wait before a retry, in ns.
+    requested_wait: Option<Nanos>,
 }
 
 /// Times of reads with output, and whether one read brought output together with later data. The
@@ -90,7 +95,47 @@ impl PendingAnswer {
         thread: usize,
     ) -> Self {
         reader.expect(job.index);
-        Self { job, responder, reader, thread, outputs: Outputs::default(), last_bytes: None }
+        Self {
+            job,
+            responder,
+            reader,
+            thread,
+            outputs: Outputs::default(),
+            last_bytes: None,
+            decoder: None,
+            is_done: false,
+            requested_wait: None,
+        }
+    }
+
+    /// Reads the head. A compressed body is decompressed even if the request did not permit it,
+    /// which is counted.
+    fn begin(
+        &mut self,
+        shared: &ClientCore,
+        status: u16,
+        fields: &dyn Fields,
+    ) -> Result<(), Trouble> {
+        let coding = Coding::of_field(fields.field("content-encoding")).map_err(|other| {
+            let words =
+                format!("the answer is compressed with '{other}', which Dyno does not support");
+            Trouble::new(Kind::Malformed, words)
+        })?;
+        if coding.is_some() && shared.options.accept.is_none() {
+            let counter = &shared.threads[self.thread].unrequested_compression;
+            counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        self.decoder = coding.map(|coding| Box::new(Decoder::new(coding)));
+        self.requested_wait = requested_wait(status, fields);
+        self.reader.begin(status, fields)
+    }
+
+    /// Returns the effort of the next call, in bytes of JSON that take as long to parse.
+    fn effort(&self, next: ReaderCall) -> usize {
+        match (next, &self.decoder) {
+            (ReaderCall::Data(bytes), Some(_)) => bytes * PARSED_PER_UNPACKED,
+            _ => self.reader.effort(next),
+        }
     }
 
     /// Reads bytes of the body that were received at `at`. Returns whether the answer declared
@@ -102,7 +147,11 @@ impl PendingAnswer {
         at: Nanos,
     ) -> Result<bool, Trouble> {
         self.last_bytes = NonZero::new(at);
-        let heard = self.reader.data(bytes)?;
+        let heard = match &mut self.decoder {
+            None => self.reader.data(bytes)?,
+            Some(decoder) => decoder.read(bytes, &mut *self.reader)?,
+        };
+        self.is_done |= heard.is_done;
         self.beat(shared, heard, at);
         Ok(heard.is_done)
     }
@@ -138,7 +187,11 @@ impl PendingAnswer {
     ) -> Box<dyn Reader> {
         let shared = carrier.shared();
         let body_at = self.last_bytes.map_or(ended_at, NonZero::get);
-        let finished = self.reader.finish();
+        let unpacked = match &mut self.decoder {
+            Some(decoder) if !self.is_done => decoder.end().map_err(Trouble::from),
+            _ => Ok(()),
+        };
+        let finished = unpacked.and_then(|()| self.reader.finish());
         if let Ok(heard) = &finished {
             self.beat(shared, *heard, body_at);
         }
@@ -159,13 +212,12 @@ impl PendingAnswer {
             Err(trouble) => {
                 let at = self.responder.time_of(&shared.clock, ended_at);
                 shared.enter(self.job, self.reader.entry(), at);
-                carrier.failed(
-                    self.job,
-                    &self.responder,
-                    &trouble,
-                    outputs.last.is_some(),
-                    ended_at,
-                );
+                let failed = FailedAttempt {
+                    trouble: &trouble,
+                    is_heard: outputs.last.is_some(),
+                    requested_wait: self.requested_wait,
+                };
+                carrier.failed(self.job, &self.responder, &failed, ended_at);
             }
         }
         self.reader
@@ -181,7 +233,9 @@ impl PendingAnswer {
         let shared = carrier.shared();
         let ended_at = self.responder.time_of(&shared.clock, at);
         shared.enter(self.job, self.reader.entry(), ended_at);
-        carrier.failed(self.job, &self.responder, trouble, self.outputs.last.is_some(), at);
+        let is_heard = self.outputs.last.is_some();
+        let failed = FailedAttempt { is_heard, ..FailedAttempt::unheard(trouble) };
+        carrier.failed(self.job, &self.responder, &failed, at);
         self.reader
     }
 }
@@ -199,18 +253,15 @@ pub(super) enum Reading {
 const HEAVY: usize = 64 << 10;
 
 impl Reading {
-    /// Reads the head of an answer, which may be compressed if the request permitted it.
+    /// Reads the head of an answer.
     pub(super) fn begin(
         &mut self,
+        shared: &ClientCore,
         status: u16,
         fields: &dyn Fields,
-        asked: Option<Coding>,
     ) -> Result<(), Trouble> {
-        if asked.is_none() {
-            check_uncompressed(fields)?;
-        }
         match self {
-            Self::Here(answering) => answering.reader.begin(status, fields),
+            Self::Here(answering) => answering.begin(shared, status, fields),
             Self::Away(_) => Ok(()),
         }
     }
@@ -238,7 +289,7 @@ impl Reading {
     ) -> Result<bool, Trouble> {
         let away = match self {
             Self::Here(answering) => {
-                if answering.reader.effort(ReaderCall::Data(bytes.len())) <= HEAVY {
+                if answering.effort(ReaderCall::Data(bytes.len())) <= HEAVY {
                     return answering.data(carrier.shared(), bytes, at);
                 }
                 let reading =
@@ -265,7 +316,7 @@ impl Reading {
     ) -> Option<Box<dyn Reader>> {
         let away = match self {
             Self::Here(answering) => {
-                if answering.reader.effort(ReaderCall::End) <= HEAVY {
+                if answering.effort(ReaderCall::End) <= HEAVY {
                     let trailers = trailers.map(|fields| fields as &dyn Fields);
                     return Some(answering.end(&**carrier, trailers, ended_at));
                 }

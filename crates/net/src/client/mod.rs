@@ -14,6 +14,7 @@ mod kernel;
 mod ledger;
 mod library;
 mod parsers;
+mod retries;
 mod start_error;
 mod statistics;
 mod tenants;
@@ -51,6 +52,7 @@ use kernel::LateReads;
 use ledger::Ledger;
 use library::Requests;
 use parsers::Parsers;
+use retries::Retries;
 use start_error::check;
 use statistics::{Counters, ThreadCounters};
 
@@ -213,6 +215,8 @@ struct ClientCore {
     /// Readers for reuse, with their memory.
     readers: Mutex<Vec<Box<dyn Reader>>>,
     ledger: Ledger,
+    /// Requests that wait for their retry.
+    retries: Retries,
 }
 
 /// A server.
@@ -262,6 +266,22 @@ impl Job {
     }
 }
 
+/// An attempt of a request that brought no answer.
+struct FailedAttempt<'a> {
+    trouble: &'a Trouble,
+    /// Part of an answer was already reported and cannot be retracted.
+    is_heard: bool,
+    /// Time for which the server asks to wait, in ns.
+    requested_wait: Option<Nanos>,
+}
+
+impl<'a> FailedAttempt<'a> {
+    /// Returns an attempt of whose answer nothing was reported.
+    fn unheard(trouble: &'a Trouble) -> Self {
+        Self { trouble, is_heard: false, requested_wait: None }
+    }
+}
+
 impl Client {
     /// Starts the threads of a client, which begin to connect to the nodes at once. Names are
     /// resolved now; a name without an address becomes the trouble of its samples.
@@ -301,6 +321,7 @@ impl Client {
             parsers: Parsers::default(),
             readers: Mutex::default(),
             ledger: Ledger::new(),
+            retries: Retries::default(),
             protocol,
             options,
         });
@@ -447,16 +468,16 @@ impl ClientCore {
         }
     }
 
-    /// Counts the trouble of a sample, and reports its failure at `at` by the client's clock.
-    /// Returns whether to retry it instead.
+    /// Settles a failed attempt: retries it later, or counts the trouble of the sample and reports
+    /// its failure at `at` by the client's clock. Returns the job if it is to be retried at once.
     fn settle_failure(
         &self,
         job: Job,
         responder: &Responder,
-        trouble: &Trouble,
-        is_heard: bool,
+        failed: &FailedAttempt<'_>,
         at: Nanos,
-    ) -> bool {
+    ) -> Option<Job> {
+        let trouble = failed.trouble;
         let may_pass = match trouble.kind {
             Kind::Connect
             | Kind::Closed
@@ -476,15 +497,24 @@ impl ClientCore {
             | Kind::Filtered
             | Kind::Short => false,
         };
-        let may_repeat = may_pass && !is_heard && job.tries < self.options.retries;
+        let wait = retries::wait(trouble.kind, failed.requested_wait, job.tries, job.id.sequence());
+        // A server that asks for more is as good as one that does not answer.
+        let is_soon = wait <= self.options.time_limit.unwrap_or(Nanos::MAX);
+        let may_repeat =
+            may_pass && is_soon && !failed.is_heard && job.tries < self.options.retries;
         if may_repeat && !responder.is_over() {
             self.counters.repeated(trouble.kind);
-            return true;
+            let again = Job { tries: job.tries + 1, ..job };
+            if wait == 0 {
+                return Some(again);
+            }
+            self.retries.add(self.clock.now() + wait, again, responder.clone());
+            return None;
         }
         self.counters.failed(trouble);
         let at = responder.time_of(&self.clock, at);
         responder.fail_at(&[job.id], trouble.kind.failure(), at);
-        false
+        None
     }
 
     /// Counts the wait of a sample.

@@ -56,6 +56,8 @@ pub struct ClientStatistics {
     /// How often a reading thread waited because too much was queued for parsing: its next read was
     /// late.
     pub parser_waits: u64,
+    /// Answers that were compressed although their request did not permit it.
+    pub unrequested_compression: u64,
     /// Answers by the counter of their tokens.
     pub counted_by: BTreeMap<TokenCounter, u64>,
     /// Spans between the events with output of an answer, from the first on.
@@ -89,6 +91,7 @@ pub(super) struct ThreadCounters {
     pub bytes_sent: AtomicU64,
     pub bytes_received: AtomicU64,
     pub cpu_ns: AtomicU64,
+    pub unrequested_compression: AtomicU64,
     counted_by: [AtomicU64; COUNTED.len()],
     pub gaps: GapCounts,
 }
@@ -114,6 +117,7 @@ impl ThreadCounters {
             bytes_sent: zero(),
             bytes_received: zero(),
             cpu_ns: zero(),
+            unrequested_compression: zero(),
             counted_by: COUNTED.map(|_| zero()),
             gaps: GapCounts::new(),
         }
@@ -215,6 +219,7 @@ impl Counters {
             total.bytes_sent += thread.bytes_sent.load(Relaxed);
             total.bytes_received += thread.bytes_received.load(Relaxed);
             total.cpu_ns += thread.cpu_ns.load(Relaxed);
+            total.unrequested_compression += thread.unrequested_compression.load(Relaxed);
             for (by, count) in COUNTED.iter().zip(&thread.counted_by) {
                 let count = count.load(Relaxed);
                 if count > 0 {
@@ -253,6 +258,10 @@ impl ClientStatistics {
             cpu_ns: more(self.cpu_ns, earlier.cpu_ns),
             parser_cpu_ns: more(self.parser_cpu_ns, earlier.parser_cpu_ns),
             parser_waits: more(self.parser_waits, earlier.parser_waits),
+            unrequested_compression: more(
+                self.unrequested_compression,
+                earlier.unrequested_compression,
+            ),
             counted_by: later(&self.counted_by, &earlier.counted_by),
             gaps: self.gaps.since(&earlier.gaps),
         }
@@ -281,6 +290,7 @@ impl ClientStatistics {
             cpu_ns: self.cpu_ns + other.cpu_ns,
             parser_cpu_ns: self.parser_cpu_ns + other.parser_cpu_ns,
             parser_waits: self.parser_waits + other.parser_waits,
+            unrequested_compression: self.unrequested_compression + other.unrequested_compression,
             counted_by: both(&self.counted_by, &other.counted_by),
             gaps: self.gaps.and(&other.gaps),
         }

@@ -140,15 +140,20 @@ pub fn read_part(json: &[u8], text: &mut Vec<u8>) -> Result<Part, Trouble> {
         }
     }
     let mut alone = PartSink { text, part: Part::default() };
-    read_into(json, &mut alone)?;
-    Ok(alone.part)
+    if read_into(json, &mut alone)? { Ok(alone.part) } else { Err(without_choices()) }
 }
 
-/// Reads a part or a whole answer into `sink`.
+/// Returns the trouble of an answer that lacks what answers consist of.
+pub(super) fn without_choices() -> Trouble {
+    Trouble::new(Kind::Malformed, "an answer without 'choices'")
+}
+
+/// Reads a part or a whole answer into `take`. Returns whether it has choices, or at least counts of
+/// tokens.
 ///
 /// # Errors
-/// The errors of [`read_part`].
-pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<(), Trouble> {
+/// Not a valid answer, or the server's message if it reports an error.
+pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, Trouble> {
     match serde_json::from_slice(json) {
         Ok(wire) => part(wire, json, take),
         Err(_) => match String::from_utf8_lossy(json) {
@@ -168,7 +173,7 @@ fn no_answer(json: &[u8]) -> Trouble {
     Trouble::new(Kind::Malformed, format!("expected an answer of the interface, found: {found}"))
 }
 
-fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<(), Trouble> {
+fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, Trouble> {
     let is_set = |value: &&RawValue| !matches!(value.get(), "null" | "false" | "\"\"");
     // Older servers send the error itself instead of a member of this name.
     let is_error_itself = wire.object.is_some_and(|object| object.get() == "\"error\"")
@@ -179,7 +184,7 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<(), Tr
         return Err(in_band(json));
     }
     let Some(choices) = wire.choices.or_else(|| wire.usage.map(|_| None)) else {
-        return Err(Trouble::new(Kind::Malformed, "an answer without 'choices'"));
+        return Ok(false);
     };
     for (position, choice) in choices.into_iter().flatten().enumerate() {
         let index = choice.index.and_then(|index| index.get().parse().ok());
@@ -209,7 +214,7 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<(), Tr
     if let Some(claim) = wire.usage.and_then(|usage| Claim::read(usage.get())) {
         take.usage(claim);
     }
-    Ok(())
+    Ok(true)
 }
 
 fn content(content: Option<Content<'_>>, is_thought: bool, take: &mut dyn AnswerSink) {

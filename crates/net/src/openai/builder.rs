@@ -1,6 +1,6 @@
 //! State of an answer during its arrival (text, choices, counts) and its account.
 
-use super::answer::{AnswerSink, in_band, read_into};
+use super::answer::{AnswerSink, in_band, read_into, without_choices};
 use super::usage::Claim;
 use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
 use crate::openai::DONE;
@@ -11,6 +11,9 @@ use crate::trouble::{Kind, Trouble};
 
 /// Maximum number of distinct choices; further ones count as the last.
 const MOST_CHOICES: usize = 128;
+
+/// Types of events that only keep a connection open.
+const SIGNS_OF_LIFE: [&[u8]; 4] = [b"ping", b"keepalive", b"keep-alive", b"heartbeat"];
 
 /// Maximum number of markup tokens of a tool call beside its name and arguments.
 const MARKUP_OF_CALL: u32 = 32;
@@ -48,6 +51,11 @@ pub(super) struct AnswerBuilder {
     thought_bytes: u32,
     tool_calls: u32,
     has_content_parts: bool,
+    has_signs_of_life: bool,
+    /// There are blanks around `[DONE]`.
+    has_blanks: bool,
+    /// A part of a stream has no `choices`.
+    lacks_choices: bool,
     is_decreasing: bool,
     is_usage_late: bool,
     /// Finish reason of the first choice with a bad one, otherwise of the last choice.
@@ -130,24 +138,41 @@ impl AnswerBuilder {
             self.trouble = Some(in_band(event.data));
             return;
         }
-        if event.data == DONE {
+        let data = event.data.trim_ascii();
+        if data == DONE {
+            self.has_blanks = data != event.data;
             self.is_done = true;
             return;
         }
         if self.is_done {
-            self.behind_the_end(event.data);
+            self.behind_the_end(data);
             return;
         }
-        self.part(event.data);
+        if data.is_empty() || SIGNS_OF_LIFE.contains(&event.name) {
+            self.has_signs_of_life = true;
+            return;
+        }
+        self.part(data);
     }
 
-    /// Processes a part, or a whole answer.
-    pub fn part(&mut self, json: &[u8]) {
+    /// Processes a part of a stream. Some gateways send parts about their filters or their state,
+    /// which have no choices.
+    fn part(&mut self, json: &[u8]) {
         let before = self.text.len();
         match read_into(json, self) {
-            Ok(()) => self.parts += u32::from(self.text.len() > before),
+            Ok(has_choices) => self.lacks_choices |= !has_choices,
             Err(trouble) => self.trouble = Some(trouble),
         }
+        self.parts += u32::from(self.text.len() > before);
+    }
+
+    /// Processes a whole answer.
+    pub fn whole(&mut self, json: &[u8]) {
+        self.trouble = match read_into(json, self) {
+            Ok(true) => None,
+            Ok(false) => Some(without_choices()),
+            Err(trouble) => Some(trouble),
+        };
     }
 
     /// Processes data after `[DONE]`, where some servers send usage; other data is ignored.
@@ -209,6 +234,9 @@ impl AnswerBuilder {
             (Oddity::ContentParts, self.has_content_parts),
             (Oddity::LateUsage, self.is_usage_late && has_usage),
             (Oddity::NoDone, form == Form::Stream && !self.is_done),
+            (Oddity::DoneBlanks, self.has_blanks),
+            (Oddity::SignsOfLife, self.has_signs_of_life),
+            (Oddity::NoChoices, self.lacks_choices),
             (Oddity::NoFinishReason, entry.choices > 0 && entry.finished == 0),
         ];
         for (oddity, _) in found.into_iter().filter(|(_, is_found)| *is_found) {

@@ -15,7 +15,7 @@ use crate::protocol::{
 use crate::sse;
 use crate::tokens::Tokenize;
 use crate::trouble::{Kind, Trouble};
-use crate::workload::Workload;
+use crate::workload::{Prompt, Workload};
 
 /// Maximum bytes of a whole answer or an error.
 const LONGEST_ANSWER: usize = 64 << 20;
@@ -32,6 +32,8 @@ pub struct Settings {
     pub asks_usage: bool,
     /// Maximum number of output tokens, for samples without their own.
     pub max_tokens: Option<u64>,
+    /// Member of a request that holds this maximum.
+    pub limit_member: LimitMember,
     /// Further members of each request, such as `temperature`.
     pub others: Map<String, Value>,
     /// Counts tokens if the server does not, or contradicts itself.
@@ -40,6 +42,27 @@ pub struct Settings {
     pub accepted: AcceptedClasses,
     /// HTTP version.
     pub version: HttpVersion,
+}
+
+/// Member of a request that limits its output tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LimitMember {
+    /// `max_tokens`.
+    #[default]
+    MaxTokens,
+    /// `max_completion_tokens`, which newer models of OpenAI demand.
+    MaxCompletionTokens,
+}
+
+impl LimitMember {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
 }
 
 /// A workload for a server of the OpenAI interface.
@@ -54,6 +77,35 @@ impl OpenAi {
     #[must_use]
     pub fn new(workload: Arc<Workload>, settings: Settings) -> Self {
         Self { workload, settings }
+    }
+
+    /// Returns the request of the first sample, limited to one token.
+    pub(super) fn short_request(&self) -> Request {
+        self.limited_request(&self.workload.prompts[0], Some(1))
+    }
+
+    fn limited_request(&self, prompt: &Prompt, limit: Option<u64>) -> Request {
+        let Settings { model, is_streaming, asks_usage, limit_member, others, .. } = &self.settings;
+        let mut body = Body {
+            model: model.clone(),
+            input: prompt.input.clone(),
+            max_tokens: limit,
+            stream: *is_streaming,
+            include_usage: *asks_usage,
+            others: others.clone(),
+        };
+        if *limit_member != LimitMember::MaxTokens
+            && let Some(limit) = body.max_tokens.take()
+        {
+            body.others.entry(limit_member.name()).or_insert_with(|| limit.into());
+        }
+        let accept = if *is_streaming { "text/event-stream" } else { "application/json" };
+        Request {
+            method: Method::Post,
+            path: prompt.input.api().path().into(),
+            fields: vec![("content-type", "application/json".into()), ("accept", accept.into())],
+            body: body.to_json().into(),
+        }
     }
 }
 
@@ -71,23 +123,8 @@ impl Protocol for OpenAi {
     }
 
     fn request(&self, sample: SampleIndex) -> Request {
-        let Settings { model, is_streaming, asks_usage, others, .. } = &self.settings;
         let prompt = &self.workload.prompts[sample as usize];
-        let body = Body {
-            model: model.clone(),
-            input: prompt.input.clone(),
-            max_tokens: prompt.max_tokens.or(self.settings.max_tokens),
-            stream: *is_streaming,
-            include_usage: *asks_usage,
-            others: others.clone(),
-        };
-        let accept = if *is_streaming { "text/event-stream" } else { "application/json" };
-        Request {
-            method: Method::Post,
-            path: prompt.input.api().path().into(),
-            fields: vec![("content-type", "application/json".into()), ("accept", accept.into())],
-            body: body.to_json().into(),
-        }
+        self.limited_request(prompt, prompt.max_tokens.or(self.settings.max_tokens))
     }
 
     fn is_streaming(&self) -> bool {
@@ -105,7 +142,8 @@ impl Protocol for OpenAi {
             was_asked_to_stream: *is_streaming,
             demand: Demand::default(),
             status: 0,
-            is_stream: false,
+            form: None,
+            claims_stream: false,
             events: sse::Parser::default(),
             body: Vec::new(),
             builder: AnswerBuilder::default(),
@@ -158,9 +196,12 @@ struct AnswerReader {
     /// Demand of the current request.
     demand: Demand,
     status: u16,
-    is_stream: bool,
+    /// Form of the answer; `None` until its first bytes show it.
+    form: Option<Form>,
+    /// The content type is that of an event stream.
+    claims_stream: bool,
     events: sse::Parser,
-    /// Body of an answer that is not an event stream.
+    /// Body of an answer that is not, or not yet known to be, an event stream.
     body: Vec<u8>,
     builder: AnswerBuilder,
     /// Account of the finished answer.
@@ -168,8 +209,10 @@ struct AnswerReader {
 }
 
 impl AnswerReader {
+    /// Returns the form of the answer, which the content type tells as long as there is no body.
     fn form(&self) -> Form {
-        if self.is_stream { Form::Stream } else { Form::Whole }
+        let claimed = if self.claims_stream { Form::Stream } else { Form::Whole };
+        self.form.unwrap_or(claimed)
     }
 
     /// Returns the trouble of reading, and creates the account of the answer.
@@ -178,8 +221,12 @@ impl AnswerReader {
         let trouble = self.builder.trouble.take();
         let tokenizer = self.tokenizer.as_deref().filter(|_| trouble.is_none());
         let mut entry = self.builder.entry(self.demand, form, tokenizer, self.ignores_usage);
-        if self.was_asked_to_stream && !self.is_stream {
+        let is_stream = form == Form::Stream;
+        if self.was_asked_to_stream && !is_stream {
             entry.oddities.insert(Oddity::NoStream);
+        }
+        if self.claims_stream != is_stream {
+            entry.oddities.insert(Oddity::ContentType);
         }
         match trouble {
             Some(trouble) if AnswerBuilder::is_in_band(&trouble) => {
@@ -208,43 +255,41 @@ impl Reader for AnswerReader {
         self.events.clear();
         self.builder.clear();
         self.entry = None;
-        // Decided by the content type, not by the request: some servers ignore `stream`.
         let kind = fields.field("content-type").unwrap_or_default();
-        self.is_stream = Kind::of_status(status).is_none()
-            && kind.get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"));
+        self.claims_stream =
+            kind.get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"));
+        // Some servers ignore `stream`, and some send events under another content type, so the
+        // first bytes decide.
+        self.form = Kind::of_status(status).map(|_| Form::Whole);
         Ok(())
     }
 
     fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
-        if !self.is_stream {
-            if self.body.len() + bytes.len() > LONGEST_ANSWER {
-                let words = format!("an answer of more than {LONGEST_ANSWER} bytes");
-                return Err(Trouble::new(Kind::Malformed, words));
+        if self.form.is_none() && self.body.is_empty() {
+            self.form = form_of(bytes, self.claims_stream);
+        }
+        if self.form == Some(Form::Stream) && self.body.is_empty() {
+            return self.events(bytes);
+        }
+        if self.body.len() + bytes.len() > LONGEST_ANSWER {
+            let words = format!("an answer of more than {LONGEST_ANSWER} bytes");
+            return Err(Trouble::new(Kind::Malformed, words));
+        }
+        self.body.extend_from_slice(bytes);
+        if self.form.is_none() {
+            self.form = form_of(&self.body, self.claims_stream);
+            if self.form == Some(Form::Stream) {
+                let begin = std::mem::take(&mut self.body);
+                return self.events(&begin);
             }
-            self.body.extend_from_slice(bytes);
-            return Ok(ReadProgress::default());
         }
-        let before = self.builder.parts;
-        let (builder, mut has_more) = (&mut self.builder, false);
-        let event = |event: sse::Event<'_>| {
-            let parts = builder.parts;
-            builder.event(event);
-            has_more = builder.parts == parts;
-        };
-        self.events.push(bytes, event).map_err(too_long)?;
-        if builder.trouble.is_some() {
-            self.settle()?;
-        }
-        Ok(ReadProgress {
-            beats: self.builder.parts - before,
-            is_done: self.builder.is_done,
-            has_more,
-        })
+        Ok(ReadProgress::default())
     }
 
     fn finish(&mut self) -> Result<ReadProgress, Trouble> {
+        let is_stream = self.form() == Form::Stream;
         let (before, builder) = (self.builder.parts, &mut self.builder);
-        if self.is_stream {
+        if is_stream {
             self.events.finish(|event| builder.event(event)).map_err(too_long)?;
         }
         Ok(ReadProgress {
@@ -255,15 +300,16 @@ impl Reader for AnswerReader {
     }
 
     fn effort(&self, next: ReaderCall) -> usize {
+        let is_stream = self.form() == Form::Stream;
         let is_tokenized = self.tokenizer.is_some() && !self.builder.has_usage();
         let per_byte = if is_tokenized { PARSED_PER_TOKENIZED } else { 1 };
         match next {
-            ReaderCall::Data(bytes) if self.is_stream => self.events.kept_bytes() + bytes,
+            ReaderCall::Data(bytes) if is_stream => self.events.kept_bytes() + bytes,
             ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,
-            ReaderCall::End if self.is_stream && is_tokenized => {
+            ReaderCall::End if is_stream && is_tokenized => {
                 self.builder.text.len() * PARSED_PER_TOKENIZED
             }
-            ReaderCall::End if self.is_stream => self.events.kept_bytes(),
+            ReaderCall::End if is_stream => self.events.kept_bytes(),
             ReaderCall::End => self.body.len() * per_byte,
         }
     }
@@ -272,9 +318,8 @@ impl Reader for AnswerReader {
         if let Some(kind) = Kind::of_status(self.status) {
             return Err(Trouble::of_status(kind, self.status, &error_words(&self.body)));
         }
-        let builder = &mut self.builder;
-        if !self.is_stream {
-            builder.part(&self.body);
+        if self.form() == Form::Whole {
+            self.builder.whole(&self.body);
         }
         self.settle()?;
         let entry = self.entry.unwrap_or_default();
@@ -285,6 +330,51 @@ impl Reader for AnswerReader {
 
     fn entry(&self) -> Option<Entry> {
         self.entry
+    }
+}
+
+impl AnswerReader {
+    /// Reads bytes of an event stream.
+    fn events(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
+        let before = self.builder.parts;
+        let (builder, mut has_more) = (&mut self.builder, false);
+        let event = |event: sse::Event<'_>| {
+            let parts = builder.parts;
+            builder.event(event);
+            has_more = builder.parts == parts;
+        };
+        self.events.push(bytes, event).map_err(too_long)?;
+        let mut is_done = self.builder.is_done;
+        match &self.builder.trouble {
+            // The rest of the body is of no interest, and the connection can carry the next
+            // answer: the end of this one reports the error.
+            Some(trouble) if AnswerBuilder::is_in_band(trouble) => is_done = true,
+            Some(_) => self.settle()?,
+            None => {}
+        }
+        Ok(ReadProgress { beats: self.builder.parts - before, is_done, has_more })
+    }
+}
+
+/// Returns the form of an answer that begins with these bytes; `None` if more are needed. What claims
+/// to be a stream is one unless it begins as JSON does. Anything else is one if it begins with a
+/// field or a comment, perhaps behind a byte order mark and line ends.
+fn form_of(begin: &[u8], claims_stream: bool) -> Option<Form> {
+    const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    if begin.len() < MARK.len() && MARK.starts_with(begin) {
+        return None;
+    }
+    let begin = begin.strip_prefix(MARK).unwrap_or(begin).trim_ascii_start();
+    if claims_stream {
+        return begin.first().map(|&b| if b == b'{' { Form::Whole } else { Form::Stream });
+    }
+    if FIELDS.iter().any(|field| begin.starts_with(field)) {
+        Some(Form::Stream)
+    } else if FIELDS.iter().any(|field| field.starts_with(begin)) {
+        None
+    } else {
+        Some(Form::Whole)
     }
 }
 

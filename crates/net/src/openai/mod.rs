@@ -5,6 +5,7 @@
 //! servers: no `usage`, a new `id` in each chunk, chunks of several or no characters, errors in the
 //! middle of a stream.
 
+mod adapt;
 mod answer;
 mod builder;
 mod client;
@@ -13,8 +14,9 @@ mod request;
 mod usage;
 mod write;
 
+pub use adapt::{Adapted, adapt};
 pub use answer::{Part, Usage, error_words, read_part};
-pub use client::{OpenAi, Settings};
+pub use client::{LimitMember, OpenAi, Settings};
 pub use request::{Input, Message, Request};
 pub use usage::Claim;
 pub use write::{Writer, error_body, models_body, write_done};

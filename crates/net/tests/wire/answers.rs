@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dyno_net::exchange::HttpVersion;
 use dyno_net::ledger::{AcceptedClasses, Class, Contradiction, Entry, Finish, Oddity};
-use dyno_net::openai::{Input, OpenAi, Settings};
+use dyno_net::openai::{Input, LimitMember, OpenAi, Settings};
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::tokens::Tokenize;
 use dyno_net::trouble::{Kind, Trouble};
@@ -29,6 +29,7 @@ fn settings() -> Settings {
         is_streaming: true,
         asks_usage: true,
         max_tokens: Some(9),
+        limit_member: LimitMember::default(),
         others: Map::new(),
         tokenizer: None,
         accepted: AcceptedClasses::default(),

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::ledger::AcceptedClasses;
 use dyno_net::openai::{
-    Api, Input, Message, OpenAi, Request, Settings, Usage, Writer, error_body, models_body,
-    read_part, write_done,
+    Api, Input, LimitMember, Message, OpenAi, Request, Settings, Usage, Writer, error_body,
+    models_body, read_part, write_done,
 };
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::tokens::Tokenize;
@@ -37,6 +37,7 @@ fn protocol(is_streaming: bool, tokenizer: Option<Arc<dyn Tokenize>>) -> OpenAi 
         is_streaming,
         asks_usage: true,
         max_tokens: Some(9),
+        limit_member: LimitMember::default(),
         others,
         tokenizer,
         accepted: AcceptedClasses::default(),
@@ -163,7 +164,8 @@ fn a_stream_that_breaks_is_told() {
     assert_eq!(kind("data: {\"error\":{\"code\":400,\"message\":\"\"}}\n\n").0, Kind::Request);
     assert_eq!(kind("").0, Kind::Cut);
     assert_eq!(kind("data: <html>\n\n").0, Kind::Malformed);
-    assert_eq!(kind("data: {}\n\n").0, Kind::Malformed);
+    // A part without choices is read over, and the stream still has no end.
+    assert_eq!(kind("data: {}\n\n").0, Kind::Cut);
 }
 
 #[test]

@@ -50,6 +50,10 @@ pub struct Client {
     /// how often a thread that reads answers waited because too much was to be parsed
     #[serde(default)]
     pub parser_waits: u64,
+    /// answers that were compressed although their request did not permit it; they are unpacked after
+    /// their time was taken
+    #[serde(default)]
+    pub unrequested_compression: u64,
     /// of requests, before encryption
     pub bytes_sent: u64,
     /// of answers, after decryption
@@ -212,6 +216,10 @@ impl Client {
         let retries: u64 = self.retries.values().sum();
         if retries > 0 {
             text += &format!(", {retries} requests sent again");
+        }
+        if self.unrequested_compression > 0 {
+            let answers = self.unrequested_compression;
+            text += &format!(", {answers} answers compressed although the request did not ask");
         }
         for (kind, trouble) in &self.troubles {
             text += &format!("; {} failed ({kind}), the first: {}", trouble.samples, trouble.first);

@@ -36,6 +36,10 @@ pub use read::{ReadError, read_json};
 pub use requirement::{Requirement, RequirementFinding};
 pub use verdict::{Cause, Reason, ReasonKind, Verdict, settle_tenants};
 
+/// A bound on a time that no answer exceeds, ns: 36 years. A test with this bound has none in its
+/// summary.
+pub const NO_BOUND: u64 = 1 << 60;
+
 /// Version of the schema. It increases when a key changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 1;
 

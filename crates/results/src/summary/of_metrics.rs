@@ -8,6 +8,7 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::verdict::{EarlyStoppingResult, Finding, Judgement};
 
+use super::NO_BOUND;
 use super::goodput::goodput;
 use super::metrics::{
     Bound, Conditions, Distribution, EarlyStopping, Estimate, Failed, Intervals, Metrics,
@@ -74,13 +75,17 @@ impl Metrics {
 
 /// Returns the counts over the bounds that are judged.
 fn over_bound(over: &metrics::OverBoundCounts, plan: &plan::Plan) -> OverBound {
+    let judged = |bound: u64, over: u64| (bound < NO_BOUND).then_some(over);
     match (&plan.load, plan.tokens) {
-        (Load::Server(_), Some(Tokens::Measured { .. })) => OverBound {
+        (Load::Server(_), Some(Tokens::Measured { ttft, tpot })) => OverBound {
             latency: None,
-            first_token: Some(over.first_token),
-            time_per_output_token: Some(over.time_per_output_token),
+            first_token: judged(ttft, over.first_token),
+            time_per_output_token: judged(tpot, over.time_per_output_token),
         },
-        (Load::Server(_), _) => OverBound { latency: Some(over.latency), ..OverBound::default() },
+        (Load::Server(server), _) => OverBound {
+            latency: judged(server.target_latency, over.latency),
+            ..OverBound::default()
+        },
         _ => OverBound::default(),
     }
 }

@@ -132,11 +132,12 @@ pub const METRICS: [Metric; 27] = [
             "limited_ns",
             "longest_limited_ns",
             "parser_waits",
+            "unrequested_compression",
             "bytes_sent",
             "bytes_received",
             "tokens_counted_by",
         ],
-        what: "lateness is when the whole request was handed to a socket - its scheduled time; \
+        what: "lateness is when the whole request was first handed to a socket - its scheduled time; \
                over max_client_lag_ns at the target percentile, a Server run is INVALID. busy is \
                CPU time of the client's threads / (their number * the time that the test took); \
                above 0.95 any run is INVALID. Waits are of samples that found no connection free; \
@@ -144,7 +145,7 @@ pub const METRICS: [Metric; 27] = [
                INVALID where they delay requests by more than 5 % of the latency. limit_waits are \
                waits for max-concurrency: they count in the latency and not in the lateness. \
                Requests that are sent again (retries=N) are counted, and their latency still \
-               counts from the schedule.",
+               counts from the schedule, the waits that a server asks for (Retry-After) included.",
         elsewhere: "",
     },
     Metric {

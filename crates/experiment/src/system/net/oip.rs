@@ -50,7 +50,7 @@ pub fn load(
     let model_version = given.text("version").unwrap_or_default();
     let output = given.text("output");
     let http = if is_grpc { HttpVersion::Http2 } else { version(given)? };
-    let options = given.options()?;
+    let options = given.options(run)?;
     given.finish()?;
 
     let asking = |endpoint| ServerQuery {

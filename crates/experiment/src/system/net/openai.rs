@@ -1,8 +1,12 @@
 //! Servers with the OpenAI interface, which answer with text.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use dyno_net::openai::{Input, OpenAi, Settings};
+use dyno_net::ask::ServerQuery;
+use dyno_net::client::Options;
+use dyno_net::endpoint::Endpoint;
+use dyno_net::openai::{Input, LimitMember, OpenAi, Settings, adapt};
 use dyno_net::tokens::Tokenize;
 use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
@@ -30,13 +34,14 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         is_streaming,
         asks_usage: given.switch("usage", true)?,
         max_tokens: given.read_as("max-tokens")?,
+        limit_member: limit_member(given)?,
         others: others(given)?,
         tokenizer,
         accepted: given.accepted()?,
         version: version(given)?,
     };
     let choices = settings.others.get("n").and_then(Value::as_u64).unwrap_or(1);
-    let options = given.options()?;
+    let options = given.options(run)?;
     given.finish()?;
 
     let mut remarks = remarks(&workload, has_tokenizer, choices);
@@ -51,8 +56,11 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
     remarks.extend(missing_references(&references, run)?);
     let is_synthetic = run.data.is_empty();
+    let workload = Arc::new(workload);
+    let (nodes, settings, learned) = adapted(nodes, &options, &workload, settings)?;
+    remarks.extend(learned);
     ServerGroup {
-        protocol: Arc::new(OpenAi::new(Arc::new(workload), settings)),
+        protocol: Arc::new(OpenAi::new(workload, settings)),
         nodes,
         names: Vec::new(),
         options,
@@ -64,6 +72,50 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         remarks,
     }
     .start()
+}
+
+/// Time limit for each request that asks what a server accepts.
+const SHORT_REQUEST: Duration = Duration::from_secs(2);
+
+/// Asks each server what it accepts. Returns the servers, the settings that suit them, and remarks.
+///
+/// # Errors
+/// A redirection that cannot be followed.
+fn adapted(
+    nodes: Vec<Endpoint>,
+    options: &Options,
+    workload: &Arc<Workload>,
+    mut settings: Settings,
+) -> Result<(Vec<Endpoint>, Settings, Vec<String>), Failure> {
+    let (mut servers, mut requests, mut remarks) = (Vec::new(), 0, Vec::new());
+    for endpoint in nodes {
+        let query = ServerQuery {
+            endpoint: &endpoint,
+            version: settings.version,
+            fields: &options.fields,
+            trust: &options.trust,
+            limit: SHORT_REQUEST,
+        };
+        let learned = adapt(&query, workload, settings).map_err(Failure::set_up)?;
+        (servers, settings) = ([servers, vec![learned.endpoint]].concat(), learned.settings);
+        requests += learned.requests;
+        remarks.extend(learned.remarks);
+    }
+    let plural = if requests == 1 { "request" } else { "requests" };
+    remarks.push(format!(
+        "Before the clock, {requests} {plural} for one token showed what the server accepts."
+    ));
+    Ok((servers, settings, remarks))
+}
+
+fn limit_member(given: &mut SpecKeys) -> Result<LimitMember, Failure> {
+    let Some(name) = given.text("limit-member") else { return Ok(LimitMember::default()) };
+    let known = [LimitMember::MaxTokens, LimitMember::MaxCompletionTokens];
+    let member = known.into_iter().find(|member| member.name() == name);
+    member.ok_or_else(|| {
+        let problem = format!("expected max_tokens or max_completion_tokens, found `{name}`");
+        given.wrong("limit-member", problem)
+    })
 }
 
 /// Returns remarks on the prompts, and on how tokens are counted.

@@ -34,7 +34,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     }
     let content_type = given.text("content-type").unwrap_or_else(|| "application/json".into());
     let fields = if body.is_empty() { Vec::new() } else { vec![("content-type", content_type)] };
-    let (http, options) = (version(given)?, given.options()?);
+    let (http, options) = (version(given)?, given.options(run)?);
     given.finish()?;
     let rows = prompts::rows_of(run)?;
     let is_synthetic = rows.is_none();

@@ -15,6 +15,7 @@ use dyno_results::units::parse_duration;
 
 use super::Resources;
 use crate::failure::Failure;
+use crate::options::RunOptions;
 
 /// The URL of a specification, and its keys, each of which is taken once.
 pub struct SpecKeys {
@@ -177,12 +178,13 @@ impl SpecKeys {
     ///
     /// # Errors
     /// Invalid values, or missing files and variables.
-    pub fn options(&mut self) -> Result<Options, Failure> {
+    pub fn options(&mut self, run: &RunOptions) -> Result<Options, Failure> {
         let default = Options::default();
         let connections = self.read_as::<NonZero<usize>>("connections")?;
         let streams = self.read_as::<NonZero<usize>>("streams")?.unwrap_or(STREAMS);
         let threads = self.read_as::<NonZero<usize>>("threads")?;
-        let max_in_flight = self.read_as::<NonZero<usize>>("max-concurrency")?;
+        let of_run = run.max_concurrency.and_then(|most| NonZero::new(most.get() as usize));
+        let max_in_flight = self.read_as::<NonZero<usize>>("max-concurrency")?.or(of_run);
         let retries = self.read_as::<u8>("retries")?.unwrap_or(0);
         let time_limit = match self.text("timeout") {
             None => default.time_limit,
@@ -298,7 +300,7 @@ mod tests {
         let nodes = given.nodes("http://a", str::to_owned).unwrap();
         let hosts: Vec<&str> = nodes.iter().map(Endpoint::host).collect();
         assert_eq!(hosts, ["a", "b", "c"]);
-        assert_eq!(given.options().unwrap().retries, 2);
+        assert_eq!(given.options(&RunOptions::default()).unwrap().retries, 2);
         given.finish().unwrap();
         let mut given =
             SpecKeys::read("openai", "http://a,accept-answers=empty,cut,retries=1").unwrap();
@@ -308,7 +310,7 @@ mod tests {
         let mut given = SpecKeys::read("openai", "http://a,accept-answers=empty,torn").unwrap();
         assert!(given.accepted().unwrap_err().problems()[0].contains("found `torn`"));
         let mut given = SpecKeys::read("oip", "http://a/m,retrys=2").unwrap();
-        given.options().unwrap();
+        given.options(&RunOptions::default()).unwrap();
         let problem = given.finish().unwrap_err().problems()[0].clone();
         assert!(problem.contains("`retrys`; the nearest key is `retries`"), "{problem}");
         assert!(SpecKeys::read("oip", "").is_err() && SpecKeys::read("oip", "http://a,b").is_err());
@@ -318,7 +320,7 @@ mod tests {
     fn a_token_comes_of_the_environment_alone() {
         let mut given =
             SpecKeys::read("openai", "http://a,token-env=DYNO_TEST_NO_SUCH_TOKEN").unwrap();
-        let problem = given.options().unwrap_err().problems()[0].clone();
+        let problem = given.options(&RunOptions::default()).unwrap_err().problems()[0].clone();
         assert!(problem.contains("DYNO_TEST_NO_SUCH_TOKEN"), "{problem}");
     }
 }

@@ -89,6 +89,9 @@ impl EventLoop {
             if now >= self.next_tick {
                 self.next_tick = now + TICK;
                 self.tick(now);
+                if let Some(due) = self.pool.shared.retries.next() {
+                    self.next_tick = self.next_tick.min(due);
+                }
             }
             let left = if self.unread.is_empty() {
                 Duration::from_nanos(self.next_tick.saturating_sub(now))
@@ -165,6 +168,9 @@ impl EventLoop {
             shared.threads.iter().map(|t| t.bytes_received.load(Ordering::Relaxed)).sum();
         if received != self.heard.0 {
             self.heard = (received, now);
+        }
+        for (job, responder) in shared.retries.take_due(now) {
+            self.pool.dispatch(job, &responder);
         }
         self.draining.fill(0);
         for at in 0..self.slots.len() {

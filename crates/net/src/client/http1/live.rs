@@ -9,6 +9,7 @@ use super::answer::{Framing, Part};
 use super::buffer::{Buffer, Chunk};
 use super::connection::{Connection, Flight, SocketRead};
 use super::{Pool, ReleaseCause};
+use crate::client::FailedAttempt;
 use crate::client::answering::{Carrier as _, PendingAnswer, Reading};
 use crate::protocol::Reader;
 use crate::trouble::{Kind, Trouble};
@@ -123,9 +124,8 @@ impl LiveConnection {
                 self.begin(pool, flight.ok_or(Ending::Unasked)?);
             }
             let current = &mut self.current;
-            let asked = pool.shared.options.accept;
             let begin = |status, fields: &dyn crate::exchange::Fields| match current {
-                Some(current) => current.reading.begin(status, fields, asked),
+                Some(current) => current.reading.begin(&pool.shared, status, fields),
                 None => Ok(()),
             };
             match self.framing.next(&mut bytes, begin).map_err(Ending::Trouble)? {
@@ -261,7 +261,8 @@ impl LiveConnection {
         if let Some(current) = self.current.take() {
             current.reading.broke(pool, trouble.clone(), now);
         } else if let Some(flight) = asked {
-            pool.failed(flight.job, &flight.responder, &trouble, false, now);
+            let failed = FailedAttempt::unheard(&trouble);
+            pool.failed(flight.job, &flight.responder, &failed, now);
         }
         if !is_agreed {
             let lost = &pool.shared.threads[self.connection.thread].lost_connections;

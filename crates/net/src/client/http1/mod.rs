@@ -21,7 +21,7 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::{InFlight, QuerySample};
 
 use super::answering::Carrier;
-use super::{ClientCore, Job, WaitCause, make_room};
+use super::{ClientCore, FailedAttempt, Job, WaitCause, make_room};
 use crate::trouble::Trouble;
 use connection::{Connection, Flight, UnsentRequest, WriteOutcome};
 use places::Places;
@@ -189,9 +189,9 @@ impl Carrier for Pool {
         &self.shared
     }
 
-    fn failed(&self, job: Job, to: &Responder, trouble: &Trouble, is_heard: bool, at: Nanos) {
-        if self.shared.settle_failure(job, to, trouble, is_heard, at) {
-            self.dispatch(Job { tries: job.tries + 1, ..job }, to);
+    fn failed(&self, job: Job, to: &Responder, failed: &FailedAttempt<'_>, at: Nanos) {
+        if let Some(again) = self.shared.settle_failure(job, to, failed, at) {
+            self.dispatch(again, to);
         }
     }
 }
@@ -320,7 +320,8 @@ impl Pool {
     fn send(&self, connection: &Connection, job: Job, responder: &Responder) -> SendOutcome {
         let request = self.shared.requests.encoded(job.index);
         if let Some(wrong) = &request.wrong {
-            self.failed(job, responder, wrong, false, self.shared.clock.now());
+            let failed = FailedAttempt::unheard(wrong);
+            self.failed(job, responder, &failed, self.shared.clock.now());
             return SendOutcome::Answered;
         }
         // Before the write: the answer may arrive before this thread continues.
@@ -394,7 +395,7 @@ impl Pool {
         request: &super::library::EncodedRequest,
         sent_at: Nanos,
     ) {
-        self.shared.accepted.stamp(job.id, responder.time_of(&self.shared.clock, sent_at));
+        self.shared.accepted.stamp_first(job.id, responder.time_of(&self.shared.clock, sent_at));
         self.shared.threads[connection.thread].request(request.len(connection.node));
     }
 

@@ -83,7 +83,7 @@ impl Departures {
         let Some((_, first)) = departing.first() else { return };
         let at = first.time_of(&shared.clock, self.written_at.load(Relaxed));
         for (id, _) in &*departing {
-            shared.accepted.stamp(*id, at);
+            shared.accepted.stamp_first(*id, at);
         }
         counters.sent.fetch_add(departing.len() as u64, Relaxed);
         departing.clear();

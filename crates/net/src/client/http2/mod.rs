@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use super::answering::Carrier;
 use super::statistics::ThreadCounters;
-use super::{ClientCore, Job, WaitCause, kernel, make_room};
+use super::{ClientCore, FailedAttempt, Job, WaitCause, kernel, make_room};
 use crate::client::backoff::DialState;
 use crate::trouble::Trouble;
 use link::Link;
@@ -173,9 +173,9 @@ impl Carrier for Lane {
         &self.shared
     }
 
-    fn failed(&self, job: Job, to: &Responder, trouble: &Trouble, is_heard: bool, at: Nanos) {
-        if self.shared.settle_failure(job, to, trouble, is_heard, at) {
-            self.take(std::iter::once(Job { tries: job.tries + 1, ..job }), to);
+    fn failed(&self, job: Job, to: &Responder, failed: &FailedAttempt<'_>, at: Nanos) {
+        if let Some(again) = self.shared.settle_failure(job, to, failed, at) {
+            self.take(std::iter::once(again), to);
         }
     }
 }
@@ -208,6 +208,10 @@ impl Lane {
         const AT_ONCE: usize = 64;
         let tick = Duration::from_millis(20);
         while !self.is_closing.load(Ordering::Acquire) {
+            let now = self.shared.clock.now();
+            for (job, responder) in self.shared.retries.take_due(now) {
+                self.take(std::iter::once(job), &responder);
+            }
             let mut opened = 0;
             while opened < AT_ONCE && self.open_stream() {
                 opened += 1;
@@ -216,8 +220,10 @@ impl Lane {
             if opened == AT_ONCE {
                 tokio::task::yield_now().await;
             } else {
+                let retry = self.shared.retries.next().map_or(Nanos::MAX, |due| due - now.min(due));
+                let pause = tick.min(Duration::from_nanos(retry));
                 // A timeout is as good as work: it records CPU time.
-                let _ = tokio::time::timeout(tick, self.work.notified()).await;
+                let _ = tokio::time::timeout(pause, self.work.notified()).await;
             }
         }
     }

@@ -13,8 +13,8 @@ use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::HeaderMap;
 
-use super::super::Job;
 use super::super::answering::{Carrier as _, PendingAnswer, Reading};
+use super::super::{FailedAttempt, Job};
 use super::Lane;
 use super::link::Link;
 use crate::trouble::{Kind, Trouble};
@@ -35,7 +35,7 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     let encoded = lane.shared.requests.encoded(job.index);
     if let Some(wrong) = &encoded.wrong {
         let now = lane.shared.clock.now();
-        return lane.failed(job, &responder, wrong, false, now);
+        return lane.failed(job, &responder, &FailedAttempt::unheard(wrong), now);
     }
     let request = encoded.streams[link.node].clone();
     let body = encoded.rest.clone();
@@ -62,7 +62,7 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
                 return lane.take(std::iter::once(job), &responder);
             }
             let (trouble, now) = (trouble(lane, &link, &error, false), lane.shared.clock.now());
-            return lane.failed(job, &responder, &trouble, false, now);
+            return lane.failed(job, &responder, &FailedAttempt::unheard(&trouble), now);
         }
     };
     link.streams.fetch_add(1, Relaxed);
@@ -121,8 +121,7 @@ impl OpenStream {
             self.has_begun = true;
             self.lane.hears();
             if let Some(reading) = &mut self.reading {
-                let asked = self.lane.shared.options.accept;
-                reading.begin(head.status.as_u16(), &head.headers, asked)?;
+                reading.begin(&self.lane.shared, head.status.as_u16(), &head.headers)?;
             }
             // The fields are dropped here because an answer may take minutes.
             body

@@ -11,7 +11,7 @@ use dyno_loadgen::settings::Scenario;
 use dyno_net::client::Options;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::ledger::{AcceptedClasses, Class, Contradiction};
-use dyno_net::openai::{Input, OpenAi, Settings};
+use dyno_net::openai::{Input, LimitMember, OpenAi, Settings};
 use dyno_net::protocol::TokenCounter;
 use dyno_net::trouble::Kind;
 use dyno_net::workload::{Prompt, Workload};
@@ -67,6 +67,7 @@ fn protocol(version: HttpVersion) -> OpenAi {
         is_streaming: true,
         asks_usage: true,
         max_tokens: Some(7),
+        limit_member: LimitMember::default(),
         others: serde_json::Map::new(),
         tokenizer: None,
         accepted: AcceptedClasses::default(),

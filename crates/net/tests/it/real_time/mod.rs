@@ -2,6 +2,7 @@
 
 mod accounts;
 mod connections;
+mod dialects;
 mod encrypted;
 mod fault_server;
 mod faults;

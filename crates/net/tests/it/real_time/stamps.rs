@@ -272,6 +272,7 @@ fn texts() -> OpenAi {
         is_streaming: true,
         asks_usage: true,
         max_tokens: None,
+        limit_member: openai::LimitMember::default(),
         others: serde_json::Map::new(),
         tokenizer: None,
         accepted: AcceptedClasses::default(),

@@ -1,0 +1,252 @@
+//! Finds out what a server is, and names it as a system.
+
+use std::time::Duration;
+
+use dyno_net::ask::{HttpAnswer, ServerQuery};
+use dyno_net::client::Options;
+use dyno_net::endpoint::Endpoint;
+use dyno_net::exchange::{HttpVersion, Method, Request};
+use dyno_net::oip::messages::{Empty, SERVER_METADATA, ServerMetadataResponse};
+use dyno_net::openai::{Api, Input, Message, Request as Body};
+use serde_json::Value;
+
+use super::SpecKeys;
+use crate::failure::Failure;
+use crate::options::RunOptions;
+
+/// Time limit of each question.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A server as a system.
+pub struct Discovery {
+    /// Specification for `--system`.
+    pub spec: String,
+    /// What the server is, in one sentence.
+    pub found: String,
+}
+
+/// Asks the server of a URL what it is: an OpenAI-compatible server, or a server of the Open
+/// Inference Protocol over HTTP or gRPC. A server with one model is measured with that model. Keys of
+/// a system may follow the URL, as in `http://localhost:8000,token-env=KEY`.
+///
+/// # Errors
+/// No server answers, it is none of these, or it has several models.
+pub fn discover(argument: &str) -> Result<Discovery, Failure> {
+    let argument = match argument.contains("://") {
+        true => argument.to_owned(),
+        false => format!("http://{argument}"),
+    };
+    let mut given = SpecKeys::read("openai", &argument)?;
+    let keys = argument[given.url.len()..].to_owned();
+    let model = given.text("model");
+    let is_chat = given.text("chat");
+    let options = given.options(&RunOptions::default())?;
+    let url = given.url.trim_end_matches('/').to_owned();
+    let (base, api) = without_path(&url);
+    let server = Questions { options: &options, version: HttpVersion::Http1 };
+
+    if let Some((oip, model)) = base.split_once("/v2/models/") {
+        return Ok(tensors(oip, model, &keys));
+    }
+    let text = text_base(base);
+    let models = server.get(&text, "/models")?;
+    match models.status {
+        200..300 if let Some(names) = model_names(&models) => {
+            let model = match model {
+                Some(model) => model,
+                None => only(&names, &format!("openai:{text}"))?,
+            };
+            let is_chat = match (is_chat, api) {
+                (Some(value), _) => value == "true",
+                (None, Some(api)) => api == Api::Chat,
+                (None, None) => server.chats(&text, &model)?,
+            };
+            let keys = without(&keys, &["model", "chat"]);
+            let api = if is_chat { Api::Chat } else { Api::Completions };
+            Ok(Discovery {
+                spec: format!("openai:{text},model={model},chat={is_chat}{keys}"),
+                found: format!("{text} is OpenAI-compatible: model {model}, {}.", api.path()),
+            })
+        }
+        401 | 403 => Err(Failure::set_up(format!("{text}: {}", models.words()))
+            .hint("token-env=NAME names the environment variable of the token")),
+        status => server.tensors(base, &keys)?.ok_or_else(|| {
+            Failure::set_up(format!(
+                "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a \
+                 server of the Open Inference Protocol"
+            ))
+            .hint("see dyno info systems; --system raw:URL measures any interface over HTTP")
+        }),
+    }
+}
+
+/// Splits the path of an endpoint of the OpenAI interface off a URL.
+fn without_path(url: &str) -> (&str, Option<Api>) {
+    let apis = [Api::Chat, Api::Completions];
+    let found = apis.into_iter().find_map(|api| Some((url.strip_suffix(api.path())?, api)));
+    match found {
+        Some((base, api)) => (base, Some(api)),
+        None => (url.strip_suffix("/models").unwrap_or(url), None),
+    }
+}
+
+/// Returns the base of the OpenAI interface, which is below `/v1` if the URL has no path.
+fn text_base(url: &str) -> String {
+    let after_scheme = url.find("://").map_or(0, |at| at + 3);
+    if url[after_scheme..].contains('/') { url.to_owned() } else { format!("{url}/v1") }
+}
+
+/// Returns the keys of a specification except these.
+fn without(keys: &str, names: &[&str]) -> String {
+    let is_kept = |key: &&str| !names.iter().any(|name| key.split('=').next() == Some(name));
+    let kept = keys.split(',').filter(|key| !key.is_empty()).filter(is_kept);
+    kept.fold(String::new(), |text, key| text + "," + key)
+}
+
+fn tensors(base: &str, model: &str, keys: &str) -> Discovery {
+    let model = model.split('/').next().unwrap_or(model);
+    Discovery {
+        spec: format!("oip:{base}/{model}{}", without(keys, &["model"])),
+        found: format!("{base} speaks the Open Inference Protocol: model {model}."),
+    }
+}
+
+/// Returns the names of the models in an answer to `/models`; `None` if it is not such an answer.
+fn model_names(answer: &HttpAnswer) -> Option<Vec<String>> {
+    let json: Value = serde_json::from_slice(answer.body()).ok()?;
+    let list = json.get("data").or_else(|| json.get("models"))?.as_array()?;
+    let name = |model: &Value| {
+        let name = ["id", "name", "model"].iter().find_map(|key| model.get(key)?.as_str());
+        name.map(str::to_owned)
+    };
+    Some(list.iter().filter_map(name).collect())
+}
+
+/// Returns the name of the only model of a server.
+fn only(names: &[String], system: &str) -> Result<String, Failure> {
+    match names {
+        [name] => Ok(name.clone()),
+        [] => Err(Failure::set_up(format!("{system} has no model loaded"))
+            .hint("load a model, or name one: model=NAME behind the URL")),
+        several => Err(Failure::usage(format!(
+            "the server has {} models: {}",
+            several.len(),
+            several.join(", ")
+        ))
+        .hint(format!("name one, such as --system {system},model={}", several[0]))),
+    }
+}
+
+/// Asks servers single questions.
+struct Questions<'a> {
+    options: &'a Options,
+    version: HttpVersion,
+}
+
+impl Questions<'_> {
+    fn send(&self, base: &str, request: &Request) -> Result<HttpAnswer, Failure> {
+        let endpoint: Endpoint = base.parse().map_err(|error| {
+            Failure::usage(format!("{base}: {error}")).hint("for example http://localhost:8000")
+        })?;
+        let server = ServerQuery {
+            endpoint: &endpoint,
+            version: self.version,
+            fields: &self.options.fields,
+            trust: &self.options.trust,
+            limit: LIMIT,
+        };
+        server.exchange(request).map_err(|trouble| {
+            Failure::set_up(trouble).hint("start the server, or check the URL and its port")
+        })
+    }
+
+    fn get(&self, base: &str, path: &str) -> Result<HttpAnswer, Failure> {
+        let (method, path) = (Method::Get, path.into());
+        self.send(base, &Request { method, path, fields: Vec::new(), body: Default::default() })
+    }
+
+    fn post(&self, base: &str, path: &str, body: Vec<u8>) -> Result<HttpAnswer, Failure> {
+        let fields = vec![("content-type", "application/json".into())];
+        let request =
+            Request { method: Method::Post, path: path.into(), fields, body: body.into() };
+        self.send(base, &request)
+    }
+
+    /// Returns whether a model answers messages; some models only continue texts.
+    fn chats(&self, base: &str, model: &str) -> Result<bool, Failure> {
+        let messages = Input::Messages(vec![Message::new("user", "Hello")]);
+        let body = Body { max_tokens: Some(1), ..Body::new(model, messages) }.to_json();
+        let answer = self.post(base, Api::Chat.path(), body)?;
+        let has_no_template = answer.words().to_ascii_lowercase().contains("chat template");
+        Ok(!matches!(answer.status, 404 | 405 | 501) && !has_no_template)
+    }
+
+    /// Returns the server as one of the Open Inference Protocol; `None` if it is none.
+    fn tensors(&self, base: &str, keys: &str) -> Result<Option<Discovery>, Failure> {
+        let base = base.strip_suffix("/v2").unwrap_or(base);
+        if (200..300).contains(&self.get(base, "/v2")?.status) {
+            // An extension of Triton lists the models; the standard does not.
+            let index = self.post(base, "/v2/repository/index", b"{}".to_vec())?;
+            let json: Value = serde_json::from_slice(index.body()).unwrap_or_default();
+            let name = |model: &Value| Some(model.get("name")?.as_str()?.to_owned());
+            let names: Vec<String> =
+                json.as_array().into_iter().flatten().filter_map(name).collect();
+            let system = format!("oip:{base}/MODEL");
+            return match &names[..] {
+                [name] => Ok(Some(tensors(base, name, keys))),
+                [] => Err(Failure::usage(format!(
+                    "{base} speaks the Open Inference Protocol and does not list its models"
+                ))
+                .hint(format!("name the model: --system {system}"))),
+                several => Err(Failure::usage(format!(
+                    "the server has {} models: {}",
+                    several.len(),
+                    several.join(", ")
+                ))
+                .hint(format!("name one: --system {system}"))),
+            };
+        }
+        let endpoint: Endpoint = base.parse().map_err(Failure::usage)?;
+        let grpc = ServerQuery {
+            endpoint: &endpoint,
+            version: HttpVersion::Http2,
+            fields: &self.options.fields,
+            trust: &self.options.trust,
+            limit: LIMIT,
+        };
+        match grpc.call::<ServerMetadataResponse>(SERVER_METADATA, &Empty {}) {
+            Ok(_) => Err(Failure::usage(format!(
+                "{base} speaks the Open Inference Protocol over gRPC, which does not list models"
+            ))
+            .hint(format!("name the model: --system oip-grpc:{}/MODEL", endpoint.authority()))),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_in_the_forms_that_people_copy_have_one_base() {
+        for (url, base, api) in [
+            ("http://h:1", "http://h:1/v1", None),
+            ("http://h:1/v1", "http://h:1/v1", None),
+            ("http://h:1/v1/models", "http://h:1/v1", None),
+            ("http://h:1/v1/chat/completions", "http://h:1/v1", Some(Api::Chat)),
+            ("http://h:1/v1/completions", "http://h:1/v1", Some(Api::Completions)),
+            ("https://h/gateway/llm", "https://h/gateway/llm", None),
+            ("http://[::1]:1", "http://[::1]:1/v1", None),
+        ] {
+            let (short, found) = without_path(url);
+            assert_eq!((text_base(short).as_str(), found), (base, api), "{url}");
+        }
+    }
+
+    #[test]
+    fn keys_that_were_found_out_are_replaced() {
+        assert_eq!(without(",model=a,retries=2,chat=true", &["model", "chat"]), ",retries=2");
+        assert_eq!(without("", &["model"]), "");
+    }
+}

@@ -1,0 +1,128 @@
+//! Retries: when a failed request is sent again, and the requests that wait for that time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
+use dyno_loadgen::drive::real::Responder;
+
+use super::Job;
+use crate::exchange::Fields;
+use crate::trouble::Kind;
+
+/// Wait before the first retry of a request that the server refused without stating a time; each
+/// further wait is twice as long.
+const FIRST_WAIT: Nanos = 100 * MILLISECOND;
+/// Longest wait that a server did not ask for.
+const LONGEST_WAIT: Nanos = 5 * SECOND;
+
+/// Returns the time for which an answer with status 429 or 503 asks to wait, in ns (RFC 9110, section
+/// 10.2.3). A date is not read: servers that limit rates send seconds.
+pub(super) fn requested_wait(status: u16, fields: &dyn Fields) -> Option<Nanos> {
+    if !matches!(status, 429 | 503) {
+        return None;
+    }
+    let text = std::str::from_utf8(fields.field("retry-after")?).ok()?;
+    let seconds: f64 = text.trim().parse().ok()?;
+    (seconds >= 0.0 && seconds < 1e9).then(|| (seconds * SECOND as f64) as Nanos)
+}
+
+/// Returns how long to wait before a retry, in ns: as long as the server asked, and up to a tenth
+/// longer, because many requests may have been refused at once; without a request of the server,
+/// times that grow with the number of earlier `tries`. Only refusals wait. `number` spreads the waits
+/// of different requests.
+pub(super) fn wait(kind: Kind, requested: Option<Nanos>, tries: u8, number: u64) -> Nanos {
+    // The high bits of a product with a large odd number are well mixed.
+    let spread = |span: Nanos| {
+        let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        (u128::from(span) * u128::from(mixed) >> 32) as Nanos
+    };
+    match (kind, requested) {
+        (_, Some(asked)) => asked + spread(asked / 10),
+        (Kind::Refused, None) => {
+            let longest = (FIRST_WAIT << tries.min(16)).min(LONGEST_WAIT);
+            longest / 2 + spread(longest / 2)
+        }
+        _ => 0,
+    }
+}
+
+/// Requests that wait for their retry.
+#[derive(Default)]
+pub(super) struct Retries {
+    waiting: Mutex<Vec<(Nanos, Job, Responder)>>,
+    /// Earliest time of a retry plus one, so that 0 means none.
+    next: AtomicU64,
+}
+
+impl Retries {
+    /// Adds a request that is sent again at `due`, by the client's clock.
+    pub(super) fn add(&self, due: Nanos, job: Job, responder: Responder) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push((due, job, responder));
+        self.note_next(&waiting);
+    }
+
+    /// Returns when the next retry is due; `None` without any.
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.next.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Takes the requests that are due; those of a run that is over are dropped.
+    pub(super) fn take_due(&self, now: Nanos) -> Vec<(Job, Responder)> {
+        if self.next().is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = waiting.extract_if(.., |(due, _, responder)| *due <= now || responder.is_over());
+        let mut due: Vec<_> = due.filter(|(.., responder)| !responder.is_over()).collect();
+        self.note_next(&waiting);
+        due.sort_by_key(|(due, ..)| *due);
+        due.into_iter().map(|(_, job, responder)| (job, responder)).collect()
+    }
+
+    fn note_next(&self, waiting: &[(Nanos, Job, Responder)]) {
+        let next = waiting.iter().map(|(due, ..)| due + 1).min().unwrap_or(0);
+        self.next.store(next, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requested(status: u16, value: &str) -> Option<Nanos> {
+        let fields: http::HeaderMap =
+            [("retry-after".parse().unwrap(), value.parse().unwrap())].into_iter().collect();
+        requested_wait(status, &fields)
+    }
+
+    #[test]
+    fn seconds_of_a_refusal_are_read() {
+        assert_eq!(requested(429, "1"), Some(SECOND));
+        assert_eq!(requested(503, " 2 "), Some(2 * SECOND));
+        assert_eq!(requested(429, "0.5"), Some(SECOND / 2));
+        for odd in ["-1", "nan", "inf", "1e99", "Wed, 21 Oct 2026 07:28:00 GMT", ""] {
+            assert_eq!(requested(429, odd), None, "{odd}");
+        }
+        assert_eq!(requested(500, "1"), None);
+        assert_eq!(requested_wait(429, &http::HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_wait_is_at_least_what_the_server_asked_for() {
+        for number in 0..1_000 {
+            let asked = wait(Kind::Refused, Some(SECOND), 3, number);
+            assert!((SECOND..=SECOND + SECOND / 10).contains(&asked));
+            for tries in 0..=255 {
+                let own = wait(Kind::Refused, None, tries, number);
+                let longest = (FIRST_WAIT << tries.min(16)).min(LONGEST_WAIT);
+                assert!((longest / 2..=longest).contains(&own));
+            }
+            assert_eq!(wait(Kind::Closed, None, 0, number), 0);
+        }
+        let waits: std::collections::BTreeSet<_> =
+            (0..100).map(|number| wait(Kind::Refused, None, 0, number) / MILLISECOND).collect();
+        assert!(waits.len() > 30, "{waits:?}");
+    }
+}

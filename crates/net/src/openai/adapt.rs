@@ -1,0 +1,110 @@
+//! One short request before a run, by which a client learns what a server accepts.
+
+use std::sync::Arc;
+
+use super::client::{LimitMember, OpenAi, Settings};
+use crate::ask::ServerQuery;
+use crate::endpoint::Endpoint;
+use crate::trouble::{Kind, Trouble};
+use crate::workload::Workload;
+
+/// What a client learned from a server.
+pub struct Adapted {
+    /// The server, which may have redirected requests to another path.
+    pub endpoint: Endpoint,
+    /// Settings without what the server rejects.
+    pub settings: Settings,
+    /// Requests that were sent.
+    pub requests: u64,
+    /// What differs from the given endpoint and settings, for people.
+    pub remarks: Vec<String>,
+}
+
+/// Maximum number of requests: each but the last one changes one thing.
+const MOST_REQUESTS: u64 = 4;
+
+/// Sends the request of the first sample, limited to one token, and adapts endpoint and settings: a
+/// redirection is followed once, and members that the server rejects are replaced. An answer that
+/// shows no remedy is left to the run.
+///
+/// # Errors
+/// A redirection that cannot be followed: to another path of the interface, or to another origin
+/// that would receive credentials.
+pub fn adapt(
+    query: &ServerQuery<'_>,
+    workload: &Arc<Workload>,
+    settings: Settings,
+) -> Result<Adapted, Trouble> {
+    let mut adapted =
+        Adapted { endpoint: query.endpoint.clone(), settings, requests: 0, remarks: Vec::new() };
+    let mut is_redirected = false;
+    while adapted.requests < MOST_REQUESTS {
+        adapted.requests += 1;
+        let request = OpenAi::new(workload.clone(), adapted.settings.clone()).short_request();
+        let server = ServerQuery { endpoint: &adapted.endpoint, ..*query };
+        let Ok(answer) = server.exchange(&request) else { break };
+        match answer.status {
+            301 | 302 | 307 | 308 if !is_redirected => {
+                is_redirected = true;
+                let location = answer.location().unwrap_or_default();
+                let has_secrets = !query.fields.is_empty();
+                let target = followed(&adapted.endpoint, &location, &request.path, has_secrets)?;
+                adapted.remarks.push(format!("The server redirects requests to {target}."));
+                adapted.endpoint = target;
+            }
+            400..500 if adapted.replace_rejected(&answer.words()) => {}
+            _ => break,
+        }
+    }
+    Ok(adapted)
+}
+
+impl Adapted {
+    /// Replaces the member that a server's error names; returns false if there is none to replace.
+    fn replace_rejected(&mut self, words: &str) -> bool {
+        let Settings { limit_member, asks_usage, is_streaming, .. } = &mut self.settings;
+        if words.contains(LimitMember::MaxCompletionTokens.name())
+            && *limit_member == LimitMember::MaxTokens
+        {
+            *limit_member = LimitMember::MaxCompletionTokens;
+            self.remarks.push(
+                "The server rejects max_tokens; max_completion_tokens limits its answers.".into(),
+            );
+            return true;
+        }
+        let names_usage = ["stream_options", "include_usage"].iter().any(|n| words.contains(n));
+        if names_usage && *asks_usage && *is_streaming {
+            *asks_usage = false;
+            self.remarks.push(
+                "The server rejects stream_options, which ask for its count of tokens; output \
+                 tokens are counted by events."
+                    .into(),
+            );
+            return true;
+        }
+        false
+    }
+}
+
+/// Returns the endpoint to which a request for `path` was redirected.
+fn followed(
+    from: &Endpoint,
+    location: &str,
+    path: &str,
+    has_secrets: bool,
+) -> Result<Endpoint, Trouble> {
+    let not_followed = |why: &str| {
+        let words = format!("{from} redirects requests to {location:?}, {why}");
+        Trouble::new(Kind::Mismatch, words)
+    };
+    let Some(target) = from.redirected(location, path) else {
+        return Err(not_followed("which is no such interface; give the URL of the server itself"));
+    };
+    if has_secrets && !target.is_same_origin(from) {
+        return Err(not_followed(
+            "which is another origin, and the request has fields that it must not see; give that \
+             URL if it is right",
+        ));
+    }
+    Ok(target)
+}

@@ -1,0 +1,177 @@
+//! Deviations of servers that a client reads all the same, or adapts to before a run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dyno_loadgen::clock::SECOND;
+use dyno_loadgen::drive::TenantOutcome;
+use dyno_loadgen::settings::{Scenario, TestSettings};
+use dyno_net::ask::ServerQuery;
+use dyno_net::client::{Client, Options};
+use dyno_net::endpoint::Endpoint;
+use dyno_net::exchange::HttpVersion;
+use dyno_net::faults::FaultServer;
+use dyno_net::ledger::{AcceptedClasses, Class, Oddity};
+use dyno_net::openai::{Adapted, Input, LimitMember, Message, OpenAi, Settings, adapt};
+use dyno_net::tls::Trust;
+use dyno_net::trouble::Kind;
+use dyno_net::workload::{Prompt, Workload};
+
+use super::played::{client, play, settings};
+
+fn workload() -> Arc<Workload> {
+    let prompts = vec![Prompt::new(Input::Messages(vec![Message::new("user", "Say")]))];
+    Arc::new(Workload { prompts, ..Workload::default() })
+}
+
+fn openai() -> Settings {
+    Settings {
+        model: "m".into(),
+        is_streaming: true,
+        asks_usage: true,
+        max_tokens: Some(4),
+        limit_member: LimitMember::default(),
+        others: serde_json::Map::new(),
+        tokenizer: None,
+        accepted: AcceptedClasses::default(),
+        version: HttpVersion::Http1,
+    }
+}
+
+fn below(server: &FaultServer, mode: &str) -> Endpoint {
+    format!("http://{}/{mode}", server.address).parse().unwrap()
+}
+
+fn played(endpoint: Endpoint, queries: u64, options: Options) -> (TenantOutcome, Arc<Client>) {
+    let (client, library) = client(OpenAi::new(workload(), openai()), &[endpoint], options);
+    let settings = TestSettings {
+        use_token_latencies: true,
+        ..settings(Scenario::SingleStream, queries, 1.0)
+    };
+    let played = play(&client, &library, &settings);
+    (played, client)
+}
+
+#[test]
+fn deviations_are_read_and_named() {
+    let server = FaultServer::start("127.0.0.1:0").unwrap();
+    for (mode, output, oddity) in [
+        ("plain_sse", Some(2), Some(Oddity::ContentType)),
+        ("json_sse", Some(2), Some(Oddity::ContentType)),
+        ("octet_sse", Some(2), Some(Oddity::ContentType)),
+        ("noct_sse", Some(2), Some(Oddity::ContentType)),
+        ("done_space", Some(1), Some(Oddity::DoneBlanks)),
+        ("azure", Some(1), None),
+        ("gzip", Some(1), Some(Oddity::NoStream)),
+        ("ok", Some(3), None),
+    ] {
+        let (played, client) = played(below(&server, mode), 3, Options::default());
+        assert!(played.record.failed.is_empty(), "{mode}: {:?}", client.trouble());
+        for account in client.ledger(0, 3) {
+            let account = account.unwrap();
+            assert_eq!((account.class, account.output), (Class::Whole, output), "{mode}");
+            let named: Vec<Oddity> = account.oddities.iter().collect();
+            assert_eq!(named, oddity.into_iter().collect::<Vec<_>>(), "{mode}");
+        }
+        let is_streamed = !played.record.first_token_at.is_empty()
+            && played.record.first_token_at.iter().all(|at| *at > 0);
+        assert_eq!(is_streamed, mode != "gzip", "{mode}: its first token has a time");
+        let compressed = if mode == "gzip" { 3 } else { 0 };
+        assert_eq!(client.statistics().unrequested_compression, compressed, "{mode}");
+    }
+}
+
+#[test]
+fn an_error_in_a_stream_keeps_the_connection() {
+    let server = FaultServer::start("127.0.0.1:0").unwrap();
+    for mode in ["event_error", "event_error_json", "old_error", "midstream_error"] {
+        let options = Options { connections: 1, ..Options::default() };
+        let (played, client) = played(below(&server, mode), 5, options);
+        assert_eq!(played.record.failed.len(), 5, "{mode}");
+        let seen = client.statistics();
+        assert_eq!((seen.connects, seen.lost_connections), (1, 0), "{mode}");
+    }
+}
+
+#[test]
+fn a_refused_request_waits_as_long_as_the_server_asks() {
+    let server = FaultServer::start("127.0.0.1:0").unwrap();
+    let options = Options { retries: 2, connections: 1, ..Options::default() };
+    let (all, client) = played(below(&server, "rateall"), 1, options.clone());
+    assert_eq!(all.record.failed.len(), 1);
+    assert!(all.record.completed_at[0] >= 2 * SECOND, "both retries wait for a second");
+    assert_eq!(client.statistics().retries[&Kind::Refused], 2);
+    // Every third request is refused once.
+    let (rate, client) = played(below(&server, "rate"), 6, options);
+    assert!(rate.record.failed.is_empty(), "{:?}", client.trouble());
+    let seen = client.statistics();
+    assert!(seen.retries[&Kind::Refused] >= 1 && seen.troubles.is_empty());
+    // The wait counts in the latency, and not as lateness of the client.
+    let accepted = client.accepted(0, 6);
+    for (sample, at) in accepted.iter().enumerate() {
+        assert!(*at <= rate.record.completed_at[sample], "sample {sample}");
+    }
+    let waited = (0..6).filter(|&at| rate.record.completed_at[at] - accepted[at] >= SECOND);
+    assert_eq!(waited.count() as u64, seen.retries[&Kind::Refused]);
+}
+
+#[test]
+fn a_wait_beyond_the_time_limit_is_a_failure() {
+    let server = FaultServer::start("127.0.0.1:0").unwrap();
+    let options = Options { retries: 2, time_limit: Some(SECOND / 2), ..Options::default() };
+    let (all, client) = played(below(&server, "rateall"), 1, options);
+    assert_eq!(all.record.failed.len(), 1);
+    assert!(client.statistics().retries.is_empty());
+}
+
+#[test]
+fn a_connection_that_was_reset_before_an_answer_is_retried_after_streams() {
+    let server = FaultServer::start("127.0.0.1:0").unwrap();
+    let options = Options { retries: 2, connections: 1, ..Options::default() };
+    let (played, client) = played(below(&server, "reset"), 11, options);
+    assert!(played.record.failed.is_empty(), "{:?}", client.trouble());
+    assert!(client.statistics().retries[&Kind::Closed] >= 2);
+}
+
+fn adapted(
+    server: &FaultServer,
+    mode: &str,
+    fields: &[(String, String)],
+) -> Result<Adapted, String> {
+    let query = ServerQuery {
+        endpoint: &below(server, mode),
+        version: HttpVersion::Http1,
+        fields,
+        trust: &Trust::Public,
+        limit: Duration::from_secs(20),
+    };
+    adapt(&query, &workload(), openai()).map_err(|trouble| trouble.to_string())
+}
+
+#[test]
+fn what_a_server_rejects_is_replaced_before_a_run() {
+    let server = FaultServer::start("127.0.0.1:0").unwrap();
+    let found = adapted(&server, "ok", &[]).unwrap();
+    assert_eq!((found.requests, found.remarks.len()), (1, 0));
+    let found = adapted(&server, "nomax", &[]).unwrap();
+    assert_eq!(found.settings.limit_member, LimitMember::MaxCompletionTokens);
+    assert_eq!((found.requests, found.remarks.len()), (2, 1));
+    let found = adapted(&server, "noopts", &[]).unwrap();
+    assert!(!found.settings.asks_usage && found.remarks[0].contains("stream_options"));
+    // Neither changes anything that helps, so the run shows them.
+    for mode in ["auth", "e500", "notfound", "html"] {
+        let found = adapted(&server, mode, &[]).unwrap();
+        assert_eq!((found.requests, found.remarks.len()), (1, 0), "{mode}");
+    }
+}
+
+#[test]
+fn a_redirection_within_the_origin_is_followed_once() {
+    let server = FaultServer::start("127.0.0.1:0").unwrap();
+    let secret = [("authorization".to_owned(), "Bearer sesame".to_owned())];
+    let found = adapted(&server, "redirect", &secret).unwrap();
+    assert_eq!(found.endpoint, below(&server, "ok"));
+    assert_eq!((found.requests, found.remarks.len()), (2, 1));
+    let (played, client) = played(found.endpoint, 2, Options::default());
+    assert!(played.record.failed.is_empty(), "{:?}", client.trouble());
+}
