@@ -7,11 +7,11 @@ use std::path::Path;
 
 use super::data::read_text;
 use super::payload::{self, Element};
-use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, of_sample};
+use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, reference_of};
 
 const LABELS: Need = Need {
     name: "labels",
-    what: "val_map.txt: a line a sample, the image's name and its class",
+    help: "val_map.txt: a line a sample, the image's name and its class",
     is_required: true,
 };
 
@@ -25,7 +25,7 @@ pub const TOP1: Method = Method {
     choices: &[],
     open: |inputs| {
         let labels = read_labels(inputs.file(&LABELS)?)?;
-        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::F32), in_percent)))
+        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::F32), percent_scores)))
     },
 };
 
@@ -40,9 +40,10 @@ pub fn read_labels(path: &Path) -> Result<Vec<i64>, DataError> {
     let text = read_text(path)?;
     let label = |(at, line): (usize, &str)| {
         // Bytes are looked at in a third of the time of characters.
-        let word = match line.is_ascii() {
-            true => line.split_ascii_whitespace().nth(1),
-            false => line.split_whitespace().nth(1),
+        let word = if line.is_ascii() {
+            line.split_ascii_whitespace().nth(1)
+        } else {
+            line.split_whitespace().nth(1)
         };
         let label = word.and_then(|word| word.parse().ok());
         label.ok_or_else(|| {
@@ -60,7 +61,7 @@ pub struct Top1 {
     element: Element,
     good: u64,
     total: u64,
-    shown: fn(good: u64, total: u64) -> Scores,
+    format: fn(good: u64, total: u64) -> Scores,
 }
 
 impl Top1 {
@@ -70,14 +71,14 @@ impl Top1 {
     pub fn new(
         labels: Vec<i64>,
         element: Element,
-        shown: fn(good: u64, total: u64) -> Scores,
+        format: fn(good: u64, total: u64) -> Scores,
     ) -> Self {
-        Self { labels, element, good: 0, total: 0, shown }
+        Self { labels, element, good: 0, total: 0, format }
     }
 }
 
 /// As `accuracy-imagenet.py` shows it.
-fn in_percent(good: u64, total: u64) -> Scores {
+fn percent_scores(good: u64, total: u64) -> Scores {
     let value = 100.0 * good as f64 / total.max(1) as f64;
     Scores {
         figures: vec![Figure { metric: "acc", value }],
@@ -89,7 +90,7 @@ fn in_percent(good: u64, total: u64) -> Scores {
 impl Scorer for Top1 {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         self.total += 1;
-        let label = of_sample(&self.labels, index)?;
+        let label = reference_of(&self.labels, index)?;
         self.good += u64::from(payload::whole(self.element, answer)? == *label);
         Ok(())
     }
@@ -99,7 +100,7 @@ impl Scorer for Top1 {
     }
 
     fn scores(&mut self) -> Scores {
-        (self.shown)(self.good, self.total)
+        (self.format)(self.good, self.total)
     }
 }
 
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_no_class_and_what_has_no_label_is_wrong() {
-        let mut top1 = Top1::new(vec![3, 1, 4], Element::F32, in_percent);
+        let mut top1 = Top1::new(vec![3, 1, 4], Element::F32, percent_scores);
         assert_eq!(top1.take(0, &3.0_f32.to_le_bytes()), Ok(()));
         assert_eq!(top1.take(1, &2.0_f32.to_le_bytes()), Ok(()));
         assert!(matches!(top1.take(2, &[0; 8]), Err(AnswerError::Length { .. })));

@@ -1,12 +1,14 @@
 //! What is wrong with a file of references.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use thiserror::Error;
+
 /// A file of references that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}{problem}", place(.path, *.line, .problem))]
 pub struct DataError {
     /// The file.
     pub path: PathBuf,
@@ -17,12 +19,14 @@ pub struct DataError {
 }
 
 /// What is wrong with a file of references.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DataProblem {
     /// It cannot be read.
+    #[error("{0}")]
     Unreadable(String),
     /// It is not of its format.
+    #[error("expected {expected}, found {found}")]
     Malformed {
         /// What was expected.
         expected: String,
@@ -30,11 +34,12 @@ pub enum DataProblem {
         found: String,
     },
     /// The metric needs it, and it was not given.
+    #[error("--with {name}=FILE is not given: {help}")]
     NotGiven {
         /// Name of the input, as in `--with NAME=FILE`.
         name: &'static str,
         /// What it is.
-        what: &'static str,
+        help: &'static str,
     },
 }
 
@@ -48,7 +53,7 @@ impl DataError {
         found: impl Into<String>,
     ) -> Self {
         let problem =
-            DataProblem::Malformed { expected: expected.into(), found: cut(&found.into()) };
+            DataProblem::Malformed { expected: expected.into(), found: truncate(&found.into()) };
         Self { path: path.to_owned(), line: line.into(), problem }
     }
 
@@ -61,7 +66,7 @@ impl DataError {
 }
 
 /// Messages stay of a length that one reads.
-fn cut(text: &str) -> String {
+fn truncate(text: &str) -> String {
     const MOST: usize = 120;
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -69,26 +74,15 @@ fn cut(text: &str) -> String {
     }
 }
 
-impl fmt::Display for DataError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let DataProblem::NotGiven { name, what } = &self.problem {
-            return write!(f, "--with {name}=FILE is not given: {what}");
-        }
-        write!(f, "{}", self.path.display())?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
-        }
-        match &self.problem {
-            DataProblem::Unreadable(why) => write!(f, ": {why}"),
-            DataProblem::Malformed { expected, found } => {
-                write!(f, ": expected {expected}, found {found}")
-            }
-            DataProblem::NotGiven { .. } => Ok(()),
-        }
+/// Returns the place with which a message begins.
+fn place(path: &Path, line: Option<usize>, problem: &DataProblem) -> String {
+    match (problem, line) {
+        // A file that is missing has no path.
+        (DataProblem::NotGiven { .. }, _) => String::new(),
+        (_, Some(line)) => format!("{}:{line}: ", path.display()),
+        (_, None) => format!("{}: ", path.display()),
     }
 }
-
-impl std::error::Error for DataError {}
 
 /// The text of a file.
 pub(super) fn read_text(path: &Path) -> Result<String, DataError> {

@@ -13,12 +13,12 @@ mod truth;
 use super::payload::{self, Element};
 use super::{AnswerError, Choice, Figure, Method, Need, Scorer, Scores};
 
-pub use matching::{Matched, average_precision, match_boxes};
+pub use matching::{DetectionMatch, average_precision, match_boxes};
 pub use truth::{Object, Truth};
 
 const ANNOTATIONS: Need = Need {
     name: "annotations",
-    what: "instances_val2017.json of COCO, or openimages-mlperf.json: images, annotations and \
+    help: "instances_val2017.json of COCO, or openimages-mlperf.json: images, annotations and \
            categories as JSON",
     is_required: true,
 };
@@ -26,13 +26,13 @@ const ANNOTATIONS: Need = Need {
 const CLASSES: Choice = Choice {
     name: "classes",
     values: &["ids", "positions"],
-    what: "whether the class of a box is the id of a category, or its position in the list, from 1",
+    help: "whether the class of a box is the id of a category, or its position in the list, from 1",
 };
 
 const IMAGES: Choice = Choice {
     name: "images",
     values: &["all", "annotated"],
-    what: "whether samples are all images of the file, or those that have an object, in the order \
+    help: "whether samples are all images of the file, or those that have an object, in the order \
            of the file: of COCO 4,952 of 5,000",
 };
 
@@ -56,7 +56,7 @@ pub const COCO_MAP: Method = Method {
 };
 
 /// Detections of an image and category that count, by score.
-const MOST_DETECTIONS: usize = 100;
+const MAX_DETECTIONS: usize = 100;
 
 /// Values of a box in an answer.
 const VALUES: usize = 7;
@@ -80,7 +80,7 @@ pub struct CocoMap {
     element: Element,
     by_position: bool,
     /// By category: what became of each detection, and objects that could be found.
-    categories: Vec<(Vec<Matched>, u64)>,
+    categories: Vec<(Vec<DetectionMatch>, u64)>,
     /// Boxes that name another sample than the entry does.
     strays: u64,
 }
@@ -148,11 +148,11 @@ impl CocoMap {
             let (own, others) = rest.split_at(count);
             rest = others;
             let own: Vec<Detection> =
-                own.iter().take(MOST_DETECTIONS).map(|(_, detection)| *detection).collect();
+                own.iter().take(MAX_DETECTIONS).map(|(_, detection)| *detection).collect();
             let objects = objects.next_if(|(of, _)| *of == category).map_or(&[][..], |(_, of)| of);
-            let (matched, wanted) = &mut self.categories[category];
+            let (matches, wanted) = &mut self.categories[category];
             *wanted += objects.iter().filter(|object| !object.is_ignored()).count() as u64;
-            matched.extend(match_boxes(rank, &own, objects));
+            matches.extend(match_boxes(rank, &own, objects));
         }
     }
 }
@@ -174,18 +174,18 @@ impl Scorer for CocoMap {
     }
 
     fn scores(&mut self) -> Scores {
-        let mut of_each = Vec::new();
-        for (matched, wanted) in &mut self.categories {
+        let mut precisions = Vec::new();
+        for (matches, wanted) in &mut self.categories {
             if *wanted > 0 {
-                of_each.push(average_precision(matched, *wanted));
+                precisions.push(average_precision(matches, *wanted));
             }
         }
-        let value = 100.0 * of_each.iter().sum::<f64>() / of_each.len() as f64;
-        let told = format!("boxes that name another sample than their entry does: {}", self.strays);
+        let value = 100.0 * precisions.iter().sum::<f64>() / precisions.len() as f64;
+        let note = format!("boxes that name another sample than their entry does: {}", self.strays);
         Scores {
             figures: vec![Figure { metric: "mAP", value }],
             text: format!("mAP={value:.3}%\n"),
-            notes: if self.strays > 0 { vec![told] } else { Vec::new() },
+            notes: if self.strays > 0 { vec![note] } else { Vec::new() },
         }
     }
 }

@@ -19,13 +19,13 @@ pub fn distance<T: PartialEq>(one: &[T], other: &[T]) -> usize {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     match short.len() {
         0 => long.len(),
-        1..=BITS => by_bits(short, long),
-        _ => by_rows(short, long),
+        1..=BITS => bit_vector_distance(short, long),
+        _ => row_distance(short, long),
     }
 }
 
 /// The first has 1 to [`BITS`] items.
-fn by_bits<T: PartialEq>(short: &[T], long: &[T]) -> usize {
+fn bit_vector_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     let last = 1 << (short.len() - 1);
     let (mut rises, mut falls, mut distance) = (!0_u64, 0_u64, short.len());
     for item in long {
@@ -43,7 +43,7 @@ fn by_bits<T: PartialEq>(short: &[T], long: &[T]) -> usize {
 }
 
 /// A row of the table after the other.
-fn by_rows<T: PartialEq>(short: &[T], long: &[T]) -> usize {
+fn row_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     let mut row: Vec<usize> = (0..=short.len()).collect();
     for (before, item) in long.iter().enumerate() {
         let (mut diagonal, mut left) = (before, before + 1);

@@ -19,7 +19,7 @@ use crate::parallel;
 
 const VECTORS: Need = Need {
     name: "vectors",
-    what: "what the network in full precision makes of each text as an npy file, a row a sample",
+    help: "what the network in full precision makes of each text as an npy file, a row a sample",
     is_required: true,
 };
 
@@ -73,7 +73,7 @@ impl Agreement {
     pub fn new(mut references: Matrix, element: Element) -> Result<Self, usize> {
         let columns = references.columns.max(1);
         for (at, row) in references.values.chunks_exact_mut(columns).enumerate() {
-            shorten(row).ok_or(at)?;
+            normalize(row).ok_or(at)?;
         }
         Ok(Self {
             references,
@@ -86,7 +86,7 @@ impl Agreement {
     }
 
     /// Texts whose nearest other text is one by the references, too.
-    fn agreed(&self) -> u64 {
+    fn count_agreeing(&self) -> u64 {
         if self.samples.len() < 2 {
             return self.samples.len() as u64;
         }
@@ -94,7 +94,7 @@ impl Agreement {
             self.samples.iter().map(|sample| self.references.row(*sample)).collect();
         let answers: Vec<&[f64]> = self.answers.chunks_exact(self.references.columns).collect();
         let pairs = nearest(&references).into_iter().zip(nearest(&answers)).enumerate();
-        let agrees = |(at, (wanted, found)): &(usize, (Neighbour, Neighbour))| {
+        let agrees = |(at, (wanted, found)): &(usize, (Neighbor, Neighbor))| {
             dot(references[*at], references[found.at]) >= wanted.cosine - EQUAL
         };
         pairs.filter(agrees).count() as u64
@@ -103,7 +103,7 @@ impl Agreement {
 
 /// The nearest vector to another one; the first of those that are equally near.
 #[derive(Debug, Clone, Copy)]
-struct Neighbour {
+struct Neighbor {
     at: usize,
     cosine: f64,
 }
@@ -122,7 +122,7 @@ struct Candidate {
 /// Cosines are found in 32 bits, in which they are products of matrices that take half of the
 /// time. Those that are not apart from the greatest by more than both may be wrong by are
 /// found in 64.
-fn nearest(vectors: &[&[f64]]) -> Vec<Neighbour> {
+fn nearest(vectors: &[&[f64]]) -> Vec<Neighbor> {
     let columns = vectors[0].len();
     let short = vectors.iter().flat_map(|row| row.iter().map(|value| *value as f32)).collect();
     let short = Array2::from_shape_vec((vectors.len(), columns), short);
@@ -146,8 +146,8 @@ fn nearest(vectors: &[&[f64]]) -> Vec<Neighbour> {
     }
     let rows: Vec<(&&[f64], Vec<usize>)> = vectors.iter().zip(near).collect();
     parallel::map(&rows, |(row, near)| {
-        let of = |at: &usize| Neighbour { at: *at, cosine: dot(row, vectors[*at]) };
-        let first = Neighbour { at: usize::MAX, cosine: f64::NEG_INFINITY };
+        let of = |at: &usize| Neighbor { at: *at, cosine: dot(row, vectors[*at]) };
+        let first = Neighbor { at: usize::MAX, cosine: f64::NEG_INFINITY };
         near.iter().map(of).fold(first, |best, one| {
             let is_nearer = (one.cosine, best.at) > (best.cosine, one.at);
             if is_nearer { one } else { best }
@@ -222,7 +222,7 @@ fn at_least(values: &[f32], least: f32) -> impl Iterator<Item = (usize, f32)> {
 }
 
 /// Makes the length of a vector 1, if it has a direction.
-fn shorten(vector: &mut [f64]) -> Option<()> {
+fn normalize(vector: &mut [f64]) -> Option<()> {
     let length = vector.iter().map(|value| value * value).sum::<f64>().sqrt();
     vector.iter_mut().for_each(|value| *value /= length);
     (length > 0.0 && length.is_finite()).then_some(())
@@ -243,7 +243,7 @@ impl Scorer for Agreement {
         let start = self.answers.len();
         self.answers.extend(payload::reals(self.element, answer)?);
         let vector = &mut self.answers[start..];
-        if shorten(vector).is_none() {
+        if normalize(vector).is_none() {
             self.answers.truncate(start);
             return Err(AnswerError::Content {
                 expected: "numbers, and not all of them 0".to_owned(),
@@ -263,7 +263,7 @@ impl Scorer for Agreement {
         let (total, percent) = (self.total, 100.0 / self.total.max(1) as f64);
         let cosine = percent * self.cosines;
         // A single text has no neighbour.
-        let nearest = if total < 2 { f64::NAN } else { percent * self.agreed() as f64 };
+        let nearest = if total < 2 { f64::NAN } else { percent * self.count_agreeing() as f64 };
         Scores {
             figures: vec![
                 Figure { metric: "cosine", value: cosine },

@@ -20,20 +20,20 @@ pub(super) use linear::dot;
 
 const MEAN: Need = Need {
     name: "mean",
-    what: "mu.npy of val2014.npz, which unzips to mu.npy and sigma.npy: the mean of the features \
+    help: "mu.npy of val2014.npz, which unzips to mu.npy and sigma.npy: the mean of the features \
            of photographs",
     is_required: true,
 };
 
 const COVARIANCE: Need = Need {
     name: "covariance",
-    what: "sigma.npy of val2014.npz: the covariance of the features of photographs",
+    help: "sigma.npy of val2014.npz: the covariance of the features of photographs",
     is_required: true,
 };
 
 const TEXTS: Need = Need {
     name: "texts",
-    what: "CLIP's features of the captions as an npy file, a row a sample; answers bring them \
+    help: "CLIP's features of the captions as an npy file, a row a sample; answers bring them \
            behind those of CLIP for the image if it is not given",
     is_required: false,
 };
@@ -141,7 +141,7 @@ impl Scorer for FidClip {
         Ok(())
     }
 
-    fn knows_wrong(&self) -> bool {
+    fn counts_malformed(&self) -> bool {
         false
     }
 

@@ -10,14 +10,14 @@ use super::{DataError, Figure, Inputs, Method, Need, Scores};
 
 const LABELS: Need = Need {
     name: "labels",
-    what: "paper/node_label_2K.npy of IGBH: a label a node, as numpy.save writes it, or float32 \
+    help: "paper/node_label_2K.npy of IGBH: a label a node, as numpy.save writes it, or float32 \
            without a header as the sizes large and full have it",
     is_required: true,
 };
 
 const NODES: Need = Need {
     name: "nodes",
-    what: "val_idx.npy, the node of each sample: made of val_idx.pt once by \
+    help: "val_idx.npy, the node of each sample: made of val_idx.pt once by \
            numpy.save('val_idx.npy', torch.load('val_idx.pt'))",
     is_required: true,
 };
@@ -32,7 +32,7 @@ pub const NODE_ACCURACY: Method = Method {
     choices: &[],
     open: |inputs| {
         let element = inputs.element.unwrap_or(Element::I32);
-        Ok(Box::new(Top1::new(read_labels(inputs)?, element, as_json)))
+        Ok(Box::new(Top1::new(read_labels(inputs)?, element, json_scores)))
     },
 };
 
@@ -43,7 +43,7 @@ fn read_labels(inputs: &Inputs) -> Result<Vec<i64>, DataError> {
 }
 
 /// As `accuracy_igbh.py` shows it.
-fn as_json(good: u64, total: u64) -> Scores {
+fn json_scores(good: u64, total: u64) -> Scores {
     let value = good as f64 / total.max(1) as f64;
     Scores {
         figures: vec![Figure { metric: "acc", value }],

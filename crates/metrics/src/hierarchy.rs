@@ -14,13 +14,13 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use super::summarization::read_list;
 use super::text::is_space;
 use super::{
-    AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, Wrong, judged,
-    of_sample, only, payload,
+    AnswerError, DataError, Figure, Inputs, Method, Need, Rejection, RepeatPolicy, Scorer, Scores,
+    judge_all, payload, reference_of, single_result,
 };
 
 const REFERENCE: Need = Need {
     name: "reference",
-    what: "the data set written as JSON: a list of objects with ground_truth_category, levels \
+    help: "the data set written as JSON: a list of objects with ground_truth_category, levels \
            with ' > ' between",
     is_required: true,
 };
@@ -42,20 +42,20 @@ pub struct Levels {
     /// That both paths have, from the top on.
     pub shared: u64,
     /// Of paths that were found.
-    pub found: u64,
+    pub predicted: u64,
     /// Of paths that are right.
-    pub wanted: u64,
+    pub expected: u64,
 }
 
 impl Levels {
     /// Adds two paths.
-    pub fn add(&mut self, found: &str, wanted: &str) {
-        let (mut found, mut wanted) = (levels(found), levels(wanted));
+    pub fn add(&mut self, predicted: &str, expected: &str) {
+        let (mut predicted, mut expected) = (levels(predicted), levels(expected));
         let mut is_right = true;
         loop {
-            let pair = (found.next(), wanted.next());
-            self.found += u64::from(pair.0.is_some());
-            self.wanted += u64::from(pair.1.is_some());
+            let pair = (predicted.next(), expected.next());
+            self.predicted += u64::from(pair.0.is_some());
+            self.expected += u64::from(pair.1.is_some());
             is_right &= pair.0 == pair.1;
             match pair {
                 (None, None) => break,
@@ -67,8 +67,8 @@ impl Levels {
     /// The harmonic mean of precision and recall, in [0, 1].
     #[must_use]
     pub fn f1(&self) -> f64 {
-        let share = |of: u64| self.shared as f64 / of.max(1) as f64;
-        let (precision, recall) = (share(self.found), share(self.wanted));
+        let share = |total: u64| self.shared as f64 / total.max(1) as f64;
+        let (precision, recall) = (share(self.predicted), share(self.expected));
         if self.shared == 0 { 0.0 } else { 2.0 * (precision * recall) / (precision + recall) }
     }
 }
@@ -76,8 +76,8 @@ impl Levels {
 impl AddAssign for Levels {
     fn add_assign(&mut self, more: Self) {
         self.shared += more.shared;
-        self.found += more.found;
-        self.wanted += more.wanted;
+        self.predicted += more.predicted;
+        self.expected += more.expected;
     }
 }
 
@@ -125,16 +125,16 @@ enum Field<'a> {
     Other,
 }
 
-struct OfAnswer;
-struct OfField;
+struct AnswerVisitor;
+struct FieldVisitor;
 
 impl<'de> Deserialize<'de> for Answer<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(OfAnswer)
+        from.deserialize_map(AnswerVisitor)
     }
 }
 
-impl<'de> Visitor<'de> for OfAnswer {
+impl<'de> Visitor<'de> for AnswerVisitor {
     type Value = Answer<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -158,16 +158,16 @@ impl<'de> Visitor<'de> for OfAnswer {
 
 impl<'de> Deserialize<'de> for Field<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(OfField)
+        from.deserialize_any(FieldVisitor)
     }
 }
 
 /// Whether pydantic takes a number for true or false.
-fn truth<'a>(number: f64) -> Field<'a> {
+fn truth_value<'a>(number: f64) -> Field<'a> {
     if number == 0.0 || number == 1.0 { Field::Truth } else { Field::Other }
 }
 
-impl<'de> Visitor<'de> for OfField {
+impl<'de> Visitor<'de> for FieldVisitor {
     type Value = Field<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -179,15 +179,15 @@ impl<'de> Visitor<'de> for OfField {
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<Field<'de>, E> {
-        Ok(truth(number as f64))
+        Ok(truth_value(number as f64))
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Field<'de>, E> {
-        Ok(truth(number as f64))
+        Ok(truth_value(number as f64))
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Field<'de>, E> {
-        Ok(truth(number))
+        Ok(truth_value(number))
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Field<'de>, E> {
@@ -249,7 +249,7 @@ fn category(answer: &[u8]) -> Result<Cow<'_, str>, AnswerError> {
 /// Scores category paths.
 #[derive(Debug, Default)]
 pub struct Categories {
-    wanted: Vec<String>,
+    references: Vec<String>,
     levels: Levels,
 }
 
@@ -257,41 +257,41 @@ impl Categories {
     fn open(inputs: &Inputs) -> Result<Self, DataError> {
         let expected = "a list of objects with ground_truth_category";
         let records: Vec<Record> = read_list(inputs.file(&REFERENCE)?, expected)?;
-        let wanted = records.into_iter().map(|record| record.ground_truth_category).collect();
-        Ok(Self { wanted, ..Self::default() })
+        let references = records.into_iter().map(|record| record.ground_truth_category).collect();
+        Ok(Self { references, ..Self::default() })
     }
 
     fn judge(&self, sums: &mut Levels, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let wanted = of_sample(&self.wanted, index)?;
+        let reference = reference_of(&self.references, index)?;
         let category = category(answer).inspect_err(|_| {
             // As many levels as are wanted, and none of them right.
-            let levels = levels(wanted).count() as u64;
-            sums.found += levels;
-            sums.wanted += levels;
+            let levels = levels(reference).count() as u64;
+            sums.predicted += levels;
+            sums.expected += levels;
         })?;
-        sums.add(&category, wanted);
+        sums.add(&category, reference);
         Ok(())
     }
 }
 
 impl Scorer for Categories {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        only(self.take_all(&[(index, answer)]))
+        single_result(self.take_all(&[(index, answer)]))
     }
 
-    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Rejection> {
         let (levels, wrong) =
-            judged(answers, |levels, index, answer| self.judge(levels, index, answer));
+            judge_all(answers, |levels, index, answer| self.judge(levels, index, answer));
         self.levels += levels;
         wrong
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
     fn references(&self) -> Option<u64> {
-        Some(self.wanted.len() as u64)
+        Some(self.references.len() as u64)
     }
 
     fn scores(&mut self) -> Scores {
@@ -343,8 +343,8 @@ mod tests {
 
     #[test]
     fn levels_count_up_to_the_first_that_is_wrong() {
-        let wanted = ["A > B > C", "A > D"].map(str::to_owned).to_vec();
-        let mut categories = Categories { wanted, ..Categories::default() };
+        let references = ["A > B > C", "A > D"].map(str::to_owned).to_vec();
+        let mut categories = Categories { references, ..Categories::default() };
         let answer = |category: &str, is_secondhand: &str| {
             format!(
                 r#"{{"category": "{category}", "brand": "x", "is_secondhand": {is_secondhand}}}"#
@@ -356,7 +356,7 @@ mod tests {
             let taken = categories.take(1, wrong.as_bytes());
             assert!(matches!(taken, Err(AnswerError::Content { .. })), "{wrong}");
         }
-        assert_eq!(categories.levels, Levels { shared: 3, found: 11, wanted: 11 });
+        assert_eq!(categories.levels, Levels { shared: 3, predicted: 11, expected: 11 });
         let scores = categories.scores();
         assert_eq!(scores.figure("F1_HIERARCHICAL"), Some(3.0 / 11.0));
         assert_checker_reads("v6.0", "qwen3-vl-235b-a22b", &scores);

@@ -10,7 +10,6 @@
 //! Start reading at [`score`] and [`Method`].
 #![forbid(unsafe_code)]
 
-mod ahead;
 pub mod arrays;
 pub mod classification;
 mod data;
@@ -24,8 +23,9 @@ mod method;
 pub mod parallel;
 pub mod payload;
 pub mod questions;
+mod read_ahead;
 pub mod recommendation;
-mod seen;
+mod sample_set;
 pub mod segmentation;
 pub mod speech;
 pub mod squad;
@@ -34,25 +34,31 @@ pub mod text;
 pub mod translation;
 mod unicode;
 
-use std::fmt;
 use std::io::BufRead;
 use std::ops::AddAssign;
 
 use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem};
+use thiserror::Error;
 
 pub use data::{DataError, DataProblem};
 pub use method::{Choice, Inputs, METHODS, Method, Need};
 
-use seen::Seen;
+use sample_set::SampleSet;
 
 /// Answers that are no answers are told up to this number.
-const MALFORMED_TOLD: usize = 20;
+const LISTED_MALFORMED: usize = 20;
 
 /// Answers that are worth a piece of work.
-const AT_ONCE: usize = 128;
+const BATCH_ANSWERS: usize = 128;
 
-/// The place of an answer among others, and why it is none.
-pub type Wrong = (usize, AnswerError);
+/// A malformed answer among several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// Position among the answers, from 0.
+    pub position: usize,
+    /// Why the answer is rejected.
+    pub error: AnswerError,
+}
 
 /// Takes the answers of a run and knows in the end how good they are.
 pub trait Scorer {
@@ -66,20 +72,22 @@ pub trait Scorer {
 
     /// Takes answers, each with its sample, one after the other, and tells which of them are
     /// none. Metrics of which no answer depends on another judge them on all processors.
-    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
-        let taken = answers.iter().map(|(index, answer)| self.take(*index, answer));
-        taken.enumerate().filter_map(|(at, taken)| Some((at, taken.err()?))).collect()
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Rejection> {
+        let results = answers.iter().map(|(index, answer)| self.take(*index, answer)).enumerate();
+        results
+            .filter_map(|(position, result)| Some(Rejection { position, error: result.err()? }))
+            .collect()
     }
 
     /// Whether an answer can be wrong as a whole. Where not, figures of a log with
     /// answers that are none leave these out, and count for nothing.
-    fn knows_wrong(&self) -> bool {
+    fn counts_malformed(&self) -> bool {
         true
     }
 
     /// What counts of several answers to one sample.
-    fn repeats(&self) -> Repeats {
-        Repeats::First
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::First
     }
 
     /// Samples that the references know of; none where answers bring their own.
@@ -91,7 +99,7 @@ pub trait Scorer {
 
 /// What counts of several answers to one sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeats {
+pub enum RepeatPolicy {
     /// The first one, as most accuracy scripts have it.
     First,
     /// Each, as if they were to samples of their own.
@@ -99,14 +107,16 @@ pub enum Repeats {
 }
 
 /// Why an answer is none.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AnswerError {
     /// The references have no such sample.
+    #[error("the references have {references} samples, and not this one")]
     Sample {
         /// How many they have.
         references: u64,
     },
     /// The bytes have another length than answers of the task have.
+    #[error("expected {expected} bytes, found {found}")]
     Length {
         /// Bytes that were expected, such as `8` or `a multiple of 28`.
         expected: String,
@@ -114,6 +124,7 @@ pub enum AnswerError {
         found: usize,
     },
     /// The bytes are of the right length, but mean nothing.
+    #[error("expected {expected}, found {found}")]
     Content {
         /// What was expected.
         expected: String,
@@ -122,53 +133,44 @@ pub enum AnswerError {
     },
 }
 
-impl fmt::Display for AnswerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sample { references } => {
-                write!(f, "the references have {references} samples, and not this one")
-            }
-            Self::Length { expected, found } => {
-                write!(f, "expected {expected} bytes, found {found}")
-            }
-            Self::Content { expected, found } => write!(f, "expected {expected}, found {found}"),
-        }
-    }
-}
-
-impl std::error::Error for AnswerError {}
-
 /// What the references have of a sample.
-fn of_sample<T>(references: &[T], index: u64) -> Result<&T, AnswerError> {
+fn reference_of<T>(references: &[T], index: u64) -> Result<&T, AnswerError> {
     let found = usize::try_from(index).ok().and_then(|at| references.get(at));
     found.ok_or(AnswerError::Sample { references: references.len() as u64 })
 }
 
 /// What `judge` adds up of answers on all processors, and those that are none. For sums of
 /// whole numbers, which do not depend on the order.
-fn judged<S: Default + AddAssign + Send>(
+fn judge_all<S: Default + AddAssign + Send>(
     answers: &[(u64, &[u8])],
     judge: impl Fn(&mut S, u64, &[u8]) -> Result<(), AnswerError> + Sync,
-) -> (S, Vec<Wrong>) {
-    let pieces: Vec<_> = answers.chunks(AT_ONCE).collect();
-    let found = parallel::map(&pieces, |piece| {
-        let (mut sum, mut wrong) = (S::default(), Vec::new());
-        for (at, (index, answer)) in piece.iter().enumerate() {
-            wrong.extend(judge(&mut sum, *index, answer).err().map(|problem| (at, problem)));
+) -> (S, Vec<Rejection>) {
+    let batches: Vec<_> = answers.chunks(BATCH_ANSWERS).collect();
+    let results = parallel::map(&batches, |batch| {
+        let (mut sum, mut rejections) = (S::default(), Vec::new());
+        for (position, (index, answer)) in batch.iter().enumerate() {
+            let result = judge(&mut sum, *index, answer);
+            rejections.extend(result.err().map(|error| Rejection { position, error }));
         }
-        (sum, wrong)
+        (sum, rejections)
     });
-    let (mut sum, mut wrong) = (S::default(), Vec::new());
-    for (piece, (of_piece, of_wrong)) in found.into_iter().enumerate() {
-        sum += of_piece;
-        wrong.extend(of_wrong.into_iter().map(|(at, problem)| (piece * AT_ONCE + at, problem)));
+    let (mut sum, mut rejections) = (S::default(), Vec::new());
+    for (batch, (batch_sum, batch_rejections)) in results.into_iter().enumerate() {
+        sum += batch_sum;
+        let start = batch * BATCH_ANSWERS;
+        rejections.extend(
+            batch_rejections.into_iter().map(|Rejection { position, error }| Rejection {
+                position: start + position,
+                error,
+            }),
+        );
     }
-    (sum, wrong)
+    (sum, rejections)
 }
 
-/// What became of an answer that was taken alone.
-fn only(wrong: Vec<Wrong>) -> Result<(), AnswerError> {
-    wrong.into_iter().next().map_or(Ok(()), |(_, problem)| Err(problem))
+/// Returns the error of the only answer, if it is rejected.
+fn single_result(rejections: Vec<Rejection>) -> Result<(), AnswerError> {
+    rejections.into_iter().next().map_or(Ok(()), |rejection| Err(rejection.error))
 }
 
 /// One figure of quality.
@@ -202,7 +204,7 @@ impl Scores {
 
 /// An answer that is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedAnswer {
     /// Line of the log, from 1.
     pub line: usize,
     /// The sample.
@@ -213,7 +215,7 @@ pub struct Malformed {
 
 /// A log with what was found in it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Scored {
+pub struct ScoreReport {
     /// What the scorer found.
     pub scores: Scores,
     /// Entries of the log.
@@ -223,11 +225,11 @@ pub struct Scored {
     /// Samples that the references know of; none where answers bring their own.
     pub references: Option<u64>,
     /// Whether the figures count answers that are none.
-    pub knows_wrong: bool,
+    pub counts_malformed: bool,
     /// Answers that are none.
     pub malformed: u64,
     /// The first of them.
-    pub malformed_told: Vec<Malformed>,
+    pub first_malformed: Vec<MalformedAnswer>,
 }
 
 /// Why there is no score.
@@ -247,11 +249,11 @@ pub enum ScoreError<E> {
 pub fn score<R: BufRead + Send, E>(
     log: AccuracyReader<R>,
     scorer: impl FnOnce() -> Result<Box<dyn Scorer>, E>,
-) -> Result<Scored, ScoreError<E>> {
-    ahead::with(log, |answers| {
+) -> Result<ScoreReport, ScoreError<E>> {
+    read_ahead::with_stream(log, |answers| {
         let mut scorer = scorer().map_err(ScoreError::Scorer)?;
         let mut scoring = Scoring::new(scorer.as_mut());
-        answers.each(|entries| scoring.take_all(entries)).map_err(ScoreError::<E>::Log)?;
+        answers.for_each(|entries| scoring.take_all(entries)).map_err(ScoreError::<E>::Log)?;
         Ok(scoring.end())
     })
 }
@@ -260,7 +262,7 @@ pub fn score<R: BufRead + Send, E>(
 pub fn score_answers<'a>(
     answers: impl IntoIterator<Item = (u64, &'a [u8])>,
     scorer: &mut dyn Scorer,
-) -> Scored {
+) -> ScoreReport {
     let mut scoring = Scoring::new(scorer);
     let entries = (1..).zip(answers).map(|(line, (index, data))| (line, index, data));
     scoring.take_all(&entries.collect::<Vec<_>>());
@@ -269,44 +271,49 @@ pub fn score_answers<'a>(
 
 struct Scoring<'a> {
     scorer: &'a mut dyn Scorer,
-    repeats: Repeats,
-    seen: Seen,
-    scored: Scored,
+    repeat_policy: RepeatPolicy,
+    answered: SampleSet,
+    report: ScoreReport,
 }
 
 impl<'a> Scoring<'a> {
     fn new(scorer: &'a mut dyn Scorer) -> Self {
         let references = scorer.references();
-        let knows_wrong = scorer.knows_wrong();
-        let scored = Scored { references, knows_wrong, ..Scored::default() };
-        Self { repeats: scorer.repeats(), scorer, seen: Seen::default(), scored }
+        let counts_malformed = scorer.counts_malformed();
+        let report = ScoreReport { references, counts_malformed, ..ScoreReport::default() };
+        Self {
+            repeat_policy: scorer.repeat_policy(),
+            scorer,
+            answered: SampleSet::default(),
+            report,
+        }
     }
 
     /// Takes entries, each with its line and its sample.
     fn take_all(&mut self, entries: &[(usize, u64, &[u8])]) {
         let (mut lines, mut answers) = (Vec::new(), Vec::new());
-        let scored = &mut self.scored;
+        let report = &mut self.report;
         for (line, index, data) in entries {
-            scored.entries += 1;
-            let is_new = self.seen.insert(*index);
-            let is_known = scored.references.is_none_or(|references| *index < references);
-            scored.samples += u64::from(is_new && is_known);
-            if is_new || self.repeats == Repeats::All {
+            report.entries += 1;
+            let is_new = self.answered.insert(*index);
+            let is_known = report.references.is_none_or(|references| *index < references);
+            report.samples += u64::from(is_new && is_known);
+            if is_new || self.repeat_policy == RepeatPolicy::All {
                 lines.push(*line);
                 answers.push((*index, *data));
             }
         }
-        for (at, problem) in self.scorer.take_all(&answers) {
-            scored.malformed += 1;
-            if scored.malformed_told.len() < MALFORMED_TOLD {
-                let (line, index) = (lines[at], answers[at].0);
-                scored.malformed_told.push(Malformed { line, index, problem });
+        for Rejection { position, error } in self.scorer.take_all(&answers) {
+            report.malformed += 1;
+            if report.first_malformed.len() < LISTED_MALFORMED {
+                let (line, index) = (lines[position], answers[position].0);
+                report.first_malformed.push(MalformedAnswer { line, index, problem: error });
             }
         }
     }
 
-    fn end(self) -> Scored {
-        Scored { scores: self.scorer.scores(), ..self.scored }
+    fn end(self) -> ScoreReport {
+        ScoreReport { scores: self.scorer.scores(), ..self.report }
     }
 }
 

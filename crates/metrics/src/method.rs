@@ -59,7 +59,7 @@ pub struct Need {
     /// As in `--with NAME=FILE`.
     pub name: &'static str,
     /// What it is.
-    pub what: &'static str,
+    pub help: &'static str,
     /// Whether there is no score without it.
     pub is_required: bool,
 }
@@ -72,7 +72,7 @@ pub struct Choice {
     /// What there is; the first if nothing is chosen.
     pub values: &'static [&'static str],
     /// What it is about.
-    pub what: &'static str,
+    pub help: &'static str,
 }
 
 /// What a method is told.
@@ -83,14 +83,14 @@ pub struct Inputs {
     /// What answers are arrays of; [`Method::element`] if not said.
     pub element: Option<Element>,
     /// What was chosen, by the name of the choice; each a value that it has.
-    pub chosen: BTreeMap<String, String>,
+    pub choices: BTreeMap<String, String>,
 }
 
 impl Inputs {
     /// What was chosen, or the first.
     #[must_use]
     pub fn choice(&self, choice: &Choice) -> &str {
-        self.chosen.get(choice.name).map_or(choice.values[0], String::as_str)
+        self.choices.get(choice.name).map_or(choice.values[0], String::as_str)
     }
 
     /// The file for a need.
@@ -101,7 +101,7 @@ impl Inputs {
         let not_given = || DataError {
             path: PathBuf::new(),
             line: None,
-            problem: DataProblem::NotGiven { name: need.name, what: need.what },
+            problem: DataProblem::NotGiven { name: need.name, help: need.help },
         };
         self.files.get(need.name).map(PathBuf::as_path).ok_or_else(not_given)
     }

@@ -43,7 +43,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
 }
 
 /// Does the work for every item.
-pub fn each<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
+pub fn for_each<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
     let cores = (*CORES).min(items.len().max(1));
     let items = Mutex::new(items.iter_mut());
     let turn = || {

@@ -15,13 +15,13 @@ use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores};
 
 const DAY: Need = Need {
     name: "day_23",
-    what: "the last day of Criteo: a line a pair of user and item, its label before the first tab; \
+    help: "the last day of Criteo: a line a pair of user and item, its label before the first tab; \
            without it answers hold predictions and labels in turn",
     is_required: false,
 };
 const TRACE: Need = Need {
     name: "trace",
-    what: "dlrm_trace_of_aggregated_samples.txt: a line a sample, its third number the pairs in it",
+    help: "dlrm_trace_of_aggregated_samples.txt: a line a sample, its third number the pairs in it",
     is_required: false,
 };
 
@@ -149,7 +149,7 @@ impl Labels {
         Ok(Self { starts, is_clicked })
     }
 
-    fn of(&self, index: u64) -> Option<&[bool]> {
+    fn sample(&self, index: u64) -> Option<&[bool]> {
         let at = usize::try_from(index).ok()?;
         let end = *self.starts.get(at.checked_add(1)?)?;
         self.is_clicked.get(self.starts[at]..end)
@@ -180,7 +180,7 @@ impl Clicks {
 }
 
 /// What holds of every prediction.
-fn checked(prediction: f64) -> Result<f32, AnswerError> {
+fn parse_prediction(prediction: f64) -> Result<f32, AnswerError> {
     let expected = || "a prediction".to_owned();
     let is_number = !prediction.is_nan();
     is_number
@@ -188,7 +188,7 @@ fn checked(prediction: f64) -> Result<f32, AnswerError> {
         .ok_or_else(|| AnswerError::Content { expected: expected(), found: "NaN".to_owned() })
 }
 
-fn label(value: f64) -> Result<f32, AnswerError> {
+fn parse_label(value: f64) -> Result<f32, AnswerError> {
     let is_label = value == 0.0 || value == 1.0;
     is_label.then_some(value as f32).ok_or_else(|| AnswerError::Content {
         expected: "a label of 0 or 1".to_owned(),
@@ -204,13 +204,13 @@ impl Scorer for Clicks {
         let pairs: Vec<(f32, f32)> = match &self.labels {
             Some(labels) => {
                 let references = labels.starts.len() as u64 - 1;
-                let labels = labels.of(index).ok_or(AnswerError::Sample { references })?;
+                let labels = labels.sample(index).ok_or(AnswerError::Sample { references })?;
                 if labels.len() != values.len() {
                     let expected = (labels.len() * self.element.size()).to_string();
                     return Err(AnswerError::Length { expected, found: answer.len() });
                 }
                 let label = |is_clicked: &bool| f32::from(u8::from(*is_clicked));
-                let pair = |(value, is_clicked)| Ok((checked(value)?, label(is_clicked)));
+                let pair = |(value, is_clicked)| Ok((parse_prediction(value)?, label(is_clicked)));
                 values.zip(labels).map(pair).collect::<Result<_, _>>()?
             }
             None if !values.len().is_multiple_of(2) => {
@@ -219,7 +219,7 @@ impl Scorer for Clicks {
             }
             None => {
                 let labels = values.clone().skip(1).step_by(2);
-                let pair = |(value, of)| Ok((checked(value)?, label(of)?));
+                let pair = |(value, label)| Ok((parse_prediction(value)?, parse_label(label)?));
                 values.step_by(2).zip(labels).map(pair).collect::<Result<_, _>>()?
             }
         };
@@ -227,7 +227,7 @@ impl Scorer for Clicks {
         Ok(())
     }
 
-    fn knows_wrong(&self) -> bool {
+    fn counts_malformed(&self) -> bool {
         false
     }
 

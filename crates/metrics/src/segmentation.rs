@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use super::data::read_text;
 use super::payload::{self, Element};
 use super::{
-    AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, of_sample,
+    AnswerError, DataError, Figure, Inputs, Method, Need, RepeatPolicy, Scorer, Scores,
+    reference_of,
 };
 
 use crate::parallel;
@@ -24,13 +25,13 @@ pub use truth::Truth;
 
 const VOLUMES: Need = Need {
     name: "volumes",
-    what: "the folder nifti of the preprocessed KiTS19: case_XXXXX/segmentation.nii.gz",
+    help: "the folder nifti of the preprocessed KiTS19: case_XXXXX/segmentation.nii.gz",
     is_required: true,
 };
 
 const CASES: Need = Need {
     name: "cases",
-    what: "names of the cases as text, a line a sample: file_list of preprocessed_files.pkl; \
+    help: "names of the cases as text, a line a sample: file_list of preprocessed_files.pkl; \
            without it the folders in order",
     is_required: false,
 };
@@ -68,13 +69,13 @@ fn read_volumes(inputs: &Inputs) -> Result<Vec<Truth>, DataError> {
 fn files(inputs: &Inputs) -> Result<Vec<PathBuf>, DataError> {
     let folder = inputs.file(&VOLUMES)?;
     if !inputs.files.contains_key(CASES.name) {
-        return folders(folder);
+        return folder_files(folder);
     }
     let path = inputs.file(&CASES)?;
     let text = read_text(path)?;
     let lines = text.lines().enumerate().map(|(at, line)| (at, line.trim()));
     let file = |(at, name): (usize, &str)| {
-        segmentation(&folder.join(name)).ok_or_else(|| {
+        label_file(&folder.join(name)).ok_or_else(|| {
             let expected = format!("a case with {}", folder.join(name).join(FILES[0]).display());
             DataError::malformed(path, at + 1, expected, "none")
         })
@@ -84,16 +85,16 @@ fn files(inputs: &Inputs) -> Result<Vec<PathBuf>, DataError> {
 
 /// The file of labels in the folder of a case.
 #[must_use]
-pub fn segmentation(case: &Path) -> Option<PathBuf> {
+pub fn label_file(case: &Path) -> Option<PathBuf> {
     FILES.iter().map(|name| case.join(name)).find(|path| path.is_file())
 }
 
 /// Files of labels of all folders, in the order of their names.
-fn folders(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+fn folder_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let unreadable = |error| DataError::unreadable(folder, &error);
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(unreadable)? {
-        files.extend(segmentation(&entry.map_err(unreadable)?.path()));
+        files.extend(label_file(&entry.map_err(unreadable)?.path()));
     }
     files.sort_unstable();
     if files.is_empty() {
@@ -159,7 +160,7 @@ fn labels(element: Element, answer: &[u8]) -> Result<Cow<'_, [u8]>, AnswerError>
 impl Scorer for MeanDice {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         self.entries += 1;
-        let truth = of_sample(&self.volumes, index)?;
+        let truth = reference_of(&self.volumes, index)?;
         let bytes = truth.voxels() * self.element.size();
         if answer.len() != bytes {
             let expected = format!("{bytes} ({:?} of {})", truth.shape, self.element.name());
@@ -170,8 +171,8 @@ impl Scorer for MeanDice {
         Ok(())
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
     fn references(&self) -> Option<u64> {

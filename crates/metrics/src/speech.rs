@@ -16,14 +16,15 @@ use std::ops::AddAssign;
 use super::edits::{distance, words};
 use super::payload::{self, Element};
 use super::{
-    AnswerError, Figure, Method, Need, Repeats, Scorer, Scores, Wrong, judged, of_sample, only,
+    AnswerError, Figure, Method, Need, Rejection, RepeatPolicy, Scorer, Scores, judge_all,
+    reference_of, single_result,
 };
 
-pub use manifest::{Recorded, Utterance, read_transcripts, read_utterances};
+pub use manifest::{AudioFile, Utterance, read_transcripts, read_utterances};
 
 const MANIFEST: Need = Need {
     name: "manifest",
-    what: "dev-clean-wav.json of LibriSpeech: a list of objects with transcript and \
+    help: "dev-clean-wav.json of LibriSpeech: a list of objects with transcript and \
            original_duration",
     is_required: true,
 };
@@ -97,7 +98,7 @@ impl Transcripts {
     }
 
     fn judge(&self, errors: &mut WordErrors, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = of_sample(&self.references, index)?;
+        let reference = reference_of(&self.references, index)?;
         let text = text(self.element, answer);
         // What is no transcript has every word wrong.
         errors.add(text.as_deref().unwrap_or_default(), reference);
@@ -122,18 +123,18 @@ fn text(element: Element, answer: &[u8]) -> Result<String, AnswerError> {
 
 impl Scorer for Transcripts {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        only(self.take_all(&[(index, answer)]))
+        single_result(self.take_all(&[(index, answer)]))
     }
 
-    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Rejection> {
         let (errors, wrong) =
-            judged(answers, |errors, index, answer| self.judge(errors, index, answer));
+            judge_all(answers, |errors, index, answer| self.judge(errors, index, answer));
         self.errors += errors;
         wrong
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
     fn references(&self) -> Option<u64> {

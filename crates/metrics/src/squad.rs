@@ -10,29 +10,30 @@ pub mod wordpiece;
 
 use super::payload::{self, Element};
 use super::{
-    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, Wrong,
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Rejection, RepeatPolicy, Scorer,
+    Scores,
 };
 use crate::parallel;
 use features::{Feature, LONGEST, Question, Questions};
-use text::{Quality, projected};
+use text::{Quality, project};
 use wordpiece::WordPieces;
 
 const DATASET: Need = Need {
     name: "dataset",
-    what: "dev-v1.1.json of SQuAD: data of paragraphs, each with context and qas",
+    help: "dev-v1.1.json of SQuAD: data of paragraphs, each with context and qas",
     is_required: true,
 };
 
 const VOCABULARY: Need = Need {
     name: "vocabulary",
-    what: "vocab.txt of the model: a piece of words a line",
+    help: "vocab.txt of the model: a piece of words a line",
     is_required: true,
 };
 
 const LOGITS: Choice = Choice {
     name: "logits",
     values: &["pairs", "transposed"],
-    what: "whether start and end stand together for each token, or all starts before all ends",
+    help: "whether start and end stand together for each token, or all starts before all ends",
 };
 
 /// `bert`.
@@ -47,13 +48,13 @@ pub const SQUAD: Method = Method {
 };
 
 /// Starts and ends that are tried: the best of each.
-const TRIED: usize = 20;
+const CANDIDATES: usize = 20;
 
 /// Tokens of an answer at most.
 const LONGEST_ANSWER: usize = 30;
 
 /// The logit of tokens that an answer leaves out.
-const LEFT_OUT: f64 = -10_000.0;
+const MISSING_LOGIT: f64 = -10_000.0;
 
 /// What the answer to a question is if nothing can be one.
 const NO_ANSWER: &str = "empty";
@@ -102,17 +103,14 @@ impl Answers {
             let expected = format!("{size} times 1 to {LONGEST}");
             return Err(AnswerError::Length { expected, found: answer.len() });
         }
-        let mut logits = [[LEFT_OUT; LONGEST]; 2];
+        let mut logits = [[MISSING_LOGIT; LONGEST]; 2];
         let tokens = count / 2;
         for (at, logit) in numbers.enumerate() {
             // What is no number is no reason to begin or end anywhere.
             let logit = if logit.is_nan() { f64::NEG_INFINITY } else { logit };
-            let (of, token) = match self.is_transposed {
-                true if at < tokens => (0, at),
-                true => (1, at - tokens),
-                false => (at % 2, at / 2),
-            };
-            logits[of][token] = logit;
+            let (side, token) =
+                if self.is_transposed { (at / tokens, at % tokens) } else { (at % 2, at / 2) };
+            logits[side][token] = logit;
         }
         Ok(logits)
     }
@@ -139,9 +137,9 @@ impl Answers {
         let piece = |token: usize| token - feature.before + feature.start;
         let (start, end) = (piece(span.start), piece(span.end));
         let context = &question.context;
-        let pieces = self.pieces.joined(&context.pieces[start..=end]);
+        let pieces = self.pieces.join(&context.pieces[start..=end]);
         let pieces = pieces.replace(" ##", "").replace("##", "");
-        projected(&context.original(start..=end), &pieces, &self.pieces)
+        project(&context.original(start..=end), &pieces, &self.pieces)
     }
 }
 
@@ -167,10 +165,10 @@ fn best_span(feature: &Feature, [start_logits, end_logits]: &Logits) -> Option<S
 
 /// Where the greatest numbers stand, the greatest first, and the first of equals.
 fn greatest(numbers: &[f64; LONGEST]) -> Vec<usize> {
-    let mut places: Vec<usize> = Vec::with_capacity(TRIED);
+    let mut places: Vec<usize> = Vec::with_capacity(CANDIDATES);
     for (at, number) in numbers.iter().enumerate() {
-        if places.len() == TRIED {
-            if *number <= numbers[places[TRIED - 1]] {
+        if places.len() == CANDIDATES {
+            if *number <= numbers[places[CANDIDATES - 1]] {
                 continue;
             }
             places.pop();
@@ -189,20 +187,20 @@ impl Scorer for Answers {
         Ok(())
     }
 
-    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
-        let mut wrong = Vec::new();
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
         let spans = parallel::map(answers, |(index, answer)| self.span(*index, answer));
-        for (of, span) in spans.into_iter().enumerate() {
+        for (position, span) in spans.into_iter().enumerate() {
             match span {
                 Ok((at, span)) => self.spans[at] = span,
-                Err(problem) => wrong.push((of, problem)),
+                Err(error) => rejections.push(Rejection { position, error }),
             }
         }
-        wrong
+        rejections
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
     fn references(&self) -> Option<u64> {

@@ -16,13 +16,13 @@ pub(super) const ANSWER: &str =
 
 pub(super) const TOKENIZER: Need = Need {
     name: "tokenizer",
-    what: "tokenizer.json of the model: answers are ids of tokens",
+    help: "tokenizer.json of the model: answers are ids of tokens",
     is_required: false,
 };
 
 pub(super) const PUNKT: Need = Need {
     name: "punkt",
-    what: "folder tokenizers/punkt_tab/english of NLTK: sentences end as nltk.sent_tokenize says, \
+    help: "folder tokenizers/punkt_tab/english of NLTK: sentences end as nltk.sent_tokenize says, \
            not with lines",
     is_required: false,
 };
@@ -30,12 +30,12 @@ pub(super) const PUNKT: Need = Need {
 pub(super) const SPACES: Choice = Choice {
     name: "spaces",
     values: &["kept", "cleaned"],
-    what: "spaces before punctuation and contractions, with a tokenizer; cleaned as by \
+    help: "spaces before punctuation and contractions, with a tokenizer; cleaned as by \
            clean_up_tokenization_spaces",
 };
 
 /// Spaces that cleaning takes away, in this order.
-const CLEANED: [(&str, &str); 10] = [
+const CLEANUPS: [(&str, &str); 10] = [
     (" .", "."),
     (" ?", "?"),
     (" !", "!"),
@@ -54,7 +54,7 @@ const LINES: &str = "sentences are lines of the texts, so that rougeLsum, and ge
 
 /// Reads answers.
 #[derive(Debug, Default)]
-pub struct Texts {
+pub struct TextDecoder {
     /// None where answers are texts.
     tokenizer: Option<(Tokenizer, Element)>,
     /// None where sentences are lines.
@@ -64,29 +64,29 @@ pub struct Texts {
 
 /// What an answer says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Said {
+pub struct DecodedText {
     /// Its text.
     pub text: String,
     /// Its tokens; 0 where answers are texts.
     pub tokens: u64,
 }
 
-impl Texts {
+impl TextDecoder {
     /// With the tokenizer and the parameters that were given.
     ///
     /// # Errors
     /// A file does not read, or answers have elements and there is no tokenizer.
     pub(super) fn open(inputs: &Inputs) -> Result<Self, DataError> {
-        let given = |need: &Need| inputs.files.get(need.name);
-        let tokenizer = match given(&TOKENIZER) {
+        let file = |need: &Need| inputs.files.get(need.name);
+        let tokenizer = match file(&TOKENIZER) {
             Some(path) => Some((Tokenizer::read(path)?, inputs.element.unwrap_or(Element::I64))),
             None if inputs.element.is_some() => {
-                let problem = DataProblem::NotGiven { name: TOKENIZER.name, what: TOKENIZER.what };
+                let problem = DataProblem::NotGiven { name: TOKENIZER.name, help: TOKENIZER.help };
                 return Err(DataError { path: Default::default(), line: None, problem });
             }
             None => None,
         };
-        let punkt = given(&PUNKT).map(|folder| Punkt::read(folder)).transpose()?;
+        let punkt = file(&PUNKT).map(|folder| Punkt::read(folder)).transpose()?;
         Ok(Self { tokenizer, punkt, is_cleaned: inputs.choice(&SPACES) == "cleaned" })
     }
 
@@ -100,24 +100,24 @@ impl Texts {
     ///
     /// # Errors
     /// It is no UTF-8, or holds no ids.
-    pub fn of(&self, answer: &[u8]) -> Result<Said, AnswerError> {
+    pub fn decode(&self, answer: &[u8]) -> Result<DecodedText, AnswerError> {
         let Some((tokenizer, element)) = &self.tokenizer else {
-            return Ok(Said { text: payload::text(answer)?.to_owned(), tokens: 0 });
+            return Ok(DecodedText { text: payload::text(answer)?.to_owned(), tokens: 0 });
         };
         let ids = payload::wholes(*element, answer)?;
         let tokens = ids.len() as u64;
         let mut text = tokenizer.decode(ids)?;
         if self.is_cleaned {
-            for (spaced, by) in CLEANED {
+            for (spaced, by) in CLEANUPS {
                 text = text.replace(spaced, by);
             }
         }
-        Ok(Said { text, tokens })
+        Ok(DecodedText { text, tokens })
     }
 
     /// A text with a sentence on each line, without white space around.
     #[must_use]
-    pub fn lines(&self, text: &str) -> String {
+    pub fn sentence_lines(&self, text: &str) -> String {
         let text = text.trim_matches(is_space);
         match &self.punkt {
             Some(punkt) => punkt.sentences(text).join("\n"),
@@ -138,10 +138,10 @@ pub(super) fn is_space(letter: char) -> bool {
 }
 
 #[cfg(test)]
-impl Texts {
+impl TextDecoder {
     /// Of ids whose tokens are these, int64.
-    pub(super) fn of_words(words: &[&str]) -> Self {
-        let tokenizer = Some((Tokenizer::of_words(words), Element::I64));
+    pub(super) fn with_words(words: &[&str]) -> Self {
+        let tokenizer = Some((Tokenizer::with_words(words), Element::I64));
         Self { tokenizer, ..Self::default() }
     }
 }
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn elements_need_a_tokenizer() {
         let inputs = Inputs { element: Some(Element::I32), ..Inputs::default() };
-        let error = Texts::open(&inputs).unwrap_err();
+        let error = TextDecoder::open(&inputs).unwrap_err();
         assert_eq!(
             error.to_string(),
             "--with tokenizer=FILE is not given: tokenizer.json of the model: answers are ids of tokens"
@@ -162,12 +162,12 @@ mod tests {
 
     #[test]
     fn lines_are_sentences_unless_it_is_told_better() {
-        let texts = Texts::default();
-        assert_eq!(texts.lines(" One. Two\nThree\u{1e}"), "One. Two\nThree");
-        let texts = Texts { punkt: Some(Punkt::default()), ..Texts::default() };
-        assert_eq!(texts.lines(" One.  Two\nThree "), "One.\nTwo\nThree");
+        let texts = TextDecoder::default();
+        assert_eq!(texts.sentence_lines(" One. Two\nThree\u{1e}"), "One. Two\nThree");
+        let texts = TextDecoder { punkt: Some(Punkt::default()), ..TextDecoder::default() };
+        assert_eq!(texts.sentence_lines(" One.  Two\nThree "), "One.\nTwo\nThree");
         assert_eq!(
-            texts.of(b"\xff").unwrap_err().to_string().split(',').next(),
+            texts.decode(b"\xff").unwrap_err().to_string().split(',').next(),
             Some("expected UTF-8")
         );
     }

@@ -9,11 +9,11 @@ use std::path::Path;
 
 use super::data::read_text;
 use super::payload;
-use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, of_sample};
+use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, reference_of};
 
 const REFERENCE: Need = Need {
     name: "reference",
-    what: "newstest2014.tok.bpe.32000.de: a line a sentence, words and their parts with spaces \
+    help: "newstest2014.tok.bpe.32000.de: a line a sentence, words and their parts with spaces \
            between, parts that go on end in @@",
     is_required: true,
 };
@@ -123,7 +123,7 @@ impl Translations {
 
 impl Scorer for Translations {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = of_sample(&self.references, index)?;
+        let reference = reference_of(&self.references, index)?;
         let text = payload::text(answer);
         // An empty translation is one word that is none, as the script splits it; left out,
         // silence would be better than a bad answer.

@@ -56,7 +56,7 @@ pub fn digit(character: char) -> Option<u8> {
 }
 
 /// Whether a mark is drawn with the character before it and takes no room.
-pub fn is_mark_without_room(character: char) -> bool {
+pub fn is_nonspacing_mark(character: char) -> bool {
     !character.is_ascii() && get_general_category(character) == GeneralCategory::NonspacingMark
 }
 

@@ -16,7 +16,7 @@ use super::super::payload::Element;
 const HEADER: usize = 348;
 
 /// Volumes of more voxels are refused: a small compressed file may hold any number.
-const MOST_VOXELS: usize = 1 << 30;
+const MAX_VOXELS: usize = 1 << 30;
 
 /// Bytes that are read at once; a multiple of every element's size.
 const CHUNK: usize = 1 << 16;
@@ -69,7 +69,7 @@ impl Header<'_> {
             }
         }
         let voxels = shape.iter().try_fold(1_usize, |product, n| product.checked_mul(*n))?;
-        (voxels <= MOST_VOXELS).then_some(shape)
+        (voxels <= MAX_VOXELS).then_some(shape)
     }
 
     fn element(&self) -> Option<Element> {
@@ -121,7 +121,7 @@ impl Volume {
         let header = Header { bytes, is_big_endian: bytes[..4] != size };
         let Some(shape) = header.shape() else {
             let found: Vec<i16> = (0..8).map(|at| header.int16(40 + 2 * at)).collect();
-            let expected = format!("dim of three axes with {MOST_VOXELS} voxels at most");
+            let expected = format!("dim of three axes with {MAX_VOXELS} voxels at most");
             return other(&expected, format!("{found:?}"));
         };
         let Some(element) = header.element() else {

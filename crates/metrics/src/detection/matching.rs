@@ -18,7 +18,7 @@ fn threshold(at: usize) -> f64 {
 
 /// What became of a detection, at each threshold a bit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Matched {
+pub struct DetectionMatch {
     /// How sure the system was.
     score: f64,
     /// Of its image, in the order of ids.
@@ -59,21 +59,25 @@ impl Object {
 /// Matches the detections of an image and category, the surest first, with its
 /// objects: each takes the object that it overlaps most of those that are left.
 #[must_use]
-pub fn match_boxes(image: u32, detections: &[Detection], objects: &[Object]) -> Vec<Matched> {
+pub fn match_boxes(
+    image: u32,
+    detections: &[Detection],
+    objects: &[Object],
+) -> Vec<DetectionMatch> {
     let mut objects: Vec<&Object> = objects.iter().collect();
     objects.sort_by_key(|object| object.is_ignored());
     let overlaps: Vec<f64> = detections
         .iter()
         .flat_map(|detection| objects.iter().map(|object| overlap(&detection.bounds, object)))
         .collect();
-    let matched = |(order, detection): (usize, &Detection)| Matched {
+    let matches = |(order, detection): (usize, &Detection)| DetectionMatch {
         score: detection.score,
         image,
         order: order as u32,
         right: 0,
         ignored: 0,
     };
-    let mut found: Vec<Matched> = detections.iter().enumerate().map(matched).collect();
+    let mut found: Vec<DetectionMatch> = detections.iter().enumerate().map(matches).collect();
     for at in 0..THRESHOLDS {
         let mut is_taken = vec![false; objects.len()];
         for (of, detection) in found.iter_mut().zip(detections) {
@@ -117,29 +121,29 @@ fn best(objects: &[&Object], is_taken: &[bool], overlaps: &[f64], least: f64) ->
 /// Mean over thresholds and recalls of the precision of one category, of which
 /// there are `wanted` objects (at least 1). O(n log n).
 #[must_use]
-pub fn average_precision(matched: &mut [Matched], wanted: u64) -> f64 {
-    matched.sort_unstable_by(|a, b| {
+pub fn average_precision(matches: &mut [DetectionMatch], wanted: u64) -> f64 {
+    matches.sort_unstable_by(|a, b| {
         b.score.total_cmp(&a.score).then((a.image, a.order).cmp(&(b.image, b.order)))
     });
-    let mut precisions = Vec::with_capacity(matched.len());
+    let mut precisions = Vec::with_capacity(matches.len());
     let mut sum = 0.0;
     for at in 0..THRESHOLDS {
         let bit = 1 << at;
         let (mut right, mut wrong) = (0_u64, 0_u64);
         precisions.clear();
-        for of in matched.iter() {
+        for of in matches.iter() {
             right += u64::from(of.right & bit != 0);
             wrong += u64::from(of.right & bit == 0 && of.ignored & bit == 0);
             let precision = right as f64 / ((wrong + right) as f64 + f64::EPSILON);
             precisions.push((right as f64 / wanted as f64, precision));
         }
-        sum += at_recalls(&mut precisions);
+        sum += precision_at_recalls(&mut precisions);
     }
     sum / (THRESHOLDS * RECALLS) as f64
 }
 
 /// Sum over the recalls of the greatest precision from there on.
-fn at_recalls(precisions: &mut [(f64, f64)]) -> f64 {
+fn precision_at_recalls(precisions: &mut [(f64, f64)]) -> f64 {
     for at in (1..precisions.len()).rev() {
         precisions[at - 1].1 = precisions[at - 1].1.max(precisions[at].1);
     }

@@ -92,7 +92,7 @@ fn times_factor(samples: &Array2<f64>, factor: &Array2<f64>) -> Array2<f64> {
     let (n, d) = samples.dim();
     let mut product = Array2::zeros((n, d));
     let mut strips: Vec<_> = product.axis_chunks_iter_mut(Axis(1), STRIP).enumerate().collect();
-    parallel::each(&mut strips, |(at, strip)| {
+    parallel::for_each(&mut strips, |(at, strip)| {
         let (start, end) = (*at * STRIP, *at * STRIP + strip.ncols());
         let factor = part(factor.view(), start..d, start..end);
         general_mat_mul(1.0, &part(samples.view(), 0..n, start..d), &factor, 0.0, strip);
@@ -105,7 +105,7 @@ fn square(matrix: &ArrayView2<f64>) -> Array2<f64> {
     let (n, columns) = matrix.dim();
     let mut square = Array2::zeros((n, n));
     let mut strips: Vec<_> = square.axis_chunks_iter_mut(Axis(0), STRIP).enumerate().collect();
-    parallel::each(&mut strips, |(at, strip)| {
+    parallel::for_each(&mut strips, |(at, strip)| {
         let (start, end) = (*at * STRIP, *at * STRIP + strip.nrows());
         let rows = part(matrix.view(), start..end, 0..columns);
         let above = part(matrix.view(), 0..end, 0..columns);

@@ -19,7 +19,7 @@ const BLOCK: usize = 64;
 const NEGATIVE: f64 = 1e6;
 
 /// Rotations after which an eigenvalue is taken as it is; some 2 are needed of each.
-const MOST_ROTATIONS: usize = 60;
+const MAX_ROTATIONS: usize = 60;
 
 /// Lower triangular L with L times its transpose equal to a symmetric matrix that has
 /// no negative eigenvalues; none if it has. O(n^3).
@@ -62,7 +62,7 @@ fn subtract_square(panel: &ArrayViewMut2<f64>, mut matrix: ArrayViewMut2<f64>) {
     const STRIP: usize = 256;
     let columns = panel.ncols();
     let mut strips: Vec<_> = matrix.axis_chunks_iter_mut(Axis(0), STRIP).enumerate().collect();
-    parallel::each(&mut strips, |(at, strip)| {
+    parallel::for_each(&mut strips, |(at, strip)| {
         let (start, end) = (*at * STRIP, *at * STRIP + strip.nrows());
         let rows = part(panel.view(), start..end, 0..columns);
         let above = part(panel.view(), 0..end, 0..columns);
@@ -184,7 +184,7 @@ fn subtract_panel(panel: &[[Vec<f64>; 2]], matrix: &mut Array2<f64>, rows: usize
     let (left, right) = (stacked([0, 1]), stacked([1, 0]));
     let mut triangle = part(matrix.view_mut(), 0..rows, 0..rows);
     let mut strips: Vec<_> = triangle.axis_chunks_iter_mut(Axis(0), STRIP).enumerate().collect();
-    parallel::each(&mut strips, |(at, strip)| {
+    parallel::for_each(&mut strips, |(at, strip)| {
         let (start, end) = (*at * STRIP, *at * STRIP + strip.nrows());
         let left = part(left.view(), 0..left.nrows(), start..end);
         let right = part(right.view(), 0..right.nrows(), 0..end);
@@ -225,7 +225,7 @@ fn rows_product(matrix: &Array2<f64>, rows: Range<usize>, vector: &[f64]) -> Vec
     while first + 4 <= rows.end {
         let four: [&[f64]; 4] = std::array::from_fn(|at| row(matrix, first + at, 0..first));
         let factors: [f64; 4] = std::array::from_fn(|at| vector[first + at]);
-        let found = both(four, &vector[..first], factors, &mut product[..first]);
+        let found = multiply_four(four, &vector[..first], factors, &mut product[..first]);
         for (at, found) in found.into_iter().enumerate() {
             let place = first + at;
             product[place] += found;
@@ -251,7 +251,12 @@ fn rows_product(matrix: &Array2<f64>, rows: Range<usize>, vector: &[f64]) -> Vec
 }
 
 /// The products of four rows and a vector; adds the rows, each times a factor, to `sums`.
-fn both(rows: [&[f64]; 4], vector: &[f64], factors: [f64; 4], sums: &mut [f64]) -> [f64; 4] {
+fn multiply_four(
+    rows: [&[f64]; 4],
+    vector: &[f64],
+    factors: [f64; 4],
+    sums: &mut [f64],
+) -> [f64; 4] {
     const LANES: usize = 4;
     let chunks = rows.map(|row| row.as_chunks::<LANES>());
     let (vectors, vector_rest) = vector.as_chunks::<LANES>();
@@ -300,7 +305,7 @@ fn reflection(row: &[f64]) -> (Vec<f64>, f64) {
 /// at most.
 fn ql(diagonal: &mut [f64], beside: &mut [f64]) {
     for first in 0..diagonal.len() {
-        for _ in 0..MOST_ROTATIONS {
+        for _ in 0..MAX_ROTATIONS {
             let is_small = |at: &usize| {
                 let of = diagonal[*at].abs() + diagonal[at + 1].abs();
                 beside[*at].abs() <= f64::EPSILON * of

@@ -30,8 +30,9 @@ const UUID: [usize; 5] = [8, 4, 4, 4, 12];
 #[must_use]
 pub fn number(answer: &str) -> Option<f64> {
     let answer = answer.split(AFTER_NUMBER).next().unwrap_or_default();
-    let told = answer.rsplit_once(BEFORE_NUMBER).and_then(|(_, told)| NUMBER.find(told));
-    let found = told.or_else(|| NUMBER.find_iter(answer).last())?;
+    let introduced =
+        answer.rsplit_once(BEFORE_NUMBER).and_then(|(_, introduced)| NUMBER.find(introduced));
+    let found = introduced.or_else(|| NUMBER.find_iter(answer).last())?;
     found.as_str().replace(',', "").parse().ok()
 }
 
@@ -55,7 +56,7 @@ pub fn identifiers(wanted: &str, found: &str) -> f64 {
 fn uuids(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     let is_word = |letter: &char| letter.is_alphanumeric() || *letter == '_';
-    let begins = |text: &[char]| {
+    let uuid_length = |text: &[char]| {
         let mut at = 0;
         for (part, length) in UUID.into_iter().enumerate() {
             let is_apart = part == 0 || text.get(at) == Some(&'-');
@@ -70,7 +71,7 @@ fn uuids(text: &str) -> Vec<String> {
     };
     let (mut found, mut at) = (Vec::new(), 0);
     while at < letters.len() {
-        let length = begins(&letters[at..]);
+        let length = uuid_length(&letters[at..]);
         found.extend(length.map(|length| letters[at..at + length].iter().collect()));
         at += length.unwrap_or(1);
     }

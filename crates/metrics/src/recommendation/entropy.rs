@@ -4,7 +4,7 @@
 //! (`ne`, `accuracy`, `gauc`; lifetime figures). Sums are in 64 bits.
 
 use super::super::payload::{self, Element};
-use super::super::{AnswerError, Figure, Method, Repeats, Scorer, Scores};
+use super::super::{AnswerError, Figure, Method, RepeatPolicy, Scorer, Scores};
 
 /// `dlrm-v3`.
 pub const NORMALIZED_ENTROPY: Method = Method {
@@ -147,11 +147,11 @@ impl Scorer for Ratings {
         Ok(())
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
-    fn knows_wrong(&self) -> bool {
+    fn counts_malformed(&self) -> bool {
         false
     }
 

@@ -11,20 +11,20 @@ use serde::Deserialize;
 
 use super::super::payload::Element;
 use super::super::{
-    AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores, of_sample,
+    AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores, reference_of,
 };
 use super::Truth;
 use crate::parallel;
 
 const LABELS: Need = Need {
     name: "labels",
-    what: "the folder labelsTr of Task043_BraTS2019: NAME.nii.gz with the labels 0 to 3",
+    help: "the folder labelsTr of Task043_BraTS2019: NAME.nii.gz with the labels 0 to 3",
     is_required: true,
 };
 
 const CASES: Need = Need {
     name: "cases",
-    what: "a list of objects as JSON, one a sample: name of preprocessed_files.pkl, and \
+    help: "a list of objects as JSON, one a sample: name of preprocessed_files.pkl, and \
            size_after_cropping and crop_bbox of that NAME.pkl",
     is_required: true,
 };
@@ -47,7 +47,7 @@ pub const BRATS_DICE: Method = Method {
 const PADDED: [usize; 3] = [224, 224, 160];
 
 /// Background, edema, the core that does not enhance, and what enhances.
-const LIKELY: usize = 4;
+const LABEL_COUNT: usize = 4;
 
 /// The labels from 1, from 2, and 3: each lies in the one before.
 const REGIONS: usize = 3;
@@ -62,8 +62,10 @@ pub struct Case {
     start: [usize; 3],
 }
 
+// The name is part of error messages.
 #[derive(Deserialize)]
-struct Listed {
+#[serde(expecting = "struct Listed")]
+struct CaseRecord {
     name: String,
     size_after_cropping: [usize; 3],
     crop_bbox: [[usize; 2]; 3],
@@ -72,14 +74,14 @@ struct Listed {
 fn read_cases(inputs: &Inputs) -> Result<Vec<Case>, DataError> {
     let (path, folder) = (inputs.file(&CASES)?, inputs.file(&LABELS)?);
     let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
-    let listed: Vec<Listed> = serde_json::from_slice(&bytes).map_err(|error| {
+    let records: Vec<CaseRecord> = serde_json::from_slice(&bytes).map_err(|error| {
         let expected = "a list of name, size_after_cropping and crop_bbox";
         DataError::malformed(path, error.line(), expected, error.to_string())
     })?;
-    parallel::map(&listed, |case| case.read(path, folder)).into_iter().collect()
+    parallel::map(&records, |case| case.read(path, folder)).into_iter().collect()
 }
 
-impl Listed {
+impl CaseRecord {
     fn read(&self, path: &Path, folder: &Path) -> Result<Case, DataError> {
         let truth = Truth::read(&folder.join(format!("{}.nii.gz", self.name)), REGIONS as u8)?;
         let (size, start) = (self.size_after_cropping, self.crop_bbox.map(|[start, _]| start));
@@ -105,7 +107,7 @@ impl Case {
         let before: [usize; 3] = std::array::from_fn(|axis| (padded[axis] - self.size[axis]) / 2);
         let [width, height, _] = self.truth.shape;
         let mut labels = vec![0; self.truth.voxels()];
-        let mut ranks: [Vec<i16>; LIKELY] = std::array::from_fn(|_| vec![0; self.size[2]]);
+        let mut ranks: [Vec<i16>; LABEL_COUNT] = std::array::from_fn(|_| vec![0; self.size[2]]);
         for z in 0..self.size[0] {
             for y in 0..self.size[1] {
                 let row = ((z + before[0]) * padded[1] + y + before[1]) * padded[2] + before[2];
@@ -159,12 +161,12 @@ fn rank(element: Element, likely: &[u8], ranks: &mut [i16]) {
         }
         Element::F32 => {
             for (rank, likely) in ranks.iter_mut().zip(likely.as_chunks().0) {
-                *rank = rank_of(rounded(f32::from_le_bytes(*likely)));
+                *rank = rank_of(round_to_half(f32::from_le_bytes(*likely)));
             }
         }
         _ => {
             for (rank, likely) in ranks.iter_mut().zip(likely.chunks_exact(element.size())) {
-                *rank = rank_of(rounded(to_odd(element.real(likely))));
+                *rank = rank_of(round_to_half(round_to_odd(element.real(likely))));
             }
         }
     }
@@ -181,7 +183,7 @@ fn rank_of(bits: u16) -> i16 {
 
 /// A number as one of IEEE 754 binary16: the nearest one, and of two the even one.
 #[inline]
-fn rounded(value: f32) -> u16 {
+fn round_to_half(value: f32) -> u16 {
     // Exponents of 1, of the least normal number, and of infinity; 13 bits are lost.
     const BIAS: u32 = (127 - 15) << 23;
     const LEAST: f32 = 1.0 / 16_384.0;
@@ -197,7 +199,7 @@ fn rounded(value: f32) -> u16 {
 
 /// A number in 32 bits, so that rounding it once more is as rounding it at once: where
 /// bits are lost, the last one is set.
-fn to_odd(value: f64) -> f32 {
+fn round_to_odd(value: f64) -> f32 {
     let near = value as f32;
     let back = f64::from(near);
     if back == value || value.is_nan() || near.to_bits() & 1 == 1 {
@@ -208,7 +210,7 @@ fn to_odd(value: f64) -> f32 {
 }
 
 /// Of each voxel the first of the greatest, or the first that is no number.
-fn likeliest(ranks: &[Vec<i16>; LIKELY], labels: &mut [u8]) {
+fn likeliest(ranks: &[Vec<i16>; LABEL_COUNT], labels: &mut [u8]) {
     let [first, second, third, fourth] = ranks;
     let all = first.iter().zip(second).zip(third.iter().zip(fourth));
     for (label, ((first, second), (third, fourth))) in labels.iter_mut().zip(all) {
@@ -237,13 +239,13 @@ impl BratsDice {
     }
 
     fn found(&self, index: u64, answer: &[u8]) -> Result<[Option<f64>; REGIONS], AnswerError> {
-        let case = of_sample(&self.cases, index)?;
+        let case = reference_of(&self.cases, index)?;
         let [depth, height, width] = self.padded;
-        let bytes = LIKELY * depth * height * width * self.element.size();
+        let bytes = LABEL_COUNT * depth * height * width * self.element.size();
         if answer.len() != bytes {
             let name = self.element.name();
             let expected =
-                format!("{bytes} ({LIKELY} by {depth} by {height} by {width} of {name})");
+                format!("{bytes} ({LABEL_COUNT} by {depth} by {height} by {width} of {name})");
             return Err(AnswerError::Length { expected, found: answer.len() });
         }
         Ok(case.dice(&case.labels(self.element, self.padded, answer)))
@@ -303,7 +305,7 @@ mod tests {
 
     /// The labels of the cropped part, as likelihoods.
     fn answer(labels: [usize; 8]) -> Vec<u8> {
-        let mut likely = vec![0.0_f32; LIKELY * 24];
+        let mut likely = vec![0.0_f32; LABEL_COUNT * 24];
         for (at, label) in labels.into_iter().enumerate() {
             let (z, y, x) = (at / 4, at / 2 % 2, at % 2);
             likely[label * 24 + ((z + 1) * 2 + y) * 3 + x] = 1.0;
@@ -359,17 +361,21 @@ mod tests {
                 (half * (1.0 - 2_f64.powi(-40)), bits),
                 (half * (1.0 + 2_f64.powi(-40)), bits + 1),
             ] {
-                assert_eq!(rounded(to_odd(number)), expected, "{number:e}");
-                assert_eq!(rounded(to_odd(-number)), 0x8000 | expected, "-{number:e}");
+                assert_eq!(round_to_half(round_to_odd(number)), expected, "{number:e}");
+                assert_eq!(round_to_half(round_to_odd(-number)), 0x8000 | expected, "-{number:e}");
             }
             for number in [this as f32, half as f32] {
-                assert_eq!(rounded(number), rounded(to_odd(number.into())), "{number:e}");
+                assert_eq!(
+                    round_to_half(number),
+                    round_to_half(round_to_odd(number.into())),
+                    "{number:e}"
+                );
             }
         }
         for (number, expected) in [(f64::INFINITY, 0x7c00), (1e300, 0x7c00), (1e-300, 0)] {
-            assert_eq!(rounded(to_odd(number)), expected, "{number:e}");
+            assert_eq!(round_to_half(round_to_odd(number)), expected, "{number:e}");
         }
-        assert_eq!(rank_of(rounded(to_odd(f64::NAN))), i16::MAX);
+        assert_eq!(rank_of(round_to_half(round_to_odd(f64::NAN))), i16::MAX);
     }
 
     #[test]
@@ -382,7 +388,7 @@ mod tests {
             [-0.0, 0.0, -1.0, -65_536.0],
             [f64::NEG_INFINITY, -70_000.0, -1.0, -0.5],
         ];
-        let found = |bytes: [Vec<u8>; LIKELY], element| {
+        let found = |bytes: [Vec<u8>; LABEL_COUNT], element| {
             let ranks = bytes.map(|bytes| {
                 let mut ranks = vec![0; likely.len()];
                 rank(element, &bytes, &mut ranks);
@@ -398,7 +404,7 @@ mod tests {
             of(label).flat_map(|value| (value as f32).to_le_bytes()).collect()
         });
         let halves = std::array::from_fn(|label| {
-            of(label).flat_map(|value| rounded(to_odd(value)).to_le_bytes()).collect()
+            of(label).flat_map(|value| round_to_half(round_to_odd(value)).to_le_bytes()).collect()
         });
         assert_eq!(found(doubles, Element::F64), [1, 0, 2, 0, 3]);
         assert_eq!(found(singles, Element::F32), [1, 0, 2, 0, 3]);

@@ -7,7 +7,7 @@ use super::super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer,
 
 const LABELS: Need = Need {
     name: "labels",
-    what: "the class of each place of each sample as numpy.save writes it, from 0, which does not \
+    help: "the class of each place of each sample as numpy.save writes it, from 0, which does not \
            count, to 255; the first dimension counts the samples",
     is_required: true,
 };

@@ -16,12 +16,14 @@ pub struct Utterance {
     pub original_duration: f64,
     /// What it was recorded in, the recording itself first; scoring needs none.
     #[serde(default)]
-    pub files: Vec<Recorded>,
+    pub files: Vec<AudioFile>,
 }
 
 /// A file of an utterance.
+// The name is part of error messages.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Recorded {
+#[serde(expecting = "struct Recorded")]
+pub struct AudioFile {
     /// Its place in the folder of the data set.
     pub fname: String,
 }

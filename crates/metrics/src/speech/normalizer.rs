@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use unicode_normalization::UnicodeNormalization;
 
 use super::super::unicode::{
-    digit, is_in_word, is_mark_or_symbol, is_mark_without_room, is_space, words,
+    digit, is_in_word, is_mark_or_symbol, is_nonspacing_mark, is_space, words,
 };
 use super::numbers::NumberWords;
 use super::replacements::Replacements;
 
 /// Symbols that numbers may have.
-const KEPT: &str = ".%$¢€£";
+const NUMBER_SYMBOLS: &str = ".%$¢€£";
 
 /// Brings English text into one form.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ impl Normalizer {
     #[must_use]
     pub fn new(spellings: HashMap<String, String>) -> Self {
         Self {
-            fillers: Replacements::of_fillers(),
-            contractions: Replacements::of_contractions(),
+            fillers: Replacements::fillers(),
+            contractions: Replacements::contractions(),
             numbers: NumberWords::default(),
             spellings,
         }
@@ -42,28 +42,28 @@ impl Normalizer {
     /// The text in that form: lower case, words and numbers with single spaces between
     /// and perhaps around.
     #[must_use]
-    pub fn normalized(&self, text: &str) -> String {
+    pub fn normalize(&self, text: &str) -> String {
         let text = without_asides(&text.to_lowercase());
-        let text = self.fillers.applied(text);
+        let text = self.fillers.apply(text);
         let text = without_space_before_apostrophes(&text);
-        let text = self.contractions.applied(text);
+        let text = self.contractions.apply(text);
         let text = without_stops(&without_commas_in_numbers(&text));
         let text = without_symbols(&text);
         let text = self.with_numbers(&text);
         let spelt = |word| self.spellings.get(word).map_or(word, String::as_str);
         let text = words(&text).map(spelt).collect::<Vec<_>>().join(" ");
-        single_spaced(&without_lonely_symbols(&text))
+        collapse_spaces(&without_lonely_symbols(&text))
     }
 
     fn with_numbers(&self, text: &str) -> String {
-        let text = numbers_apart(&self.with_halves(text));
+        let text = separate_numbers(&self.with_halves(text));
         let words: Vec<&str> = words(&text).collect();
-        named_ones(&combined_cents(&self.numbers.rewritten(&words).join(" ")))
+        name_ones(&combine_cents(&self.numbers.rewrite(&words).join(" ")))
     }
 
     /// `two and a half` is `two point five`.
     fn with_halves(&self, text: &str) -> String {
-        let parts = between_halves(text);
+        let parts = split_at_halves(text);
         let (last, others) = parts.split_last().expect("a text has a part at least");
         let mut joined: Vec<&str> = Vec::new();
         for &part in others {
@@ -154,12 +154,12 @@ fn without_stops(text: &str) -> String {
 fn without_symbols(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.nfkd() {
-        match (character, letters(character)) {
-            (_, Some(letters)) => out.push_str(letters),
-            _ if character.is_ascii_alphanumeric() || KEPT.contains(character) => {
+        match (character, ascii_letters(character)) {
+            (_, Some(ascii_letters)) => out.push_str(ascii_letters),
+            _ if character.is_ascii_alphanumeric() || NUMBER_SYMBOLS.contains(character) => {
                 out.push(character);
             }
-            _ if is_mark_without_room(character) => {}
+            _ if is_nonspacing_mark(character) => {}
             _ => out.push(if is_mark_or_symbol(character) { ' ' } else { character }),
         }
     }
@@ -167,7 +167,7 @@ fn without_symbols(text: &str) -> String {
 }
 
 /// What stands for letters that Unicode does not take apart.
-fn letters(character: char) -> Option<&'static str> {
+fn ascii_letters(character: char) -> Option<&'static str> {
     Some(match character {
         'œ' => "oe",
         'Œ' => "OE",
@@ -187,7 +187,7 @@ fn letters(character: char) -> Option<&'static str> {
 }
 
 /// What is between each `and a half`.
-fn between_halves(text: &str) -> Vec<&str> {
+fn split_at_halves(text: &str) -> Vec<&str> {
     let (mut parts, mut done, mut at) = (Vec::new(), 0, 0);
     while let Some(found) = text[at..].find("and") {
         let start = at + found;
@@ -217,7 +217,7 @@ fn end_of_half(text: &str, start: usize) -> Option<usize> {
 }
 
 /// Spaces between figures and letters, but for `1960s` and `2nd`.
-fn numbers_apart(text: &str) -> String {
+fn separate_numbers(text: &str) -> String {
     let mut apart = String::with_capacity(text.len() + 8);
     let mut before = ' ';
     for character in text.chars() {
@@ -245,7 +245,7 @@ fn numbers_apart(text: &str) -> String {
 }
 
 /// `$2 and ¢7` is `$2.07`, `$0.07` is `¢7`.
-fn combined_cents(text: &str) -> String {
+fn combine_cents(text: &str) -> String {
     let mut combined = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['€', '£', '$']) {
@@ -301,7 +301,7 @@ fn cents(text: &str) -> Option<(u32, usize)> {
 }
 
 /// `1` is `one`, and `1s` is `ones`.
-fn named_ones(text: &str) -> String {
+fn name_ones(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
     for (at, _) in text.match_indices('1') {
@@ -340,7 +340,7 @@ fn without_lonely_symbols(text: &str) -> String {
     out
 }
 
-fn single_spaced(text: &str) -> String {
+fn collapse_spaces(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match (is_space(character), out.ends_with(' ')) {
@@ -373,7 +373,7 @@ mod tests {
         let spellings = HashMap::from([("realise".to_owned(), "realize".to_owned())]);
         let normalizer = Normalizer::new(spellings);
         for (text, expected) in cases {
-            assert_eq!(normalizer.normalized(text), expected, "{text}");
+            assert_eq!(normalizer.normalize(text), expected, "{text}");
         }
     }
 }

@@ -142,14 +142,14 @@ impl Default for NumberWords {
 impl NumberWords {
     /// The words with numbers as figures.
     #[must_use]
-    pub fn rewritten(&self, words: &[&str]) -> Vec<String> {
+    pub fn rewrite(&self, words: &[&str]) -> Vec<String> {
         let kinds: Vec<Option<Word>> =
             words.iter().map(|word| self.words.get(*word).copied()).collect();
-        let mut state = State::default();
+        let mut state = NumberParser::default();
         let mut at = 0;
         while let Some(word) = words.get(at) {
             let previous = at.checked_sub(1).and_then(|at| kinds[at]);
-            let next = Next {
+            let next = NextWord {
                 word: words.get(at + 1).copied(),
                 kind: kinds.get(at + 1).copied().flatten(),
             };
@@ -166,12 +166,12 @@ impl NumberWords {
     }
 }
 
-struct Next<'a> {
+struct NextWord<'a> {
     word: Option<&'a str>,
     kind: Option<Word>,
 }
 
-impl Next<'_> {
+impl NextWord<'_> {
     fn is_figures(&self) -> bool {
         self.word.is_some_and(is_figures)
     }
@@ -207,7 +207,7 @@ impl Value {
 
     /// Where a whole number ends in as many zeros as the other has digits, their sum;
     /// otherwise one after the other.
-    fn with(&self, low: u32) -> Self {
+    fn append(&self, low: u32) -> Self {
         let low = low.to_string();
         match self {
             Self::Whole(text) if text == "0" => Self::Whole(low),
@@ -220,13 +220,13 @@ impl Value {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct NumberParser {
     out: Vec<String>,
     prefix: Option<String>,
     value: Option<Value>,
 }
 
-impl State {
+impl NumberParser {
     fn put(&mut self, text: &str) {
         self.out.push(self.prefix.take().unwrap_or_default() + text);
         self.value = None;
@@ -253,7 +253,7 @@ impl State {
         word: &str,
         kind: Option<Word>,
         previous: Option<Word>,
-        next: &Next<'_>,
+        next: &NextWord<'_>,
     ) -> usize {
         let first = word.chars().next().filter(|first| "-+£€$¢".contains(*first));
         let figures = first.map_or(word, |first| &word[first.len_utf8()..]);
@@ -329,12 +329,14 @@ impl State {
                 Value::Digits(format!("{}{ones}", text.strip_suffix('0').unwrap_or(text)))
             }
             (_, Some(W::Ones(_))) => Value::Digits(format!("{}{ones}", value.text())),
-            _ => value.with(ones),
+            _ => value.append(ones),
         }
     }
 
     fn with_tens(&self, tens: u32) -> Value {
-        self.value.as_ref().map_or_else(|| Value::Whole(tens.to_string()), |value| value.with(tens))
+        self.value
+            .as_ref()
+            .map_or_else(|| Value::Whole(tens.to_string()), |value| value.append(tens))
     }
 
     fn take_power(&mut self, exponent: usize) {
@@ -357,7 +359,7 @@ impl State {
         word: &str,
         kind: Word,
         previous: Option<Word>,
-        next: &Next<'_>,
+        next: &NextWord<'_>,
     ) -> usize {
         match kind {
             W::Percent | W::Per if self.value.is_some() => {

@@ -25,27 +25,29 @@ type Rule = (Start, &'static str, &'static str);
 impl Replacements {
     /// Takes away sounds that are no words, such as `uh`.
     #[must_use]
-    pub fn of_fillers() -> Self {
+    pub fn fillers() -> Self {
         Self::new(FILLERS)
     }
 
     /// Writes short forms in full, such as `won't`; there must be no space before
     /// their apostrophe.
     #[must_use]
-    pub fn of_contractions() -> Self {
+    pub fn contractions() -> Self {
         Self::new(CONTRACTIONS)
     }
 
     fn new(rules: &'static [Rule]) -> Self {
-        let rules = rules.iter().map(|(start, what, with)| (*start, Finder::new(*what), *with));
+        let rules = rules
+            .iter()
+            .map(|(start, pattern, replacement)| (*start, Finder::new(*pattern), *replacement));
         Self { rules: rules.collect() }
     }
 
     /// The text with all rules applied.
     #[must_use]
-    pub fn applied(&self, mut text: String) -> String {
-        for (start, what, with) in &self.rules {
-            if let Some(other) = replaced(&text, *start, what, with) {
+    pub fn apply(&self, mut text: String) -> String {
+        for (start, pattern, replacement) in &self.rules {
+            if let Some(other) = replace_all(&text, *start, pattern, replacement) {
                 text = other;
             }
         }
@@ -54,17 +56,22 @@ impl Replacements {
 }
 
 /// The text with what is found replaced; none where it stays as it is.
-fn replaced(text: &str, start: Start, what: &Finder<'_>, with: &str) -> Option<String> {
+fn replace_all(
+    text: &str,
+    start: Start,
+    pattern: &Finder<'_>,
+    replacement: &str,
+) -> Option<String> {
     let (mut out, mut done, mut at) = (String::new(), 0, 0);
-    while let Some(found) = what.find(&text.as_bytes()[at..]) {
-        let (from, to) = (at + found, at + found + what.needle().len());
+    while let Some(found) = pattern.find(&text.as_bytes()[at..]) {
+        let (from, to) = (at + found, at + found + pattern.needle().len());
         if (start == Word && is_in_word(text, from)) || is_in_word(text, to) {
             // Each begins with a character of one byte.
             at = from + 1;
             continue;
         }
         out.push_str(&text[done..from]);
-        out.push_str(with);
+        out.push_str(replacement);
         (done, at) = (to, to);
     }
     (done > 0).then(|| out + &text[done..])

@@ -12,22 +12,22 @@ use super::super::edits::{Word, distance};
 use super::super::payload::{self, Element};
 use super::super::unicode::words;
 use super::super::{
-    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores,
-    of_sample,
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, RepeatPolicy, Scorer, Scores,
+    reference_of,
 };
 use super::normalizer::Normalizer;
 use super::{WordErrors, manifest};
 
 const MANIFEST: Need = Need {
     name: "manifest",
-    what: "dev-all-repack.json of LibriSpeech: a list of objects with transcript and \
+    help: "dev-all-repack.json of LibriSpeech: a list of objects with transcript and \
            original_duration",
     is_required: true,
 };
 
 const SPELLINGS: Need = Need {
     name: "spellings",
-    what: "english.json of Whisper's normaliser: an object with the American spelling of each \
+    help: "english.json of Whisper's normaliser: an object with the American spelling of each \
            British one; without it they differ",
     is_required: false,
 };
@@ -35,7 +35,7 @@ const SPELLINGS: Need = Need {
 const LABELS: Choice = Choice {
     name: "labels",
     values: &["42", "45", "text"],
-    what: "what the numbers of an answer stand for: space, a-z, apostrophe, 0-9 and $%+-, or \
+    help: "what the numbers of an answer stand for: space, a-z, apostrophe, 0-9 and $%+-, or \
            $¢£€%+- in their place; or no numbers, but UTF-8",
 };
 
@@ -66,7 +66,7 @@ impl WordErrors {
     /// the front to the back, without going back.
     pub fn add_joined(&mut self, found: &[&str], wanted: &[&str]) {
         self.words += wanted.len() as u64;
-        let (found, wanted) = joined(found, wanted);
+        let (found, wanted) = join_words(found, wanted);
         let [found, wanted] =
             [&found, &wanted].map(|of| of.iter().map(|word| Word::new(word)).collect::<Vec<_>>());
         self.errors += distance(&found, &wanted) as u64;
@@ -74,7 +74,7 @@ impl WordErrors {
 }
 
 /// Both with words joined where the other has them as one.
-fn joined<'a>(
+fn join_words<'a>(
     mut found: &[&'a str],
     mut wanted: &[&'a str],
 ) -> (Vec<Cow<'a, str>>, Vec<Cow<'a, str>>) {
@@ -82,7 +82,7 @@ fn joined<'a>(
     while let (Some(one), Some(other)) = (found.first(), wanted.first()) {
         let lengths = (1..=LONGEST_RUN).find_map(|length| {
             let is_run = |words: &[&str], word: &str| {
-                words.get(..length).is_some_and(|run| is_concatenation(run, word))
+                words.get(..length).is_some_and(|take_run| is_concatenation(take_run, word))
             };
             if is_run(wanted, one) {
                 Some((1, length))
@@ -91,23 +91,23 @@ fn joined<'a>(
             }
         });
         let (found_length, wanted_length) = lengths.unwrap_or((1, 1));
-        found_out.push(run(&mut found, found_length));
-        wanted_out.push(run(&mut wanted, wanted_length));
+        found_out.push(take_run(&mut found, found_length));
+        wanted_out.push(take_run(&mut wanted, wanted_length));
     }
     found_out.extend(found.iter().map(|word| Cow::Borrowed(*word)));
     wanted_out.extend(wanted.iter().map(|word| Cow::Borrowed(*word)));
     (found_out, wanted_out)
 }
 
-fn is_concatenation(run: &[&str], word: &str) -> bool {
-    run.iter().try_fold(word, |rest, part| rest.strip_prefix(part)).is_some_and(str::is_empty)
+fn is_concatenation(take_run: &[&str], word: &str) -> bool {
+    take_run.iter().try_fold(word, |rest, part| rest.strip_prefix(part)).is_some_and(str::is_empty)
 }
 
 /// The first words, joined.
-fn run<'a>(words: &mut &[&'a str], length: usize) -> Cow<'a, str> {
-    let (run, rest) = words.split_at(length);
+fn take_run<'a>(words: &mut &[&'a str], length: usize) -> Cow<'a, str> {
+    let (take_run, rest) = words.split_at(length);
     *words = rest;
-    if let [word] = run { Cow::Borrowed(word) } else { Cow::Owned(run.concat()) }
+    if let [word] = take_run { Cow::Borrowed(word) } else { Cow::Owned(take_run.concat()) }
 }
 
 /// Scores transcripts after normalising.
@@ -116,14 +116,14 @@ pub struct NormalizedTranscripts {
     normalizer: Normalizer,
     /// Normalised.
     references: Vec<String>,
-    answers: Answers,
+    answers: AnswerFormat,
     has_spellings: bool,
     errors: WordErrors,
 }
 
 /// What answers are.
 #[derive(Debug)]
-enum Answers {
+enum AnswerFormat {
     /// Numbers of characters.
     Numbers(Element, Vec<char>),
     /// UTF-8.
@@ -137,22 +137,22 @@ impl NormalizedTranscripts {
         let normalizer = Normalizer::new(spellings.unwrap_or_default());
         let element = inputs.element.unwrap_or(Element::I64);
         let answers = match inputs.choice(&LABELS) {
-            "text" => Answers::Text,
-            "45" => Answers::Numbers(element, LABELS_45.chars().collect()),
-            _ => Answers::Numbers(element, LABELS_42.chars().collect()),
+            "text" => AnswerFormat::Text,
+            "45" => AnswerFormat::Numbers(element, LABELS_45.chars().collect()),
+            _ => AnswerFormat::Numbers(element, LABELS_42.chars().collect()),
         };
         let mut references = manifest::read(inputs.file(&MANIFEST)?, LONGEST_SECONDS)?;
         for reference in &mut references {
-            if let Answers::Numbers(_, labels) = &answers {
+            if let AnswerFormat::Numbers(_, labels) = &answers {
                 reference.retain(|character| labels.contains(&character));
             }
-            *reference = normalizer.normalized(reference);
+            *reference = normalizer.normalize(reference);
         }
         Ok(Self { normalizer, references, answers, has_spellings, errors: WordErrors::default() })
     }
 }
 
-impl Answers {
+impl AnswerFormat {
     fn text<'a>(&self, answer: &'a [u8]) -> Result<Cow<'a, str>, AnswerError> {
         match self {
             Self::Numbers(element, labels) => characters(*element, labels, answer).map(Cow::Owned),
@@ -183,17 +183,17 @@ fn read_spellings(path: &Path) -> Result<HashMap<String, String>, DataError> {
 
 impl Scorer for NormalizedTranscripts {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = of_sample(&self.references, index)?;
+        let reference = reference_of(&self.references, index)?;
         let text = self.answers.text(answer);
         // What is no transcript has every word wrong.
-        let normalized = self.normalizer.normalized(text.as_deref().unwrap_or_default());
-        let [found, wanted] = [&normalized, reference].map(|text| words(text).collect::<Vec<_>>());
+        let normalize = self.normalizer.normalize(text.as_deref().unwrap_or_default());
+        let [found, wanted] = [&normalize, reference].map(|text| words(text).collect::<Vec<_>>());
         self.errors.add_joined(&found, &wanted);
         text.map(drop)
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
     fn references(&self) -> Option<u64> {
@@ -246,7 +246,7 @@ mod tests {
         let mut transcripts = NormalizedTranscripts {
             normalizer: Normalizer::new(HashMap::new()),
             references: vec!["a cat sat".to_owned(), "it is 20%".to_owned()],
-            answers: Answers::Numbers(Element::I8, labels),
+            answers: AnswerFormat::Numbers(Element::I8, labels),
             has_spellings: false,
             errors: WordErrors::default(),
         };

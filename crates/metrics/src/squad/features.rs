@@ -41,18 +41,22 @@ struct Article {
 #[derive(Debug, Deserialize)]
 struct Paragraph {
     context: String,
-    qas: Vec<Asked>,
+    qas: Vec<QuestionRecord>,
 }
 
+// The name is part of error messages.
 #[derive(Debug, Deserialize)]
-struct Asked {
+#[serde(expecting = "struct Asked")]
+struct QuestionRecord {
     id: String,
     question: String,
-    answers: Vec<Accepted>,
+    answers: Vec<AnswerRecord>,
 }
 
+// The name is part of error messages.
 #[derive(Debug, Deserialize)]
-struct Accepted {
+#[serde(expecting = "struct Accepted")]
+struct AnswerRecord {
     text: String,
 }
 
@@ -80,7 +84,7 @@ pub struct Question {
     /// Where it is answered.
     pub context: Arc<Context>,
     /// Its features, by their place in [`Questions::features`].
-    pub features: std::ops::Range<usize>,
+    pub features: Range<usize>,
 }
 
 /// A question with a part of its context.
@@ -96,7 +100,7 @@ pub struct Feature {
     pub length: usize,
     /// Those of them that have more of the context around them here than in any
     /// other part; answers begin with them only.
-    pub central: std::ops::Range<usize>,
+    pub central: Range<usize>,
 }
 
 /// The questions of a data set, and their features: the samples.
@@ -122,31 +126,37 @@ impl Questions {
         })?;
         let paragraphs: Vec<Paragraph> =
             dataset.data.into_iter().flat_map(|article| article.paragraphs).collect();
-        let cut = parallel::map(&paragraphs, |paragraph| paragraph.cut(pieces));
+        let tokenized = parallel::map(&paragraphs, |paragraph| paragraph.tokenize(pieces));
         let (mut questions, mut ids) = (Self::default(), HashSet::new());
-        for (paragraph, (context, cut)) in paragraphs.into_iter().zip(cut) {
+        for (paragraph, (context, tokenized)) in paragraphs.into_iter().zip(tokenized) {
             let context = Arc::new(context);
-            for (asked, cut) in paragraph.qas.into_iter().zip(cut) {
-                if asked.answers.is_empty() {
-                    let found = format!("question {} without one", asked.id);
+            for (record, question) in paragraph.qas.into_iter().zip(tokenized) {
+                if record.answers.is_empty() {
+                    let found = format!("question {} without one", record.id);
                     return Err(DataError::malformed(path, None, "answers", found));
                 }
-                if !ids.insert(asked.id.clone()) {
-                    let found = format!("{} twice", asked.id);
+                if !ids.insert(record.id.clone()) {
+                    let found = format!("{} twice", record.id);
                     return Err(DataError::malformed(path, None, "an id for each question", found));
                 }
-                questions.add(asked, cut, &context);
+                questions.add(record, question, &context);
             }
         }
         Ok(questions)
     }
 
-    fn add(&mut self, asked: Asked, cut: Cut, context: &Arc<Context>) {
+    fn add(
+        &mut self,
+        record: QuestionRecord,
+        tokenized: TokenizedQuestion,
+        context: &Arc<Context>,
+    ) {
         let (question, first) = (self.all.len(), self.features.len());
-        self.features.extend(cut.features.into_iter().map(|of| Feature { question, ..of }));
-        let answers = asked.answers.into_iter().map(|answer| answer.text).collect();
+        self.features
+            .extend(tokenized.features.into_iter().map(|feature| Feature { question, ..feature }));
+        let answers = record.answers.into_iter().map(|answer| answer.text).collect();
         let features = first..self.features.len();
-        let (id, pieces, context) = (asked.id, cut.pieces, Arc::clone(context));
+        let (id, pieces, context) = (record.id, tokenized.pieces, Arc::clone(context));
         self.all.push(Question { id, pieces, answers, context, features });
     }
 
@@ -160,31 +170,31 @@ impl Questions {
     ) -> impl Iterator<Item = &'a str> {
         let question = &self.all[feature.question];
         let context = &question.context.pieces[feature.start..][..feature.length];
-        let texts = |of: &'a [Piece]| of.iter().map(|piece| pieces.text(*piece));
+        let texts = |tokens: &'a [Piece]| tokens.iter().map(|piece| pieces.text(*piece));
         let first = [BEGIN].into_iter().chain(texts(&question.pieces));
         first.chain([END]).chain(texts(context)).chain([END])
     }
 }
 
 /// A question, cut.
-struct Cut {
+struct TokenizedQuestion {
     pieces: Vec<Piece>,
     /// Which question it is, is not said.
     features: Vec<Feature>,
 }
 
 impl Paragraph {
-    fn cut(&self, pieces: &WordPieces) -> (Context, Vec<Cut>) {
+    fn tokenize(&self, pieces: &WordPieces) -> (Context, Vec<TokenizedQuestion>) {
         let context = Context::new(&self.context, pieces);
         let all = context.pieces.len();
-        (context, self.qas.iter().map(|asked| asked.cut(all, pieces)).collect())
+        (context, self.qas.iter().map(|record| record.tokenize(all, pieces)).collect())
     }
 }
 
-impl Asked {
+impl QuestionRecord {
     /// With a context of so many pieces.
-    fn cut(&self, context: usize, pieces: &WordPieces) -> Cut {
-        let mut pieces = pieces.of(&self.question);
+    fn tokenize(&self, context: usize, pieces: &WordPieces) -> TokenizedQuestion {
+        let mut pieces = pieces.split(&self.question);
         pieces.truncate(LONGEST_QUESTION);
         // `[CLS]`, the question, `[SEP]`.
         let before = pieces.len() + 2;
@@ -198,7 +208,7 @@ impl Asked {
             let start = if central.end == 0 { piece } else { central.start };
             *central = start..piece + 1;
         }
-        Cut { pieces, features }
+        TokenizedQuestion { pieces, features }
     }
 }
 
@@ -208,7 +218,7 @@ impl Context {
         let (mut words, mut all, mut word_of) = (Vec::new(), Vec::new(), Vec::new());
         for word in text.split(is_space).filter(|word| !word.is_empty()) {
             let start = word.as_ptr().addr() - text.as_ptr().addr();
-            pieces.add(word, &mut all);
+            pieces.append(word, &mut all);
             word_of.resize(all.len(), words.len());
             words.push(start..start + word.len());
         }
@@ -267,17 +277,17 @@ mod tests {
         let vocabulary = ["[UNK]", "[CLS]", "[SEP]", "who", "?", "bb", "##b"];
         let pieces = WordPieces::new(vocabulary.into_iter());
         let mut questions = Questions::default();
-        let asked = |question: &str| Asked {
+        let record = |question: &str| QuestionRecord {
             id: question.to_owned(),
             question: question.to_owned(),
             answers: Vec::new(),
         };
-        let qas = vec![asked("Who?"), asked(&"who ".repeat(65))];
+        let qas = vec![record("Who?"), record(&"who ".repeat(65))];
         let paragraph = Paragraph { context: "Bbb who, bb".to_owned(), qas };
-        let (context, cut) = paragraph.cut(&pieces);
+        let (context, tokenized) = paragraph.tokenize(&pieces);
         let context = Arc::new(context);
-        for (asked, cut) in paragraph.qas.into_iter().zip(cut) {
-            questions.add(asked, cut, &context);
+        for (record, question) in paragraph.qas.into_iter().zip(tokenized) {
+            questions.add(record, question, &context);
         }
         let tokens = |at: usize| -> Vec<&str> {
             questions.tokens(&questions.features[at], &pieces).collect()

@@ -12,12 +12,12 @@ use super::wordpiece::WordPieces;
 /// spaces between, what `pieces` stand for, where that can be said. Words of several
 /// pieces cannot be matched, and leave the original as it is.
 #[must_use]
-pub fn projected(original: &str, pieces: &str, tokenizer: &WordPieces) -> String {
-    let found = tokenizer.joined(&tokenizer.of(original));
-    part(original, pieces, &found).unwrap_or(original).to_owned()
+pub fn project(original: &str, pieces: &str, tokenizer: &WordPieces) -> String {
+    let found = tokenizer.join(&tokenizer.split(original));
+    matching_part(original, pieces, &found).unwrap_or(original).to_owned()
 }
 
-fn part<'a>(original: &'a str, pieces: &str, found: &str) -> Option<&'a str> {
+fn matching_part<'a>(original: &'a str, pieces: &str, found: &str) -> Option<&'a str> {
     let start = found.find(pieces).filter(|_| !pieces.is_empty())?;
     let not_spaces = |text: &str| text.chars().filter(|character| *character != ' ').count();
     if not_spaces(original) != not_spaces(found) {
@@ -46,14 +46,14 @@ impl Quality {
     /// The best over answers that are right, of each figure by itself.
     #[must_use]
     pub fn best(answer: &str, right: &[String]) -> Self {
-        let answer = normalized(answer);
-        right.iter().map(|right| Self::of(&answer, &normalized(right))).fold(
+        let answer = normalized_words(answer);
+        right.iter().map(|right| Self::compare(&answer, &normalized_words(right))).fold(
             Self::default(),
             |best, one| Self { exact: best.exact.max(one.exact), f1: best.f1.max(one.f1) },
         )
     }
 
-    fn of(answer: &[String], right: &[String]) -> Self {
+    fn compare(answer: &[String], right: &[String]) -> Self {
         let mut left: HashMap<&str, u32> = HashMap::new();
         for word in right {
             *left.entry(word).or_default() += 1;
@@ -76,7 +76,7 @@ impl Quality {
 }
 
 /// Words in lower case, without the punctuation of ASCII and without articles.
-fn normalized(text: &str) -> Vec<String> {
+fn normalized_words(text: &str) -> Vec<String> {
     let mut text = text.to_lowercase();
     text.retain(|character| !character.is_ascii_punctuation());
     let mut out = String::with_capacity(text.len());
@@ -101,11 +101,11 @@ mod tests {
         let vocabulary = ["[UNK]", "steve", "smith", "'", "s", "in", "par", "##is"];
         let tokenizer = WordPieces::new(vocabulary.into_iter());
         // The example of BERT's own script.
-        assert_eq!(projected("Steve Smith's", "steve smith", &tokenizer), "Steve Smith");
-        assert_eq!(projected("(in", "in", &tokenizer), "(in", "[UNK] has another length");
-        assert_eq!(projected("in Paris", "in", &tokenizer), "in Paris", "## is in the way");
-        assert_eq!(projected("in s", "smith", &tokenizer), "in s");
-        assert_eq!(projected("\u{cd}N s", "in", &tokenizer), "\u{cd}N");
+        assert_eq!(project("Steve Smith's", "steve smith", &tokenizer), "Steve Smith");
+        assert_eq!(project("(in", "in", &tokenizer), "(in", "[UNK] has another length");
+        assert_eq!(project("in Paris", "in", &tokenizer), "in Paris", "## is in the way");
+        assert_eq!(project("in s", "smith", &tokenizer), "in s");
+        assert_eq!(project("\u{cd}N s", "in", &tokenizer), "\u{cd}N");
     }
 
     #[test]
@@ -116,6 +116,6 @@ mod tests {
         assert_eq!(half, Quality { exact: 0.0, f1: 0.5 });
         // Nothing is nothing, and shares no word with it.
         assert_eq!(Quality::best("the", &["a".to_owned()]), Quality { exact: 1.0, f1: 0.0 });
-        assert_eq!(normalized("a\u{2013}b an_x U.S."), ["\u{2013}b", "anx", "us"]);
+        assert_eq!(normalized_words("a\u{2013}b an_x U.S."), ["\u{2013}b", "anx", "us"]);
     }
 }

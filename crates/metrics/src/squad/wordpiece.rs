@@ -12,14 +12,14 @@ use unicode_normalization::UnicodeNormalization;
 use super::super::DataError;
 use super::super::data::read_text;
 use super::super::unicode::{
-    is_mark_without_room, is_other, is_punctuation, is_space_separator, words,
+    is_nonspacing_mark, is_other, is_punctuation, is_space_separator, words,
 };
 
 /// What stands for a word that the vocabulary has no pieces for.
 const UNKNOWN: &str = "[UNK]";
 
 /// What pieces begin with that go on a word.
-const CONTINUED: &str = "##";
+const CONTINUATION: &str = "##";
 
 /// Tokens that are found in texts as they stand.
 const SPECIAL: [&str; 5] = ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"];
@@ -34,7 +34,7 @@ pub type Piece = u32;
 #[derive(Debug)]
 pub struct WordPieces {
     /// All pieces: those of the vocabulary, then the tokens of [`SPECIAL`] that it lacks.
-    pieces: Vec<Known>,
+    pieces: Vec<PieceEntry>,
     /// The place of each piece.
     places: HashMap<String, Piece>,
     unknown: Piece,
@@ -43,7 +43,7 @@ pub struct WordPieces {
 }
 
 #[derive(Debug)]
-struct Known {
+struct PieceEntry {
     text: String,
     /// None of what is not in the vocabulary.
     id: Option<u32>,
@@ -69,11 +69,11 @@ impl WordPieces {
     /// Of these pieces, whose ids are their positions; those that go on a word begin with
     /// `##`.
     pub fn new<'a>(pieces: impl Iterator<Item = &'a str>) -> Self {
-        Self::numbered(pieces.map(str::to_owned).zip(0..))
+        Self::with_ids(pieces.map(str::to_owned).zip(0..))
     }
 
     /// Of these pieces and their ids. Of a piece that is there twice the last id counts.
-    pub fn numbered(pieces: impl Iterator<Item = (String, u32)>) -> Self {
+    pub fn with_ids(pieces: impl Iterator<Item = (String, u32)>) -> Self {
         let mut all =
             Self { pieces: Vec::new(), places: HashMap::default(), unknown: 0, longest: 0 };
         for (text, id) in pieces.filter(|(text, _)| !text.is_empty()) {
@@ -93,7 +93,7 @@ impl WordPieces {
         let next = self.pieces.len() as Piece;
         let place = *self.places.entry(text.clone()).or_insert(next);
         if place == next {
-            self.pieces.push(Known { text, id });
+            self.pieces.push(PieceEntry { text, id });
         } else {
             self.pieces[place as usize].id = id;
         }
@@ -125,44 +125,44 @@ impl WordPieces {
 
     /// What pieces say, with spaces between.
     #[must_use]
-    pub fn joined(&self, pieces: &[Piece]) -> String {
-        let mut joined = String::new();
+    pub fn join(&self, pieces: &[Piece]) -> String {
+        let mut join = String::new();
         for (at, piece) in pieces.iter().enumerate() {
-            joined.push_str(if at == 0 { "" } else { " " });
-            joined.push_str(self.text(*piece));
+            join.push_str(if at == 0 { "" } else { " " });
+            join.push_str(self.text(*piece));
         }
-        joined
+        join
     }
 
     /// The pieces of a text.
     #[must_use]
-    pub fn of(&self, text: &str) -> Vec<Piece> {
+    pub fn split(&self, text: &str) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        self.add(text, &mut pieces);
+        self.append(text, &mut pieces);
         pieces
     }
 
     /// Adds the pieces of a text.
-    pub(super) fn add(&self, text: &str, pieces: &mut Vec<Piece>) {
+    pub(super) fn append(&self, text: &str, pieces: &mut Vec<Piece>) {
         let mut rest = text;
         while let Some((at, token)) = first_special(rest) {
-            self.add_plain(&rest[..at], pieces);
+            self.append_plain(&rest[..at], pieces);
             pieces.push(self.places[token]);
             rest = &rest[at + token.len()..];
         }
-        self.add_plain(rest, pieces);
+        self.append_plain(rest, pieces);
     }
 
-    fn add_plain(&self, text: &str, pieces: &mut Vec<Piece>) {
+    fn append_plain(&self, text: &str, pieces: &mut Vec<Piece>) {
         if is_plain(text) {
-            self.add_word(text, pieces);
+            self.append_word(text, pieces);
         } else {
-            words(&plain(text)).for_each(|word| self.add_word(word, pieces));
+            words(&plain(text)).for_each(|word| self.append_word(word, pieces));
         }
     }
 
     /// Adds the longest piece that the word begins with, and so on.
-    fn add_word(&self, word: &str, pieces: &mut Vec<Piece>) {
+    fn append_word(&self, word: &str, pieces: &mut Vec<Piece>) {
         let (before, mut rest) = (pieces.len(), word);
         if word.len() > LONGEST_WORD && word.chars().count() > LONGEST_WORD {
             rest = "";
@@ -171,12 +171,12 @@ impl WordPieces {
         let mut marked = String::new();
         while !rest.is_empty() {
             // What goes on a word is marked.
-            let marks = if rest.len() < word.len() { CONTINUED.len() } else { 0 };
+            let marks = if rest.len() < word.len() { CONTINUATION.len() } else { 0 };
             let text = if marks == 0 {
                 rest
             } else {
                 marked.clear();
-                marked.extend([CONTINUED, rest]);
+                marked.extend([CONTINUATION, rest]);
                 marked.as_str()
             };
             let Some((place, end)) = self.longest_piece(text, marks) else {
@@ -217,12 +217,12 @@ fn first_special(text: &str) -> Option<(usize, &'static str)> {
 /// characters, and without what is no character to read.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let put = |character: char, out: &mut String| {
+    let append_character = |character: char, out: &mut String| {
         if character.is_ascii_alphanumeric() {
             out.push(character);
         } else if is_split(character) {
             out.extend([' ', character, ' ']);
-        } else if !is_mark_without_room(character) {
+        } else if !is_nonspacing_mark(character) {
             out.push(character);
         }
     };
@@ -237,7 +237,7 @@ fn plain(text: &str) -> String {
             out.extend(is_chinese.then_some(' '));
             // By characters, so that the last sigma of a word is as the others.
             for lower in character.to_lowercase() {
-                lower.nfd().for_each(|part| put(part, &mut out));
+                lower.nfd().for_each(|part| append_character(part, &mut out));
             }
             out.extend(is_chinese.then_some(' '));
         }
@@ -293,7 +293,7 @@ mod tests {
             (&"a".repeat(101), &["[UNK]"]),
         ];
         for (text, expected) in cases {
-            let found = pieces.of(text);
+            let found = pieces.split(text);
             let found: Vec<&str> = found.iter().map(|piece| pieces.text(*piece)).collect();
             assert_eq!(found, expected, "{text}");
         }

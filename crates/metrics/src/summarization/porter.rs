@@ -81,15 +81,15 @@ pub fn stem(word: &str) -> String {
 
 /// Of each letter whether it is a consonant; of a `y`, if the one before is none.
 fn consonants(word: &str) -> Vec<bool> {
-    let mut are: Vec<bool> = Vec::with_capacity(word.len());
+    let mut kinds: Vec<bool> = Vec::with_capacity(word.len());
     for letter in word.bytes() {
-        are.push(match letter {
+        kinds.push(match letter {
             b'a' | b'e' | b'i' | b'o' | b'u' => false,
-            b'y' => are.last().is_none_or(|is_consonant| !is_consonant),
+            b'y' => kinds.last().is_none_or(|is_consonant| !is_consonant),
             _ => true,
         });
     }
-    are
+    kinds
 }
 
 /// How often a vowel is followed by a consonant.
@@ -104,10 +104,10 @@ fn has_vowel(word: &str) -> bool {
 /// `*d` of the paper: two consonants that are one letter.
 fn ends_double(word: &str) -> bool {
     let letters = word.as_bytes();
-    let are = consonants(word);
+    let kinds = consonants(word);
     letters.len() >= 2
         && letters[letters.len() - 1] == letters[letters.len() - 2]
-        && are[are.len() - 1]
+        && kinds[kinds.len() - 1]
 }
 
 /// `*o` of the paper: consonant, vowel, consonant other than w, x and y; of two
@@ -158,7 +158,7 @@ fn step_1c(word: String) -> String {
 }
 
 /// The first suffix that fits decides, whether its rest is long enough or not.
-fn replaced(word: String, rules: &[(&str, &str)]) -> String {
+fn replace_suffix(word: String, rules: &[(&str, &str)]) -> String {
     let found = rules.iter().find(|(suffix, _)| word.ends_with(suffix));
     match found.map(|(suffix, by)| (word[..word.len() - suffix.len()].to_owned(), by)) {
         Some((rest, by)) if measure(&rest) > 0 => rest + by,
@@ -174,11 +174,11 @@ fn step_2(word: String) -> String {
     if let Some(rest) = word.strip_suffix("ogi").filter(|rest| rest.ends_with('l')) {
         return if measure(rest) > 0 { rest.to_owned() + "og" } else { word };
     }
-    replaced(word, &STEP_2)
+    replace_suffix(word, &STEP_2)
 }
 
 fn step_3(word: String) -> String {
-    replaced(word, &STEP_3)
+    replace_suffix(word, &STEP_3)
 }
 
 fn step_4(word: String) -> String {

@@ -27,15 +27,15 @@ pub struct Rouge {
 
 /// Numbers of the stems of words.
 #[derive(Debug, Default)]
-pub struct Words {
-    of_words: HashMap<String, u32>,
-    of_stems: HashMap<String, u32>,
+pub struct Vocabulary {
+    by_word: HashMap<String, u32>,
+    by_stem: HashMap<String, u32>,
 }
 
-impl Words {
+impl Vocabulary {
     /// The words of a text: runs of letters and digits of ASCII, without case, the
     /// longer ones cut to their stems.
-    pub fn of(&mut self, text: &str) -> Vec<u32> {
+    pub fn numbers(&mut self, text: &str) -> Vec<u32> {
         let text = text.to_lowercase();
         let is_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
         text.split(|letter| !is_word(letter))
@@ -45,14 +45,14 @@ impl Words {
     }
 
     fn number(&mut self, word: &str) -> u32 {
-        if let Some(number) = self.of_words.get(word) {
+        if let Some(number) = self.by_word.get(word) {
             return *number;
         }
         let is_short = word.len() <= LONGEST_WITHOUT_STEM;
         let stem = if is_short { word.to_owned() } else { porter::stem(word) };
-        let next = self.of_stems.len() as u32;
-        let number = *self.of_stems.entry(stem).or_insert(next);
-        self.of_words.insert(word.to_owned(), number);
+        let next = self.by_stem.len() as u32;
+        let number = *self.by_stem.entry(stem).or_insert(next);
+        self.by_word.insert(word.to_owned(), number);
         number
     }
 }
@@ -66,9 +66,12 @@ pub struct Text {
 
 impl Text {
     /// A text with a sentence on each line.
-    pub fn new(text: &str, words: &mut Words) -> Self {
-        let sentences: Vec<Vec<u32>> =
-            text.split('\n').filter(|line| !line.is_empty()).map(|line| words.of(line)).collect();
+    pub fn new(text: &str, vocabulary: &mut Vocabulary) -> Self {
+        let sentences: Vec<Vec<u32>> = text
+            .split('\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| vocabulary.numbers(line))
+            .collect();
         Self { words: sentences.concat(), sentences }
     }
 }
@@ -76,25 +79,25 @@ impl Text {
 impl Rouge {
     /// Of a summary and its reference.
     #[must_use]
-    pub fn of(reference: &Text, summary: &Text) -> Self {
+    pub fn score(reference: &Text, summary: &Text) -> Self {
         let (wanted, found) = (&reference.words, &summary.words);
-        let f_measure = |shared, of: usize| {
-            let runs = |words: &[u32]| (words.len() + 1).saturating_sub(of);
+        let f_measure = |shared, length: usize| {
+            let runs = |words: &[u32]| (words.len() + 1).saturating_sub(length);
             f_measure(shared, runs(found), runs(wanted))
         };
         Self {
             rouge_1: f_measure(shared_runs::<1>(wanted, found), 1),
             rouge_2: f_measure(shared_runs::<2>(wanted, found), 2),
-            rouge_l: Self::l(reference, summary),
-            rouge_l_sum: f_measure(united(reference, summary), 1),
+            rouge_l: Self::rouge_l(reference, summary),
+            rouge_l_sum: f_measure(union_matches(reference, summary), 1),
         }
     }
 
     /// The F-measure of the longest common sequence alone.
     #[must_use]
-    pub fn l(reference: &Text, summary: &Text) -> f64 {
+    pub fn rouge_l(reference: &Text, summary: &Text) -> f64 {
         let (wanted, found) = (&reference.words, &summary.words);
-        f_measure(Places::of(wanted).longest(found), found.len(), wanted.len())
+        f_measure(Places::new(wanted).longest_common(found), found.len(), wanted.len())
     }
 }
 
@@ -124,7 +127,7 @@ fn shared_runs<const N: usize>(wanted: &[u32], found: &[u32]) -> usize {
 
 /// Words of the longest common sequences of each sentence of the reference with all
 /// of the summary, each word as often as both texts have it at most.
-fn united(reference: &Text, summary: &Text) -> usize {
+fn union_matches(reference: &Text, summary: &Text) -> usize {
     let mut left: HashMap<u32, (u32, u32)> = HashMap::new();
     for word in &reference.words {
         left.entry(*word).or_default().0 += 1;
@@ -135,7 +138,7 @@ fn united(reference: &Text, summary: &Text) -> usize {
     let mut hits = 0;
     for wanted in &reference.sentences {
         let mut is_common = vec![false; wanted.len()];
-        let places = Places::of(wanted);
+        let places = Places::new(wanted);
         for found in &summary.sentences {
             places.mark(found, &mut is_common);
         }
@@ -157,18 +160,18 @@ mod tests {
     use super::*;
 
     fn rouge(reference: &str, summary: &str) -> Rouge {
-        let mut words = Words::default();
+        let mut words = Vocabulary::default();
         let [reference, summary] = [reference, summary].map(|text| Text::new(text, &mut words));
-        Rouge::of(&reference, &summary)
+        Rouge::score(&reference, &summary)
     }
 
     #[test]
     fn the_example_of_the_paper_has_its_scores() {
         // Section 3.1: S1 "police killed the gunman", S2 and S3.
-        let of = |summary| rouge("police killed the gunman", summary);
-        assert_eq!(of("police kill the gunman").rouge_l, 1.0, "kill and killed have one stem");
-        assert_eq!(of("the gunman kill police").rouge_l, 0.5);
-        assert_eq!(of("the gunman police killed").rouge_2, 2.0 / 3.0);
+        let score = |summary| rouge("police killed the gunman", summary);
+        assert_eq!(score("police kill the gunman").rouge_l, 1.0, "kill and killed have one stem");
+        assert_eq!(score("the gunman kill police").rouge_l, 0.5);
+        assert_eq!(score("the gunman police killed").rouge_2, 2.0 / 3.0);
     }
 
     #[test]

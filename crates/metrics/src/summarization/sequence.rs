@@ -17,7 +17,7 @@ pub struct Places<'a> {
 impl<'a> Places<'a> {
     /// Of a text.
     #[must_use]
-    pub fn of(text: &'a [u32]) -> Self {
+    pub fn new(text: &'a [u32]) -> Self {
         let mut distinct = text.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
@@ -31,7 +31,7 @@ impl<'a> Places<'a> {
     }
 
     /// The bits before any word of the other text.
-    fn none(&self) -> Vec<u64> {
+    fn initial_bits(&self) -> Vec<u64> {
         vec![u64::MAX; self.width]
     }
 
@@ -52,8 +52,8 @@ impl<'a> Places<'a> {
     /// Length of the longest common sequence with another text. O(words of one times
     /// words of the other / 64).
     #[must_use]
-    pub fn longest(&self, other: &[u32]) -> usize {
-        let mut bits = self.none();
+    pub fn longest_common(&self, other: &[u32]) -> usize {
+        let mut bits = self.initial_bits();
         other.iter().for_each(|word| self.step(&mut bits, *word));
         bits.iter().map(|bits| bits.count_zeros() as usize).sum()
     }
@@ -61,7 +61,7 @@ impl<'a> Places<'a> {
     /// Marks the places of one longest common sequence; of several, the one that
     /// `rouge_score` takes.
     pub fn mark(&self, other: &[u32], is_common: &mut [bool]) {
-        let mut rows = self.none();
+        let mut rows = self.initial_bits();
         for (at, word) in other.iter().enumerate() {
             rows.extend_from_within(at * self.width..);
             self.step(&mut rows[(at + 1) * self.width..], *word);
@@ -127,8 +127,8 @@ mod tests {
             text in vec(0_u32..12, 0..150),
             other in vec(0_u32..14, 0..90),
         ) {
-            let places = Places::of(&text);
-            prop_assert_eq!(places.longest(&other), table(&text, &other)[text.len()][other.len()]);
+            let places = Places::new(&text);
+            prop_assert_eq!(places.longest_common(&other), table(&text, &other)[text.len()][other.len()]);
             let mut is_common = vec![false; text.len()];
             places.mark(&other, &mut is_common);
             prop_assert_eq!(is_common, marked(&text, &other));

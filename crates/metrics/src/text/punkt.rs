@@ -12,7 +12,7 @@ use super::super::data::read_text;
 use super::words::{self, is_closing, is_end};
 
 /// Contexts in which a word was seen in training, as bits of `ortho_context.tab`.
-mod seen {
+mod orthography {
     /// Upper case within a sentence.
     pub const UPPER_WITHIN: u32 = 1 << 2;
     /// Upper case anywhere.
@@ -67,8 +67,8 @@ impl Punkt {
     /// A file does not read, or a line is not of the format.
     pub fn read(folder: &Path) -> Result<Self, DataError> {
         let mut punkt = Self {
-            abbreviations: lines_of(&read_text(&folder.join("abbrev_types.txt"))?),
-            starters: lines_of(&read_text(&folder.join("sent_starters.txt"))?),
+            abbreviations: line_set(&read_text(&folder.join("abbrev_types.txt"))?),
+            starters: line_set(&read_text(&folder.join("sent_starters.txt"))?),
             ..Self::default()
         };
         let path = folder.join("collocations.tab");
@@ -103,7 +103,7 @@ impl Punkt {
             }
         }
         slices.push((start, text.trim_end().len()));
-        realigned(text, &slices)
+        realign(text, &slices)
     }
 
     /// Whether a sentence ends within the words around a mark.
@@ -167,7 +167,7 @@ impl Punkt {
                 begins.is_none()
                     && is_initial
                     && next.is_upper()
-                    && self.context(next_kind) & seen::LOWER == 0
+                    && self.context(next_kind) & orthography::LOWER == 0
             };
             if begins == Some(false) || is_name() {
                 (token.is_end, token.is_abbreviation) = (false, true);
@@ -187,11 +187,12 @@ impl Punkt {
         }
         let context = self.context(token.kind_in_sentence());
         let is_seen = |bits| context & bits != 0;
-        if token.is_upper() && is_seen(seen::LOWER) && !is_seen(seen::UPPER_WITHIN) {
+        if token.is_upper() && is_seen(orthography::LOWER) && !is_seen(orthography::UPPER_WITHIN) {
             return Some(true);
         }
         let is_lower = token.text.starts_with(char::is_lowercase);
-        (is_lower && (is_seen(seen::UPPER) || !is_seen(seen::LOWER_FIRST))).then_some(false)
+        (is_lower && (is_seen(orthography::UPPER) || !is_seen(orthography::LOWER_FIRST)))
+            .then_some(false)
     }
 }
 
@@ -230,7 +231,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(at, line)| (at + 1, line)).filter(|(_, line)| !line.is_empty())
 }
 
-fn lines_of(text: &str) -> HashSet<String> {
+fn line_set(text: &str) -> HashSet<String> {
     lines(text).map(|(_, line)| line.to_owned()).collect()
 }
 
@@ -273,7 +274,7 @@ fn marks(text: &str) -> impl Iterator<Item = Mark> {
 }
 
 /// Sentences with the quotation marks and brackets that close them.
-fn realigned<'a>(text: &'a str, slices: &[(usize, usize)]) -> Vec<&'a str> {
+fn realign<'a>(text: &'a str, slices: &[(usize, usize)]) -> Vec<&'a str> {
     let mut sentences = Vec::new();
     let mut shift = 0;
     for (at, (start, stop)) in slices.iter().enumerate() {
@@ -283,7 +284,7 @@ fn realigned<'a>(text: &'a str, slices: &[(usize, usize)]) -> Vec<&'a str> {
             break;
         };
         let next = text.get(*next_start..*next_stop).unwrap_or_default();
-        match closed(next) {
+        match closing_marks(next) {
             Some((closing, with_space)) => {
                 sentences.extend(text.get(start..next_start + closing));
                 shift = with_space;
@@ -299,7 +300,7 @@ fn realigned<'a>(text: &'a str, slices: &[(usize, usize)]) -> Vec<&'a str> {
 
 /// Lengths of the closing marks with which a sentence begins, alone and with the
 /// white space after them.
-fn closed(sentence: &str) -> Option<(usize, usize)> {
+fn closing_marks(sentence: &str) -> Option<(usize, usize)> {
     let closes = |letter| {
         let ascii = ['"', '\'', ')', ']', '}'];
         let others = ['\u{2018}', '\u{2019}', '\u{201c}', '\u{201d}', '\u{ab}', '\u{bb}'];
@@ -321,8 +322,9 @@ mod tests {
 
     fn punkt() -> Punkt {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        let the = seen::LOWER_FIRST | 1 << 1;
-        let contexts = [("the", the), ("he", seen::LOWER), ("smith", seen::UPPER_WITHIN)];
+        let the = orthography::LOWER_FIRST | 1 << 1;
+        let contexts =
+            [("the", the), ("he", orthography::LOWER), ("smith", orthography::UPPER_WITHIN)];
         Punkt {
             abbreviations: words(&["mr", "u.s", "inc"]),
             starters: words(&["however"]),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::super::{AnswerError, DataError};
 
 /// Ids are below this, so that a wrong file takes no memory.
-const MOST_IDS: u32 = 1 << 24;
+const MAX_IDS: u32 = 1 << 24;
 
 /// Turns ids into text.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Token {
 struct Document {
     model: Model,
     #[serde(default)]
-    added_tokens: Vec<Added>,
+    added_tokens: Vec<AddedToken>,
     decoder: Option<Decoder>,
 }
 
@@ -53,8 +53,10 @@ enum Vocabulary {
     Weights(Vec<(String, f64)>),
 }
 
+// The name is part of error messages.
 #[derive(Deserialize)]
-struct Added {
+#[serde(expecting = "struct Added")]
+struct AddedToken {
     id: u32,
     content: String,
     #[serde(default)]
@@ -112,14 +114,14 @@ impl Tokenizer {
     /// not known.
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
-        Self::of(path, &bytes)
+        Self::parse(path, &bytes)
     }
 
     /// Of what such a file holds.
     ///
     /// # Errors
     /// As of [`Tokenizer::read`].
-    pub fn of(path: &Path, json: &[u8]) -> Result<Self, DataError> {
+    pub fn parse(path: &Path, json: &[u8]) -> Result<Self, DataError> {
         let document: Document = serde_json::from_slice(json).map_err(|error| {
             let expected = "tokenizer.json of Hugging Face, with model.vocab, added_tokens and a \
                             decoder of ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Sequence \
@@ -127,11 +129,11 @@ impl Tokenizer {
             DataError::malformed(path, error.line(), expected, error.to_string())
         })?;
         let too_high = |id: u32| {
-            DataError::malformed(path, None, format!("ids below {MOST_IDS}"), id.to_string())
+            DataError::malformed(path, None, format!("ids below {MAX_IDS}"), id.to_string())
         };
         let mut tokens = Vec::new();
         let mut set = |id: u32, text: String, is_special| {
-            if id >= MOST_IDS {
+            if id >= MAX_IDS {
                 return Err(too_high(id));
             }
             let at = id as usize;
@@ -149,7 +151,7 @@ impl Tokenizer {
                 (0..).zip(weights).try_for_each(|(id, (text, _))| set(id, text, false))?;
             }
         }
-        for Added { id, content, special } in document.added_tokens {
+        for AddedToken { id, content, special } in document.added_tokens {
             set(id, content, special)?;
         }
         Ok(Self { tokens, decoder: document.decoder })
@@ -172,31 +174,34 @@ impl Tokenizer {
             );
         }
         Ok(match &self.decoder {
-            Some(decoder) => decoder.texts(tokens).concat(),
+            Some(decoder) => decoder.decode(tokens).concat(),
             None => tokens.join(" "),
         })
     }
 }
 
 impl Decoder {
-    fn texts<'a>(&self, tokens: Vec<Cow<'a, str>>) -> Vec<Cow<'a, str>> {
+    fn decode<'a>(&self, tokens: Vec<Cow<'a, str>>) -> Vec<Cow<'a, str>> {
         match self {
             Self::Sequence { decoders } => {
-                decoders.iter().fold(tokens, |tokens, decoder| decoder.texts(tokens))
+                decoders.iter().fold(tokens, |tokens, decoder| decoder.decode(tokens))
             }
-            Self::ByteLevel => vec![Cow::from(of_byte_level(&tokens))],
+            Self::ByteLevel => vec![Cow::from(decode_byte_level(&tokens))],
             Self::Replace { pattern: Pattern::String(pattern), content } => {
-                let replaced = |token: Cow<'a, str>| match token.contains(pattern) {
-                    true => Cow::from(token.replace(pattern, content)),
-                    false => token,
+                let replace = |token: Cow<'a, str>| {
+                    if token.contains(pattern) {
+                        Cow::from(token.replace(pattern, content))
+                    } else {
+                        token
+                    }
                 };
-                tokens.into_iter().map(replaced).collect()
+                tokens.into_iter().map(replace).collect()
             }
-            Self::ByteFallback => of_bytes(tokens),
+            Self::ByteFallback => decode_byte_fallback(tokens),
             Self::Fuse => vec![Cow::from(tokens.concat())],
             Self::Strip { content, start, stop } => {
                 let cut = |token: Cow<'a, str>| {
-                    Cow::from(stripped(&token, *content, *start, *stop).to_owned())
+                    Cow::from(strip(&token, *content, *start, *stop).to_owned())
                 };
                 tokens.into_iter().map(cut).collect()
             }
@@ -230,7 +235,7 @@ fn byte_of(letter: char) -> Option<u8> {
     u8::try_from(byte).ok()
 }
 
-fn of_byte_level(tokens: &[Cow<'_, str>]) -> String {
+fn decode_byte_level(tokens: &[Cow<'_, str>]) -> String {
     let mut bytes = Vec::new();
     for token in tokens {
         let start = bytes.len();
@@ -249,7 +254,7 @@ fn of_byte_level(tokens: &[Cow<'_, str>]) -> String {
 
 /// Tokens with runs of bytes as text; bytes that are no UTF-8 are a replacement
 /// character each.
-fn of_bytes(tokens: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
+fn decode_byte_fallback(tokens: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
     fn flush(bytes: &mut Vec<u8>, texts: &mut Vec<Cow<'_, str>>) {
         let run = std::mem::take(bytes);
         match String::from_utf8(run) {
@@ -277,7 +282,7 @@ fn of_bytes(tokens: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
 }
 
 /// Without a character at the ends, so often at most.
-fn stripped(token: &str, content: char, start: usize, stop: usize) -> &str {
+fn strip(token: &str, content: char, start: usize, stop: usize) -> &str {
     let cut = |text, _| str::strip_prefix(text, content);
     let token = (0..start).try_fold(token, |text, at| cut(text, at).ok_or(text));
     let (Ok(token) | Err(token)) = token;
@@ -289,7 +294,7 @@ fn stripped(token: &str, content: char, start: usize, stop: usize) -> &str {
 #[cfg(test)]
 impl Tokenizer {
     /// Whose tokens are texts.
-    pub(super) fn of_words(words: &[&str]) -> Self {
+    pub(super) fn with_words(words: &[&str]) -> Self {
         let token = |word: &&str| Some(Token { text: (*word).to_owned(), is_special: false });
         Self { tokens: words.iter().map(token).collect(), decoder: Some(Decoder::Fuse) }
     }

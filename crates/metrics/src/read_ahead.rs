@@ -11,12 +11,12 @@ use std::thread;
 use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem};
 
 /// What a batch is given with to somebody who waits for it.
-const ENTRIES: usize = 4096;
-const BYTES: usize = 1 << 18;
+const MIN_ENTRIES: usize = 4096;
+const MIN_BYTES: usize = 1 << 18;
 
 /// What a batch is full with.
-const MOST_ENTRIES: usize = 1 << 16;
-const MOST_BYTES: usize = 1 << 22;
+const MAX_ENTRIES: usize = 1 << 16;
+const MAX_BYTES: usize = 1 << 22;
 
 /// Some entries of a log, one after the other.
 #[derive(Default)]
@@ -45,7 +45,8 @@ impl Batch {
 
     fn is_enough(&self, is_awaited: &AtomicBool) -> bool {
         let has = |entries, bytes| self.entries.len() >= entries || self.data.len() >= bytes;
-        has(ENTRIES, BYTES) && (has(MOST_ENTRIES, MOST_BYTES) || is_awaited.load(Ordering::Relaxed))
+        has(MIN_ENTRIES, MIN_BYTES)
+            && (has(MAX_ENTRIES, MAX_BYTES) || is_awaited.load(Ordering::Relaxed))
     }
 
     fn entries(&self) -> Vec<(usize, u64, &[u8])> {
@@ -60,16 +61,16 @@ impl Batch {
 }
 
 /// What a thread has read.
-pub struct Answers<'a> {
+pub struct AnswerStream<'a> {
     empty: Sender<Batch>,
     full: Receiver<Batch>,
     is_awaited: &'a AtomicBool,
 }
 
 /// Gives the answers of a log, which are read from now on, to `work`.
-pub fn with<R: BufRead + Send, T>(
+pub fn with_stream<R: BufRead + Send, T>(
     mut log: AccuracyReader<R>,
-    work: impl FnOnce(Answers<'_>) -> T,
+    work: impl FnOnce(AnswerStream<'_>) -> T,
 ) -> T {
     let is_awaited = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -87,17 +88,20 @@ pub fn with<R: BufRead + Send, T>(
         for _ in 0..2 {
             let _ = empty.send(Batch::default());
         }
-        work(Answers { empty, full, is_awaited: &is_awaited })
+        work(AnswerStream { empty, full, is_awaited: &is_awaited })
     })
 }
 
-impl Answers<'_> {
+impl AnswerStream<'_> {
     /// Gives the line, the sample and the answer of some entries at a time to `take`, in the
     /// order of the log.
     ///
     /// # Errors
     /// The log does not read to its end; what was before has been given.
-    pub fn each(self, mut take: impl FnMut(&[(usize, u64, &[u8])])) -> Result<(), LogReadProblem> {
+    pub fn for_each(
+        self,
+        mut take: impl FnMut(&[(usize, u64, &[u8])]),
+    ) -> Result<(), LogReadProblem> {
         loop {
             self.is_awaited.store(true, Ordering::Relaxed);
             // Nothing comes of a thread that panicked, which the scope then tells.
@@ -135,8 +139,8 @@ mod tests {
 
     fn taken(log: &str) -> (Vec<Taken>, Result<(), LogReadProblem>) {
         let mut all = Vec::new();
-        let end = with(AccuracyReader::new(log.as_bytes()), |answers| {
-            answers.each(|entries| {
+        let end = with_stream(AccuracyReader::new(log.as_bytes()), |answers| {
+            answers.for_each(|entries| {
                 let entry =
                     |(line, index, answer): &(usize, u64, &[u8])| (*line, *index, answer.to_vec());
                 all.extend(entries.iter().map(entry));
@@ -147,7 +151,7 @@ mod tests {
 
     #[test]
     fn answers_come_in_the_order_of_the_log_however_many_there_are() {
-        for entries in [0, 1, ENTRIES as u64, 3 * ENTRIES as u64 + 1] {
+        for entries in [0, 1, MIN_ENTRIES as u64, 3 * MIN_ENTRIES as u64 + 1] {
             let expected: Vec<_> = (0..entries)
                 .map(|at| (at as usize + 2, at % 100, at.to_be_bytes().to_vec()))
                 .collect();
@@ -157,17 +161,17 @@ mod tests {
 
     #[test]
     fn a_log_that_is_cut_is_told_after_what_it_holds() {
-        let whole = log(2 * ENTRIES as u64);
+        let whole = log(2 * MIN_ENTRIES as u64);
         let (all, end) = taken(&whole[..whole.len() - 10]);
-        assert_eq!(all.len(), 2 * ENTRIES - 1);
-        assert_eq!(end.unwrap_err().line, 2 * ENTRIES + 1);
+        assert_eq!(all.len(), 2 * MIN_ENTRIES - 1);
+        assert_eq!(end.unwrap_err().line, 2 * MIN_ENTRIES + 1);
     }
 
     #[test]
     fn a_log_that_nobody_wants_is_not_read_to_its_end() {
-        let whole = log(2 * MOST_ENTRIES as u64 + 1);
+        let whole = log(2 * MAX_ENTRIES as u64 + 1);
         let mut source = whole.as_bytes();
-        with(AccuracyReader::new(&mut source), |answers| drop(answers));
+        with_stream(AccuracyReader::new(&mut source), |answers| drop(answers));
         assert!(!source.is_empty());
     }
 }

@@ -7,12 +7,12 @@ const LOW: u64 = 1 << 27;
 
 /// A set of samples.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct SampleSet {
     low: Vec<u64>,
     high: HashSet<u64>,
 }
 
-impl Seen {
+impl SampleSet {
     /// Whether the sample is new.
     pub fn insert(&mut self, index: u64) -> bool {
         if index >= LOW {
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_new_once_wherever_it_lies() {
-        let mut seen = Seen::default();
+        let mut seen = SampleSet::default();
         for index in [0, 1, 63, 64, LOW - 1, LOW, u64::MAX] {
             assert!(seen.insert(index), "{index}");
             assert!(!seen.insert(index), "{index}");
