@@ -1,7 +1,7 @@
-//! Top-1: the share of samples whose class is the label.
+//! Top-1 accuracy: the share of samples whose class is the label.
 //!
-//! Source: `accuracy-imagenet.py` of the benchmarks ResNet-50 and MobileNet,
-//! which prints three decimals.
+//! Source: `accuracy-imagenet.py` of the benchmarks ResNet-50 and MobileNet, which prints three
+//! decimals.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const LABELS: Need = Need {
     is_required: true,
 };
 
-/// `resnet50` and `mobilenet`.
+/// Method of `resnet50` and `mobilenet`.
 pub const TOP1: Method = Method {
     name: "top1",
     title: "share of samples whose class is the label, in percent",
@@ -29,17 +29,17 @@ pub const TOP1: Method = Method {
     },
 };
 
-/// Labels of a data set, in the order of its samples.
+/// Reads the labels of a data set, in the order of its samples.
 ///
-/// The file is `val_map.txt` of ImageNet: a line a sample, the name of the image,
-/// spaces, and its class.
+/// The file is `val_map.txt` of ImageNet: each line has the name of an image, spaces, and its
+/// class.
 ///
 /// # Errors
-/// The file does not read, or a line has no class.
+/// [`DataError`] if the file cannot be read or a line has no class.
 pub fn read_labels(path: &Path) -> Result<Vec<i64>, DataError> {
     let text = read_text(path)?;
     let label = |(at, line): (usize, &str)| {
-        // Bytes are looked at in a third of the time of characters.
+        // ASCII lines are split in a third of the time.
         let word = if line.is_ascii() {
             line.split_ascii_whitespace().nth(1)
         } else {
@@ -65,8 +65,23 @@ pub struct Top1 {
 }
 
 impl Top1 {
-    /// Answers are single elements; `shown` is what the script of the benchmark makes
-    /// of right classes and of answers, of which there may be none.
+    /// Creates the scorer of answers with a single element. `format` creates the scores from the
+    /// number of right answers and the number of all answers, which may be 0.
+    ///
+    /// ```
+    /// use dyno_metrics::classification::Top1;
+    /// use dyno_metrics::payload::Element;
+    /// use dyno_metrics::{Figure, Scorer, Scores};
+    ///
+    /// let format = |good, total| Scores {
+    ///     figures: vec![Figure { metric: "acc", value: good as f64 / total as f64 }],
+    ///     ..Scores::default()
+    /// };
+    /// let mut scorer = Top1::new(vec![3, 5], Element::I32, format);
+    /// scorer.take(0, &3_i32.to_le_bytes()).unwrap();
+    /// scorer.take(1, &4_i32.to_le_bytes()).unwrap();
+    /// assert_eq!(scorer.scores().figure("acc"), Some(0.5));
+    /// ```
     #[must_use]
     pub fn new(
         labels: Vec<i64>,
@@ -77,7 +92,7 @@ impl Top1 {
     }
 }
 
-/// As `accuracy-imagenet.py` shows it.
+/// Formats scores as `accuracy-imagenet.py` does.
 fn percent_scores(good: u64, total: u64) -> Scores {
     let value = 100.0 * good as f64 / total.max(1) as f64;
     Scores {

@@ -1,4 +1,4 @@
-//! What is wrong with a file of references.
+//! Errors of reference files.
 
 use std::fs;
 use std::io;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// A file of references that cannot be used.
+/// Why a file of references cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}{problem}", place(.path, *.line, .problem))]
 pub struct DataError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Line, from 1, where there is one.
+    /// Line from 1, if the error has one.
     pub line: Option<usize>,
     /// What is wrong.
     pub problem: DataProblem,
@@ -22,29 +22,29 @@ pub struct DataError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DataProblem {
-    /// It cannot be read.
+    /// The file cannot be read. Holds the error of the operating system.
     #[error("{0}")]
     Unreadable(String),
-    /// It is not of its format.
+    /// The file is not in the expected format.
     #[error("expected {expected}, found {found}")]
     Malformed {
-        /// What was expected.
+        /// Expected content.
         expected: String,
-        /// What there is.
+        /// Actual content.
         found: String,
     },
-    /// The metric needs it, and it was not given.
+    /// The method requires the file, and it is missing.
     #[error("--with {name}=FILE is not given: {help}")]
     NotGiven {
         /// Name of the input, as in `--with NAME=FILE`.
         name: &'static str,
-        /// What it is.
+        /// Description of the file.
         help: &'static str,
     },
 }
 
 impl DataError {
-    /// A file that is not of its format.
+    /// Creates the error of a file in a wrong format. Cuts `found` after 120 characters.
     #[must_use]
     pub fn malformed(
         path: &Path,
@@ -57,7 +57,7 @@ impl DataError {
         Self { path: path.to_owned(), line: line.into(), problem }
     }
 
-    /// A file that cannot be read.
+    /// Creates the error of a file that cannot be read.
     #[must_use]
     pub fn unreadable(path: &Path, error: &io::Error) -> Self {
         let problem = DataProblem::Unreadable(error.to_string());
@@ -65,7 +65,7 @@ impl DataError {
     }
 }
 
-/// Messages stay of a length that one reads.
+/// Cuts a text that is too long for a message.
 fn truncate(text: &str) -> String {
     const MOST: usize = 120;
     match text.char_indices().nth(MOST) {
@@ -74,17 +74,17 @@ fn truncate(text: &str) -> String {
     }
 }
 
-/// Returns the place with which a message begins.
+/// Returns the beginning of the message: path and line.
 fn place(path: &Path, line: Option<usize>, problem: &DataProblem) -> String {
     match (problem, line) {
-        // A file that is missing has no path.
+        // A missing file has no path.
         (DataProblem::NotGiven { .. }, _) => String::new(),
         (_, Some(line)) => format!("{}:{line}: ", path.display()),
         (_, None) => format!("{}: ", path.display()),
     }
 }
 
-/// The text of a file.
+/// Reads a text file.
 pub(super) fn read_text(path: &Path) -> Result<String, DataError> {
     fs::read_to_string(path).map_err(|error| DataError::unreadable(path, &error))
 }

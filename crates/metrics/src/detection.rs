@@ -1,11 +1,11 @@
 //! Mean average precision of boxes, as COCO defines it.
 //!
-//! A box counts as right when it overlaps a box of the references by a threshold;
-//! of ten thresholds and all categories, the mean of the precision at 101 recalls.
+//! A detection is right if it overlaps a box of the references by at least a threshold. The figure
+//! is the mean over ten thresholds and all categories of the precision at 101 recalls.
 //!
-//! Source: `cocoeval.py` of pycocotools for boxes, all areas and 100 detections;
-//! `accuracy-coco.py` and `accuracy-openimages.py` of the benchmarks
-//! SSD-MobileNet, SSD-ResNet-34 and RetinaNet, which print three decimals.
+//! Source: `cocoeval.py` of pycocotools for boxes, all areas and 100 detections; `accuracy-coco.py`
+//! and `accuracy-openimages.py` of the benchmarks SSD-MobileNet, SSD-ResNet-34 and RetinaNet, which
+//! print three decimals.
 
 mod matching;
 mod truth;
@@ -36,7 +36,7 @@ const IMAGES: Choice = Choice {
            of the file: of COCO 4,952 of 5,000",
 };
 
-/// `ssd-small`, `ssd-large` and `retinanet`.
+/// Method of `ssd-small`, `ssd-large` and `retinanet`.
 pub const COCO_MAP: Method = Method {
     name: "coco-map",
     title: "mean average precision of boxes at overlaps from 0.50 to 0.95, in percent",
@@ -55,21 +55,22 @@ pub const COCO_MAP: Method = Method {
     },
 };
 
-/// Detections of an image and category that count, by score.
+/// Maximum number of detections that count per image and category. Those with the highest scores
+/// count.
 const MAX_DETECTIONS: usize = 100;
 
-/// Values of a box in an answer.
+/// Values per box in an answer.
 const VALUES: usize = 7;
 
 /// A box: left, top, width and height, in pixels.
 pub type Bounds = [f64; 4];
 
-/// A box that a system found.
+/// A box that a system detected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Detection {
-    /// Where.
+    /// Position and size.
     pub bounds: Bounds,
-    /// How sure the system is; no NaN.
+    /// Confidence of the system. Must not be NaN.
     pub score: f64,
 }
 
@@ -79,21 +80,22 @@ pub struct CocoMap {
     truth: Truth,
     element: Element,
     by_position: bool,
-    /// By category: what became of each detection, and objects that could be found.
+    /// Matches of all detections, and number of objects that count, by category.
     categories: Vec<(Vec<DetectionMatch>, u64)>,
-    /// Boxes that name another sample than the entry does.
+    /// Boxes that name another sample than their entry.
     strays: u64,
 }
 
 impl CocoMap {
-    /// Classes are ids of categories or their positions.
+    /// Creates the scorer. The class of a box is the id of a category, or with `by_position` its
+    /// position in the file, from 1.
     #[must_use]
     pub fn new(truth: Truth, element: Element, by_position: bool) -> Self {
         let categories = vec![(Vec::new(), 0); truth.categories()];
         Self { truth, element, by_position, categories, strays: 0 }
     }
 
-    /// The detections of an image by category.
+    /// Parses the detections of an image, each with the number of its category.
     fn detections(
         &mut self,
         index: u64,
@@ -116,7 +118,7 @@ impl CocoMap {
                 return Err(AnswerError::Content { expected, found });
             }
             strays += u64::from(sample as u64 != index);
-            // In 32 bits, as NumPy 2 multiplies them.
+            // NumPy 2 multiplies them in 32 bits.
             let [top, bottom] = [top as f32 * height, bottom as f32 * height];
             let [left, right] = [left as f32 * width, right as f32 * width];
             let bounds = [left, top, right - left, bottom - top].map(f64::from);
@@ -128,15 +130,15 @@ impl CocoMap {
         Ok(found)
     }
 
-    /// Matches the detections of an image, an entry each with the number of its
-    /// category, with its objects.
+    /// Matches the detections of an image, each with the number of its category, with the image's
+    /// objects.
     fn match_image(&mut self, image: usize, mut detections: Vec<(usize, Detection)>) {
-        // Stable: equal scores stay in the order of the answer.
+        // A stable sort keeps the order of the answer for equal scores.
         detections.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.score.total_cmp(&x.score)));
         let rank = self.truth.rank(image);
         let mut rest = detections.as_slice();
         let mut objects = self.truth.objects(image).peekable();
-        // Both are in the order of categories.
+        // Detections and objects are sorted by category.
         loop {
             let next = rest.first().map(|(category, _)| *category);
             let category = match (next, objects.peek().map(|(category, _)| *category)) {
@@ -164,7 +166,7 @@ impl Scorer for CocoMap {
             return Err(AnswerError::Sample { references });
         }
         let detections = self.detections(index, answer);
-        // What is no list of boxes has found nothing.
+        // A malformed list of boxes counts as an empty one.
         self.match_image(index as usize, detections.as_deref().unwrap_or_default().to_vec());
         detections.map(drop)
     }
@@ -199,7 +201,7 @@ mod tests {
         boxes.concat().iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
-    /// Two images of 100 by 50, each with one object of category 7 or 9.
+    /// Two images of 100 by 50 pixels, each with one object, of category 7 and 9.
     fn scorer(by_position: bool) -> CocoMap {
         let truth = r#"{
             "images": [{"id": 5, "width": 100, "height": 50}, {"id": 2, "width": 100, "height": 50}],

@@ -1,15 +1,14 @@
-//! How many items must be changed, added or taken away to make one sequence another:
-//! Levenshtein's distance.
+//! Levenshtein distance: the minimum number of items to change, insert or delete that makes two
+//! sequences equal.
 //!
-//! Source: Myers, "A fast bit-vector algorithm for approximate string matching based on
-//! dynamic programming" (Journal of the ACM 46, 1999), as Hyyrö has it for distances: a
-//! column of the table of distances is two words of bits, which say where it rises and
-//! where it falls.
+//! Source: Myers, "A fast bit-vector algorithm for approximate string matching based on dynamic
+//! programming" (Journal of the ACM 46, 1999), in Hyyrö's form for distances: two words of bits
+//! encode where a column of the distance table rises and where it falls.
 
-/// Items of a sequence that is held in a word of bits.
+/// Maximum length of a sequence that fits in a word of bits.
 const BITS: usize = u64::BITS as usize;
 
-/// The distance. O(items of the longer times items of the shorter).
+/// Returns the distance of two sequences. O(length of the one × length of the other).
 pub fn distance<T: PartialEq>(one: &[T], other: &[T]) -> usize {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     let (one, other) = (&one[same..], &other[same..]);
@@ -24,7 +23,7 @@ pub fn distance<T: PartialEq>(one: &[T], other: &[T]) -> usize {
     }
 }
 
-/// The first has 1 to [`BITS`] items.
+/// Computes the distance with words of bits. `short` must have 1 to [`BITS`] items.
 fn bit_vector_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     let last = 1 << (short.len() - 1);
     let (mut rises, mut falls, mut distance) = (!0_u64, 0_u64, short.len());
@@ -34,7 +33,7 @@ fn bit_vector_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
         let (up, down) = (falls | !(diagonal | rises), rises & diagonal);
         distance += usize::from(up & last != 0);
         distance -= usize::from(down & last != 0);
-        // The first row rises with every item.
+        // The first row of the table rises with every item.
         let (up, down) = (up << 1 | 1, down << 1);
         rises = down | !(diagonal | up);
         falls = up & diagonal;
@@ -42,7 +41,7 @@ fn bit_vector_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     distance
 }
 
-/// A row of the table after the other.
+/// Computes the distance row by row.
 fn row_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     let mut row: Vec<usize> = (0..=short.len()).collect();
     for (before, item) in long.iter().enumerate() {
@@ -58,13 +57,13 @@ fn row_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     row[short.len()]
 }
 
-/// Bytes of a word that is more than what is held as a number.
+/// Length in bytes from which on a word does not fit in a number.
 const LONG: usize = 8;
 
-/// A word that is seldom compared letter by letter: its length and first bytes as a number.
+/// A word with a number for fast comparison: its length and its first bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Word<'a> {
-    /// The length in the last byte, or [`LONG`].
+    /// The top byte holds the length, at most [`LONG`]; the others hold the first bytes.
     start: u64,
     text: &'a str,
 }
@@ -87,7 +86,7 @@ impl PartialEq for Word<'_> {
     }
 }
 
-/// The words of a text with white space between, each as `part` leaves it.
+/// Splits a text at white space into words and applies `part` to each.
 pub fn words<'a>(text: &'a str, part: impl Fn(&'a str) -> &'a str) -> Vec<Word<'a>> {
     let mut words = Vec::with_capacity(text.len() / 2 + 1);
     let mut put = |word: &'a str| words.push(Word::new(part(word)));
@@ -116,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// `strsim` fills the table as the definition has it.
+        /// `strsim` fills the table of the definition.
         #[test]
         fn distances_are_those_of_the_definition(
             one in prop::collection::vec(0_u8..4, 0..90),
@@ -125,8 +124,7 @@ mod tests {
             let texts = [&one, &other].map(|of| String::from_utf8(of.clone()).unwrap());
             let expected = strsim::levenshtein(&texts[0], &texts[1]);
             prop_assert_eq!(distance(&one, &other), expected);
-            // All of a sequence that is too long for a word of bits is kept: nothing is equal at
-            // the ends.
+            // A sequence that is too long for a word of bits keeps its ends, since they differ.
             let around = |of: &[u8], mark| [&[mark], of, &[mark]].concat();
             let (one, other) = (around(&one, 8), around(&other, 9));
             let texts = [&one, &other].map(|of| String::from_utf8(of.clone()).unwrap());

@@ -1,7 +1,6 @@
 //! Node accuracy: the share of nodes of a graph whose class is the label.
 //!
-//! Source: `accuracy_igbh.py` of the benchmark R-GAT on IGBH, which writes the share as
-//! JSON.
+//! Source: `accuracy_igbh.py` of the benchmark R-GAT on IGBH, which writes the share as JSON.
 
 use super::arrays::npy::Npy;
 use super::classification::Top1;
@@ -22,7 +21,7 @@ const NODES: Need = Need {
     is_required: true,
 };
 
-/// `rgat`.
+/// Method of `rgat`.
 pub const NODE_ACCURACY: Method = Method {
     name: "node-accuracy",
     title: "share of nodes whose class is the label, from 0 to 1",
@@ -36,13 +35,13 @@ pub const NODE_ACCURACY: Method = Method {
     },
 };
 
-/// The label of each sample.
+/// Reads the label of each sample.
 fn read_labels(inputs: &Inputs) -> Result<Vec<i64>, DataError> {
     let nodes = Npy::open(inputs.file(&NODES)?)?.wholes()?;
     Npy::open_or_raw(inputs.file(&LABELS)?, Element::F32)?.wholes_at(&nodes)
 }
 
-/// As `accuracy_igbh.py` shows it.
+/// Formats scores as `accuracy_igbh.py` does.
 fn json_scores(good: u64, total: u64) -> Scores {
     let value = good as f64 / total.max(1) as f64;
     Scores {

@@ -1,7 +1,7 @@
-//! Hierarchical F1 of category paths: levels that are right from the top on.
+//! Hierarchical F1 of category paths: levels that match from the top.
 //!
-//! Source: `evaluation.py` of the benchmark Qwen3-VL on the product catalogue of
-//! Shopify, which counts every entry of the log.
+//! Source: `evaluation.py` of the benchmark Qwen3-VL on the product catalog of Shopify, which
+//! counts every entry of the log.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +25,7 @@ const REFERENCE: Need = Need {
     is_required: true,
 };
 
-/// `qwen3-vl-235b-a22b`.
+/// Method of `qwen3-vl-235b-a22b`.
 pub const HIERARCHICAL_F1: Method = Method {
     name: "hierarchical-f1",
     title: "F1 of the levels of category paths that are right from the top on",
@@ -36,19 +36,28 @@ pub const HIERARCHICAL_F1: Method = Method {
     open: |inputs| Ok(Box::new(Categories::open(inputs)?)),
 };
 
-/// Levels of paths, summed over samples.
+/// Numbers of levels in paths, summed over samples.
+///
+/// ```
+/// use dyno_metrics::hierarchy::Levels;
+///
+/// let mut levels = Levels::default();
+/// levels.add("A > B > X", "A > B > C");
+/// assert_eq!(levels, Levels { shared: 2, predicted: 3, expected: 3 });
+/// assert_eq!(levels.f1(), 2.0 / 3.0);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Levels {
-    /// That both paths have, from the top on.
+    /// Levels that both paths share from the top.
     pub shared: u64,
-    /// Of paths that were found.
+    /// Levels of predicted paths.
     pub predicted: u64,
-    /// Of paths that are right.
+    /// Levels of expected paths.
     pub expected: u64,
 }
 
 impl Levels {
-    /// Adds two paths.
+    /// Adds a predicted and an expected path. Levels are separated by ` > `.
     pub fn add(&mut self, predicted: &str, expected: &str) {
         let (mut predicted, mut expected) = (levels(predicted), levels(expected));
         let mut is_right = true;
@@ -64,7 +73,7 @@ impl Levels {
         }
     }
 
-    /// The harmonic mean of precision and recall, in [0, 1].
+    /// Returns the harmonic mean of precision and recall, in [0, 1].
     #[must_use]
     pub fn f1(&self) -> f64 {
         let share = |total: u64| self.shared as f64 / total.max(1) as f64;
@@ -81,17 +90,17 @@ impl AddAssign for Levels {
     }
 }
 
-/// Levels of a path, from the top on, with ` > ` between.
+/// Splits a path into levels, from the top. They are separated by ` > `.
 fn levels(path: &str) -> impl Iterator<Item = &str> {
     let bytes = path.as_bytes();
-    // Of the separator `>` is the rarest.
+    // `>` is the rarest character of the separator.
     let is_separator =
         move |at: &usize| *at > 0 && bytes[*at - 1] == b' ' && bytes.get(*at + 1) == Some(&b' ');
     let mut separators = memchr_iter(b'>', bytes).filter(is_separator);
     let mut rest = Some(0);
     std::iter::from_fn(move || {
         let start = rest?;
-        // One that begins with the end of the one before is none.
+        // Separators do not overlap.
         let next = separators.find(|at| *at > start);
         rest = next.map(|at| at + 2);
         let end = next.map_or(path.len(), |at| at - 1);
@@ -104,8 +113,7 @@ struct Record {
     ground_truth_category: String,
 }
 
-/// What an answer says, as far as its schema asks for it. Of a field that stands there
-/// twice the second one counts.
+/// Fields of an answer that its schema requires. The last of repeated fields counts.
 #[derive(Default)]
 struct Answer<'a> {
     category: Field<'a>,
@@ -114,13 +122,13 @@ struct Answer<'a> {
     has_other: bool,
 }
 
-/// What is in a field.
+/// Value of a field.
 #[derive(Default)]
 enum Field<'a> {
     Text(Cow<'a, str>),
-    /// A number or a truth value that pydantic takes for true or false.
+    /// A number or boolean that pydantic accepts as a boolean.
     Truth,
-    /// Something else, or nothing.
+    /// Another value, or a missing one.
     #[default]
     Other,
 }
@@ -162,7 +170,7 @@ impl<'de> Deserialize<'de> for Field<'de> {
     }
 }
 
-/// Whether pydantic takes a number for true or false.
+/// Returns the field of a number, which pydantic accepts as a boolean if it is 0 or 1.
 fn truth_value<'a>(number: f64) -> Field<'a> {
     if number == 0.0 || number == 1.0 { Field::Truth } else { Field::Other }
 }
@@ -214,7 +222,7 @@ impl<'de> Visitor<'de> for FieldVisitor {
 }
 
 impl Field<'_> {
-    /// Whether pydantic takes it for true or false.
+    /// Returns whether pydantic accepts the value as a boolean.
     fn is_truth(&self) -> bool {
         const WORDS: [&str; 12] =
             ["0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"];
@@ -226,8 +234,8 @@ impl Field<'_> {
     }
 }
 
-/// The category of an answer of the schema, as pydantic takes it: the three fields
-/// and no other.
+/// Returns the category of an answer. As in pydantic, an answer must have the three fields of the
+/// schema and no other.
 fn category(answer: &[u8]) -> Result<Cow<'_, str>, AnswerError> {
     let problem = |found| AnswerError::Content {
         expected: "an object with the texts category and brand, and is_secondhand".to_owned(),
@@ -264,7 +272,7 @@ impl Categories {
     fn judge(&self, sums: &mut Levels, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         let reference = reference_of(&self.references, index)?;
         let category = category(answer).inspect_err(|_| {
-            // As many levels as are wanted, and none of them right.
+            // A malformed answer counts as a path of as many levels, all wrong.
             let levels = levels(reference).count() as u64;
             sums.predicted += levels;
             sums.expected += levels;
@@ -327,7 +335,7 @@ mod tests {
 
     #[test]
     fn separators_do_not_overlap() {
-        // As Python splits them.
+        // Python splits them in this way.
         for (path, expected) in [
             ("a > b", &["a", "b"][..]),
             ("a >  > b", &["a", "", "b"]),

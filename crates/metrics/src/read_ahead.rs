@@ -1,7 +1,7 @@
-//! Answers of a log, read ahead: while some are scored, a thread decodes the next ones.
+//! Reading ahead in a log: a thread decodes answers while earlier ones are scored.
 //!
-//! Two batches go to and fro, so that as much of a log is in memory as two batches
-//! have: some megabytes, or two answers where a single one is larger.
+//! Two batches circulate between both threads and limit the memory to some megabytes, or to two
+//! answers if an answer is larger.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,21 +10,21 @@ use std::thread;
 
 use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem};
 
-/// What a batch is given with to somebody who waits for it.
+/// Content from which on a batch is handed over if the scoring thread waits for it.
 const MIN_ENTRIES: usize = 4096;
 const MIN_BYTES: usize = 1 << 18;
 
-/// What a batch is full with.
+/// Content from which on a batch is handed over in any case.
 const MAX_ENTRIES: usize = 1 << 16;
 const MAX_BYTES: usize = 1 << 22;
 
-/// Some entries of a log, one after the other.
+/// Consecutive entries of a log.
 #[derive(Default)]
 struct Batch {
-    /// Line, sample, and where the answer ends in `data`.
+    /// Line and sample of each entry, and the offset in `data` at which its answer ends.
     entries: Vec<(usize, u64, usize)>,
     data: Vec<u8>,
-    /// Of the log, if it is reached.
+    /// Result of reading the log; `None` before its end.
     end: Option<Result<(), LogReadProblem>>,
 }
 
@@ -60,14 +60,14 @@ impl Batch {
     }
 }
 
-/// What a thread has read.
+/// Answers that the reading thread decodes.
 pub struct AnswerStream<'a> {
     empty: Sender<Batch>,
     full: Receiver<Batch>,
     is_awaited: &'a AtomicBool,
 }
 
-/// Gives the answers of a log, which are read from now on, to `work`.
+/// Starts to read a log on a thread and passes its answers to `work`.
 pub fn with_stream<R: BufRead + Send, T>(
     mut log: AccuracyReader<R>,
     work: impl FnOnce(AnswerStream<'_>) -> T,
@@ -93,18 +93,19 @@ pub fn with_stream<R: BufRead + Send, T>(
 }
 
 impl AnswerStream<'_> {
-    /// Gives the line, the sample and the answer of some entries at a time to `take`, in the
-    /// order of the log.
+    /// Calls `take` with batches of entries in the order of the log: line, sample and answer of
+    /// each.
     ///
     /// # Errors
-    /// The log does not read to its end; what was before has been given.
+    /// [`LogReadProblem`] if the log is damaged or truncated. Entries before the damage were
+    /// passed.
     pub fn for_each(
         self,
         mut take: impl FnMut(&[(usize, u64, &[u8])]),
     ) -> Result<(), LogReadProblem> {
         loop {
             self.is_awaited.store(true, Ordering::Relaxed);
-            // Nothing comes of a thread that panicked, which the scope then tells.
+            // The reading thread panicked. The scope propagates the panic.
             let Ok(mut batch) = self.full.recv() else { return Ok(()) };
             self.is_awaited.store(false, Ordering::Relaxed);
             take(&batch.entries());
@@ -120,7 +121,7 @@ impl AnswerStream<'_> {
 mod tests {
     use super::*;
 
-    /// A log of so many answers, each of its number.
+    /// A log with `entries` answers, each of which holds its number.
     fn log(entries: u64) -> String {
         let entry = |at: u64| {
             let data = at.to_be_bytes().into_iter().map(|byte| format!("{byte:02X}"));

@@ -1,7 +1,7 @@
-//! Area under the ROC curve: how often a click is ranked above what was passed over.
+//! Area under the ROC curve (AUC): how often clicked items rank above others.
 //!
-//! Source: `accuracy-dlrm.py` of the benchmarks DLRM and DLRMv2 (metric of
-//! scikit-learn's `roc_auc_score`), and the rules' FAQ on aggregated samples.
+//! Source: `accuracy-dlrm.py` of the benchmarks DLRM and DLRMv2 (scikit-learn's `roc_auc_score`),
+//! and the rules' FAQ on aggregated samples.
 
 pub mod entropy;
 
@@ -25,7 +25,7 @@ const TRACE: Need = Need {
     is_required: false,
 };
 
-/// `dlrm` and `dlrm-v2`.
+/// Method of `dlrm` and `dlrm-v2`.
 pub const ROC_AUC: Method = Method {
     name: "roc-auc",
     title: "area under the ROC curve of clicks, in percent",
@@ -45,10 +45,20 @@ pub const ROC_AUC: Method = Method {
     },
 };
 
-/// Lines of the day are shorter, in bytes.
+/// Maximum length of a line of the day, in bytes.
 const LONGEST_LINE: u64 = 1 << 16;
 
-/// Predictions with and without a click.
+/// Predictions of items with and without a click.
+///
+/// ```
+/// use dyno_metrics::recommendation::Ranking;
+///
+/// let mut ranking = Ranking::default();
+/// ranking.add(0.9, true);
+/// ranking.add(0.4, true);
+/// ranking.add(0.4, false);
+/// assert_eq!(ranking.auc(), 0.75);
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ranking {
     clicked: Vec<f32>,
@@ -56,17 +66,17 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Adds a prediction, which is no NaN.
+    /// Adds a prediction. Must not be NaN.
     pub fn add(&mut self, prediction: f32, is_clicked: bool) {
-        // One zero, so that the order of bits is that of values.
+        // Adding 0 removes the sign of -0, so that the order of bits is that of values.
         let prediction = prediction + 0.0;
         if is_clicked { &mut self.clicked } else { &mut self.passed_over }.push(prediction);
     }
 
-    /// Probability that a click has a higher prediction than what was passed
-    /// over, ties as halves; NaN where one of them is missing.
+    /// Returns the probability that a clicked item has a higher prediction than another item. Ties
+    /// count half. Returns NaN if there are no clicked or no other items.
     ///
-    /// Exact in whole numbers up to the last division. O(n log n).
+    /// The result is exact up to the last division. O(n log n).
     #[must_use]
     pub fn auc(&mut self) -> f64 {
         self.clicked.sort_unstable_by(f32::total_cmp);
@@ -88,13 +98,13 @@ impl Ranking {
 /// Labels of aggregated samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Labels {
-    /// Where the pairs of a sample begin; one more than there are samples.
+    /// Index of the first pair of each sample, followed by the number of pairs.
     starts: Vec<usize>,
-    /// Of each pair, whether it was clicked.
+    /// Label of each pair.
     is_clicked: Vec<bool>,
 }
 
-/// Pairs in each sample.
+/// Reads the number of pairs in each sample.
 fn read_trace(path: &Path) -> Result<Vec<usize>, DataError> {
     let text = read_text(path)?;
     let size = |(at, line): (usize, &str)| {
@@ -112,11 +122,12 @@ fn read_trace(path: &Path) -> Result<Vec<usize>, DataError> {
 }
 
 impl Labels {
-    /// Reads as many lines of the day as the samples have pairs. The rest of it
-    /// may be many gigabytes.
+    /// Reads the lines of the day that the samples need. The remaining file may have many
+    /// gigabytes.
     ///
     /// # Errors
-    /// The file does not read, is too short, or a line begins with no label.
+    /// [`DataError`] if the file cannot be read, is too short, or a line does not begin with a
+    /// label.
     pub fn read(path: &Path, sizes: &[usize]) -> Result<Self, DataError> {
         let mut starts = vec![0_usize];
         for size in sizes {
@@ -167,7 +178,7 @@ pub struct Clicks {
 }
 
 impl Clicks {
-    /// Without labels, answers hold them.
+    /// Creates the scorer. Without labels, answers contain them.
     #[must_use]
     pub fn new(labels: Option<Labels>, element: Element) -> Self {
         Self { labels, element, ranking: Ranking::default(), good: 0, samples: 0 }
@@ -179,7 +190,7 @@ impl Clicks {
     }
 }
 
-/// What holds of every prediction.
+/// Converts a prediction, unless it is NaN.
 fn parse_prediction(prediction: f64) -> Result<f32, AnswerError> {
     let expected = || "a prediction".to_owned();
     let is_number = !prediction.is_nan();
@@ -200,7 +211,7 @@ impl Scorer for Clicks {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         self.samples += 1;
         let values = payload::reals(self.element, answer)?;
-        // All of an answer or nothing of it.
+        // A malformed answer is rejected as a whole.
         let pairs: Vec<(f32, f32)> = match &self.labels {
             Some(labels) => {
                 let references = labels.starts.len() as u64 - 1;

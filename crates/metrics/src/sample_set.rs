@@ -1,8 +1,8 @@
-//! Which samples were answered.
+//! Set of the samples that were answered.
 
 use std::collections::HashSet;
 
-/// Samples below this have a bit each (16 MiB at most), others an entry.
+/// Samples below this limit take a bit each, at most 16 MiB in all; others take an entry of a set.
 const LOW: u64 = 1 << 27;
 
 /// A set of samples.
@@ -13,7 +13,7 @@ pub struct SampleSet {
 }
 
 impl SampleSet {
-    /// Whether the sample is new.
+    /// Adds a sample and returns whether it is new.
     pub fn insert(&mut self, index: u64) -> bool {
         if index >= LOW {
             return self.high.insert(index);

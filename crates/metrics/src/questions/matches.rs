@@ -1,7 +1,7 @@
-//! Whether an answer is right: numbers, identifiers and words that it must hold.
+//! Matching of answers: numbers, identifiers and words that an answer must contain.
 //!
-//! Source: `evaluate-accuracy.py` of the benchmarks Mixtral 8x7B and Llama 3.1
-//! 405B, with what they do to answers that nobody had in mind.
+//! Source: `evaluate-accuracy.py` of the benchmarks Mixtral 8x7B and Llama 3.1 405B, including how
+//! they treat unforeseen answers.
 
 use std::sync::LazyLock;
 
@@ -9,24 +9,31 @@ use regex::Regex;
 
 use super::super::text::is_space;
 
-/// With a sign, commas between digits, and a decimal point.
+/// A number with a sign, commas between digits, and a decimal point.
 static NUMBER: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"-?[0-9,]*\.?[0-9]+").expect("a constant expression is right"));
 
-/// What Mixtral was told to say before its answer.
+/// Text that the prompt of Mixtral requires before the number.
 const BEFORE_NUMBER: &str = "The answer is";
 
-/// What comes after its answer when it goes on with questions of its own.
+/// Beginning of further questions that the model makes up after its answer.
 const AFTER_NUMBER: &str = "\nQ:";
 
-/// What Llama was told to say before its answer.
+/// Text that the prompt of Llama requires before the answer.
 const BEFORE_ANSWER: &str = "Answer: ";
 
-/// Characters of the parts of an identifier, with dashes between.
+/// Lengths of the parts of an identifier, which dashes separate.
 const UUID: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// The number that an answer of GSM8K gives: the first after its last "The answer
-/// is", or else the last that there is.
+/// Returns the number in an answer to GSM8K: the first one after the last "The answer is",
+/// otherwise the last one.
+///
+/// ```
+/// use dyno_metrics::questions::matches::number;
+///
+/// assert_eq!(number("2 and 3. The answer is 1,005."), Some(1005.0));
+/// assert_eq!(number("none"), None);
+/// ```
 #[must_use]
 pub fn number(answer: &str) -> Option<f64> {
     let answer = answer.split(AFTER_NUMBER).next().unwrap_or_default();
@@ -36,9 +43,17 @@ pub fn number(answer: &str) -> Option<f64> {
     found.as_str().replace(',', "").parse().ok()
 }
 
-/// How many characters of the wanted identifiers are somewhere in the one that was
-/// found in their place, as a mean in percent with two decimals. (The script goes
-/// through the characters of an identifier as if through a list of identifiers.)
+/// Returns the share of characters of the wanted identifiers that occur anywhere in the identifier
+/// found in their place, as a mean in percent with two decimals. (The script iterates over the
+/// characters of an identifier as if it were a list of identifiers.)
+///
+/// ```
+/// use dyno_metrics::questions::matches::identifiers;
+///
+/// let wanted = "123e4567-e89b-12d3-a456-426614174000";
+/// assert_eq!(identifiers(wanted, &format!("It is {wanted}.")), 100.0);
+/// assert_eq!(identifiers(wanted, "I do not know."), 0.0);
+/// ```
 #[must_use]
 pub fn identifiers(wanted: &str, found: &str) -> f64 {
     let (wanted, found) = (uuids(wanted), uuids(found));
@@ -52,7 +67,7 @@ pub fn identifiers(wanted: &str, found: &str) -> f64 {
     format!("{percent:.2}").parse().unwrap_or(percent)
 }
 
-/// Texts of the form of a UUID, whatever their letters.
+/// Returns texts in the form of a UUID, with any letters.
 fn uuids(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     let is_word = |letter: &char| letter.is_alphanumeric() || *letter == '_';
@@ -78,8 +93,15 @@ fn uuids(text: &str) -> Vec<String> {
     found
 }
 
-/// Whether an answer is a part of what is wanted, or holds one of the answers that
-/// are wanted, with `|` between, without white space and case.
+/// Returns whether an answer is part of the wanted text, or contains one of the wanted answers,
+/// which `|` separates. White space and case do not count for the latter.
+///
+/// ```
+/// use dyno_metrics::questions::matches::is_answer;
+///
+/// assert!(is_answer("New York|NYC", "Answer: It is new york."));
+/// assert!(!is_answer("New York|NYC", "Answer: Boston"));
+/// ```
 #[must_use]
 pub fn is_answer(wanted: &str, found: &str) -> bool {
     let answer = found.rsplit_once(BEFORE_ANSWER).map_or(found, |(_, answer)| answer);
@@ -115,7 +137,7 @@ mod tests {
         let wanted = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee";
         assert_eq!(identifiers(wanted, &format!("It is {}!", wanted.to_uppercase())), 100.0);
         assert_eq!(identifiers(wanted, "none"), 0.0);
-        // The dashes, the 8 of a and the 4 of b, of 36; the second has no partner.
+        // The dashes, the 8 of a and the 4 of b, of 36. The second identifier has no counterpart.
         let found = "abababab-0000-0000-0000-000000000000 x00000000-0000-0000-0000-000000000000";
         assert_eq!(identifiers(wanted, found), 22.22);
     }

@@ -1,7 +1,7 @@
-//! ROUGE of answers to questions of OpenOrca, and numbers that are right of GSM8K.
+//! ROUGE of answers to OpenOrca, and the share of right numbers in answers to GSM8K.
 //!
-//! Source: `evaluate-accuracy.py` of the benchmark Mixtral 8x7B. The third part of
-//! its data set, MBXP, is programs to run: they are counted, and not judged.
+//! Source: `evaluate-accuracy.py` of the benchmark Mixtral 8x7B. Answers to MBXP, the third part of
+//! its data set, are programs. They are counted but not executed.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,7 +24,7 @@ const REFERENCE: Need = Need {
     is_required: true,
 };
 
-/// `mixtral-8x7b`.
+/// Method of `mixtral-8x7b`.
 pub const ROUGE_GSM8K: Method = Method {
     name: "rouge-gsm8k",
     title: "ROUGE of answers of OpenOrca, and the share of right numbers of GSM8K, in percent",
@@ -41,11 +41,11 @@ struct Record {
     gt_output: Value,
 }
 
-/// What is right.
+/// Reference of a sample.
 #[derive(Debug)]
 enum Reference {
     Text(Text),
-    /// None where the data set has no number.
+    /// `None` if the data set has no number.
     Number(Option<f64>),
     /// Tests of a program.
     Program,
@@ -61,7 +61,7 @@ pub struct Mixture {
     numbers: u64,
     right: u64,
     programs: u64,
-    /// Answers, also second ones.
+    /// All answers, including repeated ones.
     entries: u64,
     tokens: u64,
 }
@@ -125,7 +125,7 @@ impl Scorer for Mixture {
         decoded.map(drop)
     }
 
-    /// A second answer counts as one where tokens are divided by answers.
+    /// Repeated answers count in the divisor of tokens per sample only.
     fn repeat_policy(&self) -> RepeatPolicy {
         RepeatPolicy::All
     }

@@ -1,7 +1,7 @@
-//! ROUGE-L of texts, and exact matches of what was to be found in a long context.
+//! ROUGE-L of texts, and exact matches of facts in a long context.
 //!
-//! Source: `evaluate-accuracy.py` of the benchmark Llama 3.1 405B, which prints all
-//! digits. Each sample says which metric it has.
+//! Source: `evaluate-accuracy.py` of the benchmark Llama 3.1 405B, which prints all digits. The
+//! data set defines the metric of each sample.
 
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ const REFERENCE: Need = Need {
     is_required: true,
 };
 
-/// `llama3.1-405b`.
+/// Method of `llama3.1-405b`.
 pub const ROUGE_EXACT_MATCH: Method = Method {
     name: "rouge-exact-match",
     title: "ROUGE-L of summaries, and exact matches of what was to be found, in percent",
@@ -48,7 +48,7 @@ enum Metric {
     Answer,
 }
 
-/// What is right.
+/// Reference of a sample.
 #[derive(Debug)]
 enum Reference {
     Text(Text),
@@ -56,7 +56,7 @@ enum Reference {
     Answer(String),
 }
 
-/// A sum of percents over samples.
+/// A sum of percentages over samples.
 #[derive(Debug, Default)]
 struct Sum {
     percent: f64,
@@ -69,7 +69,7 @@ impl Sum {
         self.samples += 1;
     }
 
-    /// None where there are no samples.
+    /// Returns the mean; `None` without samples.
     fn mean(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.percent / self.samples as f64)
     }
