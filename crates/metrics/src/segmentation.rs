@@ -1,8 +1,8 @@
-//! Mean Dice: of each class, twice the voxels that prediction and truth have in common,
-//! of the voxels of both.
+//! Mean Dice: for each class, twice the voxels that prediction and reference share, divided by the
+//! sum of the voxels of both.
 //!
-//! Source: `accuracy_kits.py` of the benchmark 3D-UNet on KiTS19, which prints five
-//! decimals of the mean and four of each class.
+//! Source: `accuracy_kits.py` of the benchmark 3D-UNet on KiTS19, which prints five decimals of the
+//! mean and four of each class.
 
 pub mod brats;
 pub mod labels;
@@ -36,7 +36,7 @@ const CASES: Need = Need {
     is_required: false,
 };
 
-/// `3d-unet` on KiTS19.
+/// Method of `3d-unet` on KiTS19.
 pub const MEAN_DICE: Method = Method {
     name: "mean-dice",
     title: "mean Dice of kidney and tumor, from 0 to 1",
@@ -50,22 +50,22 @@ pub const MEAN_DICE: Method = Method {
     },
 };
 
-/// Kidney and tumor.
+/// Number of classes: kidney and tumor.
 const CLASSES: usize = 2;
 
-/// Added above and below, so that what neither has is found.
+/// Added to numerator and denominator, so that the Dice of an absent class is 1.
 const SMOOTHING: f64 = 1e-6;
 
-/// A file of labels in the folder of each case.
+/// Possible names of the label file in the folder of a case.
 const FILES: [&str; 2] = ["segmentation.nii.gz", "segmentation.nii"];
 
-/// The volume of each sample.
+/// Reads the volume of each sample.
 fn read_volumes(inputs: &Inputs) -> Result<Vec<Truth>, DataError> {
     let files = files(inputs)?;
     parallel::map(&files, |path| Truth::read(path, CLASSES as u8)).into_iter().collect()
 }
 
-/// The file of each sample.
+/// Returns the label file of each sample.
 fn files(inputs: &Inputs) -> Result<Vec<PathBuf>, DataError> {
     let folder = inputs.file(&VOLUMES)?;
     if !inputs.files.contains_key(CASES.name) {
@@ -83,13 +83,13 @@ fn files(inputs: &Inputs) -> Result<Vec<PathBuf>, DataError> {
     lines.filter(|(_, name)| !name.is_empty()).map(file).collect()
 }
 
-/// The file of labels in the folder of a case.
+/// Returns the label file in the folder of a case; `None` if there is none.
 #[must_use]
 pub fn label_file(case: &Path) -> Option<PathBuf> {
     FILES.iter().map(|name| case.join(name)).find(|path| path.is_file())
 }
 
-/// Files of labels of all folders, in the order of their names.
+/// Returns the label files of all cases, in the order of the folders' names.
 fn folder_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let unreadable = |error| DataError::unreadable(folder, &error);
     let mut files = Vec::new();
@@ -104,13 +104,13 @@ fn folder_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(files)
 }
 
-/// Dice of each class, for labels of which the last axis is the fastest.
+/// Returns the Dice of each class. `labels` has a label per voxel, with the last axis the fastest.
 ///
 /// # Errors
-/// There are labels of no class.
+/// [`AnswerError::Content`] if a label is not a class.
 ///
 /// # Panics
-/// Panics if there are more or fewer labels than voxels.
+/// Panics if the number of labels is not the number of voxels.
 pub fn dice(truth: &Truth, labels: &[u8]) -> Result<[f64; CLASSES], AnswerError> {
     assert_eq!(labels.len(), truth.voxels(), "a label a voxel");
     if let Some(other) = labels.iter().find(|label| **label > CLASSES as u8) {
@@ -141,14 +141,14 @@ pub struct MeanDice {
 }
 
 impl MeanDice {
-    /// Volumes in the order of the samples, with the labels 0 to 2.
+    /// Creates the scorer from volumes with the labels 0 to 2, in the order of the samples.
     #[must_use]
     pub fn new(volumes: Vec<Truth>, element: Element) -> Self {
         Self { volumes, element, sums: [0.0; CLASSES], entries: 0 }
     }
 }
 
-/// The answer as labels; one that is no label is 255.
+/// Converts an answer to labels. A value outside 0 to 255 becomes 255.
 fn labels(element: Element, answer: &[u8]) -> Result<Cow<'_, [u8]>, AnswerError> {
     if element.size() == 1 {
         return Ok(Cow::Borrowed(answer));
@@ -199,11 +199,11 @@ mod tests {
     use super::super::assert_checker_reads;
     use super::*;
 
-    /// Two by three by four voxels; of the file the first axis is the fastest.
+    /// Two by three by four voxels. The first axis is the fastest of the file.
     fn truth() -> Truth {
         let mut voxels = [0_u8; 24];
         let at = |x: usize, y: usize, z: usize| x + 2 * (y + 3 * z);
-        // One run over the end of two rows, and one of its own.
+        // A run that covers the ends of two rows, and a run within a row.
         for place in [at(1, 0, 1), at(0, 1, 1), at(1, 1, 1), at(0, 2, 1)] {
             voxels[place] = 1;
         }
@@ -212,7 +212,7 @@ mod tests {
         Truth::read(&path, 2).unwrap()
     }
 
-    /// The labels in the order of an answer.
+    /// Returns the labels in the order of an answer.
     fn answer(labelled: &[([usize; 3], u8)]) -> Vec<u8> {
         let mut labels = vec![0; 24];
         for ([x, y, z], label) in labelled {
@@ -225,7 +225,7 @@ mod tests {
     fn axes_of_answers_are_in_the_other_order_than_those_of_files() {
         let all = [([1, 0, 1], 1), ([0, 1, 1], 1), ([1, 1, 1], 1), ([0, 2, 1], 1), ([1, 2, 3], 2)];
         assert_eq!(dice(&truth(), &answer(&all)), Ok([1.0, 1.0]));
-        // Three of four kidney voxels found, with one that is none: 2 * 3 / (4 + 4).
+        // Three of four kidney voxels, and one wrong one: 2 * 3 / (4 + 4).
         let some = [([1, 0, 1], 1), ([0, 1, 1], 1), ([1, 1, 1], 1), ([0, 0, 0], 1)];
         let [kidney, tumor] = dice(&truth(), &answer(&some)).unwrap();
         assert!((kidney - 0.75).abs() < 1e-6 && tumor < 1e-5, "{kidney} {tumor}");

@@ -1,8 +1,8 @@
-//! Word error rate: words that must be changed, added and taken away, of the words
-//! that were said.
+//! Word error rate: the minimum number of words to change, insert or delete, divided by the number
+//! of words in the reference.
 //!
-//! Source: `accuracy_eval.py` of the benchmark RNN-T on LibriSpeech, which prints
-//! all digits and counts every entry of the log.
+//! Source: `accuracy_eval.py` of the benchmark RNN-T on LibriSpeech, which prints all digits and
+//! counts every entry of the log.
 
 mod manifest;
 pub mod normalizer;
@@ -29,7 +29,7 @@ const MANIFEST: Need = Need {
     is_required: true,
 };
 
-/// `rnnt`.
+/// Method of `rnnt`.
 pub const WORD_ERRORS: Method = Method {
     name: "word-errors",
     title: "100 less the word error rate in percent",
@@ -44,31 +44,39 @@ pub const WORD_ERRORS: Method = Method {
     },
 };
 
-/// Characters, by their number in an answer.
+/// Characters by their number in an answer.
 const LABELS: &[u8] = b" abcdefghijklmnopqrstuvwxyz'";
 
-/// Longer utterances are left out of the data set.
+/// Maximum duration of an utterance in the data set, in seconds.
 pub const LONGEST_SECONDS: f64 = 15.0;
 
-/// Words that were wrong.
+/// Word errors, summed over transcripts.
+///
+/// ```
+/// use dyno_metrics::speech::WordErrors;
+///
+/// let mut errors = WordErrors::default();
+/// errors.add("the cat sat", "the bat sat");
+/// assert_eq!(errors, WordErrors { errors: 1, words: 3 });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WordErrors {
-    /// Words to change, to add and to take away, as few as do.
+    /// Minimum number of words to change, insert or delete.
     pub errors: u64,
     /// Words of the references.
     pub words: u64,
 }
 
 impl WordErrors {
-    /// Adds a transcript and what was said, as words with white space between.
-    /// O(words of one times words of the other).
+    /// Adds a transcript and its reference. White space separates words. O(words of the one × words
+    /// of the other).
     pub fn add(&mut self, found: &str, wanted: &str) {
         let [found, wanted] = [found, wanted].map(|text| words(text, |word| word));
         self.errors += distance(&found, &wanted) as u64;
         self.words += wanted.len() as u64;
     }
 
-    /// Errors per word; above 1 where more was added than was said.
+    /// Returns the errors per word. It exceeds 1 if many words were inserted.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.errors as f64 / self.words as f64
@@ -91,7 +99,7 @@ pub struct Transcripts {
 }
 
 impl Transcripts {
-    /// Of lower-case words with spaces between.
+    /// Creates the scorer. References are lower-case words, separated by spaces.
     #[must_use]
     pub fn new(references: Vec<String>, element: Element) -> Self {
         Self { references, element, errors: WordErrors::default() }
@@ -100,13 +108,13 @@ impl Transcripts {
     fn judge(&self, errors: &mut WordErrors, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         let reference = reference_of(&self.references, index)?;
         let text = text(self.element, answer);
-        // What is no transcript has every word wrong.
+        // A malformed transcript counts as empty: all words of the reference are errors.
         errors.add(text.as_deref().unwrap_or_default(), reference);
         text.map(drop)
     }
 }
 
-/// The text of numbered characters.
+/// Converts numbers of characters to text.
 fn text(element: Element, answer: &[u8]) -> Result<String, AnswerError> {
     let numbers = payload::wholes(element, answer)?;
     let mut text = String::with_capacity(numbers.len());

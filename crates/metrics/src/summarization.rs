@@ -1,7 +1,7 @@
-//! ROUGE of texts against one reference each.
+//! ROUGE of texts, with one reference each.
 //!
-//! Source: the accuracy scripts of the benchmarks GPT-J, Llama 2 70B and Llama 3.1
-//! 8B, which print four decimals of percent.
+//! Source: the accuracy scripts of the benchmarks GPT-J, Llama 2 70B and Llama 3.1 8B, which print
+//! four decimals of percent.
 
 pub mod porter;
 pub mod rouge;
@@ -32,7 +32,7 @@ const SCRIPT: Choice = Choice {
     help: "whose lines are printed; those of llama2-70b tell tokens, too",
 };
 
-/// `gptj`, `llama2-70b` and `llama3.1-8b`.
+/// Method of `gptj`, `llama2-70b` and `llama3.1-8b`.
 pub const ROUGE: Method = Method {
     name: "rouge",
     title: "F-measures of words, pairs and sequences of words that are shared, in percent",
@@ -43,7 +43,7 @@ pub const ROUGE: Method = Method {
     open: |inputs| Ok(Box::new(Summaries::open(inputs)?)),
 };
 
-/// Sums of what texts are worth.
+/// Sums of ROUGE over samples.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     pub vocabulary: Vocabulary,
@@ -54,7 +54,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Adds a text with a sentence on each line.
+    /// Adds a text with one sentence per line.
     pub fn add(&mut self, reference: &Text, lines: &str) {
         self.samples += 1;
         self.characters += lines.chars().count() as u64;
@@ -70,7 +70,7 @@ impl Sums {
         self.samples += 1;
     }
 
-    /// Means in percent, and the characters of all texts.
+    /// Returns the means in percent, and the number of characters of all texts.
     pub fn figures(&self) -> Vec<Figure> {
         let mean = |sum: f64| 100.0 * (sum / self.samples.max(1) as f64);
         let Rouge { rouge_1, rouge_2, rouge_l, rouge_l_sum } = self.sums;
@@ -84,7 +84,7 @@ impl Sums {
         ]
     }
 
-    /// The means as a dictionary of Python shows them, between quotes or not.
+    /// Formats the means as a Python dictionary does. `quote` surrounds each value.
     pub fn formatted(&self, quote: &str) -> Vec<String> {
         let names = ["rouge1", "rouge2", "rougeL", "rougeLsum"];
         let figures = self.figures();
@@ -99,7 +99,7 @@ impl Sums {
     }
 }
 
-/// What a dictionary of Python shows of tokens.
+/// Formats counts of tokens as a Python dictionary does.
 pub(super) fn format_tokens(tokens: u64, samples: u64) -> String {
     let each = rounded::<1>(tokens_per_sample(tokens, samples).value);
     format!("'gen_tok_len': {tokens}, 'tokens_per_sample': {each}")
@@ -109,7 +109,7 @@ pub(super) fn tokens_per_sample(tokens: u64, samples: u64) -> Figure {
     Figure { metric: "TOKENS_PER_SAMPLE", value: tokens as f64 / samples.max(1) as f64 }
 }
 
-/// Reads a list in JSON.
+/// Reads a JSON list.
 pub(super) fn read_list<T: DeserializeOwned>(
     path: &Path,
     expected: &str,
@@ -192,11 +192,11 @@ impl Scorer for Summaries {
     }
 }
 
-/// What is to be told where answers are texts.
+/// Note for answers that are texts.
 pub(super) const NO_TOKENS: &str =
     "answers are texts, so that there is no tokens_per_sample: give tokenizer";
 
-/// As Python shows `round(value, N)`.
+/// Formats `round(value, N)` as Python does.
 pub(super) fn rounded<const N: usize>(value: f64) -> String {
     let text = format!("{value:.N$}");
     let text = text.trim_end_matches('0');

@@ -1,5 +1,5 @@
-//! What answers say: texts, or ids of tokens that a tokenizer turns into texts, cut
-//! into sentences as the accuracy scripts do.
+//! Decoding of answers to texts. A tokenizer decodes ids of tokens. Texts are split into sentences
+//! as the accuracy scripts do.
 
 pub mod punkt;
 pub mod tokenizer;
@@ -10,7 +10,7 @@ use super::{AnswerError, Choice, DataError, DataProblem, Inputs, Need};
 use punkt::Punkt;
 use tokenizer::Tokenizer;
 
-/// What answers of text are.
+/// Description of answers that are texts.
 pub(super) const ANSWER: &str =
     "the text, as UTF-8; with a tokenizer its tokens, int64 if no element is given";
 
@@ -34,7 +34,7 @@ pub(super) const SPACES: Choice = Choice {
            clean_up_tokenization_spaces",
 };
 
-/// Spaces that cleaning takes away, in this order.
+/// Replacements that remove spaces, in their order.
 const CLEANUPS: [(&str, &str); 10] = [
     (" .", "."),
     (" ?", "?"),
@@ -48,34 +48,41 @@ const CLEANUPS: [(&str, &str); 10] = [
     (" 're", "'re"),
 ];
 
-/// What is to be told where sentences are lines.
+/// Note for texts whose sentences are lines.
 const LINES: &str = "sentences are lines of the texts, so that rougeLsum, and gen_len by what \
                      stands between sentences, may differ from the script's: give punkt";
 
-/// Reads answers.
+/// Decodes answers, and splits texts into sentences.
+///
+/// ```
+/// let decoder = dyno_metrics::text::TextDecoder::default();
+/// assert_eq!(decoder.decode(b"A cat sat.").unwrap().text, "A cat sat.");
+/// assert!(decoder.decode(&[0xff]).is_err());
+/// ```
 #[derive(Debug, Default)]
 pub struct TextDecoder {
-    /// None where answers are texts.
+    /// Tokenizer and type of ids; `None` if answers are texts.
     tokenizer: Option<(Tokenizer, Element)>,
-    /// None where sentences are lines.
+    /// Parameters of Punkt; `None` if sentences are lines.
     punkt: Option<Punkt>,
     is_cleaned: bool,
 }
 
-/// What an answer says.
+/// A decoded answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DecodedText {
-    /// Its text.
+    /// Text of the answer.
     pub text: String,
-    /// Its tokens; 0 where answers are texts.
+    /// Number of tokens; 0 if answers are texts.
     pub tokens: u64,
 }
 
 impl TextDecoder {
-    /// With the tokenizer and the parameters that were given.
+    /// Reads the tokenizer and the parameters of Punkt from the inputs.
     ///
     /// # Errors
-    /// A file does not read, or answers have elements and there is no tokenizer.
+    /// [`DataError`] if a file cannot be read, or answers have elements and the inputs lack a
+    /// tokenizer.
     pub(super) fn open(inputs: &Inputs) -> Result<Self, DataError> {
         let file = |need: &Need| inputs.files.get(need.name);
         let tokenizer = match file(&TOKENIZER) {
@@ -90,16 +97,16 @@ impl TextDecoder {
         Ok(Self { tokenizer, punkt, is_cleaned: inputs.choice(&SPACES) == "cleaned" })
     }
 
-    /// Whether answers are ids of tokens.
+    /// Returns whether answers are ids of tokens.
     #[must_use]
     pub fn has_tokens(&self) -> bool {
         self.tokenizer.is_some()
     }
 
-    /// What an answer says.
+    /// Decodes an answer.
     ///
     /// # Errors
-    /// It is no UTF-8, or holds no ids.
+    /// [`AnswerError`] if the answer is not UTF-8, or does not hold ids.
     pub fn decode(&self, answer: &[u8]) -> Result<DecodedText, AnswerError> {
         let Some((tokenizer, element)) = &self.tokenizer else {
             return Ok(DecodedText { text: payload::text(answer)?.to_owned(), tokens: 0 });
@@ -115,7 +122,7 @@ impl TextDecoder {
         Ok(DecodedText { text, tokens })
     }
 
-    /// A text with a sentence on each line, without white space around.
+    /// Returns a text with one sentence per line, without surrounding white space.
     #[must_use]
     pub fn sentence_lines(&self, text: &str) -> String {
         let text = text.trim_matches(is_space);
@@ -125,21 +132,22 @@ impl TextDecoder {
         }
     }
 
-    /// What is to be told of the sentences.
+    /// Returns notes about the sentences.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         if self.punkt.is_some() { Vec::new() } else { vec![LINES.to_owned()] }
     }
 }
 
-/// White space as Python has it: Unicode's, and the separators of ASCII.
+/// Returns whether Python treats a character as white space: that of Unicode, and the ASCII
+/// separators.
 pub(super) fn is_space(letter: char) -> bool {
     letter.is_whitespace() || matches!(letter, '\u{1c}'..='\u{1f}')
 }
 
 #[cfg(test)]
 impl TextDecoder {
-    /// Of ids whose tokens are these, int64.
+    /// Creates a decoder of int64 ids, whose tokens are `words`.
     pub(super) fn with_words(words: &[&str]) -> Self {
         let tokenizer = Some((Tokenizer::with_words(words), Element::I64));
         Self { tokenizer, ..Self::default() }

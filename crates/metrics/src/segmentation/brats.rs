@@ -1,8 +1,8 @@
-//! Mean Dice of the regions of a brain tumor: the whole, its core, and what enhances.
+//! Mean Dice of the regions of a brain tumor: whole tumor, tumor core and enhancing tumor.
 //!
-//! Source: `accuracy-brats.py` of the benchmark 3D-UNet on BraTS 2019, which puts the
-//! likeliest labels of the cropped and padded volume back into the whole one, with the
-//! regions and the rounding of nnU-Net's `region_based_evaluation.py`.
+//! Source: `accuracy-brats.py` of the benchmark 3D-UNet on BraTS 2019, which places the likeliest
+//! labels of the cropped and padded volume in the whole one, with the regions and the rounding of
+//! nnU-Net's `region_based_evaluation.py`.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ const CASES: Need = Need {
     is_required: true,
 };
 
-/// `3d-unet` on BraTS.
+/// Method of `3d-unet` on BraTS.
 pub const BRATS_DICE: Method = Method {
     name: "brats-dice",
     title: "mean Dice of whole tumor, tumor core and enhancing tumor, from 0 to 1",
@@ -43,26 +43,26 @@ pub const BRATS_DICE: Method = Method {
     },
 };
 
-/// Edges of what a system is given, the last one the fastest.
+/// Size of the padded volume that a system receives; the last axis is the fastest.
 const PADDED: [usize; 3] = [224, 224, 160];
 
-/// Background, edema, the core that does not enhance, and what enhances.
+/// Number of labels: background, edema, non-enhancing core and enhancing tumor.
 const LABEL_COUNT: usize = 4;
 
-/// The labels from 1, from 2, and 3: each lies in the one before.
+/// Number of regions. They hold the labels from 1, from 2, and 3: each contains the next one.
 const REGIONS: usize = 3;
 
-/// What is right for a sample.
+/// Reference of a sample.
 #[derive(Debug)]
 pub struct Case {
     truth: Truth,
-    /// Edges of the part that is not background, the last one the fastest.
+    /// Size of the cropped part, which is not background; the last axis is the fastest.
     size: [usize; 3],
-    /// Where that part starts in the volume.
+    /// Start of the cropped part in the volume.
     start: [usize; 3],
 }
 
-// The name is part of error messages.
+// The name `Listed` is part of error messages.
 #[derive(Deserialize)]
 #[serde(expecting = "struct Listed")]
 struct CaseRecord {
@@ -100,7 +100,7 @@ impl CaseRecord {
 }
 
 impl Case {
-    /// The likeliest label of each voxel, in the order of the file.
+    /// Returns the likeliest label of each voxel, in the order of the file.
     fn labels(&self, element: Element, padded: [usize; 3], answer: &[u8]) -> Vec<u8> {
         let bytes = element.size();
         let voxels: usize = padded.iter().product();
@@ -122,14 +122,14 @@ impl Case {
         labels
     }
 
-    /// Dice of each region; none of one that neither has.
+    /// Returns the Dice of each region; `None` for a region that both volumes lack.
     fn dice(&self, labels: &[u8]) -> [Option<f64>; REGIONS] {
         let found = [1, 2, 3].map(|label| count(labels, label));
         let (mut common, mut wanted) = ([0; REGIONS], [0; REGIONS]);
         for (label, start, length) in self.truth.runs() {
             wanted[usize::from(label) - 1] += length as u64;
             let found = &labels[start..start + length];
-            // In every region that both are in.
+            // A voxel is common to every region that contains both labels.
             for of in 1..=3 {
                 common[usize::from(label.min(of)) - 1] += count(found, of);
             }
@@ -142,16 +142,16 @@ impl Case {
     }
 }
 
-/// How many of these labels there are.
+/// Returns how often a label occurs.
 fn count(labels: &[u8], label: u8) -> u64 {
-    // As many as a byte counts.
+    // Maximum count in a byte.
     const AT_ONCE: usize = 255;
     let some = |labels: &[u8]| labels.iter().map(|of| u8::from(*of == label)).sum::<u8>();
     labels.chunks(AT_ONCE).map(|labels| u64::from(some(labels))).sum()
 }
 
-/// Where likelihoods stand among all of 16 bits, as NumPy compares what it has converted
-/// to those; what is no number stands above all.
+/// Ranks likelihoods among all 16-bit values. NumPy compares them after conversion to 16 bits. NaN
+/// has the highest rank.
 fn rank(element: Element, likely: &[u8], ranks: &mut [i16]) {
     match element {
         Element::F16 => {
@@ -172,7 +172,7 @@ fn rank(element: Element, likely: &[u8], ranks: &mut [i16]) {
     }
 }
 
-/// The rank of a number of IEEE 754 binary16; zeros have the same.
+/// Returns the rank of an IEEE 754 binary16 number. Both zeros have one rank.
 #[inline]
 fn rank_of(bits: u16) -> i16 {
     const INFINITE: i16 = 0x7c00;
@@ -181,7 +181,7 @@ fn rank_of(bits: u16) -> i16 {
     if magnitude > INFINITE { i16::MAX } else { (magnitude ^ sign) - sign }
 }
 
-/// A number as one of IEEE 754 binary16: the nearest one, and of two the even one.
+/// Rounds to IEEE 754 binary16, to the nearest number and ties to even.
 #[inline]
 fn round_to_half(value: f32) -> u16 {
     // Exponents of 1, of the least normal number, and of infinity; 13 bits are lost.
@@ -190,15 +190,15 @@ fn round_to_half(value: f32) -> u16 {
     let magnitude = value.abs();
     let bits = magnitude.to_bits();
     let normal = bits.wrapping_sub(BIAS).wrapping_add(0xfff + (bits >> 13 & 1)) >> 13;
-    // The unit of what is below a half is that of the least numbers.
+    // Below one half the unit in the last place is that of the least numbers.
     let subnormal = (magnitude + 0.5).to_bits() - 0.5_f32.to_bits();
     let of_number = if magnitude < LEAST { subnormal } else { normal.min(0x7c00) };
     let of_any = if magnitude.is_nan() { 0x7e00 } else { of_number };
     (value.to_bits() >> 16 & 0x8000) as u16 | of_any as u16
 }
 
-/// A number in 32 bits, so that rounding it once more is as rounding it at once: where
-/// bits are lost, the last one is set.
+/// Rounds to 32 bits so that a second rounding gives the result of a single one: sets the last bit
+/// if bits are lost.
 fn round_to_odd(value: f64) -> f32 {
     let near = value as f32;
     let back = f64::from(near);
@@ -209,7 +209,7 @@ fn round_to_odd(value: f64) -> f32 {
     f32::from_bits(if is_above { near.to_bits() - 1 } else { near.to_bits() + 1 })
 }
 
-/// Of each voxel the first of the greatest, or the first that is no number.
+/// Stores the label of each voxel with the highest rank, the first of equals.
 fn likeliest(ranks: &[Vec<i16>; LABEL_COUNT], labels: &mut [u8]) {
     let [first, second, third, fourth] = ranks;
     let all = first.iter().zip(second).zip(third.iter().zip(fourth));
@@ -223,7 +223,7 @@ fn likeliest(ranks: &[Vec<i16>; LABEL_COUNT], labels: &mut [u8]) {
     }
 }
 
-/// Scores how likely labels are.
+/// Scores likelihoods of labels.
 #[derive(Debug)]
 pub struct BratsDice {
     cases: Vec<Case>,
@@ -268,7 +268,7 @@ impl Scorer for BratsDice {
     }
 
     fn scores(&mut self) -> Scores {
-        // The script reads them where nnU-Net has written four decimals.
+        // The script reads the means that nnU-Net writes with four decimals.
         let mean = |region: usize| {
             let mean = self.sums[region] / self.counts[region] as f64;
             format!("{mean:.4}").parse().unwrap_or(f64::NAN)
@@ -293,8 +293,8 @@ mod tests {
     use super::super::super::assert_checker_reads;
     use super::*;
 
-    /// Three by two by two voxels, of which all but the first of each row are cropped
-    /// and padded to 4 by 2 by 3.
+    /// Three by two by two voxels. All but the first of each row are cropped and padded to 4 by 2
+    /// by 3.
     fn scorer() -> BratsDice {
         let voxels = [0, 1, 2, 0, 3, 3, 0, 0, 0, 1, 0, 0];
         let path = written("brats.nii", &file(&[3, 2, 2], 2, [0.0; 2], &voxels, false));
@@ -303,7 +303,7 @@ mod tests {
         BratsDice::new(vec![case], [4, 2, 3], Element::F32)
     }
 
-    /// The labels of the cropped part, as likelihoods.
+    /// Returns the labels of the cropped part as likelihoods.
     fn answer(labels: [usize; 8]) -> Vec<u8> {
         let mut likely = vec![0.0_f32; LABEL_COUNT * 24];
         for (at, label) in labels.into_iter().enumerate() {
@@ -317,7 +317,7 @@ mod tests {
     fn the_cropped_part_is_put_back_and_regions_lie_in_each_other() {
         let mut scorer = scorer();
         assert_eq!(scorer.take(0, &answer([1, 3, 3, 0, 0, 2, 0, 0])), Ok(()));
-        // Of the truth 5, 3 and 2 voxels; found 4, 3 and 2; in common 3, 2 and 1.
+        // The reference has 5, 3 and 2 voxels; the answer 4, 3 and 2; common are 3, 2 and 1.
         let scores = scorer.scores();
         assert_eq!(
             scores.text,
@@ -329,7 +329,7 @@ mod tests {
         assert!(scorer.scores().text.contains("enhancing tumor = 0.2500"));
     }
 
-    /// The value of a number of IEEE 754 binary16, by its definition.
+    /// Returns the value of an IEEE 754 binary16 number, by its definition.
     fn value(bits: u16) -> f64 {
         Element::F16.real(&bits.to_le_bytes())
     }
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn likelihoods_are_rounded_to_the_nearest_of_16_bits() {
-        // Every number is itself, and what is between two of them goes to the nearer one.
+        // Each number rounds to itself, and a value between two numbers to the nearer one.
         for bits in 0..0x7c00_u16 {
             let (this, next) =
                 (value(bits), if bits == 0x7bff { 65_536.0 } else { value(bits + 1) });

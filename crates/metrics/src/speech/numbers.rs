@@ -1,20 +1,20 @@
-//! Numbers in words as figures: `twenty one` as `21`, `two dollars` as `$2`.
+//! Number words as digits: `twenty one` becomes `21`, `two dollars` becomes `$2`.
 //!
-//! Source: the English text normaliser of Whisper, to the letter and with its
-//! oddities, since the accuracy of the benchmark is counted after it.
+//! Source: the English text normalizer of Whisper, reproduced exactly with its quirks, since the
+//! accuracy of the benchmark is measured after it.
 
 use std::collections::HashMap;
 
 use super::super::unicode::digit;
 use Word as W;
 
-/// What a word does in a number.
+/// Role of a word in a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Zero,
     /// 1 to 19.
     Ones(u32),
-    /// As `Ones`, with the end of a plural or an ordinal; 0 to 19.
+    /// Like `Ones`, with the ending of a plural or an ordinal; 0 to 19.
     OnesWith(u32, &'static str),
     /// 20 to 90.
     Tens(u32),
@@ -22,14 +22,14 @@ enum Word {
     /// A power of ten, by its exponent.
     Power(usize),
     PowerWith(usize, &'static str),
-    /// What stands before the number, as figures have it too: a sign.
+    /// A sign, which precedes the number in words and in digits.
     Sign(&'static str),
-    /// What stands after the number, and before it with figures: a currency.
+    /// A currency, which follows the number in words and precedes it in digits.
     Currency(&'static str),
     Per,
     Percent,
     And,
-    /// So many of the next digit.
+    /// Repeats the next digit this many times.
     Repeat(usize),
     Point,
 }
@@ -103,7 +103,7 @@ const OTHERS: [(&str, Word); 29] = [
     ("eighth", W::OnesWith(8, "th")),
 ];
 
-/// Knows the words that numbers are made of.
+/// Table of number words.
 #[derive(Debug)]
 pub struct NumberWords {
     words: HashMap<String, Word>,
@@ -118,7 +118,7 @@ impl Default for NumberWords {
             if name != "six" {
                 words.insert(format!("{name}s"), W::OnesWith(value, "s"));
             }
-            // `ninth` is none, and `nineth` is one, in the source.
+            // The source lacks `ninth` and has `nineth`.
             if value > 3 && !matches!(value, 5 | 8 | 12) {
                 words.insert(format!("{name}th"), W::OnesWith(value, "th"));
             }
@@ -140,7 +140,7 @@ impl Default for NumberWords {
 }
 
 impl NumberWords {
-    /// The words with numbers as figures.
+    /// Returns the words with numbers rewritten as digits.
     #[must_use]
     pub fn rewrite(&self, words: &[&str]) -> Vec<String> {
         let kinds: Vec<Option<Word>> =
@@ -159,7 +159,7 @@ impl NumberWords {
         state.out
     }
 
-    /// Whether `point five` may follow, for `and a half`.
+    /// Returns whether `point five` may follow the word, for `and a half`.
     #[must_use]
     pub fn may_have_half(&self, word: &str) -> bool {
         matches!(self.words.get(word), Some(W::Zero | W::Ones(_) | W::Tens(_) | W::Power(_)))
@@ -181,7 +181,8 @@ impl NextWord<'_> {
     }
 }
 
-/// Digits, of any script, and perhaps a point with digits after it.
+/// Returns whether a word consists of digits of any script, optionally with a point and more
+/// digits.
 fn is_figures(word: &str) -> bool {
     let are_digits = |part: &str| !part.is_empty() && part.chars().all(|c| digit(c).is_some());
     match word.split_once('.') {
@@ -190,12 +191,12 @@ fn is_figures(word: &str) -> bool {
     }
 }
 
-/// What there is of a number so far.
+/// Value of an incomplete number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Value {
-    /// A whole number, in decimal without zeros in front.
+    /// A whole number in decimal, without leading zeros.
     Whole(String),
-    /// Digits one after the other, such as `007` or `2.`.
+    /// A sequence of digits, such as `007` or `2.`.
     Digits(String),
 }
 
@@ -205,8 +206,8 @@ impl Value {
         text
     }
 
-    /// Where a whole number ends in as many zeros as the other has digits, their sum;
-    /// otherwise one after the other.
+    /// Returns the sum, if the number ends in as many zeros as `low` has digits. Otherwise appends
+    /// the digits.
     fn append(&self, low: u32) -> Self {
         let low = low.to_string();
         match self {
@@ -232,14 +233,14 @@ impl NumberParser {
         self.value = None;
     }
 
-    /// Puts the number so far.
+    /// Outputs the number so far.
     fn flush(&mut self) {
         if let Some(value) = self.value.take() {
             self.put(value.text());
         }
     }
 
-    /// The digits so far; nothing of a zero.
+    /// Returns the digits so far; none for zero.
     fn digits(&self) -> String {
         match &self.value {
             Some(Value::Whole(text)) if text == "0" => String::new(),
@@ -247,7 +248,7 @@ impl NumberParser {
         }
     }
 
-    /// Takes a word, and returns how many words are done with it.
+    /// Adds a word. Returns how many words it consumed.
     fn take(
         &mut self,
         word: &str,
@@ -324,7 +325,7 @@ impl NumberParser {
     fn with_ones(&self, ones: u32, previous: Option<Word>) -> Value {
         let Some(value) = &self.value else { return Value::Whole(ones.to_string()) };
         match (value, previous) {
-            // `twenty one` after digits: the one takes the place of the zero.
+            // `twenty one` after digits: the one replaces the zero.
             (Value::Digits(text), Some(W::Tens(_))) if ones < 10 => {
                 Value::Digits(format!("{}{ones}", text.strip_suffix('0').unwrap_or(text)))
             }
@@ -382,7 +383,7 @@ impl NumberParser {
             }
             W::Point if next.may_be_numeric() => {
                 let is_decimal = matches!(next.kind, Some(W::Zero | W::Ones(_) | W::Tens(_)));
-                // Otherwise the word is lost.
+                // The source drops the word in other cases.
                 if is_decimal || next.is_figures() {
                     self.value = Some(Value::Digits(self.digits() + "."));
                 }
@@ -396,7 +397,8 @@ impl NumberParser {
     }
 }
 
-/// Digits, perhaps with a point, times a power of ten, if that is a whole number.
+/// Returns decimal digits, optionally with a point, times a power of ten; `None` if the result is
+/// not a whole number.
 fn times_power(text: &str, exponent: usize) -> Option<String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let ascii = |part: &str| -> Option<String> {
@@ -412,14 +414,14 @@ fn times_power(text: &str, exponent: usize) -> Option<String> {
     (fraction.len() <= exponent).then(|| without_zeros(&format!("{whole}{fraction:0<exponent$}")))
 }
 
-/// A whole number of which what is below a thousand is multiplied by a power of ten.
+/// Multiplies the last three digits of a whole number by a power of ten.
 fn times_low(text: &str, exponent: usize) -> String {
     let (high, low) = text.split_at(text.len().saturating_sub(3));
     let times = format!("{low}{:0<exponent$}", "");
     if high.is_empty() { without_zeros(&times) } else { sum(&format!("{high}000"), &times) }
 }
 
-/// The sum of two whole numbers in decimal.
+/// Returns the sum of two whole numbers in decimal.
 fn sum(a: &str, b: &str) -> String {
     let length = a.len().max(b.len()) + 1;
     let (a, b) = (format!("{a:0>length$}"), format!("{b:0>length$}"));

@@ -1,9 +1,8 @@
-//! Phoneme error rate: how words are said, against a dictionary of pronunciations.
+//! Phoneme error rate of pronunciations against a dictionary.
 //!
-//! Of several pronunciations the one counts that the answer is nearest to, as is
-//! usual for the conversion of graphemes to phonemes (Bisani and Ney,
-//! *Joint-sequence models for grapheme-to-phoneme conversion*, Speech Communication
-//! 50, 2008).
+//! An answer is compared with the nearest of several pronunciations, as is usual for
+//! grapheme-to-phoneme conversion (Bisani and Ney, *Joint-sequence models for grapheme-to-phoneme
+//! conversion*, Speech Communication 50, 2008).
 
 use std::ops::AddAssign;
 use std::path::Path;
@@ -38,7 +37,7 @@ const STRESS: Choice = Choice {
     help: "whether the digits of vowels count: AH0 and AH1 are two phonemes or one",
 };
 
-/// Words to phonemes.
+/// Method for grapheme-to-phoneme conversion.
 pub const PHONEME_ERRORS: Method = Method {
     name: "phoneme-errors",
     title: "phonemes and words that are wrong, in percent",
@@ -49,22 +48,31 @@ pub const PHONEME_ERRORS: Method = Method {
     open: |inputs| Ok(Box::new(Pronunciations::read(inputs)?)),
 };
 
-/// What was wrong.
+/// Phoneme and word errors, summed over words.
+///
+/// ```
+/// use dyno_metrics::speech::phonemes::PhonemeErrors;
+///
+/// let mut errors = PhonemeErrors::default();
+/// errors.add(&["R", "EH", "D"], [["R", "IY", "D"], ["R", "EH", "D"]]);
+/// errors.add(&["K", "AE"], [["K", "AE", "T"]]);
+/// assert_eq!(errors, PhonemeErrors { errors: 1, phonemes: 6, wrong: 1, words: 2 });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PhonemeErrors {
-    /// Phonemes to change, to add and to take away, as few as do.
+    /// Minimum number of phonemes to change, insert or delete.
     pub errors: u64,
     /// Phonemes of the pronunciations that answers were compared with.
     pub phonemes: u64,
-    /// Words that have an error.
+    /// Words with an error.
     pub wrong: u64,
-    /// Words.
+    /// All words.
     pub words: u64,
 }
 
 impl PhonemeErrors {
-    /// Adds an answer and the pronunciations of its word, of which the nearest counts,
-    /// and the first of those that are equally near.
+    /// Adds an answer and the pronunciations of its word. The nearest pronunciation counts, and the
+    /// first of several at equal distance.
     pub fn add<T: PartialEq, P: AsRef<[T]>>(
         &mut self,
         found: &[T],
@@ -95,11 +103,11 @@ impl AddAssign for PhonemeErrors {
 /// Scores phonemes.
 #[derive(Debug)]
 pub struct Pronunciations {
-    /// The dictionary as it was read.
+    /// Text of the dictionary.
     text: String,
-    /// What its lines say.
+    /// Pronunciations, in the order of the dictionary.
     entries: Vec<DictionaryEntry>,
-    /// The first pronunciation of each sample.
+    /// Index of the first pronunciation of each sample.
     references: Vec<usize>,
     is_stress_dropped: bool,
     errors: PhonemeErrors,
@@ -108,17 +116,17 @@ pub struct Pronunciations {
 /// A pronunciation of a dictionary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DictionaryEntry {
-    /// Where it stands in the text.
+    /// Start of the phonemes in the text.
     start: usize,
     end: usize,
-    /// Of the same word; [`NONE`] behind the last.
+    /// Index of the next pronunciation of the word, or [`NO_ENTRY`].
     next: usize,
 }
 
-/// No pronunciation.
+/// Index that marks the last pronunciation of a word.
 const NO_ENTRY: usize = usize::MAX;
 
-/// The pronunciations of a dictionary, and the first and the last of each word.
+/// Pronunciations, and the indices of the first and last of each word.
 type Dictionary<'a> = (Vec<DictionaryEntry>, HashMap<&'a str, (usize, usize)>);
 
 impl Pronunciations {
@@ -141,7 +149,7 @@ impl Pronunciations {
         Ok(Self { text, entries, references, is_stress_dropped, errors })
     }
 
-    /// The phonemes of a text.
+    /// Splits a text into phonemes.
     fn phonemes<'a>(&self, text: &'a str) -> Vec<Word<'a>> {
         let is_stress = |character: char| character.is_ascii_digit() && self.is_stress_dropped;
         words(text, |phoneme| phoneme.trim_end_matches(is_stress))
@@ -155,7 +163,7 @@ impl Pronunciations {
     ) -> Result<(), AnswerError> {
         let first = *reference_of(&self.references, index)?;
         let text = payload::text(answer);
-        // What is no text has every phoneme wrong.
+        // A malformed text counts as empty: all phonemes are errors.
         let found = self.phonemes(text.as_deref().unwrap_or_default());
         let entries = |at: usize| self.entries.get(at);
         let all = std::iter::successors(entries(first), |of| entries(of.next));
@@ -164,7 +172,7 @@ impl Pronunciations {
     }
 }
 
-/// Pronunciations, and words.
+/// Parses a dictionary.
 fn parse_dictionary<'a>(path: &Path, text: &'a str) -> Result<Dictionary<'a>, DataError> {
     let mut entries: Vec<DictionaryEntry> = Vec::new();
     let mut words: HashMap<&str, (usize, usize)> = HashMap::new();
@@ -192,7 +200,7 @@ fn parse_dictionary<'a>(path: &Path, text: &'a str) -> Result<Dictionary<'a>, Da
     Ok((entries, words))
 }
 
-/// `word` of `word(2)`.
+/// Returns `word` for `word(2)`.
 fn without_variant(word: &str) -> &str {
     let parts = word.strip_suffix(')').and_then(|word| word.rsplit_once('('));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

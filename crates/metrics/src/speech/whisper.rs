@@ -1,7 +1,8 @@
-//! Word error rate of normalised English, where words may be written as one.
+//! Word error rate of normalized English, in which one side may join words that the other
+//! separates.
 //!
-//! Source: `accuracy_eval.py` of the benchmark Whisper on LibriSpeech, which prints
-//! all digits and counts every entry of the log.
+//! Source: `accuracy_eval.py` of the benchmark Whisper on LibriSpeech, which prints all digits and
+//! counts every entry of the log.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -39,7 +40,7 @@ const LABELS: Choice = Choice {
            $¢£€%+- in their place; or no numbers, but UTF-8",
 };
 
-/// `whisper`.
+/// Method of `whisper`.
 pub const NORMALIZED_WORD_ERRORS: Method = Method {
     name: "normalized-word-errors",
     title: "100 less the word error rate of normalised English in percent",
@@ -54,16 +55,24 @@ pub const NORMALIZED_WORD_ERRORS: Method = Method {
 const LABELS_42: &str = " abcdefghijklmnopqrstuvwxyz'0123456789$%+-";
 const LABELS_45: &str = " abcdefghijklmnopqrstuvwxyz'0123456789$¢£€%+-";
 
-/// Longer utterances are left out of the data set.
+/// Maximum duration of an utterance in the data set, in seconds.
 const LONGEST_SECONDS: f64 = 30.0;
 
-/// Words that are written as one at most.
+/// Maximum number of words that are joined.
 const LONGEST_RUN: usize = 3;
 
 impl WordErrors {
-    /// Adds a transcript and what was said. Up to three words of one that make up the
-    /// next word of the other are that word; which words are compared is found from
-    /// the front to the back, without going back.
+    /// Adds a transcript and its reference. Up to three words of one side that together form the
+    /// next word of the other count as that word. Words are joined from front to back, without
+    /// backtracking.
+    ///
+    /// ```
+    /// use dyno_metrics::speech::WordErrors;
+    ///
+    /// let mut errors = WordErrors::default();
+    /// errors.add_joined(&["ice", "cream"], &["icecream"]);
+    /// assert_eq!(errors, WordErrors { errors: 0, words: 1 });
+    /// ```
     pub fn add_joined(&mut self, found: &[&str], wanted: &[&str]) {
         self.words += wanted.len() as u64;
         let (found, wanted) = join_words(found, wanted);
@@ -73,7 +82,7 @@ impl WordErrors {
     }
 }
 
-/// Both with words joined where the other has them as one.
+/// Returns both texts with words joined that the other has as one.
 fn join_words<'a>(
     mut found: &[&'a str],
     mut wanted: &[&'a str],
@@ -103,25 +112,25 @@ fn is_concatenation(take_run: &[&str], word: &str) -> bool {
     take_run.iter().try_fold(word, |rest, part| rest.strip_prefix(part)).is_some_and(str::is_empty)
 }
 
-/// The first words, joined.
+/// Removes the first `length` words and returns them joined.
 fn take_run<'a>(words: &mut &[&'a str], length: usize) -> Cow<'a, str> {
     let (take_run, rest) = words.split_at(length);
     *words = rest;
     if let [word] = take_run { Cow::Borrowed(word) } else { Cow::Owned(take_run.concat()) }
 }
 
-/// Scores transcripts after normalising.
+/// Scores transcripts after normalization.
 #[derive(Debug)]
 pub struct NormalizedTranscripts {
     normalizer: Normalizer,
-    /// Normalised.
+    /// Normalized reference transcripts.
     references: Vec<String>,
     answers: AnswerFormat,
     has_spellings: bool,
     errors: WordErrors,
 }
 
-/// What answers are.
+/// Format of answers.
 #[derive(Debug)]
 enum AnswerFormat {
     /// Numbers of characters.
@@ -161,7 +170,7 @@ impl AnswerFormat {
     }
 }
 
-/// The text of numbered characters.
+/// Converts numbers of characters to text.
 fn characters(element: Element, labels: &[char], answer: &[u8]) -> Result<String, AnswerError> {
     let character = |number: i64| {
         let label = usize::try_from(number).ok().and_then(|at| labels.get(at));
@@ -185,9 +194,9 @@ impl Scorer for NormalizedTranscripts {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         let reference = reference_of(&self.references, index)?;
         let text = self.answers.text(answer);
-        // What is no transcript has every word wrong.
-        let normalize = self.normalizer.normalize(text.as_deref().unwrap_or_default());
-        let [found, wanted] = [&normalize, reference].map(|text| words(text).collect::<Vec<_>>());
+        // A malformed transcript counts as empty: all words of the reference are errors.
+        let normalized = self.normalizer.normalize(text.as_deref().unwrap_or_default());
+        let [found, wanted] = [&normalized, reference].map(|text| words(text).collect::<Vec<_>>());
         self.errors.add_joined(&found, &wanted);
         text.map(drop)
     }
@@ -234,7 +243,7 @@ mod tests {
     fn up_to_three_words_are_one() {
         assert_eq!(errors("icecream never the less", "ice cream nevertheless"), 0);
         assert_eq!(errors("oneandtwoand", "one and two and"), 4);
-        // A word too many, and no run is found any more.
+        // With the additional word no words are joined.
         assert_eq!(errors("so ice cream", "icecream"), 3);
         assert_eq!(errors("", "a b"), 2);
         assert_eq!(errors("a b", ""), 2);

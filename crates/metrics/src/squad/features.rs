@@ -1,6 +1,6 @@
-//! What a model is given of a question: parts of its context that are as long as fit.
+//! Features of questions: a question with a part of its context that fits a model's input.
 //!
-//! A sample of the benchmark is a feature: a question with one part of its context.
+//! Each sample of the benchmark is a feature.
 
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
@@ -14,20 +14,20 @@ use super::super::data::read_text;
 use super::wordpiece::{Piece, WordPieces};
 use crate::parallel;
 
-/// Tokens of a feature at most.
+/// Maximum number of tokens in a feature.
 pub const LONGEST: usize = 384;
-/// Tokens of a question at most; the others are cut off.
+/// Maximum number of tokens in a question. Further tokens are cut off.
 const LONGEST_QUESTION: usize = 64;
-/// From the beginning of a part to that of the next.
+/// Distance between the starts of consecutive parts, in pieces.
 const STRIDE: usize = 128;
-/// What stands around question and context.
+/// Number of marks around question and context.
 const MARKS: usize = 3;
-/// The first mark.
+/// First mark of a feature.
 pub const BEGIN: &str = "[CLS]";
-/// What stands behind the question and behind the context.
+/// Mark after the question and after the context.
 pub const END: &str = "[SEP]";
 
-/// A data set as `dev-v1.1.json` has it.
+/// A data set in the format of `dev-v1.1.json`.
 #[derive(Debug, Deserialize)]
 struct Dataset {
     data: Vec<Article>,
@@ -44,7 +44,7 @@ struct Paragraph {
     qas: Vec<QuestionRecord>,
 }
 
-// The name is part of error messages.
+// The name `Asked` is part of error messages.
 #[derive(Debug, Deserialize)]
 #[serde(expecting = "struct Asked")]
 struct QuestionRecord {
@@ -53,62 +53,77 @@ struct QuestionRecord {
     answers: Vec<AnswerRecord>,
 }
 
-// The name is part of error messages.
+// The name `Accepted` is part of error messages.
 #[derive(Debug, Deserialize)]
 #[serde(expecting = "struct Accepted")]
 struct AnswerRecord {
     text: String,
 }
 
-/// A context, cut.
+/// A context and its pieces.
 #[derive(Debug)]
 pub struct Context {
     text: String,
-    /// What stands between white space.
+    /// Ranges of the text between white space.
     words: Vec<Range<usize>>,
-    /// Of all words.
+    /// Pieces of all words.
     pub pieces: Vec<Piece>,
-    /// The word of each piece.
+    /// Index of the word of each piece.
     word_of: Vec<usize>,
 }
 
 /// A question.
 #[derive(Debug)]
 pub struct Question {
-    /// Its name in the data set.
+    /// Id in the data set.
     pub id: String,
-    /// Its pieces, without those that are cut off.
+    /// Pieces, at most 64.
     pub pieces: Vec<Piece>,
-    /// What is right.
+    /// Accepted answers.
     pub answers: Vec<String>,
-    /// Where it is answered.
+    /// Context that contains the answer.
     pub context: Arc<Context>,
-    /// Its features, by their place in [`Questions::features`].
+    /// Indices of its features in [`Questions::features`].
     pub features: Range<usize>,
 }
 
 /// A question with a part of its context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
-    /// Its place in [`Questions::all`].
+    /// Index in [`Questions::all`].
     pub question: usize,
-    /// Tokens before the context.
+    /// Number of tokens before the context.
     pub before: usize,
-    /// The first piece of the context.
+    /// Index of the first piece of the part.
     pub start: usize,
-    /// Pieces of the context.
+    /// Number of pieces in the part.
     pub length: usize,
-    /// Those of them that have more of the context around them here than in any
-    /// other part; answers begin with them only.
+    /// Pieces that have more context around them here than in any other part. Answers start only at
+    /// these pieces.
     pub central: Range<usize>,
 }
 
-/// The questions of a data set, and their features: the samples.
+/// The questions of a data set, and their features, which are the samples.
+///
+/// ```
+/// use dyno_metrics::squad::features::Questions;
+/// use dyno_metrics::squad::wordpiece::WordPieces;
+///
+/// let json = r#"{"data": [{"paragraphs": [{"context": "A cat sat.", "qas": [
+///     {"id": "1", "question": "Who?", "answers": [{"text": "A cat"}]}]}]}]}"#;
+/// let file = tempfile::NamedTempFile::new().unwrap();
+/// std::fs::write(&file, json).unwrap();
+///
+/// let pieces = WordPieces::new("[UNK] [CLS] [SEP] who ? a cat sat .".split(' '));
+/// let questions = Questions::read(file.path(), &pieces).unwrap();
+/// let tokens: Vec<&str> = questions.tokens(&questions.features[0], &pieces).collect();
+/// assert_eq!(tokens.join(" "), "[CLS] who ? [SEP] a cat sat . [SEP]");
+/// ```
 #[derive(Debug, Default)]
 pub struct Questions {
-    /// In the order of the data set.
+    /// Questions in the order of the data set.
     pub all: Vec<Question>,
-    /// In the order of the samples.
+    /// Features in the order of the samples.
     pub features: Vec<Feature>,
 }
 
@@ -116,8 +131,8 @@ impl Questions {
     /// Reads `dev-v1.1.json`.
     ///
     /// # Errors
-    /// The file does not read, is not of the format, or has a question without an answer
-    /// or twice.
+    /// [`DataError`] if the file cannot be read, is not in the format, or has a question without an
+    /// answer or a repeated question.
     pub fn read(path: &Path, pieces: &WordPieces) -> Result<Self, DataError> {
         let text = read_text(path)?;
         let dataset: Dataset = serde_json::from_str(&text).map_err(|error| {
@@ -160,9 +175,9 @@ impl Questions {
         self.all.push(Question { id, pieces, answers, context, features });
     }
 
-    /// The tokens of a feature, without padding: a mark, [`Feature::before`] in all with the
-    /// question and the mark behind it, then the context and a mark.
-    /// The pieces are those of the tokenizer that the questions were read with.
+    /// Returns the tokens of a feature, without padding: a mark, the question and a mark, which are
+    /// [`Feature::before`] tokens, then the context and a mark. `pieces` must be the tokenizer that
+    /// read the questions.
     pub fn tokens<'a>(
         &'a self,
         feature: &Feature,
@@ -176,10 +191,10 @@ impl Questions {
     }
 }
 
-/// A question, cut.
+/// A question as pieces, and its features.
 struct TokenizedQuestion {
     pieces: Vec<Piece>,
-    /// Which question it is, is not said.
+    /// Features whose index of the question is not set.
     features: Vec<Feature>,
 }
 
@@ -192,7 +207,7 @@ impl Paragraph {
 }
 
 impl QuestionRecord {
-    /// With a context of so many pieces.
+    /// Splits the question, whose context has `context` pieces.
     fn tokenize(&self, context: usize, pieces: &WordPieces) -> TokenizedQuestion {
         let mut pieces = pieces.split(&self.question);
         pieces.truncate(LONGEST_QUESTION);
@@ -203,7 +218,7 @@ impl QuestionRecord {
             |(start, length)| Feature { question: 0, before, start, length, central: 0..0 };
         let mut features: Vec<Feature> = parts.iter().copied().map(feature).collect();
         for piece in 0..context {
-            // They lie side by side: what is central moves on with the parts.
+            // Central pieces are consecutive, and their features are in order.
             let central = &mut features[best_part(&parts, piece)].central;
             let start = if central.end == 0 { piece } else { central.start };
             *central = start..piece + 1;
@@ -225,7 +240,7 @@ impl Context {
         Self { text: text.to_owned(), words, pieces: all, word_of }
     }
 
-    /// The words that some pieces come from, with spaces between.
+    /// Returns the words of some pieces, separated by spaces.
     #[must_use]
     pub fn original(&self, pieces: RangeInclusive<usize>) -> String {
         let words = &self.words[self.word_of[*pieces.start()]..=self.word_of[*pieces.end()]];
@@ -234,7 +249,7 @@ impl Context {
     }
 }
 
-/// Starts and lengths of parts of so many pieces.
+/// Returns the start and length of each part.
 fn parts(pieces: usize, longest: usize) -> Vec<(usize, usize)> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -244,14 +259,14 @@ fn parts(pieces: usize, longest: usize) -> Vec<(usize, usize)> {
         if start + length == pieces {
             break;
         }
-        // No part that is not the last is shorter.
+        // All parts but the last have the maximum length.
         start += STRIDE;
     }
     parts
 }
 
-/// The part with the most context around a piece: the lesser of what is before and
-/// after, and a hundredth of the part's length; the first of equals.
+/// Returns the index of the part with the most context around a piece, the first of equals. The
+/// score is the lesser of the pieces before and after it, plus a hundredth of the part's length.
 fn best_part(parts: &[(usize, usize)], piece: usize) -> usize {
     let mut best = (f64::NEG_INFINITY, 0);
     let first = piece.saturating_sub(LONGEST) / STRIDE;
@@ -302,7 +317,8 @@ mod tests {
         assert_eq!(parts(381, 381), [(0, 381)]);
         let parts = parts(600, 371);
         assert_eq!(parts, [(0, 371), (128, 371), (256, 344)]);
-        // Piece 249 has 121 on either side of the first part, 249 - 128 of the second.
+        // Piece 249 has 121 pieces on either side in the first part, 249 - 128 before it in the
+        // second.
         assert_eq!([0, 248, 249, 250, 599].map(|at| best_part(&parts, at)), [0, 0, 0, 1, 2]);
         assert_eq!(super::parts(0, 371), []);
     }

@@ -1,31 +1,31 @@
-//! ROUGE: words and pairs of words that a summary shares with a reference, and
-//! the longest sequences of words that both have in one order.
+//! ROUGE: words and pairs of words that a summary shares with a reference, and their longest common
+//! subsequences.
 //!
-//! Source: Lin, *ROUGE: a package for automatic evaluation of summaries*, 2004, as
-//! the Python package `rouge_score` has it, with its words and stems.
+//! Source: Lin, *ROUGE: a package for automatic evaluation of summaries*, 2004, with the words and
+//! stems of the Python package `rouge_score`.
 
 use std::collections::HashMap;
 
 use super::porter;
 use super::sequence::Places;
 
-/// Words no longer than this keep their form.
+/// Maximum length of words that are not stemmed.
 const LONGEST_WITHOUT_STEM: usize = 3;
 
 /// F-measures of a summary, each in [0, 1].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rouge {
-    /// Of words.
+    /// F-measure of words.
     pub rouge_1: f64,
-    /// Of pairs of words.
+    /// F-measure of pairs of words.
     pub rouge_2: f64,
-    /// Of the longest common sequence.
+    /// F-measure of the longest common subsequence.
     pub rouge_l: f64,
-    /// Of the longest common sequences of sentences, united.
+    /// F-measure of the union of the sentences' longest common subsequences.
     pub rouge_l_sum: f64,
 }
 
-/// Numbers of the stems of words.
+/// Table that numbers the stems of words.
 #[derive(Debug, Default)]
 pub struct Vocabulary {
     by_word: HashMap<String, u32>,
@@ -33,8 +33,8 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The words of a text: runs of letters and digits of ASCII, without case, the
-    /// longer ones cut to their stems.
+    /// Returns the numbers of the words in a text. Words are runs of ASCII letters and digits
+    /// without case. Words of more than three letters are stemmed.
     pub fn numbers(&mut self, text: &str) -> Vec<u32> {
         let text = text.to_lowercase();
         let is_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
@@ -65,7 +65,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// A text with a sentence on each line.
+    /// Creates a text from one sentence per line.
     pub fn new(text: &str, vocabulary: &mut Vocabulary) -> Self {
         let sentences: Vec<Vec<u32>> = text
             .split('\n')
@@ -77,7 +77,17 @@ impl Text {
 }
 
 impl Rouge {
-    /// Of a summary and its reference.
+    /// Scores a summary against its reference.
+    ///
+    /// ```
+    /// use dyno_metrics::summarization::rouge::{Rouge, Text, Vocabulary};
+    ///
+    /// let mut vocabulary = Vocabulary::default();
+    /// let reference = Text::new("police killed the gunman", &mut vocabulary);
+    /// let summary = Text::new("the gunman police killed", &mut vocabulary);
+    /// let rouge = Rouge::score(&reference, &summary);
+    /// assert_eq!((rouge.rouge_1, rouge.rouge_2, rouge.rouge_l), (1.0, 2.0 / 3.0, 0.5));
+    /// ```
     #[must_use]
     pub fn score(reference: &Text, summary: &Text) -> Self {
         let (wanted, found) = (&reference.words, &summary.words);
@@ -93,7 +103,7 @@ impl Rouge {
         }
     }
 
-    /// The F-measure of the longest common sequence alone.
+    /// Returns the F-measure of the longest common subsequence only.
     #[must_use]
     pub fn rouge_l(reference: &Text, summary: &Text) -> f64 {
         let (wanted, found) = (&reference.words, &summary.words);
@@ -101,14 +111,14 @@ impl Rouge {
     }
 }
 
-/// Harmonic mean of the shares of what was found and of what was wanted.
+/// Returns the harmonic mean of precision and recall.
 fn f_measure(shared: usize, found: usize, wanted: usize) -> f64 {
     let precision = shared as f64 / found.max(1) as f64;
     let recall = shared as f64 / wanted.max(1) as f64;
     if shared == 0 { 0.0 } else { 2.0 * precision * recall / (precision + recall) }
 }
 
-/// Runs of words that both have, each as often as both have it.
+/// Counts the runs of words that both texts share.
 fn shared_runs<const N: usize>(wanted: &[u32], found: &[u32]) -> usize {
     let sorted = |words: &[u32]| {
         let run = |window: &[u32]| window.try_into().expect("windows have the length of runs");
@@ -125,8 +135,9 @@ fn shared_runs<const N: usize>(wanted: &[u32], found: &[u32]) -> usize {
     found.iter().filter(is_shared).count()
 }
 
-/// Words of the longest common sequences of each sentence of the reference with all
-/// of the summary, each word as often as both texts have it at most.
+/// Counts the words in the union of the longest common subsequences of each sentence of the
+/// reference with the sentences of the summary. A word counts at most as often as each text
+/// contains it.
 fn union_matches(reference: &Text, summary: &Text) -> usize {
     let mut left: HashMap<u32, (u32, u32)> = HashMap::new();
     for word in &reference.words {

@@ -1,8 +1,7 @@
-//! Texts of token ids: the decoding side of a Hugging Face `tokenizer.json`.
+//! Decoder of token ids: the decoding side of a Hugging Face `tokenizer.json`.
 //!
-//! Only what turns ids into text is read: the vocabulary, the added tokens and the
-//! decoder. The crate `tokenizers` would do the same, and takes longer to compile
-//! than all of ours: it brings the trainers and the encoding side with it.
+//! It reads only the vocabulary, the added tokens and the decoder. The crate `tokenizers` also
+//! contains trainers and the encoding side, and takes longer to compile than all crates of Dyno.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,22 +12,36 @@ use serde::Deserialize;
 
 use super::super::{AnswerError, DataError};
 
-/// Ids are below this, so that a wrong file takes no memory.
+/// Limit of ids, which bounds the memory for an invalid file.
 const MAX_IDS: u32 = 1 << 24;
 
-/// Turns ids into text.
+/// Decodes ids of tokens to text.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use dyno_metrics::text::tokenizer::Tokenizer;
+///
+/// let json = br#"{
+///     "model": {"vocab": {"Hello": 0, "\u0120world": 1}},
+///     "added_tokens": [{"id": 2, "content": "</s>", "special": true}],
+///     "decoder": {"type": "ByteLevel"}
+/// }"#;
+/// let tokenizer = Tokenizer::parse(Path::new("tokenizer.json"), json).unwrap();
+/// assert_eq!(tokenizer.decode([0, 1, 2].into_iter()).unwrap(), "Hello world");
+/// ```
 #[derive(Debug)]
 pub struct Tokenizer {
-    /// By id; none where there is no such token.
+    /// Tokens by id; `None` for an id without token.
     tokens: Vec<Option<Token>>,
-    /// With spaces between tokens if there is none.
+    /// Rules of the decoding; `None` joins tokens with spaces.
     decoder: Option<Decoder>,
 }
 
 #[derive(Debug)]
 struct Token {
     text: String,
-    /// Such as the end of the text: no part of it.
+    /// A special token, such as the end of text, which the decoded text omits.
     is_special: bool,
 }
 
@@ -45,7 +58,7 @@ struct Model {
     vocab: Vocabulary,
 }
 
-/// Ids by token, or tokens with their weights in the order of their ids.
+/// Ids by token, or tokens with weights in the order of their ids.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Vocabulary {
@@ -53,7 +66,7 @@ enum Vocabulary {
     Weights(Vec<(String, f64)>),
 }
 
-// The name is part of error messages.
+// The name `Added` is part of error messages.
 #[derive(Deserialize)]
 #[serde(expecting = "struct Added")]
 struct AddedToken {
@@ -63,7 +76,7 @@ struct AddedToken {
     special: bool,
 }
 
-/// How tokens become text; what differs from the library is a bug.
+/// Rules that decode tokens to text. They must match the library exactly.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type")]
 enum Decoder {
@@ -76,9 +89,9 @@ enum Decoder {
         pattern: Pattern,
         content: String,
     },
-    /// `<0x0A>` is a byte.
+    /// A token such as `<0x0A>` stands for a byte.
     ByteFallback,
-    /// All tokens are one.
+    /// Joins all tokens.
     Fuse,
     Strip {
         content: char,
@@ -97,7 +110,7 @@ enum Pattern {
     String(String),
 }
 
-/// Which tokens have a space before that was not in the text.
+/// Tokens before which encoding inserts a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Prepend {
@@ -110,17 +123,16 @@ impl Tokenizer {
     /// Reads `tokenizer.json`.
     ///
     /// # Errors
-    /// The file does not read, is not of the format, or decodes in a way that is
-    /// not known.
+    /// [`DataError`] if the file cannot be read, is not in the format, or has an unknown decoder.
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
         Self::parse(path, &bytes)
     }
 
-    /// Of what such a file holds.
+    /// Parses the content of `tokenizer.json`. `path` appears in errors.
     ///
     /// # Errors
-    /// As of [`Tokenizer::read`].
+    /// [`DataError`] if the content is not in the format, or has an unknown decoder.
     pub fn parse(path: &Path, json: &[u8]) -> Result<Self, DataError> {
         let document: Document = serde_json::from_slice(json).map_err(|error| {
             let expected = "tokenizer.json of Hugging Face, with model.vocab, added_tokens and a \
@@ -157,10 +169,10 @@ impl Tokenizer {
         Ok(Self { tokens, decoder: document.decoder })
     }
 
-    /// The text of ids, without special tokens and ids that there are not.
+    /// Decodes ids to text. Omits special tokens and unknown ids.
     ///
     /// # Errors
-    /// An id is negative.
+    /// [`AnswerError::Content`] if an id is negative.
     pub fn decode(&self, ids: impl Iterator<Item = i64>) -> Result<String, AnswerError> {
         let mut tokens = Vec::new();
         for id in ids {
@@ -221,8 +233,8 @@ impl Decoder {
     }
 }
 
-/// The byte that a character of byte-level tokens stands for: printable ones of
-/// Latin-1 themselves, and the others, in their order, the characters from 256 on.
+/// Returns the byte of a character in byte-level tokens. Printable characters of Latin-1 stand for
+/// themselves. The characters from 256 on stand for the other bytes, in order.
 fn byte_of(letter: char) -> Option<u8> {
     let number = u32::from(letter);
     let byte = match number {
@@ -239,7 +251,7 @@ fn decode_byte_level(tokens: &[Cow<'_, str>]) -> String {
     let mut bytes = Vec::new();
     for token in tokens {
         let start = bytes.len();
-        // A token with other characters, such as an added one, is its own text.
+        // A token with other characters, such as an added one, is plain text.
         for letter in token.chars() {
             let Some(byte) = byte_of(letter) else {
                 bytes.truncate(start);
@@ -252,8 +264,8 @@ fn decode_byte_level(tokens: &[Cow<'_, str>]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Tokens with runs of bytes as text; bytes that are no UTF-8 are a replacement
-/// character each.
+/// Decodes runs of byte tokens. Each byte of a run that is not UTF-8 becomes a replacement
+/// character.
 fn decode_byte_fallback(tokens: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
     fn flush(bytes: &mut Vec<u8>, texts: &mut Vec<Cow<'_, str>>) {
         let run = std::mem::take(bytes);
@@ -281,7 +293,7 @@ fn decode_byte_fallback(tokens: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
     texts
 }
 
-/// Without a character at the ends, so often at most.
+/// Removes up to `start` characters `content` from the beginning and up to `stop` from the end.
 fn strip(token: &str, content: char, start: usize, stop: usize) -> &str {
     let cut = |text, _| str::strip_prefix(text, content);
     let token = (0..start).try_fold(token, |text, at| cut(text, at).ok_or(text));
@@ -293,7 +305,7 @@ fn strip(token: &str, content: char, start: usize, stop: usize) -> &str {
 
 #[cfg(test)]
 impl Tokenizer {
-    /// Whose tokens are texts.
+    /// Creates a tokenizer whose tokens are `words`.
     pub(super) fn with_words(words: &[&str]) -> Self {
         let token = |word: &&str| Some(Token { text: (*word).to_owned(), is_special: false });
         Self { tokens: words.iter().map(token).collect(), decoder: Some(Decoder::Fuse) }
