@@ -36,6 +36,14 @@ pub const TOP1: Method = Method {
 ///
 /// # Errors
 /// [`DataError`] if the file cannot be read or a line has no class.
+///
+/// ```
+/// use dyno_metrics::classification::read_labels;
+///
+/// let file = tempfile::NamedTempFile::new().unwrap();
+/// std::fs::write(&file, "a.jpeg 65\nb.jpeg 970\n").unwrap();
+/// assert_eq!(read_labels(file.path()).unwrap(), [65, 970]);
+/// ```
 pub fn read_labels(path: &Path) -> Result<Vec<i64>, DataError> {
     let text = read_text(path)?;
     let label = |(at, line): (usize, &str)| {

@@ -45,6 +45,15 @@ pub enum DataProblem {
 
 impl DataError {
     /// Creates the error of a file in a wrong format. Cuts `found` after 120 characters.
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use dyno_metrics::DataError;
+    ///
+    /// let error = DataError::malformed(Path::new("val_map.txt"), 3, "a class", "cat.jpeg");
+    /// assert_eq!(error.to_string(), "val_map.txt:3: expected a class, found cat.jpeg");
+    /// ```
     #[must_use]
     pub fn malformed(
         path: &Path,

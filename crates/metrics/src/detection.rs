@@ -89,6 +89,28 @@ pub struct CocoMap {
 impl CocoMap {
     /// Creates the scorer. The class of a box is the id of a category, or with `by_position` its
     /// position in the file, from 1.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::detection::{CocoMap, Truth};
+    /// use dyno_metrics::payload::Element;
+    ///
+    /// let json = r#"{
+    ///     "images": [{"id": 7, "width": 100, "height": 50}],
+    ///     "annotations": [{"id": 1, "image_id": 7, "category_id": 3, "bbox": [10, 10, 20, 20],
+    ///         "area": 400}],
+    ///     "categories": [{"id": 3}]
+    /// }"#;
+    /// let file = tempfile::NamedTempFile::new().unwrap();
+    /// std::fs::write(&file, json).unwrap();
+    ///
+    /// let truth = Truth::read(file.path()).unwrap();
+    /// let mut scorer = CocoMap::new(truth, Element::F32, false);
+    /// // Sample, top, left, bottom and right as shares of the image, score, class.
+    /// let detection = [0.0_f32, 0.2, 0.1, 0.6, 0.3, 0.9, 3.0].map(f32::to_le_bytes).concat();
+    /// scorer.take(0, &detection).unwrap();
+    /// assert!(scorer.scores().figure("mAP").unwrap() > 99.9);
+    /// ```
     #[must_use]
     pub fn new(truth: Truth, element: Element, by_position: bool) -> Self {
         let categories = vec![(Vec::new(), 0); truth.categories()];
@@ -110,9 +132,9 @@ impl CocoMap {
         let (width, height) = (width as f32, height as f32);
         let mut found = Vec::with_capacity(values.len() / VALUES);
         let mut strays = 0;
-        for of in values.chunks_exact(VALUES) {
+        for chunk in values.chunks_exact(VALUES) {
             let [sample, top, left, bottom, right, score, class] =
-                of.try_into().expect("chunks have the values of a box");
+                chunk.try_into().expect("chunks have the values of a box");
             if score.is_nan() || [top, left, bottom, right].iter().any(|side| side.is_nan()) {
                 let (expected, found) = ("numbers".to_owned(), "NaN".to_owned());
                 return Err(AnswerError::Content { expected, found });
@@ -146,14 +168,16 @@ impl CocoMap {
                 (Some(one), None) | (None, Some(one)) => one,
                 (Some(one), Some(other)) => one.min(other),
             };
-            let count = rest.iter().take_while(|(of, _)| *of == category).count();
+            let count = rest.iter().take_while(|(number, _)| *number == category).count();
             let (own, others) = rest.split_at(count);
             rest = others;
             let own: Vec<Detection> =
                 own.iter().take(MAX_DETECTIONS).map(|(_, detection)| *detection).collect();
-            let objects = objects.next_if(|(of, _)| *of == category).map_or(&[][..], |(_, of)| of);
-            let (matches, wanted) = &mut self.categories[category];
-            *wanted += objects.iter().filter(|object| !object.is_ignored()).count() as u64;
+            let objects = objects
+                .next_if(|(number, _)| *number == category)
+                .map_or(&[][..], |(_, objects)| objects);
+            let (matches, object_count) = &mut self.categories[category];
+            *object_count += objects.iter().filter(|object| !object.is_ignored()).count() as u64;
             matches.extend(match_boxes(rank, &own, objects));
         }
     }
@@ -177,9 +201,9 @@ impl Scorer for CocoMap {
 
     fn scores(&mut self) -> Scores {
         let mut precisions = Vec::new();
-        for (matches, wanted) in &mut self.categories {
-            if *wanted > 0 {
-                precisions.push(average_precision(matches, *wanted));
+        for (matches, object_count) in &mut self.categories {
+            if *object_count > 0 {
+                precisions.push(average_precision(matches, *object_count));
             }
         }
         let value = 100.0 * precisions.iter().sum::<f64>() / precisions.len() as f64;

@@ -28,7 +28,10 @@ fn bit_vector_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     let last = 1 << (short.len() - 1);
     let (mut rises, mut falls, mut distance) = (!0_u64, 0_u64, short.len());
     for item in long {
-        let equal = short.iter().rev().fold(0, |bits, of| bits << 1 | u64::from(of == item));
+        let equal = short
+            .iter()
+            .rev()
+            .fold(0, |bits, short_item| bits << 1 | u64::from(short_item == item));
         let diagonal = (((equal & rises).wrapping_add(rises)) ^ rises) | equal | falls;
         let (up, down) = (falls | !(diagonal | rises), rises & diagonal);
         distance += usize::from(up & last != 0);
@@ -47,8 +50,8 @@ fn row_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     for (before, item) in long.iter().enumerate() {
         let (mut diagonal, mut left) = (before, before + 1);
         row[0] = left;
-        for (of, above) in short.iter().zip(&mut row[1..]) {
-            let changed = diagonal + usize::from(of != item);
+        for (short_item, above) in short.iter().zip(&mut row[1..]) {
+            let changed = diagonal + usize::from(short_item != item);
             diagonal = *above;
             left = changed.min(left + 1).min(diagonal + 1);
             *above = left;
@@ -121,13 +124,13 @@ mod tests {
             one in prop::collection::vec(0_u8..4, 0..90),
             other in prop::collection::vec(0_u8..4, 0..90),
         ) {
-            let texts = [&one, &other].map(|of| String::from_utf8(of.clone()).unwrap());
+            let texts = [&one, &other].map(|short_item| String::from_utf8(short_item.clone()).unwrap());
             let expected = strsim::levenshtein(&texts[0], &texts[1]);
             prop_assert_eq!(distance(&one, &other), expected);
             // A sequence that is too long for a word of bits keeps its ends, since they differ.
-            let around = |of: &[u8], mark| [&[mark], of, &[mark]].concat();
+            let around = |short_item: &[u8], mark| [&[mark], short_item, &[mark]].concat();
             let (one, other) = (around(&one, 8), around(&other, 9));
-            let texts = [&one, &other].map(|of| String::from_utf8(of.clone()).unwrap());
+            let texts = [&one, &other].map(|short_item| String::from_utf8(short_item.clone()).unwrap());
             prop_assert_eq!(distance(&one, &other), strsim::levenshtein(&texts[0], &texts[1]));
         }
     }

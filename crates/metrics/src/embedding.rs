@@ -108,8 +108,8 @@ impl Agreement {
             self.samples.iter().map(|sample| self.references.row(*sample)).collect();
         let answers: Vec<&[f64]> = self.answers.chunks_exact(self.references.columns).collect();
         let pairs = nearest(&references).into_iter().zip(nearest(&answers)).enumerate();
-        let agrees = |(at, (wanted, found)): &(usize, (Neighbor, Neighbor))| {
-            dot(references[*at], references[found.at]) >= wanted.cosine - EQUAL
+        let agrees = |(at, (expected, found)): &(usize, (Neighbor, Neighbor))| {
+            dot(references[*at], references[found.at]) >= expected.cosine - EQUAL
         };
         pairs.filter(agrees).count() as u64
     }
@@ -158,9 +158,9 @@ fn nearest(vectors: &[&[f64]]) -> Vec<Neighbor> {
     }
     let rows: Vec<(&&[f64], Vec<usize>)> = vectors.iter().zip(near).collect();
     parallel::map(&rows, |(row, near)| {
-        let of = |at: &usize| Neighbor { at: *at, cosine: dot(row, vectors[*at]) };
+        let neighbor = |at: &usize| Neighbor { at: *at, cosine: dot(row, vectors[*at]) };
         let first = Neighbor { at: usize::MAX, cosine: f64::NEG_INFINITY };
-        near.iter().map(of).fold(first, |best, one| {
+        near.iter().map(neighbor).fold(first, |best, one| {
             let is_nearer = (one.cosine, best.at) > (best.cosine, one.at);
             if is_nearer { one } else { best }
         })

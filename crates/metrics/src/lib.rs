@@ -370,9 +370,9 @@ fn assert_checker_reads_some(round: &str, benchmark: &str, scores: &Scores, with
     use dyno_rules::accuracy::{Patterns, scan};
 
     let round = Round::named(round).expect("the round is one of ours");
-    let of = round.benchmarks.iter().find(|of| of.name == benchmark);
+    let rules = round.benchmarks.iter().find(|rules| rules.name == benchmark);
     let patterns = Patterns::new(round);
-    let patterns = patterns.for_benchmark(of);
+    let patterns = patterns.for_benchmark(rules);
     assert!(!patterns.is_empty(), "{benchmark} has figures");
     let read = scan(&mut scores.text.as_bytes(), patterns).expect("a text in memory reads");
     let is_judged = |metric: &str| !without.contains(&metric);

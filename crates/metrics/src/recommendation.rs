@@ -128,6 +128,22 @@ impl Labels {
     /// # Errors
     /// [`DataError`] if the file cannot be read, is too short, or a line does not begin with a
     /// label.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::payload::Element;
+    /// use dyno_metrics::recommendation::{Clicks, Labels};
+    ///
+    /// let day = tempfile::NamedTempFile::new().unwrap();
+    /// std::fs::write(&day, "1\t5\n0\t6\n0\t7\n").unwrap();
+    ///
+    /// // Two samples, of two pairs and of one pair.
+    /// let labels = Labels::read(day.path(), &[2, 1]).unwrap();
+    /// let mut scorer = Clicks::new(Some(labels), Element::F32);
+    /// scorer.take(0, &[0.9_f32, 0.1].map(f32::to_le_bytes).concat()).unwrap();
+    /// scorer.take(1, &0.2_f32.to_le_bytes()).unwrap();
+    /// assert_eq!(scorer.scores().figure("AUC"), Some(100.0));
+    /// ```
     pub fn read(path: &Path, sizes: &[usize]) -> Result<Self, DataError> {
         let mut starts = vec![0_usize];
         for size in sizes {

@@ -84,6 +84,16 @@ fn files(inputs: &Inputs) -> Result<Vec<PathBuf>, DataError> {
 }
 
 /// Returns the label file in the folder of a case; `None` if there is none.
+///
+/// ```
+/// use dyno_metrics::segmentation::label_file;
+///
+/// let case = tempfile::tempdir().unwrap();
+/// assert_eq!(label_file(case.path()), None);
+/// let path = case.path().join("segmentation.nii.gz");
+/// std::fs::write(&path, "").unwrap();
+/// assert_eq!(label_file(case.path()), Some(path));
+/// ```
 #[must_use]
 pub fn label_file(case: &Path) -> Option<PathBuf> {
     FILES.iter().map(|name| case.join(name)).find(|path| path.is_file())
@@ -118,16 +128,17 @@ pub fn dice(truth: &Truth, labels: &[u8]) -> Result<[f64; CLASSES], AnswerError>
         return Err(AnswerError::Content { expected, found: other.to_string() });
     }
     let [_, height, depth] = truth.shape;
-    let (mut common, mut wanted) = ([0_u64; CLASSES], [0_u64; CLASSES]);
+    let (mut common, mut expected_voxels) = ([0_u64; CLASSES], [0_u64; CLASSES]);
     for (label, [x, y, z], length) in truth.rows() {
         let class = usize::from(label) - 1;
         let row = labels[(x * height + y) * depth + z..].iter().step_by(height * depth);
         common[class] += row.take(length).filter(|found| **found == label).count() as u64;
-        wanted[class] += length as u64;
+        expected_voxels[class] += length as u64;
     }
     Ok(std::array::from_fn(|class| {
         let found = labels.iter().filter(|label| usize::from(**label) == class + 1).count() as u64;
-        (2.0 * common[class] as f64 + SMOOTHING) / ((wanted[class] + found) as f64 + SMOOTHING)
+        (2.0 * common[class] as f64 + SMOOTHING)
+            / ((expected_voxels[class] + found) as f64 + SMOOTHING)
     }))
 }
 
@@ -142,6 +153,28 @@ pub struct MeanDice {
 
 impl MeanDice {
     /// Creates the scorer from volumes with the labels 0 to 2, in the order of the samples.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::payload::Element;
+    /// use dyno_metrics::segmentation::{MeanDice, Truth};
+    ///
+    /// // A NIfTI-1 file with one axis of four voxels, unsigned bytes, which begin at byte 352.
+    /// let mut bytes = vec![0; 352];
+    /// bytes[..4].copy_from_slice(&348_i32.to_le_bytes());
+    /// bytes[40..44].copy_from_slice(&[1, 0, 4, 0]);
+    /// bytes[70] = 2;
+    /// bytes[108..112].copy_from_slice(&352_f32.to_le_bytes());
+    /// bytes[344..348].copy_from_slice(b"n+1\0");
+    /// bytes.extend([0, 1, 2, 2]);
+    /// let file = tempfile::NamedTempFile::new().unwrap();
+    /// std::fs::write(&file, bytes).unwrap();
+    ///
+    /// let volume = Truth::read(file.path(), 2).unwrap();
+    /// let mut scorer = MeanDice::new(vec![volume], Element::U8);
+    /// scorer.take(0, &[0, 1, 2, 2]).unwrap();
+    /// assert_eq!(scorer.scores().figure("DICE"), Some(1.0));
+    /// ```
     #[must_use]
     pub fn new(volumes: Vec<Truth>, element: Element) -> Self {
         Self { volumes, element, sums: [0.0; CLASSES], entries: 0 }

@@ -70,10 +70,10 @@ pub struct WordErrors {
 impl WordErrors {
     /// Adds a transcript and its reference. White space separates words. O(words of the one × words
     /// of the other).
-    pub fn add(&mut self, found: &str, wanted: &str) {
-        let [found, wanted] = [found, wanted].map(|text| words(text, |word| word));
-        self.errors += distance(&found, &wanted) as u64;
-        self.words += wanted.len() as u64;
+    pub fn add(&mut self, found: &str, expected: &str) {
+        let [found, expected] = [found, expected].map(|text| words(text, |word| word));
+        self.errors += distance(&found, &expected) as u64;
+        self.words += expected.len() as u64;
     }
 
     /// Returns the errors per word. It exceeds 1 if many words were inserted.

@@ -115,8 +115,8 @@ impl TextDecoder {
         let tokens = ids.len() as u64;
         let mut text = tokenizer.decode(ids)?;
         if self.is_cleaned {
-            for (spaced, by) in CLEANUPS {
-                text = text.replace(spaced, by);
+            for (spaced, replacement) in CLEANUPS {
+                text = text.replace(spaced, replacement);
             }
         }
         Ok(DecodedText { text, tokens })

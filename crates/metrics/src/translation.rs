@@ -67,12 +67,12 @@ impl Bleu {
     }
 
     fn add_runs<const N: usize>(&mut self, sentence: &[u32], reference: &[u32]) {
-        let [found, wanted] = [sentence, reference].map(sorted_runs::<N>);
+        let [found, expected] = [sentence, reference].map(sorted_runs::<N>);
         self.runs[N - 1] += found.len() as u64;
-        let mut wanted = wanted.iter().peekable();
+        let mut expected = expected.iter().peekable();
         for run in &found {
-            while wanted.next_if(|other| *other < run).is_some() {}
-            self.shared[N - 1] += u64::from(wanted.next_if_eq(&run).is_some());
+            while expected.next_if(|other| *other < run).is_some() {}
+            self.shared[N - 1] += u64::from(expected.next_if_eq(&run).is_some());
         }
     }
 
@@ -109,6 +109,17 @@ impl Translations {
     ///
     /// # Errors
     /// [`DataError`] if the file cannot be read.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::translation::Translations;
+    ///
+    /// let file = tempfile::NamedTempFile::new().unwrap();
+    /// std::fs::write(&file, "das ist ein Te@@ st\n").unwrap();
+    /// let mut scorer = Translations::read(file.path()).unwrap();
+    /// scorer.take(0, b"das ist ein Test").unwrap();
+    /// assert!((scorer.scores().figure("bleu").unwrap() - 100.0).abs() < 1e-9);
+    /// ```
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let text = read_text(path)?;
         let mut numbers = HashMap::new();
@@ -193,8 +204,8 @@ mod tests {
         let with_empty = scorer.bleu;
         assert!(with_empty.score() < all);
         assert!(scorer.take(1, &[0xff]).is_err());
-        let of = |bleu: &Bleu| (bleu.words, bleu.reference_words);
-        assert_eq!((of(&with_empty), of(&scorer.bleu)), ((6, 10), (6, 15)));
+        let counts = |bleu: &Bleu| (bleu.words, bleu.reference_words);
+        assert_eq!((counts(&with_empty), counts(&scorer.bleu)), ((6, 10), (6, 15)));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Header<'_> {
         for axis in 0..axes {
             let voxels = usize::try_from(self.int16(42 + 2 * axis)).ok().filter(|n| *n > 0)?;
             match shape.get_mut(axis) {
-                Some(of) => *of = voxels,
+                Some(length) => *length = voxels,
                 None if voxels > 1 => return None,
                 None => {}
             }

@@ -90,8 +90,8 @@ pub fn match_boxes(
     let mut found: Vec<DetectionMatch> = detections.iter().enumerate().map(matches).collect();
     for at in 0..THRESHOLDS {
         let mut is_taken = vec![false; objects.len()];
-        for (of, detection) in found.iter_mut().zip(detections) {
-            let start = of.order as usize * objects.len();
+        for (result, detection) in found.iter_mut().zip(detections) {
+            let start = result.order as usize * objects.len();
             let overlaps = &overlaps[start..start + objects.len()];
             let best = best(&objects, &is_taken, overlaps, threshold(at).min(1.0 - 1e-10));
             if let Some(best) = best {
@@ -102,8 +102,8 @@ pub fn match_boxes(
             let area = detection.bounds[2] * detection.bounds[3];
             let is_outside = !is_matched && !(0.0..=GREATEST_AREA).contains(&area);
             let is_ignored = best.is_some_and(|best| objects[best].is_ignored()) || is_outside;
-            of.right |= u16::from(is_matched && !is_ignored) << at;
-            of.ignored |= u16::from(is_ignored) << at;
+            result.right |= u16::from(is_matched && !is_ignored) << at;
+            result.ignored |= u16::from(is_ignored) << at;
         }
     }
     found
@@ -130,9 +130,9 @@ fn best(objects: &[&Object], is_taken: &[bool], overlaps: &[f64], least: f64) ->
 
 /// Returns the mean precision of a category over thresholds and recalls. O(n log n).
 ///
-/// `wanted` is the number of objects of the category, at least 1.
+/// `object_count` is the number of objects of the category, at least 1.
 #[must_use]
-pub fn average_precision(matches: &mut [DetectionMatch], wanted: u64) -> f64 {
+pub fn average_precision(matches: &mut [DetectionMatch], object_count: u64) -> f64 {
     matches.sort_unstable_by(|a, b| {
         b.score.total_cmp(&a.score).then((a.image, a.order).cmp(&(b.image, b.order)))
     });
@@ -142,11 +142,11 @@ pub fn average_precision(matches: &mut [DetectionMatch], wanted: u64) -> f64 {
         let bit = 1 << at;
         let (mut right, mut wrong) = (0_u64, 0_u64);
         precisions.clear();
-        for of in matches.iter() {
-            right += u64::from(of.right & bit != 0);
-            wrong += u64::from(of.right & bit == 0 && of.ignored & bit == 0);
+        for result in matches.iter() {
+            right += u64::from(result.right & bit != 0);
+            wrong += u64::from(result.right & bit == 0 && result.ignored & bit == 0);
             let precision = right as f64 / ((wrong + right) as f64 + f64::EPSILON);
-            precisions.push((right as f64 / wanted as f64, precision));
+            precisions.push((right as f64 / object_count as f64, precision));
         }
         sum += precision_at_recalls(&mut precisions);
     }
@@ -180,28 +180,28 @@ mod tests {
         Detection { bounds, score }
     }
 
-    fn of(detections: &[Detection], objects: &[Object]) -> f64 {
-        let wanted = objects.iter().filter(|object| !object.is_ignored()).count() as u64;
-        average_precision(&mut match_boxes(0, detections, objects), wanted)
+    fn result(detections: &[Detection], objects: &[Object]) -> f64 {
+        let object_count = objects.iter().filter(|object| !object.is_ignored()).count() as u64;
+        average_precision(&mut match_boxes(0, detections, objects), object_count)
     }
 
     const BOX: Bounds = [10.0, 10.0, 20.0, 20.0];
 
     #[test]
     fn an_object_found_exactly_once_has_a_precision_of_one() {
-        let precision = of(&[detection(BOX, 0.9)], &[object(BOX)]);
+        let precision = result(&[detection(BOX, 0.9)], &[object(BOX)]);
         assert!((precision - 1.0).abs() < 1e-12, "{precision}");
     }
 
     #[test]
     fn a_second_detection_of_an_object_is_wrong() {
         let twice = [detection(BOX, 0.9), detection(BOX, 0.8)];
-        assert!((of(&twice, &[object(BOX)]) - 1.0).abs() < 1e-12, "recall was 1 before it");
+        assert!((result(&twice, &[object(BOX)]) - 1.0).abs() < 1e-12, "recall was 1 before it");
         let other = [100.0, 100.0, 20.0, 20.0];
         let late = [detection(BOX, 0.9), detection(BOX, 0.8), detection(other, 0.7)];
         // 51 recalls at precision 1, 50 at two thirds.
         let expected = (51.0 + 50.0 * 2.0 / 3.0) / 101.0;
-        let found = of(&late, &[object(BOX), object(other)]);
+        let found = result(&late, &[object(BOX), object(other)]);
         assert!((found - expected).abs() < 1e-12, "{found}");
     }
 
@@ -209,7 +209,7 @@ mod tests {
     fn an_overlap_of_72_percent_is_right_at_half_of_the_thresholds() {
         // Two boxes of one size, moved by the share d of the side, overlap by (1 - d) / (1 + d).
         let moved = [10.0 + 20.0 * 0.28 / 1.72, 10.0, 20.0, 20.0];
-        let found = of(&[detection(moved, 0.9)], &[object(BOX)]);
+        let found = result(&[detection(moved, 0.9)], &[object(BOX)]);
         assert!((found - 0.5).abs() < 1e-12, "{found}");
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let crowd = Object { is_crowd: true, id: 2, ..object([0.0, 0.0, 100.0, 100.0]) };
         let inside = detection([50.0, 50.0, 10.0, 10.0], 0.99);
         let also = detection([60.0, 60.0, 10.0, 10.0], 0.98);
-        let found = of(&[inside, also, detection(BOX, 0.9)], &[crowd, object(BOX)]);
+        let found = result(&[inside, also, detection(BOX, 0.9)], &[crowd, object(BOX)]);
         assert!((found - 1.0).abs() < 1e-12, "{found}");
     }
 }

@@ -154,7 +154,7 @@ impl Truth {
 
     /// Returns the objects of an image by the number of their category, sorted.
     pub(super) fn objects(&self, image: usize) -> impl Iterator<Item = (usize, &[Object])> {
-        self.images[image].objects.iter().map(|(category, of)| (*category, of.as_slice()))
+        self.images[image].objects.iter().map(|(category, objects)| (*category, objects.as_slice()))
     }
 }
 
@@ -162,7 +162,7 @@ impl Image {
     fn add(&mut self, category: usize, annotation: &Annotation) {
         let Annotation { id, bbox: bounds, area, iscrowd, .. } = *annotation;
         let object = Object { id, bounds, area, is_crowd: iscrowd != 0 };
-        match self.objects.binary_search_by_key(&category, |(of, _)| *of) {
+        match self.objects.binary_search_by_key(&category, |(number, _)| *number) {
             Ok(at) => self.objects[at].1.push(object),
             Err(at) => self.objects.insert(at, (category, vec![object])),
         }

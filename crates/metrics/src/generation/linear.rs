@@ -173,7 +173,7 @@ fn subtract(from: &mut [f64], factor: f64, vector: &[f64]) {
 fn subtract_panel(panel: &[[Vec<f64>; 2]], matrix: &mut Array2<f64>, rows: usize) {
     const STRIP: usize = 128;
     let stacked = |order: [usize; 2]| {
-        let all = order.iter().flat_map(|of| panel.iter().map(|pair| &pair[*of][..rows]));
+        let all = order.iter().flat_map(|side| panel.iter().map(|pair| &pair[*side][..rows]));
         let all: Vec<f64> = all.flatten().copied().collect();
         Array2::from_shape_vec((2 * panel.len(), rows), all).expect("vectors are of these rows")
     };
@@ -306,8 +306,8 @@ fn ql(diagonal: &mut [f64], beside: &mut [f64]) {
     for first in 0..diagonal.len() {
         for _ in 0..MAX_ROTATIONS {
             let is_small = |at: &usize| {
-                let of = diagonal[*at].abs() + diagonal[at + 1].abs();
-                beside[*at].abs() <= f64::EPSILON * of
+                let sum = diagonal[*at].abs() + diagonal[at + 1].abs();
+                beside[*at].abs() <= f64::EPSILON * sum
             };
             let last = (first..diagonal.len() - 1).find(is_small).unwrap_or(diagonal.len() - 1);
             if last == first {

@@ -43,26 +43,26 @@ pub fn number(answer: &str) -> Option<f64> {
     found.as_str().replace(',', "").parse().ok()
 }
 
-/// Returns the share of characters of the wanted identifiers that occur anywhere in the identifier
+/// Returns the share of characters of the expected identifiers that occur anywhere in the identifier
 /// found in their place, as a mean in percent with two decimals. (The script iterates over the
 /// characters of an identifier as if it were a list of identifiers.)
 ///
 /// ```
 /// use dyno_metrics::questions::matches::identifiers;
 ///
-/// let wanted = "123e4567-e89b-12d3-a456-426614174000";
-/// assert_eq!(identifiers(wanted, &format!("It is {wanted}.")), 100.0);
-/// assert_eq!(identifiers(wanted, "I do not know."), 0.0);
+/// let expected = "123e4567-e89b-12d3-a456-426614174000";
+/// assert_eq!(identifiers(expected, &format!("It is {expected}.")), 100.0);
+/// assert_eq!(identifiers(expected, "I do not know."), 0.0);
 /// ```
 #[must_use]
-pub fn identifiers(wanted: &str, found: &str) -> f64 {
-    let (wanted, found) = (uuids(wanted), uuids(found));
-    let shared = |(found, wanted): (&String, &String)| {
+pub fn identifiers(expected: &str, found: &str) -> f64 {
+    let (expected, found) = (uuids(expected), uuids(found));
+    let shared = |(found, expected): (&String, &String)| {
         let found = found.to_lowercase();
         let is_shared = |letter: &char| found.contains(&letter.to_lowercase().to_string());
-        wanted.chars().filter(is_shared).count() as f64 / wanted.chars().count() as f64
+        expected.chars().filter(is_shared).count() as f64 / expected.chars().count() as f64
     };
-    let sum: f64 = found.iter().zip(&wanted).map(shared).sum();
+    let sum: f64 = found.iter().zip(&expected).map(shared).sum();
     let percent = sum / found.len().max(1) as f64 * 100.0;
     format!("{percent:.2}").parse().unwrap_or(percent)
 }
@@ -93,7 +93,7 @@ fn uuids(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns whether an answer is part of the wanted text, or contains one of the wanted answers,
+/// Returns whether an answer is part of the expected text, or contains one of the expected answers,
 /// which `|` separates. White space and case do not count for the latter.
 ///
 /// ```
@@ -103,14 +103,15 @@ fn uuids(text: &str) -> Vec<String> {
 /// assert!(!is_answer("New York|NYC", "Answer: Boston"));
 /// ```
 #[must_use]
-pub fn is_answer(wanted: &str, found: &str) -> bool {
+pub fn is_answer(expected: &str, found: &str) -> bool {
     let answer = found.rsplit_once(BEFORE_ANSWER).map_or(found, |(_, answer)| answer);
     let bare = |text: &str| {
         let letters: String = text.chars().filter(|letter| !is_space(*letter)).collect();
         letters.to_lowercase()
     };
     let bare_answer = bare(answer);
-    wanted.contains(answer) || wanted.split('|').any(|wanted| bare_answer.contains(&bare(wanted)))
+    expected.contains(answer)
+        || expected.split('|').any(|expected| bare_answer.contains(&bare(expected)))
 }
 
 #[cfg(test)]
@@ -134,22 +135,22 @@ mod tests {
 
     #[test]
     fn identifiers_share_characters() {
-        let wanted = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee";
-        assert_eq!(identifiers(wanted, &format!("It is {}!", wanted.to_uppercase())), 100.0);
-        assert_eq!(identifiers(wanted, "none"), 0.0);
+        let expected = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee";
+        assert_eq!(identifiers(expected, &format!("It is {}!", expected.to_uppercase())), 100.0);
+        assert_eq!(identifiers(expected, "none"), 0.0);
         // The dashes, the 8 of a and the 4 of b, of 36. The second identifier has no counterpart.
         let found = "abababab-0000-0000-0000-000000000000 x00000000-0000-0000-0000-000000000000";
-        assert_eq!(identifiers(wanted, found), 22.22);
+        assert_eq!(identifiers(expected, found), 22.22);
     }
 
     #[test]
     fn an_answer_is_one_of_several_or_a_part_of_them() {
-        let wanted = "New York|NYC";
+        let expected = "New York|NYC";
         for right in ["Answer: nyc", "Answer: it is NEW\nYORK.", "York", "", "New. Answer: "] {
-            assert!(is_answer(wanted, right), "{right}");
+            assert!(is_answer(expected, right), "{right}");
         }
         for wrong in ["Answer: Boston", "Answer: NYC. Answer: LA"] {
-            assert!(!is_answer(wanted, wrong), "{wrong}");
+            assert!(!is_answer(expected, wrong), "{wrong}");
         }
     }
 }

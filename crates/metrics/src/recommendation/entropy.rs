@@ -132,9 +132,10 @@ fn candidates(values: &[f64]) -> Result<Vec<Candidate>, AnswerError> {
         return Err(content(expected, format!("{count} and {} values", values.len())));
     }
     let count = (values.len() - OTHERS) / 3;
-    let of = |part: usize, at: usize| values[2 + part * count + at];
+    let value = |part: usize, at: usize| values[2 + part * count + at];
     let candidate = |at| {
-        let candidate = Candidate { prediction: of(0, at), label: of(1, at), weight: of(2, at) };
+        let candidate =
+            Candidate { prediction: value(0, at), label: value(1, at), weight: value(2, at) };
         let Candidate { prediction, label, weight } = candidate;
         if !(0.0..=1.0).contains(&prediction) {
             return Err(content("a prediction in [0, 1]", prediction.to_string()));
@@ -196,7 +197,7 @@ mod tests {
     use super::super::super::assert_checker_reads;
     use super::*;
 
-    fn of(pairs: &[(f64, f64)]) -> Vec<Candidate> {
+    fn rate(pairs: &[(f64, f64)]) -> Vec<Candidate> {
         let candidate = |&(prediction, label)| Candidate { prediction, label, weight: 1.0 };
         pairs.iter().map(candidate).collect()
     }
@@ -204,7 +205,7 @@ mod tests {
     #[test]
     fn predicting_the_mean_label_has_an_entropy_of_one() {
         let mut ratings = Ratings::new(Element::F32);
-        ratings.add(&of(&[(0.25, 1.0), (0.25, 0.0), (0.25, 0.0), (0.25, 0.0)]));
+        ratings.add(&rate(&[(0.25, 1.0), (0.25, 0.0), (0.25, 0.0), (0.25, 0.0)]));
         assert!((ratings.normalized_entropy() - 1.0).abs() < 1e-15);
         assert_checker_reads("v6.1", "dlrm-v3", &ratings.scores());
         assert_eq!(ratings.scores().figure("DLRM_ACC"), Some(0.75));
@@ -213,10 +214,10 @@ mod tests {
 
     #[test]
     fn answers_without_two_labels_or_two_predictions_have_no_auc() {
-        assert_eq!(group_auc(&of(&[(0.9, 1.0), (0.2, 0.0), (0.4, 0.0)])), Some(1.0));
-        assert_eq!(group_auc(&of(&[(0.1, 1.0), (0.2, 0.0), (0.4, 1.0)])), Some(0.5));
-        assert_eq!(group_auc(&of(&[(0.9, 1.0), (0.2, 1.0)])), None);
-        assert_eq!(group_auc(&of(&[(0.5, 1.0), (0.0, 0.0)])), None);
+        assert_eq!(group_auc(&rate(&[(0.9, 1.0), (0.2, 0.0), (0.4, 0.0)])), Some(1.0));
+        assert_eq!(group_auc(&rate(&[(0.1, 1.0), (0.2, 0.0), (0.4, 1.0)])), Some(0.5));
+        assert_eq!(group_auc(&rate(&[(0.9, 1.0), (0.2, 1.0)])), None);
+        assert_eq!(group_auc(&rate(&[(0.5, 1.0), (0.0, 0.0)])), None);
         assert_eq!(group_auc(&[]), None);
     }
 

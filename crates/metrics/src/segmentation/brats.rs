@@ -125,18 +125,18 @@ impl Case {
     /// Returns the Dice of each region; `None` for a region that both volumes lack.
     fn dice(&self, labels: &[u8]) -> [Option<f64>; REGIONS] {
         let found = [1, 2, 3].map(|label| count(labels, label));
-        let (mut common, mut wanted) = ([0; REGIONS], [0; REGIONS]);
+        let (mut common, mut expected) = ([0; REGIONS], [0; REGIONS]);
         for (label, start, length) in self.truth.runs() {
-            wanted[usize::from(label) - 1] += length as u64;
+            expected[usize::from(label) - 1] += length as u64;
             let found = &labels[start..start + length];
             // A voxel is common to every region that contains both labels.
-            for of in 1..=3 {
-                common[usize::from(label.min(of)) - 1] += count(found, of);
+            for class in 1..=3 {
+                common[usize::from(label.min(class)) - 1] += count(found, class);
             }
         }
         std::array::from_fn(|region| {
-            let sum = |of: [u64; 3]| of[region..].iter().sum::<u64>() as f64;
-            let together = sum(wanted) + sum(found);
+            let sum = |counts: [u64; 3]| counts[region..].iter().sum::<u64>() as f64;
+            let together = sum(expected) + sum(found);
             (together > 0.0).then(|| 2.0 * sum(common) / together)
         })
     }
@@ -145,9 +145,10 @@ impl Case {
 /// Returns how often a label occurs.
 fn count(labels: &[u8], label: u8) -> u64 {
     // Maximum count in a byte.
-    const AT_ONCE: usize = 255;
-    let some = |labels: &[u8]| labels.iter().map(|of| u8::from(*of == label)).sum::<u8>();
-    labels.chunks(AT_ONCE).map(|labels| u64::from(some(labels))).sum()
+    const MAX_COUNT: usize = 255;
+    let count_chunk =
+        |labels: &[u8]| labels.iter().map(|found| u8::from(*found == label)).sum::<u8>();
+    labels.chunks(MAX_COUNT).map(|labels| u64::from(count_chunk(labels))).sum()
 }
 
 /// Ranks likelihoods among all 16-bit values. NumPy compares them after conversion to 16 bits. NaN
@@ -192,9 +193,9 @@ fn round_to_half(value: f32) -> u16 {
     let normal = bits.wrapping_sub(BIAS).wrapping_add(0xfff + (bits >> 13 & 1)) >> 13;
     // Below one half the unit in the last place is that of the least numbers.
     let subnormal = (magnitude + 0.5).to_bits() - 0.5_f32.to_bits();
-    let of_number = if magnitude < LEAST { subnormal } else { normal.min(0x7c00) };
-    let of_any = if magnitude.is_nan() { 0x7e00 } else { of_number };
-    (value.to_bits() >> 16 & 0x8000) as u16 | of_any as u16
+    let number = if magnitude < LEAST { subnormal } else { normal.min(0x7c00) };
+    let rounded = if magnitude.is_nan() { 0x7e00 } else { number };
+    (value.to_bits() >> 16 & 0x8000) as u16 | rounded as u16
 }
 
 /// Rounds to 32 bits so that a second rounding gives the result of a single one: sets the last bit
@@ -215,8 +216,8 @@ fn likeliest(ranks: &[Vec<i16>; LABEL_COUNT], labels: &mut [u8]) {
     let all = first.iter().zip(second).zip(third.iter().zip(fourth));
     for (label, ((first, second), (third, fourth))) in labels.iter_mut().zip(all) {
         let (mut best, mut at) = (*first, 0);
-        for (rank, of) in [(*second, 1), (*third, 2), (*fourth, 3)] {
-            at = if rank > best { of } else { at };
+        for (rank, candidate) in [(*second, 1), (*third, 2), (*fourth, 3)] {
+            at = if rank > best { candidate } else { at };
             best = best.max(rank);
         }
         *label = at;
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_greatest_is_the_likeliest_of_any_type() {
+    fn the_first_of_the_greatest_is_the_likeliest_rounded_type() {
         let likely = [
             [1.0, 3.0, 3.0, 2.0],
             // Equal in 16 bits.

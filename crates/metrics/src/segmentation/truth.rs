@@ -32,8 +32,8 @@ impl Truth {
         let (shape, mut runs, mut at) = (volume.shape, Vec::<Run>::new(), 0_u32);
         let mut other = None;
         volume.labels(|labels| {
-            for of in labels.chunk_by(|one, next| one == next) {
-                let (label, length) = (of[0], of.len() as u32);
+            for part in labels.chunk_by(|one, next| one == next) {
+                let (label, length) = (part[0], part.len() as u32);
                 if label > greatest {
                     other.get_or_insert(label);
                 }

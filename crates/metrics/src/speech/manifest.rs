@@ -34,6 +34,18 @@ pub struct AudioFile {
 ///
 /// # Errors
 /// [`DataError`] if the file cannot be read or is not in the format.
+///
+/// ```
+/// use dyno_metrics::speech::read_transcripts;
+///
+/// let json = r#"[
+///     {"transcript": "It's ON!", "original_duration": 2.5},
+///     {"transcript": "a long one", "original_duration": 20.0}
+/// ]"#;
+/// let file = tempfile::NamedTempFile::new().unwrap();
+/// std::fs::write(&file, json).unwrap();
+/// assert_eq!(read_transcripts(file.path(), 15.0).unwrap(), ["it's on"]);
+/// ```
 pub fn read_transcripts(path: &Path, longest_seconds: f64) -> Result<Vec<String>, DataError> {
     let is_known = |letter| matches!(letter, ' ' | 'a'..='z' | '\'');
     let text = |transcript: String| {
@@ -57,6 +69,20 @@ pub fn read(path: &Path, longest_seconds: f64) -> Result<Vec<String>, DataError>
 ///
 /// # Errors
 /// [`DataError`] if the file cannot be read or is not in the format.
+///
+/// ```
+/// use dyno_metrics::speech::read_utterances;
+///
+/// let json = r#"[
+///     {"transcript": "It's ON!", "original_duration": 2.5},
+///     {"transcript": "a long one", "original_duration": 20.0}
+/// ]"#;
+/// let file = tempfile::NamedTempFile::new().unwrap();
+/// std::fs::write(&file, json).unwrap();
+/// let utterances = read_utterances(file.path(), 15.0).unwrap();
+/// assert_eq!(utterances.len(), 1);
+/// assert_eq!(utterances[0].transcript, "It's ON!");
+/// ```
 pub fn read_utterances(path: &Path, longest_seconds: f64) -> Result<Vec<Utterance>, DataError> {
     let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
     let mut utterances: Vec<Utterance> = serde_json::from_slice(&bytes).map_err(|error| {

@@ -104,6 +104,13 @@ const OTHERS: [(&str, Word); 29] = [
 ];
 
 /// Table of number words.
+///
+/// ```
+/// use dyno_metrics::speech::numbers::NumberWords;
+///
+/// let words = ["twenty", "one", "dollars", "and", "five", "percent"];
+/// assert_eq!(NumberWords::default().rewrite(&words), ["$21", "and", "5%"]);
+/// ```
 #[derive(Debug)]
 pub struct NumberWords {
     words: HashMap<String, Word>,

@@ -165,9 +165,9 @@ impl Pronunciations {
         let text = payload::text(answer);
         // A malformed text counts as empty: all phonemes are errors.
         let found = self.phonemes(text.as_deref().unwrap_or_default());
-        let entries = |at: usize| self.entries.get(at);
-        let all = std::iter::successors(entries(first), |of| entries(of.next));
-        errors.add(&found, all.map(|of| self.phonemes(&self.text[of.start..of.end])));
+        let entry_at = |at: usize| self.entries.get(at);
+        let all = std::iter::successors(entry_at(first), |entry| entry_at(entry.next));
+        errors.add(&found, all.map(|entry| self.phonemes(&self.text[entry.start..entry.end])));
         text.map(drop)
     }
 }

@@ -73,39 +73,39 @@ impl WordErrors {
     /// errors.add_joined(&["ice", "cream"], &["icecream"]);
     /// assert_eq!(errors, WordErrors { errors: 0, words: 1 });
     /// ```
-    pub fn add_joined(&mut self, found: &[&str], wanted: &[&str]) {
-        self.words += wanted.len() as u64;
-        let (found, wanted) = join_words(found, wanted);
-        let [found, wanted] =
-            [&found, &wanted].map(|of| of.iter().map(|word| Word::new(word)).collect::<Vec<_>>());
-        self.errors += distance(&found, &wanted) as u64;
+    pub fn add_joined(&mut self, found: &[&str], expected: &[&str]) {
+        self.words += expected.len() as u64;
+        let (found, expected) = join_words(found, expected);
+        let [found, expected] = [&found, &expected]
+            .map(|side| side.iter().map(|word| Word::new(word)).collect::<Vec<_>>());
+        self.errors += distance(&found, &expected) as u64;
     }
 }
 
 /// Returns both texts with words joined that the other has as one.
 fn join_words<'a>(
     mut found: &[&'a str],
-    mut wanted: &[&'a str],
+    mut expected: &[&'a str],
 ) -> (Vec<Cow<'a, str>>, Vec<Cow<'a, str>>) {
-    let (mut found_out, mut wanted_out) = (Vec::new(), Vec::new());
-    while let (Some(one), Some(other)) = (found.first(), wanted.first()) {
+    let (mut found_out, mut expected_out) = (Vec::new(), Vec::new());
+    while let (Some(one), Some(other)) = (found.first(), expected.first()) {
         let lengths = (1..=LONGEST_RUN).find_map(|length| {
             let is_run = |words: &[&str], word: &str| {
                 words.get(..length).is_some_and(|take_run| is_concatenation(take_run, word))
             };
-            if is_run(wanted, one) {
+            if is_run(expected, one) {
                 Some((1, length))
             } else {
                 is_run(found, other).then_some((length, 1))
             }
         });
-        let (found_length, wanted_length) = lengths.unwrap_or((1, 1));
+        let (found_length, expected_length) = lengths.unwrap_or((1, 1));
         found_out.push(take_run(&mut found, found_length));
-        wanted_out.push(take_run(&mut wanted, wanted_length));
+        expected_out.push(take_run(&mut expected, expected_length));
     }
     found_out.extend(found.iter().map(|word| Cow::Borrowed(*word)));
-    wanted_out.extend(wanted.iter().map(|word| Cow::Borrowed(*word)));
-    (found_out, wanted_out)
+    expected_out.extend(expected.iter().map(|word| Cow::Borrowed(*word)));
+    (found_out, expected_out)
 }
 
 fn is_concatenation(take_run: &[&str], word: &str) -> bool {
@@ -196,8 +196,9 @@ impl Scorer for NormalizedTranscripts {
         let text = self.answers.text(answer);
         // A malformed transcript counts as empty: all words of the reference are errors.
         let normalized = self.normalizer.normalize(text.as_deref().unwrap_or_default());
-        let [found, wanted] = [&normalized, reference].map(|text| words(text).collect::<Vec<_>>());
-        self.errors.add_joined(&found, &wanted);
+        let [found, expected] =
+            [&normalized, reference].map(|text| words(text).collect::<Vec<_>>());
+        self.errors.add_joined(&found, &expected);
         text.map(drop)
     }
 
@@ -232,10 +233,10 @@ mod tests {
     use super::super::super::assert_checker_reads;
     use super::*;
 
-    fn errors(found: &str, wanted: &str) -> u64 {
+    fn errors(found: &str, expected: &str) -> u64 {
         let mut errors = WordErrors::default();
-        let [found, wanted] = [found, wanted].map(|text| words(text).collect::<Vec<_>>());
-        errors.add_joined(&found, &wanted);
+        let [found, expected] = [found, expected].map(|text| words(text).collect::<Vec<_>>());
+        errors.add_joined(&found, &expected);
         errors.errors
     }
 

@@ -133,8 +133,10 @@ fn step_1a(word: &str) -> String {
     if word.len() == 4 && word.ends_with("ies") {
         return word[..3].to_owned();
     }
-    let of = |(suffix, by): &(&str, &str)| Some(word.strip_suffix(suffix)?.to_owned() + by);
-    rules.iter().find_map(of).unwrap_or_else(|| word.to_owned())
+    let replace = |(suffix, replacement): &(&str, &str)| {
+        Some(word.strip_suffix(suffix)?.to_owned() + replacement)
+    };
+    rules.iter().find_map(replace).unwrap_or_else(|| word.to_owned())
 }
 
 fn step_1b(word: String) -> String {
@@ -169,8 +171,10 @@ fn step_1c(word: String) -> String {
 /// tried.
 fn replace_suffix(word: String, rules: &[(&str, &str)]) -> String {
     let found = rules.iter().find(|(suffix, _)| word.ends_with(suffix));
-    match found.map(|(suffix, by)| (word[..word.len() - suffix.len()].to_owned(), by)) {
-        Some((rest, by)) if measure(&rest) > 0 => rest + by,
+    match found
+        .map(|(suffix, replacement)| (word[..word.len() - suffix.len()].to_owned(), replacement))
+    {
+        Some((rest, replacement)) if measure(&rest) > 0 => rest + replacement,
         _ => word,
     }
 }

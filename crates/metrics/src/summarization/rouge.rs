@@ -90,14 +90,14 @@ impl Rouge {
     /// ```
     #[must_use]
     pub fn score(reference: &Text, summary: &Text) -> Self {
-        let (wanted, found) = (&reference.words, &summary.words);
+        let (expected, found) = (&reference.words, &summary.words);
         let f_measure = |shared, length: usize| {
             let runs = |words: &[u32]| (words.len() + 1).saturating_sub(length);
-            f_measure(shared, runs(found), runs(wanted))
+            f_measure(shared, runs(found), runs(expected))
         };
         Self {
-            rouge_1: f_measure(shared_runs::<1>(wanted, found), 1),
-            rouge_2: f_measure(shared_runs::<2>(wanted, found), 2),
+            rouge_1: f_measure(shared_runs::<1>(expected, found), 1),
+            rouge_2: f_measure(shared_runs::<2>(expected, found), 2),
             rouge_l: Self::rouge_l(reference, summary),
             rouge_l_sum: f_measure(union_matches(reference, summary), 1),
         }
@@ -106,31 +106,31 @@ impl Rouge {
     /// Returns the F-measure of the longest common subsequence only.
     #[must_use]
     pub fn rouge_l(reference: &Text, summary: &Text) -> f64 {
-        let (wanted, found) = (&reference.words, &summary.words);
-        f_measure(Places::new(wanted).longest_common(found), found.len(), wanted.len())
+        let (expected, found) = (&reference.words, &summary.words);
+        f_measure(Places::new(expected).longest_common(found), found.len(), expected.len())
     }
 }
 
 /// Returns the harmonic mean of precision and recall.
-fn f_measure(shared: usize, found: usize, wanted: usize) -> f64 {
+fn f_measure(shared: usize, found: usize, expected: usize) -> f64 {
     let precision = shared as f64 / found.max(1) as f64;
-    let recall = shared as f64 / wanted.max(1) as f64;
+    let recall = shared as f64 / expected.max(1) as f64;
     if shared == 0 { 0.0 } else { 2.0 * precision * recall / (precision + recall) }
 }
 
 /// Counts the runs of words that both texts share.
-fn shared_runs<const N: usize>(wanted: &[u32], found: &[u32]) -> usize {
+fn shared_runs<const N: usize>(expected: &[u32], found: &[u32]) -> usize {
     let sorted = |words: &[u32]| {
         let run = |window: &[u32]| window.try_into().expect("windows have the length of runs");
         let mut runs: Vec<[u32; N]> = words.windows(N).map(run).collect();
         runs.sort_unstable();
         runs
     };
-    let (wanted, found) = (sorted(wanted), sorted(found));
-    let mut wanted = wanted.iter().peekable();
+    let (expected, found) = (sorted(expected), sorted(found));
+    let mut expected = expected.iter().peekable();
     let is_shared = |run: &&[u32; N]| {
-        while wanted.next_if(|other| other < run).is_some() {}
-        wanted.next_if_eq(run).is_some()
+        while expected.next_if(|other| other < run).is_some() {}
+        expected.next_if_eq(run).is_some()
     };
     found.iter().filter(is_shared).count()
 }
@@ -147,18 +147,18 @@ fn union_matches(reference: &Text, summary: &Text) -> usize {
         left.entry(*word).or_default().1 += 1;
     }
     let mut hits = 0;
-    for wanted in &reference.sentences {
-        let mut is_common = vec![false; wanted.len()];
-        let places = Places::new(wanted);
+    for expected in &reference.sentences {
+        let mut is_common = vec![false; expected.len()];
+        let places = Places::new(expected);
         for found in &summary.sentences {
             places.mark(found, &mut is_common);
         }
-        for (word, _) in wanted.iter().zip(is_common).filter(|(_, is_common)| *is_common) {
-            if let Some((wanted, found)) = left.get_mut(word)
-                && *wanted > 0
+        for (word, _) in expected.iter().zip(is_common).filter(|(_, is_common)| *is_common) {
+            if let Some((expected, found)) = left.get_mut(word)
+                && *expected > 0
                 && *found > 0
             {
-                (*wanted, *found) = (*wanted - 1, *found - 1);
+                (*expected, *found) = (*expected - 1, *found - 1);
                 hits += 1;
             }
         }

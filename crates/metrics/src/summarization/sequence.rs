@@ -3,6 +3,16 @@
 //! Source: Hyyrö, *Bit-parallel LCS-length computation revisited*, 2004.
 
 /// Positions of each word of a text, one bit per position.
+///
+/// ```
+/// use dyno_metrics::summarization::sequence::Places;
+///
+/// let places = Places::new(&[1, 2, 3, 4]);
+/// assert_eq!(places.longest_common(&[2, 9, 4]), 2);
+/// let mut is_common = [false; 4];
+/// places.mark(&[2, 9, 4], &mut is_common);
+/// assert_eq!(is_common, [false, true, false, true]);
+/// ```
 #[derive(Debug)]
 pub struct Places<'a> {
     text: &'a [u32],

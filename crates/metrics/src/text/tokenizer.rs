@@ -224,8 +224,8 @@ impl Decoder {
                 };
                 let is_prepended = prepend_scheme.unwrap_or(default) != Prepend::Never;
                 let spaced = |(at, token): (usize, Cow<'a, str>)| {
-                    let by = if at == 0 && is_prepended { "" } else { " " };
-                    Cow::from(token.replace(*replacement, by))
+                    let replacement = if at == 0 && is_prepended { "" } else { " " };
+                    Cow::from(token.replace(*replacement, replacement))
                 };
                 tokens.into_iter().enumerate().map(spaced).collect()
             }
