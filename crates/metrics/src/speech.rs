@@ -183,4 +183,11 @@ mod tests {
         let text = scores.text;
         assert_eq!(text, "Word Error Rate: 80.0%, accuracy=19.999999999999996%\n");
     }
+
+    #[test]
+    fn errors_keep_the_names_of_records() {
+        let error =
+            serde_json::from_str::<AudioFile>("1").err().expect("1 is no object").to_string();
+        assert!(error.contains("expected struct Recorded "), "{error}");
+    }
 }

@@ -411,4 +411,11 @@ mod tests {
         assert_eq!(found(singles, Element::F32), [1, 0, 2, 0, 3]);
         assert_eq!(found(halves, Element::F16), [1, 0, 2, 0, 3]);
     }
+
+    #[test]
+    fn errors_keep_the_names_of_records() {
+        let error =
+            serde_json::from_str::<CaseRecord>("1").err().expect("1 is no object").to_string();
+        assert!(error.contains("expected struct Listed "), "{error}");
+    }
 }

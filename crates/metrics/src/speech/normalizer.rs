@@ -26,7 +26,7 @@ const NUMBER_SYMBOLS: &str = ".%$¢€£";
 ///
 /// let spellings = HashMap::from([("colour".to_owned(), "color".to_owned())]);
 /// let normalizer = Normalizer::new(spellings);
-/// assert_eq!(normalizer.normalize("Uh, I won't: COLOUR twenty-one!"), " i will not color 21");
+/// assert_eq!(normalizer.normalize("Uh, I won't: COLOUR twenty-one!"), "i will not color 21");
 /// ```
 #[derive(Debug)]
 pub struct Normalizer {

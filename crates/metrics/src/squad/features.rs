@@ -322,4 +322,14 @@ mod tests {
         assert_eq!([0, 248, 249, 250, 599].map(|at| best_part(&parts, at)), [0, 0, 0, 1, 2]);
         assert_eq!(super::parts(0, 371), []);
     }
+
+    #[test]
+    fn errors_keep_the_names_of_records() {
+        let error =
+            serde_json::from_str::<QuestionRecord>("1").err().expect("1 is no object").to_string();
+        assert!(error.contains("expected struct Asked "), "{error}");
+        let error =
+            serde_json::from_str::<AnswerRecord>("1").err().expect("1 is no object").to_string();
+        assert!(error.contains("expected struct Accepted "), "{error}");
+    }
 }

@@ -224,8 +224,8 @@ impl Decoder {
                 };
                 let is_prepended = prepend_scheme.unwrap_or(default) != Prepend::Never;
                 let spaced = |(at, token): (usize, Cow<'a, str>)| {
-                    let replacement = if at == 0 && is_prepended { "" } else { " " };
-                    Cow::from(token.replace(*replacement, replacement))
+                    let space = if at == 0 && is_prepended { "" } else { " " };
+                    Cow::from(token.replace(*replacement, space))
                 };
                 tokens.into_iter().enumerate().map(spaced).collect()
             }
@@ -353,5 +353,12 @@ mod tests {
         let text = |ids: &[i64]| tokenizer.decode(ids.iter().copied()).unwrap();
         assert_eq!(text(&[0, 1, 2, 3, 4, 5, 6]), " Hi\u{1f642} you");
         assert_eq!(text(&[1, 2, 6, 4]), "\u{fffd}\u{fffd} you\u{fffd}");
+    }
+
+    #[test]
+    fn errors_keep_the_names_of_records() {
+        let error =
+            serde_json::from_str::<AddedToken>("1").err().expect("1 is no object").to_string();
+        assert!(error.contains("expected struct Added "), "{error}");
     }
 }
