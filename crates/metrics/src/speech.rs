@@ -186,8 +186,7 @@ mod tests {
 
     #[test]
     fn errors_keep_the_names_of_records() {
-        let error =
-            serde_json::from_str::<AudioFile>("1").err().expect("1 is no object").to_string();
+        let error = serde_json::from_str::<AudioFile>("1").expect_err("1 is no object").to_string();
         assert!(error.contains("expected struct Recorded "), "{error}");
     }
 }

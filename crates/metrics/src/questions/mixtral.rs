@@ -111,7 +111,7 @@ impl Scorer for Mixture {
         self.tokens += decoded.as_ref().map_or(0, |decoded| decoded.tokens);
         match (reference, &decoded) {
             (Reference::Text(text), Ok(decoded)) => {
-                self.sums.add(text, &self.decoder.sentence_lines(&decoded.text))
+                self.sums.add(text, &self.decoder.sentence_lines(&decoded.text));
             }
             (Reference::Text(_), Err(_)) => self.sums.add_none(),
             (Reference::Number(expected), decoded) => {

@@ -326,10 +326,10 @@ mod tests {
     #[test]
     fn errors_keep_the_names_of_records() {
         let error =
-            serde_json::from_str::<QuestionRecord>("1").err().expect("1 is no object").to_string();
+            serde_json::from_str::<QuestionRecord>("1").expect_err("1 is no object").to_string();
         assert!(error.contains("expected struct Asked "), "{error}");
         let error =
-            serde_json::from_str::<AnswerRecord>("1").err().expect("1 is no object").to_string();
+            serde_json::from_str::<AnswerRecord>("1").expect_err("1 is no object").to_string();
         assert!(error.contains("expected struct Accepted "), "{error}");
     }
 }
