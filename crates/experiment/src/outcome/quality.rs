@@ -242,7 +242,13 @@ mod tests {
     fn found(figures: &[(&'static str, f64)]) -> ScoreReport {
         let figures = figures.iter().map(|&(metric, value)| Figure { metric, value }).collect();
         let scores = Scores { figures, ..Scores::default() };
-        ScoreReport { scores, samples: 4, references: Some(4), counts_malformed: true, ..ScoreReport::default() }
+        ScoreReport {
+            scores,
+            samples: 4,
+            references: Some(4),
+            counts_malformed: true,
+            ..ScoreReport::default()
+        }
     }
 
     #[test]

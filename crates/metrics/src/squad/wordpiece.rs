@@ -134,12 +134,12 @@ impl WordPieces {
     /// Returns the texts of pieces, separated by spaces.
     #[must_use]
     pub fn join(&self, pieces: &[Piece]) -> String {
-        let mut join = String::new();
+        let mut joined = String::new();
         for (at, piece) in pieces.iter().enumerate() {
-            join.push_str(if at == 0 { "" } else { " " });
-            join.push_str(self.text(*piece));
+            joined.push_str(if at == 0 { "" } else { " " });
+            joined.push_str(self.text(*piece));
         }
-        join
+        joined
     }
 
     /// Splits a text into pieces.
