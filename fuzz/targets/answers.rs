@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (json, ids) = bytes.split_at(end);
-    let text = match Tokenizer::of(Path::new("tokenizer.json"), json) {
+    let text = match Tokenizer::parse(Path::new("tokenizer.json"), json) {
         Ok(tokenizer) => tokenizer.decode(ids.iter().map(|id| i64::from(*id))),
         Err(_) => Ok(String::from_utf8_lossy(bytes).into_owned()),
     };

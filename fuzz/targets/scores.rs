@@ -33,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
         let value = choice.values[chosen(at, choice.values.len())];
         (choice.name.to_owned(), value.to_owned())
     });
-    let inputs = Inputs { files, element, chosen: chosen.collect() };
+    let inputs = Inputs { files, element, choices: chosen.collect() };
     match (method.open)(&inputs) {
         Ok(mut scorer) => {
             for (index, answer) in (0..).zip(parts) {

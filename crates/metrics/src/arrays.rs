@@ -1,4 +1,4 @@
-//! Arrays and volumes as files hold them.
+//! Readers of files with arrays and volumes.
 
 pub mod nifti;
 pub mod npy;

@@ -1,21 +1,21 @@
-//! Top-1: the share of samples whose class is the label.
+//! Top-1 accuracy: the share of samples whose class is the label.
 //!
-//! Source: `accuracy-imagenet.py` of the benchmarks ResNet-50 and MobileNet,
-//! which prints three decimals.
+//! Source: `accuracy-imagenet.py` of the benchmarks ResNet-50 and MobileNet, which prints three
+//! decimals.
 
 use std::path::Path;
 
 use super::data::read_text;
 use super::payload::{self, Element};
-use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, of_sample};
+use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, reference_of};
 
 const LABELS: Need = Need {
     name: "labels",
-    what: "val_map.txt: a line a sample, the image's name and its class",
+    help: "val_map.txt: a line a sample, the image's name and its class",
     is_required: true,
 };
 
-/// `resnet50` and `mobilenet`.
+/// Method of `resnet50` and `mobilenet`.
 pub const TOP1: Method = Method {
     name: "top1",
     title: "share of samples whose class is the label, in percent",
@@ -25,24 +25,33 @@ pub const TOP1: Method = Method {
     choices: &[],
     open: |inputs| {
         let labels = read_labels(inputs.file(&LABELS)?)?;
-        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::F32), in_percent)))
+        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::F32), percent_scores)))
     },
 };
 
-/// Labels of a data set, in the order of its samples.
+/// Reads the labels of a data set, in the order of its samples.
 ///
-/// The file is `val_map.txt` of ImageNet: a line a sample, the name of the image,
-/// spaces, and its class.
+/// The file is `val_map.txt` of ImageNet: each line has the name of an image, spaces, and its
+/// class.
 ///
 /// # Errors
-/// The file does not read, or a line has no class.
+/// [`DataError`] if the file cannot be read or a line has no class.
+///
+/// ```
+/// use dyno_metrics::classification::read_labels;
+///
+/// let file = tempfile::NamedTempFile::new().unwrap();
+/// std::fs::write(&file, "a.jpeg 65\nb.jpeg 970\n").unwrap();
+/// assert_eq!(read_labels(file.path()).unwrap(), [65, 970]);
+/// ```
 pub fn read_labels(path: &Path) -> Result<Vec<i64>, DataError> {
     let text = read_text(path)?;
     let label = |(at, line): (usize, &str)| {
-        // Bytes are looked at in a third of the time of characters.
-        let word = match line.is_ascii() {
-            true => line.split_ascii_whitespace().nth(1),
-            false => line.split_whitespace().nth(1),
+        // ASCII lines are split in a third of the time.
+        let word = if line.is_ascii() {
+            line.split_ascii_whitespace().nth(1)
+        } else {
+            line.split_whitespace().nth(1)
         };
         let label = word.and_then(|word| word.parse().ok());
         label.ok_or_else(|| {
@@ -60,24 +69,39 @@ pub struct Top1 {
     element: Element,
     good: u64,
     total: u64,
-    shown: fn(good: u64, total: u64) -> Scores,
+    format: fn(good: u64, total: u64) -> Scores,
 }
 
 impl Top1 {
-    /// Answers are single elements; `shown` is what the script of the benchmark makes
-    /// of right classes and of answers, of which there may be none.
+    /// Creates the scorer of answers with a single element. `format` creates the scores from the
+    /// number of right answers and the number of all answers, which may be 0.
+    ///
+    /// ```
+    /// use dyno_metrics::classification::Top1;
+    /// use dyno_metrics::payload::Element;
+    /// use dyno_metrics::{Figure, Scorer, Scores};
+    ///
+    /// let format = |good, total| Scores {
+    ///     figures: vec![Figure { metric: "acc", value: good as f64 / total as f64 }],
+    ///     ..Scores::default()
+    /// };
+    /// let mut scorer = Top1::new(vec![3, 5], Element::I32, format);
+    /// scorer.take(0, &3_i32.to_le_bytes()).unwrap();
+    /// scorer.take(1, &4_i32.to_le_bytes()).unwrap();
+    /// assert_eq!(scorer.scores().figure("acc"), Some(0.5));
+    /// ```
     #[must_use]
     pub fn new(
         labels: Vec<i64>,
         element: Element,
-        shown: fn(good: u64, total: u64) -> Scores,
+        format: fn(good: u64, total: u64) -> Scores,
     ) -> Self {
-        Self { labels, element, good: 0, total: 0, shown }
+        Self { labels, element, good: 0, total: 0, format }
     }
 }
 
-/// As `accuracy-imagenet.py` shows it.
-fn in_percent(good: u64, total: u64) -> Scores {
+/// Formats scores as `accuracy-imagenet.py` does.
+fn percent_scores(good: u64, total: u64) -> Scores {
     let value = 100.0 * good as f64 / total.max(1) as f64;
     Scores {
         figures: vec![Figure { metric: "acc", value }],
@@ -89,7 +113,7 @@ fn in_percent(good: u64, total: u64) -> Scores {
 impl Scorer for Top1 {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         self.total += 1;
-        let label = of_sample(&self.labels, index)?;
+        let label = reference_of(&self.labels, index)?;
         self.good += u64::from(payload::whole(self.element, answer)? == *label);
         Ok(())
     }
@@ -99,7 +123,7 @@ impl Scorer for Top1 {
     }
 
     fn scores(&mut self) -> Scores {
-        (self.shown)(self.good, self.total)
+        (self.format)(self.good, self.total)
     }
 }
 
@@ -110,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_is_no_class_and_what_has_no_label_is_wrong() {
-        let mut top1 = Top1::new(vec![3, 1, 4], Element::F32, in_percent);
+        let mut top1 = Top1::new(vec![3, 1, 4], Element::F32, percent_scores);
         assert_eq!(top1.take(0, &3.0_f32.to_le_bytes()), Ok(()));
         assert_eq!(top1.take(1, &2.0_f32.to_le_bytes()), Ok(()));
         assert!(matches!(top1.take(2, &[0; 8]), Err(AnswerError::Length { .. })));

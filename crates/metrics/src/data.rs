@@ -1,45 +1,59 @@
-//! What is wrong with a file of references.
+//! Errors of reference files.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file of references that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+use thiserror::Error;
+
+/// Why a file of references cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}{problem}", place(.path, *.line, .problem))]
 pub struct DataError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Line, from 1, where there is one.
+    /// Line from 1, if the error has one.
     pub line: Option<usize>,
     /// What is wrong.
     pub problem: DataProblem,
 }
 
 /// What is wrong with a file of references.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DataProblem {
-    /// It cannot be read.
+    /// The file cannot be read. Holds the error of the operating system.
+    #[error("{0}")]
     Unreadable(String),
-    /// It is not of its format.
+    /// The file is not in the expected format.
+    #[error("expected {expected}, found {found}")]
     Malformed {
-        /// What was expected.
+        /// Expected content.
         expected: String,
-        /// What there is.
+        /// Actual content.
         found: String,
     },
-    /// The metric needs it, and it was not given.
+    /// The method requires the file, and it is missing.
+    #[error("--with {name}=FILE is not given: {help}")]
     NotGiven {
         /// Name of the input, as in `--with NAME=FILE`.
         name: &'static str,
-        /// What it is.
-        what: &'static str,
+        /// Description of the file.
+        help: &'static str,
     },
 }
 
 impl DataError {
-    /// A file that is not of its format.
+    /// Creates the error of a file in a wrong format. Cuts `found` after 120 characters.
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use dyno_metrics::DataError;
+    ///
+    /// let error = DataError::malformed(Path::new("val_map.txt"), 3, "a class", "cat.jpeg");
+    /// assert_eq!(error.to_string(), "val_map.txt:3: expected a class, found cat.jpeg");
+    /// ```
     #[must_use]
     pub fn malformed(
         path: &Path,
@@ -48,11 +62,11 @@ impl DataError {
         found: impl Into<String>,
     ) -> Self {
         let problem =
-            DataProblem::Malformed { expected: expected.into(), found: cut(&found.into()) };
+            DataProblem::Malformed { expected: expected.into(), found: truncate(&found.into()) };
         Self { path: path.to_owned(), line: line.into(), problem }
     }
 
-    /// A file that cannot be read.
+    /// Creates the error of a file that cannot be read.
     #[must_use]
     pub fn unreadable(path: &Path, error: &io::Error) -> Self {
         let problem = DataProblem::Unreadable(error.to_string());
@@ -60,8 +74,8 @@ impl DataError {
     }
 }
 
-/// Messages stay of a length that one reads.
-fn cut(text: &str) -> String {
+/// Cuts a text that is too long for a message.
+fn truncate(text: &str) -> String {
     const MOST: usize = 120;
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -69,28 +83,17 @@ fn cut(text: &str) -> String {
     }
 }
 
-impl fmt::Display for DataError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let DataProblem::NotGiven { name, what } = &self.problem {
-            return write!(f, "--with {name}=FILE is not given: {what}");
-        }
-        write!(f, "{}", self.path.display())?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
-        }
-        match &self.problem {
-            DataProblem::Unreadable(why) => write!(f, ": {why}"),
-            DataProblem::Malformed { expected, found } => {
-                write!(f, ": expected {expected}, found {found}")
-            }
-            DataProblem::NotGiven { .. } => Ok(()),
-        }
+/// Returns the beginning of the message: path and line.
+fn place(path: &Path, line: Option<usize>, problem: &DataProblem) -> String {
+    match (problem, line) {
+        // A missing file has no path.
+        (DataProblem::NotGiven { .. }, _) => String::new(),
+        (_, Some(line)) => format!("{}:{line}: ", path.display()),
+        (_, None) => format!("{}: ", path.display()),
     }
 }
 
-impl std::error::Error for DataError {}
-
-/// The text of a file.
+/// Reads a text file.
 pub(super) fn read_text(path: &Path) -> Result<String, DataError> {
     fs::read_to_string(path).map_err(|error| DataError::unreadable(path, &error))
 }

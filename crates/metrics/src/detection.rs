@@ -1,11 +1,11 @@
 //! Mean average precision of boxes, as COCO defines it.
 //!
-//! A box counts as right when it overlaps a box of the references by a threshold;
-//! of ten thresholds and all categories, the mean of the precision at 101 recalls.
+//! A detection is right if it overlaps a box of the references by at least a threshold. The figure
+//! is the mean over ten thresholds and all categories of the precision at 101 recalls.
 //!
-//! Source: `cocoeval.py` of pycocotools for boxes, all areas and 100 detections;
-//! `accuracy-coco.py` and `accuracy-openimages.py` of the benchmarks
-//! SSD-MobileNet, SSD-ResNet-34 and RetinaNet, which print three decimals.
+//! Source: `cocoeval.py` of pycocotools for boxes, all areas and 100 detections; `accuracy-coco.py`
+//! and `accuracy-openimages.py` of the benchmarks SSD-MobileNet, SSD-ResNet-34 and RetinaNet, which
+//! print three decimals.
 
 mod matching;
 mod truth;
@@ -13,12 +13,12 @@ mod truth;
 use super::payload::{self, Element};
 use super::{AnswerError, Choice, Figure, Method, Need, Scorer, Scores};
 
-pub use matching::{Matched, average_precision, match_boxes};
+pub use matching::{DetectionMatch, average_precision, match_boxes};
 pub use truth::{Object, Truth};
 
 const ANNOTATIONS: Need = Need {
     name: "annotations",
-    what: "instances_val2017.json of COCO, or openimages-mlperf.json: images, annotations and \
+    help: "instances_val2017.json of COCO, or openimages-mlperf.json: images, annotations and \
            categories as JSON",
     is_required: true,
 };
@@ -26,17 +26,17 @@ const ANNOTATIONS: Need = Need {
 const CLASSES: Choice = Choice {
     name: "classes",
     values: &["ids", "positions"],
-    what: "whether the class of a box is the id of a category, or its position in the list, from 1",
+    help: "whether the class of a box is the id of a category, or its position in the list, from 1",
 };
 
 const IMAGES: Choice = Choice {
     name: "images",
     values: &["all", "annotated"],
-    what: "whether samples are all images of the file, or those that have an object, in the order \
+    help: "whether samples are all images of the file, or those that have an object, in the order \
            of the file: of COCO 4,952 of 5,000",
 };
 
-/// `ssd-small`, `ssd-large` and `retinanet`.
+/// Method of `ssd-small`, `ssd-large` and `retinanet`.
 pub const COCO_MAP: Method = Method {
     name: "coco-map",
     title: "mean average precision of boxes at overlaps from 0.50 to 0.95, in percent",
@@ -55,21 +55,22 @@ pub const COCO_MAP: Method = Method {
     },
 };
 
-/// Detections of an image and category that count, by score.
-const MOST_DETECTIONS: usize = 100;
+/// Maximum number of detections that count per image and category. Those with the highest scores
+/// count.
+const MAX_DETECTIONS: usize = 100;
 
-/// Values of a box in an answer.
+/// Values per box in an answer.
 const VALUES: usize = 7;
 
 /// A box: left, top, width and height, in pixels.
 pub type Bounds = [f64; 4];
 
-/// A box that a system found.
+/// A box that a system detected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Detection {
-    /// Where.
+    /// Position and size.
     pub bounds: Bounds,
-    /// How sure the system is; no NaN.
+    /// Confidence of the system. Must not be NaN.
     pub score: f64,
 }
 
@@ -79,21 +80,44 @@ pub struct CocoMap {
     truth: Truth,
     element: Element,
     by_position: bool,
-    /// By category: what became of each detection, and objects that could be found.
-    categories: Vec<(Vec<Matched>, u64)>,
-    /// Boxes that name another sample than the entry does.
+    /// Matches of all detections, and number of objects that count, by category.
+    categories: Vec<(Vec<DetectionMatch>, u64)>,
+    /// Boxes that name another sample than their entry.
     strays: u64,
 }
 
 impl CocoMap {
-    /// Classes are ids of categories or their positions.
+    /// Creates the scorer. The class of a box is the id of a category, or with `by_position` its
+    /// position in the file, from 1.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::detection::{CocoMap, Truth};
+    /// use dyno_metrics::payload::Element;
+    ///
+    /// let json = r#"{
+    ///     "images": [{"id": 7, "width": 100, "height": 50}],
+    ///     "annotations": [{"id": 1, "image_id": 7, "category_id": 3, "bbox": [10, 10, 20, 20],
+    ///         "area": 400}],
+    ///     "categories": [{"id": 3}]
+    /// }"#;
+    /// let file = tempfile::NamedTempFile::new().unwrap();
+    /// std::fs::write(&file, json).unwrap();
+    ///
+    /// let truth = Truth::read(file.path()).unwrap();
+    /// let mut scorer = CocoMap::new(truth, Element::F32, false);
+    /// // Sample, top, left, bottom and right as shares of the image, score, class.
+    /// let detection = [0.0_f32, 0.2, 0.1, 0.6, 0.3, 0.9, 3.0].map(f32::to_le_bytes).concat();
+    /// scorer.take(0, &detection).unwrap();
+    /// assert!(scorer.scores().figure("mAP").unwrap() > 99.9);
+    /// ```
     #[must_use]
     pub fn new(truth: Truth, element: Element, by_position: bool) -> Self {
         let categories = vec![(Vec::new(), 0); truth.categories()];
         Self { truth, element, by_position, categories, strays: 0 }
     }
 
-    /// The detections of an image by category.
+    /// Parses the detections of an image, each with the number of its category.
     fn detections(
         &mut self,
         index: u64,
@@ -108,15 +132,15 @@ impl CocoMap {
         let (width, height) = (width as f32, height as f32);
         let mut found = Vec::with_capacity(values.len() / VALUES);
         let mut strays = 0;
-        for of in values.chunks_exact(VALUES) {
+        for chunk in values.chunks_exact(VALUES) {
             let [sample, top, left, bottom, right, score, class] =
-                of.try_into().expect("chunks have the values of a box");
+                chunk.try_into().expect("chunks have the values of a box");
             if score.is_nan() || [top, left, bottom, right].iter().any(|side| side.is_nan()) {
                 let (expected, found) = ("numbers".to_owned(), "NaN".to_owned());
                 return Err(AnswerError::Content { expected, found });
             }
             strays += u64::from(sample as u64 != index);
-            // In 32 bits, as NumPy 2 multiplies them.
+            // NumPy 2 multiplies them in 32 bits.
             let [top, bottom] = [top as f32 * height, bottom as f32 * height];
             let [left, right] = [left as f32 * width, right as f32 * width];
             let bounds = [left, top, right - left, bottom - top].map(f64::from);
@@ -128,15 +152,15 @@ impl CocoMap {
         Ok(found)
     }
 
-    /// Matches the detections of an image, an entry each with the number of its
-    /// category, with its objects.
+    /// Matches the detections of an image, each with the number of its category, with the image's
+    /// objects.
     fn match_image(&mut self, image: usize, mut detections: Vec<(usize, Detection)>) {
-        // Stable: equal scores stay in the order of the answer.
+        // A stable sort keeps the order of the answer for equal scores.
         detections.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.score.total_cmp(&x.score)));
         let rank = self.truth.rank(image);
         let mut rest = detections.as_slice();
         let mut objects = self.truth.objects(image).peekable();
-        // Both are in the order of categories.
+        // Detections and objects are sorted by category.
         loop {
             let next = rest.first().map(|(category, _)| *category);
             let category = match (next, objects.peek().map(|(category, _)| *category)) {
@@ -144,15 +168,17 @@ impl CocoMap {
                 (Some(one), None) | (None, Some(one)) => one,
                 (Some(one), Some(other)) => one.min(other),
             };
-            let count = rest.iter().take_while(|(of, _)| *of == category).count();
+            let count = rest.iter().take_while(|(number, _)| *number == category).count();
             let (own, others) = rest.split_at(count);
             rest = others;
             let own: Vec<Detection> =
-                own.iter().take(MOST_DETECTIONS).map(|(_, detection)| *detection).collect();
-            let objects = objects.next_if(|(of, _)| *of == category).map_or(&[][..], |(_, of)| of);
-            let (matched, wanted) = &mut self.categories[category];
-            *wanted += objects.iter().filter(|object| !object.is_ignored()).count() as u64;
-            matched.extend(match_boxes(rank, &own, objects));
+                own.iter().take(MAX_DETECTIONS).map(|(_, detection)| *detection).collect();
+            let objects = objects
+                .next_if(|(number, _)| *number == category)
+                .map_or(&[][..], |(_, objects)| objects);
+            let (matches, object_count) = &mut self.categories[category];
+            *object_count += objects.iter().filter(|object| !object.is_ignored()).count() as u64;
+            matches.extend(match_boxes(rank, &own, objects));
         }
     }
 }
@@ -164,7 +190,7 @@ impl Scorer for CocoMap {
             return Err(AnswerError::Sample { references });
         }
         let detections = self.detections(index, answer);
-        // What is no list of boxes has found nothing.
+        // A malformed list of boxes counts as an empty one.
         self.match_image(index as usize, detections.as_deref().unwrap_or_default().to_vec());
         detections.map(drop)
     }
@@ -174,18 +200,18 @@ impl Scorer for CocoMap {
     }
 
     fn scores(&mut self) -> Scores {
-        let mut of_each = Vec::new();
-        for (matched, wanted) in &mut self.categories {
-            if *wanted > 0 {
-                of_each.push(average_precision(matched, *wanted));
+        let mut precisions = Vec::new();
+        for (matches, object_count) in &mut self.categories {
+            if *object_count > 0 {
+                precisions.push(average_precision(matches, *object_count));
             }
         }
-        let value = 100.0 * of_each.iter().sum::<f64>() / of_each.len() as f64;
-        let told = format!("boxes that name another sample than their entry does: {}", self.strays);
+        let value = 100.0 * precisions.iter().sum::<f64>() / precisions.len() as f64;
+        let note = format!("boxes that name another sample than their entry does: {}", self.strays);
         Scores {
             figures: vec![Figure { metric: "mAP", value }],
             text: format!("mAP={value:.3}%\n"),
-            notes: if self.strays > 0 { vec![told] } else { Vec::new() },
+            notes: if self.strays > 0 { vec![note] } else { Vec::new() },
         }
     }
 }
@@ -199,7 +225,7 @@ mod tests {
         boxes.concat().iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
-    /// Two images of 100 by 50, each with one object of category 7 or 9.
+    /// Two images of 100 by 50 pixels, each with one object, of category 7 and 9.
     fn scorer(by_position: bool) -> CocoMap {
         let truth = r#"{
             "images": [{"id": 5, "width": 100, "height": 50}, {"id": 2, "width": 100, "height": 50}],

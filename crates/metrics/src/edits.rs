@@ -1,15 +1,14 @@
-//! How many items must be changed, added or taken away to make one sequence another:
-//! Levenshtein's distance.
+//! Levenshtein distance: the minimum number of items to change, insert or delete that makes two
+//! sequences equal.
 //!
-//! Source: Myers, "A fast bit-vector algorithm for approximate string matching based on
-//! dynamic programming" (Journal of the ACM 46, 1999), as Hyyrö has it for distances: a
-//! column of the table of distances is two words of bits, which say where it rises and
-//! where it falls.
+//! Source: Myers, "A fast bit-vector algorithm for approximate string matching based on dynamic
+//! programming" (Journal of the ACM 46, 1999), in Hyyrö's form for distances: two words of bits
+//! encode where a column of the distance table rises and where it falls.
 
-/// Items of a sequence that is held in a word of bits.
+/// Maximum length of a sequence that fits in a word of bits.
 const BITS: usize = u64::BITS as usize;
 
-/// The distance. O(items of the longer times items of the shorter).
+/// Returns the distance of two sequences. O(length of the one × length of the other).
 pub fn distance<T: PartialEq>(one: &[T], other: &[T]) -> usize {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     let (one, other) = (&one[same..], &other[same..]);
@@ -19,22 +18,25 @@ pub fn distance<T: PartialEq>(one: &[T], other: &[T]) -> usize {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     match short.len() {
         0 => long.len(),
-        1..=BITS => by_bits(short, long),
-        _ => by_rows(short, long),
+        1..=BITS => bit_vector_distance(short, long),
+        _ => row_distance(short, long),
     }
 }
 
-/// The first has 1 to [`BITS`] items.
-fn by_bits<T: PartialEq>(short: &[T], long: &[T]) -> usize {
+/// Computes the distance with words of bits. `short` must have 1 to [`BITS`] items.
+fn bit_vector_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     let last = 1 << (short.len() - 1);
     let (mut rises, mut falls, mut distance) = (!0_u64, 0_u64, short.len());
     for item in long {
-        let equal = short.iter().rev().fold(0, |bits, of| bits << 1 | u64::from(of == item));
+        let equal = short
+            .iter()
+            .rev()
+            .fold(0, |bits, short_item| bits << 1 | u64::from(short_item == item));
         let diagonal = (((equal & rises).wrapping_add(rises)) ^ rises) | equal | falls;
         let (up, down) = (falls | !(diagonal | rises), rises & diagonal);
         distance += usize::from(up & last != 0);
         distance -= usize::from(down & last != 0);
-        // The first row rises with every item.
+        // The first row of the table rises with every item.
         let (up, down) = (up << 1 | 1, down << 1);
         rises = down | !(diagonal | up);
         falls = up & diagonal;
@@ -42,14 +44,14 @@ fn by_bits<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     distance
 }
 
-/// A row of the table after the other.
-fn by_rows<T: PartialEq>(short: &[T], long: &[T]) -> usize {
+/// Computes the distance row by row.
+fn row_distance<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     let mut row: Vec<usize> = (0..=short.len()).collect();
     for (before, item) in long.iter().enumerate() {
         let (mut diagonal, mut left) = (before, before + 1);
         row[0] = left;
-        for (of, above) in short.iter().zip(&mut row[1..]) {
-            let changed = diagonal + usize::from(of != item);
+        for (short_item, above) in short.iter().zip(&mut row[1..]) {
+            let changed = diagonal + usize::from(short_item != item);
             diagonal = *above;
             left = changed.min(left + 1).min(diagonal + 1);
             *above = left;
@@ -58,13 +60,13 @@ fn by_rows<T: PartialEq>(short: &[T], long: &[T]) -> usize {
     row[short.len()]
 }
 
-/// Bytes of a word that is more than what is held as a number.
+/// Length in bytes from which on a word does not fit in a number.
 const LONG: usize = 8;
 
-/// A word that is seldom compared letter by letter: its length and first bytes as a number.
+/// A word with a number for fast comparison: its length and its first bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Word<'a> {
-    /// The length in the last byte, or [`LONG`].
+    /// The top byte holds the length, at most [`LONG`]; the others hold the first bytes.
     start: u64,
     text: &'a str,
 }
@@ -87,7 +89,7 @@ impl PartialEq for Word<'_> {
     }
 }
 
-/// The words of a text with white space between, each as `part` leaves it.
+/// Splits a text at white space into words and applies `part` to each.
 pub fn words<'a>(text: &'a str, part: impl Fn(&'a str) -> &'a str) -> Vec<Word<'a>> {
     let mut words = Vec::with_capacity(text.len() / 2 + 1);
     let mut put = |word: &'a str| words.push(Word::new(part(word)));
@@ -116,20 +118,19 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// `strsim` fills the table as the definition has it.
+        /// `strsim` fills the table of the definition.
         #[test]
         fn distances_are_those_of_the_definition(
             one in prop::collection::vec(0_u8..4, 0..90),
             other in prop::collection::vec(0_u8..4, 0..90),
         ) {
-            let texts = [&one, &other].map(|of| String::from_utf8(of.clone()).unwrap());
+            let texts = [&one, &other].map(|short_item| String::from_utf8(short_item.clone()).unwrap());
             let expected = strsim::levenshtein(&texts[0], &texts[1]);
             prop_assert_eq!(distance(&one, &other), expected);
-            // All of a sequence that is too long for a word of bits is kept: nothing is equal at
-            // the ends.
-            let around = |of: &[u8], mark| [&[mark], of, &[mark]].concat();
+            // A sequence that is too long for a word of bits keeps its ends, since they differ.
+            let around = |short_item: &[u8], mark| [&[mark], short_item, &[mark]].concat();
             let (one, other) = (around(&one, 8), around(&other, 9));
-            let texts = [&one, &other].map(|of| String::from_utf8(of.clone()).unwrap());
+            let texts = [&one, &other].map(|short_item| String::from_utf8(short_item.clone()).unwrap());
             prop_assert_eq!(distance(&one, &other), strsim::levenshtein(&texts[0], &texts[1]));
         }
     }

@@ -1,12 +1,12 @@
-//! How far vectors of texts are those of another network, such as those of a quantised
-//! model are those of the model in full precision.
+//! Agreement of text embeddings with those of another network, for example of a quantized model
+//! with the model in full precision.
 //!
-//! Two figures: the mean cosine of each answer with its reference, and the share of texts
-//! whose nearest other text is the same by the answers as by the references. The second is
-//! what a search sees. It is of the texts that were answered: neighbours are looked for
-//! among these alone, so that the log of a part of them has a figure, too.
+//! There are two figures: the mean cosine of each answer with its reference, and the share of texts
+//! whose nearest other text is the same by answers and by references. The second one is what a
+//! search depends on. Neighbors are searched among the answered texts only, so that the log of a
+//! part of the texts has both figures.
 //!
-//! Source: none of the benchmarks has it; `cargo xtask peers metrics` compares it with the
+//! Source: no benchmark has this method; `cargo xtask peers metrics` compares it with the
 //! definition in NumPy.
 
 use ndarray::{Array2, Axis, Slice};
@@ -19,11 +19,11 @@ use crate::parallel;
 
 const VECTORS: Need = Need {
     name: "vectors",
-    what: "what the network in full precision makes of each text as an npy file, a row a sample",
+    help: "what the network in full precision makes of each text as an npy file, a row a sample",
     is_required: true,
 };
 
-/// Embeddings of texts.
+/// Method for embeddings of texts.
 pub const EMBEDDING_AGREEMENT: Method = Method {
     name: "embedding-agreement",
     title: "mean cosine with vectors of reference, and texts whose nearest other text is the same, \
@@ -35,22 +35,22 @@ pub const EMBEDDING_AGREEMENT: Method = Method {
     open: |inputs| Ok(Box::new(Agreement::read(inputs)?)),
 };
 
-/// Cosines that are this near are equal: vectors come as float32, of which each of two has
-/// an error of half of 2^-23 in each part.
+/// Cosines that differ by less are equal. Vectors arrive as float32, which rounds each element of
+/// both by up to half of 2^-23.
 const EQUAL: f64 = 1e-6;
 
 /// Rows and columns of a block of cosines.
 const BLOCK: usize = 256;
 
-/// Scores vectors.
+/// Scores vectors against references.
 #[derive(Debug)]
 pub struct Agreement {
-    /// All of length 1.
+    /// Reference of each sample, of length 1.
     references: Matrix,
     element: Element,
-    /// Samples whose answer is a vector.
+    /// Samples with a valid answer.
     samples: Vec<usize>,
-    /// These vectors, all of length 1.
+    /// Vectors of these samples, of length 1.
     answers: Vec<f64>,
     cosines: f64,
     total: u64,
@@ -66,14 +66,27 @@ impl Agreement {
         })
     }
 
-    /// References are a row a sample.
+    /// Creates the scorer. `references` has a row per sample.
     ///
     /// # Errors
-    /// The row that has no direction.
+    /// The index of the first row that has no direction, since it is zero or not finite.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::arrays::npy::Matrix;
+    /// use dyno_metrics::embedding::Agreement;
+    /// use dyno_metrics::payload::Element;
+    ///
+    /// let references = Matrix { columns: 2, values: vec![1.0, 0.0, 0.0, 1.0] };
+    /// let mut scorer = Agreement::new(references, Element::F32).unwrap();
+    /// scorer.take(0, &[2.0_f32, 0.0].map(f32::to_le_bytes).concat()).unwrap();
+    /// scorer.take(1, &[0.0_f32, 0.5].map(f32::to_le_bytes).concat()).unwrap();
+    /// assert_eq!(scorer.scores().figure("cosine"), Some(100.0));
+    /// ```
     pub fn new(mut references: Matrix, element: Element) -> Result<Self, usize> {
         let columns = references.columns.max(1);
         for (at, row) in references.values.chunks_exact_mut(columns).enumerate() {
-            shorten(row).ok_or(at)?;
+            normalize(row).ok_or(at)?;
         }
         Ok(Self {
             references,
@@ -85,8 +98,9 @@ impl Agreement {
         })
     }
 
-    /// Texts whose nearest other text is one by the references, too.
-    fn agreed(&self) -> u64 {
+    /// Returns the number of texts whose nearest other text is also a nearest one by the
+    /// references.
+    fn count_agreeing(&self) -> u64 {
         if self.samples.len() < 2 {
             return self.samples.len() as u64;
         }
@@ -94,16 +108,16 @@ impl Agreement {
             self.samples.iter().map(|sample| self.references.row(*sample)).collect();
         let answers: Vec<&[f64]> = self.answers.chunks_exact(self.references.columns).collect();
         let pairs = nearest(&references).into_iter().zip(nearest(&answers)).enumerate();
-        let agrees = |(at, (wanted, found)): &(usize, (Neighbour, Neighbour))| {
-            dot(references[*at], references[found.at]) >= wanted.cosine - EQUAL
+        let agrees = |(at, (expected, found)): &(usize, (Neighbor, Neighbor))| {
+            dot(references[*at], references[found.at]) >= expected.cosine - EQUAL
         };
         pairs.filter(agrees).count() as u64
     }
 }
 
-/// The nearest vector to another one; the first of those that are equally near.
+/// The nearest vector to another one; the first of several at equal distance.
 #[derive(Debug, Clone, Copy)]
-struct Neighbour {
+struct Neighbor {
     at: usize,
     cosine: f64,
 }
@@ -112,23 +126,21 @@ struct Neighbour {
 struct Candidate {
     to: usize,
     at: usize,
-    /// In 32 bits.
+    /// Computed in 32 bits.
     cosine: f32,
 }
 
-/// The nearest of all other vectors to each. Vectors have the length 1, and there are two or
-/// more.
+/// Returns the nearest other vector to each. There must be at least two vectors of length 1.
 ///
-/// Cosines are found in 32 bits, in which they are products of matrices that take half of the
-/// time. Those that are not apart from the greatest by more than both may be wrong by are
-/// found in 64.
-fn nearest(vectors: &[&[f64]]) -> Vec<Neighbour> {
+/// Cosines are first computed in 32 bits, as products of matrices, in half of the time of 64 bits.
+/// Those within the rounding error of the greatest are computed again in 64 bits.
+fn nearest(vectors: &[&[f64]]) -> Vec<Neighbor> {
     let columns = vectors[0].len();
     let short = vectors.iter().flat_map(|row| row.iter().map(|value| *value as f32)).collect();
     let short = Array2::from_shape_vec((vectors.len(), columns), short);
     let short = short.expect("vectors are of one length");
-    // Of a sum of n products in any order: n times half of EPSILON at most, for vectors of
-    // length 1. Once more for the vectors, which are rounded, too.
+    // The error of a sum of n products is at most n times half of EPSILON for vectors of length 1,
+    // in any order. The rounding of the vectors doubles it.
     let error = (columns + 4) as f32 * f32::EPSILON;
     let blocks = 0..vectors.len().div_ceil(BLOCK);
     let pairs: Vec<(usize, usize)> =
@@ -146,17 +158,17 @@ fn nearest(vectors: &[&[f64]]) -> Vec<Neighbour> {
     }
     let rows: Vec<(&&[f64], Vec<usize>)> = vectors.iter().zip(near).collect();
     parallel::map(&rows, |(row, near)| {
-        let of = |at: &usize| Neighbour { at: *at, cosine: dot(row, vectors[*at]) };
-        let first = Neighbour { at: usize::MAX, cosine: f64::NEG_INFINITY };
-        near.iter().map(of).fold(first, |best, one| {
+        let neighbor = |at: &usize| Neighbor { at: *at, cosine: dot(row, vectors[*at]) };
+        let first = Neighbor { at: usize::MAX, cosine: f64::NEG_INFINITY };
+        near.iter().map(neighbor).fold(first, |best, one| {
             let is_nearer = (one.cosine, best.at) > (best.cosine, one.at);
             if is_nearer { one } else { best }
         })
     })
 }
 
-/// Of a block of cosines, those that no other of their row or column exceeds by more than
-/// `margin`; cosines are symmetric, so that a block is two.
+/// Returns the cosines of a block that are within `margin` of the greatest in their row or column.
+/// Cosines are symmetric, so that a block stands for two.
 fn candidates(vectors: &Array2<f32>, (one, other): (usize, usize), margin: f32) -> Vec<Candidate> {
     let rows = |block: usize| {
         let end = ((block + 1) * BLOCK).min(vectors.nrows());
@@ -164,7 +176,7 @@ fn candidates(vectors: &Array2<f32>, (one, other): (usize, usize), margin: f32) 
     };
     let mut cosines = rows(one).dot(&rows(other).t());
     if one == other {
-        // No text is its own neighbour.
+        // A text is not its own neighbor.
         cosines.diag_mut().fill(f32::NEG_INFINITY);
     }
     let (count, columns) = cosines.dim();
@@ -195,10 +207,10 @@ fn candidates(vectors: &Array2<f32>, (one, other): (usize, usize), margin: f32) 
     found
 }
 
-/// Numbers that are compared at once.
+/// Numbers that are compared at a time.
 const LANES: usize = 16;
 
-/// Each of these or the other, whichever is greater.
+/// Replaces each number by the value at its position, if that is greater.
 fn raise(greatest: &mut [f32], values: &[f32]) {
     for (greatest, value) in greatest.iter_mut().zip(values) {
         *greatest = if *value > *greatest { *value } else { *greatest };
@@ -212,7 +224,7 @@ fn greatest(values: &[f32]) -> f32 {
     lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |most, value| most.max(*value))
 }
 
-/// Those that are no less than `least`, of which there are few, and where they stand.
+/// Returns the positions and values of the few numbers that are at least `least`.
 fn at_least(values: &[f32], least: f32) -> impl Iterator<Item = (usize, f32)> {
     let has_some =
         move |chunk: &&[f32]| chunk.iter().fold(false, |any, value| any | (*value >= least));
@@ -221,8 +233,8 @@ fn at_least(values: &[f32], least: f32) -> impl Iterator<Item = (usize, f32)> {
     numbered.filter(move |(_, value)| *value >= least)
 }
 
-/// Makes the length of a vector 1, if it has a direction.
-fn shorten(vector: &mut [f64]) -> Option<()> {
+/// Scales a vector to length 1; `None` if it has no direction.
+fn normalize(vector: &mut [f64]) -> Option<()> {
     let length = vector.iter().map(|value| value * value).sum::<f64>().sqrt();
     vector.iter_mut().for_each(|value| *value /= length);
     (length > 0.0 && length.is_finite()).then_some(())
@@ -243,7 +255,7 @@ impl Scorer for Agreement {
         let start = self.answers.len();
         self.answers.extend(payload::reals(self.element, answer)?);
         let vector = &mut self.answers[start..];
-        if shorten(vector).is_none() {
+        if normalize(vector).is_none() {
             self.answers.truncate(start);
             return Err(AnswerError::Content {
                 expected: "numbers, and not all of them 0".to_owned(),
@@ -262,8 +274,8 @@ impl Scorer for Agreement {
     fn scores(&mut self) -> Scores {
         let (total, percent) = (self.total, 100.0 / self.total.max(1) as f64);
         let cosine = percent * self.cosines;
-        // A single text has no neighbour.
-        let nearest = if total < 2 { f64::NAN } else { percent * self.agreed() as f64 };
+        // A single text has no neighbor.
+        let nearest = if total < 2 { f64::NAN } else { percent * self.count_agreeing() as f64 };
         Scores {
             figures: vec![
                 Figure { metric: "cosine", value: cosine },
@@ -296,10 +308,10 @@ mod tests {
 
     #[test]
     fn vectors_have_an_angle_to_their_references_and_neighbours() {
-        // At 0, 10, 80 and 90 degrees or so; lengths do not matter.
+        // Vectors at about 0, 10, 80 and 90 degrees. Lengths do not matter.
         let mut scorer = agreement(&[5.0, 0.0, 6.0, 1.0, 1.0, 6.0, 0.0, 0.1]);
-        // The second one turns to the third and fourth: its nearest is the third now, of
-        // which the fourth stays the nearest; the first has still the second.
+        // The second vector turns to the third and fourth: its nearest is now the third, whose
+        // nearest is still the fourth. The nearest of the first is still the second.
         for (index, answer) in [[0.5, 0.0], [3.0, 4.0], [1.0, 6.0], [0.0, 3.0]].iter().enumerate() {
             assert_eq!(scorer.take(index as u64, &vector(*answer)), Ok(()));
         }
@@ -323,13 +335,13 @@ mod tests {
             scorer.take(2, &vector([f32::NAN, 1.0])),
             Err(AnswerError::Content { .. })
         ));
-        // Of the two that are left, each is the other's neighbour.
+        // Each of the remaining two vectors is the neighbor of the other.
         assert_eq!(figures(&mut scorer), [40.0, 40.0]);
     }
 
     #[test]
     fn of_equally_near_texts_any_will_do_and_a_single_one_has_none() {
-        // The second and third are the same text, and answers tell them apart by a hair.
+        // The second and third reference are equal, and their answers differ slightly.
         let mut scorer = agreement(&[1.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
         for (index, answer) in [[1.0, 0.0], [1.0, 1.0], [1.0, 0.999_999_9]].iter().enumerate() {
             assert_eq!(scorer.take(index as u64, &vector(*answer)), Ok(()));

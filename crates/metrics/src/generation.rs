@@ -1,12 +1,11 @@
-//! Fréchet distance and CLIP score: how far generated images are from photographs, and
-//! how near to their captions.
+//! Fréchet distance and CLIP score: the distance of generated images from photographs, and their
+//! similarity to their captions.
 //!
-//! Both are taken of features that networks have found, Inception-v3 and CLIP's
-//! ViT-B/32. Answers here are those features and not the images, so that what is scored
-//! is what the log holds.
+//! Both are computed from features of the networks Inception-v3 and CLIP (ViT-B/32). Answers are
+//! these features instead of images, so that the log contains all that is scored.
 //!
-//! Source: `accuracy_coco.py` of the benchmark Stable Diffusion XL with its
-//! `fid_score.py` and `clip_encoder.py`, which print all digits.
+//! Source: `accuracy_coco.py` of the benchmark Stable Diffusion XL with its `fid_score.py` and
+//! `clip_encoder.py`, which print all digits.
 
 mod frechet;
 mod linear;
@@ -20,25 +19,25 @@ pub(super) use linear::dot;
 
 const MEAN: Need = Need {
     name: "mean",
-    what: "mu.npy of val2014.npz, which unzips to mu.npy and sigma.npy: the mean of the features \
+    help: "mu.npy of val2014.npz, which unzips to mu.npy and sigma.npy: the mean of the features \
            of photographs",
     is_required: true,
 };
 
 const COVARIANCE: Need = Need {
     name: "covariance",
-    what: "sigma.npy of val2014.npz: the covariance of the features of photographs",
+    help: "sigma.npy of val2014.npz: the covariance of the features of photographs",
     is_required: true,
 };
 
 const TEXTS: Need = Need {
     name: "texts",
-    what: "CLIP's features of the captions as an npy file, a row a sample; answers bring them \
+    help: "CLIP's features of the captions as an npy file, a row a sample; answers bring them \
            behind those of CLIP for the image if it is not given",
     is_required: false,
 };
 
-/// `stable-diffusion-xl`.
+/// Method of `stable-diffusion-xl`.
 pub const FID_CLIP: Method = Method {
     name: "fid-clip",
     title: "Fréchet distance, and CLIP score in percent, of features of images",
@@ -72,25 +71,42 @@ fn open(inputs: &Inputs) -> Result<FidClip, DataError> {
 #[derive(Debug)]
 pub struct FidClip {
     photographs: Normal,
-    /// If answers do not bring theirs.
+    /// Features of the captions; `None` if answers contain them.
     texts: Option<Matrix>,
     element: Element,
-    /// Of all images, one after the other.
+    /// Inception's features of all images, one image after the other.
     features: Vec<f64>,
     cosines: f64,
     images: u64,
 }
 
 impl FidClip {
-    /// Features of photographs, and of the caption of each sample if answers do not bring
-    /// them.
+    /// Creates the scorer from features of photographs, and from features of the caption of each
+    /// sample. Without `texts`, answers contain the features of their captions.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::generation::{FidClip, Normal};
+    /// use dyno_metrics::payload::Element;
+    ///
+    /// let photographs = Normal::new(vec![0.0], vec![1.0]).unwrap();
+    /// let mut scorer = FidClip::new(photographs, None, Element::F32);
+    /// // One feature of Inception, then two features of CLIP for the image and two for the caption.
+    /// for inception in [4.0_f32, 6.0] {
+    ///     let answer = [inception, 1.0, 0.0, 1.0, 0.0].map(f32::to_le_bytes).concat();
+    ///     scorer.take(0, &answer).unwrap();
+    /// }
+    /// let scores = scorer.scores();
+    /// assert_eq!(scores.figure("CLIP_SCORE"), Some(100.0));
+    /// assert!(scores.figure("FID_SCORE").unwrap() > 25.0);
+    /// ```
     #[must_use]
     pub fn new(photographs: Normal, texts: Option<Matrix>, element: Element) -> Self {
         Self { photographs, texts, element, features: Vec::new(), cosines: 0.0, images: 0 }
     }
 }
 
-/// The cosine of two vectors; no number if one is of zeros.
+/// Returns the cosine of two vectors; NaN if one of them is zero.
 #[must_use]
 pub fn cosine(one: &[f64], other: &[f64]) -> f64 {
     let product = |one: &[f64], other: &[f64]| -> f64 {
@@ -141,7 +157,7 @@ impl Scorer for FidClip {
         Ok(())
     }
 
-    fn knows_wrong(&self) -> bool {
+    fn counts_malformed(&self) -> bool {
         false
     }
 

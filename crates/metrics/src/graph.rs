@@ -1,7 +1,6 @@
 //! Node accuracy: the share of nodes of a graph whose class is the label.
 //!
-//! Source: `accuracy_igbh.py` of the benchmark R-GAT on IGBH, which writes the share as
-//! JSON.
+//! Source: `accuracy_igbh.py` of the benchmark R-GAT on IGBH, which writes the share as JSON.
 
 use super::arrays::npy::Npy;
 use super::classification::Top1;
@@ -10,19 +9,19 @@ use super::{DataError, Figure, Inputs, Method, Need, Scores};
 
 const LABELS: Need = Need {
     name: "labels",
-    what: "paper/node_label_2K.npy of IGBH: a label a node, as numpy.save writes it, or float32 \
+    help: "paper/node_label_2K.npy of IGBH: a label a node, as numpy.save writes it, or float32 \
            without a header as the sizes large and full have it",
     is_required: true,
 };
 
 const NODES: Need = Need {
     name: "nodes",
-    what: "val_idx.npy, the node of each sample: made of val_idx.pt once by \
+    help: "val_idx.npy, the node of each sample: made of val_idx.pt once by \
            numpy.save('val_idx.npy', torch.load('val_idx.pt'))",
     is_required: true,
 };
 
-/// `rgat`.
+/// Method of `rgat`.
 pub const NODE_ACCURACY: Method = Method {
     name: "node-accuracy",
     title: "share of nodes whose class is the label, from 0 to 1",
@@ -32,18 +31,18 @@ pub const NODE_ACCURACY: Method = Method {
     choices: &[],
     open: |inputs| {
         let element = inputs.element.unwrap_or(Element::I32);
-        Ok(Box::new(Top1::new(read_labels(inputs)?, element, as_json)))
+        Ok(Box::new(Top1::new(read_labels(inputs)?, element, json_scores)))
     },
 };
 
-/// The label of each sample.
+/// Reads the label of each sample.
 fn read_labels(inputs: &Inputs) -> Result<Vec<i64>, DataError> {
     let nodes = Npy::open(inputs.file(&NODES)?)?.wholes()?;
     Npy::open_or_raw(inputs.file(&LABELS)?, Element::F32)?.wholes_at(&nodes)
 }
 
-/// As `accuracy_igbh.py` shows it.
-fn as_json(good: u64, total: u64) -> Scores {
+/// Formats scores as `accuracy_igbh.py` does.
+fn json_scores(good: u64, total: u64) -> Scores {
     let value = good as f64 / total.max(1) as f64;
     Scores {
         figures: vec![Figure { metric: "acc", value }],

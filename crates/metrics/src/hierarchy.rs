@@ -1,7 +1,7 @@
-//! Hierarchical F1 of category paths: levels that are right from the top on.
+//! Hierarchical F1 of category paths: levels that match from the top.
 //!
-//! Source: `evaluation.py` of the benchmark Qwen3-VL on the product catalogue of
-//! Shopify, which counts every entry of the log.
+//! Source: `evaluation.py` of the benchmark Qwen3-VL on the product catalog of Shopify, which
+//! counts every entry of the log.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,18 +14,18 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use super::summarization::read_list;
 use super::text::is_space;
 use super::{
-    AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, Wrong, judged,
-    of_sample, only, payload,
+    AnswerError, DataError, Figure, Inputs, Method, Need, Rejection, RepeatPolicy, Scorer, Scores,
+    judge_all, payload, reference_of, single_result,
 };
 
 const REFERENCE: Need = Need {
     name: "reference",
-    what: "the data set written as JSON: a list of objects with ground_truth_category, levels \
+    help: "the data set written as JSON: a list of objects with ground_truth_category, levels \
            with ' > ' between",
     is_required: true,
 };
 
-/// `qwen3-vl-235b-a22b`.
+/// Method of `qwen3-vl-235b-a22b`.
 pub const HIERARCHICAL_F1: Method = Method {
     name: "hierarchical-f1",
     title: "F1 of the levels of category paths that are right from the top on",
@@ -36,26 +36,35 @@ pub const HIERARCHICAL_F1: Method = Method {
     open: |inputs| Ok(Box::new(Categories::open(inputs)?)),
 };
 
-/// Levels of paths, summed over samples.
+/// Numbers of levels in paths, summed over samples.
+///
+/// ```
+/// use dyno_metrics::hierarchy::Levels;
+///
+/// let mut levels = Levels::default();
+/// levels.add("A > B > X", "A > B > C");
+/// assert_eq!(levels, Levels { shared: 2, predicted: 3, expected: 3 });
+/// assert_eq!(levels.f1(), 2.0 / 3.0);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Levels {
-    /// That both paths have, from the top on.
+    /// Levels that both paths share from the top.
     pub shared: u64,
-    /// Of paths that were found.
-    pub found: u64,
-    /// Of paths that are right.
-    pub wanted: u64,
+    /// Levels of predicted paths.
+    pub predicted: u64,
+    /// Levels of expected paths.
+    pub expected: u64,
 }
 
 impl Levels {
-    /// Adds two paths.
-    pub fn add(&mut self, found: &str, wanted: &str) {
-        let (mut found, mut wanted) = (levels(found), levels(wanted));
+    /// Adds a predicted and an expected path. Levels are separated by ` > `.
+    pub fn add(&mut self, predicted: &str, expected: &str) {
+        let (mut predicted, mut expected) = (levels(predicted), levels(expected));
         let mut is_right = true;
         loop {
-            let pair = (found.next(), wanted.next());
-            self.found += u64::from(pair.0.is_some());
-            self.wanted += u64::from(pair.1.is_some());
+            let pair = (predicted.next(), expected.next());
+            self.predicted += u64::from(pair.0.is_some());
+            self.expected += u64::from(pair.1.is_some());
             is_right &= pair.0 == pair.1;
             match pair {
                 (None, None) => break,
@@ -64,11 +73,11 @@ impl Levels {
         }
     }
 
-    /// The harmonic mean of precision and recall, in [0, 1].
+    /// Returns the harmonic mean of precision and recall, in [0, 1].
     #[must_use]
     pub fn f1(&self) -> f64 {
-        let share = |of: u64| self.shared as f64 / of.max(1) as f64;
-        let (precision, recall) = (share(self.found), share(self.wanted));
+        let share = |total: u64| self.shared as f64 / total.max(1) as f64;
+        let (precision, recall) = (share(self.predicted), share(self.expected));
         if self.shared == 0 { 0.0 } else { 2.0 * (precision * recall) / (precision + recall) }
     }
 }
@@ -76,22 +85,22 @@ impl Levels {
 impl AddAssign for Levels {
     fn add_assign(&mut self, more: Self) {
         self.shared += more.shared;
-        self.found += more.found;
-        self.wanted += more.wanted;
+        self.predicted += more.predicted;
+        self.expected += more.expected;
     }
 }
 
-/// Levels of a path, from the top on, with ` > ` between.
+/// Splits a path into levels, from the top. They are separated by ` > `.
 fn levels(path: &str) -> impl Iterator<Item = &str> {
     let bytes = path.as_bytes();
-    // Of the separator `>` is the rarest.
+    // `>` is the rarest character of the separator.
     let is_separator =
         move |at: &usize| *at > 0 && bytes[*at - 1] == b' ' && bytes.get(*at + 1) == Some(&b' ');
     let mut separators = memchr_iter(b'>', bytes).filter(is_separator);
     let mut rest = Some(0);
     std::iter::from_fn(move || {
         let start = rest?;
-        // One that begins with the end of the one before is none.
+        // Separators do not overlap.
         let next = separators.find(|at| *at > start);
         rest = next.map(|at| at + 2);
         let end = next.map_or(path.len(), |at| at - 1);
@@ -104,8 +113,7 @@ struct Record {
     ground_truth_category: String,
 }
 
-/// What an answer says, as far as its schema asks for it. Of a field that stands there
-/// twice the second one counts.
+/// Fields of an answer that its schema requires. The last of repeated fields counts.
 #[derive(Default)]
 struct Answer<'a> {
     category: Field<'a>,
@@ -114,27 +122,27 @@ struct Answer<'a> {
     has_other: bool,
 }
 
-/// What is in a field.
+/// Value of a field.
 #[derive(Default)]
 enum Field<'a> {
     Text(Cow<'a, str>),
-    /// A number or a truth value that pydantic takes for true or false.
+    /// A number or boolean that pydantic accepts as a boolean.
     Truth,
-    /// Something else, or nothing.
+    /// Another value, or a missing one.
     #[default]
     Other,
 }
 
-struct OfAnswer;
-struct OfField;
+struct AnswerVisitor;
+struct FieldVisitor;
 
 impl<'de> Deserialize<'de> for Answer<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(OfAnswer)
+        from.deserialize_map(AnswerVisitor)
     }
 }
 
-impl<'de> Visitor<'de> for OfAnswer {
+impl<'de> Visitor<'de> for AnswerVisitor {
     type Value = Answer<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -158,16 +166,16 @@ impl<'de> Visitor<'de> for OfAnswer {
 
 impl<'de> Deserialize<'de> for Field<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(OfField)
+        from.deserialize_any(FieldVisitor)
     }
 }
 
-/// Whether pydantic takes a number for true or false.
-fn truth<'a>(number: f64) -> Field<'a> {
+/// Returns the field of a number, which pydantic accepts as a boolean if it is 0 or 1.
+fn truth_value<'a>(number: f64) -> Field<'a> {
     if number == 0.0 || number == 1.0 { Field::Truth } else { Field::Other }
 }
 
-impl<'de> Visitor<'de> for OfField {
+impl<'de> Visitor<'de> for FieldVisitor {
     type Value = Field<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -179,15 +187,15 @@ impl<'de> Visitor<'de> for OfField {
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<Field<'de>, E> {
-        Ok(truth(number as f64))
+        Ok(truth_value(number as f64))
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Field<'de>, E> {
-        Ok(truth(number as f64))
+        Ok(truth_value(number as f64))
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Field<'de>, E> {
-        Ok(truth(number))
+        Ok(truth_value(number))
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Field<'de>, E> {
@@ -214,7 +222,7 @@ impl<'de> Visitor<'de> for OfField {
 }
 
 impl Field<'_> {
-    /// Whether pydantic takes it for true or false.
+    /// Returns whether pydantic accepts the value as a boolean.
     fn is_truth(&self) -> bool {
         const WORDS: [&str; 12] =
             ["0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"];
@@ -226,8 +234,8 @@ impl Field<'_> {
     }
 }
 
-/// The category of an answer of the schema, as pydantic takes it: the three fields
-/// and no other.
+/// Returns the category of an answer. As in pydantic, an answer must have the three fields of the
+/// schema and no other.
 fn category(answer: &[u8]) -> Result<Cow<'_, str>, AnswerError> {
     let problem = |found| AnswerError::Content {
         expected: "an object with the texts category and brand, and is_secondhand".to_owned(),
@@ -249,7 +257,7 @@ fn category(answer: &[u8]) -> Result<Cow<'_, str>, AnswerError> {
 /// Scores category paths.
 #[derive(Debug, Default)]
 pub struct Categories {
-    wanted: Vec<String>,
+    references: Vec<String>,
     levels: Levels,
 }
 
@@ -257,41 +265,41 @@ impl Categories {
     fn open(inputs: &Inputs) -> Result<Self, DataError> {
         let expected = "a list of objects with ground_truth_category";
         let records: Vec<Record> = read_list(inputs.file(&REFERENCE)?, expected)?;
-        let wanted = records.into_iter().map(|record| record.ground_truth_category).collect();
-        Ok(Self { wanted, ..Self::default() })
+        let references = records.into_iter().map(|record| record.ground_truth_category).collect();
+        Ok(Self { references, ..Self::default() })
     }
 
     fn judge(&self, sums: &mut Levels, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let wanted = of_sample(&self.wanted, index)?;
+        let reference = reference_of(&self.references, index)?;
         let category = category(answer).inspect_err(|_| {
-            // As many levels as are wanted, and none of them right.
-            let levels = levels(wanted).count() as u64;
-            sums.found += levels;
-            sums.wanted += levels;
+            // A malformed answer counts as a path of as many levels, all wrong.
+            let levels = levels(reference).count() as u64;
+            sums.predicted += levels;
+            sums.expected += levels;
         })?;
-        sums.add(&category, wanted);
+        sums.add(&category, reference);
         Ok(())
     }
 }
 
 impl Scorer for Categories {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        only(self.take_all(&[(index, answer)]))
+        single_result(self.take_all(&[(index, answer)]))
     }
 
-    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Rejection> {
         let (levels, wrong) =
-            judged(answers, |levels, index, answer| self.judge(levels, index, answer));
+            judge_all(answers, |levels, index, answer| self.judge(levels, index, answer));
         self.levels += levels;
         wrong
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
     fn references(&self) -> Option<u64> {
-        Some(self.wanted.len() as u64)
+        Some(self.references.len() as u64)
     }
 
     fn scores(&mut self) -> Scores {
@@ -327,7 +335,7 @@ mod tests {
 
     #[test]
     fn separators_do_not_overlap() {
-        // As Python splits them.
+        // Python splits them in this way.
         for (path, expected) in [
             ("a > b", &["a", "b"][..]),
             ("a >  > b", &["a", "", "b"]),
@@ -343,8 +351,8 @@ mod tests {
 
     #[test]
     fn levels_count_up_to_the_first_that_is_wrong() {
-        let wanted = ["A > B > C", "A > D"].map(str::to_owned).to_vec();
-        let mut categories = Categories { wanted, ..Categories::default() };
+        let references = ["A > B > C", "A > D"].map(str::to_owned).to_vec();
+        let mut categories = Categories { references, ..Categories::default() };
         let answer = |category: &str, is_secondhand: &str| {
             format!(
                 r#"{{"category": "{category}", "brand": "x", "is_secondhand": {is_secondhand}}}"#
@@ -356,7 +364,7 @@ mod tests {
             let taken = categories.take(1, wrong.as_bytes());
             assert!(matches!(taken, Err(AnswerError::Content { .. })), "{wrong}");
         }
-        assert_eq!(categories.levels, Levels { shared: 3, found: 11, wanted: 11 });
+        assert_eq!(categories.levels, Levels { shared: 3, predicted: 11, expected: 11 });
         let scores = categories.scores();
         assert_eq!(scores.figure("F1_HIERARCHICAL"), Some(3.0 / 11.0));
         assert_checker_reads("v6.0", "qwen3-vl-235b-a22b", &scores);

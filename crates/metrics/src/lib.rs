@@ -1,16 +1,23 @@
-//! How good the answers are: `mlperf_log_accuracy.json` against what is right.
+//! Accuracy metrics: scores the answers in `mlperf_log_accuracy.json` against references.
 //!
-//! A log is read once, entry by entry, and may be larger than memory. A
-//! [`Scorer`] takes the answers one by one; what it keeps of them is up to the
-//! metric. The metrics themselves are functions of predictions and references
-//! that know no log, each in a module of its own.
+//! A log is read once, entry by entry, and may be larger than memory. A [`Scorer`] takes one answer
+//! after another and keeps only what its metric needs. The metrics are functions of predictions and
+//! references, each in its own module, and do not depend on the log.
 //!
-//! Everything is deterministic: the same log gives the same digits, in the form
-//! that the accuracy scripts of the benchmarks print and the checkers read.
-//! Start reading at [`score`] and [`Method`].
+//! Scores are deterministic: one log always gives the same digits. They are printed in the form of
+//! the benchmarks' accuracy scripts, which the submission checkers read. Start at [`score`] and
+//! [`Method`].
+//!
+//! ```
+//! use dyno_metrics::speech::WordErrors;
+//!
+//! let mut errors = WordErrors::default();
+//! errors.add("the cat sat", "the cat sat down");
+//! assert_eq!((errors.errors, errors.words), (1, 4));
+//! assert_eq!(errors.rate(), 0.25);
+//! ```
 #![forbid(unsafe_code)]
 
-mod ahead;
 pub mod arrays;
 pub mod classification;
 mod data;
@@ -24,8 +31,9 @@ mod method;
 pub mod parallel;
 pub mod payload;
 pub mod questions;
+mod read_ahead;
 pub mod recommendation;
-mod seen;
+mod sample_set;
 pub mod segmentation;
 pub mod speech;
 pub mod squad;
@@ -34,233 +42,267 @@ pub mod text;
 pub mod translation;
 mod unicode;
 
-use std::fmt;
 use std::io::BufRead;
 use std::ops::AddAssign;
 
 use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem};
+use thiserror::Error;
 
 pub use data::{DataError, DataProblem};
 pub use method::{Choice, Inputs, METHODS, Method, Need};
 
-use seen::Seen;
+use sample_set::SampleSet;
 
-/// Answers that are no answers are told up to this number.
-const MALFORMED_TOLD: usize = 20;
+/// Malformed answers that a [`ScoreReport`] lists.
+const LISTED_MALFORMED: usize = 20;
 
-/// Answers that are worth a piece of work.
-const AT_ONCE: usize = 128;
+/// Answers that a thread judges at a time.
+const BATCH_ANSWERS: usize = 128;
 
-/// The place of an answer among others, and why it is none.
-pub type Wrong = (usize, AnswerError);
+/// A malformed answer among several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// Position among the answers, from 0.
+    pub position: usize,
+    /// Why the answer is rejected.
+    pub error: AnswerError,
+}
 
-/// Takes the answers of a run and knows in the end how good they are.
+/// Scores the answers of a run.
 pub trait Scorer {
-    /// Takes the answer to sample `index` of the data set.
+    /// Adds the answer to sample `index` of the data set.
     ///
     /// # Errors
-    /// What is given is no answer of the task. The scorer has then counted it as
-    /// wrong, if it is of a sample that there is and [`Scorer::knows_wrong`], and
-    /// goes on.
+    /// [`AnswerError`] if the answer is malformed. The scorer continues after it. If
+    /// [`Scorer::counts_malformed`] and the references have the sample, the answer counts as wrong.
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError>;
 
-    /// Takes answers, each with its sample, one after the other, and tells which of them are
-    /// none. Metrics of which no answer depends on another judge them on all processors.
-    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
-        let taken = answers.iter().map(|(index, answer)| self.take(*index, answer));
-        taken.enumerate().filter_map(|(at, taken)| Some((at, taken.err()?))).collect()
+    /// Adds answers, each with its sample, in their order, and returns those that are malformed.
+    /// Metrics that judge each answer on its own use all processors.
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Rejection> {
+        let results = answers.iter().map(|(index, answer)| self.take(*index, answer)).enumerate();
+        results
+            .filter_map(|(position, result)| Some(Rejection { position, error: result.err()? }))
+            .collect()
     }
 
-    /// Whether an answer can be wrong as a whole. Where not, figures of a log with
-    /// answers that are none leave these out, and count for nothing.
-    fn knows_wrong(&self) -> bool {
+    /// Returns whether malformed answers count as wrong. Otherwise the figures exclude them, and
+    /// the score of a log that contains malformed answers is not valid.
+    fn counts_malformed(&self) -> bool {
         true
     }
 
-    /// What counts of several answers to one sample.
-    fn repeats(&self) -> Repeats {
-        Repeats::First
+    /// Returns which of several answers to one sample count.
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::First
     }
 
-    /// Samples that the references know of; none where answers bring their own.
+    /// Returns the number of samples in the references; `None` if answers contain their references.
     fn references(&self) -> Option<u64>;
 
-    /// The figures; called once, after the last answer.
+    /// Returns the figures. Call it once, after the last answer.
     fn scores(&mut self) -> Scores;
 }
 
-/// What counts of several answers to one sample.
+/// Which of several answers to one sample count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeats {
-    /// The first one, as most accuracy scripts have it.
+pub enum RepeatPolicy {
+    /// The first answer, as in most accuracy scripts.
     First,
-    /// Each, as if they were to samples of their own.
+    /// All answers, as if each had a sample of its own.
     All,
 }
 
-/// Why an answer is none.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Why an answer is malformed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AnswerError {
-    /// The references have no such sample.
+    /// The references do not have the sample.
+    #[error("the references have {references} samples, and not this one")]
     Sample {
-        /// How many they have.
+        /// Number of samples in the references.
         references: u64,
     },
-    /// The bytes have another length than answers of the task have.
+    /// The answer has a wrong number of bytes.
+    #[error("expected {expected} bytes, found {found}")]
     Length {
-        /// Bytes that were expected, such as `8` or `a multiple of 28`.
+        /// Expected number of bytes, such as `8` or `a multiple of 28`.
         expected: String,
-        /// Bytes that there are.
+        /// Number of bytes in the answer.
         found: usize,
     },
-    /// The bytes are of the right length, but mean nothing.
+    /// The answer has the right length and an invalid value.
+    #[error("expected {expected}, found {found}")]
     Content {
-        /// What was expected.
+        /// Expected value.
         expected: String,
-        /// What there is.
+        /// Value in the answer.
         found: String,
     },
 }
 
-impl fmt::Display for AnswerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sample { references } => {
-                write!(f, "the references have {references} samples, and not this one")
-            }
-            Self::Length { expected, found } => {
-                write!(f, "expected {expected} bytes, found {found}")
-            }
-            Self::Content { expected, found } => write!(f, "expected {expected}, found {found}"),
-        }
-    }
-}
-
-impl std::error::Error for AnswerError {}
-
-/// What the references have of a sample.
-fn of_sample<T>(references: &[T], index: u64) -> Result<&T, AnswerError> {
+/// Returns the reference of a sample.
+///
+/// # Errors
+/// [`AnswerError::Sample`] if there is no such sample.
+fn reference_of<T>(references: &[T], index: u64) -> Result<&T, AnswerError> {
     let found = usize::try_from(index).ok().and_then(|at| references.get(at));
     found.ok_or(AnswerError::Sample { references: references.len() as u64 })
 }
 
-/// What `judge` adds up of answers on all processors, and those that are none. For sums of
-/// whole numbers, which do not depend on the order.
-fn judged<S: Default + AddAssign + Send>(
+/// Judges answers on all processors. Returns the sum of what `judge` adds and the malformed
+/// answers. The sum must not depend on the order of answers, as sums of integers do not.
+fn judge_all<S: Default + AddAssign + Send>(
     answers: &[(u64, &[u8])],
     judge: impl Fn(&mut S, u64, &[u8]) -> Result<(), AnswerError> + Sync,
-) -> (S, Vec<Wrong>) {
-    let pieces: Vec<_> = answers.chunks(AT_ONCE).collect();
-    let found = parallel::map(&pieces, |piece| {
-        let (mut sum, mut wrong) = (S::default(), Vec::new());
-        for (at, (index, answer)) in piece.iter().enumerate() {
-            wrong.extend(judge(&mut sum, *index, answer).err().map(|problem| (at, problem)));
+) -> (S, Vec<Rejection>) {
+    let batches: Vec<_> = answers.chunks(BATCH_ANSWERS).collect();
+    let results = parallel::map(&batches, |batch| {
+        let (mut sum, mut rejections) = (S::default(), Vec::new());
+        for (position, (index, answer)) in batch.iter().enumerate() {
+            let result = judge(&mut sum, *index, answer);
+            rejections.extend(result.err().map(|error| Rejection { position, error }));
         }
-        (sum, wrong)
+        (sum, rejections)
     });
-    let (mut sum, mut wrong) = (S::default(), Vec::new());
-    for (piece, (of_piece, of_wrong)) in found.into_iter().enumerate() {
-        sum += of_piece;
-        wrong.extend(of_wrong.into_iter().map(|(at, problem)| (piece * AT_ONCE + at, problem)));
+    let (mut sum, mut rejections) = (S::default(), Vec::new());
+    for (batch, (batch_sum, batch_rejections)) in results.into_iter().enumerate() {
+        sum += batch_sum;
+        let start = batch * BATCH_ANSWERS;
+        rejections.extend(
+            batch_rejections.into_iter().map(|Rejection { position, error }| Rejection {
+                position: start + position,
+                error,
+            }),
+        );
     }
-    (sum, wrong)
+    (sum, rejections)
 }
 
-/// What became of an answer that was taken alone.
-fn only(wrong: Vec<Wrong>) -> Result<(), AnswerError> {
-    wrong.into_iter().next().map_or(Ok(()), |(_, problem)| Err(problem))
+/// Returns the error of the only answer, if it is rejected.
+fn single_result(rejections: Vec<Rejection>) -> Result<(), AnswerError> {
+    rejections.into_iter().next().map_or(Ok(()), |rejection| Err(rejection.error))
 }
 
 /// One figure of quality.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// Its name in the rules of the rounds, such as `acc` or `ROUGE1`.
+    /// Name of the metric in the rules of the rounds, such as `acc` or `ROUGE1`.
     pub metric: &'static str,
-    /// In the unit in which the rules state its target: percent mostly.
+    /// Value in the unit of the target in the rules, mostly percent.
     pub value: f64,
 }
 
-/// What a scorer found.
+/// Figures of a run, and the texts that report them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scores {
-    /// What the rules judge.
+    /// Figures that the rules limit.
     pub figures: Vec<Figure>,
-    /// The lines that the accuracy script of the benchmark prints, each with its
-    /// end: `accuracy.txt` of a submission.
+    /// Lines that the accuracy script of the benchmark prints, each with its line end: the content
+    /// of `accuracy.txt` in a submission.
     pub text: String,
-    /// What else is to be told, a line each.
+    /// Notes about the figures, one line each.
     pub notes: Vec<String>,
 }
 
 impl Scores {
-    /// The figure of that name.
+    /// Returns the value of a metric; `None` if the scorer does not compute it.
     #[must_use]
     pub fn figure(&self, metric: &str) -> Option<f64> {
         self.figures.iter().find(|figure| figure.metric == metric).map(|figure| figure.value)
     }
 }
 
-/// An answer that is none.
+/// A malformed answer of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedAnswer {
     /// Line of the log, from 1.
     pub line: usize,
-    /// The sample.
+    /// Sample of the answer.
     pub index: u64,
-    /// What is wrong.
+    /// Why the answer is malformed.
     pub problem: AnswerError,
 }
 
-/// A log with what was found in it.
+/// Scores of a log, and counts of its answers.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Scored {
-    /// What the scorer found.
+pub struct ScoreReport {
+    /// Figures and texts.
     pub scores: Scores,
-    /// Entries of the log.
+    /// Number of entries in the log.
     pub entries: u64,
-    /// Distinct samples of the references among them.
+    /// Number of distinct samples in the log that the references have.
     pub samples: u64,
-    /// Samples that the references know of; none where answers bring their own.
+    /// Number of samples in the references; `None` if answers contain their references.
     pub references: Option<u64>,
-    /// Whether the figures count answers that are none.
-    pub knows_wrong: bool,
-    /// Answers that are none.
+    /// The figures count malformed answers as wrong. See [`Scorer::counts_malformed`].
+    pub counts_malformed: bool,
+    /// Number of malformed answers.
     pub malformed: u64,
-    /// The first of them.
-    pub malformed_told: Vec<Malformed>,
+    /// The first malformed answers, at most 20.
+    pub first_malformed: Vec<MalformedAnswer>,
 }
 
-/// Why there is no score.
+/// Why a log has no score.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScoreError<E> {
-    /// There is no scorer.
+    /// The scorer could not be created.
     Scorer(E),
-    /// The log does not read to its end. No figure comes of a part of a log.
+    /// The log is damaged or truncated. A part of a log is not scored.
     Log(LogReadProblem),
 }
 
-/// Gives a scorer what a log holds. The log is read while the scorer is made, whose
-/// references are often as long to read.
+/// Scores a log. A thread reads the log while `scorer` reads the references, which often takes as
+/// long.
 ///
 /// # Errors
-/// There is no scorer, or the log does not read to its end.
+/// [`ScoreError::Scorer`] if `scorer` fails; [`ScoreError::Log`] if the log cannot be read to its
+/// end.
+///
+/// ```
+/// use dyno_loadgen::log::read::AccuracyReader;
+/// use dyno_metrics::payload::Element;
+/// use dyno_metrics::recommendation::Clicks;
+/// use dyno_metrics::score;
+///
+/// // An answer holds a prediction and a label for each pair, here 0.9 and 1, then 0.1 and 0.
+/// let log = r#"[
+/// {"seq_id": 0, "qsl_idx": 7, "data": "6666663F0000803F"},
+/// {"seq_id": 1, "qsl_idx": 8, "data": "CDCCCC3D00000000"}
+/// ]"#;
+/// let open = || Ok::<_, ()>(Box::new(Clicks::new(None, Element::F32)) as _);
+/// let report = score(AccuracyReader::new(log.as_bytes()), open).unwrap();
+/// assert_eq!(report.entries, 2);
+/// assert_eq!(report.scores.figure("AUC"), Some(100.0));
+/// ```
 pub fn score<R: BufRead + Send, E>(
     log: AccuracyReader<R>,
     scorer: impl FnOnce() -> Result<Box<dyn Scorer>, E>,
-) -> Result<Scored, ScoreError<E>> {
-    ahead::with(log, |answers| {
+) -> Result<ScoreReport, ScoreError<E>> {
+    read_ahead::with_stream(log, |answers| {
         let mut scorer = scorer().map_err(ScoreError::Scorer)?;
         let mut scoring = Scoring::new(scorer.as_mut());
-        answers.each(|entries| scoring.take_all(entries)).map_err(ScoreError::<E>::Log)?;
+        answers.for_each(|entries| scoring.take_all(entries)).map_err(ScoreError::<E>::Log)?;
         Ok(scoring.end())
     })
 }
 
-/// Gives a scorer answers that are in memory: the sample of each, and its bytes.
+/// Scores answers in memory, each with its sample.
+///
+/// ```
+/// use dyno_metrics::payload::Element;
+/// use dyno_metrics::speech::Transcripts;
+/// use dyno_metrics::score_answers;
+///
+/// // Each character is a number: "ab" against "ab c".
+/// let mut scorer = Transcripts::new(vec!["ab c".to_owned()], Element::U8);
+/// let report = score_answers([(0, &[1, 2][..])], &mut scorer);
+/// assert_eq!(report.scores.figure("WER"), Some(50.0));
+/// assert_eq!(report.malformed, 0);
+/// ```
 pub fn score_answers<'a>(
     answers: impl IntoIterator<Item = (u64, &'a [u8])>,
     scorer: &mut dyn Scorer,
-) -> Scored {
+) -> ScoreReport {
     let mut scoring = Scoring::new(scorer);
     let entries = (1..).zip(answers).map(|(line, (index, data))| (line, index, data));
     scoring.take_all(&entries.collect::<Vec<_>>());
@@ -269,64 +311,68 @@ pub fn score_answers<'a>(
 
 struct Scoring<'a> {
     scorer: &'a mut dyn Scorer,
-    repeats: Repeats,
-    seen: Seen,
-    scored: Scored,
+    repeat_policy: RepeatPolicy,
+    answered: SampleSet,
+    report: ScoreReport,
 }
 
 impl<'a> Scoring<'a> {
     fn new(scorer: &'a mut dyn Scorer) -> Self {
         let references = scorer.references();
-        let knows_wrong = scorer.knows_wrong();
-        let scored = Scored { references, knows_wrong, ..Scored::default() };
-        Self { repeats: scorer.repeats(), scorer, seen: Seen::default(), scored }
+        let counts_malformed = scorer.counts_malformed();
+        let report = ScoreReport { references, counts_malformed, ..ScoreReport::default() };
+        Self {
+            repeat_policy: scorer.repeat_policy(),
+            scorer,
+            answered: SampleSet::default(),
+            report,
+        }
     }
 
-    /// Takes entries, each with its line and its sample.
+    /// Adds entries: line, sample and answer of each.
     fn take_all(&mut self, entries: &[(usize, u64, &[u8])]) {
         let (mut lines, mut answers) = (Vec::new(), Vec::new());
-        let scored = &mut self.scored;
+        let report = &mut self.report;
         for (line, index, data) in entries {
-            scored.entries += 1;
-            let is_new = self.seen.insert(*index);
-            let is_known = scored.references.is_none_or(|references| *index < references);
-            scored.samples += u64::from(is_new && is_known);
-            if is_new || self.repeats == Repeats::All {
+            report.entries += 1;
+            let is_new = self.answered.insert(*index);
+            let is_known = report.references.is_none_or(|references| *index < references);
+            report.samples += u64::from(is_new && is_known);
+            if is_new || self.repeat_policy == RepeatPolicy::All {
                 lines.push(*line);
                 answers.push((*index, *data));
             }
         }
-        for (at, problem) in self.scorer.take_all(&answers) {
-            scored.malformed += 1;
-            if scored.malformed_told.len() < MALFORMED_TOLD {
-                let (line, index) = (lines[at], answers[at].0);
-                scored.malformed_told.push(Malformed { line, index, problem });
+        for Rejection { position, error } in self.scorer.take_all(&answers) {
+            report.malformed += 1;
+            if report.first_malformed.len() < LISTED_MALFORMED {
+                let (line, index) = (lines[position], answers[position].0);
+                report.first_malformed.push(MalformedAnswer { line, index, problem: error });
             }
         }
     }
 
-    fn end(self) -> Scored {
-        Scored { scores: self.scorer.scores(), ..self.scored }
+    fn end(self) -> ScoreReport {
+        ScoreReport { scores: self.scorer.scores(), ..self.report }
     }
 }
 
-/// What the checker of a round reads of a text: every figure that it judges, as the
-/// scorer has it.
+/// Asserts that the checker of a round reads each figure from the text as the scorer computed it.
 #[cfg(test)]
 fn assert_checker_reads(round: &str, benchmark: &str, scores: &Scores) {
     assert_checker_reads_some(round, benchmark, scores, &[]);
 }
 
-/// Likewise, but for some that are not judged here.
+/// Asserts this for all figures but those of the metrics in `without`.
 #[cfg(test)]
 fn assert_checker_reads_some(round: &str, benchmark: &str, scores: &Scores, without: &[&str]) {
     use dyno_rules::Round;
     use dyno_rules::accuracy::{Patterns, scan};
 
     let round = Round::named(round).expect("the round is one of ours");
-    let of = round.benchmarks.iter().find(|of| of.name == benchmark);
+    let rules = round.benchmarks.iter().find(|rules| rules.name == benchmark);
     let patterns = Patterns::new(round);
-    let patterns = patterns.for_benchmark(of);
+    let patterns = patterns.for_benchmark(rules);
     assert!(!patterns.is_empty(), "{benchmark} has figures");
     let read = scan(&mut scores.text.as_bytes(), patterns).expect("a text in memory reads");
     let is_judged = |metric: &str| !without.contains(&metric);

@@ -1,4 +1,4 @@
-//! Which ways to score there are, and what each needs.
+//! Scoring methods and their inputs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::{
     segmentation, speech, squad, summarization, translation,
 };
 
-/// All methods, in the order in which they are listed.
+/// All methods, in the order of the list that commands print.
 pub const METHODS: &[&Method] = &[
     &classification::TOP1,
     &detection::COCO_MAP,
@@ -34,81 +34,98 @@ pub const METHODS: &[&Method] = &[
     &embedding::EMBEDDING_AGREEMENT,
 ];
 
-/// A way to score answers: what the accuracy script of a benchmark does. Each
-/// stands beside its scorer.
+/// A scoring method: computes what the accuracy script of a benchmark computes. Each method is
+/// defined next to its scorer.
 pub struct Method {
-    /// As commands name it.
+    /// Name of the method in commands.
     pub name: &'static str,
-    /// What it says, in a line.
+    /// Description in one line.
     pub title: &'static str,
-    /// What the answer to a sample is.
+    /// Content of the answer to a sample.
     pub answer: &'static str,
-    /// What answers are arrays of unless it is said; none where they are bytes.
+    /// Default type of an answer's elements; `None` if answers are bytes.
     pub element: Option<Element>,
-    /// Files that it needs.
+    /// Files that the method reads.
     pub needs: &'static [Need],
-    /// What may be chosen.
+    /// Options of the method.
     pub choices: &'static [Choice],
-    /// A scorer with its references.
+    /// Reads the references and creates the scorer.
     pub open: fn(&Inputs) -> Result<Box<dyn Scorer>, DataError>,
 }
 
-/// A file that a method needs.
+/// A file that a method reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// As in `--with NAME=FILE`.
+    /// Name, as in `--with NAME=FILE`.
     pub name: &'static str,
-    /// What it is.
-    pub what: &'static str,
-    /// Whether there is no score without it.
+    /// Description of the file.
+    pub help: &'static str,
+    /// The method fails without the file.
     pub is_required: bool,
 }
 
-/// Something that may be chosen.
+/// An option of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// As in `--choose NAME=VALUE`.
+    /// Name, as in `--choose NAME=VALUE`.
     pub name: &'static str,
-    /// What there is; the first if nothing is chosen.
+    /// Possible values; the first is the default.
     pub values: &'static [&'static str],
-    /// What it is about.
-    pub what: &'static str,
+    /// Description of the option.
+    pub help: &'static str,
 }
 
-/// What a method is told.
+/// Inputs of a method.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inputs {
-    /// Files, by the name of the need.
+    /// Files by the name of their [`Need`].
     pub files: BTreeMap<String, PathBuf>,
-    /// What answers are arrays of; [`Method::element`] if not said.
+    /// Type of an answer's elements; `None` means [`Method::element`].
     pub element: Option<Element>,
-    /// What was chosen, by the name of the choice; each a value that it has.
-    pub chosen: BTreeMap<String, String>,
+    /// Values of options by the name of their [`Choice`]. Each is one of [`Choice::values`].
+    pub choices: BTreeMap<String, String>,
 }
 
 impl Inputs {
-    /// What was chosen, or the first.
+    /// Returns the value of an option, or its default.
     #[must_use]
     pub fn choice(&self, choice: &Choice) -> &str {
-        self.chosen.get(choice.name).map_or(choice.values[0], String::as_str)
+        self.choices.get(choice.name).map_or(choice.values[0], String::as_str)
     }
 
-    /// The file for a need.
+    /// Returns the path of a file.
     ///
     /// # Errors
-    /// It was not given.
+    /// [`DataProblem::NotGiven`] if the inputs lack the file.
     pub fn file(&self, need: &Need) -> Result<&Path, DataError> {
         let not_given = || DataError {
             path: PathBuf::new(),
             line: None,
-            problem: DataProblem::NotGiven { name: need.name, what: need.what },
+            problem: DataProblem::NotGiven { name: need.name, help: need.help },
         };
         self.files.get(need.name).map(PathBuf::as_path).ok_or_else(not_given)
     }
 }
 
 impl Method {
-    /// The method of that name.
+    /// Returns the method with this name.
+    ///
+    /// ```
+    /// use dyno_metrics::payload::Element;
+    /// use dyno_metrics::{Inputs, Method};
+    ///
+    /// let method = Method::named("normalized-entropy").unwrap();
+    /// assert!(method.needs.is_empty());
+    /// let mut scorer = (method.open)(&Inputs::default()).unwrap();
+    /// // Time and query; a prediction, a label and a weight; the number of candidates.
+    /// let answer = [0.0_f32, 0.0, 0.9, 1.0, 1.0, 1.0].map(f32::to_le_bytes).concat();
+    /// scorer.take(0, &answer).unwrap();
+    /// assert_eq!(scorer.scores().figure("DLRM_ACC"), Some(1.0));
+    ///
+    /// // Other methods read references.
+    /// let error = (Method::named("top1").unwrap().open)(&Inputs::default()).err().unwrap();
+    /// assert!(error.to_string().starts_with("--with labels=FILE is not given"));
+    /// ```
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         METHODS.iter().copied().find(|method| method.name == name)

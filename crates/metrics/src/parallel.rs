@@ -1,20 +1,25 @@
-//! Work spread over the cores.
+//! Parallel loops on all cores.
 //!
-//! Items are independent and there are many more than cores, so that a counter shared
-//! by plain threads balances them; a pool with work stealing would bring nothing.
+//! Items are independent and far more than cores. Threads that share a counter balance them; a pool
+//! with work stealing would gain nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::thread;
 
-/// Asking takes as long as starting a thread does.
+/// Number of cores. Determining it takes as long as starting a thread.
 static CORES: LazyLock<usize> =
     LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
 
-/// Returns what the work makes of each item, in the order of the items.
+/// Applies `work` to each item and returns the results in the order of the items.
 ///
 /// # Panics
-/// If the work does.
+/// Panics if `work` panics.
+///
+/// ```
+/// let squares = dyno_metrics::parallel::map(&[1, 2, 3], |n| n * n);
+/// assert_eq!(squares, [1, 4, 9]);
+/// ```
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = (*CORES).min(items.len().max(1));
     if cores == 1 {
@@ -42,8 +47,14 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
     done.into_iter().map(|(_, made)| made).collect()
 }
 
-/// Does the work for every item.
-pub fn each<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
+/// Applies `work` to each item.
+///
+/// ```
+/// let mut numbers = [1, 2, 3];
+/// dyno_metrics::parallel::for_each(&mut numbers, |n| *n *= 2);
+/// assert_eq!(numbers, [2, 4, 6]);
+/// ```
+pub fn for_each<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
     let cores = (*CORES).min(items.len().max(1));
     let items = Mutex::new(items.iter_mut());
     let turn = || {

@@ -1,10 +1,10 @@
-//! Answers as numbers: what the `data` of an entry is an array of.
+//! Answers as arrays of numbers, or as text.
 
 use super::AnswerError;
 
 pub use dyno_tensors::Element;
 
-/// Types that answers can be arrays of, little-endian.
+/// Types of the elements of answers, little-endian.
 pub const ELEMENTS: [Element; 8] = [
     Element::I8,
     Element::U8,
@@ -16,13 +16,20 @@ pub const ELEMENTS: [Element; 8] = [
     Element::F64,
 ];
 
-/// Returns the type of this name in NumPy, if answers can be arrays of it.
+/// Returns the type with this name in NumPy, if answers can hold it.
+///
+/// ```
+/// use dyno_metrics::payload::{Element, element_named};
+///
+/// assert_eq!(element_named("float16"), Some(Element::F16));
+/// assert_eq!(element_named("complex64"), None);
+/// ```
 #[must_use]
 pub fn element_named(name: &str) -> Option<Element> {
     ELEMENTS.into_iter().find(|element| element.name() == name)
 }
 
-/// Appends the elements of some bytes. What is behind the last whole one is left out.
+/// Appends the elements in `bytes` to `values`. Ignores an incomplete element at the end.
 pub(crate) fn append_reals(element: Element, bytes: &[u8], values: &mut Vec<f64>) {
     match element {
         Element::F32 => {
@@ -44,10 +51,18 @@ fn whole_number_of(element: Element, answer: &[u8]) -> Result<(), AnswerError> {
     Err(AnswerError::Length { expected, found: answer.len() })
 }
 
-/// The elements of an answer as real numbers.
+/// Returns the elements of an answer as real numbers.
 ///
 /// # Errors
-/// The answer holds a part of an element.
+/// [`AnswerError::Length`] if the answer ends within an element.
+///
+/// ```
+/// use dyno_metrics::payload::{Element, reals};
+///
+/// let halves: Vec<f64> = reals(Element::F16, &[0x00, 0x3c, 0x00, 0xc0]).unwrap().collect();
+/// assert_eq!(halves, [1.0, -2.0]);
+/// assert!(reals(Element::F16, &[0]).is_err());
+/// ```
 pub fn reals(
     element: Element,
     answer: &[u8],
@@ -56,10 +71,10 @@ pub fn reals(
     Ok(answer.chunks_exact(element.size()).map(move |bytes| element.real(bytes)))
 }
 
-/// The elements of an answer as whole numbers; fractions are cut off.
+/// Returns the elements of an answer as integers, truncated toward zero.
 ///
 /// # Errors
-/// The answer holds a part of an element.
+/// [`AnswerError::Length`] if the answer ends within an element.
 pub fn wholes(
     element: Element,
     answer: &[u8],
@@ -68,10 +83,10 @@ pub fn wholes(
     Ok(answer.chunks_exact(element.size()).map(move |bytes| element.whole(bytes)))
 }
 
-/// An answer that is a single whole number.
+/// Returns the integer of an answer with a single element.
 ///
 /// # Errors
-/// It is of another length.
+/// [`AnswerError::Length`] if the answer has another length.
 pub fn whole(element: Element, answer: &[u8]) -> Result<i64, AnswerError> {
     if answer.len() != element.size() {
         let expected = format!("{} ({})", element.size(), element.name());
@@ -80,10 +95,10 @@ pub fn whole(element: Element, answer: &[u8]) -> Result<i64, AnswerError> {
     Ok(element.whole(answer))
 }
 
-/// An answer that is text.
+/// Returns the text of an answer.
 ///
 /// # Errors
-/// It is no UTF-8.
+/// [`AnswerError::Content`] if the answer is not UTF-8.
 pub fn text(answer: &[u8]) -> Result<&str, AnswerError> {
     std::str::from_utf8(answer).map_err(|error| AnswerError::Content {
         expected: "UTF-8".to_owned(),

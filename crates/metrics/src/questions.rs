@@ -1,5 +1,4 @@
-//! Answers to questions of several kinds in one data set, each kind with a metric
-//! of its own.
+//! Answers to questions of several kinds in one data set, each kind with its own metric.
 
 pub mod matches;
 pub mod mixtral;

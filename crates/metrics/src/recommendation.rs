@@ -1,7 +1,7 @@
-//! Area under the ROC curve: how often a click is ranked above what was passed over.
+//! Area under the ROC curve (AUC): how often clicked items rank above others.
 //!
-//! Source: `accuracy-dlrm.py` of the benchmarks DLRM and DLRMv2 (metric of
-//! scikit-learn's `roc_auc_score`), and the rules' FAQ on aggregated samples.
+//! Source: `accuracy-dlrm.py` of the benchmarks DLRM and DLRMv2 (scikit-learn's `roc_auc_score`),
+//! and the rules' FAQ on aggregated samples.
 
 pub mod entropy;
 
@@ -15,17 +15,17 @@ use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores};
 
 const DAY: Need = Need {
     name: "day_23",
-    what: "the last day of Criteo: a line a pair of user and item, its label before the first tab; \
+    help: "the last day of Criteo: a line a pair of user and item, its label before the first tab; \
            without it answers hold predictions and labels in turn",
     is_required: false,
 };
 const TRACE: Need = Need {
     name: "trace",
-    what: "dlrm_trace_of_aggregated_samples.txt: a line a sample, its third number the pairs in it",
+    help: "dlrm_trace_of_aggregated_samples.txt: a line a sample, its third number the pairs in it",
     is_required: false,
 };
 
-/// `dlrm` and `dlrm-v2`.
+/// Method of `dlrm` and `dlrm-v2`.
 pub const ROC_AUC: Method = Method {
     name: "roc-auc",
     title: "area under the ROC curve of clicks, in percent",
@@ -45,10 +45,20 @@ pub const ROC_AUC: Method = Method {
     },
 };
 
-/// Lines of the day are shorter, in bytes.
+/// Maximum length of a line of the day, in bytes.
 const LONGEST_LINE: u64 = 1 << 16;
 
-/// Predictions with and without a click.
+/// Predictions of items with and without a click.
+///
+/// ```
+/// use dyno_metrics::recommendation::Ranking;
+///
+/// let mut ranking = Ranking::default();
+/// ranking.add(0.9, true);
+/// ranking.add(0.4, true);
+/// ranking.add(0.4, false);
+/// assert_eq!(ranking.auc(), 0.75);
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ranking {
     clicked: Vec<f32>,
@@ -56,17 +66,17 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Adds a prediction, which is no NaN.
+    /// Adds a prediction. Must not be NaN.
     pub fn add(&mut self, prediction: f32, is_clicked: bool) {
-        // One zero, so that the order of bits is that of values.
+        // Adding 0 removes the sign of -0, so that the order of bits is that of values.
         let prediction = prediction + 0.0;
         if is_clicked { &mut self.clicked } else { &mut self.passed_over }.push(prediction);
     }
 
-    /// Probability that a click has a higher prediction than what was passed
-    /// over, ties as halves; NaN where one of them is missing.
+    /// Returns the probability that a clicked item has a higher prediction than another item. Ties
+    /// count half. Returns NaN if there are no clicked or no other items.
     ///
-    /// Exact in whole numbers up to the last division. O(n log n).
+    /// The result is exact up to the last division. O(n log n).
     #[must_use]
     pub fn auc(&mut self) -> f64 {
         self.clicked.sort_unstable_by(f32::total_cmp);
@@ -88,13 +98,13 @@ impl Ranking {
 /// Labels of aggregated samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Labels {
-    /// Where the pairs of a sample begin; one more than there are samples.
+    /// Index of the first pair of each sample, followed by the number of pairs.
     starts: Vec<usize>,
-    /// Of each pair, whether it was clicked.
+    /// Label of each pair.
     is_clicked: Vec<bool>,
 }
 
-/// Pairs in each sample.
+/// Reads the number of pairs in each sample.
 fn read_trace(path: &Path) -> Result<Vec<usize>, DataError> {
     let text = read_text(path)?;
     let size = |(at, line): (usize, &str)| {
@@ -112,11 +122,28 @@ fn read_trace(path: &Path) -> Result<Vec<usize>, DataError> {
 }
 
 impl Labels {
-    /// Reads as many lines of the day as the samples have pairs. The rest of it
-    /// may be many gigabytes.
+    /// Reads the lines of the day that the samples need. The remaining file may have many
+    /// gigabytes.
     ///
     /// # Errors
-    /// The file does not read, is too short, or a line begins with no label.
+    /// [`DataError`] if the file cannot be read, is too short, or a line does not begin with a
+    /// label.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::payload::Element;
+    /// use dyno_metrics::recommendation::{Clicks, Labels};
+    ///
+    /// let day = tempfile::NamedTempFile::new().unwrap();
+    /// std::fs::write(&day, "1\t5\n0\t6\n0\t7\n").unwrap();
+    ///
+    /// // Two samples, of two pairs and of one pair.
+    /// let labels = Labels::read(day.path(), &[2, 1]).unwrap();
+    /// let mut scorer = Clicks::new(Some(labels), Element::F32);
+    /// scorer.take(0, &[0.9_f32, 0.1].map(f32::to_le_bytes).concat()).unwrap();
+    /// scorer.take(1, &0.2_f32.to_le_bytes()).unwrap();
+    /// assert_eq!(scorer.scores().figure("AUC"), Some(100.0));
+    /// ```
     pub fn read(path: &Path, sizes: &[usize]) -> Result<Self, DataError> {
         let mut starts = vec![0_usize];
         for size in sizes {
@@ -149,7 +176,7 @@ impl Labels {
         Ok(Self { starts, is_clicked })
     }
 
-    fn of(&self, index: u64) -> Option<&[bool]> {
+    fn sample(&self, index: u64) -> Option<&[bool]> {
         let at = usize::try_from(index).ok()?;
         let end = *self.starts.get(at.checked_add(1)?)?;
         self.is_clicked.get(self.starts[at]..end)
@@ -167,7 +194,7 @@ pub struct Clicks {
 }
 
 impl Clicks {
-    /// Without labels, answers hold them.
+    /// Creates the scorer. Without labels, answers contain them.
     #[must_use]
     pub fn new(labels: Option<Labels>, element: Element) -> Self {
         Self { labels, element, ranking: Ranking::default(), good: 0, samples: 0 }
@@ -179,8 +206,8 @@ impl Clicks {
     }
 }
 
-/// What holds of every prediction.
-fn checked(prediction: f64) -> Result<f32, AnswerError> {
+/// Converts a prediction, unless it is NaN.
+fn parse_prediction(prediction: f64) -> Result<f32, AnswerError> {
     let expected = || "a prediction".to_owned();
     let is_number = !prediction.is_nan();
     is_number
@@ -188,7 +215,7 @@ fn checked(prediction: f64) -> Result<f32, AnswerError> {
         .ok_or_else(|| AnswerError::Content { expected: expected(), found: "NaN".to_owned() })
 }
 
-fn label(value: f64) -> Result<f32, AnswerError> {
+fn parse_label(value: f64) -> Result<f32, AnswerError> {
     let is_label = value == 0.0 || value == 1.0;
     is_label.then_some(value as f32).ok_or_else(|| AnswerError::Content {
         expected: "a label of 0 or 1".to_owned(),
@@ -200,17 +227,17 @@ impl Scorer for Clicks {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         self.samples += 1;
         let values = payload::reals(self.element, answer)?;
-        // All of an answer or nothing of it.
+        // A malformed answer is rejected as a whole.
         let pairs: Vec<(f32, f32)> = match &self.labels {
             Some(labels) => {
                 let references = labels.starts.len() as u64 - 1;
-                let labels = labels.of(index).ok_or(AnswerError::Sample { references })?;
+                let labels = labels.sample(index).ok_or(AnswerError::Sample { references })?;
                 if labels.len() != values.len() {
                     let expected = (labels.len() * self.element.size()).to_string();
                     return Err(AnswerError::Length { expected, found: answer.len() });
                 }
                 let label = |is_clicked: &bool| f32::from(u8::from(*is_clicked));
-                let pair = |(value, is_clicked)| Ok((checked(value)?, label(is_clicked)));
+                let pair = |(value, is_clicked)| Ok((parse_prediction(value)?, label(is_clicked)));
                 values.zip(labels).map(pair).collect::<Result<_, _>>()?
             }
             None if !values.len().is_multiple_of(2) => {
@@ -219,7 +246,7 @@ impl Scorer for Clicks {
             }
             None => {
                 let labels = values.clone().skip(1).step_by(2);
-                let pair = |(value, of)| Ok((checked(value)?, label(of)?));
+                let pair = |(value, label)| Ok((parse_prediction(value)?, parse_label(label)?));
                 values.step_by(2).zip(labels).map(pair).collect::<Result<_, _>>()?
             }
         };
@@ -227,7 +254,7 @@ impl Scorer for Clicks {
         Ok(())
     }
 
-    fn knows_wrong(&self) -> bool {
+    fn counts_malformed(&self) -> bool {
         false
     }
 

@@ -1,8 +1,8 @@
-//! Mean Dice: of each class, twice the voxels that prediction and truth have in common,
-//! of the voxels of both.
+//! Mean Dice: for each class, twice the voxels that prediction and reference share, divided by the
+//! sum of the voxels of both.
 //!
-//! Source: `accuracy_kits.py` of the benchmark 3D-UNet on KiTS19, which prints five
-//! decimals of the mean and four of each class.
+//! Source: `accuracy_kits.py` of the benchmark 3D-UNet on KiTS19, which prints five decimals of the
+//! mean and four of each class.
 
 pub mod brats;
 pub mod labels;
@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use super::data::read_text;
 use super::payload::{self, Element};
 use super::{
-    AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, of_sample,
+    AnswerError, DataError, Figure, Inputs, Method, Need, RepeatPolicy, Scorer, Scores,
+    reference_of,
 };
 
 use crate::parallel;
@@ -24,18 +25,18 @@ pub use truth::Truth;
 
 const VOLUMES: Need = Need {
     name: "volumes",
-    what: "the folder nifti of the preprocessed KiTS19: case_XXXXX/segmentation.nii.gz",
+    help: "the folder nifti of the preprocessed KiTS19: case_XXXXX/segmentation.nii.gz",
     is_required: true,
 };
 
 const CASES: Need = Need {
     name: "cases",
-    what: "names of the cases as text, a line a sample: file_list of preprocessed_files.pkl; \
+    help: "names of the cases as text, a line a sample: file_list of preprocessed_files.pkl; \
            without it the folders in order",
     is_required: false,
 };
 
-/// `3d-unet` on KiTS19.
+/// Method of `3d-unet` on KiTS19.
 pub const MEAN_DICE: Method = Method {
     name: "mean-dice",
     title: "mean Dice of kidney and tumor, from 0 to 1",
@@ -49,32 +50,32 @@ pub const MEAN_DICE: Method = Method {
     },
 };
 
-/// Kidney and tumor.
+/// Number of classes: kidney and tumor.
 const CLASSES: usize = 2;
 
-/// Added above and below, so that what neither has is found.
+/// Added to numerator and denominator, so that the Dice of an absent class is 1.
 const SMOOTHING: f64 = 1e-6;
 
-/// A file of labels in the folder of each case.
+/// Possible names of the label file in the folder of a case.
 const FILES: [&str; 2] = ["segmentation.nii.gz", "segmentation.nii"];
 
-/// The volume of each sample.
+/// Reads the volume of each sample.
 fn read_volumes(inputs: &Inputs) -> Result<Vec<Truth>, DataError> {
     let files = files(inputs)?;
     parallel::map(&files, |path| Truth::read(path, CLASSES as u8)).into_iter().collect()
 }
 
-/// The file of each sample.
+/// Returns the label file of each sample.
 fn files(inputs: &Inputs) -> Result<Vec<PathBuf>, DataError> {
     let folder = inputs.file(&VOLUMES)?;
     if !inputs.files.contains_key(CASES.name) {
-        return folders(folder);
+        return folder_files(folder);
     }
     let path = inputs.file(&CASES)?;
     let text = read_text(path)?;
     let lines = text.lines().enumerate().map(|(at, line)| (at, line.trim()));
     let file = |(at, name): (usize, &str)| {
-        segmentation(&folder.join(name)).ok_or_else(|| {
+        label_file(&folder.join(name)).ok_or_else(|| {
             let expected = format!("a case with {}", folder.join(name).join(FILES[0]).display());
             DataError::malformed(path, at + 1, expected, "none")
         })
@@ -82,18 +83,28 @@ fn files(inputs: &Inputs) -> Result<Vec<PathBuf>, DataError> {
     lines.filter(|(_, name)| !name.is_empty()).map(file).collect()
 }
 
-/// The file of labels in the folder of a case.
+/// Returns the label file in the folder of a case; `None` if there is none.
+///
+/// ```
+/// use dyno_metrics::segmentation::label_file;
+///
+/// let case = tempfile::tempdir().unwrap();
+/// assert_eq!(label_file(case.path()), None);
+/// let path = case.path().join("segmentation.nii.gz");
+/// std::fs::write(&path, "").unwrap();
+/// assert_eq!(label_file(case.path()), Some(path));
+/// ```
 #[must_use]
-pub fn segmentation(case: &Path) -> Option<PathBuf> {
+pub fn label_file(case: &Path) -> Option<PathBuf> {
     FILES.iter().map(|name| case.join(name)).find(|path| path.is_file())
 }
 
-/// Files of labels of all folders, in the order of their names.
-fn folders(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+/// Returns the label files of all cases, in the order of the folders' names.
+fn folder_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let unreadable = |error| DataError::unreadable(folder, &error);
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(unreadable)? {
-        files.extend(segmentation(&entry.map_err(unreadable)?.path()));
+        files.extend(label_file(&entry.map_err(unreadable)?.path()));
     }
     files.sort_unstable();
     if files.is_empty() {
@@ -103,13 +114,13 @@ fn folders(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(files)
 }
 
-/// Dice of each class, for labels of which the last axis is the fastest.
+/// Returns the Dice of each class. `labels` has a label per voxel, with the last axis the fastest.
 ///
 /// # Errors
-/// There are labels of no class.
+/// [`AnswerError::Content`] if a label is not a class.
 ///
 /// # Panics
-/// Panics if there are more or fewer labels than voxels.
+/// Panics if the number of labels is not the number of voxels.
 pub fn dice(truth: &Truth, labels: &[u8]) -> Result<[f64; CLASSES], AnswerError> {
     assert_eq!(labels.len(), truth.voxels(), "a label a voxel");
     if let Some(other) = labels.iter().find(|label| **label > CLASSES as u8) {
@@ -117,16 +128,17 @@ pub fn dice(truth: &Truth, labels: &[u8]) -> Result<[f64; CLASSES], AnswerError>
         return Err(AnswerError::Content { expected, found: other.to_string() });
     }
     let [_, height, depth] = truth.shape;
-    let (mut common, mut wanted) = ([0_u64; CLASSES], [0_u64; CLASSES]);
+    let (mut common, mut expected_voxels) = ([0_u64; CLASSES], [0_u64; CLASSES]);
     for (label, [x, y, z], length) in truth.rows() {
         let class = usize::from(label) - 1;
         let row = labels[(x * height + y) * depth + z..].iter().step_by(height * depth);
         common[class] += row.take(length).filter(|found| **found == label).count() as u64;
-        wanted[class] += length as u64;
+        expected_voxels[class] += length as u64;
     }
     Ok(std::array::from_fn(|class| {
         let found = labels.iter().filter(|label| usize::from(**label) == class + 1).count() as u64;
-        (2.0 * common[class] as f64 + SMOOTHING) / ((wanted[class] + found) as f64 + SMOOTHING)
+        (2.0 * common[class] as f64 + SMOOTHING)
+            / ((expected_voxels[class] + found) as f64 + SMOOTHING)
     }))
 }
 
@@ -140,14 +152,36 @@ pub struct MeanDice {
 }
 
 impl MeanDice {
-    /// Volumes in the order of the samples, with the labels 0 to 2.
+    /// Creates the scorer from volumes with the labels 0 to 2, in the order of the samples.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::payload::Element;
+    /// use dyno_metrics::segmentation::{MeanDice, Truth};
+    ///
+    /// // A NIfTI-1 file with one axis of four voxels, unsigned bytes, which begin at byte 352.
+    /// let mut bytes = vec![0; 352];
+    /// bytes[..4].copy_from_slice(&348_i32.to_le_bytes());
+    /// bytes[40..44].copy_from_slice(&[1, 0, 4, 0]);
+    /// bytes[70] = 2;
+    /// bytes[108..112].copy_from_slice(&352_f32.to_le_bytes());
+    /// bytes[344..348].copy_from_slice(b"n+1\0");
+    /// bytes.extend([0, 1, 2, 2]);
+    /// let file = tempfile::NamedTempFile::new().unwrap();
+    /// std::fs::write(&file, bytes).unwrap();
+    ///
+    /// let volume = Truth::read(file.path(), 2).unwrap();
+    /// let mut scorer = MeanDice::new(vec![volume], Element::U8);
+    /// scorer.take(0, &[0, 1, 2, 2]).unwrap();
+    /// assert_eq!(scorer.scores().figure("DICE"), Some(1.0));
+    /// ```
     #[must_use]
     pub fn new(volumes: Vec<Truth>, element: Element) -> Self {
         Self { volumes, element, sums: [0.0; CLASSES], entries: 0 }
     }
 }
 
-/// The answer as labels; one that is no label is 255.
+/// Converts an answer to labels. A value outside 0 to 255 becomes 255.
 fn labels(element: Element, answer: &[u8]) -> Result<Cow<'_, [u8]>, AnswerError> {
     if element.size() == 1 {
         return Ok(Cow::Borrowed(answer));
@@ -159,7 +193,7 @@ fn labels(element: Element, answer: &[u8]) -> Result<Cow<'_, [u8]>, AnswerError>
 impl Scorer for MeanDice {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         self.entries += 1;
-        let truth = of_sample(&self.volumes, index)?;
+        let truth = reference_of(&self.volumes, index)?;
         let bytes = truth.voxels() * self.element.size();
         if answer.len() != bytes {
             let expected = format!("{bytes} ({:?} of {})", truth.shape, self.element.name());
@@ -170,8 +204,8 @@ impl Scorer for MeanDice {
         Ok(())
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
     fn references(&self) -> Option<u64> {
@@ -198,11 +232,11 @@ mod tests {
     use super::super::assert_checker_reads;
     use super::*;
 
-    /// Two by three by four voxels; of the file the first axis is the fastest.
+    /// Two by three by four voxels. The first axis is the fastest of the file.
     fn truth() -> Truth {
         let mut voxels = [0_u8; 24];
         let at = |x: usize, y: usize, z: usize| x + 2 * (y + 3 * z);
-        // One run over the end of two rows, and one of its own.
+        // A run that covers the ends of two rows, and a run within a row.
         for place in [at(1, 0, 1), at(0, 1, 1), at(1, 1, 1), at(0, 2, 1)] {
             voxels[place] = 1;
         }
@@ -211,7 +245,7 @@ mod tests {
         Truth::read(&path, 2).unwrap()
     }
 
-    /// The labels in the order of an answer.
+    /// Returns the labels in the order of an answer.
     fn answer(labelled: &[([usize; 3], u8)]) -> Vec<u8> {
         let mut labels = vec![0; 24];
         for ([x, y, z], label) in labelled {
@@ -224,7 +258,7 @@ mod tests {
     fn axes_of_answers_are_in_the_other_order_than_those_of_files() {
         let all = [([1, 0, 1], 1), ([0, 1, 1], 1), ([1, 1, 1], 1), ([0, 2, 1], 1), ([1, 2, 3], 2)];
         assert_eq!(dice(&truth(), &answer(&all)), Ok([1.0, 1.0]));
-        // Three of four kidney voxels found, with one that is none: 2 * 3 / (4 + 4).
+        // Three of four kidney voxels, and one wrong one: 2 * 3 / (4 + 4).
         let some = [([1, 0, 1], 1), ([0, 1, 1], 1), ([1, 1, 1], 1), ([0, 0, 0], 1)];
         let [kidney, tumor] = dice(&truth(), &answer(&some)).unwrap();
         assert!((kidney - 0.75).abs() < 1e-6 && tumor < 1e-5, "{kidney} {tumor}");

@@ -1,8 +1,8 @@
-//! Word error rate: words that must be changed, added and taken away, of the words
-//! that were said.
+//! Word error rate: the minimum number of words to change, insert or delete, divided by the number
+//! of words in the reference.
 //!
-//! Source: `accuracy_eval.py` of the benchmark RNN-T on LibriSpeech, which prints
-//! all digits and counts every entry of the log.
+//! Source: `accuracy_eval.py` of the benchmark RNN-T on LibriSpeech, which prints all digits and
+//! counts every entry of the log.
 
 mod manifest;
 pub mod normalizer;
@@ -16,19 +16,20 @@ use std::ops::AddAssign;
 use super::edits::{distance, words};
 use super::payload::{self, Element};
 use super::{
-    AnswerError, Figure, Method, Need, Repeats, Scorer, Scores, Wrong, judged, of_sample, only,
+    AnswerError, Figure, Method, Need, Rejection, RepeatPolicy, Scorer, Scores, judge_all,
+    reference_of, single_result,
 };
 
-pub use manifest::{Recorded, Utterance, read_transcripts, read_utterances};
+pub use manifest::{AudioFile, Utterance, read_transcripts, read_utterances};
 
 const MANIFEST: Need = Need {
     name: "manifest",
-    what: "dev-clean-wav.json of LibriSpeech: a list of objects with transcript and \
+    help: "dev-clean-wav.json of LibriSpeech: a list of objects with transcript and \
            original_duration",
     is_required: true,
 };
 
-/// `rnnt`.
+/// Method of `rnnt`.
 pub const WORD_ERRORS: Method = Method {
     name: "word-errors",
     title: "100 less the word error rate in percent",
@@ -43,31 +44,39 @@ pub const WORD_ERRORS: Method = Method {
     },
 };
 
-/// Characters, by their number in an answer.
+/// Characters by their number in an answer.
 const LABELS: &[u8] = b" abcdefghijklmnopqrstuvwxyz'";
 
-/// Longer utterances are left out of the data set.
+/// Maximum duration of an utterance in the data set, in seconds.
 pub const LONGEST_SECONDS: f64 = 15.0;
 
-/// Words that were wrong.
+/// Word errors, summed over transcripts.
+///
+/// ```
+/// use dyno_metrics::speech::WordErrors;
+///
+/// let mut errors = WordErrors::default();
+/// errors.add("the cat sat", "the bat sat");
+/// assert_eq!(errors, WordErrors { errors: 1, words: 3 });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WordErrors {
-    /// Words to change, to add and to take away, as few as do.
+    /// Minimum number of words to change, insert or delete.
     pub errors: u64,
     /// Words of the references.
     pub words: u64,
 }
 
 impl WordErrors {
-    /// Adds a transcript and what was said, as words with white space between.
-    /// O(words of one times words of the other).
-    pub fn add(&mut self, found: &str, wanted: &str) {
-        let [found, wanted] = [found, wanted].map(|text| words(text, |word| word));
-        self.errors += distance(&found, &wanted) as u64;
-        self.words += wanted.len() as u64;
+    /// Adds a transcript and its reference. White space separates words. O(words of the one × words
+    /// of the other).
+    pub fn add(&mut self, found: &str, expected: &str) {
+        let [found, expected] = [found, expected].map(|text| words(text, |word| word));
+        self.errors += distance(&found, &expected) as u64;
+        self.words += expected.len() as u64;
     }
 
-    /// Errors per word; above 1 where more was added than was said.
+    /// Returns the errors per word. It exceeds 1 if many words were inserted.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.errors as f64 / self.words as f64
@@ -90,22 +99,22 @@ pub struct Transcripts {
 }
 
 impl Transcripts {
-    /// Of lower-case words with spaces between.
+    /// Creates the scorer. References are lower-case words, separated by spaces.
     #[must_use]
     pub fn new(references: Vec<String>, element: Element) -> Self {
         Self { references, element, errors: WordErrors::default() }
     }
 
     fn judge(&self, errors: &mut WordErrors, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = of_sample(&self.references, index)?;
+        let reference = reference_of(&self.references, index)?;
         let text = text(self.element, answer);
-        // What is no transcript has every word wrong.
+        // A malformed transcript counts as empty: all words of the reference are errors.
         errors.add(text.as_deref().unwrap_or_default(), reference);
         text.map(drop)
     }
 }
 
-/// The text of numbered characters.
+/// Converts numbers of characters to text.
 fn text(element: Element, answer: &[u8]) -> Result<String, AnswerError> {
     let numbers = payload::wholes(element, answer)?;
     let mut text = String::with_capacity(numbers.len());
@@ -122,18 +131,18 @@ fn text(element: Element, answer: &[u8]) -> Result<String, AnswerError> {
 
 impl Scorer for Transcripts {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        only(self.take_all(&[(index, answer)]))
+        single_result(self.take_all(&[(index, answer)]))
     }
 
-    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Rejection> {
         let (errors, wrong) =
-            judged(answers, |errors, index, answer| self.judge(errors, index, answer));
+            judge_all(answers, |errors, index, answer| self.judge(errors, index, answer));
         self.errors += errors;
         wrong
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
     fn references(&self) -> Option<u64> {
@@ -173,5 +182,11 @@ mod tests {
         assert_checker_reads("v1.1", "rnnt", &scores);
         let text = scores.text;
         assert_eq!(text, "Word Error Rate: 80.0%, accuracy=19.999999999999996%\n");
+    }
+
+    #[test]
+    fn errors_keep_the_names_of_records() {
+        let error = serde_json::from_str::<AudioFile>("1").expect_err("1 is no object").to_string();
+        assert!(error.contains("expected struct Recorded "), "{error}");
     }
 }

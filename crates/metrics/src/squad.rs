@@ -1,8 +1,7 @@
-//! Question answering: how far the answers that a model's logits point at are those
-//! that are right.
+//! Question answering: compares the answers that a model's logits select with the accepted answers.
 //!
-//! Source: `accuracy-squad.py` of the benchmark BERT on SQuAD v1.1, with the
-//! features that its `create_squad_data.py` makes.
+//! Source: `accuracy-squad.py` of the benchmark BERT on SQuAD v1.1, with the features that its
+//! `create_squad_data.py` creates.
 
 pub mod features;
 pub mod text;
@@ -10,32 +9,33 @@ pub mod wordpiece;
 
 use super::payload::{self, Element};
 use super::{
-    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, Wrong,
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Rejection, RepeatPolicy, Scorer,
+    Scores,
 };
 use crate::parallel;
 use features::{Feature, LONGEST, Question, Questions};
-use text::{Quality, projected};
+use text::{Quality, project};
 use wordpiece::WordPieces;
 
 const DATASET: Need = Need {
     name: "dataset",
-    what: "dev-v1.1.json of SQuAD: data of paragraphs, each with context and qas",
+    help: "dev-v1.1.json of SQuAD: data of paragraphs, each with context and qas",
     is_required: true,
 };
 
 const VOCABULARY: Need = Need {
     name: "vocabulary",
-    what: "vocab.txt of the model: a piece of words a line",
+    help: "vocab.txt of the model: a piece of words a line",
     is_required: true,
 };
 
 const LOGITS: Choice = Choice {
     name: "logits",
     values: &["pairs", "transposed"],
-    what: "whether start and end stand together for each token, or all starts before all ends",
+    help: "whether start and end stand together for each token, or all starts before all ends",
 };
 
-/// `bert`.
+/// Method of `bert`.
 pub const SQUAD: Method = Method {
     name: "squad",
     title: "F1 of the words of answers, and how many are exactly right, in percent",
@@ -46,16 +46,16 @@ pub const SQUAD: Method = Method {
     open: |inputs| Ok(Box::new(Answers::read(inputs)?)),
 };
 
-/// Starts and ends that are tried: the best of each.
-const TRIED: usize = 20;
+/// Number of best starts and best ends that are combined.
+const CANDIDATES: usize = 20;
 
-/// Tokens of an answer at most.
+/// Maximum number of tokens in an answer.
 const LONGEST_ANSWER: usize = 30;
 
-/// The logit of tokens that an answer leaves out.
-const LEFT_OUT: f64 = -10_000.0;
+/// Logit of tokens that an answer omits.
+const MISSING_LOGIT: f64 = -10_000.0;
 
-/// What the answer to a question is if nothing can be one.
+/// Answer to a question without a possible span.
 const NO_ANSWER: &str = "empty";
 
 /// Scores logits.
@@ -65,11 +65,11 @@ pub struct Answers {
     questions: Questions,
     element: Element,
     is_transposed: bool,
-    /// For each feature that was answered, what it points at.
+    /// Selected span of each feature; `None` if it was not answered.
     spans: Vec<Option<Span>>,
 }
 
-/// Of start and end, of all tokens.
+/// Logits of start and end, for all tokens.
 type Logits = [[f64; LONGEST]; 2];
 
 /// Tokens of a feature from start to end.
@@ -93,7 +93,7 @@ impl Answers {
         })
     }
 
-    /// Start and end logits of all tokens.
+    /// Parses the start and end logits of all tokens.
     fn logits(&self, answer: &[u8]) -> Result<Logits, AnswerError> {
         let numbers = payload::reals(self.element, answer)?;
         let count = numbers.len();
@@ -102,22 +102,19 @@ impl Answers {
             let expected = format!("{size} times 1 to {LONGEST}");
             return Err(AnswerError::Length { expected, found: answer.len() });
         }
-        let mut logits = [[LEFT_OUT; LONGEST]; 2];
+        let mut logits = [[MISSING_LOGIT; LONGEST]; 2];
         let tokens = count / 2;
         for (at, logit) in numbers.enumerate() {
-            // What is no number is no reason to begin or end anywhere.
+            // NaN never selects a token.
             let logit = if logit.is_nan() { f64::NEG_INFINITY } else { logit };
-            let (of, token) = match self.is_transposed {
-                true if at < tokens => (0, at),
-                true => (1, at - tokens),
-                false => (at % 2, at / 2),
-            };
-            logits[of][token] = logit;
+            let (side, token) =
+                if self.is_transposed { (at / tokens, at % tokens) } else { (at % 2, at / 2) };
+            logits[side][token] = logit;
         }
         Ok(logits)
     }
 
-    /// The feature that an answer is of, and what it points at.
+    /// Returns the index of an answer's feature, and the selected span.
     fn span(&self, index: u64, answer: &[u8]) -> Result<(usize, Option<Span>), AnswerError> {
         let references = self.questions.features.len() as u64;
         let at = usize::try_from(index).ok().filter(|at| *at < self.questions.features.len());
@@ -125,7 +122,7 @@ impl Answers {
         Ok((at, best_span(&self.questions.features[at], &self.logits(answer)?)))
     }
 
-    /// The answer to a question, from its feature with the greatest logit.
+    /// Returns the answer to a question, from its feature with the greatest logit.
     fn answer(&self, question: &Question) -> String {
         let mut best: Option<(&Feature, Span)> = None;
         for at in question.features.clone() {
@@ -139,13 +136,13 @@ impl Answers {
         let piece = |token: usize| token - feature.before + feature.start;
         let (start, end) = (piece(span.start), piece(span.end));
         let context = &question.context;
-        let pieces = self.pieces.joined(&context.pieces[start..=end]);
+        let pieces = self.pieces.join(&context.pieces[start..=end]);
         let pieces = pieces.replace(" ##", "").replace("##", "");
-        projected(&context.original(start..=end), &pieces, &self.pieces)
+        project(&context.original(start..=end), &pieces, &self.pieces)
     }
 }
 
-/// The likeliest span of a feature; the first of equals.
+/// Returns the likeliest span of a feature, the first of equals.
 fn best_span(feature: &Feature, [start_logits, end_logits]: &Logits) -> Option<Span> {
     let (starts, ends) = (greatest(start_logits), greatest(end_logits));
     let context = feature.before..feature.before + feature.length;
@@ -165,12 +162,12 @@ fn best_span(feature: &Feature, [start_logits, end_logits]: &Logits) -> Option<S
     best
 }
 
-/// Where the greatest numbers stand, the greatest first, and the first of equals.
+/// Returns the indices of the greatest numbers in descending order, the first of equals first.
 fn greatest(numbers: &[f64; LONGEST]) -> Vec<usize> {
-    let mut places: Vec<usize> = Vec::with_capacity(TRIED);
+    let mut places: Vec<usize> = Vec::with_capacity(CANDIDATES);
     for (at, number) in numbers.iter().enumerate() {
-        if places.len() == TRIED {
-            if *number <= numbers[places[TRIED - 1]] {
+        if places.len() == CANDIDATES {
+            if *number <= numbers[places[CANDIDATES - 1]] {
                 continue;
             }
             places.pop();
@@ -183,26 +180,26 @@ fn greatest(numbers: &[f64; LONGEST]) -> Vec<usize> {
 
 impl Scorer for Answers {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        // Of several answers to a feature the last one counts.
+        // The last of several answers to a feature counts.
         let (at, span) = self.span(index, answer)?;
         self.spans[at] = span;
         Ok(())
     }
 
-    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
-        let mut wrong = Vec::new();
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
         let spans = parallel::map(answers, |(index, answer)| self.span(*index, answer));
-        for (of, span) in spans.into_iter().enumerate() {
+        for (position, span) in spans.into_iter().enumerate() {
             match span {
                 Ok((at, span)) => self.spans[at] = span,
-                Err(problem) => wrong.push((of, problem)),
+                Err(error) => rejections.push(Rejection { position, error }),
             }
         }
-        wrong
+        rejections
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
     fn references(&self) -> Option<u64> {
@@ -236,7 +233,7 @@ mod tests {
     use super::super::assert_checker_reads;
     use super::*;
 
-    /// One paragraph with the question `q`, answered by `Bb`.
+    /// One paragraph with the question `q`, whose answer is `Bb`.
     fn answers(name: &str, context: &str, is_transposed: bool) -> Answers {
         let folder = std::env::temp_dir().join(format!("dyno-squad-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -277,7 +274,7 @@ mod tests {
         assert_eq!(transposed.take(0, &rows), Ok(()));
         assert_eq!(score(&mut transposed), 100.0);
 
-        // The last answer counts, and one that is none does not.
+        // The last answer counts. A malformed one does not.
         assert_eq!(transposed.take(0, &bytes(&[0.0; 12])), Ok(()));
         assert!(score(&mut transposed) < 100.0);
         let error = transposed.take(0, &bytes(&[0.0; 770])).unwrap_err();
@@ -301,7 +298,7 @@ mod tests {
         let places: Vec<usize> = long.questions.features.iter().map(token).collect();
         assert_eq!(long.take(1, &answer(places[1], 2.0)), Ok(()));
         assert_eq!(long.take(2, &answer(places[2] + 9, 1.0)), Ok(()));
-        // It is more at the edge here, and does not count whatever its logit is.
+        // The piece is less central here and does not count, however high its logit.
         assert_eq!(long.take(0, &answer(places[0], 9.0)), Ok(()));
         assert_eq!(score(&mut long), 100.0);
     }

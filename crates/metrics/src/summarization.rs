@@ -1,7 +1,7 @@
-//! ROUGE of texts against one reference each.
+//! ROUGE of texts, with one reference each.
 //!
-//! Source: the accuracy scripts of the benchmarks GPT-J, Llama 2 70B and Llama 3.1
-//! 8B, which print four decimals of percent.
+//! Source: the accuracy scripts of the benchmarks GPT-J, Llama 2 70B and Llama 3.1 8B, which print
+//! four decimals of percent.
 
 pub mod porter;
 pub mod rouge;
@@ -13,15 +13,15 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::text::{self, Texts};
+use super::text::{self, TextDecoder};
 use super::{
-    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores, of_sample,
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores, reference_of,
 };
-use rouge::{Rouge, Text, Words};
+use rouge::{Rouge, Text, Vocabulary};
 
 const REFERENCE: Need = Need {
     name: "reference",
-    what: "cnn_eval.json, or open_orca written as JSON by pandas.read_pickle(..).to_json(.., \
+    help: "cnn_eval.json, or open_orca written as JSON by pandas.read_pickle(..).to_json(.., \
            orient='records'): a list of texts, or of objects with them as `output`",
     is_required: true,
 };
@@ -29,10 +29,10 @@ const REFERENCE: Need = Need {
 const SCRIPT: Choice = Choice {
     name: "script",
     values: &["gptj", "llama2-70b"],
-    what: "whose lines are printed; those of llama2-70b tell tokens, too",
+    help: "whose lines are printed; those of llama2-70b tell tokens, too",
 };
 
-/// `gptj`, `llama2-70b` and `llama3.1-8b`.
+/// Method of `gptj`, `llama2-70b` and `llama3.1-8b`.
 pub const ROUGE: Method = Method {
     name: "rouge",
     title: "F-measures of words, pairs and sequences of words that are shared, in percent",
@@ -43,10 +43,10 @@ pub const ROUGE: Method = Method {
     open: |inputs| Ok(Box::new(Summaries::open(inputs)?)),
 };
 
-/// Sums of what texts are worth.
+/// Sums of ROUGE over samples.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
-    pub words: Words,
+    pub vocabulary: Vocabulary,
     /// Sums over samples.
     sums: Rouge,
     pub samples: u64,
@@ -54,11 +54,11 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Adds a text with a sentence on each line.
+    /// Adds a text with one sentence per line.
     pub fn add(&mut self, reference: &Text, lines: &str) {
         self.samples += 1;
         self.characters += lines.chars().count() as u64;
-        let found = Rouge::of(reference, &Text::new(lines, &mut self.words));
+        let found = Rouge::score(reference, &Text::new(lines, &mut self.vocabulary));
         self.sums.rouge_1 += found.rouge_1;
         self.sums.rouge_2 += found.rouge_2;
         self.sums.rouge_l += found.rouge_l;
@@ -70,7 +70,7 @@ impl Sums {
         self.samples += 1;
     }
 
-    /// Means in percent, and the characters of all texts.
+    /// Returns the means in percent, and the number of characters of all texts.
     pub fn figures(&self) -> Vec<Figure> {
         let mean = |sum: f64| 100.0 * (sum / self.samples.max(1) as f64);
         let Rouge { rouge_1, rouge_2, rouge_l, rouge_l_sum } = self.sums;
@@ -84,14 +84,14 @@ impl Sums {
         ]
     }
 
-    /// The means as a dictionary of Python shows them, between quotes or not.
-    pub fn shown(&self, quote: &str) -> Vec<String> {
+    /// Formats the means as a Python dictionary does. `quote` surrounds each value.
+    pub fn formatted(&self, quote: &str) -> Vec<String> {
         let names = ["rouge1", "rouge2", "rougeL", "rougeLsum"];
         let figures = self.figures();
-        let shown = |(name, figure): (&&str, &Figure)| {
+        let formatted = |(name, figure): (&&str, &Figure)| {
             format!("'{name}': {quote}{}{quote}", rounded::<4>(figure.value))
         };
-        names.iter().zip(&figures).map(shown).collect()
+        names.iter().zip(&figures).map(formatted).collect()
     }
 
     pub fn characters(&self) -> u64 {
@@ -99,17 +99,17 @@ impl Sums {
     }
 }
 
-/// What a dictionary of Python shows of tokens.
-pub(super) fn shown_tokens(tokens: u64, samples: u64) -> String {
-    let of_sample = rounded::<1>(tokens_per_sample(tokens, samples).value);
-    format!("'gen_tok_len': {tokens}, 'tokens_per_sample': {of_sample}")
+/// Formats counts of tokens as a Python dictionary does.
+pub(super) fn format_tokens(tokens: u64, samples: u64) -> String {
+    let each = rounded::<1>(tokens_per_sample(tokens, samples).value);
+    format!("'gen_tok_len': {tokens}, 'tokens_per_sample': {each}")
 }
 
 pub(super) fn tokens_per_sample(tokens: u64, samples: u64) -> Figure {
     Figure { metric: "TOKENS_PER_SAMPLE", value: tokens as f64 / samples.max(1) as f64 }
 }
 
-/// Reads a list in JSON.
+/// Reads a JSON list.
 pub(super) fn read_list<T: DeserializeOwned>(
     path: &Path,
     expected: &str,
@@ -122,11 +122,11 @@ pub(super) fn read_list<T: DeserializeOwned>(
 /// Scores texts.
 #[derive(Debug, Default)]
 pub struct Summaries {
-    texts: Texts,
+    decoder: TextDecoder,
     references: Vec<Text>,
     sums: Sums,
     tokens: u64,
-    tells_tokens: bool,
+    prints_tokens: bool,
 }
 
 #[derive(Deserialize)]
@@ -140,8 +140,8 @@ impl Summaries {
     /// Reads references.
     fn open(inputs: &Inputs) -> Result<Self, DataError> {
         let mut summaries = Self {
-            texts: Texts::open(inputs)?,
-            tells_tokens: inputs.choice(&SCRIPT) == SCRIPT.values[1],
+            decoder: TextDecoder::open(inputs)?,
+            prints_tokens: inputs.choice(&SCRIPT) == SCRIPT.values[1],
             ..Self::default()
         };
         let expected = "a list of texts, or of objects with `output`";
@@ -154,16 +154,17 @@ impl Summaries {
     }
 
     fn add_reference(&mut self, text: &str) {
-        self.references.push(Text::new(&self.texts.lines(text), &mut self.sums.words));
+        self.references
+            .push(Text::new(&self.decoder.sentence_lines(text), &mut self.sums.vocabulary));
     }
 }
 
 impl Scorer for Summaries {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = of_sample(&self.references, index)?;
-        let said = self.texts.of(answer).inspect_err(|_| self.sums.add_none())?;
-        self.tokens += said.tokens;
-        self.sums.add(reference, &self.texts.lines(&said.text));
+        let reference = reference_of(&self.references, index)?;
+        let decoded = self.decoder.decode(answer).inspect_err(|_| self.sums.add_none())?;
+        self.tokens += decoded.tokens;
+        self.sums.add(reference, &self.decoder.sentence_lines(&decoded.text));
         Ok(())
     }
 
@@ -173,29 +174,29 @@ impl Scorer for Summaries {
 
     fn scores(&mut self) -> Scores {
         let (length, count) = (self.sums.characters(), self.sums.samples);
-        let quote = if self.tells_tokens { "" } else { "'" };
-        let mut shown = self.sums.shown(quote);
-        shown.push(format!("'gen_len': {length}, 'gen_num': {count}"));
+        let quote = if self.prints_tokens { "" } else { "'" };
+        let mut formatted = self.sums.formatted(quote);
+        formatted.push(format!("'gen_len': {length}, 'gen_num': {count}"));
         let mut figures = self.sums.figures();
-        let mut notes = self.texts.notes();
-        if self.texts.has_tokens() {
+        let mut notes = self.decoder.notes();
+        if self.decoder.has_tokens() {
             figures.push(tokens_per_sample(self.tokens, count));
         }
-        if self.tells_tokens && self.texts.has_tokens() {
-            shown.push(shown_tokens(self.tokens, count));
-        } else if self.tells_tokens {
+        if self.prints_tokens && self.decoder.has_tokens() {
+            formatted.push(format_tokens(self.tokens, count));
+        } else if self.prints_tokens {
             notes.push(NO_TOKENS.to_owned());
         }
-        let text = format!("{{{}}}\n", shown.join(", "));
+        let text = format!("{{{}}}\n", formatted.join(", "));
         Scores { figures, text, notes }
     }
 }
 
-/// What is to be told where answers are texts.
+/// Note for answers that are texts.
 pub(super) const NO_TOKENS: &str =
     "answers are texts, so that there is no tokens_per_sample: give tokenizer";
 
-/// As Python shows `round(value, N)`.
+/// Formats `round(value, N)` as Python does.
 pub(super) fn rounded<const N: usize>(value: f64) -> String {
     let text = format!("{value:.N$}");
     let text = text.trim_end_matches('0');
@@ -221,8 +222,8 @@ mod tests {
 
     #[test]
     fn tokens_are_told_as_llama_2_has_them() {
-        let texts = Texts::of_words(&["The", " cat", " sat"]);
-        let mut summaries = Summaries { texts, tells_tokens: true, ..Summaries::default() };
+        let decoder = TextDecoder::with_words(&["The", " cat", " sat"]);
+        let mut summaries = Summaries { decoder, prints_tokens: true, ..Summaries::default() };
         summaries.add_reference("The cat sat.");
         summaries.add_reference("A dog.");
         let ids = [0_i64, 1, 2].map(i64::to_le_bytes).concat();

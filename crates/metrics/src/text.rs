@@ -1,5 +1,5 @@
-//! What answers say: texts, or ids of tokens that a tokenizer turns into texts, cut
-//! into sentences as the accuracy scripts do.
+//! Decoding of answers to texts. A tokenizer decodes ids of tokens. Texts are split into sentences
+//! as the accuracy scripts do.
 
 pub mod punkt;
 pub mod tokenizer;
@@ -10,19 +10,19 @@ use super::{AnswerError, Choice, DataError, DataProblem, Inputs, Need};
 use punkt::Punkt;
 use tokenizer::Tokenizer;
 
-/// What answers of text are.
+/// Description of answers that are texts.
 pub(super) const ANSWER: &str =
     "the text, as UTF-8; with a tokenizer its tokens, int64 if no element is given";
 
 pub(super) const TOKENIZER: Need = Need {
     name: "tokenizer",
-    what: "tokenizer.json of the model: answers are ids of tokens",
+    help: "tokenizer.json of the model: answers are ids of tokens",
     is_required: false,
 };
 
 pub(super) const PUNKT: Need = Need {
     name: "punkt",
-    what: "folder tokenizers/punkt_tab/english of NLTK: sentences end as nltk.sent_tokenize says, \
+    help: "folder tokenizers/punkt_tab/english of NLTK: sentences end as nltk.sent_tokenize says, \
            not with lines",
     is_required: false,
 };
@@ -30,12 +30,12 @@ pub(super) const PUNKT: Need = Need {
 pub(super) const SPACES: Choice = Choice {
     name: "spaces",
     values: &["kept", "cleaned"],
-    what: "spaces before punctuation and contractions, with a tokenizer; cleaned as by \
+    help: "spaces before punctuation and contractions, with a tokenizer; cleaned as by \
            clean_up_tokenization_spaces",
 };
 
-/// Spaces that cleaning takes away, in this order.
-const CLEANED: [(&str, &str); 10] = [
+/// Replacements that remove spaces, in their order.
+const CLEANUPS: [(&str, &str); 10] = [
     (" .", "."),
     (" ?", "?"),
     (" !", "!"),
@@ -48,76 +48,83 @@ const CLEANED: [(&str, &str); 10] = [
     (" 're", "'re"),
 ];
 
-/// What is to be told where sentences are lines.
+/// Note for texts whose sentences are lines.
 const LINES: &str = "sentences are lines of the texts, so that rougeLsum, and gen_len by what \
                      stands between sentences, may differ from the script's: give punkt";
 
-/// Reads answers.
+/// Decodes answers, and splits texts into sentences.
+///
+/// ```
+/// let decoder = dyno_metrics::text::TextDecoder::default();
+/// assert_eq!(decoder.decode(b"A cat sat.").unwrap().text, "A cat sat.");
+/// assert!(decoder.decode(&[0xff]).is_err());
+/// ```
 #[derive(Debug, Default)]
-pub struct Texts {
-    /// None where answers are texts.
+pub struct TextDecoder {
+    /// Tokenizer and type of ids; `None` if answers are texts.
     tokenizer: Option<(Tokenizer, Element)>,
-    /// None where sentences are lines.
+    /// Parameters of Punkt; `None` if sentences are lines.
     punkt: Option<Punkt>,
     is_cleaned: bool,
 }
 
-/// What an answer says.
+/// A decoded answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Said {
-    /// Its text.
+pub struct DecodedText {
+    /// Text of the answer.
     pub text: String,
-    /// Its tokens; 0 where answers are texts.
+    /// Number of tokens; 0 if answers are texts.
     pub tokens: u64,
 }
 
-impl Texts {
-    /// With the tokenizer and the parameters that were given.
+impl TextDecoder {
+    /// Reads the tokenizer and the parameters of Punkt from the inputs.
     ///
     /// # Errors
-    /// A file does not read, or answers have elements and there is no tokenizer.
+    /// [`DataError`] if a file cannot be read, or answers have elements and the inputs lack a
+    /// tokenizer.
     pub(super) fn open(inputs: &Inputs) -> Result<Self, DataError> {
-        let given = |need: &Need| inputs.files.get(need.name);
-        let tokenizer = match given(&TOKENIZER) {
+        let file = |need: &Need| inputs.files.get(need.name);
+        let tokenizer = match file(&TOKENIZER) {
             Some(path) => Some((Tokenizer::read(path)?, inputs.element.unwrap_or(Element::I64))),
             None if inputs.element.is_some() => {
-                let problem = DataProblem::NotGiven { name: TOKENIZER.name, what: TOKENIZER.what };
+                let problem = DataProblem::NotGiven { name: TOKENIZER.name, help: TOKENIZER.help };
                 return Err(DataError { path: Default::default(), line: None, problem });
             }
             None => None,
         };
-        let punkt = given(&PUNKT).map(|folder| Punkt::read(folder)).transpose()?;
+        let punkt = file(&PUNKT).map(|folder| Punkt::read(folder)).transpose()?;
         Ok(Self { tokenizer, punkt, is_cleaned: inputs.choice(&SPACES) == "cleaned" })
     }
 
-    /// Whether answers are ids of tokens.
+    /// Returns whether answers are ids of tokens.
     #[must_use]
     pub fn has_tokens(&self) -> bool {
         self.tokenizer.is_some()
     }
 
-    /// What an answer says.
+    /// Decodes an answer.
     ///
     /// # Errors
-    /// It is no UTF-8, or holds no ids.
-    pub fn of(&self, answer: &[u8]) -> Result<Said, AnswerError> {
+    /// [`AnswerError`] if the answer is not UTF-8, or does not hold ids.
+    pub fn decode(&self, answer: &[u8]) -> Result<DecodedText, AnswerError> {
         let Some((tokenizer, element)) = &self.tokenizer else {
-            return Ok(Said { text: payload::text(answer)?.to_owned(), tokens: 0 });
+            return Ok(DecodedText { text: payload::text(answer)?.to_owned(), tokens: 0 });
         };
         let ids = payload::wholes(*element, answer)?;
         let tokens = ids.len() as u64;
         let mut text = tokenizer.decode(ids)?;
         if self.is_cleaned {
-            for (spaced, by) in CLEANED {
-                text = text.replace(spaced, by);
+            for (spaced, replacement) in CLEANUPS {
+                text = text.replace(spaced, replacement);
             }
         }
-        Ok(Said { text, tokens })
+        Ok(DecodedText { text, tokens })
     }
 
-    /// A text with a sentence on each line, without white space around.
+    /// Returns a text with one sentence per line, without surrounding white space.
     #[must_use]
-    pub fn lines(&self, text: &str) -> String {
+    pub fn sentence_lines(&self, text: &str) -> String {
         let text = text.trim_matches(is_space);
         match &self.punkt {
             Some(punkt) => punkt.sentences(text).join("\n"),
@@ -125,23 +132,24 @@ impl Texts {
         }
     }
 
-    /// What is to be told of the sentences.
+    /// Returns notes about the sentences.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         if self.punkt.is_some() { Vec::new() } else { vec![LINES.to_owned()] }
     }
 }
 
-/// White space as Python has it: Unicode's, and the separators of ASCII.
+/// Returns whether Python treats a character as white space: that of Unicode, and the ASCII
+/// separators.
 pub(super) fn is_space(letter: char) -> bool {
     letter.is_whitespace() || matches!(letter, '\u{1c}'..='\u{1f}')
 }
 
 #[cfg(test)]
-impl Texts {
-    /// Of ids whose tokens are these, int64.
-    pub(super) fn of_words(words: &[&str]) -> Self {
-        let tokenizer = Some((Tokenizer::of_words(words), Element::I64));
+impl TextDecoder {
+    /// Creates a decoder of int64 ids, whose tokens are `words`.
+    pub(super) fn with_words(words: &[&str]) -> Self {
+        let tokenizer = Some((Tokenizer::with_words(words), Element::I64));
         Self { tokenizer, ..Self::default() }
     }
 }
@@ -153,7 +161,7 @@ mod tests {
     #[test]
     fn elements_need_a_tokenizer() {
         let inputs = Inputs { element: Some(Element::I32), ..Inputs::default() };
-        let error = Texts::open(&inputs).unwrap_err();
+        let error = TextDecoder::open(&inputs).unwrap_err();
         assert_eq!(
             error.to_string(),
             "--with tokenizer=FILE is not given: tokenizer.json of the model: answers are ids of tokens"
@@ -162,12 +170,12 @@ mod tests {
 
     #[test]
     fn lines_are_sentences_unless_it_is_told_better() {
-        let texts = Texts::default();
-        assert_eq!(texts.lines(" One. Two\nThree\u{1e}"), "One. Two\nThree");
-        let texts = Texts { punkt: Some(Punkt::default()), ..Texts::default() };
-        assert_eq!(texts.lines(" One.  Two\nThree "), "One.\nTwo\nThree");
+        let texts = TextDecoder::default();
+        assert_eq!(texts.sentence_lines(" One. Two\nThree\u{1e}"), "One. Two\nThree");
+        let texts = TextDecoder { punkt: Some(Punkt::default()), ..TextDecoder::default() };
+        assert_eq!(texts.sentence_lines(" One.  Two\nThree "), "One.\nTwo\nThree");
         assert_eq!(
-            texts.of(b"\xff").unwrap_err().to_string().split(',').next(),
+            texts.decode(b"\xff").unwrap_err().to_string().split(',').next(),
             Some("expected UTF-8")
         );
     }

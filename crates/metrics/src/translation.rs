@@ -1,24 +1,23 @@
-//! BLEU of a corpus: shared runs of one to four words, and a penalty for being short.
+//! BLEU of a corpus: shared runs of one to four words, and a penalty for short translations.
 //!
-//! Source: Papineni et al., *BLEU: a method for automatic evaluation of machine
-//! translation*, ACL 2002, without smoothing; `process_accuracy.py` of the
-//! benchmark GNMT, which prints one decimal.
+//! Source: Papineni et al., *BLEU: a method for automatic evaluation of machine translation*, ACL
+//! 2002, without smoothing; `process_accuracy.py` of the benchmark GNMT, which prints one decimal.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use super::data::read_text;
 use super::payload;
-use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, of_sample};
+use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, reference_of};
 
 const REFERENCE: Need = Need {
     name: "reference",
-    what: "newstest2014.tok.bpe.32000.de: a line a sentence, words and their parts with spaces \
+    help: "newstest2014.tok.bpe.32000.de: a line a sentence, words and their parts with spaces \
            between, parts that go on end in @@",
     is_required: true,
 };
 
-/// `gnmt`.
+/// Method of `gnmt`.
 pub const BLEU: Method = Method {
     name: "bleu",
     title: "BLEU of the corpus with runs of up to four words, in percent",
@@ -29,17 +28,24 @@ pub const BLEU: Method = Method {
     open: |inputs| Ok(Box::new(Translations::read(inputs.file(&REFERENCE)?)?)),
 };
 
-/// The longest runs of words that count.
+/// Maximum length of runs.
 const ORDER: usize = 4;
 
-/// A word that no reference has; it is in no run that is shared.
+/// Number of all words that the references lack. No shared run contains it.
 const UNKNOWN: u32 = u32::MAX;
 
-/// What BLEU is made of.
+/// Counts for BLEU, summed over sentences.
+///
+/// ```
+/// use dyno_metrics::translation::Bleu;
+///
+/// let mut bleu = Bleu::default();
+/// bleu.add(&[1, 2, 3, 4, 5], &[1, 2, 3, 4, 5]);
+/// assert!((bleu.score() - 100.0).abs() < 1e-9);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bleu {
-    /// Runs of 1 to 4 words that are in the reference too, each as often as there
-    /// at most.
+    /// Runs of 1 to 4 words that the reference contains, each counted at most as often as there.
     pub shared: [u64; ORDER],
     /// Runs of 1 to 4 words.
     pub runs: [u64; ORDER],
@@ -50,7 +56,7 @@ pub struct Bleu {
 }
 
 impl Bleu {
-    /// Adds a sentence and its reference: words, equal where the numbers are.
+    /// Adds a sentence and its reference. Equal numbers stand for equal words.
     pub fn add(&mut self, sentence: &[u32], reference: &[u32]) {
         self.words += sentence.len() as u64;
         self.reference_words += reference.len() as u64;
@@ -61,16 +67,16 @@ impl Bleu {
     }
 
     fn add_runs<const N: usize>(&mut self, sentence: &[u32], reference: &[u32]) {
-        let [found, wanted] = [sentence, reference].map(sorted_runs::<N>);
+        let [found, expected] = [sentence, reference].map(sorted_runs::<N>);
         self.runs[N - 1] += found.len() as u64;
-        let mut wanted = wanted.iter().peekable();
+        let mut expected = expected.iter().peekable();
         for run in &found {
-            while wanted.next_if(|other| *other < run).is_some() {}
-            self.shared[N - 1] += u64::from(wanted.next_if_eq(&run).is_some());
+            while expected.next_if(|other| *other < run).is_some() {}
+            self.shared[N - 1] += u64::from(expected.next_if_eq(&run).is_some());
         }
     }
 
-    /// In percent; 0 where no run of some length is shared.
+    /// Returns BLEU in percent; 0 if no run of some length is shared.
     #[must_use]
     pub fn score(&self) -> f64 {
         if self.shared.contains(&0) {
@@ -99,10 +105,21 @@ pub struct Translations {
 }
 
 impl Translations {
-    /// Reads references, a line each; parts of words are joined.
+    /// Reads references, one per line, and joins parts of words.
     ///
     /// # Errors
-    /// The file does not read.
+    /// [`DataError`] if the file cannot be read.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::translation::Translations;
+    ///
+    /// let file = tempfile::NamedTempFile::new().unwrap();
+    /// std::fs::write(&file, "das ist ein Te@@ st\n").unwrap();
+    /// let mut scorer = Translations::read(file.path()).unwrap();
+    /// scorer.take(0, b"das ist ein Test").unwrap();
+    /// assert!((scorer.scores().figure("bleu").unwrap() - 100.0).abs() < 1e-9);
+    /// ```
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let text = read_text(path)?;
         let mut numbers = HashMap::new();
@@ -123,10 +140,10 @@ impl Translations {
 
 impl Scorer for Translations {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = of_sample(&self.references, index)?;
+        let reference = reference_of(&self.references, index)?;
         let text = payload::text(answer);
-        // An empty translation is one word that is none, as the script splits it; left out,
-        // silence would be better than a bad answer.
+        // The script splits an empty translation into one unknown word. Otherwise an empty answer
+        // would score better than a bad one.
         let words = text.as_deref().ok();
         let number = |word| self.numbers.get(word).copied().unwrap_or(UNKNOWN);
         let sentence: Vec<u32> =
@@ -163,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_run_is_shared_as_often_as_the_reference_has_it() {
-        // The example of the paper, section 2.1: the the the ... against two of them.
+        // Example of the paper, section 2.1: "the the the ..." against two of them.
         let found = bleu("aaaaaaa", "abca");
         assert_eq!((found.shared, found.runs), ([2, 0, 0, 0], [7, 6, 5, 4]));
         assert_eq!(found.score(), 0.0);
@@ -187,8 +204,8 @@ mod tests {
         let with_empty = scorer.bleu;
         assert!(with_empty.score() < all);
         assert!(scorer.take(1, &[0xff]).is_err());
-        let of = |bleu: &Bleu| (bleu.words, bleu.reference_words);
-        assert_eq!((of(&with_empty), of(&scorer.bleu)), ((6, 10), (6, 15)));
+        let counts = |bleu: &Bleu| (bleu.words, bleu.reference_words);
+        assert_eq!((counts(&with_empty), counts(&scorer.bleu)), ((6, 10), (6, 15)));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Classes of characters as Python has them, which the scripts are written in.
+//! Character classes of Python, in which the accuracy scripts are written.
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
-/// What `\w` of a regular expression and with it `\b` goes by: letters, numbers and
-/// the low line, but no marks.
+/// Returns whether `\w` of Python's regular expressions matches: letters, numbers and the
+/// underscore, but no marks. It also defines `\b`.
 pub fn is_word(character: char) -> bool {
     use GeneralCategory as C;
     if character.is_ascii() {
@@ -22,25 +22,25 @@ pub fn is_word(character: char) -> bool {
     )
 }
 
-/// Whether there is no boundary of words between what is before and after, one of
-/// which is a character of words.
+/// Returns whether the position is not a word boundary. One of the characters around it must be a
+/// word character.
 pub fn is_in_word(text: &str, at: usize) -> bool {
     let before = text[..at].chars().next_back().is_some_and(is_word);
     before == text[at..].chars().next().is_some_and(is_word)
 }
 
-/// What `\s` of a regular expression and `split` go by: the White_Space of Unicode
-/// and the four separators of ASCII.
+/// Returns whether Python's `\s` and `split` treat the character as white space: White_Space of
+/// Unicode and the four ASCII separators.
 pub fn is_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\x1c'..='\x1f')
 }
 
-/// Words with such white space between.
+/// Splits a text at white space of Python.
 pub fn words(text: &str) -> impl DoubleEndedIterator<Item = &str> {
     text.split(is_space).filter(|word| !word.is_empty())
 }
 
-/// The value of a digit of any script.
+/// Returns the value of a decimal digit of any script.
 pub fn digit(character: char) -> Option<u8> {
     if character.is_ascii() {
         return character.to_digit(10).map(|value| value as u8);
@@ -49,18 +49,19 @@ pub fn digit(character: char) -> Option<u8> {
     if !is_digit(character) {
         return None;
     }
-    // Digits stand in order, ten in a row, with others or nothing between the rows.
+    // The ten digits of a script are consecutive and in order, so that the digits before one count
+    // its value.
     let before =
         (1..10).take_while(|back| char::from_u32(character as u32 - back).is_some_and(&is_digit));
     Some(before.count() as u8)
 }
 
-/// Whether a mark is drawn with the character before it and takes no room.
-pub fn is_mark_without_room(character: char) -> bool {
+/// Returns whether a mark takes no room of its own (category Mn).
+pub fn is_nonspacing_mark(character: char) -> bool {
     !character.is_ascii() && get_general_category(character) == GeneralCategory::NonspacingMark
 }
 
-/// Whether it is a mark of any kind, a symbol or punctuation.
+/// Returns whether the character is a mark, a symbol or punctuation.
 pub fn is_mark_or_symbol(character: char) -> bool {
     use GeneralCategory as C;
     is_punctuation(character)
@@ -76,7 +77,7 @@ pub fn is_mark_or_symbol(character: char) -> bool {
         )
 }
 
-/// Whether it is of a category of punctuation.
+/// Returns whether the character is punctuation.
 pub fn is_punctuation(character: char) -> bool {
     use GeneralCategory as C;
     matches!(
@@ -91,12 +92,12 @@ pub fn is_punctuation(character: char) -> bool {
     )
 }
 
-/// Whether it is of the category of spaces.
+/// Returns whether the character is a space (category Zs).
 pub fn is_space_separator(character: char) -> bool {
     get_general_category(character) == GeneralCategory::SpaceSeparator
 }
 
-/// Whether it is of a category of others: control, format, unassigned.
+/// Returns whether the category is control, format, surrogate, private use or unassigned.
 pub fn is_other(character: char) -> bool {
     use GeneralCategory as C;
     matches!(
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn classes_are_those_of_python() {
-        // By Python 3.11: re.match(r"\w", c), c.isspace(), int(c).
+        // Python 3.11 gives these values: re.match(r"\w", c), c.isspace(), int(c).
         for (character, expected) in [('a', true), ('²', true), ('_', true), ('\u{301}', false)] {
             assert_eq!(is_word(character), expected, "{character:?}");
         }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dyno_metrics::{AnswerError, DataError, Repeats, Scorer, Scores};
+use dyno_metrics::{AnswerError, DataError, RepeatPolicy, Scorer, Scores};
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
@@ -116,12 +116,12 @@ impl Scorer for FeatureScorer {
         self.scorer.take(index, &features)
     }
 
-    fn knows_wrong(&self) -> bool {
-        self.scorer.knows_wrong()
+    fn counts_malformed(&self) -> bool {
+        self.scorer.counts_malformed()
     }
 
-    fn repeats(&self) -> Repeats {
-        self.scorer.repeats()
+    fn repeat_policy(&self) -> RepeatPolicy {
+        self.scorer.repeat_policy()
     }
 
     fn references(&self) -> Option<u64> {

@@ -89,7 +89,7 @@ pub(crate) fn judge(
         .map(|name| element_named(name).expect("cards name types that there are"));
     Ok(Judge {
         method,
-        inputs: Inputs { files: references, element, chosen: quality.choose.clone() },
+        inputs: Inputs { files: references, element, choices: quality.choose.clone() },
         metric: quality.metric.clone(),
         unit: quality.unit,
         networks: None,

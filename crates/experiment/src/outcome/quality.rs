@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::run::TestLog;
-use dyno_metrics::{Scored, score_answers};
+use dyno_metrics::{ScoreReport, score_answers};
 use dyno_results::summary::{self, Accuracy, Cause, QualityUnit, Reason, ReasonKind};
 use dyno_sut::top1;
 use dyno_task::card::{Bound, Unit};
@@ -138,7 +138,7 @@ fn by_method(
     accuracy: &mut Accuracy,
     judge: &Judge,
     targets: &[&Target],
-    scored: &Scored,
+    scored: &ScoreReport,
     asked: Option<f64>,
 ) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -158,10 +158,10 @@ fn by_method(
     accuracy.scored = Some(scored.samples);
     accuracy.malformed = Some(scored.malformed);
     // If malformed answers do not count as wrong, figures exclude them.
-    let counts = scored.malformed == 0 || scored.knows_wrong;
+    let counts = scored.malformed == 0 || scored.counts_malformed;
     let figure = scored.scores.figure(&judge.metric).filter(|value| value.is_finite());
     accuracy.value = figure.filter(|_| counts).map(|value| value / per_one);
-    if let (Some(first), true) = (scored.malformed_told.first(), scored.malformed > 0) {
+    if let (Some(first), true) = (scored.first_malformed.first(), scored.malformed > 0) {
         reasons.push(format!(
             "{} answers are none of the task, first that to sample {}: {}.",
             scored.malformed, first.index, first.problem
@@ -211,14 +211,14 @@ fn short_of(accuracy: &Accuracy) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dyno_metrics::{AnswerError, Figure, Inputs, Malformed, Method, Scores};
+    use dyno_metrics::{AnswerError, Figure, Inputs, MalformedAnswer, Method, Scores};
 
     use super::*;
 
     fn judged(
         (metric, unit): (&str, Unit),
         bounds: &[(&str, Bound)],
-        scored: &Scored,
+        scored: &ScoreReport,
     ) -> (Accuracy, Vec<String>) {
         let target = |(metric, bound): &(&str, Bound)| Target {
             metric: (*metric).to_owned(),
@@ -239,10 +239,16 @@ mod tests {
         (accuracy, reasons)
     }
 
-    fn found(figures: &[(&'static str, f64)]) -> Scored {
+    fn found(figures: &[(&'static str, f64)]) -> ScoreReport {
         let figures = figures.iter().map(|&(metric, value)| Figure { metric, value }).collect();
         let scores = Scores { figures, ..Scores::default() };
-        Scored { scores, samples: 4, references: Some(4), knows_wrong: true, ..Scored::default() }
+        ScoreReport {
+            scores,
+            samples: 4,
+            references: Some(4),
+            counts_malformed: true,
+            ..ScoreReport::default()
+        }
     }
 
     #[test]
@@ -278,10 +284,10 @@ mod tests {
     #[test]
     fn figures_that_leave_answers_out_count_for_nothing() {
         let problem = AnswerError::Length { expected: "8".into(), found: 3 };
-        let scored = Scored {
+        let scored = ScoreReport {
             malformed: 1,
-            malformed_told: vec![Malformed { line: 1, index: 7, problem }],
-            knows_wrong: false,
+            first_malformed: vec![MalformedAnswer { line: 1, index: 7, problem }],
+            counts_malformed: false,
             samples: 3,
             ..found(&[("acc", 80.0)])
         };

@@ -1,8 +1,7 @@
-//! Volumes of labels in NIfTI-1 files, plain or compressed.
+//! Reader of label volumes in NIfTI-1 files, plain or compressed.
 //!
-//! Source: `nifti1.h` of the NIfTI data format working group: a header of 348 bytes,
-//! and voxels from `vox_offset` on, of which the first axis is the fastest. What
-//! scaling means is as in NiBabel.
+//! Source: `nifti1.h` of the NIfTI data format working group: a header of 348 bytes, and voxels
+//! from `vox_offset` on, with the first axis the fastest. Scaling follows NiBabel.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -15,25 +14,26 @@ use super::super::payload::Element;
 
 const HEADER: usize = 348;
 
-/// Volumes of more voxels are refused: a small compressed file may hold any number.
-const MOST_VOXELS: usize = 1 << 30;
+/// Maximum number of voxels. Larger volumes are rejected, since a small compressed file can unpack
+/// to any size.
+const MAX_VOXELS: usize = 1 << 30;
 
-/// Bytes that are read at once; a multiple of every element's size.
+/// Bytes of a read; a multiple of the size of every element.
 const CHUNK: usize = 1 << 16;
 
-/// A volume whose voxels are still to be read.
+/// An open volume file. Voxels are read on demand.
 pub struct Volume {
     path: PathBuf,
-    /// Voxels along each axis, the fastest one of the file first.
+    /// Voxels along each axis; the first axis is the fastest in the file.
     pub shape: [usize; 3],
     element: Element,
     is_big_endian: bool,
-    /// Factor and summand, if there is a factor.
+    /// Factor and summand that scale voxels; `None` without scaling.
     scaling: Option<(f64, f64)>,
     voxels: Box<dyn Read>,
 }
 
-/// What a header says.
+/// Header of a file.
 struct Header<'a> {
     bytes: &'a [u8; HEADER],
     is_big_endian: bool,
@@ -56,20 +56,21 @@ impl Header<'_> {
         f64::from(f32::from_le_bytes(self.number(at)))
     }
 
-    /// Voxels along three axes; further ones have one.
+    /// Returns the voxels along three axes; `None` if the file has another axis of more than one
+    /// voxel.
     fn shape(&self) -> Option<[usize; 3]> {
         let axes = usize::try_from(self.int16(40)).ok().filter(|axes| (1..=7).contains(axes))?;
         let mut shape = [1; 3];
         for axis in 0..axes {
             let voxels = usize::try_from(self.int16(42 + 2 * axis)).ok().filter(|n| *n > 0)?;
             match shape.get_mut(axis) {
-                Some(of) => *of = voxels,
+                Some(length) => *length = voxels,
                 None if voxels > 1 => return None,
                 None => {}
             }
         }
         let voxels = shape.iter().try_fold(1_usize, |product, n| product.checked_mul(*n))?;
-        (voxels <= MOST_VOXELS).then_some(shape)
+        (voxels <= MAX_VOXELS).then_some(shape)
     }
 
     fn element(&self) -> Option<Element> {
@@ -90,7 +91,28 @@ impl Volume {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// It cannot be read, or holds no volume of labels.
+    /// [`DataError`] if the file cannot be read or is not a volume of labels.
+    ///
+    /// ```
+    /// use dyno_metrics::arrays::nifti::Volume;
+    ///
+    /// let mut bytes = vec![0; 352];
+    /// bytes[..4].copy_from_slice(&348_i32.to_le_bytes());
+    /// // One axis of two voxels, unsigned bytes, which begin at byte 352.
+    /// bytes[40..44].copy_from_slice(&[1, 0, 2, 0]);
+    /// bytes[70] = 2;
+    /// bytes[108..112].copy_from_slice(&352_f32.to_le_bytes());
+    /// bytes[344..348].copy_from_slice(b"n+1\0");
+    /// bytes.extend([0, 3]);
+    /// let file = tempfile::NamedTempFile::new().unwrap();
+    /// std::fs::write(&file, bytes).unwrap();
+    ///
+    /// let volume = Volume::open(file.path()).unwrap();
+    /// assert_eq!(volume.shape, [2, 1, 1]);
+    /// let mut labels = Vec::new();
+    /// volume.labels(|part| labels.extend_from_slice(part)).unwrap();
+    /// assert_eq!(labels, [0, 3]);
+    /// ```
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let unreadable = |error: io::Error| DataError::unreadable(path, &error);
         let mut file = BufReader::with_capacity(CHUNK, File::open(path).map_err(unreadable)?);
@@ -121,7 +143,7 @@ impl Volume {
         let header = Header { bytes, is_big_endian: bytes[..4] != size };
         let Some(shape) = header.shape() else {
             let found: Vec<i16> = (0..8).map(|at| header.int16(40 + 2 * at)).collect();
-            let expected = format!("dim of three axes with {MOST_VOXELS} voxels at most");
+            let expected = format!("dim of three axes with {MAX_VOXELS} voxels at most");
             return other(&expected, format!("{found:?}"));
         };
         let Some(element) = header.element() else {
@@ -145,10 +167,10 @@ impl Volume {
         })
     }
 
-    /// Gives the labels to `take`, some at a time, in the order of the file.
+    /// Calls `take` with consecutive labels, in the order of the file.
     ///
     /// # Errors
-    /// There are fewer voxels than the header says, or they cannot be read.
+    /// [`DataError`] if the file cannot be read or has fewer voxels than its header declares.
     pub fn labels(mut self, mut take: impl FnMut(&[u8])) -> Result<(), DataError> {
         let size = self.element.size();
         let mut left = self.shape.iter().product::<usize>() * size;
@@ -170,7 +192,7 @@ impl Volume {
             labels.clear();
             labels.extend(chunk.chunks_exact(size).map(|bytes| {
                 let value = self.element.real(bytes);
-                // Fractions are cut off, and what is above 255 wraps, as NumPy casts.
+                // NumPy's cast: fractions are truncated, and values above 255 wrap.
                 self.scaling.map_or(value, |(slope, inter)| value * slope + inter) as i64 as u8
             }));
             take(&labels);
@@ -186,7 +208,7 @@ pub(in super::super) mod tests {
     use super::super::npy::tests::written;
     use super::*;
 
-    /// A file with voxels of a datatype; the numbers are big-endian or not.
+    /// Returns a file with voxels of a datatype, in big-endian or little-endian numbers.
     pub(in super::super::super) fn file(
         shape: &[i16],
         datatype: i16,
@@ -229,7 +251,7 @@ pub(in super::super) mod tests {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&little).unwrap();
         for (name, bytes) in [("a", little), ("b", big), ("c", gzip.finish().unwrap())] {
-            // 1, 2.5 and 0.5.
+            // Scaled values: 1, 2.5 and 0.5.
             assert_eq!(labels(name, &bytes), Ok(([3, 1, 1], vec![1, 2, 0])), "{name}");
         }
         let floats = [2.9_f32, 1.0].map(f32::to_le_bytes).concat();

@@ -1,7 +1,7 @@
-//! NumPy's array files as references.
+//! Reader of NumPy's array files as references.
 //!
-//! References may be larger than memory, in Fortran order or without a header, and become numbers of 64
-//! bits.
+//! References may be larger than memory, in Fortran order or without a header. Their elements
+//! become 64-bit numbers.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -12,39 +12,42 @@ use dyno_tensors::npy::{Header, NpyError};
 use super::super::DataError;
 use super::super::payload::{ELEMENTS, Element, append_reals};
 
-/// Bytes that are read at once; a multiple of every element's size.
+/// Bytes of a read; a multiple of the size of every element.
 const CHUNK: usize = 1 << 16;
 
-/// An array whose elements are still to be read.
+/// An open array file. Elements are read on demand.
 pub struct Npy {
     path: PathBuf,
     /// Dimensions.
     pub shape: Vec<usize>,
-    /// What it is an array of.
+    /// Type of the elements.
     pub element: Element,
     is_fortran: bool,
-    /// Bytes before the elements.
+    /// Offset of the first element, in bytes.
     offset: u64,
     file: BufReader<File>,
 }
 
-/// Numbers in rows.
+/// A matrix of real numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
-    /// Numbers of a row.
+    /// Number of columns.
     pub columns: usize,
-    /// Row by row.
+    /// Elements, row by row.
     pub values: Vec<f64>,
 }
 
 impl Matrix {
-    /// How many rows there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.values.len().checked_div(self.columns).unwrap_or(0)
     }
 
-    /// A row.
+    /// Returns a row.
+    ///
+    /// # Panics
+    /// Panics if there is no such row.
     #[must_use]
     pub fn row(&self, at: usize) -> &[f64] {
         &self.values[at * self.columns..][..self.columns]
@@ -55,8 +58,23 @@ impl Npy {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// It cannot be read, is no such file, or holds another number of bytes than its
-    /// header says.
+    /// [`DataError`] if the file cannot be read, is not an array, or has another length than its
+    /// header declares.
+    ///
+    /// ```
+    /// use dyno_metrics::arrays::npy::Npy;
+    ///
+    /// let header = "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 2), }";
+    /// let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    /// bytes.extend((header.len() as u16).to_le_bytes());
+    /// bytes.extend(header.bytes());
+    /// bytes.extend([1, 0, 2, 0, 3, 0, 4, 0]);
+    /// let file = tempfile::NamedTempFile::new().unwrap();
+    /// std::fs::write(&file, bytes).unwrap();
+    ///
+    /// let matrix = Npy::open(file.path()).unwrap().matrix().unwrap();
+    /// assert_eq!(matrix.row(1), [3.0, 4.0]);
+    /// ```
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let unreadable = |error: io::Error| DataError::unreadable(path, &error);
         let file = File::open(path).map_err(unreadable)?;
@@ -86,10 +104,10 @@ impl Npy {
         Ok(Self { path: path.to_owned(), shape, element, is_fortran, offset, file })
     }
 
-    /// Opens a file that has elements and no header, or else as [`Npy::open`] does.
+    /// Opens a file that has a header, or only elements of the type `element`.
     ///
     /// # Errors
-    /// It cannot be read, or holds a part of an element.
+    /// [`DataError`] if the file cannot be read, or ends within an element.
     pub fn open_or_raw(path: &Path, element: Element) -> Result<Self, DataError> {
         let unreadable = |error: io::Error| DataError::unreadable(path, &error);
         let mut file = BufReader::with_capacity(CHUNK, File::open(path).map_err(unreadable)?);
@@ -108,13 +126,13 @@ impl Npy {
         Ok(Self { path: path.to_owned(), shape, element, is_fortran: false, offset: 0, file })
     }
 
-    /// Gives each element to `take`, in the order of the file.
+    /// Calls `take` with each element, in the order of the file.
     fn each(&mut self, mut take: impl FnMut(&[u8])) -> Result<(), DataError> {
         let size = self.element.size();
         self.chunks(|chunk| chunk.chunks_exact(size).for_each(&mut take))
     }
 
-    /// Gives elements, some at a time, to `take`, in the order of the file.
+    /// Calls `take` with consecutive elements, in the order of the file.
     fn chunks(&mut self, mut take: impl FnMut(&[u8])) -> Result<(), DataError> {
         let size = self.element.size();
         let mut left = self.shape.iter().product::<usize>() * size;
@@ -130,10 +148,10 @@ impl Npy {
         Ok(())
     }
 
-    /// The numbers of an array of two dimensions; one dimension is a row.
+    /// Reads an array of one or two dimensions as a matrix. One dimension becomes a row.
     ///
     /// # Errors
-    /// It has more dimensions, or cannot be read.
+    /// [`DataError`] if the array has more dimensions or cannot be read.
     pub fn matrix(mut self) -> Result<Matrix, DataError> {
         let (rows, columns) = match self.shape[..] {
             [columns] => (1, columns),
@@ -152,11 +170,11 @@ impl Npy {
         Ok(Matrix { columns, values })
     }
 
-    /// The numbers of an array of any dimensions as classes, row by row.
+    /// Reads an array of any dimensions as classes, row by row.
     ///
     /// # Errors
-    /// Columns come one after the other, there are other numbers than 0 to 255, or it
-    /// cannot be read.
+    /// [`DataError`] if the array is in Fortran order, has a number outside 0 to 255, or cannot be
+    /// read.
     pub fn bytes(mut self) -> Result<Vec<u8>, DataError> {
         let element = self.element;
         if self.is_fortran {
@@ -181,9 +199,9 @@ impl Npy {
         }
     }
 
-    /// Elements of an array of one dimension.
+    /// Returns the number of elements of an array with one dimension.
     fn count(&self) -> Result<usize, DataError> {
-        // A column or a row will do.
+        // A matrix with a single column or row is accepted.
         if self.shape.iter().filter(|n| **n != 1).count() > 1 {
             let found = format!("{:?}", self.shape);
             return Err(DataError::malformed(&self.path, None, "one dimension", found));
@@ -191,11 +209,10 @@ impl Npy {
         Ok(self.shape.iter().product())
     }
 
-    /// The numbers of an array of one dimension as whole ones; what is no number is the
-    /// least.
+    /// Reads an array of one dimension as integers. NaN becomes the minimum.
     ///
     /// # Errors
-    /// It has more dimensions, or cannot be read.
+    /// [`DataError`] if the array has more dimensions or cannot be read.
     pub fn wholes(mut self) -> Result<Vec<i64>, DataError> {
         let (count, element) = (self.count()?, self.element);
         let mut values = Vec::with_capacity(count);
@@ -203,11 +220,11 @@ impl Npy {
         Ok(values)
     }
 
-    /// The numbers at `positions` as whole ones, so that of a file that is larger than
-    /// memory only what is asked for is kept.
+    /// Reads the elements at `positions` as integers. Only these are held in memory, so that the
+    /// file may be larger.
     ///
     /// # Errors
-    /// It has more dimensions than one, has no such position, or cannot be read.
+    /// [`DataError`] if the array has more than one dimension, lacks a position, or cannot be read.
     pub fn wholes_at(mut self, positions: &[i64]) -> Result<Vec<i64>, DataError> {
         let (count, size) = (self.count()?, self.element.size());
         let mut order: Vec<(usize, usize)> = Vec::with_capacity(positions.len());
@@ -226,7 +243,7 @@ impl Npy {
         let (mut values, mut bytes, mut next) = (vec![0; positions.len()], [0; 8], 0);
         let mut value = 0;
         for (place, at) in order {
-            // A position may be asked for twice.
+            // Positions may repeat.
             if place >= next {
                 self.file.seek_relative(((place - next) * size) as i64).map_err(unreadable)?;
                 self.file.read_exact(&mut bytes[..size]).map_err(unreadable)?;
@@ -238,9 +255,9 @@ impl Npy {
     }
 }
 
-/// A matrix of so many rows, by columns.
+/// Transposes a matrix with `rows` rows.
 fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
-    // By squares: of a long row each number is in a cache line of another column.
+    // Squares keep the cache lines of several columns in use at a time.
     const EDGE: usize = 32;
     let mut out = vec![0.0; values.len()];
     for top in (0..rows).step_by(EDGE) {
@@ -255,7 +272,7 @@ fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     out
 }
 
-/// An element as a whole number; what is no number is the least, as PyTorch has it.
+/// Returns an element as an integer. NaN becomes the minimum, as in PyTorch.
 fn whole(element: Element, bytes: &[u8]) -> i64 {
     match element {
         Element::F16 | Element::F32 | Element::F64 if element.real(bytes).is_nan() => i64::MIN,
@@ -269,7 +286,7 @@ pub(in super::super) mod tests {
 
     use super::*;
 
-    /// A file as numpy.save writes it.
+    /// Returns a file as `numpy.save` writes it.
     pub(in super::super::super) fn file(descr: &str, shape: &str, body: &[u8]) -> Vec<u8> {
         let header =
             format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}   \n");
@@ -277,7 +294,7 @@ pub(in super::super) mod tests {
         [&b"\x93NUMPY\x01\x00"[..], &length, header.as_bytes(), body].concat()
     }
 
-    /// A file whose name ends so; it is gone when its path is dropped.
+    /// Writes a file whose name ends with `name`. Dropping the path deletes it.
     pub(in super::super::super) fn written(name: &str, bytes: &[u8]) -> TempPath {
         let path = tempfile::Builder::new().suffix(name).tempfile().unwrap().into_temp_path();
         std::fs::write(&path, bytes).unwrap();

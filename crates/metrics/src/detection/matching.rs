@@ -1,38 +1,38 @@
-//! Which detections are right, and what follows for precision and recall.
+//! Matching of detections with objects, and the resulting precision and recall.
 
 use super::{Bounds, Detection, Object};
 
-/// Overlaps from which on a detection counts as right.
+/// Number of overlaps from which on a detection counts as right.
 const THRESHOLDS: usize = 10;
 
-/// Recalls at which precision is taken.
+/// Number of recalls at which precision is measured.
 const RECALLS: usize = 101;
 
-/// Boxes of a greater area do not count: pycocotools' bound of "all areas".
+/// Area above which boxes do not count, in square pixels: the limit of "all areas" in pycocotools.
 const GREATEST_AREA: f64 = 1e10;
 
-/// The threshold of that number, as `numpy.linspace(0.5, 0.95, 10)` has it.
+/// Returns the threshold with this number, as in `numpy.linspace(0.5, 0.95, 10)`.
 fn threshold(at: usize) -> f64 {
     if at == THRESHOLDS - 1 { 0.95 } else { 0.5 + at as f64 * ((0.95 - 0.5) / 9.0) }
 }
 
-/// What became of a detection, at each threshold a bit.
+/// Result of matching a detection, with one bit per threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Matched {
-    /// How sure the system was.
+pub struct DetectionMatch {
+    /// Confidence of the system.
     score: f64,
-    /// Of its image, in the order of ids.
+    /// Rank of the image by its id.
     image: u32,
-    /// Of its image and category, by score.
+    /// Rank of the detection by score, within image and category.
     order: u32,
-    /// It was right.
+    /// Thresholds at which the detection is right.
     right: u16,
-    /// It is neither right nor wrong.
+    /// Thresholds at which the detection is neither right nor wrong.
     ignored: u16,
 }
 
-/// Share that two boxes have in common of what they cover together; of a crowd, of
-/// what the detection covers.
+/// Returns the area that both boxes share, divided by the area of their union. For a crowd, the
+/// divisor is the area of the detection.
 fn overlap(detection: &Bounds, object: &Object) -> f64 {
     let other = &object.bounds;
     let side = |at: usize| {
@@ -50,53 +50,67 @@ fn overlap(detection: &Bounds, object: &Object) -> f64 {
 }
 
 impl Object {
-    /// Whether it is neither to be found nor to be missed.
+    /// Returns whether the object counts neither as detected nor as missed.
     pub(super) fn is_ignored(&self) -> bool {
         self.is_crowd || !(0.0..=GREATEST_AREA).contains(&self.area)
     }
 }
 
-/// Matches the detections of an image and category, the surest first, with its
-/// objects: each takes the object that it overlaps most of those that are left.
+/// Matches the detections of an image and category with its objects. Detections must be sorted by
+/// descending score. Each takes the free object that it overlaps most.
+///
+/// ```
+/// use dyno_metrics::detection::{Detection, Object, average_precision, match_boxes};
+///
+/// let object = Object { id: 1, bounds: [0.0, 0.0, 10.0, 10.0], area: 100.0, is_crowd: false };
+/// let right = Detection { bounds: object.bounds, score: 0.9 };
+/// let wrong = Detection { bounds: [50.0, 50.0, 10.0, 10.0], score: 0.8 };
+/// let mut matches = match_boxes(0, &[right, wrong], &[object]);
+/// assert!((average_precision(&mut matches, 1) - 1.0).abs() < 1e-9);
+/// ```
 #[must_use]
-pub fn match_boxes(image: u32, detections: &[Detection], objects: &[Object]) -> Vec<Matched> {
+pub fn match_boxes(
+    image: u32,
+    detections: &[Detection],
+    objects: &[Object],
+) -> Vec<DetectionMatch> {
     let mut objects: Vec<&Object> = objects.iter().collect();
     objects.sort_by_key(|object| object.is_ignored());
     let overlaps: Vec<f64> = detections
         .iter()
         .flat_map(|detection| objects.iter().map(|object| overlap(&detection.bounds, object)))
         .collect();
-    let matched = |(order, detection): (usize, &Detection)| Matched {
+    let matches = |(order, detection): (usize, &Detection)| DetectionMatch {
         score: detection.score,
         image,
         order: order as u32,
         right: 0,
         ignored: 0,
     };
-    let mut found: Vec<Matched> = detections.iter().enumerate().map(matched).collect();
+    let mut found: Vec<DetectionMatch> = detections.iter().enumerate().map(matches).collect();
     for at in 0..THRESHOLDS {
         let mut is_taken = vec![false; objects.len()];
-        for (of, detection) in found.iter_mut().zip(detections) {
-            let start = of.order as usize * objects.len();
+        for (result, detection) in found.iter_mut().zip(detections) {
+            let start = result.order as usize * objects.len();
             let overlaps = &overlaps[start..start + objects.len()];
             let best = best(&objects, &is_taken, overlaps, threshold(at).min(1.0 - 1e-10));
             if let Some(best) = best {
                 is_taken[best] = true;
             }
-            // pycocotools marks a match by the id of the annotation, so that 0 is none.
+            // pycocotools marks a match by the id of the annotation, so that the id 0 is no match.
             let is_matched = best.is_some_and(|best| objects[best].id != 0);
             let area = detection.bounds[2] * detection.bounds[3];
             let is_outside = !is_matched && !(0.0..=GREATEST_AREA).contains(&area);
             let is_ignored = best.is_some_and(|best| objects[best].is_ignored()) || is_outside;
-            of.right |= u16::from(is_matched && !is_ignored) << at;
-            of.ignored |= u16::from(is_ignored) << at;
+            result.right |= u16::from(is_matched && !is_ignored) << at;
+            result.ignored |= u16::from(is_ignored) << at;
         }
     }
     found
 }
 
-/// The object that is overlapped most, and by `least` at least; one that counts, if
-/// there is one.
+/// Returns the object with the greatest overlap of at least `least`. Objects that count precede
+/// ignored ones.
 fn best(objects: &[&Object], is_taken: &[bool], overlaps: &[f64], least: f64) -> Option<usize> {
     let (mut best, mut most) = (None::<usize>, least);
     for (at, object) in objects.iter().enumerate() {
@@ -106,7 +120,7 @@ fn best(objects: &[&Object], is_taken: &[bool], overlaps: &[f64], least: f64) ->
         if best.is_some_and(|best| !objects[best].is_ignored() && object.is_ignored()) {
             break;
         }
-        // Of equals the later one, as pycocotools has it.
+        // pycocotools prefers the later of two equal objects.
         if overlaps[at] >= most {
             (best, most) = (Some(at), overlaps[at]);
         }
@@ -114,32 +128,33 @@ fn best(objects: &[&Object], is_taken: &[bool], overlaps: &[f64], least: f64) ->
     best
 }
 
-/// Mean over thresholds and recalls of the precision of one category, of which
-/// there are `wanted` objects (at least 1). O(n log n).
+/// Returns the mean precision of a category over thresholds and recalls. O(n log n).
+///
+/// `object_count` is the number of objects of the category, at least 1.
 #[must_use]
-pub fn average_precision(matched: &mut [Matched], wanted: u64) -> f64 {
-    matched.sort_unstable_by(|a, b| {
+pub fn average_precision(matches: &mut [DetectionMatch], object_count: u64) -> f64 {
+    matches.sort_unstable_by(|a, b| {
         b.score.total_cmp(&a.score).then((a.image, a.order).cmp(&(b.image, b.order)))
     });
-    let mut precisions = Vec::with_capacity(matched.len());
+    let mut precisions = Vec::with_capacity(matches.len());
     let mut sum = 0.0;
     for at in 0..THRESHOLDS {
         let bit = 1 << at;
         let (mut right, mut wrong) = (0_u64, 0_u64);
         precisions.clear();
-        for of in matched.iter() {
-            right += u64::from(of.right & bit != 0);
-            wrong += u64::from(of.right & bit == 0 && of.ignored & bit == 0);
+        for result in matches.iter() {
+            right += u64::from(result.right & bit != 0);
+            wrong += u64::from(result.right & bit == 0 && result.ignored & bit == 0);
             let precision = right as f64 / ((wrong + right) as f64 + f64::EPSILON);
-            precisions.push((right as f64 / wanted as f64, precision));
+            precisions.push((right as f64 / object_count as f64, precision));
         }
-        sum += at_recalls(&mut precisions);
+        sum += precision_at_recalls(&mut precisions);
     }
     sum / (THRESHOLDS * RECALLS) as f64
 }
 
-/// Sum over the recalls of the greatest precision from there on.
-fn at_recalls(precisions: &mut [(f64, f64)]) -> f64 {
+/// Returns the sum over all recalls of the greatest precision at that recall or above.
+fn precision_at_recalls(precisions: &mut [(f64, f64)]) -> f64 {
     for at in (1..precisions.len()).rev() {
         precisions[at - 1].1 = precisions[at - 1].1.max(precisions[at].1);
     }
@@ -165,36 +180,36 @@ mod tests {
         Detection { bounds, score }
     }
 
-    fn of(detections: &[Detection], objects: &[Object]) -> f64 {
-        let wanted = objects.iter().filter(|object| !object.is_ignored()).count() as u64;
-        average_precision(&mut match_boxes(0, detections, objects), wanted)
+    fn result(detections: &[Detection], objects: &[Object]) -> f64 {
+        let object_count = objects.iter().filter(|object| !object.is_ignored()).count() as u64;
+        average_precision(&mut match_boxes(0, detections, objects), object_count)
     }
 
     const BOX: Bounds = [10.0, 10.0, 20.0, 20.0];
 
     #[test]
     fn an_object_found_exactly_once_has_a_precision_of_one() {
-        let precision = of(&[detection(BOX, 0.9)], &[object(BOX)]);
+        let precision = result(&[detection(BOX, 0.9)], &[object(BOX)]);
         assert!((precision - 1.0).abs() < 1e-12, "{precision}");
     }
 
     #[test]
     fn a_second_detection_of_an_object_is_wrong() {
         let twice = [detection(BOX, 0.9), detection(BOX, 0.8)];
-        assert!((of(&twice, &[object(BOX)]) - 1.0).abs() < 1e-12, "recall was 1 before it");
+        assert!((result(&twice, &[object(BOX)]) - 1.0).abs() < 1e-12, "recall was 1 before it");
         let other = [100.0, 100.0, 20.0, 20.0];
         let late = [detection(BOX, 0.9), detection(BOX, 0.8), detection(other, 0.7)];
         // 51 recalls at precision 1, 50 at two thirds.
         let expected = (51.0 + 50.0 * 2.0 / 3.0) / 101.0;
-        let found = of(&late, &[object(BOX), object(other)]);
+        let found = result(&late, &[object(BOX), object(other)]);
         assert!((found - expected).abs() < 1e-12, "{found}");
     }
 
     #[test]
     fn an_overlap_of_72_percent_is_right_at_half_of_the_thresholds() {
-        // Two boxes of one size, moved by d of the side: (1 - d) / (1 + d) in common.
+        // Two boxes of one size, moved by the share d of the side, overlap by (1 - d) / (1 + d).
         let moved = [10.0 + 20.0 * 0.28 / 1.72, 10.0, 20.0, 20.0];
-        let found = of(&[detection(moved, 0.9)], &[object(BOX)]);
+        let found = result(&[detection(moved, 0.9)], &[object(BOX)]);
         assert!((found - 0.5).abs() < 1e-12, "{found}");
     }
 
@@ -203,7 +218,7 @@ mod tests {
         let crowd = Object { is_crowd: true, id: 2, ..object([0.0, 0.0, 100.0, 100.0]) };
         let inside = detection([50.0, 50.0, 10.0, 10.0], 0.99);
         let also = detection([60.0, 60.0, 10.0, 10.0], 0.98);
-        let found = of(&[inside, also, detection(BOX, 0.9)], &[crowd, object(BOX)]);
+        let found = result(&[inside, also, detection(BOX, 0.9)], &[crowd, object(BOX)]);
         assert!((found - 1.0).abs() < 1e-12, "{found}");
     }
 }

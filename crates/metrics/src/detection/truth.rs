@@ -1,4 +1,4 @@
-//! Images and what is to be seen on them, as COCO writes it.
+//! Images and their objects, in COCO's annotation format.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,13 +12,13 @@ use super::Bounds;
 /// An object of an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Object {
-    /// Of the annotation.
+    /// Id of the annotation.
     pub id: i64,
-    /// Where it is.
+    /// Position and size of its box.
     pub bounds: Bounds,
-    /// In pixels: of what the annotation outlines, not of the box.
+    /// Area of the outline, not of the box, in square pixels.
     pub area: f64,
-    /// Whether it stands for several.
+    /// The annotation stands for several objects.
     pub is_crowd: bool,
 }
 
@@ -26,9 +26,9 @@ pub struct Object {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Truth {
     images: Vec<Image>,
-    /// Ids of categories, in the order of the file.
+    /// Ids of the categories, in the order of the file.
     listed: Vec<i64>,
-    /// Ids of categories in order, and so their numbers.
+    /// Ids of the categories, sorted. A category's position is its number.
     categories: Vec<i64>,
 }
 
@@ -36,9 +36,9 @@ pub struct Truth {
 struct Image {
     width: f64,
     height: f64,
-    /// Among the images, in the order of ids.
+    /// Position among all images, sorted by id.
     rank: u32,
-    /// By category, in order.
+    /// Objects by the number of their category, sorted.
     objects: Vec<(usize, Vec<Object>)>,
 }
 
@@ -73,10 +73,10 @@ struct Category {
 }
 
 impl Truth {
-    /// Reads annotations.
+    /// Reads a file of annotations.
     ///
     /// # Errors
-    /// The file does not read, or is not of the format.
+    /// [`DataError`] if the file cannot be read or is not in COCO's format.
     pub fn read(path: &Path) -> Result<Self, DataError> {
         Self::parse(path, &fs::read(path).map_err(|error| DataError::unreadable(path, &error))?)
     }
@@ -107,7 +107,7 @@ impl Truth {
         let places: HashMap<i64, usize> =
             file.images.iter().enumerate().map(|(at, image)| (image.id, at)).collect();
         for annotation in file.annotations {
-            // What is of no image or no category is never asked for.
+            // Annotations of unknown images or categories are ignored.
             let place = places.get(&annotation.image_id);
             let category = categories.binary_search(&annotation.category_id);
             if let (Some(&place), Ok(category)) = (place, category) {
@@ -117,33 +117,32 @@ impl Truth {
         Ok(Self { images, listed, categories })
     }
 
-    /// Forgets images that have no object of any category, so that the others are
-    /// numbered without them.
+    /// Removes images without objects. The remaining images are numbered anew.
     pub fn keep_annotated(&mut self) {
         self.images.retain(|image| !image.objects.is_empty());
     }
 
-    /// How many there are.
+    /// Returns the number of images.
     pub(super) fn images(&self) -> usize {
         self.images.len()
     }
 
-    /// How many there are.
+    /// Returns the number of categories.
     pub(super) fn categories(&self) -> usize {
         self.categories.len()
     }
 
-    /// Width and height of an image, in pixels.
+    /// Returns the width and height of an image, in pixels.
     pub(super) fn size(&self, image: usize) -> (f64, f64) {
         (self.images[image].width, self.images[image].height)
     }
 
-    /// Where an image stands in the order of ids.
+    /// Returns the position of an image among all images, sorted by id.
     pub(super) fn rank(&self, image: usize) -> u32 {
         self.images[image].rank
     }
 
-    /// The number of the category that a class means.
+    /// Returns the number of the category of a class; `None` if there is no such category.
     pub(super) fn category(&self, class: i64, by_position: bool) -> Option<usize> {
         let id = if by_position {
             *self.listed.get(usize::try_from(class.checked_sub(1)?).ok()?)?
@@ -153,9 +152,9 @@ impl Truth {
         self.categories.binary_search(&id).ok()
     }
 
-    /// Objects of an image by category, in order.
+    /// Returns the objects of an image by the number of their category, sorted.
     pub(super) fn objects(&self, image: usize) -> impl Iterator<Item = (usize, &[Object])> {
-        self.images[image].objects.iter().map(|(category, of)| (*category, of.as_slice()))
+        self.images[image].objects.iter().map(|(category, objects)| (*category, objects.as_slice()))
     }
 }
 
@@ -163,7 +162,7 @@ impl Image {
     fn add(&mut self, category: usize, annotation: &Annotation) {
         let Annotation { id, bbox: bounds, area, iscrowd, .. } = *annotation;
         let object = Object { id, bounds, area, is_crowd: iscrowd != 0 };
-        match self.objects.binary_search_by_key(&category, |(of, _)| *of) {
+        match self.objects.binary_search_by_key(&category, |(number, _)| *number) {
             Ok(at) => self.objects[at].1.push(object),
             Err(at) => self.objects.insert(at, (category, vec![object])),
         }

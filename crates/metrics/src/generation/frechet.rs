@@ -1,8 +1,8 @@
-//! The Fréchet distance of two normal distributions, one of which is given by samples.
+//! Fréchet distance of two normal distributions, one of which is given by samples.
 //!
-//! Source: Dowson and Landau, "The Fréchet distance between multivariate normal
-//! distributions" (1982); with means and covariances (by n - 1) of features of images,
-//! as Heusel et al. (2017) have it.
+//! Source: Dowson and Landau, "The Fréchet distance between multivariate normal distributions"
+//! (1982). Means and covariances (divided by n - 1) of features of images are those of Heusel et
+//! al. (2017).
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, Axis};
@@ -21,10 +21,21 @@ pub struct Normal {
 }
 
 impl Normal {
-    /// With a mean and a covariance, row by row; none if that is no covariance. O(n^3).
+    /// Creates a distribution from its mean and its covariance, row by row. Returns `None` if the
+    /// matrix is not a covariance. O(n^3).
     ///
     /// # Panics
-    /// Panics if the covariance has other than n^2 elements.
+    /// Panics if the covariance does not have n^2 elements.
+    ///
+    /// ```
+    /// use dyno_metrics::generation::Normal;
+    ///
+    /// let normal = Normal::new(vec![0.0], vec![1.0]).unwrap();
+    /// // Samples with mean 5 and variance 2.
+    /// let distance = normal.distance(vec![4.0, 6.0]);
+    /// assert!((distance - (25.0 + (2.0_f64.sqrt() - 1.0).powi(2))).abs() < 1e-12);
+    /// assert!(Normal::new(vec![0.0], vec![-1.0]).is_none());
+    /// ```
     #[must_use]
     pub fn new(mean: Vec<f64>, covariance: Vec<f64>) -> Option<Self> {
         let covariance = Array2::from_shape_vec((mean.len(), mean.len()), covariance);
@@ -33,19 +44,19 @@ impl Normal {
         Some(Self { mean, trace, factor: cholesky(covariance)? })
     }
 
-    /// Numbers of a sample.
+    /// Returns the number of elements in a sample.
     #[must_use]
     pub fn dimensions(&self) -> usize {
         self.mean.len()
     }
 
-    /// The squared distance to the distribution that samples have, row by row; no number
-    /// if there are fewer than two.
+    /// Returns the squared distance to the distribution of samples, given row by row; NaN for fewer
+    /// than two samples.
     ///
-    /// The trace of the square root of the product of both covariances is the sum of the
-    /// singular values of X L, where L is a factor of one covariance and X has the samples
-    /// less their mean, by the root of n - 1: neither a product of covariances nor a
-    /// root of a matrix is made.
+    /// The trace of the square root of the product of both covariances is the sum of the singular
+    /// values of X L. L is a factor of one covariance. X holds the samples minus their mean,
+    /// divided by the root of n - 1. This way neither a product of covariances nor the root of a
+    /// matrix is computed.
     #[must_use]
     pub fn distance(&self, samples: Vec<f64>) -> f64 {
         let d = self.dimensions();
@@ -63,17 +74,17 @@ impl Normal {
             mean.iter().zip(&self.mean).map(|(one, other)| (one - other).powi(2)).sum();
         let mut product = times_factor(&samples, &self.factor);
         drop(samples);
-        // The factor's columns become smaller one after the other. Eigenvalues are found from
-        // the last row on, and the least of them, whose roots say most of what rounding takes
-        // away, keep their digits where the greatest rows come last.
+        // The columns of the factor become smaller from left to right. Eigenvalues are computed
+        // from the last row on, and the least of them keep their digits if the greatest rows come
+        // last. The roots of the least suffer most from rounding.
         for row in product.as_slice_mut().expect("it is row by row").chunks_exact_mut(d) {
             row.reverse();
         }
         let square = if n < d { square(&product.view()) } else { square(&product.t()) };
         drop(product);
         let mut values = eigenvalues(square);
-        // Samples less their mean sum up to nothing: of so few rows one value is zero but for
-        // rounding, of which the root would be far more.
+        // Samples minus their mean sum to zero. With so few rows one eigenvalue is zero but for
+        // rounding, and the root of the rounding error would be far greater.
         if n <= d {
             values.sort_unstable_by(f64::total_cmp);
             values.remove(0);
@@ -83,16 +94,16 @@ impl Normal {
     }
 }
 
-/// Columns that are multiplied at once; a triangle is done by strips, and these on as many
-/// threads as there are processors. Sums have the same order however many there are.
+/// Columns that are multiplied at a time. A triangle is divided into strips for all processors. The
+/// order of sums does not depend on the number of processors.
 const STRIP: usize = 256;
 
-/// Samples times a lower triangular matrix.
+/// Multiplies samples by a lower triangular matrix.
 fn times_factor(samples: &Array2<f64>, factor: &Array2<f64>) -> Array2<f64> {
     let (n, d) = samples.dim();
     let mut product = Array2::zeros((n, d));
     let mut strips: Vec<_> = product.axis_chunks_iter_mut(Axis(1), STRIP).enumerate().collect();
-    parallel::each(&mut strips, |(at, strip)| {
+    parallel::for_each(&mut strips, |(at, strip)| {
         let (start, end) = (*at * STRIP, *at * STRIP + strip.ncols());
         let factor = part(factor.view(), start..d, start..end);
         general_mat_mul(1.0, &part(samples.view(), 0..n, start..d), &factor, 0.0, strip);
@@ -100,12 +111,12 @@ fn times_factor(samples: &Array2<f64>, factor: &Array2<f64>) -> Array2<f64> {
     product
 }
 
-/// A matrix times its transpose: the lower triangle.
+/// Returns the lower triangle of a matrix times its transpose.
 fn square(matrix: &ArrayView2<f64>) -> Array2<f64> {
     let (n, columns) = matrix.dim();
     let mut square = Array2::zeros((n, n));
     let mut strips: Vec<_> = square.axis_chunks_iter_mut(Axis(0), STRIP).enumerate().collect();
-    parallel::each(&mut strips, |(at, strip)| {
+    parallel::for_each(&mut strips, |(at, strip)| {
         let (start, end) = (*at * STRIP, *at * STRIP + strip.nrows());
         let rows = part(matrix.view(), start..end, 0..columns);
         let above = part(matrix.view(), 0..end, 0..columns);
@@ -131,7 +142,7 @@ mod tests {
 
     #[test]
     fn samples_have_no_distance_from_their_own_distribution_however_alike_their_axes_are() {
-        // Products of unlike numbers: the least eigenvalue is a 10^12th of the greatest or so.
+        // Products of unlike numbers: the least eigenvalue is about 10^-12 of the greatest.
         const DIMENSIONS: usize = 96;
         const SAMPLES: usize = 400;
         let mut state = 1_u64;
@@ -155,7 +166,7 @@ mod tests {
 
     #[test]
     fn fewer_samples_than_dimensions_have_a_distance_and_one_has_none() {
-        // Two samples one apart: variance 1/2 along the first axis, none along others.
+        // Two samples at distance 1: variance 1/2 along the first axis, none along the others.
         let samples = || vec![1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
         let covariance = vec![8.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
         let normal = Normal::new(vec![0.5, 0.0, 0.0], covariance).unwrap();

@@ -1,9 +1,9 @@
-//! What the Fréchet distance needs of linear algebra: a triangular factor of a
-//! covariance, and the eigenvalues of a symmetric matrix.
+//! Linear algebra of the Fréchet distance: a triangular factor of a covariance, and the eigenvalues
+//! of a symmetric matrix.
 //!
-//! Source: Golub and Van Loan, "Matrix Computations": Cholesky's factorisation, blocked;
-//! Householder's reduction to a tridiagonal matrix; its eigenvalues by the implicit QL
-//! method. Products are `ndarray`'s.
+//! Source: Golub and Van Loan, "Matrix Computations": blocked Cholesky factorization; Householder's
+//! reduction to a tridiagonal matrix; its eigenvalues by the implicit QL method. Products are those
+//! of `ndarray`.
 
 use std::ops::Range;
 
@@ -12,19 +12,19 @@ use ndarray::{Array2, ArrayBase, ArrayViewMut2, Axis, Ix2, RawData, Slice};
 
 use crate::parallel;
 
-/// Columns that are factored before the rest is brought up to date.
+/// Columns that are factored before the remaining matrix is updated.
 const BLOCK: usize = 64;
 
-/// A negative pivot is the error of rounding up to so many times what a zero may be.
+/// A negative pivot is a rounding error up to this multiple of the limit for zero.
 const NEGATIVE: f64 = 1e6;
 
-/// Rotations after which an eigenvalue is taken as it is; some 2 are needed of each.
-const MOST_ROTATIONS: usize = 60;
+/// Maximum number of rotations for an eigenvalue. About 2 are needed.
+const MAX_ROTATIONS: usize = 60;
 
-/// Lower triangular L with L times its transpose equal to a symmetric matrix that has
-/// no negative eigenvalues; none if it has. O(n^3).
+/// Returns the lower triangular L whose product with its transpose is the symmetric matrix; `None`
+/// if the matrix has a negative eigenvalue. O(n^3).
 ///
-/// Only the lower triangle is read. A matrix that is singular has columns of zeros.
+/// Only the lower triangle is read. The factor of a singular matrix has columns of zeros.
 #[must_use]
 pub fn cholesky(mut matrix: Array2<f64>) -> Option<Array2<f64>> {
     let n = matrix.nrows();
@@ -56,13 +56,13 @@ pub fn cholesky(mut matrix: Array2<f64>) -> Option<Array2<f64>> {
     Some(matrix)
 }
 
-/// Takes the product of a panel and its transpose from the lower triangle of a matrix.
+/// Subtracts the product of a panel and its transpose from the lower triangle of a matrix.
 fn subtract_square(panel: &ArrayViewMut2<f64>, mut matrix: ArrayViewMut2<f64>) {
-    // By strips, so that little is computed of the upper triangle.
+    // Strips avoid most of the upper triangle.
     const STRIP: usize = 256;
     let columns = panel.ncols();
     let mut strips: Vec<_> = matrix.axis_chunks_iter_mut(Axis(0), STRIP).enumerate().collect();
-    parallel::each(&mut strips, |(at, strip)| {
+    parallel::for_each(&mut strips, |(at, strip)| {
         let (start, end) = (*at * STRIP, *at * STRIP + strip.nrows());
         let rows = part(panel.view(), start..end, 0..columns);
         let above = part(panel.view(), 0..end, 0..columns);
@@ -71,7 +71,7 @@ fn subtract_square(panel: &ArrayViewMut2<f64>, mut matrix: ArrayViewMut2<f64>) {
     });
 }
 
-/// A part of a matrix.
+/// Returns a part of a matrix.
 pub(super) fn part<S: RawData>(
     mut matrix: ArrayBase<S, Ix2>,
     rows: Range<usize>,
@@ -82,14 +82,14 @@ pub(super) fn part<S: RawData>(
     matrix
 }
 
-/// A part of a row.
+/// Returns a part of a row.
 fn row(matrix: &Array2<f64>, at: usize, columns: Range<usize>) -> &[f64] {
     let columns_of_all = matrix.ncols();
     let all = matrix.as_slice().expect("matrices here are row by row");
     &all[at * columns_of_all..][columns]
 }
 
-/// In eight sums, which the compiler puts in vectors.
+/// Returns the dot product. Eight partial sums let the compiler use vectors.
 pub fn dot(one: &[f64], other: &[f64]) -> f64 {
     let (ones, rest) = one.as_chunks::<8>();
     let (others, other_rest) = other.as_chunks::<8>();
@@ -103,13 +103,13 @@ pub fn dot(one: &[f64], other: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// The eigenvalues of a symmetric matrix, in no order. O(n^3).
+/// Returns the eigenvalues of a symmetric matrix, unordered. O(n^3).
 ///
 /// Only the lower triangle is read.
 #[must_use]
 pub fn eigenvalues(matrix: Array2<f64>) -> Vec<f64> {
     let (mut diagonal, mut beside) = tridiagonal(matrix);
-    // To elements of which no square is too large for a number.
+    // Scales elements so that no square overflows.
     let scale = diagonal.iter().chain(&beside).fold(0.0_f64, |most, value| most.max(value.abs()));
     if scale > 0.0 && scale.is_finite() {
         diagonal.iter_mut().chain(&mut beside).for_each(|value| *value /= scale);
@@ -119,23 +119,22 @@ pub fn eigenvalues(matrix: Array2<f64>) -> Vec<f64> {
     diagonal
 }
 
-/// Reflections that are found before the rest is brought up to date.
+/// Reflections that are computed before the remaining matrix is updated.
 const PANEL: usize = 32;
 
-/// Diagonal and first subdiagonal, ended by 0, of a tridiagonal matrix with the same
-/// eigenvalues.
+/// Returns the diagonal and the first subdiagonal, followed by 0, of a tridiagonal matrix with
+/// equal eigenvalues.
 ///
-/// A reflection takes away the last row but for two elements. A panel of them is applied to
-/// the rows above at once, as a product of matrices (Dongarra, Hammarling and Sorensen,
-/// "Block reduction of matrices to condensed forms", 1989): for each of its reflections the
-/// matrix is only read.
+/// A reflection clears the last row except for two elements. A panel of reflections is applied to
+/// the rows above as one product of matrices, so that each reflection only reads the matrix
+/// (Dongarra, Hammarling and Sorensen, "Block reduction of matrices to condensed forms", 1989).
 fn tridiagonal(mut matrix: Array2<f64>) -> (Vec<f64>, Vec<f64>) {
     let n = matrix.nrows();
     let (mut diagonal, mut beside) = (vec![0.0; n], vec![0.0; n]);
     let mut end = n;
     while end > 0 {
         let start = end.saturating_sub(PANEL);
-        // Reflections v, and w with which A becomes A - v w' - w v'.
+        // Reflections v, and vectors w with which A becomes A - v w' - w v'.
         let mut panel: Vec<[Vec<f64>; 2]> = Vec::with_capacity(PANEL);
         for last in (start..end).rev() {
             let mut own = row(&matrix, last, 0..last + 1).to_vec();
@@ -165,7 +164,7 @@ fn tridiagonal(mut matrix: Array2<f64>) -> (Vec<f64>, Vec<f64>) {
     (diagonal, beside)
 }
 
-/// A vector less a multiple of the beginning of another.
+/// Subtracts a multiple of the beginning of a vector.
 fn subtract(from: &mut [f64], factor: f64, vector: &[f64]) {
     from.iter_mut().zip(vector).for_each(|(value, other)| *value -= factor * other);
 }
@@ -174,7 +173,7 @@ fn subtract(from: &mut [f64], factor: f64, vector: &[f64]) {
 fn subtract_panel(panel: &[[Vec<f64>; 2]], matrix: &mut Array2<f64>, rows: usize) {
     const STRIP: usize = 128;
     let stacked = |order: [usize; 2]| {
-        let all = order.iter().flat_map(|of| panel.iter().map(|pair| &pair[*of][..rows]));
+        let all = order.iter().flat_map(|side| panel.iter().map(|pair| &pair[*side][..rows]));
         let all: Vec<f64> = all.flatten().copied().collect();
         Array2::from_shape_vec((2 * panel.len(), rows), all).expect("vectors are of these rows")
     };
@@ -184,7 +183,7 @@ fn subtract_panel(panel: &[[Vec<f64>; 2]], matrix: &mut Array2<f64>, rows: usize
     let (left, right) = (stacked([0, 1]), stacked([1, 0]));
     let mut triangle = part(matrix.view_mut(), 0..rows, 0..rows);
     let mut strips: Vec<_> = triangle.axis_chunks_iter_mut(Axis(0), STRIP).enumerate().collect();
-    parallel::each(&mut strips, |(at, strip)| {
+    parallel::for_each(&mut strips, |(at, strip)| {
         let (start, end) = (*at * STRIP, *at * STRIP + strip.nrows());
         let left = part(left.view(), 0..left.nrows(), start..end);
         let right = part(right.view(), 0..right.nrows(), 0..end);
@@ -193,18 +192,18 @@ fn subtract_panel(panel: &[[Vec<f64>; 2]], matrix: &mut Array2<f64>, rows: usize
     });
 }
 
-/// Rows of a triangle that are a piece of work; fewer are not worth a thread.
+/// Minimum number of rows for a thread.
 const PIECE: usize = 256;
 
-/// Pieces at most. As many however many processors there are: sums depend on it.
+/// Maximum number of pieces. It does not depend on the processors, since sums depend on it.
 const PIECES: usize = 8;
 
-/// The product of the symmetric matrix whose lower triangle stands in the first rows, as many
-/// as the vector has, and the vector.
+/// Returns the product of a symmetric matrix and a vector. The first rows of `matrix`, as many as
+/// the vector has elements, hold the lower triangle.
 fn symmetric_product(matrix: &Array2<f64>, vector: &[f64]) -> Vec<f64> {
     let count = vector.len();
     let pieces = (count / PIECE).clamp(1, PIECES);
-    // Of a triangle, equal parts.
+    // Divides the triangle into equal areas.
     let share = |piece: usize| {
         (count as f64 * (piece as f64 / pieces as f64).sqrt() / 4.0).round() as usize * 4
     };
@@ -218,18 +217,18 @@ fn symmetric_product(matrix: &Array2<f64>, vector: &[f64]) -> Vec<f64> {
     sum
 }
 
-/// What some rows, and the columns that are these rows mirrored, have of the product.
+/// Returns the contribution of some rows and their mirrored columns to the product.
 fn rows_product(matrix: &Array2<f64>, rows: Range<usize>, vector: &[f64]) -> Vec<f64> {
     let mut product = vec![0.0; rows.end];
     let mut first = rows.start;
     while first + 4 <= rows.end {
         let four: [&[f64]; 4] = std::array::from_fn(|at| row(matrix, first + at, 0..first));
         let factors: [f64; 4] = std::array::from_fn(|at| vector[first + at]);
-        let found = both(four, &vector[..first], factors, &mut product[..first]);
+        let found = multiply_four(four, &vector[..first], factors, &mut product[..first]);
         for (at, found) in found.into_iter().enumerate() {
             let place = first + at;
             product[place] += found;
-            // The corner of the four.
+            // The triangle of the four rows at the diagonal.
             let own = row(matrix, place, first..place + 1);
             for (column, value) in (first..place).zip(own) {
                 product[place] += value * vector[column];
@@ -250,8 +249,13 @@ fn rows_product(matrix: &Array2<f64>, rows: Range<usize>, vector: &[f64]) -> Vec
     product
 }
 
-/// The products of four rows and a vector; adds the rows, each times a factor, to `sums`.
-fn both(rows: [&[f64]; 4], vector: &[f64], factors: [f64; 4], sums: &mut [f64]) -> [f64; 4] {
+/// Returns the products of four rows and a vector. Adds each row times its factor to `sums`.
+fn multiply_four(
+    rows: [&[f64]; 4],
+    vector: &[f64],
+    factors: [f64; 4],
+    sums: &mut [f64],
+) -> [f64; 4] {
     const LANES: usize = 4;
     let chunks = rows.map(|row| row.as_chunks::<LANES>());
     let (vectors, vector_rest) = vector.as_chunks::<LANES>();
@@ -279,8 +283,8 @@ fn both(rows: [&[f64]; 4], vector: &[f64], factors: [f64; 4], sums: &mut [f64]) 
     })
 }
 
-/// The vector v, of length root two or of zeros, for which I - v v' makes all elements
-/// but the last zero; and what the last becomes.
+/// Returns the vector v for which I - v v' clears all elements except the last, and the new value
+/// of the last. The length of v is the root of 2, or 0.
 fn reflection(row: &[f64]) -> (Vec<f64>, f64) {
     let (last, before) = row.split_last().expect("rows that are reflected have elements");
     let scale = row.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
@@ -296,14 +300,14 @@ fn reflection(row: &[f64]) -> (Vec<f64>, f64) {
     (vector, -norm)
 }
 
-/// Turns the diagonal of a tridiagonal matrix into its eigenvalues. O(n^2). Of elements of 1
-/// at most.
+/// Replaces the diagonal of a tridiagonal matrix by its eigenvalues. Elements must be at most 1 in
+/// magnitude. O(n^2).
 fn ql(diagonal: &mut [f64], beside: &mut [f64]) {
     for first in 0..diagonal.len() {
-        for _ in 0..MOST_ROTATIONS {
+        for _ in 0..MAX_ROTATIONS {
             let is_small = |at: &usize| {
-                let of = diagonal[*at].abs() + diagonal[at + 1].abs();
-                beside[*at].abs() <= f64::EPSILON * of
+                let sum = diagonal[*at].abs() + diagonal[at + 1].abs();
+                beside[*at].abs() <= f64::EPSILON * sum
             };
             let last = (first..diagonal.len() - 1).find(is_small).unwrap_or(diagonal.len() - 1);
             if last == first {
@@ -314,7 +318,7 @@ fn ql(diagonal: &mut [f64], beside: &mut [f64]) {
     }
 }
 
-/// One step of the method on a part of the matrix, with Wilkinson's shift.
+/// Performs one step of the QL method on a part of the matrix, with Wilkinson's shift.
 fn rotate(diagonal: &mut [f64], beside: &mut [f64], first: usize, last: usize) {
     let shift = (diagonal[first + 1] - diagonal[first]) / (2.0 * beside[first]);
     let root = shift.hypot(1.0).copysign(shift);
@@ -346,7 +350,7 @@ fn rotate(diagonal: &mut [f64], beside: &mut [f64], first: usize, last: usize) {
 mod tests {
     use super::*;
 
-    /// Of rounding, in matrices of a hundred rows.
+    /// Rounding error in matrices of about a hundred rows.
     const TOLERANCE: f64 = 1e-10;
 
     /// The covariance of a random walk: min(i, j).

@@ -1,7 +1,7 @@
-//! Whether an answer is right: numbers, identifiers and words that it must hold.
+//! Matching of answers: numbers, identifiers and words that an answer must contain.
 //!
-//! Source: `evaluate-accuracy.py` of the benchmarks Mixtral 8x7B and Llama 3.1
-//! 405B, with what they do to answers that nobody had in mind.
+//! Source: `evaluate-accuracy.py` of the benchmarks Mixtral 8x7B and Llama 3.1 405B, including how
+//! they treat unforeseen answers.
 
 use std::sync::LazyLock;
 
@@ -9,53 +9,69 @@ use regex::Regex;
 
 use super::super::text::is_space;
 
-/// With a sign, commas between digits, and a decimal point.
+/// A number with a sign, commas between digits, and a decimal point.
 static NUMBER: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"-?[0-9,]*\.?[0-9]+").expect("a constant expression is right"));
 
-/// What Mixtral was told to say before its answer.
+/// Text that the prompt of Mixtral requires before the number.
 const BEFORE_NUMBER: &str = "The answer is";
 
-/// What comes after its answer when it goes on with questions of its own.
+/// Beginning of further questions that the model makes up after its answer.
 const AFTER_NUMBER: &str = "\nQ:";
 
-/// What Llama was told to say before its answer.
+/// Text that the prompt of Llama requires before the answer.
 const BEFORE_ANSWER: &str = "Answer: ";
 
-/// Characters of the parts of an identifier, with dashes between.
+/// Lengths of the parts of an identifier, which dashes separate.
 const UUID: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// The number that an answer of GSM8K gives: the first after its last "The answer
-/// is", or else the last that there is.
+/// Returns the number in an answer to GSM8K: the first one after the last "The answer is",
+/// otherwise the last one.
+///
+/// ```
+/// use dyno_metrics::questions::matches::number;
+///
+/// assert_eq!(number("2 and 3. The answer is 1,005."), Some(1005.0));
+/// assert_eq!(number("none"), None);
+/// ```
 #[must_use]
 pub fn number(answer: &str) -> Option<f64> {
     let answer = answer.split(AFTER_NUMBER).next().unwrap_or_default();
-    let told = answer.rsplit_once(BEFORE_NUMBER).and_then(|(_, told)| NUMBER.find(told));
-    let found = told.or_else(|| NUMBER.find_iter(answer).last())?;
+    let introduced =
+        answer.rsplit_once(BEFORE_NUMBER).and_then(|(_, introduced)| NUMBER.find(introduced));
+    let found = introduced.or_else(|| NUMBER.find_iter(answer).last())?;
     found.as_str().replace(',', "").parse().ok()
 }
 
-/// How many characters of the wanted identifiers are somewhere in the one that was
-/// found in their place, as a mean in percent with two decimals. (The script goes
-/// through the characters of an identifier as if through a list of identifiers.)
+/// Returns the share of characters of the expected identifiers that occur anywhere in the identifier
+/// found in their place, as a mean in percent with two decimals. (The script iterates over the
+/// characters of an identifier as if it were a list of identifiers.)
+///
+/// ```
+/// use dyno_metrics::questions::matches::identifiers;
+///
+/// let expected = "123e4567-e89b-12d3-a456-426614174000";
+/// assert_eq!(identifiers(expected, &format!("It is {expected}.")), 100.0);
+/// assert_eq!(identifiers(expected, "I do not know."), 0.0);
+/// ```
 #[must_use]
-pub fn identifiers(wanted: &str, found: &str) -> f64 {
-    let (wanted, found) = (uuids(wanted), uuids(found));
-    let shared = |(found, wanted): (&String, &String)| {
+pub fn identifiers(expected: &str, found: &str) -> f64 {
+    let (expected, found) = (uuids(expected), uuids(found));
+    let shared = |(found, expected): (&String, &String)| {
         let found = found.to_lowercase();
         let is_shared = |letter: &char| found.contains(&letter.to_lowercase().to_string());
-        wanted.chars().filter(is_shared).count() as f64 / wanted.chars().count() as f64
+        expected.chars().filter(is_shared).count() as f64 / expected.chars().count() as f64
     };
-    let sum: f64 = found.iter().zip(&wanted).map(shared).sum();
+    let sum: f64 = found.iter().zip(&expected).map(shared).sum();
     let percent = sum / found.len().max(1) as f64 * 100.0;
     format!("{percent:.2}").parse().unwrap_or(percent)
 }
 
-/// Texts of the form of a UUID, whatever their letters.
+/// Returns texts in the form of a UUID, with any letters.
 fn uuids(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     let is_word = |letter: &char| letter.is_alphanumeric() || *letter == '_';
-    let begins = |text: &[char]| {
+    let uuid_length = |text: &[char]| {
         let mut at = 0;
         for (part, length) in UUID.into_iter().enumerate() {
             let is_apart = part == 0 || text.get(at) == Some(&'-');
@@ -70,24 +86,32 @@ fn uuids(text: &str) -> Vec<String> {
     };
     let (mut found, mut at) = (Vec::new(), 0);
     while at < letters.len() {
-        let length = begins(&letters[at..]);
+        let length = uuid_length(&letters[at..]);
         found.extend(length.map(|length| letters[at..at + length].iter().collect()));
         at += length.unwrap_or(1);
     }
     found
 }
 
-/// Whether an answer is a part of what is wanted, or holds one of the answers that
-/// are wanted, with `|` between, without white space and case.
+/// Returns whether an answer is part of the expected text, or contains one of the expected answers,
+/// which `|` separates. White space and case do not count for the latter.
+///
+/// ```
+/// use dyno_metrics::questions::matches::is_answer;
+///
+/// assert!(is_answer("New York|NYC", "Answer: It is new york."));
+/// assert!(!is_answer("New York|NYC", "Answer: Boston"));
+/// ```
 #[must_use]
-pub fn is_answer(wanted: &str, found: &str) -> bool {
+pub fn is_answer(expected: &str, found: &str) -> bool {
     let answer = found.rsplit_once(BEFORE_ANSWER).map_or(found, |(_, answer)| answer);
     let bare = |text: &str| {
         let letters: String = text.chars().filter(|letter| !is_space(*letter)).collect();
         letters.to_lowercase()
     };
     let bare_answer = bare(answer);
-    wanted.contains(answer) || wanted.split('|').any(|wanted| bare_answer.contains(&bare(wanted)))
+    expected.contains(answer)
+        || expected.split('|').any(|expected| bare_answer.contains(&bare(expected)))
 }
 
 #[cfg(test)]
@@ -111,22 +135,22 @@ mod tests {
 
     #[test]
     fn identifiers_share_characters() {
-        let wanted = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee";
-        assert_eq!(identifiers(wanted, &format!("It is {}!", wanted.to_uppercase())), 100.0);
-        assert_eq!(identifiers(wanted, "none"), 0.0);
-        // The dashes, the 8 of a and the 4 of b, of 36; the second has no partner.
+        let expected = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee";
+        assert_eq!(identifiers(expected, &format!("It is {}!", expected.to_uppercase())), 100.0);
+        assert_eq!(identifiers(expected, "none"), 0.0);
+        // The dashes, the 8 of a and the 4 of b, of 36. The second identifier has no counterpart.
         let found = "abababab-0000-0000-0000-000000000000 x00000000-0000-0000-0000-000000000000";
-        assert_eq!(identifiers(wanted, found), 22.22);
+        assert_eq!(identifiers(expected, found), 22.22);
     }
 
     #[test]
     fn an_answer_is_one_of_several_or_a_part_of_them() {
-        let wanted = "New York|NYC";
+        let expected = "New York|NYC";
         for right in ["Answer: nyc", "Answer: it is NEW\nYORK.", "York", "", "New. Answer: "] {
-            assert!(is_answer(wanted, right), "{right}");
+            assert!(is_answer(expected, right), "{right}");
         }
         for wrong in ["Answer: Boston", "Answer: NYC. Answer: LA"] {
-            assert!(!is_answer(wanted, wrong), "{wrong}");
+            assert!(!is_answer(expected, wrong), "{wrong}");
         }
     }
 }

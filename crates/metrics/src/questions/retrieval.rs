@@ -1,27 +1,27 @@
-//! ROUGE-L of texts, and exact matches of what was to be found in a long context.
+//! ROUGE-L of texts, and exact matches of facts in a long context.
 //!
-//! Source: `evaluate-accuracy.py` of the benchmark Llama 3.1 405B, which prints all
-//! digits. Each sample says which metric it has.
+//! Source: `evaluate-accuracy.py` of the benchmark Llama 3.1 405B, which prints all digits. The
+//! data set defines the metric of each sample.
 
 use serde::Deserialize;
 
-use super::super::summarization::rouge::{Rouge, Text, Words};
+use super::super::summarization::rouge::{Rouge, Text, Vocabulary};
 use super::super::summarization::{self, NO_TOKENS, read_list};
-use super::super::text::{self, Texts};
+use super::super::text::{self, TextDecoder};
 use super::super::{
-    AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores, of_sample,
+    AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores, reference_of,
 };
 use super::matches;
 
 const REFERENCE: Need = Need {
     name: "reference",
-    what: "the data set written as JSON by pandas.read_pickle(..).to_json(.., \
+    help: "the data set written as JSON by pandas.read_pickle(..).to_json(.., \
            orient='records'): a list of objects with gt_output and metric (rouge, niah_em or \
            qa_em)",
     is_required: true,
 };
 
-/// `llama3.1-405b`.
+/// Method of `llama3.1-405b`.
 pub const ROUGE_EXACT_MATCH: Method = Method {
     name: "rouge-exact-match",
     title: "ROUGE-L of summaries, and exact matches of what was to be found, in percent",
@@ -48,15 +48,15 @@ enum Metric {
     Answer,
 }
 
-/// What is right.
+/// Reference of a sample.
 #[derive(Debug)]
-enum Wanted {
+enum Reference {
     Text(Text),
     Identifiers(String),
     Answer(String),
 }
 
-/// A sum of percents over samples.
+/// A sum of percentages over samples.
 #[derive(Debug, Default)]
 struct Sum {
     percent: f64,
@@ -69,7 +69,7 @@ impl Sum {
         self.samples += 1;
     }
 
-    /// None where there are no samples.
+    /// Returns the mean; `None` without samples.
     fn mean(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.percent / self.samples as f64)
     }
@@ -78,9 +78,9 @@ impl Sum {
 /// Scores answers to questions with long contexts.
 #[derive(Debug, Default)]
 pub struct Retrieval {
-    texts: Texts,
-    words: Words,
-    wanted: Vec<Wanted>,
+    decoder: TextDecoder,
+    vocabulary: Vocabulary,
+    references: Vec<Reference>,
     rouge_l: Sum,
     exact: Sum,
     characters: u64,
@@ -89,7 +89,7 @@ pub struct Retrieval {
 
 impl Retrieval {
     fn open(inputs: &Inputs) -> Result<Self, DataError> {
-        let mut retrieval = Self { texts: Texts::open(inputs)?, ..Self::default() };
+        let mut retrieval = Self { decoder: TextDecoder::open(inputs)?, ..Self::default() };
         let expected = "a list of objects with gt_output and metric (rouge, niah_em or qa_em)";
         let records: Vec<Record> = read_list(inputs.file(&REFERENCE)?, expected)?;
         for Record { gt_output, metric } in &records {
@@ -99,64 +99,64 @@ impl Retrieval {
     }
 
     fn add_reference(&mut self, text: &str, metric: Metric) {
-        let lines = self.texts.lines(text);
-        self.wanted.push(match metric {
-            Metric::Rouge => Wanted::Text(Text::new(&lines, &mut self.words)),
-            Metric::Identifiers => Wanted::Identifiers(lines),
-            Metric::Answer => Wanted::Answer(lines),
+        let lines = self.decoder.sentence_lines(text);
+        self.references.push(match metric {
+            Metric::Rouge => Reference::Text(Text::new(&lines, &mut self.vocabulary)),
+            Metric::Identifiers => Reference::Identifiers(lines),
+            Metric::Answer => Reference::Answer(lines),
         });
     }
 }
 
 impl Scorer for Retrieval {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let wanted = of_sample(&self.wanted, index)?;
-        let said = self.texts.of(answer);
-        let lines = said.as_ref().map(|said| self.texts.lines(&said.text));
-        match (wanted, &lines) {
-            (Wanted::Text(_), Err(_)) => self.rouge_l.add(0.0),
+        let reference = reference_of(&self.references, index)?;
+        let decoded = self.decoder.decode(answer);
+        let lines = decoded.as_ref().map(|decoded| self.decoder.sentence_lines(&decoded.text));
+        match (reference, &lines) {
+            (Reference::Text(_), Err(_)) => self.rouge_l.add(0.0),
             (_, Err(_)) => self.exact.add(0.0),
-            (Wanted::Text(wanted), Ok(lines)) => {
-                let found = Text::new(lines, &mut self.words);
-                self.rouge_l.add(100.0 * Rouge::l(wanted, &found));
+            (Reference::Text(reference), Ok(lines)) => {
+                let found = Text::new(lines, &mut self.vocabulary);
+                self.rouge_l.add(100.0 * Rouge::rouge_l(reference, &found));
             }
-            (Wanted::Identifiers(wanted), Ok(lines)) => {
-                self.exact.add(matches::identifiers(wanted, lines));
+            (Reference::Identifiers(expected), Ok(lines)) => {
+                self.exact.add(matches::identifiers(expected, lines));
             }
-            (Wanted::Answer(wanted), Ok(lines)) => {
-                self.exact.add(if matches::is_answer(wanted, lines) { 100.0 } else { 0.0 });
+            (Reference::Answer(expected), Ok(lines)) => {
+                self.exact.add(if matches::is_answer(expected, lines) { 100.0 } else { 0.0 });
             }
         }
         self.characters += lines.map_or(0, |lines| lines.chars().count() as u64);
-        self.tokens += said.as_ref().map_or(0, |said| said.tokens);
-        said.map(drop)
+        self.tokens += decoded.as_ref().map_or(0, |decoded| decoded.tokens);
+        decoded.map(drop)
     }
 
     fn references(&self) -> Option<u64> {
-        Some(self.wanted.len() as u64)
+        Some(self.references.len() as u64)
     }
 
     fn scores(&mut self) -> Scores {
-        let (mut figures, mut shown) = (Vec::new(), Vec::new());
+        let (mut figures, mut formatted) = (Vec::new(), Vec::new());
         for (metric, name, sum) in
             [("ROUGEL", "rougeL", &self.rouge_l), ("exact_match", "exact_match", &self.exact)]
         {
             if let Some(value) = sum.mean() {
                 figures.push(Figure { metric, value });
-                shown.push(format!("'{name}': {value:?}"));
+                formatted.push(format!("'{name}': {value:?}"));
             }
         }
         let (length, count) = (self.characters, self.rouge_l.samples + self.exact.samples);
         figures.push(Figure { metric: "GEN_LEN", value: length as f64 });
-        shown.push(format!("'gen_len': {length}, 'gen_num': {count}"));
-        let mut notes = self.texts.notes();
-        if self.texts.has_tokens() {
+        formatted.push(format!("'gen_len': {length}, 'gen_num': {count}"));
+        let mut notes = self.decoder.notes();
+        if self.decoder.has_tokens() {
             figures.push(summarization::tokens_per_sample(self.tokens, count));
-            shown.push(summarization::shown_tokens(self.tokens, count));
+            formatted.push(summarization::format_tokens(self.tokens, count));
         } else {
             notes.push(NO_TOKENS.to_owned());
         }
-        Scores { figures, text: format!("{{{}}}\n", shown.join(", ")), notes }
+        Scores { figures, text: format!("{{{}}}\n", formatted.join(", ")), notes }
     }
 }
 
@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn each_sample_has_its_metric() {
-        let texts = Texts::of_words(&["The", " cat", " Answer: ", "NYC"]);
-        let mut retrieval = Retrieval { texts, ..Retrieval::default() };
+        let decoder = TextDecoder::with_words(&["The", " cat", " Answer: ", "NYC"]);
+        let mut retrieval = Retrieval { decoder, ..Retrieval::default() };
         retrieval.add_reference("The cat sat", Metric::Rouge);
         retrieval.add_reference("New York|NYC", Metric::Answer);
         retrieval.add_reference("00000000-0000-0000-0000-000000000000", Metric::Identifiers);

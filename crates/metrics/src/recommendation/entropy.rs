@@ -1,12 +1,12 @@
 //! Normalized entropy, accuracy and grouped AUC of rated candidates.
 //!
-//! Source: `accuracy.py` of the benchmark DLRMv3 with the definitions of TorchRec
-//! (`ne`, `accuracy`, `gauc`; lifetime figures). Sums are in 64 bits.
+//! Source: `accuracy.py` of the benchmark DLRMv3 with the definitions of TorchRec (`ne`,
+//! `accuracy`, `gauc`; lifetime figures). Sums have 64 bits.
 
 use super::super::payload::{self, Element};
-use super::super::{AnswerError, Figure, Method, Repeats, Scorer, Scores};
+use super::super::{AnswerError, Figure, Method, RepeatPolicy, Scorer, Scores};
 
-/// `dlrm-v3`.
+/// Method of `dlrm-v3`.
 pub const NORMALIZED_ENTROPY: Method = Method {
     name: "normalized-entropy",
     title: "cross entropy over that of the mean label, share of right sides of 0.5, mean AUC of \
@@ -19,40 +19,52 @@ pub const NORMALIZED_ENTROPY: Method = Method {
     open: |inputs| Ok(Box::new(Ratings::new(inputs.element.unwrap_or(Element::F32)))),
 };
 
-/// Predictions and mean labels keep this distance from 0 and 1.
+/// Minimum distance of predictions and mean labels from 0 and 1.
 const ETA: f64 = 1e-12;
 
-/// Entries beside those of candidates: time, query, and the number of candidates.
+/// Number of values in an answer besides those of candidates: time, query, and number of
+/// candidates.
 const OTHERS: usize = 3;
 
-/// Scores candidates that come with their labels and weights.
+/// Scores candidates whose answers contain labels and weights.
 #[derive(Debug)]
 pub struct Ratings {
     element: Element,
     answers: u64,
-    /// Cross entropy in bits, weighted.
+    /// Weighted cross entropy, in bits.
     entropy: f64,
     weight: f64,
     positive: f64,
     negative: f64,
     right: f64,
-    /// Sum of the AUC of answers that have one, and their number.
+    /// Sum of the AUC of all answers that have one, and their number.
     groups: (f64, u64),
 }
 
-/// One candidate.
+/// A rated candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// Probability of a label of 1, in [0, 1].
+    /// Predicted probability of the label 1, in [0, 1].
     pub prediction: f64,
-    /// 0 or 1.
+    /// Label: 0 or 1.
     pub label: f64,
-    /// At least 0.
+    /// Weight, at least 0.
     pub weight: f64,
 }
 
 impl Ratings {
-    /// Nothing rated.
+    /// Creates a scorer without answers.
+    ///
+    /// ```
+    /// use dyno_metrics::payload::Element;
+    /// use dyno_metrics::recommendation::entropy::{Candidate, Ratings};
+    ///
+    /// let mut ratings = Ratings::new(Element::F32);
+    /// let candidate = |prediction, label| Candidate { prediction, label, weight: 1.0 };
+    /// // Predicting the mean label has an entropy of 1.
+    /// ratings.add(&[candidate(0.5, 1.0), candidate(0.5, 0.0)]);
+    /// assert!((ratings.normalized_entropy() - 1.0).abs() < 1e-12);
+    /// ```
     #[must_use]
     pub fn new(element: Element) -> Self {
         let groups = (0.0, 0);
@@ -78,7 +90,7 @@ impl Ratings {
         }
     }
 
-    /// Cross entropy over that of always predicting the mean label.
+    /// Returns the cross entropy divided by that of predicting the mean label.
     #[must_use]
     pub fn normalized_entropy(&self) -> f64 {
         let mean = (self.positive / self.weight).clamp(ETA, 1.0 - ETA);
@@ -86,9 +98,8 @@ impl Ratings {
     }
 }
 
-/// AUC of one answer; none if its labels or its predictions are all alike, where a
-/// prediction of 0 is like any other. Equal predictions rank in the order in which
-/// they are given.
+/// Returns the AUC of one answer; `None` if all labels or all predictions are equal. A prediction
+/// of 0 counts as equal to any other. Equal predictions keep their order.
 fn group_auc(candidates: &[Candidate]) -> Option<f64> {
     let first = candidates.first()?.prediction;
     let is_alike = |prediction: f64| prediction == first || prediction == 0.0;
@@ -109,7 +120,7 @@ fn group_auc(candidates: &[Candidate]) -> Option<f64> {
     Some(in_order as f64 / (positive as f64 * negative as f64))
 }
 
-/// The candidates of an answer.
+/// Parses the candidates of an answer.
 fn candidates(values: &[f64]) -> Result<Vec<Candidate>, AnswerError> {
     let content = |expected: &str, found: String| AnswerError::Content {
         expected: expected.to_owned(),
@@ -121,9 +132,10 @@ fn candidates(values: &[f64]) -> Result<Vec<Candidate>, AnswerError> {
         return Err(content(expected, format!("{count} and {} values", values.len())));
     }
     let count = (values.len() - OTHERS) / 3;
-    let of = |part: usize, at: usize| values[2 + part * count + at];
+    let value = |part: usize, at: usize| values[2 + part * count + at];
     let candidate = |at| {
-        let candidate = Candidate { prediction: of(0, at), label: of(1, at), weight: of(2, at) };
+        let candidate =
+            Candidate { prediction: value(0, at), label: value(1, at), weight: value(2, at) };
         let Candidate { prediction, label, weight } = candidate;
         if !(0.0..=1.0).contains(&prediction) {
             return Err(content("a prediction in [0, 1]", prediction.to_string()));
@@ -147,11 +159,11 @@ impl Scorer for Ratings {
         Ok(())
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
-    fn knows_wrong(&self) -> bool {
+    fn counts_malformed(&self) -> bool {
         false
     }
 
@@ -162,7 +174,7 @@ impl Scorer for Ratings {
     fn scores(&mut self) -> Scores {
         let entropy = self.normalized_entropy();
         let accuracy = self.right / self.weight;
-        // TorchRec has these terms, so that no group at all gives a half.
+        // TorchRec adds these terms, so that the AUC is one half without groups.
         let auc = (self.groups.0 + 1e-9) / (self.groups.1 as f64 + 2e-9);
         let figure = |metric, value| Figure { metric, value };
         Scores {
@@ -185,7 +197,7 @@ mod tests {
     use super::super::super::assert_checker_reads;
     use super::*;
 
-    fn of(pairs: &[(f64, f64)]) -> Vec<Candidate> {
+    fn rate(pairs: &[(f64, f64)]) -> Vec<Candidate> {
         let candidate = |&(prediction, label)| Candidate { prediction, label, weight: 1.0 };
         pairs.iter().map(candidate).collect()
     }
@@ -193,7 +205,7 @@ mod tests {
     #[test]
     fn predicting_the_mean_label_has_an_entropy_of_one() {
         let mut ratings = Ratings::new(Element::F32);
-        ratings.add(&of(&[(0.25, 1.0), (0.25, 0.0), (0.25, 0.0), (0.25, 0.0)]));
+        ratings.add(&rate(&[(0.25, 1.0), (0.25, 0.0), (0.25, 0.0), (0.25, 0.0)]));
         assert!((ratings.normalized_entropy() - 1.0).abs() < 1e-15);
         assert_checker_reads("v6.1", "dlrm-v3", &ratings.scores());
         assert_eq!(ratings.scores().figure("DLRM_ACC"), Some(0.75));
@@ -202,10 +214,10 @@ mod tests {
 
     #[test]
     fn answers_without_two_labels_or_two_predictions_have_no_auc() {
-        assert_eq!(group_auc(&of(&[(0.9, 1.0), (0.2, 0.0), (0.4, 0.0)])), Some(1.0));
-        assert_eq!(group_auc(&of(&[(0.1, 1.0), (0.2, 0.0), (0.4, 1.0)])), Some(0.5));
-        assert_eq!(group_auc(&of(&[(0.9, 1.0), (0.2, 1.0)])), None);
-        assert_eq!(group_auc(&of(&[(0.5, 1.0), (0.0, 0.0)])), None);
+        assert_eq!(group_auc(&rate(&[(0.9, 1.0), (0.2, 0.0), (0.4, 0.0)])), Some(1.0));
+        assert_eq!(group_auc(&rate(&[(0.1, 1.0), (0.2, 0.0), (0.4, 1.0)])), Some(0.5));
+        assert_eq!(group_auc(&rate(&[(0.9, 1.0), (0.2, 1.0)])), None);
+        assert_eq!(group_auc(&rate(&[(0.5, 1.0), (0.0, 0.0)])), None);
         assert_eq!(group_auc(&[]), None);
     }
 

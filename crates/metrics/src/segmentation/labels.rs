@@ -1,5 +1,5 @@
-//! Mean Dice of any classes: of each, twice the places that answer and reference have in
-//! common, of the places of both. It is of no benchmark's script.
+//! Mean Dice of any classes: for each class, twice the positions that answer and reference share,
+//! divided by the sum of the positions of both. No benchmark's script computes it.
 
 use super::super::arrays::npy::Npy;
 use super::super::payload::Element;
@@ -7,12 +7,12 @@ use super::super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer,
 
 const LABELS: Need = Need {
     name: "labels",
-    what: "the class of each place of each sample as numpy.save writes it, from 0, which does not \
+    help: "the class of each place of each sample as numpy.save writes it, from 0, which does not \
            count, to 255; the first dimension counts the samples",
     is_required: true,
 };
 
-/// Of no benchmark.
+/// Method of no benchmark.
 pub const DICE: Method = Method {
     name: "dice",
     title: "mean Dice of all classes but 0, from 0 to 1",
@@ -27,12 +27,12 @@ pub const DICE: Method = Method {
     },
 };
 
-/// Places of a sample, and the labels of all samples.
+/// Returns the number of positions in a sample, and the labels of all samples.
 fn read_labels(inputs: &Inputs) -> Result<(usize, Vec<u8>), DataError> {
     let path = inputs.file(&LABELS)?;
     let labels = Npy::open(path)?;
     let shape = labels.shape.clone();
-    // Of no sample, there can be more places than numbers count.
+    // Without samples, the number of positions may overflow.
     let places = shape.iter().skip(1).try_fold(1_usize, |product, n| product.checked_mul(*n));
     let Some(places) = places.filter(|places| *places > 0 && shape.len() > 1) else {
         let expected = "samples, and places of each";
@@ -45,22 +45,33 @@ fn read_labels(inputs: &Inputs) -> Result<(usize, Vec<u8>), DataError> {
     Ok((places, labels))
 }
 
-/// Scores labels of places against those of the references.
+/// Scores labels of positions against those of the references.
 #[derive(Debug)]
 pub struct Dice {
     places: usize,
     labels: Vec<u8>,
     element: Element,
-    /// By class from 1, over all answers.
+    /// Sums over all answers, by class from 1.
     sums: Vec<f64>,
     entries: u64,
 }
 
 impl Dice {
-    /// Labels of all samples, each of so many places; the greatest is the last class.
+    /// Creates the scorer from the labels of all samples. Each sample has `places` labels. The
+    /// greatest label is the last class.
     ///
     /// # Panics
-    /// If `places` is 0.
+    /// Panics if `places` is 0.
+    ///
+    /// ```
+    /// use dyno_metrics::Scorer;
+    /// use dyno_metrics::payload::Element;
+    /// use dyno_metrics::segmentation::labels::Dice;
+    ///
+    /// let mut scorer = Dice::new(4, vec![0, 1, 1, 1], Element::U8);
+    /// scorer.take(0, &[0, 0, 1, 0]).unwrap();
+    /// assert_eq!(scorer.scores().figure("DICE"), Some(0.5));
+    /// ```
     #[must_use]
     pub fn new(places: usize, labels: Vec<u8>, element: Element) -> Self {
         assert!(places > 0, "a sample has places");
@@ -73,7 +84,7 @@ impl Dice {
     }
 }
 
-/// Dice of each class from 1; 1 where neither has a place of it.
+/// Returns the Dice of each class from 1. It is 1 for a class that both lack.
 fn dice(truth: &[u8], found: &[u8], classes: usize) -> Vec<f64> {
     let (mut common, mut either) = (vec![0_u64; classes + 1], vec![0_u64; classes + 1]);
     for (truth, found) in truth.iter().zip(found) {
@@ -146,9 +157,9 @@ mod tests {
     fn each_class_counts_the_same_and_what_neither_has_is_found() {
         let labels = [[0, 1, 1, 1, 0, 2], [0, 0, 0, 1, 1, 0]];
         let mut scorer = scorer("dice.npy", labels.as_flattened(), "(2, 2, 3)").unwrap();
-        // Class 1: two of three found and one that is none, 4/6; class 2: not found.
+        // Class 1: two of three and one wrong one, 4/6; class 2: missed.
         assert_eq!(scorer.take(0, &[1, 1, 1, 0, 0, 0]), Ok(()));
-        // Class 1: all found; class 2: neither has it.
+        // Class 1: complete; class 2: absent in both.
         assert_eq!(scorer.take(1, &labels[1]), Ok(()));
         let scores = scorer.scores();
         assert_eq!(scores.text, "Accuracy: mean = 0.66667, 1 = 0.8333, 2 = 0.5000\n");

@@ -1,40 +1,39 @@
-//! What is to be seen in a volume, in little memory.
+//! Reference volumes in compact form.
 
 use std::path::Path;
 
 use super::super::DataError;
 use super::super::arrays::nifti::Volume;
 
-/// A volume of labels of which all but the background is kept, as runs: hundreds of
-/// volumes fit in the memory of one.
+/// A volume of labels as runs without background. Hundreds of volumes fit in the memory of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Truth {
-    /// Voxels along each axis, the fastest one of the file first.
+    /// Voxels along each axis; the first axis is the fastest in the file.
     pub shape: [usize; 3],
     runs: Vec<Run>,
 }
 
-/// Voxels of a label, one after the other in the order of the file.
+/// Consecutive voxels of one label, in the order of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
-    /// Volumes have 2^30 voxels at most.
+    /// Fits, as volumes have at most 2^30 voxels.
     start: u32,
     length: u32,
     label: u8,
 }
 
 impl Truth {
-    /// Reads a volume of the labels from 0, the background, to `greatest`.
+    /// Reads a volume with labels from 0, the background, to `greatest`.
     ///
     /// # Errors
-    /// The file does not read, is no volume, or has other labels.
+    /// [`DataError`] if the file cannot be read, is not a volume, or has other labels.
     pub fn read(path: &Path, greatest: u8) -> Result<Self, DataError> {
         let volume = Volume::open(path)?;
         let (shape, mut runs, mut at) = (volume.shape, Vec::<Run>::new(), 0_u32);
         let mut other = None;
         volume.labels(|labels| {
-            for of in labels.chunk_by(|one, next| one == next) {
-                let (label, length) = (of[0], of.len() as u32);
+            for part in labels.chunk_by(|one, next| one == next) {
+                let (label, length) = (part[0], part.len() as u32);
                 if label > greatest {
                     other.get_or_insert(label);
                 }
@@ -57,20 +56,19 @@ impl Truth {
         }
     }
 
-    /// Number of voxels.
+    /// Returns the number of voxels.
     #[must_use]
     pub fn voxels(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Each run of voxels of one label: the label, where it starts in the order of the
-    /// file, and how many it has.
+    /// Returns the runs: label, start in the order of the file, and length of each.
     pub fn runs(&self) -> impl Iterator<Item = (u8, usize, usize)> {
         self.runs.iter().map(|run| (run.label, run.start as usize, run.length as usize))
     }
 
-    /// Each row of voxels of one label: the label, where it starts on each axis, and
-    /// how many it has along the first.
+    /// Returns the rows, which are runs along the first axis: label, start on each axis, and length
+    /// of each.
     pub fn rows(&self) -> impl Iterator<Item = (u8, [usize; 3], usize)> {
         let [width, height, _] = self.shape;
         self.runs.iter().flat_map(move |run| {

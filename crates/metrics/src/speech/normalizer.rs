@@ -1,73 +1,83 @@
-//! English text so that two ways to write the same words are equal.
+//! Normalization of English text, after which equal words are written in one way.
 //!
-//! Source: Radford et al., *Robust Speech Recognition via Large-Scale Weak
-//! Supervision*, appendix C, in the order and with the oddities of its
-//! implementation: each step sees what those before it have left.
+//! Source: Radford et al., *Robust Speech Recognition via Large-Scale Weak Supervision*, appendix
+//! C. The order and the quirks are those of its implementation: each step processes the result of
+//! the steps before.
 
 use std::collections::HashMap;
 
 use unicode_normalization::UnicodeNormalization;
 
 use super::super::unicode::{
-    digit, is_in_word, is_mark_or_symbol, is_mark_without_room, is_space, words,
+    digit, is_in_word, is_mark_or_symbol, is_nonspacing_mark, is_space, words,
 };
 use super::numbers::NumberWords;
 use super::replacements::Replacements;
 
-/// Symbols that numbers may have.
-const KEPT: &str = ".%$¢€£";
+/// Symbols that numbers may contain.
+const NUMBER_SYMBOLS: &str = ".%$¢€£";
 
-/// Brings English text into one form.
+/// Normalizes English text.
+///
+/// ```
+/// use std::collections::HashMap;
+///
+/// use dyno_metrics::speech::normalizer::Normalizer;
+///
+/// let spellings = HashMap::from([("colour".to_owned(), "color".to_owned())]);
+/// let normalizer = Normalizer::new(spellings);
+/// assert_eq!(normalizer.normalize("Uh, I won't: COLOUR twenty-one!"), "i will not color 21");
+/// ```
 #[derive(Debug)]
 pub struct Normalizer {
     fillers: Replacements,
     contractions: Replacements,
     numbers: NumberWords,
-    /// American by British spelling.
+    /// American spellings by British ones.
     spellings: HashMap<String, String>,
 }
 
 impl Normalizer {
-    /// With American spellings for British ones; other words stay.
+    /// Creates a normalizer. `spellings` maps British spellings to American ones.
     #[must_use]
     pub fn new(spellings: HashMap<String, String>) -> Self {
         Self {
-            fillers: Replacements::of_fillers(),
-            contractions: Replacements::of_contractions(),
+            fillers: Replacements::fillers(),
+            contractions: Replacements::contractions(),
             numbers: NumberWords::default(),
             spellings,
         }
     }
 
-    /// The text in that form: lower case, words and numbers with single spaces between
-    /// and perhaps around.
+    /// Returns the normalized text: lower-case words and numbers, separated by single spaces. A
+    /// space may remain at either end.
     #[must_use]
-    pub fn normalized(&self, text: &str) -> String {
+    pub fn normalize(&self, text: &str) -> String {
         let text = without_asides(&text.to_lowercase());
-        let text = self.fillers.applied(text);
+        let text = self.fillers.apply(text);
         let text = without_space_before_apostrophes(&text);
-        let text = self.contractions.applied(text);
+        let text = self.contractions.apply(text);
         let text = without_stops(&without_commas_in_numbers(&text));
         let text = without_symbols(&text);
         let text = self.with_numbers(&text);
         let spelt = |word| self.spellings.get(word).map_or(word, String::as_str);
         let text = words(&text).map(spelt).collect::<Vec<_>>().join(" ");
-        single_spaced(&without_lonely_symbols(&text))
+        collapse_spaces(&without_lonely_symbols(&text))
     }
 
     fn with_numbers(&self, text: &str) -> String {
-        let text = numbers_apart(&self.with_halves(text));
+        let text = separate_numbers(&self.with_halves(text));
         let words: Vec<&str> = words(&text).collect();
-        named_ones(&combined_cents(&self.numbers.rewritten(&words).join(" ")))
+        name_ones(&combine_cents(&self.numbers.rewrite(&words).join(" ")))
     }
 
-    /// `two and a half` is `two point five`.
+    /// Rewrites `two and a half` as `two point five`.
     fn with_halves(&self, text: &str) -> String {
-        let parts = between_halves(text);
+        let parts = split_at_halves(text);
         let (last, others) = parts.split_last().expect("a text has a part at least");
         let mut joined: Vec<&str> = Vec::new();
         for &part in others {
-            // The source loses the half where nothing stands before it.
+            // The source drops a half without a word before it.
             if let Some(word) = words(part).next_back() {
                 let is_number = self.numbers.may_have_half(word);
                 joined.extend([part, if is_number { "point five" } else { "and a half" }]);
@@ -80,14 +90,14 @@ impl Normalizer {
     }
 }
 
-/// Takes away what stands in brackets, and in parentheses.
+/// Removes text in brackets and parentheses.
 fn without_asides(text: &str) -> String {
     let text = without(text, ['<', '['], ['>', ']'], 0);
     without(&text, ['('; 2], [')'; 2], 1)
 }
 
-/// Takes away from an opening character to the next closing one, with at least so
-/// many bytes between.
+/// Removes text from an opening character to the next closing one, if at least `least` bytes are
+/// between.
 fn without(text: &str, open: [char; 2], close: [char; 2], least: usize) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(start) = rest.find(open) {
@@ -110,7 +120,7 @@ fn without_space_before_apostrophes(text: &str) -> String {
     out
 }
 
-/// `12,000` is `12000`. A digit belongs to one comma only: `1,2,3` is `12,3`.
+/// Rewrites `12,000` as `12000`. A digit belongs to one comma only: `1,2,3` becomes `12,3`.
 fn without_commas_in_numbers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -130,8 +140,8 @@ fn without_commas_in_numbers(text: &str) -> String {
     out
 }
 
-/// Takes away full stops without a digit after them. Of two in a row the second is
-/// what stands after the first, and stays.
+/// Removes full stops without a digit after them. The second of two full stops follows the first
+/// one and remains.
 fn without_stops(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -149,25 +159,24 @@ fn without_stops(text: &str) -> String {
     out
 }
 
-/// Letters without what is added to them, and spaces for symbols that are in no
-/// number.
+/// Removes diacritics from letters, and replaces symbols outside numbers by spaces.
 fn without_symbols(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.nfkd() {
-        match (character, letters(character)) {
-            (_, Some(letters)) => out.push_str(letters),
-            _ if character.is_ascii_alphanumeric() || KEPT.contains(character) => {
+        match (character, ascii_letters(character)) {
+            (_, Some(ascii_letters)) => out.push_str(ascii_letters),
+            _ if character.is_ascii_alphanumeric() || NUMBER_SYMBOLS.contains(character) => {
                 out.push(character);
             }
-            _ if is_mark_without_room(character) => {}
+            _ if is_nonspacing_mark(character) => {}
             _ => out.push(if is_mark_or_symbol(character) { ' ' } else { character }),
         }
     }
     out
 }
 
-/// What stands for letters that Unicode does not take apart.
-fn letters(character: char) -> Option<&'static str> {
+/// Returns the ASCII letters for a letter that Unicode does not decompose.
+fn ascii_letters(character: char) -> Option<&'static str> {
     Some(match character {
         'œ' => "oe",
         'Œ' => "OE",
@@ -186,8 +195,8 @@ fn letters(character: char) -> Option<&'static str> {
     })
 }
 
-/// What is between each `and a half`.
-fn between_halves(text: &str) -> Vec<&str> {
+/// Returns the texts between occurrences of `and a half`.
+fn split_at_halves(text: &str) -> Vec<&str> {
     let (mut parts, mut done, mut at) = (Vec::new(), 0, 0);
     while let Some(found) = text[at..].find("and") {
         let start = at + found;
@@ -201,7 +210,7 @@ fn between_halves(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The end of `and a half` that begins there.
+/// Returns the end of an `and a half` that begins at `start`.
 fn end_of_half(text: &str, start: usize) -> Option<usize> {
     let after_space = |text: &'static str, from: &str| {
         let trimmed = from.trim_start_matches(is_space);
@@ -216,8 +225,8 @@ fn end_of_half(text: &str, start: usize) -> Option<usize> {
     (!is_in_word(text, end)).then_some(end)
 }
 
-/// Spaces between figures and letters, but for `1960s` and `2nd`.
-fn numbers_apart(text: &str) -> String {
+/// Inserts spaces between digits and letters, except in forms such as `1960s` and `2nd`.
+fn separate_numbers(text: &str) -> String {
     let mut apart = String::with_capacity(text.len() + 8);
     let mut before = ' ';
     for character in text.chars() {
@@ -244,8 +253,8 @@ fn numbers_apart(text: &str) -> String {
     out + rest
 }
 
-/// `$2 and ¢7` is `$2.07`, `$0.07` is `¢7`.
-fn combined_cents(text: &str) -> String {
+/// Rewrites `$2 and ¢7` as `$2.07`, and `$0.07` as `¢7`.
+fn combine_cents(text: &str) -> String {
     let mut combined = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['€', '£', '$']) {
@@ -263,7 +272,7 @@ fn combined_cents(text: &str) -> String {
     let mut rest = combined.as_str();
     while let Some(at) = rest.find(['€', '£', '$']) {
         let after = at + rest[at..].chars().next().map_or(0, char::len_utf8);
-        // Any character may stand where the point does.
+        // The source accepts any character in place of the decimal point.
         let cents = rest[after..].strip_prefix('0').and_then(|rest| {
             let mut characters = rest.chars();
             characters.next()?;
@@ -284,7 +293,7 @@ fn combined_cents(text: &str) -> String {
     out + rest
 }
 
-/// The whole part and the cents after it, and where they end.
+/// Returns the whole part, the cents after it, and the offset of their end.
 fn whole_and_cents(text: &str) -> Option<(&str, u32, usize)> {
     let whole = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let rest = text[whole..].strip_prefix(' ').filter(|_| whole > 0)?;
@@ -293,15 +302,15 @@ fn whole_and_cents(text: &str) -> Option<(&str, u32, usize)> {
     Some((&text[..whole], cents, text.len() - left))
 }
 
-/// One or two digits that end a word, and how much is left after them.
+/// Returns a number of one or two digits at the end of a word, and the number of bytes after it.
 fn cents(text: &str) -> Option<(u32, usize)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let is_end = (1..=2).contains(&digits) && !is_in_word(text, digits);
     is_end.then(|| text[..digits].parse().ok().map(|cents| (cents, text.len() - digits))).flatten()
 }
 
-/// `1` is `one`, and `1s` is `ones`.
-fn named_ones(text: &str) -> String {
+/// Rewrites `1` as `one`, and `1s` as `ones`.
+fn name_ones(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
     for (at, _) in text.match_indices('1') {
@@ -316,7 +325,7 @@ fn named_ones(text: &str) -> String {
     out + &text[done..]
 }
 
-/// Takes away symbols that have no digit after or before them.
+/// Removes symbols without a digit after or before them.
 fn without_lonely_symbols(text: &str) -> String {
     let mut before = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -340,7 +349,7 @@ fn without_lonely_symbols(text: &str) -> String {
     out
 }
 
-fn single_spaced(text: &str) -> String {
+fn collapse_spaces(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match (is_space(character), out.ends_with(' ')) {
@@ -358,7 +367,7 @@ mod tests {
 
     #[test]
     fn texts_are_those_of_the_source() {
-        // By openai-whisper 20250625; that of `cargo xtask peers` has thousands.
+        // Results of openai-whisper 20250625. `cargo xtask peers` compares thousands of texts.
         let cases = [
             ("$20 million", "$20000000"),
             ("one oh one, double oh seven", "101007"),
@@ -373,7 +382,7 @@ mod tests {
         let spellings = HashMap::from([("realise".to_owned(), "realize".to_owned())]);
         let normalizer = Normalizer::new(spellings);
         for (text, expected) in cases {
-            assert_eq!(normalizer.normalized(text), expected, "{text}");
+            assert_eq!(normalizer.normalize(text), expected, "{text}");
         }
     }
 }

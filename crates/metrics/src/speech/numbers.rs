@@ -1,20 +1,20 @@
-//! Numbers in words as figures: `twenty one` as `21`, `two dollars` as `$2`.
+//! Number words as digits: `twenty one` becomes `21`, `two dollars` becomes `$2`.
 //!
-//! Source: the English text normaliser of Whisper, to the letter and with its
-//! oddities, since the accuracy of the benchmark is counted after it.
+//! Source: the English text normalizer of Whisper, reproduced exactly with its quirks, since the
+//! accuracy of the benchmark is measured after it.
 
 use std::collections::HashMap;
 
 use super::super::unicode::digit;
 use Word as W;
 
-/// What a word does in a number.
+/// Role of a word in a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Zero,
     /// 1 to 19.
     Ones(u32),
-    /// As `Ones`, with the end of a plural or an ordinal; 0 to 19.
+    /// Like `Ones`, with the ending of a plural or an ordinal; 0 to 19.
     OnesWith(u32, &'static str),
     /// 20 to 90.
     Tens(u32),
@@ -22,14 +22,14 @@ enum Word {
     /// A power of ten, by its exponent.
     Power(usize),
     PowerWith(usize, &'static str),
-    /// What stands before the number, as figures have it too: a sign.
+    /// A sign, which precedes the number in words and in digits.
     Sign(&'static str),
-    /// What stands after the number, and before it with figures: a currency.
+    /// A currency, which follows the number in words and precedes it in digits.
     Currency(&'static str),
     Per,
     Percent,
     And,
-    /// So many of the next digit.
+    /// Repeats the next digit this many times.
     Repeat(usize),
     Point,
 }
@@ -103,7 +103,14 @@ const OTHERS: [(&str, Word); 29] = [
     ("eighth", W::OnesWith(8, "th")),
 ];
 
-/// Knows the words that numbers are made of.
+/// Table of number words.
+///
+/// ```
+/// use dyno_metrics::speech::numbers::NumberWords;
+///
+/// let words = ["twenty", "one", "dollars", "and", "five", "percent"];
+/// assert_eq!(NumberWords::default().rewrite(&words), ["$21", "and", "5%"]);
+/// ```
 #[derive(Debug)]
 pub struct NumberWords {
     words: HashMap<String, Word>,
@@ -118,7 +125,7 @@ impl Default for NumberWords {
             if name != "six" {
                 words.insert(format!("{name}s"), W::OnesWith(value, "s"));
             }
-            // `ninth` is none, and `nineth` is one, in the source.
+            // The source lacks `ninth` and has `nineth`.
             if value > 3 && !matches!(value, 5 | 8 | 12) {
                 words.insert(format!("{name}th"), W::OnesWith(value, "th"));
             }
@@ -140,16 +147,16 @@ impl Default for NumberWords {
 }
 
 impl NumberWords {
-    /// The words with numbers as figures.
+    /// Returns the words with numbers rewritten as digits.
     #[must_use]
-    pub fn rewritten(&self, words: &[&str]) -> Vec<String> {
+    pub fn rewrite(&self, words: &[&str]) -> Vec<String> {
         let kinds: Vec<Option<Word>> =
             words.iter().map(|word| self.words.get(*word).copied()).collect();
-        let mut state = State::default();
+        let mut state = NumberParser::default();
         let mut at = 0;
         while let Some(word) = words.get(at) {
             let previous = at.checked_sub(1).and_then(|at| kinds[at]);
-            let next = Next {
+            let next = NextWord {
                 word: words.get(at + 1).copied(),
                 kind: kinds.get(at + 1).copied().flatten(),
             };
@@ -159,19 +166,19 @@ impl NumberWords {
         state.out
     }
 
-    /// Whether `point five` may follow, for `and a half`.
+    /// Returns whether `point five` may follow the word, for `and a half`.
     #[must_use]
     pub fn may_have_half(&self, word: &str) -> bool {
         matches!(self.words.get(word), Some(W::Zero | W::Ones(_) | W::Tens(_) | W::Power(_)))
     }
 }
 
-struct Next<'a> {
+struct NextWord<'a> {
     word: Option<&'a str>,
     kind: Option<Word>,
 }
 
-impl Next<'_> {
+impl NextWord<'_> {
     fn is_figures(&self) -> bool {
         self.word.is_some_and(is_figures)
     }
@@ -181,7 +188,8 @@ impl Next<'_> {
     }
 }
 
-/// Digits, of any script, and perhaps a point with digits after it.
+/// Returns whether a word consists of digits of any script, optionally with a point and more
+/// digits.
 fn is_figures(word: &str) -> bool {
     let are_digits = |part: &str| !part.is_empty() && part.chars().all(|c| digit(c).is_some());
     match word.split_once('.') {
@@ -190,12 +198,12 @@ fn is_figures(word: &str) -> bool {
     }
 }
 
-/// What there is of a number so far.
+/// Value of an incomplete number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Value {
-    /// A whole number, in decimal without zeros in front.
+    /// A whole number in decimal, without leading zeros.
     Whole(String),
-    /// Digits one after the other, such as `007` or `2.`.
+    /// A sequence of digits, such as `007` or `2.`.
     Digits(String),
 }
 
@@ -205,9 +213,9 @@ impl Value {
         text
     }
 
-    /// Where a whole number ends in as many zeros as the other has digits, their sum;
-    /// otherwise one after the other.
-    fn with(&self, low: u32) -> Self {
+    /// Returns the sum, if the number ends in as many zeros as `low` has digits. Otherwise appends
+    /// the digits.
+    fn append(&self, low: u32) -> Self {
         let low = low.to_string();
         match self {
             Self::Whole(text) if text == "0" => Self::Whole(low),
@@ -220,26 +228,26 @@ impl Value {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct NumberParser {
     out: Vec<String>,
     prefix: Option<String>,
     value: Option<Value>,
 }
 
-impl State {
+impl NumberParser {
     fn put(&mut self, text: &str) {
         self.out.push(self.prefix.take().unwrap_or_default() + text);
         self.value = None;
     }
 
-    /// Puts the number so far.
+    /// Outputs the number so far.
     fn flush(&mut self) {
         if let Some(value) = self.value.take() {
             self.put(value.text());
         }
     }
 
-    /// The digits so far; nothing of a zero.
+    /// Returns the digits so far; none for zero.
     fn digits(&self) -> String {
         match &self.value {
             Some(Value::Whole(text)) if text == "0" => String::new(),
@@ -247,13 +255,13 @@ impl State {
         }
     }
 
-    /// Takes a word, and returns how many words are done with it.
+    /// Adds a word. Returns how many words it consumed.
     fn take(
         &mut self,
         word: &str,
         kind: Option<Word>,
         previous: Option<Word>,
-        next: &Next<'_>,
+        next: &NextWord<'_>,
     ) -> usize {
         let first = word.chars().next().filter(|first| "-+£€$¢".contains(*first));
         let figures = first.map_or(word, |first| &word[first.len_utf8()..]);
@@ -324,17 +332,19 @@ impl State {
     fn with_ones(&self, ones: u32, previous: Option<Word>) -> Value {
         let Some(value) = &self.value else { return Value::Whole(ones.to_string()) };
         match (value, previous) {
-            // `twenty one` after digits: the one takes the place of the zero.
+            // `twenty one` after digits: the one replaces the zero.
             (Value::Digits(text), Some(W::Tens(_))) if ones < 10 => {
                 Value::Digits(format!("{}{ones}", text.strip_suffix('0').unwrap_or(text)))
             }
             (_, Some(W::Ones(_))) => Value::Digits(format!("{}{ones}", value.text())),
-            _ => value.with(ones),
+            _ => value.append(ones),
         }
     }
 
     fn with_tens(&self, tens: u32) -> Value {
-        self.value.as_ref().map_or_else(|| Value::Whole(tens.to_string()), |value| value.with(tens))
+        self.value
+            .as_ref()
+            .map_or_else(|| Value::Whole(tens.to_string()), |value| value.append(tens))
     }
 
     fn take_power(&mut self, exponent: usize) {
@@ -357,7 +367,7 @@ impl State {
         word: &str,
         kind: Word,
         previous: Option<Word>,
-        next: &Next<'_>,
+        next: &NextWord<'_>,
     ) -> usize {
         match kind {
             W::Percent | W::Per if self.value.is_some() => {
@@ -380,7 +390,7 @@ impl State {
             }
             W::Point if next.may_be_numeric() => {
                 let is_decimal = matches!(next.kind, Some(W::Zero | W::Ones(_) | W::Tens(_)));
-                // Otherwise the word is lost.
+                // The source drops the word in other cases.
                 if is_decimal || next.is_figures() {
                     self.value = Some(Value::Digits(self.digits() + "."));
                 }
@@ -394,7 +404,8 @@ impl State {
     }
 }
 
-/// Digits, perhaps with a point, times a power of ten, if that is a whole number.
+/// Returns decimal digits, optionally with a point, times a power of ten; `None` if the result is
+/// not a whole number.
 fn times_power(text: &str, exponent: usize) -> Option<String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let ascii = |part: &str| -> Option<String> {
@@ -410,14 +421,14 @@ fn times_power(text: &str, exponent: usize) -> Option<String> {
     (fraction.len() <= exponent).then(|| without_zeros(&format!("{whole}{fraction:0<exponent$}")))
 }
 
-/// A whole number of which what is below a thousand is multiplied by a power of ten.
+/// Multiplies the last three digits of a whole number by a power of ten.
 fn times_low(text: &str, exponent: usize) -> String {
     let (high, low) = text.split_at(text.len().saturating_sub(3));
     let times = format!("{low}{:0<exponent$}", "");
     if high.is_empty() { without_zeros(&times) } else { sum(&format!("{high}000"), &times) }
 }
 
-/// The sum of two whole numbers in decimal.
+/// Returns the sum of two whole numbers in decimal.
 fn sum(a: &str, b: &str) -> String {
     let length = a.len().max(b.len()) + 1;
     let (a, b) = (format!("{a:0>length$}"), format!("{b:0>length$}"));

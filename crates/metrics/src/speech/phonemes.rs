@@ -1,9 +1,8 @@
-//! Phoneme error rate: how words are said, against a dictionary of pronunciations.
+//! Phoneme error rate of pronunciations against a dictionary.
 //!
-//! Of several pronunciations the one counts that the answer is nearest to, as is
-//! usual for the conversion of graphemes to phonemes (Bisani and Ney,
-//! *Joint-sequence models for grapheme-to-phoneme conversion*, Speech Communication
-//! 50, 2008).
+//! An answer is compared with the nearest of several pronunciations, as is usual for
+//! grapheme-to-phoneme conversion (Bisani and Ney, *Joint-sequence models for grapheme-to-phoneme
+//! conversion*, Speech Communication 50, 2008).
 
 use std::ops::AddAssign;
 use std::path::Path;
@@ -15,30 +14,30 @@ use super::super::data::read_text;
 use super::super::edits::{Word, distance, words};
 use super::super::payload;
 use super::super::{
-    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores, Wrong, judged,
-    of_sample, only,
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Rejection, Scorer, Scores,
+    judge_all, reference_of, single_result,
 };
 
 const DICTIONARY: Need = Need {
     name: "dictionary",
-    what: "cmudict.dict: a line a pronunciation, the word and its phonemes; others of the word \
+    help: "cmudict.dict: a line a pronunciation, the word and its phonemes; others of the word \
            as word(2)",
     is_required: true,
 };
 
 const WORDS: Need = Need {
     name: "words",
-    what: "the word of each sample as the dictionary has it, a line each",
+    help: "the word of each sample as the dictionary has it, a line each",
     is_required: true,
 };
 
 const STRESS: Choice = Choice {
     name: "stress",
     values: &["kept", "dropped"],
-    what: "whether the digits of vowels count: AH0 and AH1 are two phonemes or one",
+    help: "whether the digits of vowels count: AH0 and AH1 are two phonemes or one",
 };
 
-/// Words to phonemes.
+/// Method for grapheme-to-phoneme conversion.
 pub const PHONEME_ERRORS: Method = Method {
     name: "phoneme-errors",
     title: "phonemes and words that are wrong, in percent",
@@ -49,32 +48,41 @@ pub const PHONEME_ERRORS: Method = Method {
     open: |inputs| Ok(Box::new(Pronunciations::read(inputs)?)),
 };
 
-/// What was wrong.
+/// Phoneme and word errors, summed over words.
+///
+/// ```
+/// use dyno_metrics::speech::phonemes::PhonemeErrors;
+///
+/// let mut errors = PhonemeErrors::default();
+/// errors.add(&["R", "EH", "D"], [["R", "IY", "D"], ["R", "EH", "D"]]);
+/// errors.add(&["K", "AE"], [["K", "AE", "T"]]);
+/// assert_eq!(errors, PhonemeErrors { errors: 1, phonemes: 6, wrong: 1, words: 2 });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PhonemeErrors {
-    /// Phonemes to change, to add and to take away, as few as do.
+    /// Minimum number of phonemes to change, insert or delete.
     pub errors: u64,
     /// Phonemes of the pronunciations that answers were compared with.
     pub phonemes: u64,
-    /// Words that have an error.
+    /// Words with an error.
     pub wrong: u64,
-    /// Words.
+    /// All words.
     pub words: u64,
 }
 
 impl PhonemeErrors {
-    /// Adds an answer and the pronunciations of its word, of which the nearest counts,
-    /// and the first of those that are equally near.
+    /// Adds an answer and the pronunciations of its word. The nearest pronunciation counts, and the
+    /// first of several at equal distance.
     pub fn add<T: PartialEq, P: AsRef<[T]>>(
         &mut self,
         found: &[T],
         pronunciations: impl IntoIterator<Item = P>,
     ) {
-        let apart = |pronunciation: P| {
+        let compare = |pronunciation: P| {
             let pronunciation = pronunciation.as_ref();
             (distance(found, pronunciation) as u64, pronunciation.len() as u64)
         };
-        let nearest = pronunciations.into_iter().map(apart).min_by_key(|(distance, _)| *distance);
+        let nearest = pronunciations.into_iter().map(compare).min_by_key(|(distance, _)| *distance);
         let (errors, phonemes) = nearest.unwrap_or_default();
         self.errors += errors;
         self.phonemes += phonemes;
@@ -95,11 +103,11 @@ impl AddAssign for PhonemeErrors {
 /// Scores phonemes.
 #[derive(Debug)]
 pub struct Pronunciations {
-    /// The dictionary as it was read.
+    /// Text of the dictionary.
     text: String,
-    /// What its lines say.
-    said: Vec<Said>,
-    /// The first pronunciation of each sample.
+    /// Pronunciations, in the order of the dictionary.
+    entries: Vec<DictionaryEntry>,
+    /// Index of the first pronunciation of each sample.
     references: Vec<usize>,
     is_stress_dropped: bool,
     errors: PhonemeErrors,
@@ -107,26 +115,26 @@ pub struct Pronunciations {
 
 /// A pronunciation of a dictionary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Said {
-    /// Where it stands in the text.
+struct DictionaryEntry {
+    /// Start of the phonemes in the text.
     start: usize,
     end: usize,
-    /// Of the same word; [`NONE`] behind the last.
+    /// Index of the next pronunciation of the word, or [`NO_ENTRY`].
     next: usize,
 }
 
-/// No pronunciation.
-const NONE: usize = usize::MAX;
+/// Index that marks the last pronunciation of a word.
+const NO_ENTRY: usize = usize::MAX;
 
-/// The pronunciations of a dictionary, and the first and the last of each word.
-type Parsed<'a> = (Vec<Said>, HashMap<&'a str, (usize, usize)>);
+/// Pronunciations, and the indices of the first and last of each word.
+type Dictionary<'a> = (Vec<DictionaryEntry>, HashMap<&'a str, (usize, usize)>);
 
 impl Pronunciations {
     fn read(inputs: &Inputs) -> Result<Self, DataError> {
         let is_stress_dropped = inputs.choice(&STRESS) == "dropped";
         let path = inputs.file(&DICTIONARY)?;
         let text = read_text(path)?;
-        let (said, first) = parsed(path, &text)?;
+        let (entries, first) = parse_dictionary(path, &text)?;
         let path = inputs.file(&WORDS)?;
         let words = read_text(path)?;
         let mut references = Vec::new();
@@ -138,10 +146,10 @@ impl Pronunciations {
         }
         drop(first);
         let errors = PhonemeErrors::default();
-        Ok(Self { text, said, references, is_stress_dropped, errors })
+        Ok(Self { text, entries, references, is_stress_dropped, errors })
     }
 
-    /// The phonemes of a text.
+    /// Splits a text into phonemes.
     fn phonemes<'a>(&self, text: &'a str) -> Vec<Word<'a>> {
         let is_stress = |character: char| character.is_ascii_digit() && self.is_stress_dropped;
         words(text, |phoneme| phoneme.trim_end_matches(is_stress))
@@ -153,20 +161,20 @@ impl Pronunciations {
         index: u64,
         answer: &[u8],
     ) -> Result<(), AnswerError> {
-        let first = *of_sample(&self.references, index)?;
+        let first = *reference_of(&self.references, index)?;
         let text = payload::text(answer);
-        // What is no text has every phoneme wrong.
+        // A malformed text counts as empty: all phonemes are errors.
         let found = self.phonemes(text.as_deref().unwrap_or_default());
-        let said = |at: usize| self.said.get(at);
-        let all = std::iter::successors(said(first), |of| said(of.next));
-        errors.add(&found, all.map(|of| self.phonemes(&self.text[of.start..of.end])));
+        let entry_at = |at: usize| self.entries.get(at);
+        let all = std::iter::successors(entry_at(first), |entry| entry_at(entry.next));
+        errors.add(&found, all.map(|entry| self.phonemes(&self.text[entry.start..entry.end])));
         text.map(drop)
     }
 }
 
-/// Pronunciations, and words.
-fn parsed<'a>(path: &Path, text: &'a str) -> Result<Parsed<'a>, DataError> {
-    let mut said: Vec<Said> = Vec::new();
+/// Parses a dictionary.
+fn parse_dictionary<'a>(path: &Path, text: &'a str) -> Result<Dictionary<'a>, DataError> {
+    let mut entries: Vec<DictionaryEntry> = Vec::new();
     let mut words: HashMap<&str, (usize, usize)> = HashMap::new();
     for (at, line) in text.lines().enumerate() {
         if line.starts_with(";;;") || line.trim().is_empty() {
@@ -181,18 +189,18 @@ fn parsed<'a>(path: &Path, text: &'a str) -> Result<Parsed<'a>, DataError> {
             return Err(DataError::malformed(path, at + 1, expected, line));
         }
         let start = phonemes.as_ptr().addr() - text.as_ptr().addr();
-        let own = said.len();
-        said.push(Said { start, end: start + phonemes.len(), next: NONE });
+        let own = entries.len();
+        entries.push(DictionaryEntry { start, end: start + phonemes.len(), next: NO_ENTRY });
         let (_, last) = words.entry(without_variant(word)).or_insert((own, own));
         let before = std::mem::replace(last, own);
         if before != own {
-            said[before].next = own;
+            entries[before].next = own;
         }
     }
-    Ok((said, words))
+    Ok((entries, words))
 }
 
-/// `word` of `word(2)`.
+/// Returns `word` for `word(2)`.
 fn without_variant(word: &str) -> &str {
     let parts = word.strip_suffix(')').and_then(|word| word.rsplit_once('('));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -203,12 +211,12 @@ fn without_variant(word: &str) -> &str {
 
 impl Scorer for Pronunciations {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        only(self.take_all(&[(index, answer)]))
+        single_result(self.take_all(&[(index, answer)]))
     }
 
-    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Rejection> {
         let (errors, wrong) =
-            judged(answers, |errors, index, answer| self.judge(errors, index, answer));
+            judge_all(answers, |errors, index, answer| self.judge(errors, index, answer));
         self.errors += errors;
         wrong
     }
@@ -253,16 +261,16 @@ mod tests {
     #[test]
     fn a_dictionary_has_variants_and_remarks() {
         let text = ";;; made by hand\naa AA1 # a name\naa(2)  EY1 EY1\n\n(x) AH0\n";
-        let (said, words) = parsed(Path::new("d"), text).unwrap();
+        let (entries, words) = parse_dictionary(Path::new("d"), text).unwrap();
         let texts = |word: &str| -> Vec<&str> {
-            let all = std::iter::successors(said.get(words[word].0), |of| said.get(of.next));
+            let all = std::iter::successors(entries.get(words[word].0), |of| entries.get(of.next));
             all.map(|of| &text[of.start..of.end]).collect()
         };
         assert_eq!(
             (words.len(), texts("aa"), texts("(x)")),
             (2, vec!["AA1", " EY1 EY1"], vec!["AH0"])
         );
-        let error = parsed(Path::new("d"), "aa AA1\nb # c\n").unwrap_err();
+        let error = parse_dictionary(Path::new("d"), "aa AA1\nb # c\n").unwrap_err();
         let expected = "d:2: expected a word and its phonemes, with spaces between, found b # c";
         assert_eq!(error.to_string(), expected);
     }
@@ -276,8 +284,8 @@ mod tests {
         fs::write(&words, "read\ncat\n").unwrap();
         let files = [("dictionary", dictionary), ("words", words)];
         let files = files.map(|(name, path)| (name.to_owned(), path)).into();
-        let chosen = [("stress".to_owned(), "dropped".to_owned())].into();
-        let mut inputs = Inputs { files, chosen, ..Inputs::default() };
+        let choices = [("stress".to_owned(), "dropped".to_owned())].into();
+        let mut inputs = Inputs { files, choices, ..Inputs::default() };
         let mut scorer = Pronunciations::read(&inputs).unwrap();
         assert_eq!(scorer.take(0, b"R IY0 D"), Ok(()));
         assert!(matches!(scorer.take(1, b"\xff"), Err(AnswerError::Content { .. })));
@@ -285,7 +293,7 @@ mod tests {
         let text = "phoneme errors: 50.000% (3 of 6), word errors: 50.000% (1 of 2)\n";
         assert_eq!(scorer.scores().text, text);
 
-        inputs.chosen.clear();
+        inputs.choices.clear();
         let mut scorer = Pronunciations::read(&inputs).unwrap();
         assert_eq!(scorer.take(0, b"R IY0 D"), Ok(()));
         assert_eq!(scorer.errors.errors, 1);

@@ -1,51 +1,53 @@
-//! Words and parts of words that Whisper's normaliser writes otherwise.
+//! Words and parts of words that Whisper's normalizer replaces.
 
 use memchr::memmem::Finder;
 
 use super::super::unicode::is_in_word;
 use Start::{Anywhere, Word};
 
-/// Replaces by a table: first all of the first rule, and so on.
+/// An ordered list of replacements. Each rule is applied to the whole text before the next one.
 #[derive(Debug)]
 pub struct Replacements {
     rules: Vec<(Start, Finder<'static>, &'static str)>,
 }
 
-/// Where in words something is replaced; it ends where a word ends.
+/// Where a match may start in a word. It must end at the end of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
-    /// Where a word begins.
+    /// At the beginning of a word.
     Word,
     Anywhere,
 }
 
-/// What is replaced, and what by.
+/// Start, pattern and replacement.
 type Rule = (Start, &'static str, &'static str);
 
 impl Replacements {
-    /// Takes away sounds that are no words, such as `uh`.
+    /// Returns the rules that remove fillers, such as `uh`.
     #[must_use]
-    pub fn of_fillers() -> Self {
+    pub fn fillers() -> Self {
         Self::new(FILLERS)
     }
 
-    /// Writes short forms in full, such as `won't`; there must be no space before
-    /// their apostrophe.
+    /// Returns the rules that expand contractions, such as `won't`. There must be no space before
+    /// the apostrophe.
     #[must_use]
-    pub fn of_contractions() -> Self {
+    pub fn contractions() -> Self {
         Self::new(CONTRACTIONS)
     }
 
     fn new(rules: &'static [Rule]) -> Self {
-        let rules = rules.iter().map(|(start, what, with)| (*start, Finder::new(*what), *with));
+        let rules = rules
+            .iter()
+            .map(|(start, pattern, replacement)| (*start, Finder::new(*pattern), *replacement));
         Self { rules: rules.collect() }
     }
 
-    /// The text with all rules applied.
+    /// Applies all rules to a text.
     #[must_use]
-    pub fn applied(&self, mut text: String) -> String {
-        for (start, what, with) in &self.rules {
-            if let Some(other) = replaced(&text, *start, what, with) {
+    pub fn apply(&self, mut text: String) -> String {
+        for (start, pattern, replacement) in &self.rules {
+            if let Some(other) = replace_all(&text, *start, pattern, replacement) {
                 text = other;
             }
         }
@@ -53,24 +55,29 @@ impl Replacements {
     }
 }
 
-/// The text with what is found replaced; none where it stays as it is.
-fn replaced(text: &str, start: Start, what: &Finder<'_>, with: &str) -> Option<String> {
+/// Replaces all matches of a rule; `None` if there are none.
+fn replace_all(
+    text: &str,
+    start: Start,
+    pattern: &Finder<'_>,
+    replacement: &str,
+) -> Option<String> {
     let (mut out, mut done, mut at) = (String::new(), 0, 0);
-    while let Some(found) = what.find(&text.as_bytes()[at..]) {
-        let (from, to) = (at + found, at + found + what.needle().len());
+    while let Some(found) = pattern.find(&text.as_bytes()[at..]) {
+        let (from, to) = (at + found, at + found + pattern.needle().len());
         if (start == Word && is_in_word(text, from)) || is_in_word(text, to) {
-            // Each begins with a character of one byte.
+            // Each pattern begins with a character of one byte.
             at = from + 1;
             continue;
         }
         out.push_str(&text[done..from]);
-        out.push_str(with);
+        out.push_str(replacement);
         (done, at) = (to, to);
     }
     (done > 0).then(|| out + &text[done..])
 }
 
-/// Sounds that are no words.
+/// Fillers, which are sounds rather than words.
 const FILLERS: &[Rule] = &[
     (Word, "hmm", ""),
     (Word, "mm", ""),
@@ -80,7 +87,7 @@ const FILLERS: &[Rule] = &[
     (Word, "um", ""),
 ];
 
-/// Short forms and what they stand for, in the order in which they are replaced.
+/// Contractions and their expansions, in the order of replacement.
 const CONTRACTIONS: &[Rule] = &[
     (Word, "won't", "will not"),
     (Word, "can't", "can not"),
@@ -118,7 +125,7 @@ const CONTRACTIONS: &[Rule] = &[
     (Word, "jr", "junior "),
     (Word, "sr", "senior "),
     (Word, "esq", "esquire "),
-    // Perfect tenses, before what they would be taken for otherwise.
+    // Perfect tenses precede the general rules for `'d` and `'s`.
     (Anywhere, "'d been", " had been"),
     (Anywhere, "'s been", " has been"),
     (Anywhere, "'d gone", " had gone"),

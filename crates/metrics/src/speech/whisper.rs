@@ -1,7 +1,8 @@
-//! Word error rate of normalised English, where words may be written as one.
+//! Word error rate of normalized English, in which one side may join words that the other
+//! separates.
 //!
-//! Source: `accuracy_eval.py` of the benchmark Whisper on LibriSpeech, which prints
-//! all digits and counts every entry of the log.
+//! Source: `accuracy_eval.py` of the benchmark Whisper on LibriSpeech, which prints all digits and
+//! counts every entry of the log.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,22 +13,22 @@ use super::super::edits::{Word, distance};
 use super::super::payload::{self, Element};
 use super::super::unicode::words;
 use super::super::{
-    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores,
-    of_sample,
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, RepeatPolicy, Scorer, Scores,
+    reference_of,
 };
 use super::normalizer::Normalizer;
 use super::{WordErrors, manifest};
 
 const MANIFEST: Need = Need {
     name: "manifest",
-    what: "dev-all-repack.json of LibriSpeech: a list of objects with transcript and \
+    help: "dev-all-repack.json of LibriSpeech: a list of objects with transcript and \
            original_duration",
     is_required: true,
 };
 
 const SPELLINGS: Need = Need {
     name: "spellings",
-    what: "english.json of Whisper's normaliser: an object with the American spelling of each \
+    help: "english.json of Whisper's normaliser: an object with the American spelling of each \
            British one; without it they differ",
     is_required: false,
 };
@@ -35,11 +36,11 @@ const SPELLINGS: Need = Need {
 const LABELS: Choice = Choice {
     name: "labels",
     values: &["42", "45", "text"],
-    what: "what the numbers of an answer stand for: space, a-z, apostrophe, 0-9 and $%+-, or \
+    help: "what the numbers of an answer stand for: space, a-z, apostrophe, 0-9 and $%+-, or \
            $¢£€%+- in their place; or no numbers, but UTF-8",
 };
 
-/// `whisper`.
+/// Method of `whisper`.
 pub const NORMALIZED_WORD_ERRORS: Method = Method {
     name: "normalized-word-errors",
     title: "100 less the word error rate of normalised English in percent",
@@ -54,76 +55,84 @@ pub const NORMALIZED_WORD_ERRORS: Method = Method {
 const LABELS_42: &str = " abcdefghijklmnopqrstuvwxyz'0123456789$%+-";
 const LABELS_45: &str = " abcdefghijklmnopqrstuvwxyz'0123456789$¢£€%+-";
 
-/// Longer utterances are left out of the data set.
+/// Maximum duration of an utterance in the data set, in seconds.
 const LONGEST_SECONDS: f64 = 30.0;
 
-/// Words that are written as one at most.
+/// Maximum number of words that are joined.
 const LONGEST_RUN: usize = 3;
 
 impl WordErrors {
-    /// Adds a transcript and what was said. Up to three words of one that make up the
-    /// next word of the other are that word; which words are compared is found from
-    /// the front to the back, without going back.
-    pub fn add_joined(&mut self, found: &[&str], wanted: &[&str]) {
-        self.words += wanted.len() as u64;
-        let (found, wanted) = joined(found, wanted);
-        let [found, wanted] =
-            [&found, &wanted].map(|of| of.iter().map(|word| Word::new(word)).collect::<Vec<_>>());
-        self.errors += distance(&found, &wanted) as u64;
+    /// Adds a transcript and its reference. Up to three words of one side that together form the
+    /// next word of the other count as that word. Words are joined from front to back, without
+    /// backtracking.
+    ///
+    /// ```
+    /// use dyno_metrics::speech::WordErrors;
+    ///
+    /// let mut errors = WordErrors::default();
+    /// errors.add_joined(&["ice", "cream"], &["icecream"]);
+    /// assert_eq!(errors, WordErrors { errors: 0, words: 1 });
+    /// ```
+    pub fn add_joined(&mut self, found: &[&str], expected: &[&str]) {
+        self.words += expected.len() as u64;
+        let (found, expected) = join_words(found, expected);
+        let [found, expected] = [&found, &expected]
+            .map(|side| side.iter().map(|word| Word::new(word)).collect::<Vec<_>>());
+        self.errors += distance(&found, &expected) as u64;
     }
 }
 
-/// Both with words joined where the other has them as one.
-fn joined<'a>(
+/// Returns both texts with words joined that the other has as one.
+fn join_words<'a>(
     mut found: &[&'a str],
-    mut wanted: &[&'a str],
+    mut expected: &[&'a str],
 ) -> (Vec<Cow<'a, str>>, Vec<Cow<'a, str>>) {
-    let (mut found_out, mut wanted_out) = (Vec::new(), Vec::new());
-    while let (Some(one), Some(other)) = (found.first(), wanted.first()) {
+    let (mut found_out, mut expected_out) = (Vec::new(), Vec::new());
+    while let (Some(one), Some(other)) = (found.first(), expected.first()) {
         let lengths = (1..=LONGEST_RUN).find_map(|length| {
             let is_run = |words: &[&str], word: &str| {
-                words.get(..length).is_some_and(|run| is_concatenation(run, word))
+                words.get(..length).is_some_and(|take_run| is_concatenation(take_run, word))
             };
-            if is_run(wanted, one) {
+            if is_run(expected, one) {
                 Some((1, length))
             } else {
                 is_run(found, other).then_some((length, 1))
             }
         });
-        let (found_length, wanted_length) = lengths.unwrap_or((1, 1));
-        found_out.push(run(&mut found, found_length));
-        wanted_out.push(run(&mut wanted, wanted_length));
+        let (found_length, expected_length) = lengths.unwrap_or((1, 1));
+        found_out.push(take_run(&mut found, found_length));
+        expected_out.push(take_run(&mut expected, expected_length));
     }
     found_out.extend(found.iter().map(|word| Cow::Borrowed(*word)));
-    wanted_out.extend(wanted.iter().map(|word| Cow::Borrowed(*word)));
-    (found_out, wanted_out)
+    expected_out.extend(expected.iter().map(|word| Cow::Borrowed(*word)));
+    (found_out, expected_out)
 }
 
-fn is_concatenation(run: &[&str], word: &str) -> bool {
-    run.iter().try_fold(word, |rest, part| rest.strip_prefix(part)).is_some_and(str::is_empty)
+fn is_concatenation(take_run: &[&str], word: &str) -> bool {
+    take_run.iter().try_fold(word, |rest, part| rest.strip_prefix(part)).is_some_and(str::is_empty)
 }
 
-/// The first words, joined.
-fn run<'a>(words: &mut &[&'a str], length: usize) -> Cow<'a, str> {
-    let (run, rest) = words.split_at(length);
+/// Removes the first `length` words and returns them joined.
+fn take_run<'a>(words: &mut &[&'a str], length: usize) -> Cow<'a, str> {
+    let (take_run, rest) = words.split_at(length);
     *words = rest;
-    if let [word] = run { Cow::Borrowed(word) } else { Cow::Owned(run.concat()) }
+    if let [word] = take_run { Cow::Borrowed(word) } else { Cow::Owned(take_run.concat()) }
 }
 
-/// Scores transcripts after normalising.
+/// Scores transcripts after normalization.
 #[derive(Debug)]
 pub struct NormalizedTranscripts {
     normalizer: Normalizer,
-    /// Normalised.
+    /// Normalized reference transcripts.
     references: Vec<String>,
-    answers: Answers,
+    answers: AnswerFormat,
     has_spellings: bool,
     errors: WordErrors,
 }
 
-/// What answers are.
+/// Format of answers.
 #[derive(Debug)]
-enum Answers {
+enum AnswerFormat {
     /// Numbers of characters.
     Numbers(Element, Vec<char>),
     /// UTF-8.
@@ -137,22 +146,22 @@ impl NormalizedTranscripts {
         let normalizer = Normalizer::new(spellings.unwrap_or_default());
         let element = inputs.element.unwrap_or(Element::I64);
         let answers = match inputs.choice(&LABELS) {
-            "text" => Answers::Text,
-            "45" => Answers::Numbers(element, LABELS_45.chars().collect()),
-            _ => Answers::Numbers(element, LABELS_42.chars().collect()),
+            "text" => AnswerFormat::Text,
+            "45" => AnswerFormat::Numbers(element, LABELS_45.chars().collect()),
+            _ => AnswerFormat::Numbers(element, LABELS_42.chars().collect()),
         };
         let mut references = manifest::read(inputs.file(&MANIFEST)?, LONGEST_SECONDS)?;
         for reference in &mut references {
-            if let Answers::Numbers(_, labels) = &answers {
+            if let AnswerFormat::Numbers(_, labels) = &answers {
                 reference.retain(|character| labels.contains(&character));
             }
-            *reference = normalizer.normalized(reference);
+            *reference = normalizer.normalize(reference);
         }
         Ok(Self { normalizer, references, answers, has_spellings, errors: WordErrors::default() })
     }
 }
 
-impl Answers {
+impl AnswerFormat {
     fn text<'a>(&self, answer: &'a [u8]) -> Result<Cow<'a, str>, AnswerError> {
         match self {
             Self::Numbers(element, labels) => characters(*element, labels, answer).map(Cow::Owned),
@@ -161,7 +170,7 @@ impl Answers {
     }
 }
 
-/// The text of numbered characters.
+/// Converts numbers of characters to text.
 fn characters(element: Element, labels: &[char], answer: &[u8]) -> Result<String, AnswerError> {
     let character = |number: i64| {
         let label = usize::try_from(number).ok().and_then(|at| labels.get(at));
@@ -183,17 +192,18 @@ fn read_spellings(path: &Path) -> Result<HashMap<String, String>, DataError> {
 
 impl Scorer for NormalizedTranscripts {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = of_sample(&self.references, index)?;
+        let reference = reference_of(&self.references, index)?;
         let text = self.answers.text(answer);
-        // What is no transcript has every word wrong.
-        let normalized = self.normalizer.normalized(text.as_deref().unwrap_or_default());
-        let [found, wanted] = [&normalized, reference].map(|text| words(text).collect::<Vec<_>>());
-        self.errors.add_joined(&found, &wanted);
+        // A malformed transcript counts as empty: all words of the reference are errors.
+        let normalized = self.normalizer.normalize(text.as_deref().unwrap_or_default());
+        let [found, expected] =
+            [&normalized, reference].map(|text| words(text).collect::<Vec<_>>());
+        self.errors.add_joined(&found, &expected);
         text.map(drop)
     }
 
-    fn repeats(&self) -> Repeats {
-        Repeats::All
+    fn repeat_policy(&self) -> RepeatPolicy {
+        RepeatPolicy::All
     }
 
     fn references(&self) -> Option<u64> {
@@ -223,10 +233,10 @@ mod tests {
     use super::super::super::assert_checker_reads;
     use super::*;
 
-    fn errors(found: &str, wanted: &str) -> u64 {
+    fn errors(found: &str, expected: &str) -> u64 {
         let mut errors = WordErrors::default();
-        let [found, wanted] = [found, wanted].map(|text| words(text).collect::<Vec<_>>());
-        errors.add_joined(&found, &wanted);
+        let [found, expected] = [found, expected].map(|text| words(text).collect::<Vec<_>>());
+        errors.add_joined(&found, &expected);
         errors.errors
     }
 
@@ -234,7 +244,7 @@ mod tests {
     fn up_to_three_words_are_one() {
         assert_eq!(errors("icecream never the less", "ice cream nevertheless"), 0);
         assert_eq!(errors("oneandtwoand", "one and two and"), 4);
-        // A word too many, and no run is found any more.
+        // With the additional word no words are joined.
         assert_eq!(errors("so ice cream", "icecream"), 3);
         assert_eq!(errors("", "a b"), 2);
         assert_eq!(errors("a b", ""), 2);
@@ -246,7 +256,7 @@ mod tests {
         let mut transcripts = NormalizedTranscripts {
             normalizer: Normalizer::new(HashMap::new()),
             references: vec!["a cat sat".to_owned(), "it is 20%".to_owned()],
-            answers: Answers::Numbers(Element::I8, labels),
+            answers: AnswerFormat::Numbers(Element::I8, labels),
             has_spellings: false,
             errors: WordErrors::default(),
         };

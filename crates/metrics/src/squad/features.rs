@@ -1,6 +1,6 @@
-//! What a model is given of a question: parts of its context that are as long as fit.
+//! Features of questions: a question with a part of its context that fits a model's input.
 //!
-//! A sample of the benchmark is a feature: a question with one part of its context.
+//! Each sample of the benchmark is a feature.
 
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
@@ -14,20 +14,20 @@ use super::super::data::read_text;
 use super::wordpiece::{Piece, WordPieces};
 use crate::parallel;
 
-/// Tokens of a feature at most.
+/// Maximum number of tokens in a feature.
 pub const LONGEST: usize = 384;
-/// Tokens of a question at most; the others are cut off.
+/// Maximum number of tokens in a question. Further tokens are cut off.
 const LONGEST_QUESTION: usize = 64;
-/// From the beginning of a part to that of the next.
+/// Distance between the starts of consecutive parts, in pieces.
 const STRIDE: usize = 128;
-/// What stands around question and context.
+/// Number of marks around question and context.
 const MARKS: usize = 3;
-/// The first mark.
+/// First mark of a feature.
 pub const BEGIN: &str = "[CLS]";
-/// What stands behind the question and behind the context.
+/// Mark after the question and after the context.
 pub const END: &str = "[SEP]";
 
-/// A data set as `dev-v1.1.json` has it.
+/// A data set in the format of `dev-v1.1.json`.
 #[derive(Debug, Deserialize)]
 struct Dataset {
     data: Vec<Article>,
@@ -41,70 +41,89 @@ struct Article {
 #[derive(Debug, Deserialize)]
 struct Paragraph {
     context: String,
-    qas: Vec<Asked>,
+    qas: Vec<QuestionRecord>,
 }
 
+// The name `Asked` is part of error messages.
 #[derive(Debug, Deserialize)]
-struct Asked {
+#[serde(expecting = "struct Asked")]
+struct QuestionRecord {
     id: String,
     question: String,
-    answers: Vec<Accepted>,
+    answers: Vec<AnswerRecord>,
 }
 
+// The name `Accepted` is part of error messages.
 #[derive(Debug, Deserialize)]
-struct Accepted {
+#[serde(expecting = "struct Accepted")]
+struct AnswerRecord {
     text: String,
 }
 
-/// A context, cut.
+/// A context and its pieces.
 #[derive(Debug)]
 pub struct Context {
     text: String,
-    /// What stands between white space.
+    /// Ranges of the text between white space.
     words: Vec<Range<usize>>,
-    /// Of all words.
+    /// Pieces of all words.
     pub pieces: Vec<Piece>,
-    /// The word of each piece.
+    /// Index of the word of each piece.
     word_of: Vec<usize>,
 }
 
 /// A question.
 #[derive(Debug)]
 pub struct Question {
-    /// Its name in the data set.
+    /// Id in the data set.
     pub id: String,
-    /// Its pieces, without those that are cut off.
+    /// Pieces, at most 64.
     pub pieces: Vec<Piece>,
-    /// What is right.
+    /// Accepted answers.
     pub answers: Vec<String>,
-    /// Where it is answered.
+    /// Context that contains the answer.
     pub context: Arc<Context>,
-    /// Its features, by their place in [`Questions::features`].
-    pub features: std::ops::Range<usize>,
+    /// Indices of its features in [`Questions::features`].
+    pub features: Range<usize>,
 }
 
 /// A question with a part of its context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
-    /// Its place in [`Questions::all`].
+    /// Index in [`Questions::all`].
     pub question: usize,
-    /// Tokens before the context.
+    /// Number of tokens before the context.
     pub before: usize,
-    /// The first piece of the context.
+    /// Index of the first piece of the part.
     pub start: usize,
-    /// Pieces of the context.
+    /// Number of pieces in the part.
     pub length: usize,
-    /// Those of them that have more of the context around them here than in any
-    /// other part; answers begin with them only.
-    pub central: std::ops::Range<usize>,
+    /// Pieces that have more context around them here than in any other part. Answers start only at
+    /// these pieces.
+    pub central: Range<usize>,
 }
 
-/// The questions of a data set, and their features: the samples.
+/// The questions of a data set, and their features, which are the samples.
+///
+/// ```
+/// use dyno_metrics::squad::features::Questions;
+/// use dyno_metrics::squad::wordpiece::WordPieces;
+///
+/// let json = r#"{"data": [{"paragraphs": [{"context": "A cat sat.", "qas": [
+///     {"id": "1", "question": "Who?", "answers": [{"text": "A cat"}]}]}]}]}"#;
+/// let file = tempfile::NamedTempFile::new().unwrap();
+/// std::fs::write(&file, json).unwrap();
+///
+/// let pieces = WordPieces::new("[UNK] [CLS] [SEP] who ? a cat sat .".split(' '));
+/// let questions = Questions::read(file.path(), &pieces).unwrap();
+/// let tokens: Vec<&str> = questions.tokens(&questions.features[0], &pieces).collect();
+/// assert_eq!(tokens.join(" "), "[CLS] who ? [SEP] a cat sat . [SEP]");
+/// ```
 #[derive(Debug, Default)]
 pub struct Questions {
-    /// In the order of the data set.
+    /// Questions in the order of the data set.
     pub all: Vec<Question>,
-    /// In the order of the samples.
+    /// Features in the order of the samples.
     pub features: Vec<Feature>,
 }
 
@@ -112,8 +131,8 @@ impl Questions {
     /// Reads `dev-v1.1.json`.
     ///
     /// # Errors
-    /// The file does not read, is not of the format, or has a question without an answer
-    /// or twice.
+    /// [`DataError`] if the file cannot be read, is not in the format, or has a question without an
+    /// answer or a repeated question.
     pub fn read(path: &Path, pieces: &WordPieces) -> Result<Self, DataError> {
         let text = read_text(path)?;
         let dataset: Dataset = serde_json::from_str(&text).map_err(|error| {
@@ -122,37 +141,43 @@ impl Questions {
         })?;
         let paragraphs: Vec<Paragraph> =
             dataset.data.into_iter().flat_map(|article| article.paragraphs).collect();
-        let cut = parallel::map(&paragraphs, |paragraph| paragraph.cut(pieces));
+        let tokenized = parallel::map(&paragraphs, |paragraph| paragraph.tokenize(pieces));
         let (mut questions, mut ids) = (Self::default(), HashSet::new());
-        for (paragraph, (context, cut)) in paragraphs.into_iter().zip(cut) {
+        for (paragraph, (context, tokenized)) in paragraphs.into_iter().zip(tokenized) {
             let context = Arc::new(context);
-            for (asked, cut) in paragraph.qas.into_iter().zip(cut) {
-                if asked.answers.is_empty() {
-                    let found = format!("question {} without one", asked.id);
+            for (record, question) in paragraph.qas.into_iter().zip(tokenized) {
+                if record.answers.is_empty() {
+                    let found = format!("question {} without one", record.id);
                     return Err(DataError::malformed(path, None, "answers", found));
                 }
-                if !ids.insert(asked.id.clone()) {
-                    let found = format!("{} twice", asked.id);
+                if !ids.insert(record.id.clone()) {
+                    let found = format!("{} twice", record.id);
                     return Err(DataError::malformed(path, None, "an id for each question", found));
                 }
-                questions.add(asked, cut, &context);
+                questions.add(record, question, &context);
             }
         }
         Ok(questions)
     }
 
-    fn add(&mut self, asked: Asked, cut: Cut, context: &Arc<Context>) {
+    fn add(
+        &mut self,
+        record: QuestionRecord,
+        tokenized: TokenizedQuestion,
+        context: &Arc<Context>,
+    ) {
         let (question, first) = (self.all.len(), self.features.len());
-        self.features.extend(cut.features.into_iter().map(|of| Feature { question, ..of }));
-        let answers = asked.answers.into_iter().map(|answer| answer.text).collect();
+        self.features
+            .extend(tokenized.features.into_iter().map(|feature| Feature { question, ..feature }));
+        let answers = record.answers.into_iter().map(|answer| answer.text).collect();
         let features = first..self.features.len();
-        let (id, pieces, context) = (asked.id, cut.pieces, Arc::clone(context));
+        let (id, pieces, context) = (record.id, tokenized.pieces, Arc::clone(context));
         self.all.push(Question { id, pieces, answers, context, features });
     }
 
-    /// The tokens of a feature, without padding: a mark, [`Feature::before`] in all with the
-    /// question and the mark behind it, then the context and a mark.
-    /// The pieces are those of the tokenizer that the questions were read with.
+    /// Returns the tokens of a feature, without padding: a mark, the question and a mark, which are
+    /// [`Feature::before`] tokens, then the context and a mark. `pieces` must be the tokenizer that
+    /// read the questions.
     pub fn tokens<'a>(
         &'a self,
         feature: &Feature,
@@ -160,31 +185,31 @@ impl Questions {
     ) -> impl Iterator<Item = &'a str> {
         let question = &self.all[feature.question];
         let context = &question.context.pieces[feature.start..][..feature.length];
-        let texts = |of: &'a [Piece]| of.iter().map(|piece| pieces.text(*piece));
+        let texts = |tokens: &'a [Piece]| tokens.iter().map(|piece| pieces.text(*piece));
         let first = [BEGIN].into_iter().chain(texts(&question.pieces));
         first.chain([END]).chain(texts(context)).chain([END])
     }
 }
 
-/// A question, cut.
-struct Cut {
+/// A question as pieces, and its features.
+struct TokenizedQuestion {
     pieces: Vec<Piece>,
-    /// Which question it is, is not said.
+    /// Features whose index of the question is not set.
     features: Vec<Feature>,
 }
 
 impl Paragraph {
-    fn cut(&self, pieces: &WordPieces) -> (Context, Vec<Cut>) {
+    fn tokenize(&self, pieces: &WordPieces) -> (Context, Vec<TokenizedQuestion>) {
         let context = Context::new(&self.context, pieces);
         let all = context.pieces.len();
-        (context, self.qas.iter().map(|asked| asked.cut(all, pieces)).collect())
+        (context, self.qas.iter().map(|record| record.tokenize(all, pieces)).collect())
     }
 }
 
-impl Asked {
-    /// With a context of so many pieces.
-    fn cut(&self, context: usize, pieces: &WordPieces) -> Cut {
-        let mut pieces = pieces.of(&self.question);
+impl QuestionRecord {
+    /// Splits the question, whose context has `context` pieces.
+    fn tokenize(&self, context: usize, pieces: &WordPieces) -> TokenizedQuestion {
+        let mut pieces = pieces.split(&self.question);
         pieces.truncate(LONGEST_QUESTION);
         // `[CLS]`, the question, `[SEP]`.
         let before = pieces.len() + 2;
@@ -193,12 +218,12 @@ impl Asked {
             |(start, length)| Feature { question: 0, before, start, length, central: 0..0 };
         let mut features: Vec<Feature> = parts.iter().copied().map(feature).collect();
         for piece in 0..context {
-            // They lie side by side: what is central moves on with the parts.
+            // Central pieces are consecutive, and their features are in order.
             let central = &mut features[best_part(&parts, piece)].central;
             let start = if central.end == 0 { piece } else { central.start };
             *central = start..piece + 1;
         }
-        Cut { pieces, features }
+        TokenizedQuestion { pieces, features }
     }
 }
 
@@ -208,14 +233,14 @@ impl Context {
         let (mut words, mut all, mut word_of) = (Vec::new(), Vec::new(), Vec::new());
         for word in text.split(is_space).filter(|word| !word.is_empty()) {
             let start = word.as_ptr().addr() - text.as_ptr().addr();
-            pieces.add(word, &mut all);
+            pieces.append(word, &mut all);
             word_of.resize(all.len(), words.len());
             words.push(start..start + word.len());
         }
         Self { text: text.to_owned(), words, pieces: all, word_of }
     }
 
-    /// The words that some pieces come from, with spaces between.
+    /// Returns the words of some pieces, separated by spaces.
     #[must_use]
     pub fn original(&self, pieces: RangeInclusive<usize>) -> String {
         let words = &self.words[self.word_of[*pieces.start()]..=self.word_of[*pieces.end()]];
@@ -224,7 +249,7 @@ impl Context {
     }
 }
 
-/// Starts and lengths of parts of so many pieces.
+/// Returns the start and length of each part.
 fn parts(pieces: usize, longest: usize) -> Vec<(usize, usize)> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -234,14 +259,14 @@ fn parts(pieces: usize, longest: usize) -> Vec<(usize, usize)> {
         if start + length == pieces {
             break;
         }
-        // No part that is not the last is shorter.
+        // All parts but the last have the maximum length.
         start += STRIDE;
     }
     parts
 }
 
-/// The part with the most context around a piece: the lesser of what is before and
-/// after, and a hundredth of the part's length; the first of equals.
+/// Returns the index of the part with the most context around a piece, the first of equals. The
+/// score is the lesser of the pieces before and after it, plus a hundredth of the part's length.
 fn best_part(parts: &[(usize, usize)], piece: usize) -> usize {
     let mut best = (f64::NEG_INFINITY, 0);
     let first = piece.saturating_sub(LONGEST) / STRIDE;
@@ -267,17 +292,17 @@ mod tests {
         let vocabulary = ["[UNK]", "[CLS]", "[SEP]", "who", "?", "bb", "##b"];
         let pieces = WordPieces::new(vocabulary.into_iter());
         let mut questions = Questions::default();
-        let asked = |question: &str| Asked {
+        let record = |question: &str| QuestionRecord {
             id: question.to_owned(),
             question: question.to_owned(),
             answers: Vec::new(),
         };
-        let qas = vec![asked("Who?"), asked(&"who ".repeat(65))];
+        let qas = vec![record("Who?"), record(&"who ".repeat(65))];
         let paragraph = Paragraph { context: "Bbb who, bb".to_owned(), qas };
-        let (context, cut) = paragraph.cut(&pieces);
+        let (context, tokenized) = paragraph.tokenize(&pieces);
         let context = Arc::new(context);
-        for (asked, cut) in paragraph.qas.into_iter().zip(cut) {
-            questions.add(asked, cut, &context);
+        for (record, question) in paragraph.qas.into_iter().zip(tokenized) {
+            questions.add(record, question, &context);
         }
         let tokens = |at: usize| -> Vec<&str> {
             questions.tokens(&questions.features[at], &pieces).collect()
@@ -292,8 +317,19 @@ mod tests {
         assert_eq!(parts(381, 381), [(0, 381)]);
         let parts = parts(600, 371);
         assert_eq!(parts, [(0, 371), (128, 371), (256, 344)]);
-        // Piece 249 has 121 on either side of the first part, 249 - 128 of the second.
+        // Piece 249 has 121 pieces on either side in the first part, 249 - 128 before it in the
+        // second.
         assert_eq!([0, 248, 249, 250, 599].map(|at| best_part(&parts, at)), [0, 0, 0, 1, 2]);
         assert_eq!(super::parts(0, 371), []);
+    }
+
+    #[test]
+    fn errors_keep_the_names_of_records() {
+        let error =
+            serde_json::from_str::<QuestionRecord>("1").expect_err("1 is no object").to_string();
+        assert!(error.contains("expected struct Asked "), "{error}");
+        let error =
+            serde_json::from_str::<AnswerRecord>("1").expect_err("1 is no object").to_string();
+        assert!(error.contains("expected struct Accepted "), "{error}");
     }
 }

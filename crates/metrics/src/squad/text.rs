@@ -1,5 +1,4 @@
-//! Answers as texts: where they stand in the context, and how far they are those that
-//! are right.
+//! Answers as texts: their location in the context, and their agreement with the accepted answers.
 //!
 //! Source: `evaluate_v1.1.py` of SQuAD, and the projection of the accuracy script.
 
@@ -8,22 +7,30 @@ use std::collections::HashMap;
 use super::super::unicode::{is_word, words};
 use super::wordpiece::WordPieces;
 
-/// What a model's pieces are in the context they come from: of `original`, words with
-/// spaces between, what `pieces` stand for, where that can be said. Words of several
-/// pieces cannot be matched, and leave the original as it is.
+/// Returns the part of `original` that `pieces` stand for. `original` are words of the context,
+/// separated by spaces. Returns all of `original` if the part cannot be determined, for example if
+/// a word consists of several pieces.
+///
+/// ```
+/// use dyno_metrics::squad::text::project;
+/// use dyno_metrics::squad::wordpiece::WordPieces;
+///
+/// let tokenizer = WordPieces::new(["[UNK]", "steve", "smith", "s", "'"].into_iter());
+/// assert_eq!(project("Steve Smith's", "steve smith", &tokenizer), "Steve Smith");
+/// ```
 #[must_use]
-pub fn projected(original: &str, pieces: &str, tokenizer: &WordPieces) -> String {
-    let found = tokenizer.joined(&tokenizer.of(original));
-    part(original, pieces, &found).unwrap_or(original).to_owned()
+pub fn project(original: &str, pieces: &str, tokenizer: &WordPieces) -> String {
+    let found = tokenizer.join(&tokenizer.split(original));
+    matching_part(original, pieces, &found).unwrap_or(original).to_owned()
 }
 
-fn part<'a>(original: &'a str, pieces: &str, found: &str) -> Option<&'a str> {
+fn matching_part<'a>(original: &'a str, pieces: &str, found: &str) -> Option<&'a str> {
     let start = found.find(pieces).filter(|_| !pieces.is_empty())?;
     let not_spaces = |text: &str| text.chars().filter(|character| *character != ' ').count();
     if not_spaces(original) != not_spaces(found) {
         return None;
     }
-    // Both have as many characters, which belong to each other one by one.
+    // Both texts have equal numbers of characters, which correspond one by one.
     let before = not_spaces(&found[..start]);
     let length = not_spaces(pieces);
     let mut places = original.char_indices().filter(|(_, character)| *character != ' ');
@@ -32,28 +39,34 @@ fn part<'a>(original: &'a str, pieces: &str, found: &str) -> Option<&'a str> {
     original.get(first..last + character.len_utf8())
 }
 
-/// How good an answer is.
+/// Agreement of an answer with the accepted answers.
+///
+/// ```
+/// use dyno_metrics::squad::text::Quality;
+///
+/// let accepted = ["The black cat".to_owned(), "cat".to_owned()];
+/// assert_eq!(Quality::best("a cat!", &accepted), Quality { exact: 1.0, f1: 1.0 });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Quality {
-    /// Whether it is right: 0 or 1.
+    /// 1 for an exact match, otherwise 0.
     pub exact: f64,
-    /// The harmonic mean of the share of words that are right and of right words that
-    /// are there.
+    /// Harmonic mean of precision and recall of words, in [0, 1].
     pub f1: f64,
 }
 
 impl Quality {
-    /// The best over answers that are right, of each figure by itself.
+    /// Returns the best of each figure over all accepted answers.
     #[must_use]
     pub fn best(answer: &str, right: &[String]) -> Self {
-        let answer = normalized(answer);
-        right.iter().map(|right| Self::of(&answer, &normalized(right))).fold(
+        let answer = normalized_words(answer);
+        right.iter().map(|right| Self::compare(&answer, &normalized_words(right))).fold(
             Self::default(),
             |best, one| Self { exact: best.exact.max(one.exact), f1: best.f1.max(one.f1) },
         )
     }
 
-    fn of(answer: &[String], right: &[String]) -> Self {
+    fn compare(answer: &[String], right: &[String]) -> Self {
         let mut left: HashMap<&str, u32> = HashMap::new();
         for word in right {
             *left.entry(word).or_default() += 1;
@@ -75,8 +88,8 @@ impl Quality {
     }
 }
 
-/// Words in lower case, without the punctuation of ASCII and without articles.
-fn normalized(text: &str) -> Vec<String> {
+/// Returns the words in lower case, without ASCII punctuation and articles.
+fn normalized_words(text: &str) -> Vec<String> {
     let mut text = text.to_lowercase();
     text.retain(|character| !character.is_ascii_punctuation());
     let mut out = String::with_capacity(text.len());
@@ -100,12 +113,12 @@ mod tests {
     fn an_answer_is_what_stands_in_the_context() {
         let vocabulary = ["[UNK]", "steve", "smith", "'", "s", "in", "par", "##is"];
         let tokenizer = WordPieces::new(vocabulary.into_iter());
-        // The example of BERT's own script.
-        assert_eq!(projected("Steve Smith's", "steve smith", &tokenizer), "Steve Smith");
-        assert_eq!(projected("(in", "in", &tokenizer), "(in", "[UNK] has another length");
-        assert_eq!(projected("in Paris", "in", &tokenizer), "in Paris", "## is in the way");
-        assert_eq!(projected("in s", "smith", &tokenizer), "in s");
-        assert_eq!(projected("\u{cd}N s", "in", &tokenizer), "\u{cd}N");
+        // Example in BERT's own script.
+        assert_eq!(project("Steve Smith's", "steve smith", &tokenizer), "Steve Smith");
+        assert_eq!(project("(in", "in", &tokenizer), "(in", "[UNK] has another length");
+        assert_eq!(project("in Paris", "in", &tokenizer), "in Paris", "## is in the way");
+        assert_eq!(project("in s", "smith", &tokenizer), "in s");
+        assert_eq!(project("\u{cd}N s", "in", &tokenizer), "\u{cd}N");
     }
 
     #[test]
@@ -114,8 +127,8 @@ mod tests {
         assert_eq!(Quality::best("denver  broncos", &right), Quality { exact: 1.0, f1: 1.0 });
         let half = Quality::best("an a Denver x", &["denver y".to_owned()]);
         assert_eq!(half, Quality { exact: 0.0, f1: 0.5 });
-        // Nothing is nothing, and shares no word with it.
+        // Two empty answers match exactly and share no word.
         assert_eq!(Quality::best("the", &["a".to_owned()]), Quality { exact: 1.0, f1: 0.0 });
-        assert_eq!(normalized("a\u{2013}b an_x U.S."), ["\u{2013}b", "anx", "us"]);
+        assert_eq!(normalized_words("a\u{2013}b an_x U.S."), ["\u{2013}b", "anx", "us"]);
     }
 }

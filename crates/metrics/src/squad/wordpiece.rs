@@ -1,7 +1,7 @@
-//! Words in pieces of a vocabulary, as BERT without upper case has them.
+//! WordPiece tokenizer of uncased BERT.
 //!
-//! Source: `BertTokenizer` of the package transformers, which the accuracy script
-//! uses for questions, contexts and answers alike.
+//! Source: `BertTokenizer` of the package transformers, which the accuracy script applies to
+//! questions, contexts and answers.
 
 use std::path::Path;
 
@@ -12,48 +12,48 @@ use unicode_normalization::UnicodeNormalization;
 use super::super::DataError;
 use super::super::data::read_text;
 use super::super::unicode::{
-    is_mark_without_room, is_other, is_punctuation, is_space_separator, words,
+    is_nonspacing_mark, is_other, is_punctuation, is_space_separator, words,
 };
 
-/// What stands for a word that the vocabulary has no pieces for.
+/// Token of a word that the vocabulary cannot represent.
 const UNKNOWN: &str = "[UNK]";
 
-/// What pieces begin with that go on a word.
-const CONTINUED: &str = "##";
+/// Prefix of pieces that continue a word.
+const CONTINUATION: &str = "##";
 
-/// Tokens that are found in texts as they stand.
+/// Tokens that are recognized verbatim in texts.
 const SPECIAL: [&str; 5] = ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"];
 
-/// Longer words are unknown.
+/// Maximum length of a word, in characters. Longer words are unknown.
 const LONGEST_WORD: usize = 100;
 
-/// A piece, by its place among those that a tokenizer knows.
+/// Index of a piece in the tokenizer.
 pub type Piece = u32;
 
-/// Cuts texts into pieces.
+/// A tokenizer that splits texts into pieces.
 #[derive(Debug)]
 pub struct WordPieces {
-    /// All pieces: those of the vocabulary, then the tokens of [`SPECIAL`] that it lacks.
-    pieces: Vec<Known>,
-    /// The place of each piece.
+    /// Pieces of the vocabulary, then the tokens of [`SPECIAL`] that it lacks.
+    pieces: Vec<PieceEntry>,
+    /// Index of each piece.
     places: HashMap<String, Piece>,
     unknown: Piece,
-    /// Bytes of the longest piece of the vocabulary.
+    /// Length of the longest piece of the vocabulary, in bytes.
     longest: usize,
 }
 
 #[derive(Debug)]
-struct Known {
+struct PieceEntry {
     text: String,
-    /// None of what is not in the vocabulary.
+    /// `None` for a token that the vocabulary lacks.
     id: Option<u32>,
 }
 
 impl WordPieces {
-    /// Reads a vocabulary: a piece a line.
+    /// Reads a vocabulary with a piece per line.
     ///
     /// # Errors
-    /// The file does not read, or has no `[UNK]`.
+    /// [`DataError`] if the file cannot be read or lacks `[UNK]`.
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let text = read_text(path)?;
         let pieces =
@@ -66,14 +66,22 @@ impl WordPieces {
         Err(DataError::malformed(path, None, "a piece a line, with [UNK] among them", lines))
     }
 
-    /// Of these pieces, whose ids are their positions; those that go on a word begin with
-    /// `##`.
+    /// Creates a tokenizer. The id of a piece is its position. Pieces that continue a word begin
+    /// with `##`.
+    ///
+    /// ```
+    /// use dyno_metrics::squad::wordpiece::WordPieces;
+    ///
+    /// let tokenizer = WordPieces::new(["[UNK]", "token", "##izer", "s"].into_iter());
+    /// assert_eq!(tokenizer.join(&tokenizer.split("Tokenizer S x")), "token ##izer s [UNK]");
+    /// assert_eq!(tokenizer.id("##izer"), Some(2));
+    /// ```
     pub fn new<'a>(pieces: impl Iterator<Item = &'a str>) -> Self {
-        Self::numbered(pieces.map(str::to_owned).zip(0..))
+        Self::with_ids(pieces.map(str::to_owned).zip(0..))
     }
 
-    /// Of these pieces and their ids. Of a piece that is there twice the last id counts.
-    pub fn numbered(pieces: impl Iterator<Item = (String, u32)>) -> Self {
+    /// Creates a tokenizer from pieces and their ids. The last id of a repeated piece counts.
+    pub fn with_ids(pieces: impl Iterator<Item = (String, u32)>) -> Self {
         let mut all =
             Self { pieces: Vec::new(), places: HashMap::default(), unknown: 0, longest: 0 };
         for (text, id) in pieces.filter(|(text, _)| !text.is_empty()) {
@@ -93,39 +101,39 @@ impl WordPieces {
         let next = self.pieces.len() as Piece;
         let place = *self.places.entry(text.clone()).or_insert(next);
         if place == next {
-            self.pieces.push(Known { text, id });
+            self.pieces.push(PieceEntry { text, id });
         } else {
             self.pieces[place as usize].id = id;
         }
     }
 
-    /// The id of a piece, as models take it.
+    /// Returns the id of a piece as models expect it.
     #[must_use]
     pub fn id(&self, piece: &str) -> Option<u32> {
         self.places.get(piece).and_then(|place| self.pieces[*place as usize].id)
     }
 
-    /// The id of a piece of this tokenizer; none of a mark that its vocabulary lacks.
+    /// Returns the id of a piece of this tokenizer; `None` for a token that its vocabulary lacks.
     ///
     /// # Panics
-    /// As [`WordPieces::text`].
+    /// Panics if the tokenizer has no such piece.
     #[must_use]
     pub fn id_of(&self, piece: Piece) -> Option<u32> {
         self.pieces[piece as usize].id
     }
 
-    /// What a piece says.
+    /// Returns the text of a piece.
     ///
     /// # Panics
-    /// Panics if it is a piece of another tokenizer, which knows more.
+    /// Panics if the tokenizer has no such piece.
     #[must_use]
     pub fn text(&self, piece: Piece) -> &str {
         &self.pieces[piece as usize].text
     }
 
-    /// What pieces say, with spaces between.
+    /// Returns the texts of pieces, separated by spaces.
     #[must_use]
-    pub fn joined(&self, pieces: &[Piece]) -> String {
+    pub fn join(&self, pieces: &[Piece]) -> String {
         let mut joined = String::new();
         for (at, piece) in pieces.iter().enumerate() {
             joined.push_str(if at == 0 { "" } else { " " });
@@ -134,35 +142,35 @@ impl WordPieces {
         joined
     }
 
-    /// The pieces of a text.
+    /// Splits a text into pieces.
     #[must_use]
-    pub fn of(&self, text: &str) -> Vec<Piece> {
+    pub fn split(&self, text: &str) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        self.add(text, &mut pieces);
+        self.append(text, &mut pieces);
         pieces
     }
 
-    /// Adds the pieces of a text.
-    pub(super) fn add(&self, text: &str, pieces: &mut Vec<Piece>) {
+    /// Appends the pieces of a text.
+    pub(super) fn append(&self, text: &str, pieces: &mut Vec<Piece>) {
         let mut rest = text;
         while let Some((at, token)) = first_special(rest) {
-            self.add_plain(&rest[..at], pieces);
+            self.append_plain(&rest[..at], pieces);
             pieces.push(self.places[token]);
             rest = &rest[at + token.len()..];
         }
-        self.add_plain(rest, pieces);
+        self.append_plain(rest, pieces);
     }
 
-    fn add_plain(&self, text: &str, pieces: &mut Vec<Piece>) {
+    fn append_plain(&self, text: &str, pieces: &mut Vec<Piece>) {
         if is_plain(text) {
-            self.add_word(text, pieces);
+            self.append_word(text, pieces);
         } else {
-            words(&plain(text)).for_each(|word| self.add_word(word, pieces));
+            words(&plain(text)).for_each(|word| self.append_word(word, pieces));
         }
     }
 
-    /// Adds the longest piece that the word begins with, and so on.
-    fn add_word(&self, word: &str, pieces: &mut Vec<Piece>) {
+    /// Appends the longest piece with which the word begins, then continues after it.
+    fn append_word(&self, word: &str, pieces: &mut Vec<Piece>) {
         let (before, mut rest) = (pieces.len(), word);
         if word.len() > LONGEST_WORD && word.chars().count() > LONGEST_WORD {
             rest = "";
@@ -170,13 +178,13 @@ impl WordPieces {
         }
         let mut marked = String::new();
         while !rest.is_empty() {
-            // What goes on a word is marked.
-            let marks = if rest.len() < word.len() { CONTINUED.len() } else { 0 };
+            // Pieces that continue a word have a prefix.
+            let marks = if rest.len() < word.len() { CONTINUATION.len() } else { 0 };
             let text = if marks == 0 {
                 rest
             } else {
                 marked.clear();
-                marked.extend([CONTINUED, rest]);
+                marked.extend([CONTINUATION, rest]);
                 marked.as_str()
             };
             let Some((place, end)) = self.longest_piece(text, marks) else {
@@ -189,8 +197,8 @@ impl WordPieces {
         }
     }
 
-    /// The longest piece of the vocabulary that a text begins with, of more than `marks`
-    /// bytes, and where it ends.
+    /// Returns the longest piece of the vocabulary with which a text begins, and its end. The piece
+    /// has more than `marks` bytes.
     fn longest_piece(&self, text: &str, marks: usize) -> Option<(Piece, usize)> {
         let most = text.floor_char_boundary(self.longest);
         let ends = (marks + 1..=most).rev().filter(|end| text.is_char_boundary(*end));
@@ -201,7 +209,7 @@ impl WordPieces {
     }
 }
 
-/// Whether a text is a word as it stands.
+/// Returns whether a text is a single word that needs no cleaning.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
@@ -213,16 +221,16 @@ fn first_special(text: &str) -> Option<(usize, &'static str)> {
     })
 }
 
-/// Lower case without accents, with spaces around punctuation and Chinese
-/// characters, and without what is no character to read.
+/// Converts a text to lower case without accents. Surrounds punctuation and Chinese characters with
+/// spaces, and removes control characters.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let put = |character: char, out: &mut String| {
+    let append_character = |character: char, out: &mut String| {
         if character.is_ascii_alphanumeric() {
             out.push(character);
         } else if is_split(character) {
             out.extend([' ', character, ' ']);
-        } else if !is_mark_without_room(character) {
+        } else if !is_nonspacing_mark(character) {
             out.push(character);
         }
     };
@@ -235,9 +243,9 @@ fn plain(text: &str) -> String {
         } else if character != char::REPLACEMENT_CHARACTER && !is_other(character) {
             let is_chinese = is_chinese(character);
             out.extend(is_chinese.then_some(' '));
-            // By characters, so that the last sigma of a word is as the others.
+            // Converts characters one by one, so that a final sigma becomes an ordinary one.
             for lower in character.to_lowercase() {
-                lower.nfd().for_each(|part| put(part, &mut out));
+                lower.nfd().for_each(|part| append_character(part, &mut out));
             }
             out.extend(is_chinese.then_some(' '));
         }
@@ -245,12 +253,13 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// Whether it is a word of its own: punctuation, and every other symbol of ASCII.
+/// Returns whether the character is a word of its own: punctuation, or an ASCII symbol.
 fn is_split(character: char) -> bool {
     character.is_ascii_punctuation() || (!character.is_ascii() && is_punctuation(character))
 }
 
-/// The blocks of the ideographs; 2B820 to 2CEAF are one with those before.
+/// Returns whether the character is in a block of ideographs. 2B820 to 2CEAF adjoins the block
+/// before.
 fn is_chinese(character: char) -> bool {
     matches!(character,
         '\u{4e00}'..='\u{9fff}'
@@ -281,7 +290,7 @@ mod tests {
             "##\u{3c3}",
         ];
         let pieces = WordPieces::new(vocabulary.into_iter());
-        // By transformers 4.57.
+        // Results of transformers 4.57.
         let cases: [(&str, &[&str]); 8] = [
             ("UNAFFABLE!", &["un", "##aff", "##able", "!"]),
             ("unaffably", &["[UNK]"]),
@@ -293,7 +302,7 @@ mod tests {
             (&"a".repeat(101), &["[UNK]"]),
         ];
         for (text, expected) in cases {
-            let found = pieces.of(text);
+            let found = pieces.split(text);
             let found: Vec<&str> = found.iter().map(|piece| pieces.text(*piece)).collect();
             assert_eq!(found, expected, "{text}");
         }

@@ -1,10 +1,10 @@
-//! Stems of English words, so that *inflections* and *inflected* are one word.
+//! Stems of English words, so that *inflections* and *inflected* count as one word.
 //!
-//! Source: Porter, *An algorithm for suffix stripping*, Program 14(3), 1980, with
-//! the changes that NLTK's `PorterStemmer` makes unless it is told otherwise: the
-//! library that scripts call. Step numbers are the paper's.
+//! Source: Porter, *An algorithm for suffix stripping*, Program 14(3), 1980, with the changes that
+//! NLTK's `PorterStemmer`, which the accuracy scripts call, makes by default. Step numbers are the
+//! paper's.
 
-/// Words that no rule gets right, and their stems.
+/// Words that the rules stem wrongly, and their stems.
 const IRREGULAR: [(&str, &str); 16] = [
     ("sky", "sky"),
     ("skies", "sky"),
@@ -24,7 +24,7 @@ const IRREGULAR: [(&str, &str); 16] = [
     ("succeed", "succeed"),
 ];
 
-/// Step 2: of words whose rest has a measure above 0, except for `logi`.
+/// Step 2 applies to words whose remainder has a measure above 0, except for `logi`.
 const STEP_2: [(&str, &str); 21] = [
     ("ational", "ate"),
     ("tional", "tion"),
@@ -49,7 +49,7 @@ const STEP_2: [(&str, &str); 21] = [
     ("fulli", "ful"),
 ];
 
-/// Step 3, likewise.
+/// Step 3 applies to words whose remainder has a measure above 0.
 const STEP_3: [(&str, &str); 7] = [
     ("icate", "ic"),
     ("ative", ""),
@@ -60,13 +60,20 @@ const STEP_3: [(&str, &str); 7] = [
     ("ness", ""),
 ];
 
-/// Step 4: cut off words whose rest has a measure above 1.
+/// Step 4 removes suffixes of words whose remainder has a measure above 1.
 const STEP_4: [&str; 19] = [
     "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou",
     "ism", "ate", "iti", "ous", "ive", "ize",
 ];
 
-/// The stem of a word of lower-case letters and digits.
+/// Returns the stem of a word, which must consist of lower-case letters and digits.
+///
+/// ```
+/// use dyno_metrics::summarization::porter::stem;
+///
+/// assert_eq!(stem("inflections"), stem("inflected"));
+/// assert_eq!(stem("ponies"), "poni");
+/// ```
 #[must_use]
 pub fn stem(word: &str) -> String {
     if let Some((_, stem)) = IRREGULAR.iter().find(|(irregular, _)| *irregular == word) {
@@ -79,20 +86,21 @@ pub fn stem(word: &str) -> String {
     step_5(step_4(step_3(step_2(word))))
 }
 
-/// Of each letter whether it is a consonant; of a `y`, if the one before is none.
+/// Returns for each letter whether it is a consonant. A `y` is a consonant at the beginning and
+/// after a vowel.
 fn consonants(word: &str) -> Vec<bool> {
-    let mut are: Vec<bool> = Vec::with_capacity(word.len());
+    let mut kinds: Vec<bool> = Vec::with_capacity(word.len());
     for letter in word.bytes() {
-        are.push(match letter {
+        kinds.push(match letter {
             b'a' | b'e' | b'i' | b'o' | b'u' => false,
-            b'y' => are.last().is_none_or(|is_consonant| !is_consonant),
+            b'y' => kinds.last().is_none_or(|is_consonant| !is_consonant),
             _ => true,
         });
     }
-    are
+    kinds
 }
 
-/// How often a vowel is followed by a consonant.
+/// Returns the number of vowels that a consonant follows.
 fn measure(word: &str) -> usize {
     consonants(word).windows(2).filter(|pair| !pair[0] && pair[1]).count()
 }
@@ -101,17 +109,17 @@ fn has_vowel(word: &str) -> bool {
     consonants(word).contains(&false)
 }
 
-/// `*d` of the paper: two consonants that are one letter.
+/// Returns whether the word ends with a double consonant: `*d` of the paper.
 fn ends_double(word: &str) -> bool {
     let letters = word.as_bytes();
-    let are = consonants(word);
+    let kinds = consonants(word);
     letters.len() >= 2
         && letters[letters.len() - 1] == letters[letters.len() - 2]
-        && are[are.len() - 1]
+        && kinds[kinds.len() - 1]
 }
 
-/// `*o` of the paper: consonant, vowel, consonant other than w, x and y; of two
-/// letters vowel and consonant.
+/// Returns whether the word ends with consonant, vowel, and consonant other than w, x and y: `*o`
+/// of the paper. A word of two letters qualifies with vowel and consonant.
 fn ends_short(word: &str) -> bool {
     match consonants(word).as_slice() {
         [false, true] => true,
@@ -125,8 +133,10 @@ fn step_1a(word: &str) -> String {
     if word.len() == 4 && word.ends_with("ies") {
         return word[..3].to_owned();
     }
-    let of = |(suffix, by): &(&str, &str)| Some(word.strip_suffix(suffix)?.to_owned() + by);
-    rules.iter().find_map(of).unwrap_or_else(|| word.to_owned())
+    let replace = |(suffix, replacement): &(&str, &str)| {
+        Some(word.strip_suffix(suffix)?.to_owned() + replacement)
+    };
+    rules.iter().find_map(replace).unwrap_or_else(|| word.to_owned())
 }
 
 fn step_1b(word: String) -> String {
@@ -148,7 +158,7 @@ fn step_1b(word: String) -> String {
     rest.to_owned() + if measure(rest) == 1 && ends_short(rest) { "e" } else { "" }
 }
 
-/// `y` becomes `i` after a consonant, if that is not the whole rest.
+/// Replaces a final `y` by `i` after a consonant, unless that is the whole remainder.
 fn step_1c(word: String) -> String {
     let rest = word.strip_suffix('y').filter(|rest| rest.len() > 1);
     match rest.filter(|rest| consonants(rest).last() == Some(&true)) {
@@ -157,11 +167,14 @@ fn step_1c(word: String) -> String {
     }
 }
 
-/// The first suffix that fits decides, whether its rest is long enough or not.
-fn replaced(word: String, rules: &[(&str, &str)]) -> String {
+/// Replaces the first matching suffix, if its remainder has a measure above 0. Later rules are not
+/// tried.
+fn replace_suffix(word: String, rules: &[(&str, &str)]) -> String {
     let found = rules.iter().find(|(suffix, _)| word.ends_with(suffix));
-    match found.map(|(suffix, by)| (word[..word.len() - suffix.len()].to_owned(), by)) {
-        Some((rest, by)) if measure(&rest) > 0 => rest + by,
+    match found
+        .map(|(suffix, replacement)| (word[..word.len() - suffix.len()].to_owned(), replacement))
+    {
+        Some((rest, replacement)) if measure(&rest) > 0 => rest + replacement,
         _ => word,
     }
 }
@@ -170,15 +183,15 @@ fn step_2(word: String) -> String {
     if let Some(rest) = word.strip_suffix("alli").filter(|rest| measure(rest) > 0) {
         return step_2(rest.to_owned() + "al");
     }
-    // The `l` belongs to the rest, so that `geo` is long enough.
+    // The `l` belongs to the remainder, so that `geo` is long enough.
     if let Some(rest) = word.strip_suffix("ogi").filter(|rest| rest.ends_with('l')) {
         return if measure(rest) > 0 { rest.to_owned() + "og" } else { word };
     }
-    replaced(word, &STEP_2)
+    replace_suffix(word, &STEP_2)
 }
 
 fn step_3(word: String) -> String {
-    replaced(word, &STEP_3)
+    replace_suffix(word, &STEP_3)
 }
 
 fn step_4(word: String) -> String {

@@ -1,41 +1,41 @@
-//! ROUGE: words and pairs of words that a summary shares with a reference, and
-//! the longest sequences of words that both have in one order.
+//! ROUGE: words and pairs of words that a summary shares with a reference, and their longest common
+//! subsequences.
 //!
-//! Source: Lin, *ROUGE: a package for automatic evaluation of summaries*, 2004, as
-//! the Python package `rouge_score` has it, with its words and stems.
+//! Source: Lin, *ROUGE: a package for automatic evaluation of summaries*, 2004, with the words and
+//! stems of the Python package `rouge_score`.
 
 use std::collections::HashMap;
 
 use super::porter;
 use super::sequence::Places;
 
-/// Words no longer than this keep their form.
+/// Maximum length of words that are not stemmed.
 const LONGEST_WITHOUT_STEM: usize = 3;
 
 /// F-measures of a summary, each in [0, 1].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rouge {
-    /// Of words.
+    /// F-measure of words.
     pub rouge_1: f64,
-    /// Of pairs of words.
+    /// F-measure of pairs of words.
     pub rouge_2: f64,
-    /// Of the longest common sequence.
+    /// F-measure of the longest common subsequence.
     pub rouge_l: f64,
-    /// Of the longest common sequences of sentences, united.
+    /// F-measure of the union of the sentences' longest common subsequences.
     pub rouge_l_sum: f64,
 }
 
-/// Numbers of the stems of words.
+/// Table that numbers the stems of words.
 #[derive(Debug, Default)]
-pub struct Words {
-    of_words: HashMap<String, u32>,
-    of_stems: HashMap<String, u32>,
+pub struct Vocabulary {
+    by_word: HashMap<String, u32>,
+    by_stem: HashMap<String, u32>,
 }
 
-impl Words {
-    /// The words of a text: runs of letters and digits of ASCII, without case, the
-    /// longer ones cut to their stems.
-    pub fn of(&mut self, text: &str) -> Vec<u32> {
+impl Vocabulary {
+    /// Returns the numbers of the words in a text. Words are runs of ASCII letters and digits
+    /// without case. Words of more than three letters are stemmed.
+    pub fn numbers(&mut self, text: &str) -> Vec<u32> {
         let text = text.to_lowercase();
         let is_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
         text.split(|letter| !is_word(letter))
@@ -45,14 +45,14 @@ impl Words {
     }
 
     fn number(&mut self, word: &str) -> u32 {
-        if let Some(number) = self.of_words.get(word) {
+        if let Some(number) = self.by_word.get(word) {
             return *number;
         }
         let is_short = word.len() <= LONGEST_WITHOUT_STEM;
         let stem = if is_short { word.to_owned() } else { porter::stem(word) };
-        let next = self.of_stems.len() as u32;
-        let number = *self.of_stems.entry(stem).or_insert(next);
-        self.of_words.insert(word.to_owned(), number);
+        let next = self.by_stem.len() as u32;
+        let number = *self.by_stem.entry(stem).or_insert(next);
+        self.by_word.insert(word.to_owned(), number);
         number
     }
 }
@@ -65,66 +65,80 @@ pub struct Text {
 }
 
 impl Text {
-    /// A text with a sentence on each line.
-    pub fn new(text: &str, words: &mut Words) -> Self {
-        let sentences: Vec<Vec<u32>> =
-            text.split('\n').filter(|line| !line.is_empty()).map(|line| words.of(line)).collect();
+    /// Creates a text from one sentence per line.
+    pub fn new(text: &str, vocabulary: &mut Vocabulary) -> Self {
+        let sentences: Vec<Vec<u32>> = text
+            .split('\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| vocabulary.numbers(line))
+            .collect();
         Self { words: sentences.concat(), sentences }
     }
 }
 
 impl Rouge {
-    /// Of a summary and its reference.
+    /// Scores a summary against its reference.
+    ///
+    /// ```
+    /// use dyno_metrics::summarization::rouge::{Rouge, Text, Vocabulary};
+    ///
+    /// let mut vocabulary = Vocabulary::default();
+    /// let reference = Text::new("police killed the gunman", &mut vocabulary);
+    /// let summary = Text::new("the gunman police killed", &mut vocabulary);
+    /// let rouge = Rouge::score(&reference, &summary);
+    /// assert_eq!((rouge.rouge_1, rouge.rouge_2, rouge.rouge_l), (1.0, 2.0 / 3.0, 0.5));
+    /// ```
     #[must_use]
-    pub fn of(reference: &Text, summary: &Text) -> Self {
-        let (wanted, found) = (&reference.words, &summary.words);
-        let f_measure = |shared, of: usize| {
-            let runs = |words: &[u32]| (words.len() + 1).saturating_sub(of);
-            f_measure(shared, runs(found), runs(wanted))
+    pub fn score(reference: &Text, summary: &Text) -> Self {
+        let (expected, found) = (&reference.words, &summary.words);
+        let f_measure = |shared, length: usize| {
+            let runs = |words: &[u32]| (words.len() + 1).saturating_sub(length);
+            f_measure(shared, runs(found), runs(expected))
         };
         Self {
-            rouge_1: f_measure(shared_runs::<1>(wanted, found), 1),
-            rouge_2: f_measure(shared_runs::<2>(wanted, found), 2),
-            rouge_l: Self::l(reference, summary),
-            rouge_l_sum: f_measure(united(reference, summary), 1),
+            rouge_1: f_measure(shared_runs::<1>(expected, found), 1),
+            rouge_2: f_measure(shared_runs::<2>(expected, found), 2),
+            rouge_l: Self::rouge_l(reference, summary),
+            rouge_l_sum: f_measure(union_matches(reference, summary), 1),
         }
     }
 
-    /// The F-measure of the longest common sequence alone.
+    /// Returns the F-measure of the longest common subsequence only.
     #[must_use]
-    pub fn l(reference: &Text, summary: &Text) -> f64 {
-        let (wanted, found) = (&reference.words, &summary.words);
-        f_measure(Places::of(wanted).longest(found), found.len(), wanted.len())
+    pub fn rouge_l(reference: &Text, summary: &Text) -> f64 {
+        let (expected, found) = (&reference.words, &summary.words);
+        f_measure(Places::new(expected).longest_common(found), found.len(), expected.len())
     }
 }
 
-/// Harmonic mean of the shares of what was found and of what was wanted.
-fn f_measure(shared: usize, found: usize, wanted: usize) -> f64 {
+/// Returns the harmonic mean of precision and recall.
+fn f_measure(shared: usize, found: usize, expected: usize) -> f64 {
     let precision = shared as f64 / found.max(1) as f64;
-    let recall = shared as f64 / wanted.max(1) as f64;
+    let recall = shared as f64 / expected.max(1) as f64;
     if shared == 0 { 0.0 } else { 2.0 * precision * recall / (precision + recall) }
 }
 
-/// Runs of words that both have, each as often as both have it.
-fn shared_runs<const N: usize>(wanted: &[u32], found: &[u32]) -> usize {
+/// Counts the runs of words that both texts share.
+fn shared_runs<const N: usize>(expected: &[u32], found: &[u32]) -> usize {
     let sorted = |words: &[u32]| {
         let run = |window: &[u32]| window.try_into().expect("windows have the length of runs");
         let mut runs: Vec<[u32; N]> = words.windows(N).map(run).collect();
         runs.sort_unstable();
         runs
     };
-    let (wanted, found) = (sorted(wanted), sorted(found));
-    let mut wanted = wanted.iter().peekable();
+    let (expected, found) = (sorted(expected), sorted(found));
+    let mut expected = expected.iter().peekable();
     let is_shared = |run: &&[u32; N]| {
-        while wanted.next_if(|other| other < run).is_some() {}
-        wanted.next_if_eq(run).is_some()
+        while expected.next_if(|other| other < run).is_some() {}
+        expected.next_if_eq(run).is_some()
     };
     found.iter().filter(is_shared).count()
 }
 
-/// Words of the longest common sequences of each sentence of the reference with all
-/// of the summary, each word as often as both texts have it at most.
-fn united(reference: &Text, summary: &Text) -> usize {
+/// Counts the words in the union of the longest common subsequences of each sentence of the
+/// reference with the sentences of the summary. A word counts at most as often as each text
+/// contains it.
+fn union_matches(reference: &Text, summary: &Text) -> usize {
     let mut left: HashMap<u32, (u32, u32)> = HashMap::new();
     for word in &reference.words {
         left.entry(*word).or_default().0 += 1;
@@ -133,18 +147,18 @@ fn united(reference: &Text, summary: &Text) -> usize {
         left.entry(*word).or_default().1 += 1;
     }
     let mut hits = 0;
-    for wanted in &reference.sentences {
-        let mut is_common = vec![false; wanted.len()];
-        let places = Places::of(wanted);
+    for expected in &reference.sentences {
+        let mut is_common = vec![false; expected.len()];
+        let places = Places::new(expected);
         for found in &summary.sentences {
             places.mark(found, &mut is_common);
         }
-        for (word, _) in wanted.iter().zip(is_common).filter(|(_, is_common)| *is_common) {
-            if let Some((wanted, found)) = left.get_mut(word)
-                && *wanted > 0
+        for (word, _) in expected.iter().zip(is_common).filter(|(_, is_common)| *is_common) {
+            if let Some((expected, found)) = left.get_mut(word)
+                && *expected > 0
                 && *found > 0
             {
-                (*wanted, *found) = (*wanted - 1, *found - 1);
+                (*expected, *found) = (*expected - 1, *found - 1);
                 hits += 1;
             }
         }
@@ -157,18 +171,18 @@ mod tests {
     use super::*;
 
     fn rouge(reference: &str, summary: &str) -> Rouge {
-        let mut words = Words::default();
+        let mut words = Vocabulary::default();
         let [reference, summary] = [reference, summary].map(|text| Text::new(text, &mut words));
-        Rouge::of(&reference, &summary)
+        Rouge::score(&reference, &summary)
     }
 
     #[test]
     fn the_example_of_the_paper_has_its_scores() {
         // Section 3.1: S1 "police killed the gunman", S2 and S3.
-        let of = |summary| rouge("police killed the gunman", summary);
-        assert_eq!(of("police kill the gunman").rouge_l, 1.0, "kill and killed have one stem");
-        assert_eq!(of("the gunman kill police").rouge_l, 0.5);
-        assert_eq!(of("the gunman police killed").rouge_2, 2.0 / 3.0);
+        let score = |summary| rouge("police killed the gunman", summary);
+        assert_eq!(score("police kill the gunman").rouge_l, 1.0, "kill and killed have one stem");
+        assert_eq!(score("the gunman kill police").rouge_l, 0.5);
+        assert_eq!(score("the gunman police killed").rouge_2, 2.0 / 3.0);
     }
 
     #[test]

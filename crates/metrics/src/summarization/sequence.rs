@@ -1,23 +1,33 @@
-//! The longest sequence of words that two texts have in one order, 64 places at a time.
+//! Longest common subsequence of two texts, computed for 64 positions at a time.
 //!
 //! Source: Hyyrö, *Bit-parallel LCS-length computation revisited*, 2004.
 
-/// Where each word of a text stands: a bit for each place.
+/// Positions of each word of a text, one bit per position.
+///
+/// ```
+/// use dyno_metrics::summarization::sequence::Places;
+///
+/// let places = Places::new(&[1, 2, 3, 4]);
+/// assert_eq!(places.longest_common(&[2, 9, 4]), 2);
+/// let mut is_common = [false; 4];
+/// places.mark(&[2, 9, 4], &mut is_common);
+/// assert_eq!(is_common, [false, true, false, true]);
+/// ```
 #[derive(Debug)]
 pub struct Places<'a> {
     text: &'a [u32],
-    /// The words of the text, sorted.
+    /// Words of the text, sorted and distinct.
     distinct: Vec<u32>,
-    /// A row of places for each of them.
+    /// A row of bits per distinct word.
     rows: Vec<u64>,
-    /// Of a row, in numbers of 64 bits.
+    /// Width of a row, in numbers of 64 bits.
     width: usize,
 }
 
 impl<'a> Places<'a> {
-    /// Of a text.
+    /// Creates the table of a text.
     #[must_use]
-    pub fn of(text: &'a [u32]) -> Self {
+    pub fn new(text: &'a [u32]) -> Self {
         let mut distinct = text.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
@@ -30,13 +40,13 @@ impl<'a> Places<'a> {
         Self { text, distinct, rows, width }
     }
 
-    /// The bits before any word of the other text.
-    fn none(&self) -> Vec<u64> {
+    /// Returns the bits for an empty other text.
+    fn initial_bits(&self) -> Vec<u64> {
         vec![u64::MAX; self.width]
     }
 
-    /// Adds a word to the other text. The bit of a place is 0 where the longest
-    /// common sequence of the beginning up to it is longer than up to the place before.
+    /// Adds a word of the other text. The bit of a position is 0 if the longest common subsequence
+    /// up to it is longer than up to the position before.
     fn step(&self, bits: &mut [u64], word: u32) {
         let Ok(row) = self.distinct.binary_search(&word) else { return };
         let places = &self.rows[row * self.width..][..self.width];
@@ -49,19 +59,18 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Length of the longest common sequence with another text. O(words of one times
+    /// Returns the length of the longest common subsequence with another text. O(words of the one ×
     /// words of the other / 64).
     #[must_use]
-    pub fn longest(&self, other: &[u32]) -> usize {
-        let mut bits = self.none();
+    pub fn longest_common(&self, other: &[u32]) -> usize {
+        let mut bits = self.initial_bits();
         other.iter().for_each(|word| self.step(&mut bits, *word));
         bits.iter().map(|bits| bits.count_zeros() as usize).sum()
     }
 
-    /// Marks the places of one longest common sequence; of several, the one that
-    /// `rouge_score` takes.
+    /// Marks the positions of the longest common subsequence that `rouge_score` selects.
     pub fn mark(&self, other: &[u32], is_common: &mut [bool]) {
-        let mut rows = self.none();
+        let mut rows = self.initial_bits();
         for (at, word) in other.iter().enumerate() {
             rows.extend_from_within(at * self.width..);
             self.step(&mut rows[(at + 1) * self.width..], *word);
@@ -88,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// By the recurrence of the textbook, over all beginnings of both texts.
+    /// Computes all lengths by the textbook recurrence.
     fn table(text: &[u32], other: &[u32]) -> Vec<Vec<usize>> {
         let mut lengths = vec![vec![0; other.len() + 1]; text.len() + 1];
         for (row, word) in text.iter().enumerate() {
@@ -103,7 +112,7 @@ mod tests {
         lengths
     }
 
-    /// As `rouge_score` goes back through the table.
+    /// Traces back through the table as `rouge_score` does.
     fn marked(text: &[u32], other: &[u32]) -> Vec<bool> {
         let lengths = table(text, other);
         let mut is_common = vec![false; text.len()];
@@ -127,8 +136,8 @@ mod tests {
             text in vec(0_u32..12, 0..150),
             other in vec(0_u32..14, 0..90),
         ) {
-            let places = Places::of(&text);
-            prop_assert_eq!(places.longest(&other), table(&text, &other)[text.len()][other.len()]);
+            let places = Places::new(&text);
+            prop_assert_eq!(places.longest_common(&other), table(&text, &other)[text.len()][other.len()]);
             let mut is_common = vec![false; text.len()];
             places.mark(&other, &mut is_common);
             prop_assert_eq!(is_common, marked(&text, &other));

@@ -1,8 +1,8 @@
-//! Sentences of a text: the tokenizer Punkt with parameters that others trained.
+//! Sentence splitting with the tokenizer Punkt and pretrained parameters.
 //!
-//! Source: Kiss and Strunk, *Unsupervised multilingual sentence boundary
-//! detection*, Computational Linguistics 32(4), 2006, as `nltk.sent_tokenize` has
-//! it: a text is cut only where its own words and the two around a mark say so.
+//! Source: Kiss and Strunk, *Unsupervised multilingual sentence boundary detection*, Computational
+//! Linguistics 32(4), 2006, as implemented by `nltk.sent_tokenize`: a decision depends only on the
+//! words around a mark.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -11,8 +11,8 @@ use super::super::DataError;
 use super::super::data::read_text;
 use super::words::{self, is_closing, is_end};
 
-/// Contexts in which a word was seen in training, as bits of `ortho_context.tab`.
-mod seen {
+/// Contexts in which a word occurred in training, as bits of `ortho_context.tab`.
+mod orthography {
     /// Upper case within a sentence.
     pub const UPPER_WITHIN: u32 = 1 << 2;
     /// Upper case anywhere.
@@ -23,52 +23,59 @@ mod seen {
     pub const LOWER: u32 = LOWER_FIRST | 1 << 5 | 1 << 6;
 }
 
-/// The type of all numbers.
+/// Type of all numbers.
 const NUMBER: &str = "##number##";
 
-/// Cuts texts into sentences.
+/// Splits texts into sentences.
+///
+/// ```
+/// use dyno_metrics::text::punkt::Punkt;
+///
+/// // Without parameters, each period ends a sentence.
+/// assert_eq!(Punkt::default().sentences("One. Two?  Three"), ["One.", "Two?", "Three"]);
+/// ```
 #[derive(Debug, Default)]
 pub struct Punkt {
     abbreviations: HashSet<String>,
-    /// Words that often stand first.
+    /// Words that often begin a sentence.
     starters: HashSet<String>,
-    /// Second words by first ones, which end with a period within a sentence.
+    /// Second words of collocations by their first word, whose period does not end a sentence.
     collocations: HashMap<String, HashSet<String>>,
     contexts: HashMap<String, u32>,
 }
 
-/// A word or a mark of a text, with what is known of it.
+/// A word or a mark of a text, and its classification.
 #[derive(Debug)]
 struct Token<'a> {
     text: &'a str,
-    /// Lower case; numbers are one.
+    /// Type: the lower case, or one type for all numbers.
     kind: String,
     is_end: bool,
     is_abbreviation: bool,
     is_ellipsis: bool,
 }
 
-/// A mark that may end a sentence, with what stands after it.
+/// A mark that may end a sentence, and the text after it.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
-    /// Where it is.
+    /// Offset of the mark.
     at: usize,
-    /// Where what follows ends: a closing mark, or the next word.
+    /// End of the following closing mark or word.
     end: usize,
-    /// Where the next word begins; none where a closing mark follows.
+    /// Start of the next word; `None` if a closing mark follows.
     next: Option<usize>,
 }
 
 impl Punkt {
-    /// Reads `abbrev_types.txt`, `collocations.tab`, `ortho_context.tab` and
-    /// `sent_starters.txt` of a folder, such as `punkt_tab/english` of NLTK.
+    /// Reads `abbrev_types.txt`, `collocations.tab`, `ortho_context.tab` and `sent_starters.txt` in
+    /// a folder, such as `punkt_tab/english` of NLTK.
     ///
     /// # Errors
-    /// A file does not read, or a line is not of the format.
+    /// [`DataError`] if a file cannot be read or a line is not in the format.
     pub fn read(folder: &Path) -> Result<Self, DataError> {
         let mut punkt = Self {
-            abbreviations: lines_of(&read_text(&folder.join("abbrev_types.txt"))?),
-            starters: lines_of(&read_text(&folder.join("sent_starters.txt"))?),
+            abbreviations: line_set(&read_text(&folder.join("abbrev_types.txt"))?),
+            starters: line_set(&read_text(&folder.join("sent_starters.txt"))?),
             ..Self::default()
         };
         let path = folder.join("collocations.tab");
@@ -91,7 +98,7 @@ impl Punkt {
         Ok(punkt)
     }
 
-    /// The sentences of a text, in its order.
+    /// Returns the sentences of a text, in their order.
     #[must_use]
     pub fn sentences<'a>(&self, text: &'a str) -> Vec<&'a str> {
         let mut slices = Vec::new();
@@ -103,10 +110,10 @@ impl Punkt {
             }
         }
         slices.push((start, text.trim_end().len()));
-        realigned(text, &slices)
+        realign(text, &slices)
     }
 
-    /// Whether a sentence ends within the words around a mark.
+    /// Returns whether a sentence ends within the words around a mark.
     fn is_cut(&self, context: &str) -> bool {
         let mut tokens: Vec<Token<'_>> =
             context.split('\n').flat_map(words::split).map(|word| self.token(word)).collect();
@@ -120,7 +127,7 @@ impl Punkt {
         false
     }
 
-    /// What a word alone says (section 3 of the paper).
+    /// Classifies a word on its own (section 3 of the paper).
     fn token<'a>(&self, text: &'a str) -> Token<'a> {
         let lower = text.to_lowercase();
         let kind = if is_number(&lower) { NUMBER.to_owned() } else { lower };
@@ -140,7 +147,7 @@ impl Punkt {
         token
     }
 
-    /// What a word with a period and the one after say together (section 4).
+    /// Reclassifies a word with a period by the word after it (section 4).
     fn reconsider(&self, token: &mut Token<'_>, next: &Token<'_>) {
         if !token.text.ends_with('.') {
             return;
@@ -162,12 +169,12 @@ impl Punkt {
             }
         }
         if is_initial || kind == NUMBER {
-            // Of names after initials, such as "J. Bach", nothing is known mostly.
+            // Names after initials, such as "J. Bach", are mostly unknown.
             let is_name = || {
                 begins.is_none()
                     && is_initial
                     && next.is_upper()
-                    && self.context(next_kind) & seen::LOWER == 0
+                    && self.context(next_kind) & orthography::LOWER == 0
             };
             if begins == Some(false) || is_name() {
                 (token.is_end, token.is_abbreviation) = (false, true);
@@ -179,24 +186,25 @@ impl Punkt {
         self.contexts.get(kind).copied().unwrap_or_default()
     }
 
-    /// Whether the case of a word says that a sentence begins with it; none where
-    /// it says nothing.
+    /// Returns whether a sentence begins with a word, by its case; `None` if the case does not
+    /// decide.
     fn begins_sentence(&self, token: &Token<'_>) -> Option<bool> {
         if matches!(token.text, ";" | ":" | "," | "." | "!" | "?") {
             return Some(false);
         }
         let context = self.context(token.kind_in_sentence());
         let is_seen = |bits| context & bits != 0;
-        if token.is_upper() && is_seen(seen::LOWER) && !is_seen(seen::UPPER_WITHIN) {
+        if token.is_upper() && is_seen(orthography::LOWER) && !is_seen(orthography::UPPER_WITHIN) {
             return Some(true);
         }
         let is_lower = token.text.starts_with(char::is_lowercase);
-        (is_lower && (is_seen(seen::UPPER) || !is_seen(seen::LOWER_FIRST))).then_some(false)
+        (is_lower && (is_seen(orthography::UPPER) || !is_seen(orthography::LOWER_FIRST)))
+            .then_some(false)
     }
 }
 
 impl Token<'_> {
-    /// Its type, without the period where that ends a sentence.
+    /// Returns the type, without a period that ends a sentence.
     fn kind_in_sentence(&self) -> &str {
         if self.is_end { without_period(&self.kind) } else { &self.kind }
     }
@@ -210,14 +218,15 @@ fn without_period(kind: &str) -> &str {
     kind.strip_suffix('.').filter(|rest| !rest.is_empty()).unwrap_or(kind)
 }
 
-/// A letter and a period.
+/// Returns whether a text is a letter and a period.
 fn is_initial(text: &str) -> bool {
     let mut letters = text.chars();
     let is_letter = letters.next().is_some_and(|letter| letter.is_alphabetic() || letter == '_');
     is_letter && letters.as_str() == "."
 }
 
-/// Digits with signs, commas and periods, and a digit among the first.
+/// Returns whether a text consists of digits with signs, commas and periods, and begins with a
+/// digit after at most one of each.
 fn is_number(text: &str) -> bool {
     let text = text.strip_prefix('-').unwrap_or(text);
     let text = text.strip_prefix(['.', ',']).unwrap_or(text);
@@ -230,19 +239,19 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(at, line)| (at + 1, line)).filter(|(_, line)| !line.is_empty())
 }
 
-fn lines_of(text: &str) -> HashSet<String> {
+fn line_set(text: &str) -> HashSet<String> {
     lines(text).map(|(_, line)| line.to_owned()).collect()
 }
 
-/// Marks that may end a sentence, each with the words around it; of several after
-/// one word the last.
+/// Returns marks that may end a sentence, each with the words around it. Only the last of several
+/// marks after a word is returned.
 fn contexts(text: &str) -> Vec<(Mark, &str)> {
     let mut found = Vec::new();
     let (mut start, mut stop, mut last) = (0, 0, None);
     for mark in marks(text) {
         let before = &text.as_bytes()[stop..mark.at];
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c);
-        // White space that stands first is taken for none, as by NLTK.
+        // White space at the beginning does not count, as in NLTK.
         let word = match before.iter().rposition(is_space) {
             None | Some(0) => start,
             Some(at) => stop + at + 1,
@@ -255,7 +264,7 @@ fn contexts(text: &str) -> Vec<(Mark, &str)> {
     found
 }
 
-/// Periods, question and exclamation marks before white space and closing marks.
+/// Returns periods, question marks and exclamation marks before white space or closing marks.
 fn marks(text: &str) -> impl Iterator<Item = Mark> {
     let ends = text.bytes().enumerate().filter(|(_, byte)| is_end(char::from(*byte)));
     ends.filter_map(move |(at, _)| {
@@ -272,8 +281,8 @@ fn marks(text: &str) -> impl Iterator<Item = Mark> {
     })
 }
 
-/// Sentences with the quotation marks and brackets that close them.
-fn realigned<'a>(text: &'a str, slices: &[(usize, usize)]) -> Vec<&'a str> {
+/// Moves closing quotation marks and brackets to the sentences that they close.
+fn realign<'a>(text: &'a str, slices: &[(usize, usize)]) -> Vec<&'a str> {
     let mut sentences = Vec::new();
     let mut shift = 0;
     for (at, (start, stop)) in slices.iter().enumerate() {
@@ -283,7 +292,7 @@ fn realigned<'a>(text: &'a str, slices: &[(usize, usize)]) -> Vec<&'a str> {
             break;
         };
         let next = text.get(*next_start..*next_stop).unwrap_or_default();
-        match closed(next) {
+        match closing_marks(next) {
             Some((closing, with_space)) => {
                 sentences.extend(text.get(start..next_start + closing));
                 shift = with_space;
@@ -297,9 +306,9 @@ fn realigned<'a>(text: &'a str, slices: &[(usize, usize)]) -> Vec<&'a str> {
     sentences
 }
 
-/// Lengths of the closing marks with which a sentence begins, alone and with the
-/// white space after them.
-fn closed(sentence: &str) -> Option<(usize, usize)> {
+/// Returns the length of the closing marks with which a sentence begins, without and with the white
+/// space after them.
+fn closing_marks(sentence: &str) -> Option<(usize, usize)> {
     let closes = |letter| {
         let ascii = ['"', '\'', ')', ']', '}'];
         let others = ['\u{2018}', '\u{2019}', '\u{201c}', '\u{201d}', '\u{ab}', '\u{bb}'];
@@ -321,8 +330,9 @@ mod tests {
 
     fn punkt() -> Punkt {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        let the = seen::LOWER_FIRST | 1 << 1;
-        let contexts = [("the", the), ("he", seen::LOWER), ("smith", seen::UPPER_WITHIN)];
+        let the = orthography::LOWER_FIRST | 1 << 1;
+        let contexts =
+            [("the", the), ("he", orthography::LOWER), ("smith", orthography::UPPER_WITHIN)];
         Punkt {
             abbreviations: words(&["mr", "u.s", "inc"]),
             starters: words(&["however"]),
@@ -333,7 +343,7 @@ mod tests {
 
     #[test]
     fn words_and_what_follows_them_say_where_a_sentence_ends() {
-        // Expected sentences from the rules of the paper, sections 3 and 4.
+        // Expected sentences by the rules of the paper, sections 3 and 4.
         let cases: [(&str, &[&str]); 9] = [
             ("", &[]),
             ("One. Two", &["One.", "Two"]),

@@ -1,8 +1,7 @@
-//! Texts of token ids: the decoding side of a Hugging Face `tokenizer.json`.
+//! Decoder of token ids: the decoding side of a Hugging Face `tokenizer.json`.
 //!
-//! Only what turns ids into text is read: the vocabulary, the added tokens and the
-//! decoder. The crate `tokenizers` would do the same, and takes longer to compile
-//! than all of ours: it brings the trainers and the encoding side with it.
+//! It reads only the vocabulary, the added tokens and the decoder. The crate `tokenizers` also
+//! contains trainers and the encoding side, and takes longer to compile than all crates of Dyno.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,22 +12,36 @@ use serde::Deserialize;
 
 use super::super::{AnswerError, DataError};
 
-/// Ids are below this, so that a wrong file takes no memory.
-const MOST_IDS: u32 = 1 << 24;
+/// Limit of ids, which bounds the memory for an invalid file.
+const MAX_IDS: u32 = 1 << 24;
 
-/// Turns ids into text.
+/// Decodes ids of tokens to text.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use dyno_metrics::text::tokenizer::Tokenizer;
+///
+/// let json = br#"{
+///     "model": {"vocab": {"Hello": 0, "\u0120world": 1}},
+///     "added_tokens": [{"id": 2, "content": "</s>", "special": true}],
+///     "decoder": {"type": "ByteLevel"}
+/// }"#;
+/// let tokenizer = Tokenizer::parse(Path::new("tokenizer.json"), json).unwrap();
+/// assert_eq!(tokenizer.decode([0, 1, 2].into_iter()).unwrap(), "Hello world");
+/// ```
 #[derive(Debug)]
 pub struct Tokenizer {
-    /// By id; none where there is no such token.
+    /// Tokens by id; `None` for an id without token.
     tokens: Vec<Option<Token>>,
-    /// With spaces between tokens if there is none.
+    /// Rules of the decoding; `None` joins tokens with spaces.
     decoder: Option<Decoder>,
 }
 
 #[derive(Debug)]
 struct Token {
     text: String,
-    /// Such as the end of the text: no part of it.
+    /// A special token, such as the end of text, which the decoded text omits.
     is_special: bool,
 }
 
@@ -36,7 +49,7 @@ struct Token {
 struct Document {
     model: Model,
     #[serde(default)]
-    added_tokens: Vec<Added>,
+    added_tokens: Vec<AddedToken>,
     decoder: Option<Decoder>,
 }
 
@@ -45,7 +58,7 @@ struct Model {
     vocab: Vocabulary,
 }
 
-/// Ids by token, or tokens with their weights in the order of their ids.
+/// Ids by token, or tokens with weights in the order of their ids.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Vocabulary {
@@ -53,15 +66,17 @@ enum Vocabulary {
     Weights(Vec<(String, f64)>),
 }
 
+// The name `Added` is part of error messages.
 #[derive(Deserialize)]
-struct Added {
+#[serde(expecting = "struct Added")]
+struct AddedToken {
     id: u32,
     content: String,
     #[serde(default)]
     special: bool,
 }
 
-/// How tokens become text; what differs from the library is a bug.
+/// Rules that decode tokens to text. They must match the library exactly.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type")]
 enum Decoder {
@@ -74,9 +89,9 @@ enum Decoder {
         pattern: Pattern,
         content: String,
     },
-    /// `<0x0A>` is a byte.
+    /// A token such as `<0x0A>` stands for a byte.
     ByteFallback,
-    /// All tokens are one.
+    /// Joins all tokens.
     Fuse,
     Strip {
         content: char,
@@ -95,7 +110,7 @@ enum Pattern {
     String(String),
 }
 
-/// Which tokens have a space before that was not in the text.
+/// Tokens before which encoding inserts a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Prepend {
@@ -108,18 +123,17 @@ impl Tokenizer {
     /// Reads `tokenizer.json`.
     ///
     /// # Errors
-    /// The file does not read, is not of the format, or decodes in a way that is
-    /// not known.
+    /// [`DataError`] if the file cannot be read, is not in the format, or has an unknown decoder.
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
-        Self::of(path, &bytes)
+        Self::parse(path, &bytes)
     }
 
-    /// Of what such a file holds.
+    /// Parses the content of `tokenizer.json`. `path` appears in errors.
     ///
     /// # Errors
-    /// As of [`Tokenizer::read`].
-    pub fn of(path: &Path, json: &[u8]) -> Result<Self, DataError> {
+    /// [`DataError`] if the content is not in the format, or has an unknown decoder.
+    pub fn parse(path: &Path, json: &[u8]) -> Result<Self, DataError> {
         let document: Document = serde_json::from_slice(json).map_err(|error| {
             let expected = "tokenizer.json of Hugging Face, with model.vocab, added_tokens and a \
                             decoder of ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Sequence \
@@ -127,11 +141,11 @@ impl Tokenizer {
             DataError::malformed(path, error.line(), expected, error.to_string())
         })?;
         let too_high = |id: u32| {
-            DataError::malformed(path, None, format!("ids below {MOST_IDS}"), id.to_string())
+            DataError::malformed(path, None, format!("ids below {MAX_IDS}"), id.to_string())
         };
         let mut tokens = Vec::new();
         let mut set = |id: u32, text: String, is_special| {
-            if id >= MOST_IDS {
+            if id >= MAX_IDS {
                 return Err(too_high(id));
             }
             let at = id as usize;
@@ -149,16 +163,16 @@ impl Tokenizer {
                 (0..).zip(weights).try_for_each(|(id, (text, _))| set(id, text, false))?;
             }
         }
-        for Added { id, content, special } in document.added_tokens {
+        for AddedToken { id, content, special } in document.added_tokens {
             set(id, content, special)?;
         }
         Ok(Self { tokens, decoder: document.decoder })
     }
 
-    /// The text of ids, without special tokens and ids that there are not.
+    /// Decodes ids to text. Omits special tokens and unknown ids.
     ///
     /// # Errors
-    /// An id is negative.
+    /// [`AnswerError::Content`] if an id is negative.
     pub fn decode(&self, ids: impl Iterator<Item = i64>) -> Result<String, AnswerError> {
         let mut tokens = Vec::new();
         for id in ids {
@@ -172,31 +186,34 @@ impl Tokenizer {
             );
         }
         Ok(match &self.decoder {
-            Some(decoder) => decoder.texts(tokens).concat(),
+            Some(decoder) => decoder.decode(tokens).concat(),
             None => tokens.join(" "),
         })
     }
 }
 
 impl Decoder {
-    fn texts<'a>(&self, tokens: Vec<Cow<'a, str>>) -> Vec<Cow<'a, str>> {
+    fn decode<'a>(&self, tokens: Vec<Cow<'a, str>>) -> Vec<Cow<'a, str>> {
         match self {
             Self::Sequence { decoders } => {
-                decoders.iter().fold(tokens, |tokens, decoder| decoder.texts(tokens))
+                decoders.iter().fold(tokens, |tokens, decoder| decoder.decode(tokens))
             }
-            Self::ByteLevel => vec![Cow::from(of_byte_level(&tokens))],
+            Self::ByteLevel => vec![Cow::from(decode_byte_level(&tokens))],
             Self::Replace { pattern: Pattern::String(pattern), content } => {
-                let replaced = |token: Cow<'a, str>| match token.contains(pattern) {
-                    true => Cow::from(token.replace(pattern, content)),
-                    false => token,
+                let replace = |token: Cow<'a, str>| {
+                    if token.contains(pattern) {
+                        Cow::from(token.replace(pattern, content))
+                    } else {
+                        token
+                    }
                 };
-                tokens.into_iter().map(replaced).collect()
+                tokens.into_iter().map(replace).collect()
             }
-            Self::ByteFallback => of_bytes(tokens),
+            Self::ByteFallback => decode_byte_fallback(tokens),
             Self::Fuse => vec![Cow::from(tokens.concat())],
             Self::Strip { content, start, stop } => {
                 let cut = |token: Cow<'a, str>| {
-                    Cow::from(stripped(&token, *content, *start, *stop).to_owned())
+                    Cow::from(strip(&token, *content, *start, *stop).to_owned())
                 };
                 tokens.into_iter().map(cut).collect()
             }
@@ -207,8 +224,8 @@ impl Decoder {
                 };
                 let is_prepended = prepend_scheme.unwrap_or(default) != Prepend::Never;
                 let spaced = |(at, token): (usize, Cow<'a, str>)| {
-                    let by = if at == 0 && is_prepended { "" } else { " " };
-                    Cow::from(token.replace(*replacement, by))
+                    let space = if at == 0 && is_prepended { "" } else { " " };
+                    Cow::from(token.replace(*replacement, space))
                 };
                 tokens.into_iter().enumerate().map(spaced).collect()
             }
@@ -216,8 +233,8 @@ impl Decoder {
     }
 }
 
-/// The byte that a character of byte-level tokens stands for: printable ones of
-/// Latin-1 themselves, and the others, in their order, the characters from 256 on.
+/// Returns the byte of a character in byte-level tokens. Printable characters of Latin-1 stand for
+/// themselves. The characters from 256 on stand for the other bytes, in order.
 fn byte_of(letter: char) -> Option<u8> {
     let number = u32::from(letter);
     let byte = match number {
@@ -230,11 +247,11 @@ fn byte_of(letter: char) -> Option<u8> {
     u8::try_from(byte).ok()
 }
 
-fn of_byte_level(tokens: &[Cow<'_, str>]) -> String {
+fn decode_byte_level(tokens: &[Cow<'_, str>]) -> String {
     let mut bytes = Vec::new();
     for token in tokens {
         let start = bytes.len();
-        // A token with other characters, such as an added one, is its own text.
+        // A token with other characters, such as an added one, is plain text.
         for letter in token.chars() {
             let Some(byte) = byte_of(letter) else {
                 bytes.truncate(start);
@@ -247,9 +264,9 @@ fn of_byte_level(tokens: &[Cow<'_, str>]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Tokens with runs of bytes as text; bytes that are no UTF-8 are a replacement
-/// character each.
-fn of_bytes(tokens: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
+/// Decodes runs of byte tokens. Each byte of a run that is not UTF-8 becomes a replacement
+/// character.
+fn decode_byte_fallback(tokens: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
     fn flush(bytes: &mut Vec<u8>, texts: &mut Vec<Cow<'_, str>>) {
         let run = std::mem::take(bytes);
         match String::from_utf8(run) {
@@ -276,8 +293,8 @@ fn of_bytes(tokens: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
     texts
 }
 
-/// Without a character at the ends, so often at most.
-fn stripped(token: &str, content: char, start: usize, stop: usize) -> &str {
+/// Removes up to `start` characters `content` from the beginning and up to `stop` from the end.
+fn strip(token: &str, content: char, start: usize, stop: usize) -> &str {
     let cut = |text, _| str::strip_prefix(text, content);
     let token = (0..start).try_fold(token, |text, at| cut(text, at).ok_or(text));
     let (Ok(token) | Err(token)) = token;
@@ -288,8 +305,8 @@ fn stripped(token: &str, content: char, start: usize, stop: usize) -> &str {
 
 #[cfg(test)]
 impl Tokenizer {
-    /// Whose tokens are texts.
-    pub(super) fn of_words(words: &[&str]) -> Self {
+    /// Creates a tokenizer whose tokens are `words`.
+    pub(super) fn with_words(words: &[&str]) -> Self {
         let token = |word: &&str| Some(Token { text: (*word).to_owned(), is_special: false });
         Self { tokens: words.iter().map(token).collect(), decoder: Some(Decoder::Fuse) }
     }
@@ -336,5 +353,12 @@ mod tests {
         let text = |ids: &[i64]| tokenizer.decode(ids.iter().copied()).unwrap();
         assert_eq!(text(&[0, 1, 2, 3, 4, 5, 6]), " Hi\u{1f642} you");
         assert_eq!(text(&[1, 2, 6, 4]), "\u{fffd}\u{fffd} you\u{fffd}");
+    }
+
+    #[test]
+    fn errors_keep_the_names_of_records() {
+        let error =
+            serde_json::from_str::<AddedToken>("1").err().expect("1 is no object").to_string();
+        assert!(error.contains("expected struct Added "), "{error}");
     }
 }

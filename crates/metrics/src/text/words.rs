@@ -1,25 +1,25 @@
-//! Words and marks of a line, as Punkt has them: marks are words of their own, but
-//! for periods and commas within and periods behind words.
+//! Words and marks of a line, as in Punkt. Marks are separate words, except periods and commas
+//! within words and periods at their end.
 
-/// Whether a sentence may end with it.
+/// Returns whether a sentence may end with the character.
 pub fn is_end(letter: char) -> bool {
     matches!(letter, '.' | '?' | '!')
 }
 
-/// Whether no word has it within; it ends the word before.
+/// Returns whether the character ends the word before it.
 pub fn is_closing(letter: char) -> bool {
     matches!(letter, ')' | '"' | ';' | '}' | ']' | '*' | ':' | '@' | '\'' | '(' | '{' | '[')
         || matches!(letter, '\u{2018}' | '\u{2019}' | '\u{201c}' | '\u{201d}' | '\u{ab}' | '\u{bb}')
         || matches!(letter, '?' | '!')
 }
 
-/// Whether no word begins with it.
+/// Returns whether no word begins with the character.
 fn is_no_beginning(letter: char) -> bool {
     matches!(letter, '(' | '"' | '`' | '{' | '[' | ':' | ';' | '&' | '#' | '*' | '@')
         || matches!(letter, ')' | '}' | ']' | '-' | ',')
 }
 
-/// The words of a line, without the white space between.
+/// Returns the words of a line, without white space.
 pub fn split(line: &str) -> impl Iterator<Item = &str> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -36,8 +36,8 @@ pub fn split(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Bytes of the dashes, periods, or periods with spaces between with which a text
-/// begins; 0 if there is one at most.
+/// Returns the length of a run at the beginning of a text, in bytes: dashes, periods, or periods
+/// separated by spaces. A single character is not a run: the length is 0.
 fn run(text: &str) -> usize {
     for mark in ['-', '.'] {
         let length = text.len() - text.trim_start_matches(mark).len();
@@ -59,7 +59,7 @@ fn run(text: &str) -> usize {
     longest
 }
 
-/// Whether such a run begins a text; looks at no more than it must.
+/// Returns whether a text begins with such a run, without measuring the run.
 fn begins_run(text: &str) -> bool {
     if text.starts_with("--") || text.starts_with("..") {
         return true;
@@ -73,7 +73,7 @@ fn begins_run(text: &str) -> bool {
     text[first + second..].starts_with('.')
 }
 
-/// Bytes of the word with which a text begins.
+/// Returns the length of the word at the beginning of a text, in bytes.
 fn word(text: &str) -> usize {
     let is_over = |rest: &str| {
         let next = rest.chars().next();
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn marks_are_words_but_for_periods_and_commas_of_words() {
-        // What the expression of the paper's implementation finds.
+        // Matches of the regular expression in the paper's implementation.
         let cases: [(&str, &[&str]); 6] = [
             (
                 "Mr. O'Neil, 1,000.5 (aged 3).",

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::arrays::nifti::Volume;
-use dyno_metrics::segmentation::segmentation;
+use dyno_metrics::segmentation::label_file;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use dyno_tensors::Element;
 use dyno_tensors::pickle::{self, Array, Value};
@@ -144,7 +144,7 @@ impl Kits19 {
     pub fn check(&self, labels: &Path) -> Result<(), KitsError> {
         for case in &self.cases {
             let path = self.path(case);
-            let Some(labels) = segmentation(&labels.join(case)) else { continue };
+            let Some(labels) = label_file(&labels.join(case)) else { continue };
             let (Ok(truth), Some(shape)) = (Volume::open(&labels), shape(&path)) else { continue };
             if shape[..] != [&[1], &truth.shape[..]].concat() {
                 let labels = labels.display();

@@ -190,7 +190,7 @@ impl Tokenizer {
             let found = format!("{normal}, {} and {cut} that cut otherwise", pre_tokenizer.r#type);
             return Err(refused(None, found));
         }
-        let pieces = WordPieces::numbered(model.vocab.into_iter());
+        let pieces = WordPieces::with_ids(model.vocab.into_iter());
         let longest = truncation.map_or(LONGEST, |truncation| truncation.max_length).min(LONGEST);
         match [BEGIN, END, "[UNK]"].map(|piece| pieces.id(piece)) {
             [Some(begin), Some(end), Some(unknown)] if longest > 2 => {
@@ -204,7 +204,7 @@ impl Tokenizer {
     #[must_use]
     pub fn tokens(&self, text: &str) -> Vec<u32> {
         let [begin, end] = self.marks;
-        let pieces = self.pieces.of(text);
+        let pieces = self.pieces.split(text);
         let ids = pieces.iter().map(|piece| self.pieces.id_of(*piece).unwrap_or(self.unknown));
         [begin].into_iter().chain(ids.take(self.longest - 2)).chain([end]).collect()
     }

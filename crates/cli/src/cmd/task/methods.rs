@@ -36,11 +36,11 @@ fn lines(method: &Method) -> Vec<String> {
     });
     for choice in method.choices {
         let values = choice.values.join("|");
-        lines.push(format!("  --choose {}={values}: {}", choice.name, choice.what));
+        lines.push(format!("  --choose {}={values}: {}", choice.name, choice.help));
     }
     for need in method.needs {
         let optional = if need.is_required { "" } else { " (optional)" };
-        lines.push(format!("  --with {}=FILE{optional}: {}", need.name, need.what));
+        lines.push(format!("  --with {}=FILE{optional}: {}", need.name, need.help));
     }
     lines
 }

@@ -12,7 +12,7 @@ use dyno_loadgen::log::read::open_accuracy;
 use dyno_loadgen::settings::nearest;
 use dyno_metrics::payload::{ELEMENTS, Element, element_named};
 use dyno_metrics::{
-    DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, ScoreError, Scored, Scorer,
+    DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, ScoreError, ScoreReport, Scorer,
     score,
 };
 use dyno_task::card;
@@ -178,7 +178,7 @@ impl Score {
             return Err(Failure::usage(problem).hint(inputs_line(method)));
         }
         let element = self.element.as_deref().map(element).transpose()?;
-        Ok(Inputs { files, element, chosen: self.chosen(method)? })
+        Ok(Inputs { files, element, choices: self.chosen(method)? })
     }
 
     fn chosen(&self, method: &Method) -> Result<BTreeMap<String, String>, Failure> {
@@ -204,8 +204,8 @@ impl Score {
 ///
 /// # Errors
 /// The log has no answers, no valid answer, or no finite figure.
-fn counts(scored: &Scored) -> Result<(), Failure> {
-    let first = scored.malformed_told.first();
+fn counts(scored: &ScoreReport) -> Result<(), Failure> {
+    let first = scored.first_malformed.first();
     let first = first.map(|entry| format!(": line {}: {}", entry.line, entry.problem));
     let wrong = |what: &str| {
         let problem = format!("{what}{}", first.as_deref().unwrap_or_default());
@@ -213,15 +213,15 @@ fn counts(scored: &Scored) -> Result<(), Failure> {
     };
     let is_number = |figure: &Figure| figure.value.is_finite();
     match scored {
-        Scored { references: Some(0), .. } => wrong("the references have no samples"),
-        Scored { entries: 0, .. } => wrong("the log has no answers"),
-        Scored { malformed, entries, .. } if malformed == entries => {
+        ScoreReport { references: Some(0), .. } => wrong("the references have no samples"),
+        ScoreReport { entries: 0, .. } => wrong("the log has no answers"),
+        ScoreReport { malformed, entries, .. } if malformed == entries => {
             wrong("no answer of the log is one")
         }
-        Scored { malformed: 1.., knows_wrong: false, .. } => {
+        ScoreReport { malformed: 1.., counts_malformed: false, .. } => {
             wrong("the metric has no wrong answers, and the log has some that are none")
         }
-        Scored { scores, .. } if !scores.figures.iter().all(is_number) => {
+        ScoreReport { scores, .. } if !scores.figures.iter().all(is_number) => {
             wrong("no figure comes of these answers, such as of clicks that are all alike")
         }
         _ => Ok(()),
@@ -230,7 +230,7 @@ fn counts(scored: &Scored) -> Result<(), Failure> {
 
 /// Returns the inputs of a method in one line.
 fn inputs_line(method: &Method) -> String {
-    let need = |need: &Need| format!("{}: {}", need.name, need.what);
+    let need = |need: &Need| format!("{}: {}", need.name, need.help);
     let needs: Vec<String> = method.needs.iter().map(need).collect();
     format!("{} takes {}", method.name, needs.join("; "))
 }
@@ -255,8 +255,8 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Returns the counts of answers, and the problems of invalid ones.
-fn counts_text(scored: &Scored) -> String {
-    let Scored { entries, samples, references, malformed, .. } = *scored;
+fn counts_text(scored: &ScoreReport) -> String {
+    let ScoreReport { entries, samples, references, malformed, .. } = *scored;
     let total = references.map(|references| format!(" of {references}")).unwrap_or_default();
     let mut text = format!("{entries} answers to {samples}{total} samples\n");
     let missing = references.unwrap_or(samples).saturating_sub(samples);
@@ -269,7 +269,7 @@ fn counts_text(scored: &Scored) -> String {
             "warning: {malformed} answers are none; they count as wrong where the metric knows wrong ones:"
         );
     }
-    for entry in &scored.malformed_told {
+    for entry in &scored.first_malformed {
         let _ = writeln!(text, "  line {}: sample {}: {}", entry.line, entry.index, entry.problem);
     }
     for note in &scored.scores.notes {
@@ -278,7 +278,7 @@ fn counts_text(scored: &Scored) -> String {
     text
 }
 
-fn document(method: &Method, scored: &Scored) -> Value {
+fn document(method: &Method, scored: &ScoreReport) -> Value {
     let figures = scored.scores.figures.iter();
     let figures: Map<String, Value> =
         figures.map(|figure| (figure.metric.to_owned(), json!(figure.value))).collect();

@@ -1,19 +1,19 @@
-//! Which samples were answered.
+//! Set of the samples that were answered.
 
 use std::collections::HashSet;
 
-/// Samples below this have a bit each (16 MiB at most), others an entry.
+/// Samples below this limit take a bit each, at most 16 MiB in all; others take an entry of a set.
 const LOW: u64 = 1 << 27;
 
 /// A set of samples.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct SampleSet {
     low: Vec<u64>,
     high: HashSet<u64>,
 }
 
-impl Seen {
-    /// Whether the sample is new.
+impl SampleSet {
+    /// Adds a sample and returns whether it is new.
     pub fn insert(&mut self, index: u64) -> bool {
         if index >= LOW {
             return self.high.insert(index);
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_new_once_wherever_it_lies() {
-        let mut seen = Seen::default();
+        let mut seen = SampleSet::default();
         for index in [0, 1, 63, 64, LOW - 1, LOW, u64::MAX] {
             assert!(seen.insert(index), "{index}");
             assert!(!seen.insert(index), "{index}");

@@ -1,7 +1,7 @@
-//! Answers of a log, read ahead: while some are scored, a thread decodes the next ones.
+//! Reading ahead in a log: a thread decodes answers while earlier ones are scored.
 //!
-//! Two batches go to and fro, so that as much of a log is in memory as two batches
-//! have: some megabytes, or two answers where a single one is larger.
+//! Two batches circulate between both threads and limit the memory to some megabytes, or to two
+//! answers if an answer is larger.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,21 +10,21 @@ use std::thread;
 
 use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem};
 
-/// What a batch is given with to somebody who waits for it.
-const ENTRIES: usize = 4096;
-const BYTES: usize = 1 << 18;
+/// Content from which on a batch is handed over if the scoring thread waits for it.
+const MIN_ENTRIES: usize = 4096;
+const MIN_BYTES: usize = 1 << 18;
 
-/// What a batch is full with.
-const MOST_ENTRIES: usize = 1 << 16;
-const MOST_BYTES: usize = 1 << 22;
+/// Content from which on a batch is handed over in any case.
+const MAX_ENTRIES: usize = 1 << 16;
+const MAX_BYTES: usize = 1 << 22;
 
-/// Some entries of a log, one after the other.
+/// Consecutive entries of a log.
 #[derive(Default)]
 struct Batch {
-    /// Line, sample, and where the answer ends in `data`.
+    /// Line and sample of each entry, and the offset in `data` at which its answer ends.
     entries: Vec<(usize, u64, usize)>,
     data: Vec<u8>,
-    /// Of the log, if it is reached.
+    /// Result of reading the log; `None` before its end.
     end: Option<Result<(), LogReadProblem>>,
 }
 
@@ -45,7 +45,8 @@ impl Batch {
 
     fn is_enough(&self, is_awaited: &AtomicBool) -> bool {
         let has = |entries, bytes| self.entries.len() >= entries || self.data.len() >= bytes;
-        has(ENTRIES, BYTES) && (has(MOST_ENTRIES, MOST_BYTES) || is_awaited.load(Ordering::Relaxed))
+        has(MIN_ENTRIES, MIN_BYTES)
+            && (has(MAX_ENTRIES, MAX_BYTES) || is_awaited.load(Ordering::Relaxed))
     }
 
     fn entries(&self) -> Vec<(usize, u64, &[u8])> {
@@ -59,17 +60,17 @@ impl Batch {
     }
 }
 
-/// What a thread has read.
-pub struct Answers<'a> {
+/// Answers that the reading thread decodes.
+pub struct AnswerStream<'a> {
     empty: Sender<Batch>,
     full: Receiver<Batch>,
     is_awaited: &'a AtomicBool,
 }
 
-/// Gives the answers of a log, which are read from now on, to `work`.
-pub fn with<R: BufRead + Send, T>(
+/// Starts to read a log on a thread and passes its answers to `work`.
+pub fn with_stream<R: BufRead + Send, T>(
     mut log: AccuracyReader<R>,
-    work: impl FnOnce(Answers<'_>) -> T,
+    work: impl FnOnce(AnswerStream<'_>) -> T,
 ) -> T {
     let is_awaited = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -87,20 +88,24 @@ pub fn with<R: BufRead + Send, T>(
         for _ in 0..2 {
             let _ = empty.send(Batch::default());
         }
-        work(Answers { empty, full, is_awaited: &is_awaited })
+        work(AnswerStream { empty, full, is_awaited: &is_awaited })
     })
 }
 
-impl Answers<'_> {
-    /// Gives the line, the sample and the answer of some entries at a time to `take`, in the
-    /// order of the log.
+impl AnswerStream<'_> {
+    /// Calls `take` with batches of entries in the order of the log: line, sample and answer of
+    /// each.
     ///
     /// # Errors
-    /// The log does not read to its end; what was before has been given.
-    pub fn each(self, mut take: impl FnMut(&[(usize, u64, &[u8])])) -> Result<(), LogReadProblem> {
+    /// [`LogReadProblem`] if the log is damaged or truncated. Entries before the damage were
+    /// passed.
+    pub fn for_each(
+        self,
+        mut take: impl FnMut(&[(usize, u64, &[u8])]),
+    ) -> Result<(), LogReadProblem> {
         loop {
             self.is_awaited.store(true, Ordering::Relaxed);
-            // Nothing comes of a thread that panicked, which the scope then tells.
+            // The reading thread panicked. The scope propagates the panic.
             let Ok(mut batch) = self.full.recv() else { return Ok(()) };
             self.is_awaited.store(false, Ordering::Relaxed);
             take(&batch.entries());
@@ -116,7 +121,7 @@ impl Answers<'_> {
 mod tests {
     use super::*;
 
-    /// A log of so many answers, each of its number.
+    /// A log with `entries` answers, each of which holds its number.
     fn log(entries: u64) -> String {
         let entry = |at: u64| {
             let data = at.to_be_bytes().into_iter().map(|byte| format!("{byte:02X}"));
@@ -135,8 +140,8 @@ mod tests {
 
     fn taken(log: &str) -> (Vec<Taken>, Result<(), LogReadProblem>) {
         let mut all = Vec::new();
-        let end = with(AccuracyReader::new(log.as_bytes()), |answers| {
-            answers.each(|entries| {
+        let end = with_stream(AccuracyReader::new(log.as_bytes()), |answers| {
+            answers.for_each(|entries| {
                 let entry =
                     |(line, index, answer): &(usize, u64, &[u8])| (*line, *index, answer.to_vec());
                 all.extend(entries.iter().map(entry));
@@ -147,7 +152,7 @@ mod tests {
 
     #[test]
     fn answers_come_in_the_order_of_the_log_however_many_there_are() {
-        for entries in [0, 1, ENTRIES as u64, 3 * ENTRIES as u64 + 1] {
+        for entries in [0, 1, MIN_ENTRIES as u64, 3 * MIN_ENTRIES as u64 + 1] {
             let expected: Vec<_> = (0..entries)
                 .map(|at| (at as usize + 2, at % 100, at.to_be_bytes().to_vec()))
                 .collect();
@@ -157,17 +162,17 @@ mod tests {
 
     #[test]
     fn a_log_that_is_cut_is_told_after_what_it_holds() {
-        let whole = log(2 * ENTRIES as u64);
+        let whole = log(2 * MIN_ENTRIES as u64);
         let (all, end) = taken(&whole[..whole.len() - 10]);
-        assert_eq!(all.len(), 2 * ENTRIES - 1);
-        assert_eq!(end.unwrap_err().line, 2 * ENTRIES + 1);
+        assert_eq!(all.len(), 2 * MIN_ENTRIES - 1);
+        assert_eq!(end.unwrap_err().line, 2 * MIN_ENTRIES + 1);
     }
 
     #[test]
     fn a_log_that_nobody_wants_is_not_read_to_its_end() {
-        let whole = log(2 * MOST_ENTRIES as u64 + 1);
+        let whole = log(2 * MAX_ENTRIES as u64 + 1);
         let mut source = whole.as_bytes();
-        with(AccuracyReader::new(&mut source), |answers| drop(answers));
+        with_stream(AccuracyReader::new(&mut source), |answers| drop(answers));
         assert!(!source.is_empty());
     }
 }
