@@ -18,7 +18,7 @@ pub struct Cost {
     /// dimension, in all graphs of the model. The means and variances of batch normalizations are
     /// left out, because they are not trained, and so are the scales of resizes.
     pub parameters: u64,
-    /// Nodes in the order of execution. The nodes of its body take the place of a loop.
+    /// Nodes in the order of execution. A loop is replaced by the nodes of its body.
     pub layers: Vec<Layer>,
     /// Nodes whose cost is unknown. The sums do not include them.
     pub uncounted: Vec<UncountedNode>,
@@ -27,8 +27,8 @@ pub struct Cost {
 /// Cost of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// Name of the node, or of its first output. The names of the loops around it and slashes come
-    /// before it.
+    /// Name of the node, or of its first output if it has none. A node inside a loop is named
+    /// `loop/node`.
     pub name: String,
     /// Name of the operator.
     pub op: String,
@@ -41,8 +41,8 @@ pub struct Layer {
     pub runs: u64,
     /// Multiply-accumulates of one execution; 0 for operators that work element by element.
     pub macs: u64,
-    /// Bytes of weights that one execution reads. Weights that other nodes transpose or convert
-    /// before count with their size in the file. Of a lookup table, only the selected rows count. A
+    /// Bytes of weights that one execution reads. A weight has its size in the file, even if another
+    /// node transposes or converts it first. Of a lookup table, only the selected rows count. A
     /// weight that two nodes read counts for both.
     pub weight_bytes: u64,
     /// Bytes of inputs that one execution reads, without weights.
@@ -54,8 +54,8 @@ pub struct Layer {
 /// A node whose cost is unknown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UncountedNode {
-    /// Name of the node, or of its first output. The names of the nodes around it and slashes come
-    /// before it.
+    /// Name of the node, or of its first output if it has none. A node inside a loop is named
+    /// `loop/node`.
     pub name: String,
     /// Name of the operator, after its domain unless that is the standard one.
     pub op: String,
@@ -192,8 +192,8 @@ struct Scope<'a> {
     path: &'a str,
     /// Number of executions per inference.
     runs: u64,
-    /// Sizes of weights and of values computed from weights alone, by their names: the bytes of the
-    /// weights in the file.
+    /// Bytes of weights by their names. A value that is computed from weights alone has the bytes of
+    /// these weights.
     weights: HashMap<&'a str, u64>,
 }
 

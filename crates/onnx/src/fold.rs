@@ -11,8 +11,8 @@ use dyno_tensors::Element;
 use crate::graph::{Attribute, Body, Model, Node, Port};
 use crate::tensor::{Tensor, Values, fill};
 
-/// Maximum number of nodes from a tensor to a constant. Exporters write fewer, and the stack has room
-/// for them.
+/// Maximum number of nodes from a tensor to a constant. Exporters write fewer. The limit keeps the
+/// recursion from exhausting the stack.
 const MAX_DEPTH: usize = 64;
 
 /// Constants of a graph and of the graphs around it.
@@ -440,8 +440,8 @@ impl<'a> View<'a> {
         (axes.len() == rank).then_some(Self { axes, ..self })
     }
 
-    /// Selects every `step`th element of an axis from `start` to before `end`. They have the meaning of
-    /// the inputs of `Slice`.
+    /// Selects every `step`th element of an axis from `start` to before `end`. Negative values have the
+    /// meaning that `Slice` defines.
     fn slice(mut self, axis: i64, start: i64, end: i64, step: i64) -> Option<Self> {
         let axis = axis_index(axis, self.axes.len())?;
         let (count, stride) = self.axes[axis];

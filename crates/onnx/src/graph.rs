@@ -59,7 +59,7 @@ pub struct Node {
     pub attributes: Vec<(String, Attribute)>,
 }
 
-/// A value of an attribute.
+/// Value of a node's attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
     /// An integer.

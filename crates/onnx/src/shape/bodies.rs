@@ -12,7 +12,7 @@ use crate::graph::{Attribute, Body, Node, Port};
 /// Facts by the names of values.
 pub type FactMap = HashMap<String, Fact>;
 
-/// Executions of a body by its node.
+/// Runs of a body by its node.
 pub struct BodyRuns<'a> {
     /// The graph inside the node.
     pub body: &'a Body,
@@ -22,7 +22,7 @@ pub struct BodyRuns<'a> {
     pub count: Option<u64>,
 }
 
-/// Returns the executions of a `Loop` or `Scan`, or `None` for other operators.
+/// Returns the runs of the body of a `Loop` or `Scan`, or `None` for other operators.
 ///
 /// # Errors
 /// [`ShapeError::Misfit`] if the node does not take its inputs.

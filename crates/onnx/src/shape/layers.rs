@@ -15,7 +15,7 @@ struct Window {
     padding: i64,
 }
 
-/// Returns the window of a node with this kernel, by dimension.
+/// Returns the window of a node with this kernel, dimension by dimension.
 fn windows(node: &Node, kernel: &[i64]) -> Result<Vec<Window>, ShapeError> {
     let rank = kernel.len();
     let values = |name: &str, default: i64, count: usize| match node.ints(name) {

@@ -145,10 +145,10 @@ pub struct InferredShapes {
 ///
 /// let mut net = Builder::new("net", Weights::seeded(1));
 /// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
-/// let y = net.node("Flatten", &[&x], &[("axis", 0.into())])?;
+/// let y = net.node("Transpose", &[&x], &[])?;
 /// net.output("y", &y)?;
 /// let shapes = infer(&net.finish(), &[("N".to_owned(), 8)].into());
-/// assert_eq!(shapes.facts["y"].shape, [1.into(), 32.into()]);
+/// assert_eq!(shapes.facts["y"].shape, [4.into(), 8.into()]);
 /// assert!(shapes.gaps.is_empty());
 /// # Ok::<(), dyno_onnx::BuildError>(())
 /// ```
