@@ -20,7 +20,7 @@ use crate::tensor::{Tensor, Values, element_of};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The operating system cannot read the file.
+    /// The file, or an external file of a tensor, cannot be read.
     #[error("cannot read {}: {reason}", .path.display())]
     File {
         /// Path of the file.
