@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     match Model::from_bytes(bytes, folder) {
         Ok(model) => {
             let cost = count(&model);
-            assert!(cost.uncounted.iter().all(|one| !one.why.to_string().is_empty()));
+            assert!(cost.uncounted.iter().all(|one| !one.reason.to_string().is_empty()));
             if let Ok(written) = model.to_bytes() {
                 let read = Model::from_bytes(&written, folder).expect("it was written by us");
                 assert_eq!(read, model);

@@ -229,18 +229,18 @@ fn attributes<'a>(
             Attribute::Tensor(tensor) if tensor.elements() >= MOST_ELEMENTS => hides = Some(name),
             Attribute::Tensor(tensor) => held.push((name.as_str(), Cow::Borrowed(tensor))),
             Attribute::Floats(values) if is_long(values.len()) => {
-                let tensor = Tensor::of_f32(name.as_str(), &[values.len()], values);
+                let tensor = Tensor::from_f32(name.as_str(), &[values.len()], values);
                 held.push((name, Cow::Owned(tensor)));
             }
             Attribute::Ints(values) if is_long(values.len()) => {
-                let tensor = Tensor::of_i64(name.as_str(), &[values.len()], values);
+                let tensor = Tensor::from_i64(name.as_str(), &[values.len()], values);
                 held.push((name, Cow::Owned(tensor)));
             }
             Attribute::Float(value) if is_constant => {
-                held.push((name, Cow::Owned(Tensor::of_f32(name.as_str(), &[], &[*value]))));
+                held.push((name, Cow::Owned(Tensor::from_f32(name.as_str(), &[], &[*value]))));
             }
             Attribute::Int(value) if is_constant => {
-                held.push((name, Cow::Owned(Tensor::of_i64(name.as_str(), &[], &[*value]))));
+                held.push((name, Cow::Owned(Tensor::from_i64(name.as_str(), &[], &[*value]))));
             }
             Attribute::Text(text) if text.len() > LONG => hides = Some(name),
             Attribute::Other => hides = Some(name),

@@ -15,7 +15,7 @@
 //!     let mut builder = Builder::new("model", Weights::seeded(0));
 //!     let numbers: Vec<f32> = (0..640).map(|index| (index as f32 * frequency).sin()).collect();
 //!     let x = builder.input("x", Element::F32, &[1.into(), 64.into()]);
-//!     let w = builder.tensor(Tensor::of_f32("w", &[64, 10], &numbers))?;
+//!     let w = builder.tensor(Tensor::from_f32("w", &[64, 10], &numbers))?;
 //!     let y = builder.node("MatMul", &[&x, &w], &[])?;
 //!     builder.output("y", &y)?;
 //!     Ok(builder.finish())
@@ -345,10 +345,11 @@ fn digest_of(path: &Path) -> io::Result<String> {
 /// A file cannot be read, or is not an ONNX model.
 pub fn fingerprint(model: &Path) -> Result<String, ReadError> {
     let read = Model::read(model)?;
-    let digest =
-        |path: &Path| digest_of(path).map_err(|why| ReadError::File { path: path.to_owned(), why });
+    let digest = |path: &Path| {
+        digest_of(path).map_err(|reason| ReadError::File { path: path.to_owned(), reason })
+    };
     let whole = digest(model)?;
-    let files = read.files();
+    let files = read.external_files();
     if files.is_empty() {
         return Ok(whole);
     }

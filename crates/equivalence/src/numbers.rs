@@ -70,8 +70,8 @@ impl<'a> Bytes<'a> {
         }
         let name = bytes.tensor.name.clone();
         let shape = &bytes.tensor.shape;
-        let why = format!("expected {} bytes for the shape {shape:?}", bytes.tensor.bytes());
-        Err(ReadError::Tensor { name, why })
+        let reason = format!("expected {} bytes for the shape {shape:?}", bytes.tensor.bytes());
+        Err(ReadError::Tensor { name, reason })
     }
 
     /// All bytes, row by row.

@@ -101,7 +101,10 @@ impl<'a> Weights<'a> {
             }
             Source::Quantized(by) => by,
         };
-        let wrong = |why: &str| ReadError::Tensor { name: weight.held_as.clone(), why: why.into() };
+        let wrong = |reason: &str| ReadError::Tensor {
+            name: weight.held_as.clone(),
+            reason: reason.into(),
+        };
         let tensor = self.tensor(&weight.held_as)?;
         let mut scales = self.plain(&by.scales[0])?;
         for name in &by.scales[1..] {
@@ -176,7 +179,7 @@ impl<'a> Weights<'a> {
         let found = self.flow.tensors.get(name).map(|tensor| &**tensor);
         found.ok_or_else(|| ReadError::Tensor {
             name: name.to_owned(),
-            why: "the graph names it, and the file does not hold it".into(),
+            reason: "the graph names it, and the file does not hold it".into(),
         })
     }
 

@@ -1,147 +1,194 @@
-//! Building a model node by node. The shape of every value is known as soon as
-//! its node is there, and a node that fits nothing is an error at once.
+//! Builder of models, node by node.
+//!
+//! The builder infers the shapes of a node's outputs when the node is added, and rejects a node
+//! that does not take its inputs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
 
 use dyno_tensors::Element;
+use thiserror::Error;
 
 use crate::graph::{Attribute, Body, Model, Node, Port};
-use crate::shape::{Dim, Fact, ShapeError, of_node};
+use crate::shape::{Dim, Fact, ShapeError, infer_node};
 use crate::tensor::{Fill, Tensor, Values, seed_of};
 
-/// The standard operators that graphs here are made of.
-const OPERATORS: i64 = 17;
+/// Version of the standard operators in models that are built.
+const OPSET_VERSION: i64 = 17;
+/// Version of the file format of models that are built.
 const IR_VERSION: i64 = 8;
 
-/// A value of a graph.
+/// Name of a value in a graph that is built.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name(String);
 
 impl Name {
-    /// A value left out, where an operator may do without.
+    /// Placeholder for an optional input that is absent.
     pub const NONE: Self = Self(String::new());
 
-    /// What nodes call it.
+    /// Returns the name that nodes use.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Where weights come from.
+/// Source of the weights of a model that is built.
+///
+/// ```
+/// use dyno_onnx::{Builder, Fill, Tensor, Weights};
+///
+/// let tensors = [("w".to_owned(), Tensor::from_f32("w", &[2], &[0.5, -2.0]))];
+/// let mut net = Builder::new("net", Weights::from_tensors(tensors.into()));
+/// net.weight("w", &[2], Fill::Constant(0.0))?;
+/// assert_eq!(net.finish().tensors[0].floats(), Some(vec![0.5, -2.0]));
+///
+/// let mut net = Builder::new("net", Weights::from_tensors([].into()));
+/// let error = net.weight("w", &[2], Fill::Constant(0.0)).unwrap_err();
+/// assert_eq!(error.to_string(), "the graph needs weight 'w', which is not given");
+/// # Ok::<(), dyno_onnx::BuildError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Weights {
     seed: u64,
-    given: Option<BTreeMap<String, Tensor>>,
+    /// Remaining tensors by name; `None` for generated weights.
+    tensors: Option<BTreeMap<String, Tensor>>,
 }
 
 impl Weights {
-    /// Random ones: the same seed and name give the same tensor.
+    /// Returns a source that generates weights. The elements of a weight depend only on the seed and
+    /// the name of the weight.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
-        Self { seed, given: None }
+        Self { seed, tensors: None }
     }
 
-    /// These, by name. One that is missing is an error.
+    /// Returns a source of these tensors, by name. A weight that is not among them is an error.
     #[must_use]
-    pub fn given(tensors: BTreeMap<String, Tensor>) -> Self {
-        Self { seed: 0, given: Some(tensors) }
+    pub fn from_tensors(tensors: BTreeMap<String, Tensor>) -> Self {
+        Self { seed: 0, tensors: Some(tensors) }
     }
 }
 
 /// Why a graph cannot be built.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// An operator does not take these inputs.
+    #[error("{node}: {reason}")]
     Shape {
-        /// The node.
+        /// Name of the node.
         node: String,
-        /// What is wrong.
-        why: ShapeError,
+        /// Error of the shape inference.
+        reason: ShapeError,
     },
-    /// No weight of that name was given.
+    /// The source has no weight of this name, or the graph has no such value.
+    #[error("the graph needs weight '{0}', which is not given")]
     Missing(String),
-    /// A weight that was given has another shape.
+    /// A weight of the source has another shape than the graph expects.
+    #[error("weight '{name}' has shape {found:?}; the graph takes {expected:?}")]
     Weight {
-        /// Which.
+        /// Name of the weight.
         name: String,
-        /// The graph's.
+        /// Shape in the graph.
         expected: Vec<usize>,
-        /// The one given.
+        /// Shape of the source's tensor.
         found: Vec<usize>,
     },
-    /// A name is taken.
-    Twice(String),
+    /// Two values have this name.
+    #[error("there are two values '{0}'")]
+    DuplicateName(String),
 }
 
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Shape { node, why } => write!(f, "{node}: {why}"),
-            Self::Missing(name) => write!(f, "the graph needs weight '{name}', which is not given"),
-            Self::Weight { name, expected, found } => {
-                write!(f, "weight '{name}' has shape {found:?}; the graph takes {expected:?}")
-            }
-            Self::Twice(name) => write!(f, "there are two values '{name}'"),
-        }
-    }
-}
-
-impl std::error::Error for BuildError {}
-
-/// A graph being built.
+/// A model, or the body of a node, that is under construction.
+///
+/// ```
+/// use dyno_onnx::{Builder, Dim, Element, Weights};
+///
+/// let mut net = Builder::new("net", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+/// let y = net.node("Transpose", &[&x], &[("perm", [1, 0].into())])?;
+/// assert_eq!(net.shape(&y), [4.into(), Dim::symbol("N")]);
+/// net.output("y", &y)?;
+/// assert_eq!(net.finish().outputs[0].name, "y");
+/// # Ok::<(), dyno_onnx::BuildError>(())
+/// ```
 #[derive(Debug)]
 pub struct Builder {
     model: Model,
     weights: Weights,
+    /// Known facts by the names of values.
     facts: HashMap<String, Fact>,
-    /// Weights that were asked for.
-    taken: HashSet<String>,
+    /// Names of the tensors.
+    tensor_names: HashSet<String>,
+    /// Number of constants that the builder has named.
     constants: usize,
-    /// Before the names of nodes and constants; those of a body differ from those
-    /// around it.
+    /// Prefix of the names of nodes and constants. It makes those of a body differ from those of the
+    /// graph around it.
     prefix: String,
 }
 
 impl Builder {
-    /// An empty graph.
+    /// Returns an empty graph.
     #[must_use]
     pub fn new(name: &str, weights: Weights) -> Self {
         let model = Model {
             name: name.into(),
             producer: "dyno".into(),
             ir_version: IR_VERSION,
-            operator_sets: vec![(String::new(), OPERATORS)],
+            operator_sets: vec![(String::new(), OPSET_VERSION)],
             inputs: Vec::new(),
             outputs: Vec::new(),
-            between: Vec::new(),
+            value_info: Vec::new(),
             nodes: Vec::new(),
             tensors: Vec::new(),
         };
-        let (facts, taken) = (HashMap::new(), HashSet::new());
-        Self { model, weights, facts, taken, constants: 0, prefix: String::new() }
+        Self {
+            model,
+            weights,
+            facts: HashMap::new(),
+            tensor_names: HashSet::new(),
+            constants: 0,
+            prefix: String::new(),
+        }
     }
 
-    /// An empty graph for a node of this one, such as the body of a loop. It may read
-    /// all values that there are so far, and has no weights of its own.
+    /// Returns an empty graph for a node of this one, such as the body of a loop. It can read all
+    /// values that exist so far. It has no source of weights.
+    ///
+    /// ```
+    /// use dyno_onnx::{Attribute, Builder, Element, Weights};
+    ///
+    /// let mut net = Builder::new("net", Weights::seeded(1));
+    /// let x = net.input("x", Element::F32, &[4.into()]);
+    /// let is_negative = net.input("is_negative", Element::Bool, &[]);
+    /// let branch = |net: &Builder, op: &str| {
+    ///     let mut body = net.body(op);
+    ///     let y = body.node(op, &[&x], &[])?;
+    ///     body.output(&format!("{op}_y"), &y)?;
+    ///     Ok::<_, dyno_onnx::BuildError>(Attribute::from(body.finish_body()))
+    /// };
+    /// let (negative, same) = (branch(&net, "Neg")?, branch(&net, "Identity")?);
+    /// let branches = [("then_branch", negative), ("else_branch", same)];
+    /// let y = net.node("If", &[&is_negative], &branches)?;
+    /// assert_eq!(net.shape(&y), [4.into()]);
+    /// # Ok::<(), dyno_onnx::BuildError>(())
+    /// ```
     #[must_use]
     pub fn body(&self, name: &str) -> Self {
-        let mut body = Self::new(name, Weights::given(BTreeMap::new()));
+        let mut body = Self::new(name, Weights::from_tensors(BTreeMap::new()));
         body.facts.clone_from(&self.facts);
         body.prefix = format!("{}{name}_", self.prefix);
         body
     }
 
-    /// The graph as a node takes it.
+    /// Returns the graph as an attribute of a node holds it.
     #[must_use]
     pub fn finish_body(self) -> Body {
-        let Model { name, inputs, outputs, between, nodes, tensors, .. } = self.model;
-        Body { name, inputs, outputs, between, nodes, tensors }
+        let Model { name, inputs, outputs, value_info, nodes, tensors, .. } = self.model;
+        Body { name, inputs, outputs, value_info, nodes, tensors }
     }
 
-    /// Adds an input.
+    /// Adds an input, and returns its name.
     pub fn input(&mut self, name: &str, element: Element, shape: &[Dim]) -> Name {
         self.facts.insert(name.into(), Fact::new(element, shape.to_vec()));
         let shape = Some(shape.to_vec());
@@ -149,20 +196,21 @@ impl Builder {
         Name(name.into())
     }
 
-    /// A weight: the one given under that name, or a seeded one.
+    /// Adds a weight from the source of weights, and returns its name. `fill` is the distribution of a
+    /// generated weight.
     ///
     /// # Errors
-    /// It is not given, has another shape, or is there already.
+    /// The source does not have the weight or has it with another shape, or the name is in use.
     pub fn weight(&mut self, name: &str, shape: &[usize], fill: Fill) -> Result<Name, BuildError> {
-        let tensor = match &mut self.weights.given {
+        let tensor = match &mut self.weights.tensors {
             None => Tensor {
                 name: name.into(),
                 element: Element::F32,
                 shape: shape.to_vec(),
                 values: Values::Filled(fill, seed_of(name, self.weights.seed)),
             },
-            Some(given) => {
-                let found = given.remove(name);
+            Some(tensors) => {
+                let found = tensors.remove(name);
                 let mut tensor = found.ok_or_else(|| BuildError::Missing(name.into()))?;
                 if tensor.shape != shape {
                     let (expected, found) = (shape.to_vec(), tensor.shape);
@@ -175,56 +223,56 @@ impl Builder {
         self.tensor(tensor)
     }
 
-    /// Names of given weights that the graph has not asked for.
-    pub fn unused(&self) -> impl Iterator<Item = &str> {
-        self.weights.given.iter().flat_map(BTreeMap::keys).map(String::as_str)
+    /// Returns the names of the source's tensors that the graph does not use so far.
+    pub fn unused_weights(&self) -> impl Iterator<Item = &str> {
+        self.weights.tensors.iter().flat_map(BTreeMap::keys).map(String::as_str)
     }
 
-    /// A constant that is no weight.
+    /// Adds a constant that does not come from the source of weights, and returns its name.
     ///
     /// # Errors
-    /// Its name is taken.
+    /// [`BuildError::DuplicateName`].
     pub fn tensor(&mut self, tensor: Tensor) -> Result<Name, BuildError> {
         let name = tensor.name.clone();
-        if !self.taken.insert(name.clone()) || self.facts.contains_key(&name) {
-            return Err(BuildError::Twice(name));
+        if !self.tensor_names.insert(name.clone()) || self.facts.contains_key(&name) {
+            return Err(BuildError::DuplicateName(name));
         }
-        self.facts.insert(name.clone(), Fact::of(&tensor));
+        self.facts.insert(name.clone(), Fact::from_tensor(&tensor));
         self.model.tensors.push(tensor);
         Ok(Name(name))
     }
 
-    /// Whole numbers as a constant of one dimension, such as a shape.
+    /// Adds integers as a constant of one dimension, such as a shape, and returns its name.
     pub fn integers(&mut self, values: &[i64]) -> Name {
-        let tensor = Tensor::of_i64(self.constant(), &[values.len()], values);
-        self.add(tensor)
+        let tensor = Tensor::from_i64(self.new_constant_name(), &[values.len()], values);
+        self.add_constant(tensor)
     }
 
-    /// Numbers as a constant of one dimension.
+    /// Adds numbers as a constant of one dimension, and returns its name.
     pub fn numbers(&mut self, values: &[f32]) -> Name {
-        let tensor = Tensor::of_f32(self.constant(), &[values.len()], values);
-        self.add(tensor)
+        let tensor = Tensor::from_f32(self.new_constant_name(), &[values.len()], values);
+        self.add_constant(tensor)
     }
 
-    /// A number as a constant without dimensions.
+    /// Adds a number as a constant without dimensions, and returns its name.
     pub fn number(&mut self, value: f32) -> Name {
-        let tensor = Tensor::of_f32(self.constant(), &[], &[value]);
-        self.add(tensor)
+        let tensor = Tensor::from_f32(self.new_constant_name(), &[], &[value]);
+        self.add_constant(tensor)
     }
 
-    fn constant(&mut self) -> String {
+    fn new_constant_name(&mut self) -> String {
         self.constants += 1;
         format!("{}constant_{}", self.prefix, self.constants)
     }
 
-    fn add(&mut self, tensor: Tensor) -> Name {
-        self.tensor(tensor).expect("names of constants are counted")
+    fn add_constant(&mut self, tensor: Tensor) -> Name {
+        self.tensor(tensor).expect("the number in a constant's name is unique")
     }
 
-    /// Adds a node with one output.
+    /// Adds a node with one output, and returns the name of the output.
     ///
     /// # Errors
-    /// The operator does not take these inputs.
+    /// [`BuildError::Shape`] if the operator does not take these inputs.
     pub fn node(
         &mut self,
         op: &str,
@@ -235,10 +283,10 @@ impl Builder {
         Ok(output)
     }
 
-    /// Adds a node with several outputs.
+    /// Adds a node with several outputs, and returns the names of the outputs.
     ///
     /// # Errors
-    /// As [`Builder::node`].
+    /// [`BuildError::Shape`] if the operator does not take these inputs.
     pub fn nodes<const N: usize>(
         &mut self,
         op: &str,
@@ -257,8 +305,8 @@ impl Builder {
             attributes: attributes.iter().map(|(k, v)| ((*k).into(), v.clone())).collect(),
         };
         let facts: Vec<_> = inputs.iter().map(|input| self.facts.get(&input.0)).collect();
-        let found = of_node(&node, &facts, &self.facts)
-            .map_err(|why| BuildError::Shape { node: name, why })?;
+        let found = infer_node(&node, &facts, &self.facts)
+            .map_err(|reason| BuildError::Shape { node: name, reason })?;
         for (output, fact) in outputs.iter().zip(found) {
             self.facts.insert(output.clone(), fact);
         }
@@ -266,21 +314,21 @@ impl Builder {
         Ok(outputs.map(Name))
     }
 
-    /// Shape of a value; that of an absent one is empty.
+    /// Returns the shape of a value. The shape of [`Name::NONE`] is empty.
     #[must_use]
     pub fn shape(&self, value: &Name) -> &[Dim] {
         self.facts.get(&value.0).map_or(&[], |fact| &fact.shape)
     }
 
-    /// Makes a value an output under a name of its own.
+    /// Makes a value an output with a new name.
     ///
     /// # Errors
-    /// The name is taken.
+    /// [`BuildError::DuplicateName`], or [`BuildError::Missing`] if there is no such value.
     pub fn output(&mut self, name: &str, value: &Name) -> Result<(), BuildError> {
         let fact = self.facts.get(&value.0).cloned();
         let fact = fact.ok_or_else(|| BuildError::Missing(value.0.clone()))?;
         if self.facts.contains_key(name) {
-            return Err(BuildError::Twice(name.into()));
+            return Err(BuildError::DuplicateName(name.into()));
         }
         self.model.nodes.push(Node {
             name: format!("output_{name}"),
@@ -296,7 +344,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The model.
+    /// Returns the model.
     #[must_use]
     pub fn finish(self) -> Model {
         self.model

@@ -1,4 +1,4 @@
-//! What a model costs: parameters, operations, and a table of its layers.
+//! Cost of a model: parameters, operations, and a table of its layers.
 
 mod macs;
 
@@ -7,72 +7,72 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use dyno_tensors::Element;
 
 use crate::graph::{Attribute, Model, Node};
-use crate::shape::bodies::{inside, runs};
-use crate::shape::{Dim, Fact, Inferred, ShapeError, infer};
+use crate::shape::bodies::{body_runs, infer_body};
+use crate::shape::{Dim, Fact, InferredShapes, ShapeError, all_bindings, infer};
 use crate::tensor::Tensor;
 
-/// What a model costs for one input.
+/// Cost of one inference of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
-    /// Numbers in its weights: floating-point or quantised tensors of at least
-    /// one dimension, without the means and variances of batch normalisations,
-    /// which are measured and not learned, and the factors of resizes. Those of
-    /// graphs inside nodes are among them.
+    /// Number of parameters: elements of floating-point and quantized tensors of at least one
+    /// dimension, in all graphs of the model. The means and variances of batch normalizations are
+    /// left out, because they are not trained, and so are the scales of resizes.
     pub parameters: u64,
-    /// Its nodes, in order; those of the body of a loop stand in its place.
+    /// Nodes in the order of execution. A loop is replaced by the nodes of its body.
     pub layers: Vec<Layer>,
-    /// Nodes of which nothing can be said; the sums leave them out.
-    pub uncounted: Vec<Uncounted>,
+    /// Nodes whose cost is unknown. The sums do not include them.
+    pub uncounted: Vec<UncountedNode>,
 }
 
-/// A node.
+/// Cost of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// Its name, or that of its first output; behind that of the loop it is in.
+    /// Name of the node, or of its first output if it has none. A node inside a loop is named
+    /// `loop/node`.
     pub name: String,
-    /// Its operator.
+    /// Name of the operator.
     pub op: String,
-    /// Of what comes in, without weights.
+    /// Shapes of the inputs, without weights.
     pub inputs: Vec<Vec<Dim>>,
-    /// Of what comes out.
+    /// Shapes of the outputs.
     pub outputs: Vec<Vec<Dim>>,
-    /// How often it runs for one input: more than once in a loop, and never where all
-    /// that it reads is constant: an engine does that once when it loads the model.
-    pub times: u64,
-    /// Multiplications of which each result is added to another, each time; those
-    /// of operators that work element by element are none.
+    /// Number of executions per inference: more than one in a loop, and 0 if all inputs are
+    /// constant, because engines compute such nodes when they load the model.
+    pub runs: u64,
+    /// Multiply-accumulates of one execution; 0 for operators that work element by element.
     pub macs: u64,
-    /// Of the weights that it reads each time, as they lie in the file, also where a node
-    /// before turned or widened them; a weight that two nodes share is in both. Of a
-    /// table, the rows that are picked.
+    /// Bytes of weights that one execution reads. A weight has its size in the file, even if another
+    /// node transposes or converts it first. Of a lookup table, only the selected rows count. A
+    /// weight that two nodes read counts for both.
     pub weight_bytes: u64,
-    /// Of what goes in each time, without weights.
+    /// Bytes of inputs that one execution reads, without weights.
     pub input_bytes: u64,
-    /// Of what comes out each time.
+    /// Bytes of outputs of one execution.
     pub output_bytes: u64,
 }
 
-/// A node of which nothing can be said.
+/// A node whose cost is unknown.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Uncounted {
-    /// Its name, or that of its first output; behind that of the node it is in.
+pub struct UncountedNode {
+    /// Name of the node, or of its first output if it has none. A node inside a loop is named
+    /// `loop/node`.
     pub name: String,
-    /// Its operator.
+    /// Name of the operator, after its domain unless that is the standard one.
     pub op: String,
-    /// Why not.
-    pub why: ShapeError,
+    /// Why the cost is unknown.
+    pub reason: ShapeError,
 }
 
 impl Cost {
-    /// Multiply-accumulates; saturates.
+    /// Returns the multiply-accumulates of one inference; saturates.
     #[must_use]
     pub fn macs(&self) -> u64 {
         let add =
-            |sum: u64, layer: &Layer| sum.saturating_add(layer.macs.saturating_mul(layer.times));
+            |sum: u64, layer: &Layer| sum.saturating_add(layer.macs.saturating_mul(layer.runs));
         self.layers.iter().fold(0, add)
     }
 
-    /// Two for each multiply-accumulate, as papers count them.
+    /// Returns the operations of one inference: two per multiply-accumulate, as in publications.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.macs().saturating_mul(2)
@@ -80,20 +80,20 @@ impl Cost {
 }
 
 impl Layer {
-    /// Two for each multiply-accumulate, each time.
+    /// Returns the operations of one execution: two per multiply-accumulate.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.macs.saturating_mul(2)
     }
 
-    /// Of all that is read and written each time: weights, inputs and outputs.
+    /// Returns the bytes that one execution reads and writes: weights, inputs and outputs.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.weight_bytes.saturating_add(self.input_bytes).saturating_add(self.output_bytes)
     }
 
-    /// Arithmetic intensity: operations for each byte that is read or written; 0 where
-    /// there is none.
+    /// Returns the arithmetic intensity: operations per byte that is read or written, or 0 if there
+    /// are no such bytes.
     #[must_use]
     pub fn operations_per_byte(&self) -> f64 {
         match self.bytes() {
@@ -103,76 +103,104 @@ impl Layer {
     }
 }
 
-/// Counts a model at batch 1: every dimension without a number is 1.
+/// Returns the cost of a model at batch 1: every symbolic dimension is 1.
+///
+/// ```
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights, count};
+///
+/// let mut net = Builder::new("scores", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 64.into()]);
+/// let w = net.weight("w", &[64, 10], Fill::he(64))?;
+/// let y = net.node("MatMul", &[&x, &w], &[])?;
+/// net.output("y", &y)?;
+/// let cost = count(&net.finish());
+/// assert_eq!((cost.parameters, cost.macs()), (640, 640));
+/// assert_eq!(cost.layers[0].weight_bytes, 4 * 640);
+/// # Ok::<(), dyno_onnx::BuildError>(())
+/// ```
 #[must_use]
 pub fn count(model: &Model) -> Cost {
     count_with(model, &BTreeMap::new())
 }
 
-/// Counts a model with numbers for the names of its inputs' dimensions, such as a
-/// batch; every other dimension without a number is 1.
+/// Returns the cost of a model. `bindings` has the sizes of symbolic dimensions of the inputs, such as
+/// the batch; all others are 1.
+///
+/// ```
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights, count_with};
+///
+/// let mut net = Builder::new("scores", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 64.into()]);
+/// let w = net.weight("w", &[64, 10], Fill::he(64))?;
+/// let y = net.node("MatMul", &[&x, &w], &[])?;
+/// net.output("y", &y)?;
+/// let cost = count_with(&net.finish(), &[("N".to_owned(), 8)].into());
+/// assert_eq!((cost.parameters, cost.macs()), (640, 8 * 640));
+/// # Ok::<(), dyno_onnx::BuildError>(())
+/// ```
 #[must_use]
-pub fn count_with(model: &Model, bind: &BTreeMap<String, usize>) -> Cost {
-    let symbols = model.inputs.iter().filter_map(|port| port.shape.as_ref()).flatten();
-    let one = |dim: &Dim| match dim {
-        Dim::Symbol(name) => Some((name.clone(), 1)),
-        Dim::Fixed(_) => None,
-    };
-    let mut all: BTreeMap<String, usize> = symbols.filter_map(one).collect();
-    all.extend(bind.iter().map(|(name, &n)| (name.clone(), n)));
-    let found = infer(model, &all);
+pub fn count_with(model: &Model, bindings: &BTreeMap<String, usize>) -> Cost {
+    let shapes = infer(model, &all_bindings(model, bindings));
     let (nodes, tensors) = (model.nodes.as_slice(), model.tensors.as_slice());
     let mut cost =
         Cost { parameters: parameters(nodes, tensors), layers: vec![], uncounted: vec![] };
-    let held = held(nodes, tensors).map(|(name, tensor)| (name, tensor.bytes())).collect();
-    cost.add(nodes, &found, Place { path: "", times: 1, held });
+    cost.add(nodes, &shapes, Scope { path: "", runs: 1, weights: weight_bytes(nodes, tensors) });
     cost
 }
 
-/// Weights and other constants by their names: a file may hold them in nodes as well.
-fn held<'a>(
+/// Returns weights and other constants by their names. A file may have them as tensors of the graph or
+/// as nodes.
+fn constants<'a>(
     nodes: &'a [Node],
     tensors: &'a [Tensor],
 ) -> impl Iterator<Item = (&'a str, &'a Tensor)> {
-    let of_node = |node: &'a Node| match (node.op.as_str(), node.attribute("value")) {
+    let constant = |node: &'a Node| match (node.op.as_str(), node.attribute("value")) {
         ("Constant", Some(Attribute::Tensor(tensor))) => {
             node.outputs.first().map(|name| (name.as_str(), tensor))
         }
         _ => None,
     };
     let named = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
-    named.chain(nodes.iter().filter_map(of_node))
+    named.chain(nodes.iter().filter_map(constant))
 }
 
+/// Returns the bytes of weights and other constants by their names.
+fn weight_bytes<'a>(nodes: &'a [Node], tensors: &'a [Tensor]) -> HashMap<&'a str, u64> {
+    constants(nodes, tensors).map(|(name, tensor)| (name, tensor.bytes())).collect()
+}
+
+/// Returns the number of parameters of a graph and of the graphs inside it.
 fn parameters(nodes: &[Node], tensors: &[Tensor]) -> u64 {
     let is_weight = |element: Element| !matches!(element, Element::I64 | Element::Bool);
-    let no_weights = nodes.iter().flat_map(|node| match node.op.as_str() {
+    let excluded = nodes.iter().flat_map(|node| match node.op.as_str() {
         "BatchNormalization" => &node.inputs[node.inputs.len().min(3)..],
         "Resize" | "Upsample" => &node.inputs[node.inputs.len().min(1)..],
         _ => &[],
     });
-    let no_weights: HashSet<&str> = no_weights.map(String::as_str).collect();
-    let weights = held(nodes, tensors).filter(|(name, one)| {
-        is_weight(one.element) && !one.shape.is_empty() && !no_weights.contains(name)
+    let excluded: HashSet<&str> = excluded.map(String::as_str).collect();
+    let weights = constants(nodes, tensors).filter(|(name, tensor)| {
+        is_weight(tensor.element) && !tensor.shape.is_empty() && !excluded.contains(name)
     });
     let bodies = nodes.iter().flat_map(Node::bodies);
     let inner = bodies.map(|(_, body)| parameters(&body.nodes, &body.tensors));
-    weights.map(|(_, one)| one.elements()).chain(inner).fold(0, u64::saturating_add)
+    weights.map(|(_, tensor)| tensor.elements()).chain(inner).fold(0, u64::saturating_add)
 }
 
-/// Where nodes are.
-struct Place<'a> {
-    /// Names of the nodes around, each with a slash behind.
+/// A graph whose nodes are counted.
+struct Scope<'a> {
+    /// Names of the nodes around the graph, each followed by a slash.
     path: &'a str,
-    /// How often they run.
-    times: u64,
-    /// Bytes of weights, and of what follows from them alone, by their names.
-    held: HashMap<&'a str, u64>,
+    /// Number of executions per inference.
+    runs: u64,
+    /// Bytes of weights by their names. A value that is computed from weights alone has the bytes of
+    /// these weights.
+    weights: HashMap<&'a str, u64>,
 }
 
-impl<'a> Place<'a> {
-    /// Bytes of the file behind a node that reads nothing else, or `None`.
-    fn constant(&self, node: &Node) -> Option<u64> {
+impl<'a> Scope<'a> {
+    /// Returns the bytes of weights from which alone a node's outputs are computed, or `None` if the
+    /// node has other inputs.
+    fn constant_bytes(&self, node: &Node) -> Option<u64> {
         let is_random = node.op.starts_with("Random") || node.op == "Multinomial";
         if is_random || node.inputs.iter().all(String::is_empty) {
             return match node.attribute("value") {
@@ -180,132 +208,135 @@ impl<'a> Place<'a> {
                 _ => None,
             };
         }
-        let given = node.inputs.iter().filter(|name| !name.is_empty());
-        given.map(|name| self.held.get(name.as_str()).copied()).sum()
+        let inputs = node.inputs.iter().filter(|name| !name.is_empty());
+        inputs.map(|name| self.weights.get(name.as_str()).copied()).sum()
     }
 }
 
 impl Cost {
-    fn add<'a>(&mut self, nodes: &'a [Node], found: &Inferred, mut place: Place<'a>) {
-        let mut gaps: HashMap<usize, ShapeError> = found.gaps.iter().cloned().collect();
+    /// Adds the nodes of a graph.
+    fn add<'a>(&mut self, nodes: &'a [Node], shapes: &InferredShapes, mut scope: Scope<'a>) {
+        let mut gaps: HashMap<usize, ShapeError> = shapes.gaps.iter().cloned().collect();
         for (at, node) in nodes.iter().enumerate() {
             let gap = gaps.remove(&at);
             if node.bodies().next().is_some() {
-                self.add_bodies(node, found, &place, gap);
+                self.add_bodies(node, shapes, &scope, gap);
                 continue;
             }
-            let constant = place.constant(node);
+            let constant = scope.constant_bytes(node);
             if let Some(bytes) = constant {
                 let outputs = node.outputs.iter().filter(|name| !name.is_empty());
-                place.held.extend(outputs.map(|name| (name.as_str(), bytes)));
+                scope.weights.extend(outputs.map(|name| (name.as_str(), bytes)));
             }
             let facts = |names: &[String]| -> Vec<Option<Fact>> {
-                names.iter().map(|name| found.facts.get(name).cloned()).collect()
+                names.iter().map(|name| shapes.facts.get(name).cloned()).collect()
             };
             let (inputs, outputs) = (facts(&node.inputs), facts(&node.outputs));
-            let counted = match gap {
-                Some(why) => Err(why),
-                None => macs::of(node, &inputs, &outputs),
+            let macs = match gap {
+                Some(reason) => Err(reason),
+                None => macs::count(node, &inputs, &outputs),
             };
-            match counted {
+            match macs {
                 Ok(macs) => {
-                    let mut layer = layer(node, &place, &inputs, &outputs, macs);
+                    let mut layer = layer(node, &scope, &inputs, &outputs, macs);
                     if constant.is_some() {
-                        layer.times = 0;
+                        layer.runs = 0;
                     }
                     self.layers.push(layer);
                 }
-                Err(why) => self.leave_out(node, &place, why),
+                Err(reason) => self.leave_out(node, &scope, reason),
             }
         }
     }
 
-    fn leave_out(&mut self, node: &Node, place: &Place<'_>, why: ShapeError) {
+    /// Adds a node whose cost is unknown.
+    fn leave_out(&mut self, node: &Node, scope: &Scope<'_>, reason: ShapeError) {
         let op = if node.domain.is_empty() {
             node.op.clone()
         } else {
             format!("{}.{}", node.domain, node.op)
         };
-        self.uncounted.push(Uncounted { name: named(node, place), op, why });
+        self.uncounted.push(UncountedNode { name: path_of(node, scope), op, reason });
     }
 
-    /// A loop whose runs are known counts as its body so many times. Of any other node
-    /// with graphs of its own it is unknown what runs.
+    /// Adds a node with graphs inside. A loop with a known number of iterations costs that many
+    /// executions of its body. For any other node it is unknown which graph runs.
     fn add_bodies(
         &mut self,
         node: &Node,
-        found: &Inferred,
-        place: &Place<'_>,
+        shapes: &InferredShapes,
+        scope: &Scope<'_>,
         gap: Option<ShapeError>,
     ) {
-        let inputs: Vec<_> = node.inputs.iter().map(|name| found.facts.get(name)).collect();
-        let unknown = |why: &str| ShapeError::Misfit(why.into());
-        match runs(node, &inputs) {
-            Ok(Some(runs)) => {
-                let Some(times) = runs.times.and_then(|times| times.checked_mul(place.times))
-                else {
-                    let why = unknown("how often it runs depends on data");
-                    return self.leave_out(node, place, why);
+        let inputs: Vec<_> = node.inputs.iter().map(|name| shapes.facts.get(name)).collect();
+        let unknown = |reason: &str| ShapeError::Misfit(reason.into());
+        match body_runs(node, &inputs) {
+            Ok(Some(body_runs)) => {
+                let runs = body_runs.count.and_then(|count| count.checked_mul(scope.runs));
+                let Some(runs) = runs else {
+                    let reason = unknown("how often it runs depends on data");
+                    return self.leave_out(node, scope, reason);
                 };
-                let body = inside(runs.body, &runs.handed, &found.facts);
-                let path = format!("{}/", named(node, place));
-                let inner = self::held(&runs.body.nodes, &runs.body.tensors);
-                let inner = inner.map(|(name, tensor)| (name, tensor.bytes()));
-                let outer = place.held.iter().map(|(name, bytes)| (*name, *bytes));
-                let held = outer.chain(inner).collect();
-                self.add(&runs.body.nodes, &body, Place { path: &path, times, held });
-                if let Some(why) = gap {
-                    self.leave_out(node, place, why);
+                let body = body_runs.body;
+                let inner_shapes = infer_body(body, &body_runs.inputs, &shapes.facts);
+                let path = format!("{}/", path_of(node, scope));
+                let mut weights = scope.weights.clone();
+                weights.extend(weight_bytes(&body.nodes, &body.tensors));
+                self.add(&body.nodes, &inner_shapes, Scope { path: &path, runs, weights });
+                if let Some(reason) = gap {
+                    self.leave_out(node, scope, reason);
                 }
             }
             Ok(None) => self.leave_out(
                 node,
-                place,
+                scope,
                 gap.unwrap_or_else(|| unknown("which of its graphs runs depends on data")),
             ),
-            Err(why) => self.leave_out(node, place, why),
+            Err(reason) => self.leave_out(node, scope, reason),
         }
     }
 }
 
-fn named(node: &Node, place: &Place<'_>) -> String {
+/// Returns the name of a node or of its first output, after the names of the nodes around it.
+fn path_of(node: &Node, scope: &Scope<'_>) -> String {
     let name = [&node.name].into_iter().chain(&node.outputs).find(|name| !name.is_empty());
-    format!("{}{}", place.path, name.map_or("", String::as_str))
+    format!("{}{}", scope.path, name.map_or("", String::as_str))
 }
 
+/// Returns the cost of a node with known shapes and multiply-accumulates.
 fn layer(
     node: &Node,
-    place: &Place<'_>,
+    scope: &Scope<'_>,
     inputs: &[Option<Fact>],
     outputs: &[Option<Fact>],
     macs: u64,
 ) -> Layer {
     let size = |fact: &Fact| fact.element.bytes_of(fact.elements().unwrap_or(0));
     let known =
-        node.inputs.iter().zip(inputs).filter_map(|(name, one)| Some((name, one.as_ref()?)));
-    let (weights, fed): (Vec<_>, Vec<_>) =
-        known.partition(|(name, _)| place.held.contains_key(name.as_str()));
+        node.inputs.iter().zip(inputs).filter_map(|(name, fact)| Some((name, fact.as_ref()?)));
+    let (weights, activations): (Vec<_>, Vec<_>) =
+        known.partition(|(name, _)| scope.weights.contains_key(name.as_str()));
     let outputs: Vec<&Fact> = outputs.iter().flatten().collect();
-    // A constant is computed by nobody.
+    // Constants are not computed.
     let computed = if node.op == "Constant" { &[][..] } else { &outputs[..] };
     let output_bytes = computed.iter().map(|fact| size(fact)).fold(0, u64::saturating_add);
-    let picks = matches!(node.op.as_str(), "Gather" | "GatherND" | "GatherElements");
+    let is_lookup = matches!(node.op.as_str(), "Gather" | "GatherND" | "GatherElements");
     let read = |(name, _): &(&String, &Fact)| {
-        let all = place.held[name.as_str()];
+        let all = scope.weights[name.as_str()];
         match node.inputs.first() {
-            Some(table) if picks && table == *name => all.min(output_bytes),
+            Some(table) if is_lookup && table == *name => all.min(output_bytes),
             _ => all,
         }
     };
     Layer {
-        name: named(node, place),
+        name: path_of(node, scope),
         op: node.op.clone(),
-        inputs: fed.iter().map(|(_, fact)| fact.shape.clone()).collect(),
+        inputs: activations.iter().map(|(_, fact)| fact.shape.clone()).collect(),
         outputs: outputs.iter().map(|fact| fact.shape.clone()).collect(),
-        times: place.times,
+        runs: scope.runs,
         macs,
         weight_bytes: weights.iter().map(read).fold(0, u64::saturating_add),
-        input_bytes: fed.iter().map(|(_, fact)| size(fact)).fold(0, u64::saturating_add),
+        input_bytes: activations.iter().map(|(_, fact)| size(fact)).fold(0, u64::saturating_add),
         output_bytes,
     }
 }

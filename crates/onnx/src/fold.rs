@@ -1,117 +1,138 @@
-//! Values that do not depend on what a model is fed.
+//! Constants: values that do not depend on the inputs of a model.
 //!
-//! Weights in files often come through a few nodes: a constant is turned, cut and put together, or is
-//! taken from a branch whose condition is constant. Nothing is computed here but where elements are.
+//! In many files a few nodes are between a weight and the layer that reads it: they transpose, cut and
+//! concatenate constants, or select one by an `If` with a constant condition. Such nodes only move
+//! elements. Nodes that compute new numbers are not evaluated.
 
 use std::collections::HashMap;
 
 use dyno_tensors::Element;
 
-use crate::graph::{Attribute, Body, Model, Node};
+use crate::graph::{Attribute, Body, Model, Node, Port};
 use crate::tensor::{Tensor, Values, fill};
 
-/// Nodes between a constant and who asks for it: more than any exporter writes, and too few to
-/// exhaust the stack.
-const DEPTH: usize = 64;
+/// Maximum number of nodes from a tensor to a constant. Exporters write fewer. The limit keeps the
+/// recursion from exhausting the stack.
+const MAX_DEPTH: usize = 64;
 
-/// The constants of a graph, with those of the graphs around it.
+/// Constants of a graph and of the graphs around it.
+///
+/// ```
+/// use dyno_onnx::{Builder, Constants, Element, Tensor, Weights};
+///
+/// let mut net = Builder::new("net", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[2.into()]);
+/// let w = net.tensor(Tensor::from_f32("w", &[1, 2], &[0.5, -2.0]))?;
+/// let transposed = net.node("Transpose", &[&w], &[])?;
+/// let model = net.finish();
+///
+/// let constants = Constants::new(&model);
+/// assert_eq!(constants.get(transposed.as_str()).unwrap().shape, [2, 1]);
+/// assert!(!constants.contains(x.as_str()));
+/// # Ok::<(), dyno_onnx::BuildError>(())
+/// ```
 pub struct Constants<'a> {
-    around: Option<&'a Constants<'a>>,
+    outer: Option<&'a Constants<'a>>,
     tensors: HashMap<&'a str, &'a Tensor>,
-    /// Who makes a value, and which of its outputs that is.
+    /// Node of each value, and index of the value among the node's outputs.
     makers: HashMap<&'a str, (&'a Node, usize)>,
-    /// Values that are handed in, which may hide others of the same name.
-    fed: Vec<&'a str>,
+    /// Inputs of the graph. They hide values of the graphs around it that have equal names.
+    inputs: Vec<&'a str>,
 }
 
 impl<'a> Constants<'a> {
-    /// Those of a model.
+    /// Returns the constants of a model's graph.
     #[must_use]
     pub fn new(model: &'a Model) -> Self {
-        let fed = model.inputs.iter().map(|port| port.name.as_str()).collect();
-        Self::of(None, &model.nodes, &model.tensors, fed)
+        Self::from_graph(None, &model.nodes, &model.tensors, &model.inputs)
     }
 
-    /// Those inside of a node of this graph.
+    /// Returns the constants of a graph inside a node of this graph.
     #[must_use]
-    pub fn within<'b>(&'b self, body: &'b Body) -> Constants<'b> {
-        let fed = body.inputs.iter().map(|port| port.name.as_str()).collect();
-        Constants::of(Some(self), &body.nodes, &body.tensors, fed)
+    pub fn enter<'b>(&'b self, body: &'b Body) -> Constants<'b> {
+        Constants::from_graph(Some(self), &body.nodes, &body.tensors, &body.inputs)
     }
 
-    fn of(
-        around: Option<&'a Constants<'a>>,
+    fn from_graph(
+        outer: Option<&'a Constants<'a>>,
         nodes: &'a [Node],
         tensors: &'a [Tensor],
-        fed: Vec<&'a str>,
+        inputs: &'a [Port],
     ) -> Self {
-        let made = |node: &'a Node| {
+        let outputs = |node: &'a Node| {
             node.outputs.iter().enumerate().map(move |(at, output)| (output.as_str(), (node, at)))
         };
         Self {
-            around,
+            outer,
             tensors: tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect(),
-            makers: nodes.iter().flat_map(made).collect(),
-            fed,
+            makers: nodes.iter().flat_map(outputs).collect(),
+            inputs: inputs.iter().map(|port| port.name.as_str()).collect(),
         }
     }
 
-    /// A value, if it is a constant: a tensor, or made from tensors by `Constant`, `Identity`,
-    /// `Unsqueeze`, `Squeeze`, `Reshape`, `Transpose`, `Slice`, `Concat`, `Gather` of one index,
-    /// `ConstantOfShape`, or an `If` whose condition is constant. Tensors in other files are loaded.
+    /// Returns the value of a constant, or `None` if the value depends on inputs or is not supported.
+    ///
+    /// A constant is a tensor, or is computed from tensors by `Constant`, `Identity`, `Unsqueeze`,
+    /// `Squeeze`, `Reshape`, `Transpose`, `Slice`, `Concat`, `Gather` of one index, `ConstantOfShape`,
+    /// or an `If` with a constant condition. Tensors in other files are loaded.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Tensor> {
-        self.find(name, DEPTH)
+        self.find(name, MAX_DEPTH)
     }
 
-    /// Whether a value follows from tensors alone by the nodes that [`Constants::get`] goes through; no value is
-    /// made, and no file is loaded but for the condition of an `If`.
+    /// Returns whether a value is computed from tensors alone by operators that [`Constants::get`]
+    /// supports.
+    ///
+    /// Does not compute the value, and loads no file except for the condition of an `If`.
     #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        self.known(name, DEPTH, &mut HashMap::new())
+    pub fn contains(&self, name: &str) -> bool {
+        self.is_constant(name, MAX_DEPTH, &mut HashMap::new())
     }
 
-    /// `found` is of names of this graph, so that what joins a value with itself many times is asked for once.
-    fn known(&self, name: &str, depth: usize, found: &mut HashMap<String, bool>) -> bool {
+    /// `cache` has the results for values of this graph. Without it, values that are concatenated with
+    /// themselves many times would take exponential time.
+    fn is_constant(&self, name: &str, depth: usize, cache: &mut HashMap<String, bool>) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         if self.tensors.contains_key(name) {
             return true;
         }
-        if name.is_empty() || self.fed.contains(&name) {
+        if name.is_empty() || self.inputs.contains(&name) {
             return false;
         }
         let Some((node, _)) = self.makers.get(name) else {
             return self
-                .around
-                .is_some_and(|around| around.known(name, depth, &mut HashMap::new()));
+                .outer
+                .is_some_and(|outer| outer.is_constant(name, depth, &mut HashMap::new()));
         };
-        if let Some(known) = found.get(name) {
-            return *known;
+        if let Some(is_constant) = cache.get(name) {
+            return *is_constant;
         }
-        // What hangs on itself is none.
-        found.insert(name.to_owned(), false);
-        let known = match node.op.as_str() {
+        // A value that depends on itself is not a constant.
+        cache.insert(name.to_owned(), false);
+        let is_constant = match node.op.as_str() {
             "Constant" => true,
             "If" => self.find(name, depth + 1).is_some(),
             "ConstantOfShape" | "Identity" | "Unsqueeze" | "Squeeze" | "Reshape" | "Transpose"
             | "Slice" | "Concat" | "Gather" => {
-                let mut given = node.inputs.iter().filter(|input| !input.is_empty()).peekable();
-                given.peek().is_some() && given.all(|input| self.known(input, depth, found))
+                let mut inputs = node.inputs.iter().filter(|input| !input.is_empty()).peekable();
+                inputs.peek().is_some() && inputs.all(|input| self.is_constant(input, depth, cache))
             }
             _ => false,
         };
-        found.insert(name.to_owned(), known);
-        known
+        cache.insert(name.to_owned(), is_constant);
+        is_constant
     }
 
-    /// Whether a value is all zeros, of whatever shape: as [`Constants::get`], and besides what
-    /// `Expand` and `ConstantOfShape` make of a shape that is not known before.
+    /// Returns whether all elements of a value are known to be 0.
+    ///
+    /// The value need not be a constant: the shape of an `Expand`, `Tile` or `ConstantOfShape` may
+    /// depend on inputs.
     #[must_use]
-    pub fn is_zeros(&self, name: &str) -> bool {
-        self.zeros(name, DEPTH)
+    pub fn is_zero(&self, name: &str) -> bool {
+        self.has_only_zeros(name, MAX_DEPTH)
     }
 
-    fn zeros(&self, name: &str, depth: usize) -> bool {
+    fn has_only_zeros(&self, name: &str, depth: usize) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         let is_zero = |tensor: &Tensor| {
             let Values::Bytes(bytes) = &tensor.values else { return false };
@@ -121,12 +142,11 @@ impl<'a> Constants<'a> {
             return is_zero(tensor);
         }
         let Some((node, _)) = self.makers.get(name) else {
-            let here = self.fed.contains(&name);
-            return self.around.is_some_and(|around| !here && around.zeros(name, depth));
+            let is_input = self.inputs.contains(&name);
+            return self.outer.is_some_and(|outer| !is_input && outer.has_only_zeros(name, depth));
         };
-        let first = |count: usize| {
-            let inputs = &node.inputs[..count.min(node.inputs.len())];
-            !inputs.is_empty() && inputs.iter().all(|input| self.zeros(input, depth))
+        let are_zeros = |inputs: &[String]| {
+            !inputs.is_empty() && inputs.iter().all(|input| self.has_only_zeros(input, depth))
         };
         match node.op.as_str() {
             "Constant" => constant(node).is_some_and(|tensor| is_zero(&tensor)),
@@ -134,143 +154,159 @@ impl<'a> Constants<'a> {
                 Some(Attribute::Tensor(tensor)) => is_zero(tensor),
                 _ => true,
             },
-            "Concat" => first(usize::MAX),
+            "Concat" => are_zeros(&node.inputs),
             "Expand" | "Identity" | "Unsqueeze" | "Squeeze" | "Reshape" | "Transpose" | "Slice"
-            | "Gather" | "Tile" | "Cast" => first(1),
+            | "Gather" | "Tile" | "Cast" => are_zeros(&node.inputs[..node.inputs.len().min(1)]),
             _ => false,
         }
     }
 
+    /// Returns the value of a constant with at most `depth` nodes before it.
     fn find(&self, name: &str, depth: usize) -> Option<Tensor> {
         let depth = depth.checked_sub(1)?;
         if name.is_empty() {
             return None;
         }
         if let Some(tensor) = self.tensors.get(name) {
-            return held(tensor);
+            return load(tensor);
         }
-        if self.fed.contains(&name) {
+        if self.inputs.contains(&name) {
             return None;
         }
         let Some((node, output)) = self.makers.get(name) else {
-            return self.around?.find(name, depth);
+            return self.outer?.find(name, depth);
         };
         let input = |at: usize| self.find(node.inputs.get(at)?, depth);
-        // In older files an attribute, in newer ones an input.
-        let whole = |name: &str, at: usize| -> Option<Vec<i64>> {
+        // An attribute in old versions of an operator, an input in new ones.
+        let integers = |name: &str, at: usize| -> Option<Vec<i64>> {
             node.ints(name).map(<[i64]>::to_vec).or_else(|| input(at)?.integers())
         };
         match node.op.as_str() {
             "Constant" => constant(node),
-            "ConstantOfShape" => of_shape(node, &input(0)?.integers()?),
+            "ConstantOfShape" => constant_of_shape(node, &input(0)?.integers()?),
             "Identity" => input(0),
-            "Unsqueeze" => unsqueezed(input(0)?, &whole("axes", 1)?),
-            "Squeeze" => squeezed(input(0)?, whole("axes", 1).as_deref()),
-            "Reshape" => reshaped(input(0)?, &input(1)?.integers()?),
-            "Transpose" => View::of(&input(0)?)?.turned(node.ints("perm"))?.tensor(),
+            "Unsqueeze" => unsqueeze(input(0)?, &integers("axes", 1)?),
+            "Squeeze" => squeeze(input(0)?, integers("axes", 1).as_deref()),
+            "Reshape" => reshape(input(0)?, &input(1)?.integers()?),
+            "Transpose" => View::new(&input(0)?)?.transpose(node.ints("perm"))?.tensor(),
             "Slice" => {
-                let steps = [whole("axes", 3), whole("steps", 4)];
-                sliced(&input(0)?, &whole("starts", 1)?, &whole("ends", 2)?, &steps)
+                let ranges = Ranges {
+                    starts: integers("starts", 1)?,
+                    ends: integers("ends", 2)?,
+                    axes: integers("axes", 3),
+                    steps: integers("steps", 4),
+                };
+                slice(&input(0)?, &ranges)
             }
-            "Gather" => picked(&input(0)?, &input(1)?, node.int("axis", 0)),
+            "Gather" => gather(&input(0)?, &input(1)?, node.int("axis", 0)),
             "Concat" => {
                 let parts = (0..node.inputs.len()).map(input).collect::<Option<Vec<_>>>()?;
-                joined(&parts, node.int("axis", 0))
+                concatenate(&parts, node.int("axis", 0))
             }
             "If" => {
                 let is_then =
                     input(0)?.integers()?.first().is_some_and(|condition| *condition != 0);
                 let branch = if is_then { "then_branch" } else { "else_branch" };
                 let (_, body) = node.bodies().find(|(name, _)| *name == branch)?;
-                let inside = self.within(body);
-                inside.find(&body.outputs.get(*output)?.name, depth)
+                let constants = self.enter(body);
+                constants.find(&body.outputs.get(*output)?.name, depth)
             }
             _ => None,
         }
     }
 }
 
-/// A tensor with its bytes.
-fn held(tensor: &Tensor) -> Option<Tensor> {
+/// Returns a tensor with its elements in memory.
+fn load(tensor: &Tensor) -> Option<Tensor> {
     let mut tensor = tensor.clone();
     match &tensor.values {
         Values::Bytes(_) => {}
         Values::External { .. } => tensor.load().ok()?,
-        Values::Filled(how, seed) => {
+        Values::Filled(distribution, seed) => {
             let mut bytes = vec![0; usize::try_from(tensor.bytes()).ok()?];
-            fill(*how, &mut seed.clone(), &mut bytes);
+            fill(*distribution, &mut seed.clone(), &mut bytes);
             tensor.values = Values::Bytes(bytes);
         }
     }
     Some(tensor)
 }
 
-/// What a node `Constant` has.
+/// Returns the value of a node `Constant`.
 fn constant(node: &Node) -> Option<Tensor> {
     node.attributes.iter().find_map(|(name, value)| match (name.as_str(), value) {
-        ("value", Attribute::Tensor(tensor)) => held(tensor),
-        ("value_float", Attribute::Float(value)) => Some(Tensor::of_f32("", &[], &[*value])),
+        ("value", Attribute::Tensor(tensor)) => load(tensor),
+        ("value_float", Attribute::Float(value)) => Some(Tensor::from_f32("", &[], &[*value])),
         ("value_floats", Attribute::Floats(values)) => {
-            Some(Tensor::of_f32("", &[values.len()], values))
+            Some(Tensor::from_f32("", &[values.len()], values))
         }
-        ("value_int", Attribute::Int(value)) => Some(Tensor::of_i64("", &[], &[*value])),
+        ("value_int", Attribute::Int(value)) => Some(Tensor::from_i64("", &[], &[*value])),
         ("value_ints", Attribute::Ints(values)) => {
-            Some(Tensor::of_i64("", &[values.len()], values))
+            Some(Tensor::from_i64("", &[values.len()], values))
         }
         _ => None,
     })
 }
 
-fn of_shape(node: &Node, shape: &[i64]) -> Option<Tensor> {
-    /// Elements of what is made here: states and sizes, no weights.
-    const MOST: usize = 1 << 24;
+/// Returns the value of a node `ConstantOfShape`.
+fn constant_of_shape(node: &Node, shape: &[i64]) -> Option<Tensor> {
+    /// Maximum number of elements. Models fill initial states and sizes this way, but no weights.
+    const MAX_ELEMENTS: usize = 1 << 24;
     let shape: Vec<usize> =
         shape.iter().map(|n| usize::try_from(*n).ok()).collect::<Option<_>>()?;
     let count = elements(&shape)?;
-    let one = match node.attribute("value") {
-        Some(Attribute::Tensor(tensor)) => held(tensor)?,
-        _ => Tensor::of_f32("", &[1], &[0.0]),
+    let value = match node.attribute("value") {
+        Some(Attribute::Tensor(tensor)) => load(tensor)?,
+        _ => Tensor::from_f32("", &[1], &[0.0]),
     };
-    let Values::Bytes(bytes) = &one.values else { return None };
-    (count <= MOST).then(|| Tensor { shape, values: Values::Bytes(bytes.repeat(count)), ..one })
+    let Values::Bytes(bytes) = &value.values else { return None };
+    (count <= MAX_ELEMENTS).then(|| Tensor {
+        shape,
+        values: Values::Bytes(bytes.repeat(count)),
+        ..value
+    })
 }
 
-/// Parts of some axes, which are the first ones where they are not said.
-fn sliced(
-    tensor: &Tensor,
-    starts: &[i64],
-    ends: &[i64],
-    [axes, steps]: &[Option<Vec<i64>>; 2],
-) -> Option<Tensor> {
-    let mut view = View::of(tensor)?;
-    for (at, start) in starts.iter().enumerate() {
-        let said = |of: &Option<Vec<i64>>, default: i64| match of {
-            Some(of) => of.get(at).copied(),
+/// Ranges of a `Slice`.
+struct Ranges {
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+    /// The first axes by default.
+    axes: Option<Vec<i64>>,
+    /// 1 by default.
+    steps: Option<Vec<i64>>,
+}
+
+fn slice(tensor: &Tensor, ranges: &Ranges) -> Option<Tensor> {
+    let mut view = View::new(tensor)?;
+    for (at, start) in ranges.starts.iter().enumerate() {
+        let value = |values: &Option<Vec<i64>>, default: i64| match values {
+            Some(values) => values.get(at).copied(),
             None => Some(default),
         };
-        view = view.cut(said(axes, at as i64)?, *start, *ends.get(at)?, said(steps, 1)?)?;
+        let (axis, step) = (value(&ranges.axes, at as i64)?, value(&ranges.steps, 1)?);
+        view = view.slice(axis, *start, *ranges.ends.get(at)?, step)?;
     }
     view.tensor()
 }
 
-/// One index of an axis, which goes if the index has no dimension.
-fn picked(tensor: &Tensor, index: &Tensor, axis: i64) -> Option<Tensor> {
+/// Returns the elements at one index of an axis. An index without dimensions removes the axis.
+fn gather(tensor: &Tensor, index: &Tensor, axis: i64) -> Option<Tensor> {
     let [at] = index.integers()?[..] else { return None };
     let end = if at == -1 { i64::MAX } else { at.checked_add(1)? };
-    let one = View::of(tensor)?.cut(axis, at, end, 1)?.tensor()?;
-    if index.shape.is_empty() { squeezed(one, Some(&[axis])) } else { Some(one) }
+    let part = View::new(tensor)?.slice(axis, at, end, 1)?.tensor()?;
+    if index.shape.is_empty() { squeeze(part, Some(&[axis])) } else { Some(part) }
 }
 
-/// An axis that may be counted from the end.
-fn axis_of(axis: i64, rank: usize) -> Option<usize> {
+/// Returns the index of an axis. A negative axis counts from the end.
+fn axis_index(axis: i64, rank: usize) -> Option<usize> {
     let axis = if axis < 0 { axis.checked_add(rank as i64)? } else { axis };
     usize::try_from(axis).ok().filter(|axis| *axis < rank)
 }
 
-fn unsqueezed(mut tensor: Tensor, axes: &[i64]) -> Option<Tensor> {
+fn unsqueeze(mut tensor: Tensor, axes: &[i64]) -> Option<Tensor> {
     let rank = tensor.shape.len() + axes.len();
     let mut axes: Vec<usize> =
-        axes.iter().map(|axis| axis_of(*axis, rank)).collect::<Option<_>>()?;
+        axes.iter().map(|axis| axis_index(*axis, rank)).collect::<Option<_>>()?;
     axes.sort_unstable();
     for axis in axes {
         if axis > tensor.shape.len() {
@@ -281,59 +317,58 @@ fn unsqueezed(mut tensor: Tensor, axes: &[i64]) -> Option<Tensor> {
     Some(tensor)
 }
 
-fn squeezed(mut tensor: Tensor, axes: Option<&[i64]>) -> Option<Tensor> {
+/// Removes axes of size 1: those of `axes`, or all by default.
+fn squeeze(mut tensor: Tensor, axes: Option<&[i64]>) -> Option<Tensor> {
     let rank = tensor.shape.len();
-    let named: Option<Vec<usize>> = axes
-        .map(|axes| axes.iter().map(|axis| axis_of(*axis, rank)).collect())
-        .unwrap_or(Some(Vec::new()));
-    let named = named?;
-    if named.iter().any(|axis| tensor.shape[*axis] != 1) {
+    let indices = axes.unwrap_or_default().iter().map(|axis| axis_index(*axis, rank));
+    let indices: Vec<usize> = indices.collect::<Option<_>>()?;
+    if indices.iter().any(|axis| tensor.shape[*axis] != 1) {
         return None;
     }
     let mut at = 0;
     tensor.shape.retain(|n| {
         at += 1;
-        if axes.is_some() { !named.contains(&(at - 1)) } else { *n != 1 }
+        if axes.is_some() { !indices.contains(&(at - 1)) } else { *n != 1 }
     });
     Some(tensor)
 }
 
-fn reshaped(mut tensor: Tensor, to: &[i64]) -> Option<Tensor> {
+fn reshape(mut tensor: Tensor, target: &[i64]) -> Option<Tensor> {
     let count = elements(&tensor.shape)?;
     let size = |(at, n): (usize, &i64)| match *n {
         0 => tensor.shape.get(at).copied(),
         -1 => Some(1),
         n => usize::try_from(n).ok(),
     };
-    let mut shape: Vec<usize> = to.iter().enumerate().map(size).collect::<Option<_>>()?;
+    let mut shape: Vec<usize> = target.iter().enumerate().map(size).collect::<Option<_>>()?;
     let known = elements(&shape)?;
-    if let Some(open) = to.iter().position(|n| *n == -1) {
-        shape[open] = count.checked_div(known)?;
+    if let Some(inferred) = target.iter().position(|n| *n == -1) {
+        shape[inferred] = count.checked_div(known)?;
     }
     let all = elements(&shape)?;
     tensor.shape = shape;
     (all == count).then_some(tensor)
 }
 
-/// Tensors one behind the other along an axis.
-fn joined(parts: &[Tensor], axis: i64) -> Option<Tensor> {
+/// Returns the concatenation of tensors along an axis.
+fn concatenate(parts: &[Tensor], axis: i64) -> Option<Tensor> {
     let first = parts.first()?;
-    let axis = axis_of(axis, first.shape.len())?;
+    let axis = axis_index(axis, first.shape.len())?;
     let size = element_size(first.element)?;
     let outer = elements(&first.shape[..axis])?;
     let mut shape = first.shape.clone();
     shape[axis] = 0;
     for part in parts {
-        let same = |at: usize| at == axis || part.shape.get(at) == first.shape.get(at);
+        let is_equal = |at: usize| at == axis || part.shape.get(at) == first.shape.get(at);
         if part.element != first.element
             || part.shape.len() != shape.len()
-            || !(0..shape.len()).all(same)
+            || !(0..shape.len()).all(is_equal)
         {
             return None;
         }
         shape[axis] = shape[axis].checked_add(part.shape[axis])?;
     }
-    // Of nothing there may be any number of blocks.
+    // The shape of an empty result may require any number of blocks without bytes.
     let outer = if elements(&shape)? == 0 { 0 } else { outer };
     let mut bytes = Vec::new();
     for block in 0..outer {
@@ -351,7 +386,8 @@ fn joined(parts: &[Tensor], axis: i64) -> Option<Tensor> {
     })
 }
 
-/// Elements of a shape, if they can be counted: files may name any numbers.
+/// Returns the number of elements of a shape, or `None` if it exceeds `usize`. Files may have any
+/// numbers.
 fn elements(shape: &[usize]) -> Option<usize> {
     if shape.contains(&0) {
         return Some(0);
@@ -359,22 +395,23 @@ fn elements(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1_usize, |count, n| count.checked_mul(*n))
 }
 
-/// Bytes of an element that has some to itself.
+/// Returns the size of an element in bytes, or `None` if elements share bytes.
 fn element_size(element: Element) -> Option<usize> {
     (!matches!(element, Element::U4 | Element::I4)).then(|| element.size())
 }
 
-/// A tensor looked at in another order.
+/// A selection of a tensor's elements in another order.
 struct View<'a> {
     element: Element,
     bytes: &'a [u8],
+    /// Index of the first element.
     first: usize,
-    /// Elements, and how far it is from one to the next.
+    /// Number of elements of each axis, and the distance between them.
     axes: Vec<(usize, isize)>,
 }
 
 impl<'a> View<'a> {
-    fn of(tensor: &'a Tensor) -> Option<Self> {
+    fn new(tensor: &'a Tensor) -> Option<Self> {
         let Values::Bytes(bytes) = &tensor.values else { return None };
         element_size(tensor.element)?;
         let mut stride = 1_isize;
@@ -387,7 +424,8 @@ impl<'a> View<'a> {
         Some(Self { element: tensor.element, bytes, first: 0, axes })
     }
 
-    fn turned(mut self, order: Option<&[i64]>) -> Option<Self> {
+    /// Puts the axes in another order, which is the reverse by default.
+    fn transpose(mut self, order: Option<&[i64]>) -> Option<Self> {
         let Some(order) = order else {
             self.axes.reverse();
             return Some(self);
@@ -395,39 +433,40 @@ impl<'a> View<'a> {
         let rank = self.axes.len();
         let mut seen = vec![false; rank];
         let axis = |axis: &i64| {
-            let axis = axis_of(*axis, rank)?;
+            let axis = axis_index(*axis, rank)?;
             (!std::mem::replace(&mut seen[axis], true)).then_some(self.axes[axis])
         };
         let axes: Vec<_> = order.iter().map(axis).collect::<Option<_>>()?;
         (axes.len() == rank).then_some(Self { axes, ..self })
     }
 
-    /// Every `step`th from `start` to before `end`, both of them as `Slice` takes them.
-    fn cut(mut self, axis: i64, start: i64, end: i64, step: i64) -> Option<Self> {
-        let axis = axis_of(axis, self.axes.len())?;
+    /// Selects every `step`th element of an axis from `start` to before `end`. Negative values have the
+    /// meaning that `Slice` defines.
+    fn slice(mut self, axis: i64, start: i64, end: i64, step: i64) -> Option<Self> {
+        let axis = axis_index(axis, self.axes.len())?;
         let (count, stride) = self.axes[axis];
         let length = i64::try_from(count).ok()?;
         let place = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
         let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
         let (start, end) =
             (place(start).clamp(low.max(0), high.max(0)), place(end).clamp(low, high));
-        let kept = match step {
+        let selected = match step {
             0 => return None,
             1.. => (end - start).max(0).unsigned_abs().div_ceil(step.unsigned_abs()),
             _ => (start - end).max(0).unsigned_abs().div_ceil(step.unsigned_abs()),
         };
-        let kept = usize::try_from(kept).ok()?;
-        if kept > 0 {
+        let selected = usize::try_from(selected).ok()?;
+        if selected > 0 {
             let skipped = isize::try_from(start).ok()?.checked_mul(stride)?;
             self.first = self.first.checked_add_signed(skipped)?;
         }
         let stride =
-            if kept > 1 { stride.checked_mul(isize::try_from(step).ok()?)? } else { stride };
-        self.axes[axis] = (kept, stride);
+            if selected > 1 { stride.checked_mul(isize::try_from(step).ok()?)? } else { stride };
+        self.axes[axis] = (selected, stride);
         Some(self)
     }
 
-    /// In its own memory.
+    /// Returns a tensor with the selected elements.
     fn tensor(&self) -> Option<Tensor> {
         let size = element_size(self.element)?;
         let shape: Vec<usize> = self.axes.iter().map(|(n, _)| *n).collect();

@@ -1,50 +1,57 @@
-//! Functions of a file: operators that are made of others. Nodes that use one are replaced
-//! by its nodes, so that nobody else has to know of them.
+//! Functions of a file: operators that the file defines by lists of nodes.
+//!
+//! The reader replaces each node that calls a function by the function's nodes, so that other
+//! modules need not support functions.
 
 use std::collections::HashMap;
 
 use crate::messages::{AttributeProto, FunctionProto, GraphProto, NodeProto};
 
-/// Functions inside functions; engines take fewer.
-const MOST_DEPTH: usize = 32;
+/// Maximum depth of calls of functions by functions. Engines support fewer.
+const MAX_DEPTH: usize = 32;
 
-/// Nodes of a model when all functions are replaced: few lines of a file can stand for any
-/// number.
-const MOST_NODES: usize = 1 << 20;
+/// Maximum nodes of a model without functions. Nested functions of a small file can expand to any
+/// number of nodes.
+const MAX_NODES: usize = 1 << 20;
 
+/// Domain, name and overload of a function.
 type Key<'a> = (&'a str, &'a str, &'a str);
 
 struct Inliner<'a> {
     functions: HashMap<Key<'a>, &'a FunctionProto>,
-    /// Nodes that may still be made.
-    left: usize,
-    /// How often a function was used.
-    uses: usize,
+    /// Number of nodes that may still be added.
+    remaining: usize,
+    /// Number of calls that were replaced.
+    calls: usize,
 }
 
-/// A graph without functions.
+/// Returns a graph without calls of functions.
 ///
 /// # Errors
-/// Functions that use each other without an end, or have the name of a standard operator.
-pub fn inlined(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphProto, String> {
+/// Functions call each other without end, or belong to the standard domain.
+pub fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphProto, String> {
     if functions.is_empty() {
         return Ok(graph);
     }
-    if let Some(function) = functions.iter().find(|one| standard(&one.domain).is_empty()) {
+    if let Some(function) = functions.iter().find(|function| is_standard(&function.domain)) {
         return Err(format!(
             "the function '{}' of the file is in the standard set of operators, where engines \
              disagree on what it means; give it a domain of its own",
             function.name
         ));
     }
-    let known =
-        functions.iter().map(|one| ((&one.domain[..], &one.name[..], &one.overload[..]), one));
-    let mut inliner = Inliner { functions: known.collect(), left: MOST_NODES, uses: 0 };
+    let functions = functions.iter().map(|function| (key(function), function)).collect();
+    let mut inliner = Inliner { functions, remaining: MAX_NODES, calls: 0 };
     inliner.graph(graph, 0)
 }
 
-fn standard(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
+fn key(function: &FunctionProto) -> Key<'_> {
+    (&function.domain, &function.name, &function.overload)
+}
+
+/// Returns whether a domain is the standard one, which has two names.
+fn is_standard(domain: &str) -> bool {
+    domain.is_empty() || domain == "ai.onnx"
 }
 
 impl Inliner<'_> {
@@ -66,10 +73,10 @@ impl Inliner<'_> {
                 all.push(node);
                 continue;
             };
-            if depth == MOST_DEPTH {
+            if depth == MAX_DEPTH {
                 let name = &function.name;
                 return Err(format!(
-                    "function '{name}' is used inside {MOST_DEPTH} others, or in itself"
+                    "function '{name}' is used inside {MAX_DEPTH} others, or in itself"
                 ));
             }
             let body = self.body(&node, function)?;
@@ -78,79 +85,85 @@ impl Inliner<'_> {
         Ok(all)
     }
 
-    /// The nodes of a function in the place of one that uses it.
+    /// Returns the nodes of a function for a node that calls it.
     fn body(
         &mut self,
         node: &NodeProto,
         function: &FunctionProto,
     ) -> Result<Vec<NodeProto>, String> {
-        self.left =
-            self.left.checked_sub(function.node.len() + function.output.len() + 1).ok_or_else(
-                || format!("with its functions replaced it has more than {MOST_NODES} nodes"),
-            )?;
-        self.uses += 1;
-        let prefix = format!("{}#{}/", function.name, self.uses);
-        let mut place = Place { prefix, names: HashMap::new(), node, function };
+        self.remaining = self
+            .remaining
+            .checked_sub(function.node.len() + function.output.len() + 1)
+            .ok_or_else(|| {
+                format!("with its functions replaced it has more than {MAX_NODES} nodes")
+            })?;
+        self.calls += 1;
+        let prefix = format!("{}#{}/", function.name, self.calls);
+        let mut call = Call { prefix, names: HashMap::new(), node, function };
         for (at, name) in function.input.iter().enumerate() {
-            let given = node.input.get(at).cloned().unwrap_or_default();
-            place.names.insert(name, given);
+            let argument = node.input.get(at).cloned().unwrap_or_default();
+            call.names.insert(name, argument);
         }
-        let mut handed = Vec::new();
-        for (name, asked) in function.output.iter().zip(&node.output) {
-            if asked.is_empty() {
+        let mut copies = Vec::new();
+        for (name, result) in function.output.iter().zip(&node.output) {
+            if result.is_empty() {
                 continue;
             }
-            // It is an input, or was put out before.
-            if let Some(known) = place.names.get(&name[..]) {
-                handed.push(NodeProto {
+            // An output that is also an input or an earlier output needs a copy.
+            if let Some(source) = call.names.get(&name[..]) {
+                copies.push(NodeProto {
                     op_type: "Identity".into(),
-                    input: vec![known.clone()],
-                    output: vec![asked.clone()],
+                    input: vec![source.clone()],
+                    output: vec![result.clone()],
                     ..NodeProto::default()
                 });
                 continue;
             }
-            place.names.insert(name, asked.clone());
+            call.names.insert(name, result.clone());
         }
-        let body = function.node.iter().cloned().map(|node| place.node(node));
-        Ok(body.chain(handed).collect())
+        let body = function.node.iter().cloned().map(|node| call.node(node));
+        Ok(body.chain(copies).collect())
     }
 }
 
-/// Where a function is used.
-struct Place<'a> {
-    /// Before the names of values that only the function has.
+/// A call of a function by a node.
+struct Call<'a> {
+    /// Prefix of the names of nodes and values inside the function.
     prefix: String,
+    /// Names in the caller's graph by the names of the function's inputs and outputs.
     names: HashMap<&'a str, String>,
+    /// The caller.
     node: &'a NodeProto,
     function: &'a FunctionProto,
 }
 
-impl Place<'_> {
-    fn name(&self, name: &mut String) {
-        if let Some(known) = self.names.get(&name[..]) {
-            name.clone_from(known);
+impl Call<'_> {
+    /// Replaces a name inside the function by the name in the caller's graph.
+    fn rename(&self, name: &mut String) {
+        if let Some(outer) = self.names.get(&name[..]) {
+            name.clone_from(outer);
         } else if !name.is_empty() {
             name.insert_str(0, &self.prefix);
         }
     }
 
     fn node(&self, mut node: NodeProto) -> NodeProto {
-        node.input.iter_mut().chain(&mut node.output).for_each(|name| self.name(name));
+        node.input.iter_mut().chain(&mut node.output).for_each(|name| self.rename(name));
         if !node.name.is_empty() {
             node.name.insert_str(0, &self.prefix);
         }
         let attributes = std::mem::take(&mut node.attribute);
-        node.attribute = attributes.into_iter().filter_map(|one| self.attribute(one)).collect();
+        node.attribute =
+            attributes.into_iter().filter_map(|attribute| self.attribute(attribute)).collect();
         node
     }
 
-    /// An attribute with what the node says of it; `None` if that is nothing.
+    /// Returns an attribute with the caller's or the default value, or `None` if neither exists.
     fn attribute(&self, mut attribute: AttributeProto) -> Option<AttributeProto> {
         if !attribute.ref_attr_name.is_empty() {
-            let mut said = self.node.attribute.iter().chain(&self.function.attribute_proto);
-            let said = said.find(|one| one.name == attribute.ref_attr_name)?;
-            return Some(AttributeProto { name: attribute.name, ..said.clone() });
+            let mut values = self.node.attribute.iter().chain(&self.function.attribute_proto);
+            let value = values.find(|value| value.name == attribute.ref_attr_name)?;
+            return Some(AttributeProto { name: attribute.name, ..value.clone() });
         }
         if let Some(graph) = attribute.g.take() {
             attribute.g = Some(self.graph(graph));
@@ -158,11 +171,11 @@ impl Place<'_> {
         Some(attribute)
     }
 
-    /// A graph inside a function; its own names are inside the function, too.
+    /// Returns a graph inside the function with the names in the caller's graph.
     fn graph(&self, mut graph: GraphProto) -> GraphProto {
-        graph.initializer.iter_mut().for_each(|tensor| self.name(&mut tensor.name));
+        graph.initializer.iter_mut().for_each(|tensor| self.rename(&mut tensor.name));
         let ports = graph.input.iter_mut().chain(&mut graph.output).chain(&mut graph.value_info);
-        ports.for_each(|port| self.name(&mut port.name));
+        ports.for_each(|port| self.rename(&mut port.name));
         graph.node = graph.node.into_iter().map(|node| self.node(node)).collect();
         graph
     }
@@ -199,12 +212,12 @@ mod tests {
         AttributeProto { name, ref_attr_name, i: Some(value), r#type: 2, ..Default::default() }
     }
 
-    /// Each node as its operator, its inputs and its outputs.
-    fn told(graph: &GraphProto) -> Vec<String> {
-        let told = |node: &NodeProto| {
+    /// Returns each node as its operator, its inputs and its outputs.
+    fn texts(graph: &GraphProto) -> Vec<String> {
+        let text = |node: &NodeProto| {
             format!("{} {} -> {}", node.op_type, node.input.join(","), node.output.join(","))
         };
-        graph.node.iter().map(told).collect()
+        graph.node.iter().map(text).collect()
     }
 
     #[test]
@@ -220,7 +233,7 @@ mod tests {
         first.attribute.push(attribute("along", "", 3));
         let second = node("All", "own", &["p"], &["", "", "u"]);
         let graph = GraphProto { node: vec![first, second], ..GraphProto::default() };
-        let graph = inlined(graph, &functions).unwrap();
+        let graph = inline(graph, &functions).unwrap();
         let expected = [
             "Mul x, -> Scale#2/m",
             "Neg Scale#2/m -> r",
@@ -230,7 +243,7 @@ mod tests {
             "Neg Scale#4/m -> u",
             "Softmax p -> All#3/s",
         ];
-        assert_eq!(told(&graph), expected);
+        assert_eq!(texts(&graph), expected);
         let along = |at: usize| (graph.node[at].attribute.len(), graph.node[at].attribute[0].i);
         assert_eq!((along(2), along(6)), ((1, Some(3)), (1, Some(7))));
         assert_eq!(graph.node[2].attribute[0].name, "axis");
@@ -254,10 +267,10 @@ mod tests {
             node: vec![node("Choice", "own", &["x", "k"], &["o"])],
             ..Default::default()
         };
-        let graph = inlined(graph, &functions).unwrap();
-        assert_eq!(told(&graph), ["If k -> o"]);
+        let graph = inline(graph, &functions).unwrap();
+        assert_eq!(texts(&graph), ["If k -> o"]);
         let inner = graph.node[0].attribute[0].g.as_ref().unwrap();
-        assert_eq!(told(inner), ["Add x,Choice#1/w -> Choice#1/y"]);
+        assert_eq!(texts(inner), ["Add x,Choice#1/w -> Choice#1/y"]);
         assert_eq!(
             (&inner.initializer[0].name[..], &inner.output[0].name[..]),
             ("Choice#1/w", "Choice#1/y")
@@ -271,8 +284,8 @@ mod tests {
             ..Default::default()
         };
         let itself = function("Loop", (&["X"], &["Y"]), vec![node("Loop", "own", &["X"], &["Y"])]);
-        let why = inlined(used("Loop"), &[itself]).unwrap_err();
-        assert!(why.contains("or in itself"), "{why}");
+        let reason = inline(used("Loop"), &[itself]).unwrap_err();
+        assert!(reason.contains("or in itself"), "{reason}");
         // Twenty functions, each of four of the next: 4^20 nodes of a few hundred bytes.
         let name = |at: usize| format!("F{at}");
         let next = |at: usize| {
@@ -280,11 +293,14 @@ mod tests {
             function(&name(at), (&["X"], &["Y"]), uses.to_vec())
         };
         let bomb: Vec<_> = (0..20).map(next).collect();
-        let why = inlined(used("F0"), &bomb).unwrap_err();
-        assert!(why.contains("more than 1048576 nodes"), "{why}");
+        let reason = inline(used("F0"), &bomb).unwrap_err();
+        assert!(reason.contains("more than 1048576 nodes"), "{reason}");
         let mut standard = function("Relu", (&["X"], &["Y"]), vec![]);
         standard.domain = "ai.onnx".into();
-        let why = inlined(used("Other"), &[standard]).unwrap_err();
-        assert!(why.contains("'Relu'") && why.contains("standard set of operators"), "{why}");
+        let reason = inline(used("Other"), &[standard]).unwrap_err();
+        assert!(
+            reason.contains("'Relu'") && reason.contains("standard set of operators"),
+            "{reason}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A model as a list of nodes.
+//! Models as lists of nodes, and the parts of a node.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,124 +8,137 @@ use dyno_tensors::Element;
 use crate::shape::Dim;
 use crate::tensor::{Tensor, Values, code_of};
 
-/// A model.
+/// A model: a graph and its metadata.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Of the graph.
+    /// Name of the graph.
     pub name: String,
-    /// Who wrote it.
+    /// Program that wrote the file.
     pub producer: String,
-    /// Version of the file format.
+    /// Version of the file format (`ir_version`).
     pub ir_version: i64,
-    /// Sets of operators, with their versions; the standard one has no name.
+    /// Domains of operators, with their versions. The standard domain is empty.
     pub operator_sets: Vec<(String, i64)>,
-    /// What is fed; without the tensors that files of old list here as well.
+    /// Inputs, without the initializers that old files also list as inputs.
     pub inputs: Vec<Port>,
-    /// What comes out.
+    /// Outputs.
     pub outputs: Vec<Port>,
-    /// What a file says of values in between.
-    pub between: Vec<Port>,
-    /// In an order in which they can be executed.
+    /// Types and shapes that the file declares for intermediate values.
+    pub value_info: Vec<Port>,
+    /// Nodes in an order in which they can be executed.
     pub nodes: Vec<Node>,
     /// Weights and other constants.
     pub tensors: Vec<Tensor>,
 }
 
-/// An input or output.
+/// A value with its declared type and shape, such as an input of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Port {
-    /// What nodes call it.
+    /// Name of the value.
     pub name: String,
-    /// Of its elements; `None` is one that tensors here cannot have.
+    /// Type of the elements; `None` if the file declares none, or one that [`Element`] lacks.
     pub element: Option<Element>,
-    /// `None` is unknown.
+    /// Dimensions; `None` if the file declares none.
     pub shape: Option<Vec<Dim>>,
 }
 
-/// An operator at work.
+/// A node of a graph: an operator with its inputs, outputs and attributes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// May be empty.
+    /// Name of the node; may be empty.
     pub name: String,
-    /// The operator.
+    /// Name of the operator.
     pub op: String,
-    /// The operator's set; empty is the standard one.
+    /// Domain of the operator; the standard domain is empty.
     pub domain: String,
-    /// Empty are those left out.
+    /// Names of the input values; empty for an optional input that is absent.
     pub inputs: Vec<String>,
-    /// Empty are those left out.
+    /// Names of the output values; empty for an output that is not used.
     pub outputs: Vec<String>,
-    /// By name.
+    /// Attributes with their names.
     pub attributes: Vec<(String, Attribute)>,
 }
 
-/// A choice of a node.
+/// Value of a node's attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A number.
+    /// A floating-point number.
     Float(f32),
-    /// A word.
+    /// A string.
     Text(String),
-    /// Whole numbers.
+    /// Integers.
     Ints(Vec<i64>),
-    /// Numbers.
+    /// Floating-point numbers.
     Floats(Vec<f32>),
-    /// Words.
+    /// Strings.
     Texts(Vec<String>),
     /// A tensor.
     Tensor(Tensor),
     /// The body of a loop, or a branch.
     Body(Box<Body>),
-    /// Anything else, such as several bodies or a sparse tensor; it is not kept.
+    /// A value of any other kind, such as a list of graphs or a sparse tensor. The reader drops it.
     Other,
 }
 
 /// A graph inside a node. Its nodes read values of the graphs around it by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Body {
-    /// Of the graph.
+    /// Name of the graph.
     pub name: String,
-    /// What the node hands in.
+    /// Values that the node passes to the graph.
     pub inputs: Vec<Port>,
-    /// What the node gets back.
+    /// Values that the graph returns to the node.
     pub outputs: Vec<Port>,
-    /// What a file says of values in between.
-    pub between: Vec<Port>,
-    /// In an order in which they can be executed.
+    /// Types and shapes that the file declares for intermediate values.
+    pub value_info: Vec<Port>,
+    /// Nodes in an order in which they can be executed.
     pub nodes: Vec<Node>,
     /// Weights and other constants.
     pub tensors: Vec<Tensor>,
 }
 
 impl Model {
-    /// Files beside the model's that hold tensors of it, each once, in the order of their
-    /// names.
+    /// Returns the files next to the model that hold its external tensors, sorted, each once.
+    ///
+    /// ```
+    /// use dyno_onnx::{Builder, Tensor, Values, Weights};
+    /// use std::path::Path;
+    ///
+    /// let mut net = Builder::new("net", Weights::seeded(1));
+    /// let values = Values::External { path: "net.onnx.data".into(), offset: 0, length: 4 };
+    /// net.tensor(Tensor { values, ..Tensor::from_f32("w", &[1], &[]) })?;
+    /// let model = net.finish();
+    /// assert!(model.external_files().into_iter().eq([Path::new("net.onnx.data")]));
+    /// # Ok::<(), dyno_onnx::BuildError>(())
+    /// ```
     #[must_use]
-    pub fn files(&self) -> BTreeSet<&Path> {
+    pub fn external_files(&self) -> BTreeSet<&Path> {
         let mut files = BTreeSet::new();
-        gather(&self.tensors, &self.nodes, &mut files);
+        collect_files(&self.tensors, &self.nodes, &mut files);
         files
     }
 }
 
-fn gather<'a>(tensors: &'a [Tensor], nodes: &'a [Node], files: &mut BTreeSet<&'a Path>) {
-    let held = nodes.iter().flat_map(|node| &node.attributes).filter_map(|(_, of)| match of {
+/// Collects the external files of tensors, of attributes of nodes, and of the graphs inside nodes.
+fn collect_files<'a>(tensors: &'a [Tensor], nodes: &'a [Node], files: &mut BTreeSet<&'a Path>) {
+    let attributes = nodes.iter().flat_map(|node| &node.attributes);
+    let constants = attributes.filter_map(|(_, value)| match value {
         Attribute::Tensor(tensor) => Some(tensor),
         _ => None,
     });
-    files.extend(tensors.iter().chain(held).filter_map(|tensor| match &tensor.values {
+    files.extend(tensors.iter().chain(constants).filter_map(|tensor| match &tensor.values {
         Values::External { path, .. } => Some(path.as_path()),
         _ => None,
     }));
     for (_, body) in nodes.iter().flat_map(Node::bodies) {
-        gather(&body.tensors, &body.nodes, files);
+        collect_files(&body.tensors, &body.nodes, files);
     }
 }
 
 impl Node {
-    /// Graphs that the node holds, with the names of the attributes that they are.
+    /// Returns the graphs inside the node, each with the name of its attribute.
     pub fn bodies(&self) -> impl Iterator<Item = (&str, &Body)> {
         self.attributes.iter().filter_map(|(name, value)| match value {
             Attribute::Body(body) => Some((name.as_str(), &**body)),
@@ -133,7 +146,7 @@ impl Node {
         })
     }
 
-    /// A whole number, or `default` where it is not said.
+    /// Returns an integer attribute, or `default` if the node has none of that name.
     #[must_use]
     pub fn int(&self, name: &str, default: i64) -> i64 {
         match self.attribute(name) {
@@ -142,7 +155,7 @@ impl Node {
         }
     }
 
-    /// Whole numbers, if they are said.
+    /// Returns an attribute that is a list of integers.
     #[must_use]
     pub fn ints(&self, name: &str) -> Option<&[i64]> {
         match self.attribute(name) {
@@ -151,7 +164,7 @@ impl Node {
         }
     }
 
-    /// A word, or the empty one.
+    /// Returns a string attribute, or the empty string if the node has none of that name.
     #[must_use]
     pub fn text(&self, name: &str) -> &str {
         match self.attribute(name) {
@@ -160,7 +173,7 @@ impl Node {
         }
     }
 
-    /// An attribute by its name.
+    /// Returns an attribute by its name.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value)
@@ -177,7 +190,7 @@ macro_rules! from {
     };
 }
 impl From<Element> for Attribute {
-    /// Returns the number of a type, as `Cast` takes it.
+    /// Returns the number of a type in `TensorProto.DataType`, which `Cast` takes.
     fn from(element: Element) -> Self {
         Self::Int(code_of(element).into())
     }

@@ -1,6 +1,9 @@
-//! ONNX graphs: read, built, written, their shapes and what they cost.
+//! ONNX graphs: a reader, a builder and a writer of models, shape inference, and cost models.
 //!
-//! Nothing is executed here; engines are in `dyno-sut`.
+//! Nothing is executed here; engines are in `dyno-sut`. [`Model::read`] reads a file and
+//! [`Builder`] builds a model. [`infer`] computes the shapes of its values, [`count`] what it
+//! costs, and [`products::products`] its matrix products. [`Constants`] computes values that do
+//! not depend on the inputs.
 //!
 //! ```
 //! use dyno_onnx::{Builder, Dim, Element, Fill, Weights, count};
@@ -36,10 +39,10 @@ mod write;
 pub use dyno_tensors::Element;
 
 pub use build::{BuildError, Builder, Name, Weights};
-pub use count::{Cost, Layer, Uncounted, count, count_with};
+pub use count::{Cost, Layer, UncountedNode, count, count_with};
 pub use fold::Constants;
 pub use graph::{Attribute, Body, Model, Node, Port};
 pub use read::ReadError;
 pub use shape::{Dim, Fact, ShapeError, infer};
 pub use tensor::{Fill, Tensor, Values, code_of, element_of};
-pub use write::{WriteError, Written};
+pub use write::{ModelFiles, WriteError};

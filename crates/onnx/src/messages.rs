@@ -1,5 +1,6 @@
-//! Messages of ONNX files; field numbers are those of `onnx.proto` of the ONNX
-//! project. Fields that nothing here needs are left out.
+//! Protocol buffer messages of ONNX files.
+//!
+//! Source: `onnx.proto` of the ONNX project. Fields that this crate does not use are left out.
 
 use prost::Message;
 
@@ -17,7 +18,7 @@ pub struct ModelProto {
     pub functions: Vec<FunctionProto>,
 }
 
-/// An operator that is made of others.
+/// An operator that a file defines by a list of nodes.
 #[derive(Clone, PartialEq, Message)]
 pub struct FunctionProto {
     #[prost(string, tag = "1")]
@@ -30,7 +31,7 @@ pub struct FunctionProto {
     pub node: Vec<NodeProto>,
     #[prost(string, tag = "10")]
     pub domain: String,
-    /// Attributes that have a value where a node says none.
+    /// Default values of attributes.
     #[prost(message, repeated, tag = "11")]
     pub attribute_proto: Vec<AttributeProto>,
     #[prost(string, tag = "13")]
@@ -101,7 +102,7 @@ pub struct AttributeProto {
     pub strings: Vec<Vec<u8>>,
     #[prost(int32, tag = "20")]
     pub r#type: i32,
-    /// In a function: the attribute of its node that this one is.
+    /// In a function: name of the attribute of the calling node whose value this one takes.
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
 }

@@ -1,43 +1,46 @@
-//! The order of nodes. Files have to list each before those that take what it puts out;
-//! engines put others in order, and so does this.
+//! Order of nodes.
+//!
+//! The format requires each node to come before the nodes that read its outputs. Engines sort the
+//! nodes of other files, so the reader sorts them, too.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::messages::{GraphProto, NodeProto};
 
-/// Puts nodes in an order in which they can be executed, the one they are in if it is one.
+/// Returns nodes in an order in which they can be executed. Keeps their order if possible.
 ///
 /// # Errors
-/// A node that waits for what it puts out.
-pub fn executable(nodes: Vec<NodeProto>) -> Result<Vec<NodeProto>, String> {
-    let needs: Vec<HashSet<&str>> = nodes.iter().map(needs).collect();
-    let mut made: HashMap<&str, usize> = HashMap::new();
+/// Describes a node that depends on its own outputs.
+pub fn sort(nodes: Vec<NodeProto>) -> Result<Vec<NodeProto>, String> {
+    let inputs: Vec<HashSet<&str>> = nodes.iter().map(names_read).collect();
+    let mut makers: HashMap<&str, usize> = HashMap::new();
     for (at, node) in nodes.iter().enumerate() {
         let outputs = node.output.iter().filter(|name| !name.is_empty());
-        made.extend(outputs.map(|name| (name.as_str(), at)));
+        makers.extend(outputs.map(|name| (name.as_str(), at)));
     }
-    let before = |at: usize| needs[at].iter().filter_map(|name| made.get(name).copied());
-    if (0..nodes.len()).all(|at| before(at).all(|other| other < at)) {
+    let predecessors = |at: usize| inputs[at].iter().filter_map(|name| makers.get(name).copied());
+    if (0..nodes.len()).all(|at| predecessors(at).all(|other| other < at)) {
         return Ok(nodes);
     }
-    let mut left: Vec<usize> = (0..nodes.len()).map(|at| before(at).count()).collect();
-    let mut after = vec![Vec::new(); nodes.len()];
+    // Kahn's algorithm. Of the nodes that are ready, the first in the file comes first.
+    let mut waiting: Vec<usize> = (0..nodes.len()).map(|at| predecessors(at).count()).collect();
+    let mut successors = vec![Vec::new(); nodes.len()];
     for at in 0..nodes.len() {
-        before(at).for_each(|other| after[other].push(at));
+        predecessors(at).for_each(|other| successors[other].push(at));
     }
     let mut ready: std::collections::BTreeSet<usize> =
-        (0..nodes.len()).filter(|at| left[*at] == 0).collect();
+        (0..nodes.len()).filter(|at| waiting[*at] == 0).collect();
     let mut order = Vec::with_capacity(nodes.len());
     while let Some(at) = ready.pop_first() {
         order.push(at);
-        for &next in &after[at] {
-            left[next] -= 1;
-            if left[next] == 0 {
+        for &next in &successors[at] {
+            waiting[next] -= 1;
+            if waiting[next] == 0 {
                 ready.insert(next);
             }
         }
     }
-    if let Some(at) = left.iter().position(|left| *left > 0) {
+    if let Some(at) = waiting.iter().position(|count| *count > 0) {
         let name = nodes[at].output.first().map_or("", String::as_str);
         return Err(format!(
             "the node that puts out '{name}' waits for what comes of it: no order executes it"
@@ -47,37 +50,37 @@ pub fn executable(nodes: Vec<NodeProto>) -> Result<Vec<NodeProto>, String> {
     Ok(order.into_iter().filter_map(|at| nodes[at].take()).collect())
 }
 
-/// What a node takes, also inside the graphs that it holds.
-fn needs(node: &NodeProto) -> HashSet<&str> {
-    let mut needs = HashSet::new();
-    gather(node, &mut needs);
-    needs
+/// Returns the names of the values that a node or the graphs inside it read.
+fn names_read(node: &NodeProto) -> HashSet<&str> {
+    let mut names = HashSet::new();
+    collect_names(node, &mut names);
+    names
 }
 
-fn gather<'a>(node: &'a NodeProto, needs: &mut HashSet<&'a str>) {
-    needs.extend(node.input.iter().map(String::as_str));
+fn collect_names<'a>(node: &'a NodeProto, names: &mut HashSet<&'a str>) {
+    names.extend(node.input.iter().map(String::as_str));
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {
-        needs.extend(free(graph));
+        names.extend(free_names(graph));
     }
 }
 
-/// What a graph takes of those around it.
-fn free(graph: &GraphProto) -> HashSet<&str> {
-    let mut needs = HashSet::new();
-    graph.node.iter().for_each(|node| gather(node, &mut needs));
-    needs.extend(graph.output.iter().map(|port| port.name.as_str()));
+/// Returns the names of the values that a graph reads from the graphs around it.
+fn free_names(graph: &GraphProto) -> HashSet<&str> {
+    let mut names = HashSet::new();
+    graph.node.iter().for_each(|node| collect_names(node, &mut names));
+    names.extend(graph.output.iter().map(|port| port.name.as_str()));
     for node in &graph.node {
         node.output.iter().for_each(|name| {
-            needs.remove(name.as_str());
+            names.remove(name.as_str());
         });
     }
     graph.input.iter().for_each(|port| {
-        needs.remove(port.name.as_str());
+        names.remove(port.name.as_str());
     });
     graph.initializer.iter().for_each(|tensor| {
-        needs.remove(tensor.name.as_str());
+        names.remove(tensor.name.as_str());
     });
-    needs
+    names
 }
 
 #[cfg(test)]
@@ -94,19 +97,19 @@ mod tests {
     }
 
     fn outputs(nodes: Vec<NodeProto>) -> Result<String, String> {
-        let outputs = executable(nodes)?.into_iter().flat_map(|node| node.output);
+        let outputs = sort(nodes)?.into_iter().flat_map(|node| node.output);
         Ok(outputs.collect::<Vec<_>>().concat())
     }
 
     #[test]
     fn a_node_stands_behind_what_it_takes() {
-        // Others stay where they are.
+        // A sorted list is unchanged.
         assert_eq!(outputs(vec![node(&["x"], "b"), node(&["b", ""], "a")]).unwrap(), "ba");
         let nodes =
             vec![node(&["c"], "d"), node(&["x"], "a"), node(&["a"], "c"), node(&["x"], "b")];
         assert_eq!(outputs(nodes).unwrap(), "acdb");
-        let why = outputs(vec![node(&["b"], "a"), node(&["a"], "b"), node(&["x"], "c")]);
-        assert!(why.unwrap_err().contains("'a' waits for what comes of it"));
+        let reason = outputs(vec![node(&["b"], "a"), node(&["a"], "b"), node(&["x"], "c")]);
+        assert!(reason.unwrap_err().contains("'a' waits for what comes of it"));
     }
 
     #[test]

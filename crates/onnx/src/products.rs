@@ -1,34 +1,37 @@
-//! The products of a model: what accelerators and tuners see of its layers.
+//! Matrix products of a model: its layers as accelerators and tuners model them.
 //!
-//! Each is `groups` times a product of `m` x `cin_g rs` and `cin_g rs` x `cout_g` numbers, with `m` positions of
-//! the output and `rs` of the kernel, as MAESTRO describes layers.
+//! A layer is `groups` products of matrices of `m` x `cin_g rs` and `cin_g rs` x `cout_g` numbers.
+//! `m` is the number of positions of the output, and `rs` that of the kernel.
+//!
+//! Source: the layer description of MAESTRO.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::{Constants, Dim, Fact, Model, Node, infer};
+use crate::shape::all_bindings;
+use crate::{Constants, Fact, Model, Node, infer};
 
-/// What a layer is, by the names of the tables.
+/// Type of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LayerType {
     /// A convolution.
     Convolution,
-    /// One of several groups of channels.
+    /// A convolution of several groups of channels.
     Grouped,
-    /// One of a group for each channel.
+    /// A convolution with one input channel per group.
     Depthwise,
-    /// A product with weights.
+    /// A product of activations and weights.
     FullyConnected,
     /// A product of two activations.
     Activations,
-    /// Rows of a table.
+    /// A lookup of rows in a table of weights.
     Gather,
 }
 
 impl LayerType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 6] = [
         Self::Convolution,
         Self::Grouped,
@@ -38,7 +41,7 @@ impl LayerType {
         Self::Gather,
     ];
 
-    /// As tables have it.
+    /// Returns the name in tables of layers.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,88 +55,134 @@ impl LayerType {
     }
 }
 
-/// A layer of one sample. Counts are of numbers, whose bits nobody knows here.
+/// A layer. Sizes are counts of numbers, because their widths in bits are chosen elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Product {
-    /// As [`name_of`] has it; no other of the model has it too.
+    /// Name of the layer, which is unique in the model; see [`name_of`].
     pub name: String,
-    /// The place of its node in the model.
+    /// Index of its node in the model.
     pub node: usize,
-    /// What it is.
+    /// Type of the layer.
     pub kind: LayerType,
-    /// Products beside each other.
+    /// Number of independent products.
     pub groups: u64,
-    /// Positions of the output.
+    /// Number of positions of the output.
     pub m: u64,
-    /// Inputs of a group; 0 of a table.
+    /// Input channels of a group; 0 for a lookup.
     pub cin_g: u64,
-    /// Positions of the kernel.
+    /// Number of positions of the kernel.
     pub rs: u64,
-    /// Outputs of a group; 0 of a table.
+    /// Output channels of a group; 0 for a lookup.
     pub cout_g: u64,
     /// Multiply-accumulates.
     pub macs: u64,
-    /// Weights that are read.
+    /// Number of weights that are read.
     pub weights: u64,
-    /// Numbers that come in; of a table, places in it.
+    /// Number of inputs; for a lookup, of indices.
     pub inputs: u64,
-    /// Numbers that come out.
+    /// Number of outputs.
     pub outputs: u64,
-    /// Of what comes in, which products it comes from, whatever was done to it since.
+    /// Indices of the products that the inputs come from, through any other nodes in between. Of
+    /// several values that meet in such a node, the first with a known product counts.
     pub origins: Vec<usize>,
 }
 
-/// The products of a model.
+/// Products of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Products {
-    /// In the order of execution.
+    /// Products in the order of execution.
     pub rows: Vec<Product>,
-    /// Nodes that have products and no row, each with its operator and why.
+    /// Nodes whose products have no row. Each text has the operator, the name and the reason.
     pub left_out: Vec<String>,
 }
 
-/// The products of a model for one sample, where names of open dimensions in `bind` are these numbers and all
-/// others are 1.
+/// Returns the products of a model. `bindings` has the sizes of symbolic dimensions; all others are 1.
+///
+/// ```
+/// use dyno_onnx::products::{LayerType, products};
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights};
+///
+/// let mut net = Builder::new("scores", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 64.into()]);
+/// let w = net.weight("fc.weight", &[64, 10], Fill::he(64))?;
+/// let y = net.node("MatMul", &[&x, &w], &[])?;
+/// net.output("y", &y)?;
+/// let model = net.finish();
+///
+/// let layers = products(&model, &[("N".to_owned(), 8)].into());
+/// let layer = &layers.rows[0];
+/// assert_eq!((&*layer.name, layer.kind), ("fc", LayerType::FullyConnected));
+/// assert_eq!((layer.m, layer.cin_g, layer.cout_g), (8, 64, 10));
+/// # Ok::<(), dyno_onnx::BuildError>(())
+/// ```
 #[must_use]
-pub fn products(model: &Model, bind: &BTreeMap<String, usize>) -> Products {
-    let symbols = model.inputs.iter().filter_map(|port| port.shape.as_ref()).flatten();
-    let one = |dim: &Dim| match dim {
-        Dim::Symbol(name) => Some((name.clone(), 1)),
-        Dim::Fixed(_) => None,
-    };
-    let mut all: BTreeMap<String, usize> = symbols.filter_map(one).collect();
-    all.extend(bind.iter().map(|(name, n)| (name.clone(), *n)));
+pub fn products(model: &Model, bindings: &BTreeMap<String, usize>) -> Products {
     let mut reader = Reader {
-        facts: infer(model, &all).facts,
+        facts: infer(model, &all_bindings(model, bindings)).facts,
         constants: Constants::new(model),
         names: BTreeSet::new(),
         origins: HashMap::new(),
-        found: Products::default(),
+        products: Products::default(),
     };
     model.nodes.iter().enumerate().for_each(|(at, node)| reader.node(at, node));
-    reader.found
+    reader.products
 }
 
-/// Endings of weights that are no part of their layer's name.
+/// Endings of weights' names that layers' names lack.
 const ENDINGS: [&str; 6] = [".weight", "_weight", ".W", "_W", "_w", ".kernel"];
 
-/// What a layer is called: as its weight without its ending, or as its node or operator; with a number where
-/// others, which `names` holds, have that name.
+/// Returns the unique name of a layer: that of its weight without an ending such as `.weight`, of its
+/// node, or of its operator. `names` has the names in use, and receives the new one.
+///
+/// ```
+/// use dyno_onnx::products::name_of;
+/// use dyno_onnx::Node;
+/// use std::collections::BTreeSet;
+///
+/// let node = Node {
+///     name: String::new(),
+///     op: "Conv".into(),
+///     domain: String::new(),
+///     inputs: vec!["x".into(), "stem.weight".into()],
+///     outputs: vec!["y".into()],
+///     attributes: Vec::new(),
+/// };
+/// let mut names = BTreeSet::new();
+/// assert_eq!(name_of(&node, "stem.weight", &mut names), "stem");
+/// assert_eq!(name_of(&node, "w", &mut names), "Conv");
+/// assert_eq!(name_of(&node, "w", &mut names), "Conv_2");
+/// ```
 #[must_use]
 pub fn name_of(node: &Node, weight: &str, names: &mut BTreeSet<String>) -> String {
-    let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
-    unique(stem(weight).or(own).unwrap_or(&node.op), names)
+    let node_name = Some(node.name.as_str()).filter(|name| !name.is_empty());
+    unique_name(stem(weight).or(node_name).unwrap_or(&node.op), names)
 }
 
-/// A weight's name without its ending, if it has one.
+/// Returns a weight's name without its ending, or `None` if it has no known ending.
+///
+/// ```
+/// use dyno_onnx::products::stem;
+///
+/// assert_eq!(stem("conv1.weight"), Some("conv1"));
+/// assert_eq!(stem("conv1"), None);
+/// ```
 #[must_use]
 pub fn stem(weight: &str) -> Option<&str> {
     ENDINGS.iter().find_map(|end| weight.strip_suffix(*end))
 }
 
-/// One word that no other layer is called; `names` holds theirs, and then this one.
+/// Returns a unique name without white space. `names` has the names in use, and receives the new one.
+///
+/// ```
+/// use dyno_onnx::products::unique_name;
+/// use std::collections::BTreeSet;
+///
+/// let mut names = BTreeSet::new();
+/// assert_eq!(unique_name("my layer", &mut names), "my_layer");
+/// assert_eq!(unique_name("my layer", &mut names), "my_layer_1");
+/// ```
 #[must_use]
-pub fn unique(name: &str, names: &mut BTreeSet<String>) -> String {
+pub fn unique_name(name: &str, names: &mut BTreeSet<String>) -> String {
     let name = name.replace(char::is_whitespace, "_");
     let count = names.len();
     let name = if names.contains(&name) { format!("{name}_{count}") } else { name };
@@ -141,16 +190,17 @@ pub fn unique(name: &str, names: &mut BTreeSet<String>) -> String {
     name
 }
 
-const DEPENDS: &str = "has sizes that depend on data";
+const UNKNOWN_SIZES: &str = "has sizes that depend on data";
 const TOO_LARGE: &str = "has sizes beyond what 64 bits count";
 
 struct Reader<'a> {
     facts: HashMap<String, Fact>,
     constants: Constants<'a>,
+    /// Names of the products.
     names: BTreeSet<String>,
-    /// Which product a value comes from.
+    /// Indices of the products that values come from.
     origins: HashMap<&'a str, usize>,
-    found: Products,
+    products: Products,
 }
 
 /// Sizes of a product.
@@ -162,19 +212,24 @@ struct Sizes {
     cin_g: u64,
     rs: u64,
     cout_g: u64,
+    /// Number of weights that are read.
+    weights: u64,
+    /// Index of the node's input that holds the weights.
+    weight_input: usize,
 }
 
-/// Sizes, how many weights, and which input they are; or why there are none.
-type Known = Result<(Sizes, u64, usize), String>;
+/// Sizes of a product, or the reason why they cannot be computed.
+type SizesResult = Result<Sizes, String>;
 
-/// A product that 64 bits hold.
-fn all_of<'s>(sizes: impl IntoIterator<Item = &'s u64>) -> Option<u64> {
-    sizes.into_iter().try_fold(1_u64, |all, size| all.checked_mul(*size))
+/// Returns the product of sizes, or `None` if it exceeds 64 bits.
+fn checked_product<'s>(sizes: impl IntoIterator<Item = &'s u64>) -> Option<u64> {
+    sizes.into_iter().try_fold(1_u64, |product, size| product.checked_mul(*size))
 }
 
 impl<'a> Reader<'a> {
+    /// Adds the product of the node at index `at`, if it has one.
     fn node(&mut self, at: usize, node: &'a Node) {
-        let known = match node.op.as_str() {
+        let sizes = match node.op.as_str() {
             "Conv" => Some(self.convolution(node)),
             "Gemm" | "MatMul" => Some(self.product(node)),
             "Gather" if self.is_constant(node, 0) && !self.is_constant(node, 1) => {
@@ -186,17 +241,17 @@ impl<'a> Reader<'a> {
             }
             _ => None,
         };
-        let known = known.map(|known| known.and_then(|known| self.row(at, node, known)));
-        let origin = match known {
+        let row = sizes.map(|sizes| sizes.and_then(|sizes| self.row(at, node, sizes)));
+        let origin = match row {
             Some(Ok(row)) => {
-                self.found.rows.push(row);
-                Some(self.found.rows.len() - 1)
+                self.products.rows.push(row);
+                Some(self.products.rows.len() - 1)
             }
-            Some(Err(why)) => {
+            Some(Err(reason)) => {
                 let name =
                     [&node.name].into_iter().chain(&node.outputs).find(|name| !name.is_empty());
                 let name = name.map_or("", String::as_str);
-                self.found.left_out.push(format!("{} {name} {why}", node.op));
+                self.products.left_out.push(format!("{} {name} {reason}", node.op));
                 None
             }
             None => node.inputs.iter().find_map(|name| self.origins.get(name.as_str()).copied()),
@@ -208,24 +263,25 @@ impl<'a> Reader<'a> {
     }
 
     fn is_constant(&self, node: &Node, at: usize) -> bool {
-        node.inputs.get(at).is_some_and(|name| self.constants.has(name))
+        node.inputs.get(at).is_some_and(|name| self.constants.contains(name))
     }
 
-    /// Sizes of a value, if all are known.
+    /// Returns the dimensions of a value, if all are known.
     fn shape(&self, name: Option<&String>) -> Option<Vec<u64>> {
         let fact = self.facts.get(name?)?;
         fact.shape.iter().map(|dim| dim.fixed().map(|n| n as u64)).collect()
     }
 
+    /// Returns the number of elements of a value, or 0 if it is unknown.
     fn count(&self, name: Option<&String>) -> u64 {
-        self.shape(name).and_then(|shape| all_of(&shape)).unwrap_or(0)
+        self.shape(name).and_then(|shape| checked_product(&shape)).unwrap_or(0)
     }
 
-    fn convolution(&self, node: &Node) -> Known {
+    fn convolution(&self, node: &Node) -> SizesResult {
         let (Some(weights), Some(output)) =
             (self.shape(node.inputs.get(1)), self.shape(node.outputs.first()))
         else {
-            return Err(DEPENDS.into());
+            return Err(UNKNOWN_SIZES.into());
         };
         let groups = u64::try_from(node.int("group", 1)).unwrap_or(1).max(1);
         let [cout, cin_g, ref kernel @ ..] = weights[..] else {
@@ -236,77 +292,84 @@ impl<'a> Reader<'a> {
             (_, 1) => LayerType::Depthwise,
             _ => LayerType::Grouped,
         };
-        // All but the channels.
-        let places = output.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, n)| n);
-        let (m, rs, count) = (all_of(places), all_of(kernel), all_of(&weights));
+        // Positions are all dimensions except the channels.
+        let positions = output.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, n)| n);
+        let (m, rs, count) =
+            (checked_product(positions), checked_product(kernel), checked_product(&weights));
         let (Some(m), Some(rs), Some(count)) = (m, rs, count) else {
             return Err(TOO_LARGE.into());
         };
-        let sizes = Sizes { kind, groups, m, cin_g, rs, cout_g: cout / groups };
-        Ok((sizes, count, 1))
+        let cout_g = cout / groups;
+        Ok(Sizes { kind, groups, m, cin_g, rs, cout_g, weights: count, weight_input: 1 })
     }
 
-    /// Of two matrices, or of batches of them.
-    fn product(&self, node: &Node) -> Known {
+    /// Returns the sizes of a product of two matrices, or of batches of matrices.
+    fn product(&self, node: &Node) -> SizesResult {
         let (Some(a), Some(b), Some(output)) = (
             self.shape(node.inputs.first()),
             self.shape(node.inputs.get(1)),
             self.shape(node.outputs.first()),
         ) else {
-            return Err(DEPENDS.into());
+            return Err(UNKNOWN_SIZES.into());
         };
         let constant = [1, 0].into_iter().find(|at| self.is_constant(node, *at));
-        let turned = node.op == "Gemm" && node.int("transA", 0) != 0;
-        let inner = if turned { a.first() } else { a.last() };
+        let is_transposed = node.op == "Gemm" && node.int("transA", 0) != 0;
+        let inner = if is_transposed { a.first() } else { a.last() };
         let (Some(inner), [rest @ .., cout]) = (inner.copied(), &output[..]) else {
             return Err("is no product of matrices".into());
         };
         let weights = match constant {
-            Some(1) => all_of(&b),
-            Some(_) => all_of(&a),
+            Some(1) => checked_product(&b),
+            Some(_) => checked_product(&a),
             None => Some(0),
         };
-        let (Some(rows), Some(weights)) = (all_of(rest), weights) else {
+        let (Some(rows), Some(weights)) = (checked_product(rest), weights) else {
             return Err(TOO_LARGE.into());
         };
         let (groups, m, kind) = match constant {
             Some(_) => (1, rows, LayerType::FullyConnected),
             None => {
-                let own = rest.last().copied().unwrap_or(1);
-                (rows / own.max(1), own, LayerType::Activations)
+                // Each matrix of a batch is a group.
+                let m = rest.last().copied().unwrap_or(1);
+                (rows / m.max(1), m, LayerType::Activations)
             }
         };
-        let sizes = Sizes { kind, groups, m, cin_g: inner, rs: 1, cout_g: *cout };
-        Ok((sizes, weights, constant.unwrap_or(1)))
+        let weight_input = constant.unwrap_or(1);
+        Ok(Sizes { kind, groups, m, cin_g: inner, rs: 1, cout_g: *cout, weights, weight_input })
     }
 
-    fn gather(&self, node: &Node) -> Option<(Sizes, u64, usize)> {
+    fn gather(&self, node: &Node) -> Option<Sizes> {
         let m = self.count(node.inputs.get(1));
-        // A table of whole numbers, such as sizes of a shape, is none of weights.
-        let is_of_numbers = self.shape(node.inputs.first()).is_some_and(|shape| shape.len() > 1);
-        let sizes = Sizes { kind: LayerType::Gather, groups: 1, m, cin_g: 0, rs: 1, cout_g: 0 };
-        is_of_numbers.then(|| (sizes, self.count(node.outputs.first()), 0))
+        // A table of one dimension, such as the sizes of a shape, holds no weights.
+        let has_weights = self.shape(node.inputs.first()).is_some_and(|shape| shape.len() > 1);
+        has_weights.then(|| Sizes {
+            kind: LayerType::Gather,
+            groups: 1,
+            m,
+            cin_g: 0,
+            rs: 1,
+            cout_g: 0,
+            weights: self.count(node.outputs.first()),
+            weight_input: 0,
+        })
     }
 
-    fn row(
-        &mut self,
-        at: usize,
-        node: &Node,
-        (sizes, weights, weight_at): (Sizes, u64, usize),
-    ) -> Result<Product, String> {
-        let Sizes { kind, groups, m, cin_g, rs, cout_g } = sizes;
-        let macs = all_of(&[groups, m, cin_g, rs, cout_g]).ok_or(TOO_LARGE)?;
-        let weight = node.inputs.get(weight_at).map_or("", String::as_str);
+    fn row(&mut self, at: usize, node: &Node, sizes: Sizes) -> Result<Product, String> {
+        let Sizes { kind, groups, m, cin_g, rs, cout_g, weights, weight_input } = sizes;
+        let macs = checked_product(&[groups, m, cin_g, rs, cout_g]).ok_or(TOO_LARGE)?;
+        let weight = node.inputs.get(weight_input).map_or("", String::as_str);
         let name = name_of(node, weight, &mut self.names);
-        let fed = node.inputs.iter().enumerate().filter(|(at, _)| match kind {
+        let activations = node.inputs.iter().enumerate().filter(|(at, _)| match kind {
             LayerType::Gather => *at == 1,
             LayerType::Activations => *at < 2,
-            _ => *at < 2 && *at != weight_at,
+            _ => *at < 2 && *at != weight_input,
         });
-        let fed: Vec<&String> = fed.map(|(_, name)| name).collect();
-        let origins = fed.iter().filter_map(|value| self.origins.get(value.as_str()).copied());
+        let activations: Vec<&String> = activations.map(|(_, name)| name).collect();
+        let origins =
+            activations.iter().filter_map(|name| self.origins.get(name.as_str()).copied());
         let origins = origins.collect();
-        let inputs = fed.iter().map(|name| self.count(Some(name))).fold(0, u64::saturating_add);
+        let sizes = activations.iter().map(|name| self.count(Some(name)));
+        let inputs = sizes.fold(0, u64::saturating_add);
         let outputs = self.count(node.outputs.first());
         Ok(Product {
             name,

@@ -1,77 +1,99 @@
-//! Reading a file.
+//! Reader of ONNX files.
 
-use std::fmt;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use dyno_tensors::Element;
 use prost::Message;
+use thiserror::Error;
 
 use crate::functions;
 use crate::graph::{Attribute, Body, Model, Node, Port};
-use crate::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfo};
+use crate::messages::{
+    AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfo,
+};
 use crate::order;
 use crate::shape::Dim;
 use crate::tensor::{Tensor, Values, element_of};
 
 /// Why a file cannot be read.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file itself.
+    /// The file, or an external file of a tensor, cannot be read.
+    #[error("cannot read {}: {reason}", .path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
-        why: std::io::Error,
+        /// Error of the operating system.
+        reason: std::io::Error,
     },
-    /// It is no ONNX file, or only the beginning of one.
+    /// The file is not an ONNX model, or is cut short. Holds the reason.
+    #[error("expected an ONNX model, found something else: {0}")]
     Format(String),
-    /// Nodes that no order can execute, or functions that no list of nodes can take the
-    /// place of.
+    /// No order of the nodes can be executed, or functions cannot be replaced by their nodes. Holds
+    /// the whole message.
+    #[error("{0}")]
     Nodes(String),
-    /// A tensor is of a kind that is not supported.
+    /// A tensor is malformed, or of a type that is not supported.
+    #[error("tensor '{name}': {reason}")]
     Tensor {
-        /// Which.
+        /// Name of the tensor.
         name: String,
-        /// What is wrong.
-        why: String,
+        /// Description of the problem.
+        reason: String,
     },
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { path, why } => write!(f, "cannot read {}: {why}", path.display()),
-            Self::Format(why) => write!(f, "expected an ONNX model, found something else: {why}"),
-            Self::Nodes(why) => f.write_str(why),
-            Self::Tensor { name, why } => write!(f, "tensor '{name}': {why}"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 impl Model {
-    /// Reads a file. Weights that lie in files beside it are not loaded; in the place of a
-    /// node whose operator is a function of the file stand the nodes of the function.
+    /// Reads a file.
+    ///
+    /// Weights in external files are not loaded; see [`Tensor::load`]. A node whose operator is a
+    /// function of the file is replaced by the nodes of the function. Nodes are sorted if they are
+    /// not in an order in which they can be executed.
+    ///
+    /// ```
+    /// use dyno_onnx::Model;
+    /// use std::path::Path;
+    ///
+    /// let model = Model::read(Path::new("../rnn/tests/golden/gru_no_bias.onnx"))?;
+    /// assert_eq!(model.nodes[0].op, "GRU");
+    /// # Ok::<(), dyno_onnx::ReadError>(())
+    /// ```
     ///
     /// # Errors
-    /// Says what is wrong with the file, and where.
+    /// [`ReadError`].
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let bytes =
-            std::fs::read(path).map_err(|why| ReadError::File { path: path.to_owned(), why })?;
+        let bytes = std::fs::read(path)
+            .map_err(|reason| ReadError::File { path: path.to_owned(), reason })?;
         Self::from_bytes(&bytes, path.parent().unwrap_or(Path::new("")))
     }
 
-    /// Reads what a file holds that lies in `folder`.
+    /// Parses the content of a file as [`Model::read`] does. Paths of external files are relative to
+    /// `folder`.
+    ///
+    /// ```
+    /// use dyno_onnx::{Builder, Element, Model, Weights};
+    /// use std::path::Path;
+    ///
+    /// let mut net = Builder::new("net", Weights::seeded(1));
+    /// let x = net.input("x", Element::F32, &[4.into()]);
+    /// let y = net.node("Relu", &[&x], &[])?;
+    /// net.output("y", &y)?;
+    /// let bytes = net.finish().to_bytes()?;
+    /// let model = Model::from_bytes(&bytes, Path::new(""))?;
+    /// assert_eq!((&*model.inputs[0].name, &*model.outputs[0].name), ("x", "y"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Model::read`].
+    /// [`ReadError`].
     pub fn from_bytes(bytes: &[u8], folder: &Path) -> Result<Self, ReadError> {
-        let proto = ModelProto::decode(bytes).map_err(|why| ReadError::Format(why.to_string()))?;
+        let proto =
+            ModelProto::decode(bytes).map_err(|reason| ReadError::Format(reason.to_string()))?;
         let graph = proto.graph.ok_or_else(|| ReadError::Format("there is no graph".into()))?;
-        let graph = functions::inlined(graph, &proto.functions).map_err(ReadError::Nodes)?;
-        let Body { name, inputs, outputs, between, nodes, tensors } = body(graph, folder)?;
+        let graph = functions::inline(graph, &proto.functions).map_err(ReadError::Nodes)?;
+        let Body { name, inputs, outputs, value_info, nodes, tensors } = read_body(graph, folder)?;
         Ok(Self {
             name,
             producer: proto.producer_name,
@@ -83,7 +105,7 @@ impl Model {
                 .collect(),
             inputs,
             outputs,
-            between,
+            value_info,
             nodes,
             tensors,
         })
@@ -91,10 +113,10 @@ impl Model {
 }
 
 impl Tensor {
-    /// Loads what lies in another file; nothing to do for others.
+    /// Loads elements that are in another file. Does nothing if they are not.
     ///
     /// # Errors
-    /// The file is not there or too short.
+    /// [`ReadError::File`] if the file is missing or too short.
     pub fn load(&mut self) -> Result<(), ReadError> {
         use std::io::{Read, Seek, SeekFrom};
         let Values::External { path, offset, length } = &self.values else { return Ok(()) };
@@ -109,35 +131,35 @@ impl Tensor {
             }
             Ok(bytes)
         };
-        let bytes = load().map_err(|why| ReadError::File { path: path.clone(), why })?;
+        let bytes = load().map_err(|reason| ReadError::File { path: path.clone(), reason })?;
         self.values = Values::Bytes(bytes);
         Ok(())
     }
 }
 
-fn body(graph: GraphProto, folder: &Path) -> Result<Body, ReadError> {
-    let tensors = graph.initializer.into_iter().map(|one| tensor(one, folder));
+fn read_body(graph: GraphProto, folder: &Path) -> Result<Body, ReadError> {
+    let tensors = graph.initializer.into_iter().map(|tensor| read_tensor(tensor, folder));
     let tensors: Vec<Tensor> = tensors.collect::<Result<_, _>>()?;
-    let nodes = order::executable(graph.node).map_err(ReadError::Nodes)?;
-    let nodes = nodes.into_iter().map(|one| node(one, folder));
-    let held: std::collections::HashSet<&str> =
-        tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-    let is_fed = |port: &ValueInfo| !held.contains(port.name.as_str());
+    let nodes = order::sort(graph.node).map_err(ReadError::Nodes)?;
+    let nodes = nodes.into_iter().map(|node| read_node(node, folder));
+    // Files of IR version 3 and below list initializers as inputs, too.
+    let initializers: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    let is_input = |port: &ValueInfo| !initializers.contains(port.name.as_str());
     Ok(Body {
         name: graph.name,
-        inputs: graph.input.into_iter().filter(is_fed).map(port).collect(),
-        outputs: graph.output.into_iter().map(port).collect(),
-        between: graph.value_info.into_iter().map(port).collect(),
+        inputs: graph.input.into_iter().filter(is_input).map(read_port).collect(),
+        outputs: graph.output.into_iter().map(read_port).collect(),
+        value_info: graph.value_info.into_iter().map(read_port).collect(),
         nodes: nodes.collect::<Result<_, _>>()?,
         tensors,
     })
 }
 
-fn port(info: ValueInfo) -> Port {
+fn read_port(info: ValueInfo) -> Port {
     let tensor = info.r#type.and_then(|kind| kind.tensor_type);
     let element = tensor.as_ref().and_then(|tensor| element_of(tensor.elem_type));
     let shape = tensor.and_then(|tensor| tensor.shape).map(|shape| {
-        let dim = |dim: crate::messages::Dimension| match (dim.dim_value, dim.dim_param) {
+        let dim = |dim: Dimension| match (dim.dim_value, dim.dim_param) {
             (Some(value), _) if value >= 0 => Dim::Fixed(value as usize),
             (_, Some(name)) if !name.is_empty() => Dim::Symbol(name),
             _ => Dim::symbol("?"),
@@ -147,8 +169,10 @@ fn port(info: ValueInfo) -> Port {
     Port { name: info.name, element, shape }
 }
 
-fn node(proto: NodeProto, folder: &Path) -> Result<Node, ReadError> {
-    let attribute = |one: AttributeProto| Ok((one.name.clone(), attribute(one, folder)?));
+fn read_node(proto: NodeProto, folder: &Path) -> Result<Node, ReadError> {
+    let attribute = |attribute: AttributeProto| {
+        Ok((attribute.name.clone(), read_attribute(attribute, folder)?))
+    };
     Ok(Node {
         name: proto.name,
         op: proto.op_type,
@@ -159,15 +183,15 @@ fn node(proto: NodeProto, folder: &Path) -> Result<Node, ReadError> {
     })
 }
 
-fn attribute(proto: AttributeProto, folder: &Path) -> Result<Attribute, ReadError> {
+fn read_attribute(proto: AttributeProto, folder: &Path) -> Result<Attribute, ReadError> {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    // `AttributeProto.AttributeType`; fields of default value may be left out.
+    // Numbers of `AttributeProto.AttributeType`. Files may omit fields that have the default value.
     Ok(match proto.r#type {
         1 => Attribute::Float(proto.f.unwrap_or_default()),
         2 => Attribute::Int(proto.i.unwrap_or_default()),
         3 => Attribute::Text(text(proto.s.unwrap_or_default())),
-        4 => Attribute::Tensor(tensor(proto.t.unwrap_or_default(), folder)?),
-        5 => Attribute::from(body(proto.g.unwrap_or_default(), folder)?),
+        4 => Attribute::Tensor(read_tensor(proto.t.unwrap_or_default(), folder)?),
+        5 => Attribute::from(read_body(proto.g.unwrap_or_default(), folder)?),
         6 => Attribute::Floats(proto.floats),
         7 => Attribute::Ints(proto.ints),
         8 => Attribute::Texts(proto.strings.into_iter().map(text).collect()),
@@ -175,9 +199,9 @@ fn attribute(proto: AttributeProto, folder: &Path) -> Result<Attribute, ReadErro
     })
 }
 
-fn tensor(proto: TensorProto, folder: &Path) -> Result<Tensor, ReadError> {
+fn read_tensor(proto: TensorProto, folder: &Path) -> Result<Tensor, ReadError> {
     let name = proto.name.clone();
-    let wrong = |why: String| ReadError::Tensor { name: name.clone(), why };
+    let wrong = |reason: String| ReadError::Tensor { name: name.clone(), reason };
     let element = element_of(proto.data_type)
         .ok_or_else(|| wrong(format!("elements of type {} are not supported", proto.data_type)))?;
     let dim = |&n: &i64| usize::try_from(n).map_err(|_| wrong(format!("dimension {n}")));
@@ -186,9 +210,9 @@ fn tensor(proto: TensorProto, folder: &Path) -> Result<Tensor, ReadError> {
         Tensor { name: name.clone(), element, shape, values: Values::Bytes(Vec::new()) };
     let expected = tensor.bytes();
     tensor.values = if proto.data_location == 1 {
-        external(&proto, expected, folder).map_err(&wrong)?
+        external_values(&proto, expected, folder).map_err(&wrong)?
     } else {
-        Values::Bytes(bytes(proto, element))
+        Values::Bytes(element_bytes(proto, element))
     };
     if let Values::Bytes(bytes) = &tensor.values
         && bytes.len() as u64 != expected
@@ -202,7 +226,8 @@ fn tensor(proto: TensorProto, folder: &Path) -> Result<Tensor, ReadError> {
     Ok(tensor)
 }
 
-fn external(proto: &TensorProto, expected: u64, folder: &Path) -> Result<Values, String> {
+/// Returns the place of elements in an external file; `expected` is their size in bytes.
+fn external_values(proto: &TensorProto, expected: u64, folder: &Path) -> Result<Values, String> {
     let entry = |key: &str| proto.external_data.iter().find(|entry| entry.key == key);
     let number = |key: &str, default: u64| match entry(key) {
         Some(entry) => entry.value.parse().map_err(|_| format!("{key} '{}'", entry.value)),
@@ -210,7 +235,7 @@ fn external(proto: &TensorProto, expected: u64, folder: &Path) -> Result<Values,
     };
     let location = entry("location").ok_or("it is in another file, whose name is missing")?;
     let path = Path::new(&location.value);
-    // A model must not make us read whatever it names.
+    // A model must not make the reader open any file that it names.
     let is_inside = |part| matches!(part, std::path::Component::Normal(_));
     if !path.components().all(is_inside) {
         return Err(format!("expected a file beside the model, found {}", path.display()));
@@ -222,8 +247,8 @@ fn external(proto: &TensorProto, expected: u64, folder: &Path) -> Result<Values,
     Ok(Values::External { path: folder.join(path), offset, length })
 }
 
-/// Elements as raw bytes, whichever field they are in.
-fn bytes(proto: TensorProto, element: Element) -> Vec<u8> {
+/// Returns the elements as raw bytes from the field that holds them.
+fn element_bytes(proto: TensorProto, element: Element) -> Vec<u8> {
     if let Some(raw) = proto.raw_data {
         return raw;
     }

@@ -1,10 +1,12 @@
-//! Tensors of a file: what they hold, or how it is made.
+//! Tensors of a model: weights and other constants.
+//!
+//! The elements of a [`Tensor`] are in memory, in another file, or generated from a seed.
 
 use std::path::PathBuf;
 
 use dyno_tensors::Element;
 
-/// Numbers of `TensorProto.DataType`; strings and complex numbers are left out.
+/// Types by their numbers in `TensorProto.DataType`, without strings and complex numbers.
 const CODES: [(i32, Element); 23] = [
     (1, Element::F32),
     (2, Element::U8),
@@ -31,7 +33,8 @@ const CODES: [(i32, Element); 23] = [
     (26, Element::I2),
 ];
 
-/// Returns the type of this number in `TensorProto.DataType`; `None` for strings and complex numbers.
+/// Returns the type with this number in `TensorProto.DataType`, or `None` for strings, complex
+/// numbers and unknown numbers.
 ///
 /// ```
 /// use dyno_onnx::{Element, code_of, element_of};
@@ -51,96 +54,117 @@ pub fn code_of(element: Element) -> i32 {
     code.expect("ONNX has every type of elements")
 }
 
-/// A tensor that a file holds.
+/// A weight or another constant of a model.
+///
+/// ```
+/// use dyno_onnx::Tensor;
+///
+/// let tensor = Tensor::from_f32("bias", &[2], &[0.5, -2.0]);
+/// assert_eq!((tensor.elements(), tensor.bytes()), (2, 8));
+/// assert_eq!(tensor.floats(), Some(vec![0.5, -2.0]));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
-    /// What nodes call it.
+    /// Name of its value in the graph; may be empty in an attribute.
     pub name: String,
-    /// Of its elements.
+    /// Type of the elements.
     pub element: Element,
-    /// Its dimensions.
+    /// Dimensions.
     pub shape: Vec<usize>,
-    /// Its elements.
+    /// Elements.
     pub values: Values,
 }
 
 /// Elements of a tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
-    /// Little-endian, in row-major order.
+    /// Elements in memory: little-endian, in row-major order.
     Bytes(Vec<u8>),
-    /// Of float32, made while the file is written.
+    /// Elements of float32 that are generated when the model is written: their distribution, and
+    /// the initial state of the random numbers.
     Filled(Fill, u64),
-    /// In another file, which has not been looked at.
+    /// Elements in another file. The file is not opened before [`Tensor::load`].
     External {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Of the first byte.
+        /// Offset of the first byte in the file.
         offset: u64,
         /// Number of bytes.
         length: u64,
     },
 }
 
-/// How seeded weights are distributed.
+/// Distribution of generated weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fill {
-    /// All the same.
+    /// One value for all elements.
     Constant(f32),
-    /// Evenly between minus and plus this.
+    /// Uniform between minus and plus this bound.
     Uniform(f32),
 }
 
 impl Fill {
-    /// Keeps the variance of activations through a layer with so many inputs to
-    /// each output, followed by a ReLU (He et al. 2015).
+    /// Returns the distribution that keeps the variance of activations through a layer that is
+    /// followed by a ReLU. `inputs` is the number of inputs of each output.
+    ///
+    /// Source: He et al., "Delving Deep into Rectifiers", 2015.
     #[must_use]
     pub fn he(inputs: usize) -> Self {
         Self::Uniform((6.0 / inputs.max(1) as f32).sqrt())
     }
 
-    /// Keeps the variance through a layer that no ReLU follows.
+    /// Returns the distribution that keeps the variance of activations through a layer that no
+    /// ReLU follows. `inputs` is the number of inputs of each output.
+    ///
+    /// Source: LeCun et al., "Efficient BackProp", 1998.
+    ///
+    /// ```
+    /// use dyno_onnx::Fill;
+    ///
+    /// assert_eq!(Fill::lecun(12), Fill::Uniform(0.5));
+    /// ```
     #[must_use]
-    pub fn even(inputs: usize) -> Self {
+    pub fn lecun(inputs: usize) -> Self {
         Self::Uniform((3.0 / inputs.max(1) as f32).sqrt())
     }
 }
 
 impl Tensor {
-    /// Of whole numbers, such as a shape.
+    /// Returns a tensor of int64, such as a shape.
     #[must_use]
-    pub fn of_i64(name: impl Into<String>, shape: &[usize], values: &[i64]) -> Self {
+    pub fn from_i64(name: impl Into<String>, shape: &[usize], values: &[i64]) -> Self {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (name, shape) = (name.into(), shape.to_vec());
         Self { name, element: Element::I64, shape, values: Values::Bytes(bytes) }
     }
 
-    /// Of floating-point numbers.
+    /// Returns a tensor of float32.
     #[must_use]
-    pub fn of_f32(name: impl Into<String>, shape: &[usize], values: &[f32]) -> Self {
+    pub fn from_f32(name: impl Into<String>, shape: &[usize], values: &[f32]) -> Self {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (name, shape) = (name.into(), shape.to_vec());
         Self { name, element: Element::F32, shape, values: Values::Bytes(bytes) }
     }
 
-    /// Number of elements; saturates.
+    /// Returns the number of elements; saturates.
     #[must_use]
     pub fn elements(&self) -> u64 {
         self.shape.iter().fold(1_u64, |product, &n| product.saturating_mul(n as u64))
     }
 
-    /// Size of all elements.
+    /// Returns the size of all elements in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.element.bytes_of(self.elements())
     }
 
-    /// The elements, if they are few whole numbers and here.
+    /// Returns the elements if they are at most 4096 integers in memory: int32, int64, uint8, bool,
+    /// or float32 without fractions.
     #[must_use]
     pub fn integers(&self) -> Option<Vec<i64>> {
-        const FEW: u64 = 4096;
+        const MAX_ELEMENTS: u64 = 4096;
         let Values::Bytes(bytes) = &self.values else { return None };
-        if self.elements() > FEW || bytes.len() as u64 != self.bytes() {
+        if self.elements() > MAX_ELEMENTS || bytes.len() as u64 != self.bytes() {
             return None;
         }
         let four = |part: &[u8]| part.try_into().map(i32::from_le_bytes).ok().map(i64::from);
@@ -148,17 +172,17 @@ impl Tensor {
         match self.element {
             Element::I64 => bytes.chunks_exact(8).map(eight).collect(),
             Element::I32 => bytes.chunks_exact(4).map(four).collect(),
-            // Factors of a resize are such numbers.
+            // The scales of a `Resize` are integers of type float32.
             Element::F32 => {
-                let whole = |value: f32| (value.fract() == 0.0).then_some(value as i64);
-                self.floats()?.into_iter().map(whole).collect()
+                let integer = |value: f32| (value.fract() == 0.0).then_some(value as i64);
+                self.floats()?.into_iter().map(integer).collect()
             }
             Element::Bool | Element::U8 => Some(bytes.iter().map(|&byte| byte.into()).collect()),
             _ => None,
         }
     }
 
-    /// The elements, if they are float32 and here.
+    /// Returns the elements if they are float32 in memory.
     #[must_use]
     pub fn floats(&self) -> Option<Vec<f32>> {
         let Values::Bytes(bytes) = &self.values else { return None };
@@ -167,13 +191,15 @@ impl Tensor {
     }
 }
 
-/// Where the random numbers of one tensor begin: its name and the seed of all.
+/// Returns the initial state of the random numbers of one tensor. It depends on the name of the
+/// tensor and the seed of the model.
 pub fn seed_of(name: &str, seed: u64) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ seed, mix)
 }
 
-/// Elements of a filled tensor from a state on, two of each random number.
+/// Generates elements of float32 until `bytes` is full, two from each random number. A tensor may be
+/// generated in several calls if each but the last one fills a multiple of 8 bytes.
 pub fn fill(fill: Fill, state: &mut u64, bytes: &mut [u8]) {
     let Fill::Uniform(bound) = fill else {
         let Fill::Constant(value) = fill else { return };
@@ -181,17 +207,20 @@ pub fn fill(fill: Fill, state: &mut u64, bytes: &mut [u8]) {
         return;
     };
     for pair in bytes.chunks_mut(8) {
-        let random = next(state);
+        let random = next_random(state);
         for (to, bits) in pair.chunks_exact_mut(4).zip([random as u32, (random >> 32) as u32]) {
-            // 24 bits are what a float32 holds exactly.
+            // A float32 represents integers of 24 bits exactly.
             let unit = (bits >> 8) as f32 / (1 << 23) as f32 - 1.0;
             to.copy_from_slice(&(unit * bound).to_le_bytes());
         }
     }
 }
 
-/// SplitMix64 of Steele, Lea and Flood.
-fn next(state: &mut u64) -> u64 {
+/// Returns the next random number.
+///
+/// Source: SplitMix64 of Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
+/// 2014.
+fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -208,7 +237,7 @@ mod tests {
         for element in Element::ALL {
             assert_eq!(element_of(code_of(*element)), Some(*element));
         }
-        // Strings and complex numbers.
+        // Codes of strings and complex numbers.
         assert_eq!([8, 14, 15].map(element_of), [None; 3]);
     }
 }

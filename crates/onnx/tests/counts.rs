@@ -66,14 +66,14 @@ fn an_einsum_multiplies_all_letters_of_two_operands() {
     let three = einsum("i,ij,j->", &[("a", F, &[2]), ("b", F, &[2, 3]), ("c", F, &[3])]);
     let left = &count(&three).uncounted[0];
     assert_eq!(left.op, "Einsum");
-    assert!(left.why.to_string().starts_with("more than two operands"), "{}", left.why);
+    assert!(left.reason.to_string().starts_with("more than two operands"), "{}", left.reason);
     let wrong = einsum("ij,jk->ik", &[("a", F, &[2, 3]), ("b", F, &[4, 5])]);
-    assert_eq!(count(&wrong).uncounted[0].why.to_string(), "'j' of 'ij,jk->ik' is 3 and 4");
+    assert_eq!(count(&wrong).uncounted[0].reason.to_string(), "'j' of 'ij,jk->ik' is 3 and 4");
 }
 
 #[test]
-fn quantised_products_count_as_those_of_floats() {
-    let point = Tensor { element: Element::I8, ..Tensor::of_f32("yz", &[], &[]) };
+fn quantized_products_count_as_those_of_floats() {
+    let point = Tensor { element: Element::I8, ..Tensor::from_f32("yz", &[], &[]) };
     let names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"];
     let conv = one(
         node("QLinearConv", "", &names, &[]),
@@ -121,14 +121,14 @@ fn what_depends_on_data_is_a_symbol_and_what_it_feeds_is_not_counted() {
     let top = one(
         node("TopK", "", &["x", "k"], &[]),
         &[("x", F, &[2, 9])],
-        vec![Tensor::of_i64("k", &[1], &[3])],
+        vec![Tensor::from_i64("k", &[1], &[3])],
     );
     assert_eq!(shape(&top), "F32 2 3");
     assert_eq!(fact(&top, "z").element, Element::I64);
     let mut found = one(
         node("NonMaxSuppression", "", &["boxes", "scores"], &[]),
         &[("boxes", F, &[1, 9, 4]), ("scores", F, &[1, 2, 9])],
-        vec![Tensor::of_f32("w", &[3, 5], &[0.0; 15])],
+        vec![Tensor::from_f32("w", &[3, 5], &[0.0; 15])],
     );
     assert_eq!(shape(&found), "I64 ? 3");
     let mut product = node("MatMul", "", &["y", "w"], &[]);
@@ -143,8 +143,8 @@ fn what_depends_on_data_is_a_symbol_and_what_it_feeds_is_not_counted() {
 fn looping(limit: i64) -> Result<Model, BuildError> {
     let mut net = Builder::new("looping", Weights::seeded(1));
     let x = net.input("x", F, &[Dim::symbol("N"), 4.into()]);
-    let w = net.weight("w", &[4, 4], dyno_onnx::Fill::even(4))?;
-    let limit = net.tensor(Tensor::of_i64("limit", &[], &[limit]))?;
+    let w = net.weight("w", &[4, 4], dyno_onnx::Fill::lecun(4))?;
+    let limit = net.tensor(Tensor::from_i64("limit", &[], &[limit]))?;
     let mut body = net.body("body");
     body.input("turn", Element::I64, &[]);
     let goes_on = body.input("goes_on", Element::Bool, &[]);
@@ -174,7 +174,7 @@ fn a_loop_of_a_known_length_counts_as_often_as_it_runs() {
     assert_eq!((cost.parameters, cost.macs()), (16, 6 * 16));
     assert_eq!(cost.uncounted, []);
     let layer = cost.layers.iter().find(|layer| layer.op == "MatMul").unwrap();
-    assert_eq!((layer.times, layer.macs, layer.weight_bytes), (6, 16, 64));
+    assert_eq!((layer.runs, layer.macs, layer.weight_bytes), (6, 16, 64));
     assert!(layer.name.starts_with("Loop_0/"), "{}", layer.name);
     let eight = BTreeMap::from([("N".to_owned(), 8)]);
     assert_eq!(count_with(&read, &eight).macs(), 8 * 6 * 16);
@@ -191,7 +191,8 @@ fn a_loop_whose_end_depends_on_data_is_listed_with_its_weights_known() {
     });
     let cost = count(&model);
     assert_eq!((cost.parameters, cost.macs()), (16, 0));
-    let left: Vec<_> = cost.uncounted.iter().map(|one| (&*one.name, one.why.to_string())).collect();
+    let left: Vec<_> =
+        cost.uncounted.iter().map(|one| (&*one.name, one.reason.to_string())).collect();
     assert_eq!(left, [("Loop_0", "how often it runs depends on data".into())]);
 }
 
@@ -212,7 +213,8 @@ fn of_a_branch_nothing_is_guessed() {
     net.output("y", &y).unwrap();
     let cost = count(&net.finish());
     assert_eq!(cost.macs(), 0);
-    let left: Vec<_> = cost.uncounted.iter().map(|one| (&*one.op, one.why.to_string())).collect();
+    let left: Vec<_> =
+        cost.uncounted.iter().map(|one| (&*one.op, one.reason.to_string())).collect();
     assert_eq!(left, [("If", "which of its graphs runs depends on data".into())]);
 }
 
@@ -221,7 +223,7 @@ fn a_table_is_read_by_the_rows_that_are_picked() {
     let gather = one(
         node("Gather", "", &["table", "rows"], &[]),
         &[("rows", Element::I64, &[3])],
-        vec![Tensor::of_f32("table", &[100, 8], &[0.0; 800])],
+        vec![Tensor::from_f32("table", &[100, 8], &[0.0; 800])],
     );
     let cost = count(&gather);
     let layer = &cost.layers[0];
@@ -231,8 +233,8 @@ fn a_table_is_read_by_the_rows_that_are_picked() {
 
 #[test]
 fn weights_that_a_node_turns_or_widens_stay_weights_of_the_size_in_the_file() {
-    let bytes = Tensor { element: Element::I8, ..Tensor::of_i64("w", &[7, 6], &[]) };
-    let scale = Tensor::of_f32("scale", &[], &[0.5]);
+    let bytes = Tensor { element: Element::I8, ..Tensor::from_i64("w", &[7, 6], &[]) };
+    let scale = Tensor::from_f32("scale", &[], &[0.5]);
     let mut model =
         one(node("DequantizeLinear", "", &["w", "scale"], &[]), &[], vec![bytes, scale]);
     let renamed = |op: &str, inputs: &[&str], output: &str| {
@@ -248,7 +250,7 @@ fn weights_that_a_node_turns_or_widens_stay_weights_of_the_size_in_the_file() {
         shape: Some(vec![5.into(), 6.into()]),
     });
     let cost = count(&model);
-    let rows: Vec<_> = cost.layers.iter().map(|one| (&*one.op, one.times)).collect();
+    let rows: Vec<_> = cost.layers.iter().map(|one| (&*one.op, one.runs)).collect();
     assert_eq!(rows, [("DequantizeLinear", 0), ("Transpose", 0), ("MatMul", 1)]);
     let product = &cost.layers[2];
     let bytes = (product.weight_bytes, product.input_bytes, product.output_bytes);

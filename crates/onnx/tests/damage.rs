@@ -29,7 +29,7 @@ fn model() -> Result<Model, BuildError> {
         let last = net.integers(&[1]);
         net.node("Unsqueeze", &[&y, &last], &[])
     })?;
-    let limit = net.tensor(Tensor::of_i64("limit", &[], &[3]))?;
+    let limit = net.tensor(Tensor::from_i64("limit", &[], &[3]))?;
     let mut body = net.body("body");
     body.input("turn", Element::I64, &[]);
     let goes_on = body.input("goes_on", Element::Bool, &[]);

@@ -1,4 +1,4 @@
-//! Models that are built, written, read and counted.
+//! Models that are built, format_shape, read and counted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn net(weights: Weights) -> Result<Model, BuildError> {
         net.node("Conv", &[&x, &w], &[("strides", [2, 2].into()), ("pads", [1, 1, 1, 1].into())])?;
     let shape = net.integers(&[-1, 64]);
     let flat = net.node("Reshape", &[&y, &shape], &[])?;
-    let fc = net.weight("fc.weight", &[64, 5], Fill::even(64))?;
+    let fc = net.weight("fc.weight", &[64, 5], Fill::lecun(64))?;
     let scores = net.node("MatMul", &[&flat, &fc], &[])?;
     net.output("scores", &scores)?;
     Ok(net.finish())
@@ -78,16 +78,16 @@ fn costs_are_those_of_the_arithmetic() {
 
 #[test]
 fn given_weights_must_be_there_and_fit() {
-    let conv = Tensor::of_f32("conv.weight", &[4, 3, 3, 3], &[0.5; 108]);
+    let conv = Tensor::from_f32("conv.weight", &[4, 3, 3, 3], &[0.5; 108]);
     let given = |fc: Option<Tensor>| {
         let tensors = [Some(conv.clone()), fc].into_iter().flatten();
-        net(Weights::given(tensors.map(|t| (t.name.clone(), t)).collect::<BTreeMap<_, _>>()))
+        net(Weights::from_tensors(tensors.map(|t| (t.name.clone(), t)).collect::<BTreeMap<_, _>>()))
     };
     let missing = given(None).unwrap_err();
     assert_eq!(missing.to_string(), "the graph needs weight 'fc.weight', which is not given");
-    let turned = given(Some(Tensor::of_f32("fc.weight", &[5, 64], &[0.0; 320]))).unwrap_err();
+    let turned = given(Some(Tensor::from_f32("fc.weight", &[5, 64], &[0.0; 320]))).unwrap_err();
     assert_eq!(turned.to_string(), "weight 'fc.weight' has shape [5, 64]; the graph takes [64, 5]");
-    let model = given(Some(Tensor::of_f32("fc.weight", &[64, 5], &[0.0; 320]))).unwrap();
+    let model = given(Some(Tensor::from_f32("fc.weight", &[64, 5], &[0.0; 320]))).unwrap();
     assert_eq!(model.tensors[0].floats().unwrap(), [0.5; 108]);
 }
 
@@ -119,7 +119,7 @@ fn weights_beside_a_model_are_named_and_loaded_when_asked_for() {
     let path = folder.join("data");
     std::fs::write(&path, 7_f32.to_le_bytes()).unwrap();
     let values = Values::External { path, offset: 0, length: 4 };
-    let mut tensor = Tensor { values, ..Tensor::of_f32("w", &[1], &[]) };
+    let mut tensor = Tensor { values, ..Tensor::from_f32("w", &[1], &[]) };
     tensor.load().unwrap();
     assert_eq!(tensor.floats().unwrap(), [7.0]);
     let values = Values::External { path: folder.join("data"), offset: 2, length: 4 };
@@ -134,7 +134,7 @@ fn weights_written_apart_are_those_written_inside_but_small_ones_stay() {
     std::fs::create_dir_all(&folder).unwrap();
     let model = net(Weights::seeded(1)).unwrap();
     let inside = Model::from_bytes(&model.to_bytes().unwrap(), Path::new("")).unwrap();
-    let written = model.write_apart_above(&folder.join("net.onnx"), 0).unwrap();
+    let written = model.write_external_above(&folder.join("net.onnx"), 0).unwrap();
     assert_eq!(written.weights, Some(folder.join("net.onnx.data")));
     let mut apart = Model::read(&written.model).unwrap();
     let is_apart = |tensor: &Tensor| matches!(tensor.values, Values::External { .. });

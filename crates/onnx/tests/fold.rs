@@ -10,7 +10,7 @@ fn made(
     attributes: &[(&str, Attribute)],
 ) -> Option<(Vec<usize>, Vec<f32>)> {
     let mut net = Builder::new("net", Weights::seeded(1));
-    let first = net.tensor(Tensor::of_f32("first", of.0, of.1)).expect("a name that is free");
+    let first = net.tensor(Tensor::from_f32("first", of.0, of.1)).expect("a name that is free");
     let others: Vec<Name> = others.iter().map(|of| net.integers(of)).collect();
     let inputs: Vec<&Name> = [&first].into_iter().chain(&others).collect();
     let out = net.node(op, &inputs, attributes).expect("inputs that the operator takes");
@@ -46,7 +46,7 @@ fn what_moves_is_moved() {
 fn parts_are_joined_and_what_is_fed_is_no_constant() {
     let mut net = Builder::new("net", Weights::seeded(1));
     let x = net.input("x", Element::F32, &[1.into(), 3.into()]);
-    let six = net.tensor(Tensor::of_f32("six", SIX.0, SIX.1)).unwrap();
+    let six = net.tensor(Tensor::from_f32("six", SIX.0, SIX.1)).unwrap();
     let turned = net.node("Transpose", &[&six], &[]).unwrap();
     let squared = net.node("Concat", &[&turned, &turned], &[("axis", 1.into())]).unwrap();
     let mixed = net.node("Concat", &[&six, &x], &[("axis", 0.into())]).unwrap();
@@ -61,16 +61,16 @@ fn parts_are_joined_and_what_is_fed_is_no_constant() {
     assert_eq!(found.floats().unwrap(), expected);
     for name in [mixed.as_str(), x.as_str(), sum.as_str(), "no such value", ""] {
         assert_eq!(constants.get(name), None, "{name}");
-        assert!(!constants.is_zeros(name), "{name}");
+        assert!(!constants.is_zero(name), "{name}");
     }
-    assert!(constants.is_zeros(zeros.as_str()) && !constants.is_zeros(six.as_str()));
+    assert!(constants.is_zero(zeros.as_str()) && !constants.is_zero(six.as_str()));
 }
 
 #[test]
 fn what_is_a_constant_is_known_without_its_value() {
     let mut net = Builder::new("net", Weights::seeded(1));
     let x = net.input("x", Element::F32, &[1.into(), 3.into()]);
-    let six = net.tensor(Tensor::of_f32("six", SIX.0, SIX.1)).unwrap();
+    let six = net.tensor(Tensor::from_f32("six", SIX.0, SIX.1)).unwrap();
     let turned = net.node("Transpose", &[&six], &[]).unwrap();
     let mixed = net.node("Concat", &[&six, &x], &[("axis", 0.into())]).unwrap();
     let sum = net.node("Add", &[&six, &six], &[]).unwrap();
@@ -80,26 +80,26 @@ fn what_is_a_constant_is_known_without_its_value() {
         large = net.node("Concat", &[&large, &large], &[("axis", 0.into())]).unwrap();
     }
     let mut model = net.finish();
-    let has = |name: &Name| Constants::new(&model).has(name.as_str());
+    let has = |name: &Name| Constants::new(&model).contains(name.as_str());
     assert_eq!([&six, &turned, &large].map(has), [true; 3]);
     assert_eq!([&x, &mixed, &sum].map(has), [false; 3]);
     model.nodes[0].inputs[0] = turned.as_str().into();
-    assert!(!Constants::new(&model).has(turned.as_str()), "it hangs on itself");
+    assert!(!Constants::new(&model).contains(turned.as_str()), "it hangs on itself");
 }
 
 #[test]
 fn values_that_hang_on_themselves_are_no_constants() {
     let mut net = Builder::new("net", Weights::seeded(1));
-    let six = net.tensor(Tensor::of_f32("six", SIX.0, SIX.1)).unwrap();
+    let six = net.tensor(Tensor::from_f32("six", SIX.0, SIX.1)).unwrap();
     let one = net.node("Identity", &[&six], &[]).unwrap();
     let other = net.node("Identity", &[&one], &[]).unwrap();
     let mut model = net.finish();
     model.nodes[0].inputs[0] = other.as_str().into();
     assert_eq!(Constants::new(&model).get(other.as_str()), None);
-    assert!(!Constants::new(&model).is_zeros(other.as_str()));
+    assert!(!Constants::new(&model).is_zero(other.as_str()));
     // A name that stands for itself in a body too.
     let body = net_with_the_same_name();
-    assert_eq!(Constants::new(&model).within(&body).get("six"), None);
+    assert_eq!(Constants::new(&model).enter(&body).get("six"), None);
 }
 
 /// A body that is handed something under the name of a constant around it.

@@ -12,7 +12,7 @@ const HIDDEN: usize = 3;
 fn layer(op: &str, gates: usize, directions: usize, batch: usize) -> Result<Model, BuildError> {
     let mut net = Builder::new(op, Weights::seeded(1));
     let x = net.input("x", Element::F32, &[STEPS.into(), batch.into(), WIDTH.into()]);
-    let even = Fill::even(HIDDEN);
+    let even = Fill::lecun(HIDDEN);
     let w = net.weight("w", &[directions, gates * HIDDEN, WIDTH], even)?;
     let r = net.weight("r", &[directions, gates * HIDDEN, HIDDEN], even)?;
     let b = net.weight("b", &[directions, 2 * gates * HIDDEN], even)?;
@@ -56,8 +56,8 @@ fn shapes_have_steps_directions_and_batch() {
 fn shapes_may_have_the_batch_first() {
     let mut net = Builder::new("first", Weights::seeded(1));
     let x = net.input("x", Element::F32, &[6.into(), STEPS.into(), WIDTH.into()]);
-    let w = net.weight("w", &[1, 4 * HIDDEN, WIDTH], Fill::even(HIDDEN)).unwrap();
-    let r = net.weight("r", &[1, 4 * HIDDEN, HIDDEN], Fill::even(HIDDEN)).unwrap();
+    let w = net.weight("w", &[1, 4 * HIDDEN, WIDTH], Fill::lecun(HIDDEN)).unwrap();
+    let r = net.weight("r", &[1, 4 * HIDDEN, HIDDEN], Fill::lecun(HIDDEN)).unwrap();
     let choices = [("hidden_size", (HIDDEN as i64).into()), ("layout", 1_i64.into())];
     let [all, last] = net.nodes("LSTM", &[&x, &w, &r], &choices).unwrap();
     let shape = |of: &Name| net.shape(of).iter().map(dyno_onnx::Dim::fixed).collect::<Vec<_>>();
@@ -82,7 +82,7 @@ fn edges_that_are_computed_from_constants_are_known() {
     let mut net = Builder::new("edges", Weights::seeded(1));
     let x = net.input("x", Element::F32, &[1.into(), 576.into()]);
     let count = net.integers(&[2]);
-    let zero = Tensor::of_i64("", &[1], &[0]);
+    let zero = Tensor::from_i64("", &[1], &[0]);
     let others = net.node("ConstantOfShape", &[&count], &[("value", zero.into())]).unwrap();
     let edges = net.integers(&[3, 64]);
     let edges = net.node("Concat", &[&edges, &others], &[("axis", 0.into())]).unwrap();
@@ -109,7 +109,7 @@ fn edges_that_are_computed_from_constants_are_known() {
 fn weights_in_nodes_are_weights() {
     let mut net = Builder::new("constants", Weights::seeded(1));
     let x = net.input("x", Element::F32, &[1.into(), 3.into()]);
-    let weights = Tensor::of_f32("", &[3, 2], &[0.5; 6]);
+    let weights = Tensor::from_f32("", &[3, 2], &[0.5; 6]);
     let w = net.node("Constant", &[], &[("value", weights.into())]).unwrap();
     let y = net.node("MatMul", &[&x, &w], &[]).unwrap();
     net.output("y", &y).unwrap();

@@ -74,13 +74,13 @@ impl UnrolledGraph {
     /// A separate constant for each step, as some exporters write them.
     fn constant(&mut self, shape: &[usize], values: &[f32]) -> Name {
         self.constants += 1;
-        let tensor = Tensor::of_f32(format!("constant {}", self.constants), shape, values);
+        let tensor = Tensor::from_f32(format!("constant {}", self.constants), shape, values);
         self.net.tensor(tensor).expect("names are counted")
     }
 
     fn index(&mut self, at: usize) -> Name {
         self.constants += 1;
-        let tensor = Tensor::of_i64(format!("index {}", self.constants), &[], &[at as i64]);
+        let tensor = Tensor::from_i64(format!("index {}", self.constants), &[], &[at as i64]);
         self.net.tensor(tensor).expect("names are counted")
     }
 

@@ -360,7 +360,7 @@ mod tests {
             (if name.ends_with("LayerNorm.weight") { base + 1.0 } else { base }) as f32
         };
         let values: Vec<f32> = (0..shape.iter().product()).map(value).collect();
-        (name.to_owned(), Tensor::of_f32(name, shape, &values))
+        (name.to_owned(), Tensor::from_f32(name, shape, &values))
     }
 
     /// Five words, hidden 4, inner 6, one layer, positions for three.
@@ -431,12 +431,13 @@ mod tests {
         let error = Encoder::new(&without, 2).unwrap_err();
         assert_eq!(error, EncoderError::Missing(name.to_owned()));
         let mut other = weights();
-        other.insert(name.to_owned(), Tensor::of_f32(name, &[5], &[0.0; 5]));
+        other.insert(name.to_owned(), Tensor::from_f32(name, &[5], &[0.0; 5]));
         let error = Encoder::new(&other, 2).unwrap_err().to_string();
         assert_eq!(error, format!("weight '{name}': expected shape [4], found [5]"));
         // A shape with more elements than there are values.
         let short = Values::Bytes(vec![0; 4]);
-        other.insert(name.to_owned(), Tensor { values: short, ..Tensor::of_f32(name, &[4], &[]) });
+        other
+            .insert(name.to_owned(), Tensor { values: short, ..Tensor::from_f32(name, &[4], &[]) });
         assert!(matches!(Encoder::new(&other, 2), Err(EncoderError::Shape { .. })));
         assert!(matches!(Encoder::new(&weights(), 3), Err(EncoderError::Shape { .. })));
         assert!(matches!(Encoder::new(&BTreeMap::new(), 1), Err(EncoderError::Missing(_))));

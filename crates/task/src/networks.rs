@@ -77,7 +77,7 @@ fn build_from(
     weights: impl FnOnce() -> Result<BTreeMap<String, Tensor>, OpenError>,
 ) -> Result<PathBuf, OpenError> {
     files.derive("model.onnx", REVISION, CacheKey::Files(&[file]), |out| {
-        let model = build(Weights::given(weights()?)).map_err(OpenError::content)?;
+        let model = build(Weights::from_tensors(weights()?)).map_err(OpenError::content)?;
         let bytes = model.to_bytes().map_err(OpenError::content)?;
         out.write_all(&bytes).map_err(OpenError::content)
     })

@@ -85,7 +85,7 @@ const LARGEST_CALL: u64 = 2 << 30;
 pub fn fitting_batch(graph: &Graph) -> Result<NonZero<usize>, ShapeError> {
     let model = (graph.build)(Weights::seeded(SEED)).map_err(ShapeError::Build)?;
     let cost = count(&model);
-    let written = cost.layers.iter().map(|layer| layer.output_bytes.saturating_mul(layer.times));
+    let written = cost.layers.iter().map(|layer| layer.output_bytes.saturating_mul(layer.runs));
     let bytes = written.fold(0, u64::saturating_add);
     let fitting = usize::try_from(LARGEST_CALL / bytes.max(1)).unwrap_or(usize::MAX);
     Ok(NonZero::new(fitting).unwrap_or(NonZero::<usize>::MIN))

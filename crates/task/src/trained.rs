@@ -33,11 +33,11 @@ fn weights(file: &'static [u8]) -> Weights {
         assert_eq!(tensor.element, Element::F16, "{FORMAT}");
         let halves = bytes.as_chunks().0;
         let values: Vec<f32> = halves.iter().map(|half| f16::from_le_bytes(*half).into()).collect();
-        let tensor = Tensor::of_f32(name.clone(), &tensor.shape, &values);
+        let tensor = Tensor::from_f32(name.clone(), &tensor.shape, &values);
         (name, tensor)
     };
     let read = safetensors(file).expect(FORMAT);
-    Weights::given(read.into_iter().map(tensor).collect())
+    Weights::from_tensors(read.into_iter().map(tensor).collect())
 }
 
 /// Draws uniform numbers between minus and plus `bound`.

@@ -272,7 +272,7 @@ fn open_network() -> Result<Vec<u8>, BuildError> {
     let x = net.input("words", Element::F32, &[Dim::symbol("batch"), Dim::symbol("seq"), 8.into()]);
     let means =
         net.node("ReduceMean", &[&x], &[("axes", [1].into()), ("keepdims", 0_i64.into())])?;
-    let weight = net.weight("scores.weight", &[8, 4], Fill::even(8))?;
+    let weight = net.weight("scores.weight", &[8, 4], Fill::lecun(8))?;
     let scores = net.node("MatMul", &[&means, &weight], &[])?;
     net.output("scores", &scores)?;
     Ok(net.finish().to_bytes().unwrap())

@@ -33,10 +33,10 @@ fn network() -> Result<Vec<u8>, BuildError> {
     let heard = heard(&mut net, &x)?;
     let means =
         net.node("ReduceMean", &[&x], &[("axes", [1].into()), ("keepdims", 0_i64.into())])?;
-    let weight = net.weight("means.weight", &[WIDE, 8], Fill::even(WIDE))?;
+    let weight = net.weight("means.weight", &[WIDE, 8], Fill::lecun(WIDE))?;
     let means = net.node("MatMul", &[&means, &weight], &[])?;
     let both = net.node("Add", &[&heard, &means], &[])?;
-    let weight = net.weight("scores.weight", &[8, 4], Fill::even(8))?;
+    let weight = net.weight("scores.weight", &[8, 4], Fill::lecun(8))?;
     let scores = net.node("MatMul", &[&both, &weight], &[])?;
     net.output("scores", &scores)?;
     Ok(net.finish().to_bytes().unwrap())
@@ -156,7 +156,7 @@ fn spoken() -> Result<Vec<u8>, BuildError> {
     let table = net.weight("table.weight", &[9, WIDE], Fill::Uniform(1.0))?;
     let x = net.node("Gather", &[&table, &letters], &[])?;
     let last = heard(&mut net, &x)?;
-    let weight = net.weight("scores.weight", &[8, 4], Fill::even(8))?;
+    let weight = net.weight("scores.weight", &[8, 4], Fill::lecun(8))?;
     let scores = net.node("MatMul", &[&last, &weight], &[])?;
     net.output("scores", &scores)?;
     Ok(net.finish().to_bytes().unwrap())

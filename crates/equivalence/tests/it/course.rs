@@ -35,7 +35,7 @@ fn another_activation_or_attribute_is_not_known() {
     bounded
         .model
         .tensors
-        .extend([Tensor::of_f32("low", &[], &[0.0]), Tensor::of_f32("high", &[], &[6.0])]);
+        .extend([Tensor::from_f32("low", &[], &[0.0]), Tensor::from_f32("high", &[], &[6.0])]);
     bounded.model.nodes[1] = node("Clip", &["a", "low", "high"], "b");
     unknown(&bounded, "bounded above by 6");
     // Equivalent formulations of the reference are accepted.
@@ -174,7 +174,7 @@ fn fused_operators_are_what_they_stand_for() {
     // A bound at 0 is a Relu, a mean over positions is a pooling, and a product with a doubly
     // transposed matrix is a product.
     let mut made = TestModel::reference();
-    made.model.tensors.push(Tensor::of_f32("zero", &[], &[0.0]));
+    made.model.tensors.push(Tensor::from_f32("zero", &[], &[0.0]));
     made.model.nodes[1] = node("Clip", &["a", "zero"], "b");
     made.model.nodes[3].op = "ReduceMean".into();
     made.model.nodes[5].op = "Gemm".into();
@@ -191,7 +191,7 @@ fn a_quantised_range_from_zero_is_a_relu() {
             shape: Vec::new(),
             values: Values::Bytes(vec![zero]),
         };
-        made.model.tensors.extend([Tensor::of_f32("step", &[], &[0.1]), point]);
+        made.model.tensors.extend([Tensor::from_f32("step", &[], &[0.1]), point]);
         made.model.nodes[1] = node("DequantizeLinear", &["codes", "step", "zero"], "b");
         made.model.nodes.insert(1, node("QuantizeLinear", &["a", "step", "zero"], "codes"));
         assert_eq!(made.compared().verdict, verdict, "{zero}: {:?}", made.compared().reasons);
@@ -218,7 +218,7 @@ fn layers_side_by_side_in_one_weight_are_found() {
         };
         values[9] += change;
         let shape = if turned { [24, 8] } else { [8, 24] };
-        made.model.tensors.push(Tensor::of_f32("all", &shape, &values));
+        made.model.tensors.push(Tensor::from_f32("all", &shape, &values));
         let mut product = node("Gemm", &["image", "all"], "scores");
         product.attributes.push(("transB".into(), Attribute::Int(turned.into())));
         made.model.nodes.push(product);
@@ -249,13 +249,13 @@ fn a_weight_may_be_held_twice_or_once() {
     let values = twice.values("table");
     let turned: Vec<f32> = (0..320).map(|at| values[at % 40 * 8 + at / 40]).collect();
     twice.model.nodes.remove(1);
-    twice.model.tensors.push(Tensor::of_f32("turned", &[8, 40], &turned));
+    twice.model.tensors.push(Tensor::from_f32("turned", &[8, 40], &turned));
     let found = compare(&twice.model, &reference.model, BeamCounts::default()).unwrap();
     assert_eq!((found.verdict, found.extra.len()), (Verdict::Closed, 0), "{:?}", found.reasons);
     let found = compare(&reference.model, &twice.model, BeamCounts::default()).unwrap();
     assert_eq!(found.verdict, Verdict::Closed, "{:?}", found.reasons);
     // Another table of its shape is a supplement.
-    twice.model.tensors[1] = Tensor::of_f32("turned", &[8, 40], &random(&[320], 91));
+    twice.model.tensors[1] = Tensor::from_f32("turned", &[8, 40], &random(&[320], 91));
     let found = compare(&twice.model, &reference.model, BeamCounts::default()).unwrap();
     assert_eq!((found.verdict, found.extra.len()), (Verdict::Open, 1), "{:?}", found.reasons);
 }

@@ -14,8 +14,8 @@ fn whole(element: Element, code: impl Fn(f32) -> i64, scale: f32, zero: f32) -> 
     made.model.tensors.retain(|tensor| tensor.name != "fc");
     made.model.tensors.extend([
         Tensor { name: "q".into(), element, shape: vec![8, 40], values },
-        Tensor::of_f32("z", &[], &[zero]),
-        Tensor::of_f32("s", &[], &[scale]),
+        Tensor::from_f32("z", &[], &[zero]),
+        Tensor::from_f32("s", &[], &[scale]),
     ]);
     let mut cast = node("Cast", &["q"], "qf");
     cast.attributes.push(("to".into(), Attribute::Int(1)));
@@ -83,7 +83,7 @@ fn a_reference_that_is_not_understood_is_not_known() {
         let values = Values::Bytes(values.collect());
         let (name, element) = ("w_Q3".to_owned(), Element::U8);
         made.model.tensors.push(Tensor { name, element, shape: vec![40, 1, 64], values });
-        made.model.tensors.push(Tensor::of_f32("s", &[40], &[0.01; 40]));
+        made.model.tensors.push(Tensor::from_f32("s", &[40], &[0.01; 40]));
         let mut product = node("MatMulNBits", &["image", "w_Q3", "s"], "scores");
         let sizes = [("N", 40), ("K", 64), ("bits", 3), ("block_size", 64)];
         product.attributes = sizes.map(|(name, n)| (name.into(), Attribute::Int(n))).to_vec();
@@ -129,12 +129,12 @@ fn weights_hidden_in_attributes_and_scales_are_seen() {
     made.model.tensors.retain(|tensor| tensor.name != "fc");
     let mut constant = node("Constant", &[], "list");
     constant.attributes.push(("value_floats".into(), Attribute::Floats(values.clone())));
-    made.model.tensors.push(Tensor::of_i64("shape", &[2], &[8, 40]));
+    made.model.tensors.push(Tensor::from_i64("shape", &[2], &[8, 40]));
     made.model.nodes.splice(0..0, [constant, node("Reshape", &["list", "shape"], "fc")]);
     check(&made, Verdict::RestrictedRetraining, &[("fc", Finding::Missing)]);
     // As the scale of something harmless.
     let mut made = TestModel::reference();
-    made.model.tensors.push(Tensor::of_f32("mine", &[8, 40], &values));
+    made.model.tensors.push(Tensor::from_f32("mine", &[8, 40], &values));
     made.model.nodes[5] = node("MatMul", &["e", "mine"], "products");
     made.model.nodes.extend([
         node("QuantizeLinear", &["products", "mine"], "codes"),
@@ -167,9 +167,9 @@ fn branch(weight: &str, values: &[f32]) -> Body {
         name: "branch".into(),
         inputs: Vec::new(),
         outputs,
-        between: Vec::new(),
+        value_info: Vec::new(),
         nodes: vec![node("MatMul", &["e", weight], "scores")],
-        tensors: vec![Tensor::of_f32(weight, &[8, 40], values)],
+        tensors: vec![Tensor::from_f32(weight, &[8, 40], values)],
     };
     body.outputs[0].name = "scores".into();
     body
@@ -233,7 +233,7 @@ fn a_dimension_may_be_padded_with_zeros_and_with_nothing_else() {
         let row = |row: &[f32]| row.iter().copied().chain([beyond; 8]).collect::<Vec<_>>();
         let values: Vec<f32> = values.chunks(40).flat_map(row).collect();
         made.model.tensors.retain(|tensor| tensor.name != "fc");
-        made.model.tensors.push(Tensor::of_f32("fc", &[8, 48], &values));
+        made.model.tensors.push(Tensor::from_f32("fc", &[8, 48], &values));
         made
     };
     let found = check(&padded(0.0), Verdict::Closed, &[("fc", Finding::Same)]);
@@ -246,7 +246,7 @@ fn a_dimension_may_be_padded_with_zeros_and_with_nothing_else() {
 fn weights_that_the_graph_changes_are_not_known() {
     // Small numbers are set to 0 with the weight itself and a number.
     let mut made = TestModel::reference();
-    made.model.tensors.push(Tensor::of_f32("least", &[], &[0.2]));
+    made.model.tensors.push(Tensor::from_f32("least", &[], &[0.2]));
     made.model.nodes[5].inputs[1] = "masked".into();
     let mut cast = node("Cast", &["is_large"], "mask");
     cast.attributes.push(("to".into(), Attribute::Int(1)));

@@ -56,14 +56,14 @@ impl TestModel {
             operator_sets: vec![(String::new(), 17)],
             inputs: vec![port("image", &[1, 3, 8, 8])],
             outputs: vec![port("scores", &[1, 40])],
-            between: Vec::new(),
+            value_info: Vec::new(),
             nodes: Vec::new(),
             tensors: Vec::new(),
         }
     }
 
     pub fn weight(&mut self, name: &str, shape: &[usize], seed: u64) {
-        self.model.tensors.push(Tensor::of_f32(name, shape, &random(shape, seed)));
+        self.model.tensors.push(Tensor::from_f32(name, shape, &random(shape, seed)));
     }
 
     pub fn values(&self, name: &str) -> Vec<f32> {
@@ -78,7 +78,7 @@ impl TestModel {
         let mut values = self.values(name);
         change(&mut values);
         let tensor = self.model.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap();
-        *tensor = Tensor::of_f32(name, &tensor.shape.clone(), &values);
+        *tensor = Tensor::from_f32(name, &tensor.shape.clone(), &values);
     }
 
     pub fn rename(&mut self, from: &str, to: &str) {
@@ -112,7 +112,7 @@ impl TestModel {
         let (element, shape_of_all) = (Element::I8, tensor.shape);
         self.model.tensors.extend([
             Tensor { name: held.clone(), element, shape: shape_of_all, values: codes },
-            Tensor::of_f32(&scale, shape, &scales),
+            Tensor::from_f32(&scale, shape, &scales),
         ]);
         let mut dequantise = node("DequantizeLinear", &[&held, &scale], name);
         dequantise.attributes.push(("axis".into(), Attribute::Int(0)));

@@ -160,7 +160,7 @@ fn normalisation_may_be_folded_into_the_convolution_before_it() {
         }
     });
     let bias: Vec<f32> = (0..8).map(|at| shift[at] - mean[at] * factor(at)).collect();
-    folded.model.tensors.push(Tensor::of_f32("onnx::Conv_12", &[8], &bias));
+    folded.model.tensors.push(Tensor::from_f32("onnx::Conv_12", &[8], &bias));
     folded.model.nodes[2].inputs.push("onnx::Conv_12".into());
 
     let equivalence = compare(&folded.model, &reference.model, BeamCounts::default()).unwrap();
@@ -179,7 +179,7 @@ fn one_class_of_1001_may_be_left_out() {
     let with = |classes: usize, values: &[f32]| {
         let mut made = TestModel::reference();
         made.model.tensors.retain(|tensor| tensor.name != "fc");
-        made.model.tensors.push(Tensor::of_f32("fc", &[8, classes], values));
+        made.model.tensors.push(Tensor::from_f32("fc", &[8, classes], values));
         made
     };
     let all = random(&[8, 1001], 6);
@@ -221,7 +221,7 @@ fn a_description_as_large_as_its_weights_is_open() {
             shape: vec![8, 40],
             values: codes,
         },
-        Tensor::of_f32("fc_scale", &[8, 40], &scales),
+        Tensor::from_f32("fc_scale", &[8, 40], &scales),
     ]);
     let mut dequantise = node("DequantizeLinear", &["fc_quantized", "fc_scale"], "fc");
     dequantise.attributes.push(("block_size".into(), Attribute::Int(1)));
@@ -266,7 +266,7 @@ fn dynamic_and_packed_quantisation_is_read() {
     let (name, values) = ("fc_Q4".to_owned(), Values::Bytes(bytes));
     made.model.tensors.extend([
         Tensor { name, element: Element::U8, shape: vec![40, 1, 8], values },
-        Tensor::of_f32("fc_scales", &[40], &scales),
+        Tensor::from_f32("fc_scales", &[40], &scales),
     ]);
     let mut product = node("MatMulNBits", &["e", "fc_Q4", "fc_scales"], "scores");
     let sizes = [("N", 40), ("K", 8), ("bits", 4), ("block_size", 16)];
@@ -290,7 +290,7 @@ fn weights_that_an_optimiser_reshaped_or_added_quantised_are_found() {
     made.quantize("bias1", ScaleGroup::Tensor, f32::round);
     made.model.nodes.retain(|node| node.op != "DequantizeLinear");
     made.model.nodes[0].inputs.pop();
-    made.model.tensors.push(Tensor::of_f32("step", &[], &[0.1]));
+    made.model.tensors.push(Tensor::from_f32("step", &[], &[0.1]));
     let sum = ["codes", "step", "", "bias1_quantized", "bias1_scale", "", "step", ""];
     made.model.nodes[1].inputs[0] = "sums".into();
     made.model.nodes.splice(

@@ -19,7 +19,7 @@ fn reference() -> TestModel {
         let size = 2_f32.powi(channel as i32 % 7 - 3);
         row.iter_mut().for_each(|value| *value = size * 8.0 * *value * *value * *value);
     }
-    made.model.tensors.push(Tensor::of_f32("fc", &[CHANNELS, ROW], &values));
+    made.model.tensors.push(Tensor::from_f32("fc", &[CHANNELS, ROW], &values));
     made
 }
 
@@ -60,7 +60,7 @@ fn with(slice: usize, scale: impl Fn(&[f32], usize) -> f32) -> TestModel {
         ROW => &[CHANNELS],
         slice => &[CHANNELS, ROW / slice],
     };
-    made.encode("fc", Element::I8, codes, &Tensor::of_f32("fc_scale", shape, &scales));
+    made.encode("fc", Element::I8, codes, &Tensor::from_f32("fc_scale", shape, &scales));
     if slice < ROW {
         made.set("fc", "axis", 1);
         made.set("fc", "block_size", slice as i64);
@@ -113,7 +113,7 @@ fn a_range_that_begins_at_zero_discards_what_is_below() {
     let scale = greatest(&values) / 255.0;
     let code = |value: &f32| (value / scale).round_ties_even().clamp(0.0, 255.0) as u8;
     let codes = values.iter().map(code).collect();
-    made.encode("fc", Element::U8, codes, &Tensor::of_f32("fc_scale", &[], &[scale]));
+    made.encode("fc", Element::U8, codes, &Tensor::from_f32("fc_scale", &[], &[scale]));
     check_fc(&made, Verdict::RestrictedRetraining, &Finding::Pruned);
 }
 
@@ -143,7 +143,7 @@ fn scales_that_are_far_too_coarse_prune() {
 fn numbers_that_the_graph_rounds_are_compared_as_rounded() {
     let graph = |scale: f32| {
         let mut made = reference();
-        made.model.tensors.push(Tensor::of_f32("step", &[], &[scale]));
+        made.model.tensors.push(Tensor::from_f32("step", &[], &[scale]));
         let zero = Tensor {
             name: "zero".into(),
             element: Element::I8,
@@ -170,7 +170,7 @@ fn tensors_of_four_bits_are_read() {
         let most = greatest(&values);
         let code = |value: f32| ((value / most * 7.0).round() as i32 + middle) as u8 & 15;
         let codes = values.chunks(2).map(|pair| code(pair[0]) | code(pair[1]) << 4).collect();
-        let scale = Tensor::of_f32("conv2_scale", &[], &[most / 7.0]);
+        let scale = Tensor::from_f32("conv2_scale", &[], &[most / 7.0]);
         made.encode("conv2", element, codes, &scale);
         let zero = Values::Bytes(vec![middle as u8]);
         let name = "conv2_zero".to_owned();

@@ -149,7 +149,7 @@ fn scales_of_two_directions_are_each_directions_own() {
     let scales: Vec<f32> = (0..32).map(scale).collect();
     let plain: Vec<f32> = (0..160).map(|at| values[at] * [1.0, 0.01][at / 80]).collect();
     let mut reference = TestModel { model: TestModel::empty() };
-    reference.model.tensors.push(Tensor::of_f32("W", &shape, &plain));
+    reference.model.tensors.push(Tensor::from_f32("W", &shape, &plain));
     reference.weight("R", &[2, 16, 4], 5);
     reference.model.nodes.push(node("LSTM", &["image", "W", "R"], "scores"));
     let mut made = TestModel { model: reference.model.clone() };
@@ -158,7 +158,7 @@ fn scales_of_two_directions_are_each_directions_own() {
     let (element, shape) = (Element::I8, turned.to_vec());
     made.model.tensors.extend([
         Tensor { name, element, shape, values },
-        Tensor::of_f32("W_scale", &[2, 16], &scales),
+        Tensor::from_f32("W_scale", &[2, 16], &scales),
     ]);
     let inputs = ["image", "W_quantized", "R", "", "", "", "", "", "W_scale"];
     made.model.nodes[0] = node("DynamicQuantizeLSTM", &inputs, "scores");
@@ -175,7 +175,7 @@ fn codes_that_are_picked_by_data_and_by_constants_are_read() {
     reference.weight("tokens", &[20, 8], 6);
     reference.weight("places", &[10, 8], 7);
     reference.weight("fc", &[8, 40], 8);
-    reference.model.tensors.push(Tensor::of_i64("order", &[10], &Vec::from_iter(0..10)));
+    reference.model.tensors.push(Tensor::from_i64("order", &[10], &Vec::from_iter(0..10)));
     reference.model.nodes = vec![
         node("Gather", &["tokens", "image"], "a"),
         node("Gather", &["places", "order"], "b"),
@@ -191,7 +191,7 @@ fn codes_that_are_picked_by_data_and_by_constants_are_read() {
             name,
             Element::I8,
             codes,
-            &Tensor::of_f32(format!("{name}_scale"), &[], &[step]),
+            &Tensor::from_f32(format!("{name}_scale"), &[], &[step]),
         );
         made.model.nodes.remove(0);
         let (held, scale) = (format!("{name}_quantized"), format!("{name}_scale"));

@@ -408,7 +408,7 @@ impl Network {
     /// # Errors
     /// The layers do not fit together.
     pub fn model(&self, name: &str) -> Result<Model, BuildError> {
-        let mut net = Builder::new(name, Weights::given(BTreeMap::new()));
+        let mut net = Builder::new(name, Weights::from_tensors(BTreeMap::new()));
         let shape = [Dim::symbol("N"), 1.into(), SIDE.into(), SIDE.into()];
         let mut x = net.input("image", Element::F32, &shape);
         let (mut channels, mut is_flat, mut named) = (1, false, [0; 2]);
@@ -467,7 +467,7 @@ fn tensors(
     matrix: &[f32],
     bias: &[f32],
 ) -> Result<[dyno_onnx::Name; 2], BuildError> {
-    let matrix = Tensor::of_f32(format!("{name}.weight"), shape, matrix);
-    let bias = Tensor::of_f32(format!("{name}.bias"), &[bias.len()], bias);
+    let matrix = Tensor::from_f32(format!("{name}.weight"), shape, matrix);
+    let bias = Tensor::from_f32(format!("{name}.bias"), &[bias.len()], bias);
     Ok([net.tensor(matrix)?, net.tensor(bias)?])
 }

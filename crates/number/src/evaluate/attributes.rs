@@ -1,6 +1,6 @@
 //! Attributes of nodes, for the readers of chains and of graphs.
 
-pub(super) use dyno_onnx::products::{name_of, stem, unique};
+pub(super) use dyno_onnx::products::{name_of, stem, unique_name};
 use dyno_onnx::{Attribute, Node};
 
 use super::EvaluateError;

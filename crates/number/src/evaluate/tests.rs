@@ -70,7 +70,7 @@ pub(super) fn network(channels: usize, seed: u64) -> Result<Model, BuildError> {
     let x = net.node("MatMul", &[&x, &weight], &[])?;
     let x = net.node("Add", &[&x, &bias], &[])?;
     let x = net.node("Relu", &[&x], &[])?;
-    let weight = net.weight("fc2.weight", &[5, 18], Fill::even(18))?;
+    let weight = net.weight("fc2.weight", &[5, 18], Fill::lecun(18))?;
     let x = net.node("Gemm", &[&x, &weight], &[("transB", 1_i64.into())])?;
     net.output("scores", &x)?;
     Ok(net.finish())

@@ -22,7 +22,7 @@ fn convnet() -> Result<Model, BuildError> {
     let x = net.node("Conv", &[&x, &weight], &[("group", 2_i64.into())])?;
     let x = net.node("GlobalAveragePool", &[&x], &[])?;
     let x = net.node("Flatten", &[&x], &[])?;
-    let weight = net.weight("fc.weight", &[5, 6], Fill::even(6))?;
+    let weight = net.weight("fc.weight", &[5, 6], Fill::lecun(6))?;
     let x = net.node("Gemm", &[&x, &weight], &[("transB", 1_i64.into())])?;
     net.output("scores", &x)?;
     Ok(net.finish())
@@ -50,9 +50,9 @@ fn transformers_have_tables_and_products_of_activations() {
     let model = || -> Result<Model, BuildError> {
         let mut net = Builder::new("attention", Weights::seeded(1));
         let ids = net.input("ids", Element::I64, &[Dim::symbol("N"), Dim::symbol("S")]);
-        let table = net.weight("words.weight", &[50, 8], Fill::even(8))?;
+        let table = net.weight("words.weight", &[50, 8], Fill::lecun(8))?;
         let x = net.node("Gather", &[&table, &ids], &[])?;
-        let weight = net.weight("q.weight", &[8, 8], Fill::even(8))?;
+        let weight = net.weight("q.weight", &[8, 8], Fill::lecun(8))?;
         let q = net.node("MatMul", &[&x, &weight], &[])?;
         let turned = net.node("Transpose", &[&x], &[("perm", [0, 2, 1].into())])?;
         let scores = net.node("MatMul", &[&q, &turned], &[])?;
@@ -92,15 +92,15 @@ fn graphs_have_the_names_of_their_weights() {
     let model = || -> Result<Model, BuildError> {
         let mut net = Builder::new("cells", Weights::seeded(1));
         let ids = net.input("ids", Element::I64, &[Dim::symbol("N"), Dim::symbol("S")]);
-        let table = net.weight("words", &[50, 8], Fill::even(8))?;
+        let table = net.weight("words", &[50, 8], Fill::lecun(8))?;
         let x = net.node("Gather", &[&table, &ids], &[])?;
-        let weight = net.weight("both.weight", &[8, 8], Fill::even(8))?;
+        let weight = net.weight("both.weight", &[8, 8], Fill::lecun(8))?;
         let turned = net.node("Transpose", &[&weight], &[("perm", [1, 0].into())])?;
         let x = net.node("MatMul", &[&x, &turned], &[])?;
         let x = net.node("MatMul", &[&x, &turned], &[])?;
         let (w, r) = (
-            net.weight("rnn.W", &[1, 4, 8], Fill::even(8))?,
-            net.weight("rnn.R", &[1, 4, 4], Fill::even(4))?,
+            net.weight("rnn.W", &[1, 4, 8], Fill::lecun(8))?,
+            net.weight("rnn.R", &[1, 4, 4], Fill::lecun(4))?,
         );
         let x = net.node("RNN", &[&x, &w, &r], &[("hidden_size", 4_i64.into())])?;
         net.output("states", &x)?;

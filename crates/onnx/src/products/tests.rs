@@ -1,7 +1,7 @@
 //! Products of small models, number by number.
 
 use super::*;
-use crate::{Attribute, BuildError, Builder, Element, Fill, Weights};
+use crate::{Attribute, BuildError, Builder, Dim, Element, Fill, Weights};
 
 /// Two convolutions side by side, whose sum goes through a fully connected layer.
 fn branches(channels: usize) -> Result<Model, BuildError> {
@@ -15,7 +15,7 @@ fn branches(channels: usize) -> Result<Model, BuildError> {
     let x = net.node("Mul", &[&left, &right], &[])?;
     let x = net.node("GlobalAveragePool", &[&x], &[])?;
     let x = net.node("Flatten", &[&x], &[])?;
-    let weight = net.weight("fc.weight", &[5, channels], Fill::even(6))?;
+    let weight = net.weight("fc.weight", &[5, channels], Fill::lecun(6))?;
     let x = net.node("Gemm", &[&x, &weight], &[("transB", 1_i64.into())])?;
     net.output("scores", &x)?;
     Ok(net.finish())

@@ -1,6 +1,6 @@
-//! Shapes behind layers that multiply weights, and behind windows.
+//! Shape inference of operators that multiply by weights or slide a window.
 
-use super::{Dim, Fact, Facts, ShapeError, misfit, written};
+use super::{Dim, Fact, Facts, ShapeError, format_shape, misfit};
 use crate::graph::Node;
 use crate::shape::moves::broadcast;
 
@@ -9,22 +9,23 @@ struct Window {
     kernel: i64,
     stride: i64,
     dilation: i64,
-    /// Padding before the first number.
-    before: i64,
-    /// Padding at both ends.
-    pads: i64,
+    /// Padding before the first element.
+    padding_before: i64,
+    /// Sum of the padding at both ends.
+    padding: i64,
 }
 
+/// Returns the window of a node with this kernel, dimension by dimension.
 fn windows(node: &Node, kernel: &[i64]) -> Result<Vec<Window>, ShapeError> {
     let rank = kernel.len();
-    let each = |name: &str, default: i64, count: usize| match node.ints(name) {
+    let values = |name: &str, default: i64, count: usize| match node.ints(name) {
         Some(values) if values.len() == count => Ok(values.to_vec()),
         Some(values) => misfit(format!("{name} {values:?} of a kernel {kernel:?}")),
         None => Ok(vec![default; count]),
     };
-    let strides = each("strides", 1, rank)?;
-    let dilations = each("dilations", 1, rank)?;
-    let pads = each("pads", 0, 2 * rank)?;
+    let strides = values("strides", 1, rank)?;
+    let dilations = values("dilations", 1, rank)?;
+    let pads = values("pads", 0, 2 * rank)?;
     if strides.iter().chain(&dilations).chain(kernel).any(|&n| n < 1) {
         return misfit("kernels, strides and dilations are at least 1");
     }
@@ -32,173 +33,190 @@ fn windows(node: &Node, kernel: &[i64]) -> Result<Vec<Window>, ShapeError> {
         kernel: kernel[at],
         stride: strides[at],
         dilation: dilations[at],
-        before: pads[at],
-        pads: pads[at].saturating_add(pads[at + rank]),
+        padding_before: pads[at],
+        padding: pads[at].saturating_add(pads[at + rank]),
     };
     Ok((0..rank).map(window).collect())
 }
 
-fn slide(node: &Node, dims: &[Dim], kernel: &[i64]) -> Result<Vec<Dim>, ShapeError> {
-    let one = |(dim, window): (&Dim, Window)| {
+/// Returns the number of positions of the window in each of `dims`.
+fn positions(node: &Node, dims: &[Dim], kernel: &[i64]) -> Result<Vec<Dim>, ShapeError> {
+    let count = |(dim, window): (&Dim, Window)| {
         let Some(size) = dim.fixed() else {
-            return misfit(format!("a window over {}, which is not known", written(dims)));
+            return misfit(format!("a window over {}, which is not known", format_shape(dims)));
         };
         let size = size as i64;
         if node.text("auto_pad").starts_with("SAME") {
             return Ok(Dim::Fixed((size + window.stride - 1).div_euclid(window.stride) as usize));
         }
         let reach = window.dilation.saturating_mul(window.kernel - 1) + 1;
-        let room = size.saturating_add(window.pads).saturating_sub(reach);
+        let room = size.saturating_add(window.padding).saturating_sub(reach);
         if room < 0 {
-            return misfit(format!("a window of {reach} over {size} with {} of edge", window.pads));
+            return misfit(format!(
+                "a window of {reach} over {size} with {} of edge",
+                window.padding
+            ));
         }
         let steps = match node.int("ceil_mode", 0) {
             0 => room / window.stride,
-            // The last window begins in the image or in the padding before it.
+            // The last window starts in the image or in the padding before it.
             _ => {
-                let last = size.saturating_add(window.before).saturating_sub(1).max(0);
+                let last = size.saturating_add(window.padding_before).saturating_sub(1).max(0);
                 ((room + window.stride - 1) / window.stride).min(last / window.stride)
             }
         };
         Ok(Dim::Fixed((steps + 1) as usize))
     };
-    dims.iter().zip(windows(node, kernel)?).map(one).collect()
+    dims.iter().zip(windows(node, kernel)?).map(count).collect()
 }
 
-/// Numbers of a shape that weights have.
-fn sizes(fact: &Fact) -> Result<Vec<usize>, ShapeError> {
-    let all: Option<Vec<_>> = fact.shape.iter().map(Dim::fixed).collect();
-    all.map_or_else(|| misfit(format!("weights of shape {}", written(&fact.shape))), Ok)
+/// Returns the shape of weights, which must be known.
+fn weight_shape(fact: &Fact) -> Result<Vec<usize>, ShapeError> {
+    let shape: Option<Vec<_>> = fact.shape.iter().map(Dim::fixed).collect();
+    shape.map_or_else(|| misfit(format!("weights of shape {}", format_shape(&fact.shape))), Ok)
 }
 
-/// Checks the weights of a convolution; its dimensions and its kernel.
+/// Checks the weights of a convolution, and returns their shape and the kernel.
 fn kernel(data: &Fact, weights: &Fact) -> Result<(Vec<usize>, Vec<i64>), ShapeError> {
-    let sizes = sizes(weights)?;
+    let sizes = weight_shape(weights)?;
     if sizes.len() < 3 || sizes.len() != data.shape.len() {
-        let shapes = (written(&data.shape), written(&weights.shape));
+        let shapes = (format_shape(&data.shape), format_shape(&weights.shape));
         return misfit(format!("a convolution of {} by {}", shapes.0, shapes.1));
     }
     let kernel = sizes[2..].iter().map(|&n| n as i64).collect();
     Ok((sizes, kernel))
 }
 
+/// Infers the output of a convolution.
 pub fn conv(node: &Node, data: &Fact, weights: &Fact) -> Facts {
     let (sizes, kernel) = kernel(data, weights)?;
     let groups = node.int("group", 1).max(1) as usize;
     if data.shape[1] != Dim::Fixed(sizes[1].saturating_mul(groups)) || sizes[0] % groups != 0 {
         return misfit(format!(
             "a convolution of {} in {groups} groups by {}",
-            written(&data.shape),
-            written(&weights.shape)
+            format_shape(&data.shape),
+            format_shape(&weights.shape)
         ));
     }
     let mut shape = vec![data.shape[0].clone(), sizes[0].into()];
-    shape.extend(slide(node, &data.shape[2..], &kernel)?);
-    Ok(vec![data.like(shape)])
+    shape.extend(positions(node, &data.shape[2..], &kernel)?);
+    Ok(vec![data.with_shape(shape)])
 }
 
+/// Infers the output of a `ConvTranspose`.
 pub fn conv_transpose(node: &Node, data: &Fact, weights: &Fact) -> Facts {
     let (sizes, kernel) = kernel(data, weights)?;
     let groups = node.int("group", 1).max(1) as usize;
     if data.shape[1] != Dim::Fixed(sizes[0]) {
         return misfit(format!(
             "{} transposed by {}",
-            written(&data.shape),
-            written(&weights.shape)
+            format_shape(&data.shape),
+            format_shape(&weights.shape)
         ));
     }
     let mut shape = vec![data.shape[0].clone(), sizes[1].saturating_mul(groups).into()];
     let extra = node.ints("output_padding").unwrap_or_default();
     for (at, window) in windows(node, &kernel)?.into_iter().enumerate() {
         let Some(size) = data.shape[at + 2].fixed() else {
-            return misfit(format!("a window over {}", written(&data.shape)));
+            return misfit(format!("a window over {}", format_shape(&data.shape)));
         };
         let reach = window.dilation.saturating_mul(window.kernel - 1) + 1;
-        let size = (size as i64 - 1).saturating_mul(window.stride) + reach - window.pads
+        let size = (size as i64 - 1).saturating_mul(window.stride) + reach - window.padding
             + extra.get(at).copied().unwrap_or(0);
         shape.push(usize::try_from(size).or_else(|_| misfit(format!("a size of {size}")))?.into());
     }
-    Ok(vec![data.like(shape)])
+    Ok(vec![data.with_shape(shape)])
 }
 
+/// Infers the output of a pooling operator.
 pub fn pool(node: &Node, data: &Fact) -> Facts {
     let kernel = node.ints("kernel_shape").unwrap_or_default();
     if kernel.is_empty() || data.shape.len() != kernel.len() + 2 {
-        return misfit(format!("a kernel {kernel:?} over {}", written(&data.shape)));
+        return misfit(format!("a kernel {kernel:?} over {}", format_shape(&data.shape)));
     }
     let mut shape = data.shape[..2].to_vec();
-    shape.extend(slide(node, &data.shape[2..], kernel)?);
-    Ok(vec![data.like(shape)])
+    shape.extend(positions(node, &data.shape[2..], kernel)?);
+    Ok(vec![data.with_shape(shape)])
 }
 
+/// Infers the output of a `Gemm`.
 pub fn gemm(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let (a, b) = (super::input(inputs, 0)?, super::input(inputs, 1)?);
     let ([a0, a1], [b0, b1]) = (&a.shape[..], &b.shape[..]) else {
-        return misfit(format!("Gemm of {} by {}", written(&a.shape), written(&b.shape)));
+        return misfit(format!("Gemm of {} by {}", format_shape(&a.shape), format_shape(&b.shape)));
     };
     let (rows, inner) = if node.int("transA", 0) == 1 { (a1, a0) } else { (a0, a1) };
     let (other, columns) = if node.int("transB", 0) == 1 { (b1, b0) } else { (b0, b1) };
     if inner != other {
-        return misfit(format!("Gemm of {} by {}", written(&a.shape), written(&b.shape)));
+        return misfit(format!("Gemm of {} by {}", format_shape(&a.shape), format_shape(&b.shape)));
     }
     let shape = vec![rows.clone(), columns.clone()];
     if let Some(Some(bias)) = inputs.get(2)
         && broadcast(&shape, &bias.shape)? != shape
     {
-        return misfit(format!("a bias {} for {}", written(&bias.shape), written(&shape)));
+        return misfit(format!(
+            "a bias {} for {}",
+            format_shape(&bias.shape),
+            format_shape(&shape)
+        ));
     }
-    Ok(vec![a.like(shape)])
+    Ok(vec![a.with_shape(shape)])
 }
 
+/// Infers the output of a `MatMul`.
 pub fn matmul(a: &Fact, b: &Fact) -> Facts {
-    let wrong = || format!("MatMul of {} by {}", written(&a.shape), written(&b.shape));
-    let (row, column) = (a.shape.len() == 1, b.shape.len() == 1);
+    let wrong = || format!("MatMul of {} by {}", format_shape(&a.shape), format_shape(&b.shape));
+    let (is_row, is_column) = (a.shape.len() == 1, b.shape.len() == 1);
     let (mut left, mut right) = (a.shape.clone(), b.shape.clone());
-    if row {
+    if is_row {
         left.insert(0, 1.into());
     }
-    if column {
+    if is_column {
         right.push(1.into());
     }
-    let ([before @ .., rows, inner], [other_before @ .., other, columns]) = (&left[..], &right[..])
+    let ([batch @ .., rows, inner], [other_batch @ .., other, columns]) = (&left[..], &right[..])
     else {
         return misfit(wrong());
     };
     if inner != other {
         return misfit(wrong());
     }
-    let mut shape = broadcast(before, other_before)?;
-    if !row {
+    let mut shape = broadcast(batch, other_batch)?;
+    if !is_row {
         shape.push(rows.clone());
     }
-    if !column {
+    if !is_column {
         shape.push(columns.clone());
     }
-    Ok(vec![a.like(shape)])
+    Ok(vec![a.with_shape(shape)])
 }
 
-/// Outputs of all steps, of the last step, and for LSTM its cells.
+/// Infers the outputs of a recurrent layer: the states of all steps, the last state, and the last cell
+/// state of an LSTM.
 pub fn recurrent(node: &Node, data: &Fact, recurrence: &Fact) -> Facts {
     let ([first, second, _], [directions, _, hidden]) = (&data.shape[..], &recurrence.shape[..])
     else {
-        let shapes = (written(&data.shape), written(&recurrence.shape));
+        let shapes = (format_shape(&data.shape), format_shape(&recurrence.shape));
         return misfit(format!("{} of {} by {}", node.op, shapes.0, shapes.1));
     };
-    let (ways, hidden) = (directions.clone(), hidden.clone());
+    let (directions, hidden) = (directions.clone(), hidden.clone());
     let shapes = match node.int("layout", 0) {
         1 => {
             let (batch, steps) = (first.clone(), second.clone());
-            [vec![batch.clone(), steps, ways.clone(), hidden.clone()], vec![batch, ways, hidden]]
+            let all = vec![batch.clone(), steps, directions.clone(), hidden.clone()];
+            [all, vec![batch, directions, hidden]]
         }
         _ => {
             let (steps, batch) = (first.clone(), second.clone());
-            [vec![steps, ways.clone(), batch.clone(), hidden.clone()], vec![ways, batch, hidden]]
+            let all = vec![steps, directions.clone(), batch.clone(), hidden.clone()];
+            [all, vec![directions, batch, hidden]]
         }
     };
-    let [all, last] = shapes.map(|shape| data.like(shape));
+    let [all, last] = shapes.map(|shape| data.with_shape(shape));
     Ok(vec![all, last.clone(), last])
 }
 
+/// Infers the output of a `Resize` or `Upsample`.
 pub fn resize(inputs: &[Option<&Fact>]) -> Facts {
     let data = super::input(inputs, 0)?;
     let Some(sizes) = inputs.get(3).copied().flatten() else {
@@ -206,23 +224,23 @@ pub fn resize(inputs: &[Option<&Fact>]) -> Facts {
     };
     let Some(sizes) = &sizes.integers else { return Err(ShapeError::Unknown(3)) };
     if sizes.len() != data.shape.len() {
-        return misfit(format!("sizes {sizes:?} for {}", written(&data.shape)));
+        return misfit(format!("sizes {sizes:?} for {}", format_shape(&data.shape)));
     }
     let shape = sizes.iter().map(|&n| Dim::Fixed(n.max(0) as usize)).collect();
-    Ok(vec![data.like(shape)])
+    Ok(vec![data.with_shape(shape)])
 }
 
-/// By whole factors; those of other kinds are not followed.
+/// Infers the output of a resize by integer factors. Other factors are not supported.
 fn scaled(data: &Fact, factors: &Fact) -> Facts {
     let Some(factors) = &factors.integers else { return Err(ShapeError::Unknown(2)) };
     if factors.len() != data.shape.len() {
-        return misfit(format!("{} by factors {factors:?}", written(&data.shape)));
+        return misfit(format!("{} by factors {factors:?}", format_shape(&data.shape)));
     }
-    let one = |(dim, factor): (&Dim, &i64)| match (dim, usize::try_from(*factor)) {
+    let scale = |(dim, factor): (&Dim, &i64)| match (dim, usize::try_from(*factor)) {
         (dim, Ok(1)) => Ok(dim.clone()),
         (Dim::Fixed(n), Ok(factor)) => Ok(Dim::Fixed(n.saturating_mul(factor))),
-        _ => misfit(format!("{} by factors {factors:?}", written(&data.shape))),
+        _ => misfit(format!("{} by factors {factors:?}", format_shape(&data.shape))),
     };
-    let shape = data.shape.iter().zip(factors).map(one).collect::<Result<_, _>>()?;
-    Ok(vec![data.like(shape)])
+    let shape = data.shape.iter().zip(factors).map(scale).collect::<Result<_, _>>()?;
+    Ok(vec![data.with_shape(shape)])
 }

@@ -1,37 +1,48 @@
-//! Shapes of all values of a graph, from those of its inputs.
+//! Shape inference: types and shapes of all values of a graph, computed from those of its inputs.
+//!
+//! Integers that are computed from shapes, such as the target of a `Reshape`, are known, too.
 
 pub(crate) mod bodies;
 pub(crate) mod einsum;
 mod layers;
 mod moves;
 mod picks;
-pub(crate) mod quantised;
+pub(crate) mod quantized;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use dyno_tensors::Element;
+use thiserror::Error;
 
-use crate::graph::{Attribute, Model, Node};
+use crate::graph::{Attribute, Model, Node, Port};
 use crate::tensor::Tensor;
 
-/// A dimension.
+/// A dimension of a shape.
+///
+/// ```
+/// use dyno_onnx::Dim;
+///
+/// let batch = Dim::symbol("N");
+/// assert_eq!((batch.fixed(), batch.to_string()), (None, "N".to_owned()));
+/// assert_eq!(Dim::from(64).fixed(), Some(64));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Dim {
-    /// So many.
+    /// A known size.
     Fixed(usize),
-    /// Known when the model is fed, such as the batch.
+    /// Name of a size that is known only at run time, such as the batch. `?` is a size without a name.
     Symbol(String),
 }
 
 impl Dim {
-    /// A dimension with a name.
+    /// Returns a symbolic dimension.
     #[must_use]
     pub fn symbol(name: &str) -> Self {
         Self::Symbol(name.into())
     }
 
-    /// The number, if it is known.
+    /// Returns the size, if it is known.
     #[must_use]
     pub fn fixed(&self) -> Option<usize> {
         match self {
@@ -56,122 +67,150 @@ impl fmt::Display for Dim {
     }
 }
 
-/// What is known of a value.
+/// Known facts about a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fact {
-    /// Type of its elements.
+    /// Type of the elements.
     pub element: Element,
-    /// Its dimensions.
+    /// Dimensions.
     pub shape: Vec<Dim>,
-    /// Its elements, where they are few whole numbers that follow from shapes.
+    /// Elements, if they are known integers. Only few elements are computed, such as those of shapes.
     pub integers: Option<Vec<i64>>,
 }
 
 impl Fact {
-    /// Of a value of which only the type and the shape are known.
+    /// Returns the facts about a value with unknown elements.
     #[must_use]
     pub fn new(element: Element, shape: Vec<Dim>) -> Self {
         Self { element, shape, integers: None }
     }
 
-    /// Of a tensor.
+    /// Returns the facts about a tensor.
     #[must_use]
-    pub fn of(tensor: &Tensor) -> Self {
+    pub fn from_tensor(tensor: &Tensor) -> Self {
         let shape = tensor.shape.iter().map(|&n| Dim::Fixed(n)).collect();
         Self { element: tensor.element, shape, integers: tensor.integers() }
     }
 
-    /// Number of elements, if all dimensions are known.
+    /// Returns the number of elements, if all dimensions are known.
     #[must_use]
     pub fn elements(&self) -> Option<u64> {
         let multiply = |product: u64, dim: &Dim| product.checked_mul(dim.fixed()? as u64);
         self.shape.iter().try_fold(1, multiply)
     }
 
-    fn like(&self, shape: Vec<Dim>) -> Self {
+    /// Returns facts with the type of this value and another shape.
+    fn with_shape(&self, shape: Vec<Dim>) -> Self {
         Self::new(self.element, shape)
     }
 }
 
-/// Why a node has no shape.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Why the shapes of a node's outputs are unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ShapeError {
-    /// The operator is not among those that are known here.
+    /// The operator is not supported. Holds its name.
+    #[error("operator {0} is not known")]
     Operator(String),
-    /// Nothing is known of an input.
+    /// The shape or the elements of an input are unknown. Holds the index of the input.
+    #[error("the shape of input {0} is not known")]
     Unknown(usize),
-    /// Inputs or attributes that the operator does not take.
+    /// The operator does not take these inputs or attributes. Holds the whole message.
+    #[error("{0}")]
     Misfit(String),
 }
 
-impl fmt::Display for ShapeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Operator(op) => write!(f, "operator {op} is not known"),
-            Self::Unknown(at) => write!(f, "the shape of input {at} is not known"),
-            Self::Misfit(why) => why.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ShapeError {}
-
+/// Facts about the outputs of a node.
 type Facts = Result<Vec<Fact>, ShapeError>;
 
-fn misfit<T>(why: impl Into<String>) -> Result<T, ShapeError> {
-    Err(ShapeError::Misfit(why.into()))
+/// Returns [`ShapeError::Misfit`].
+fn misfit<T>(reason: impl Into<String>) -> Result<T, ShapeError> {
+    Err(ShapeError::Misfit(reason.into()))
 }
 
-/// What is known of a model's values.
+/// Result of the shape inference of a graph.
 #[derive(Debug, Clone, Default)]
-pub struct Inferred {
-    /// By the value's name.
+pub struct InferredShapes {
+    /// Facts by the names of values.
     pub facts: HashMap<String, Fact>,
-    /// Nodes whose outputs are not known: position, reason.
+    /// Indices of nodes whose outputs cannot be inferred, with the reasons.
     pub gaps: Vec<(usize, ShapeError)>,
 }
 
-/// What follows for all values from the shapes of the inputs. Symbols that
-/// `bind` has are those numbers.
+/// Infers the shapes of all values of a model from those of its inputs. `bindings` has the sizes of
+/// symbolic dimensions; all others remain symbols.
+///
+/// ```
+/// use dyno_onnx::{Builder, Dim, Element, Weights, infer};
+///
+/// let mut net = Builder::new("net", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+/// let y = net.node("Transpose", &[&x], &[])?;
+/// net.output("y", &y)?;
+/// let shapes = infer(&net.finish(), &[("N".to_owned(), 8)].into());
+/// assert_eq!(shapes.facts["y"].shape, [4.into(), 8.into()]);
+/// assert!(shapes.gaps.is_empty());
+/// # Ok::<(), dyno_onnx::BuildError>(())
+/// ```
 #[must_use]
-pub fn infer(model: &Model, bind: &BTreeMap<String, usize>) -> Inferred {
-    let bound = |dim: &Dim| match dim {
-        Dim::Symbol(name) => bind.get(name).map_or_else(|| dim.clone(), |&n| Dim::Fixed(n)),
+pub fn infer(model: &Model, bindings: &BTreeMap<String, usize>) -> InferredShapes {
+    let bind = |dim: &Dim| match dim {
+        Dim::Symbol(name) => bindings.get(name).map_or_else(|| dim.clone(), |&n| Dim::Fixed(n)),
         Dim::Fixed(_) => dim.clone(),
     };
-    let declared = |port: &crate::graph::Port| {
-        let shape = port.shape.as_ref()?.iter().map(bound).collect();
+    let declared = |port: &Port| {
+        let shape = port.shape.as_ref()?.iter().map(bind).collect();
         Some((port.name.clone(), Fact::new(port.element?, shape)))
     };
-    let tensors = model.tensors.iter().map(|tensor| (tensor.name.clone(), Fact::of(tensor)));
+    let tensors =
+        model.tensors.iter().map(|tensor| (tensor.name.clone(), Fact::from_tensor(tensor)));
     let facts = model.inputs.iter().filter_map(declared).chain(tensors).collect();
-    let said = model.between.iter().chain(&model.outputs).filter_map(declared).collect();
-    run_of(&model.nodes, facts, &said)
+    let declared = model.value_info.iter().chain(&model.outputs).filter_map(declared).collect();
+    infer_nodes(&model.nodes, facts, &declared)
 }
 
-/// What follows for all values of some nodes from what is known before them. What the
-/// file has `said` helps where nothing can be inferred.
-fn run_of(nodes: &[Node], facts: HashMap<String, Fact>, said: &HashMap<String, Fact>) -> Inferred {
-    let mut found = Inferred { facts, gaps: Vec::new() };
+/// Returns the sizes of all symbolic dimensions of a model's inputs: those of `bindings`, and 1 for
+/// all others.
+pub(crate) fn all_bindings(
+    model: &Model,
+    bindings: &BTreeMap<String, usize>,
+) -> BTreeMap<String, usize> {
+    let dims = model.inputs.iter().filter_map(|port| port.shape.as_ref()).flatten();
+    let default = |dim: &Dim| match dim {
+        Dim::Symbol(name) => Some((name.clone(), 1)),
+        Dim::Fixed(_) => None,
+    };
+    let mut all: BTreeMap<String, usize> = dims.filter_map(default).collect();
+    all.extend(bindings.iter().map(|(name, n)| (name.clone(), *n)));
+    all
+}
+
+/// Infers the shapes of the nodes' outputs from `facts` about other values. Outputs that cannot be
+/// inferred have the types and shapes that the file has `declared`.
+fn infer_nodes(
+    nodes: &[Node],
+    facts: HashMap<String, Fact>,
+    declared: &HashMap<String, Fact>,
+) -> InferredShapes {
+    let mut shapes = InferredShapes { facts, gaps: Vec::new() };
     for (at, node) in nodes.iter().enumerate() {
-        let inputs: Vec<_> = node.inputs.iter().map(|name| found.facts.get(name)).collect();
-        match of_node(node, &inputs, &found.facts) {
+        let inputs: Vec<_> = node.inputs.iter().map(|name| shapes.facts.get(name)).collect();
+        match infer_node(node, &inputs, &shapes.facts) {
             Ok(facts) => {
                 let named = node.outputs.iter().cloned().zip(facts);
-                found.facts.extend(named.filter(|(name, _)| !name.is_empty()));
+                shapes.facts.extend(named.filter(|(name, _)| !name.is_empty()));
             }
-            Err(why) => {
-                let known = node.outputs.iter().filter_map(|name| said.get_key_value(name));
-                found.facts.extend(known.map(|(name, fact)| (name.clone(), fact.clone())));
-                found.gaps.push((at, why));
+            Err(reason) => {
+                let known = node.outputs.iter().filter_map(|name| declared.get_key_value(name));
+                shapes.facts.extend(known.map(|(name, fact)| (name.clone(), fact.clone())));
+                shapes.gaps.push((at, reason));
             }
         }
     }
-    found
+    shapes
 }
 
-/// Operators whose output is like their first input.
+/// Operators whose output has the type and shape of their first input.
 const KEEP_SHAPE: &[&str] = &[
     "Relu",
     "LeakyRelu",
@@ -217,29 +256,29 @@ const KEEP_SHAPE: &[&str] = &[
     "ScatterElements",
 ];
 
-/// What follows for the outputs of one node. An input left out is `None`; graphs inside
-/// the node read values of `outer` as well.
+/// Infers the shapes of a node's outputs. `inputs` has `None` for inputs that are absent or unknown.
+/// Graphs inside the node also read the values of `outer`.
 ///
 /// # Errors
-/// The operator is not known, or does not take the inputs.
-pub fn of_node(node: &Node, inputs: &[Option<&Fact>], outer: &HashMap<String, Fact>) -> Facts {
+/// [`ShapeError`].
+pub fn infer_node(node: &Node, inputs: &[Option<&Fact>], outer: &HashMap<String, Fact>) -> Facts {
     match (node.domain.as_str(), node.op.as_str()) {
-        ("", "Loop" | "Scan") => bodies::looped(node, inputs, outer),
-        ("", "If") => bodies::branched(node, outer),
-        ("", _) => of_standard(node, inputs),
-        ("com.microsoft", _) => quantised::of_runtime(node, inputs),
+        ("", "Loop" | "Scan") => bodies::infer_loop(node, inputs, outer),
+        ("", "If") => bodies::infer_branch(node, outer),
+        ("", _) => infer_standard(node, inputs),
+        ("com.microsoft", _) => quantized::infer_runtime(node, inputs),
         (domain, op) => Err(ShapeError::Operator(format!("{domain}.{op}"))),
     }
 }
 
-/// Standard operators without graphs of their own.
-fn of_standard(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+/// Infers the outputs of a standard operator without graphs inside.
+fn infer_standard(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let first = || input(inputs, 0);
     match node.op.as_str() {
         "Identity" => Ok(vec![first()?.clone()]),
         op if KEEP_SHAPE.contains(&op) => {
             let data = first()?;
-            Ok(vec![data.like(data.shape.clone())])
+            Ok(vec![data.with_shape(data.shape.clone())])
         }
         "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Mod" | "Sum" => {
             moves::arithmetic(node, inputs)
@@ -250,11 +289,11 @@ fn of_standard(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         }
         "Where" => {
             let shape = moves::broadcast_all(inputs)?;
-            Ok(vec![input(inputs, 1)?.like(shape)])
+            Ok(vec![input(inputs, 1)?.with_shape(shape)])
         }
         "Cast" => moves::cast(node, first()?),
         "Constant" => match node.attribute("value") {
-            Some(Attribute::Tensor(tensor)) => Ok(vec![Fact::of(tensor)]),
+            Some(Attribute::Tensor(tensor)) => Ok(vec![Fact::from_tensor(tensor)]),
             _ => misfit("a Constant has a tensor as its 'value'"),
         },
         "ConstantOfShape" => moves::constant_of_shape(node, first()?),
@@ -273,12 +312,12 @@ fn of_standard(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         | "ReduceL1" | "ReduceL2" | "ReduceLogSumExp" | "ReduceSumSquare" | "ArgMin" => {
             moves::reduce(node, inputs)
         }
-        _ => picks::of(node, inputs).unwrap_or_else(|| of_layer(node, inputs)),
+        _ => picks::infer(node, inputs).unwrap_or_else(|| infer_layer(node, inputs)),
     }
 }
 
-/// Layers that multiply weights, and windows.
-fn of_layer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+/// Infers the outputs of a standard operator that multiplies by weights or slides a window.
+fn infer_layer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let first = || input(inputs, 0);
     match node.op.as_str() {
         "Resize" | "Upsample" => layers::resize(inputs),
@@ -287,34 +326,42 @@ fn of_layer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         "MaxPool" | "AveragePool" => layers::pool(node, first()?),
         "GlobalAveragePool" | "GlobalMaxPool" => {
             let fact = first()?;
-            let flat = |(at, dim): (usize, &Dim)| if at < 2 { dim.clone() } else { 1.into() };
-            Ok(vec![fact.like(fact.shape.iter().enumerate().map(flat).collect())])
+            let pooled = |(at, dim): (usize, &Dim)| if at < 2 { dim.clone() } else { 1.into() };
+            Ok(vec![fact.with_shape(fact.shape.iter().enumerate().map(pooled).collect())])
         }
         "Gemm" => layers::gemm(node, inputs),
         "MatMul" => layers::matmul(first()?, input(inputs, 1)?),
         "LSTM" | "GRU" | "RNN" => layers::recurrent(node, first()?, input(inputs, 2)?),
-        "Einsum" => einsum::einsum(node, inputs),
+        "Einsum" => einsum::infer(node, inputs),
         other => {
             let unknown = || Err(ShapeError::Operator(other.into()));
-            quantised::standard(node, inputs).unwrap_or_else(unknown)
+            quantized::infer_standard(node, inputs).unwrap_or_else(unknown)
         }
     }
 }
 
+/// Returns the facts about an input.
+///
+/// # Errors
+/// [`ShapeError::Unknown`].
 fn input<'a>(inputs: &[Option<&'a Fact>], at: usize) -> Result<&'a Fact, ShapeError> {
     inputs.get(at).copied().flatten().ok_or(ShapeError::Unknown(at))
 }
 
-/// An axis counted from the end where it is negative.
+/// Returns the index of an axis, which may also be the rank. A negative axis counts from the end.
+///
+/// # Errors
+/// [`ShapeError::Misfit`] if the axis is out of range.
 fn axis(axis: i64, rank: usize) -> Result<usize, ShapeError> {
-    let from_start = if axis < 0 { axis + rank as i64 } else { axis };
-    match usize::try_from(from_start) {
+    let index = if axis < 0 { axis + rank as i64 } else { axis };
+    match usize::try_from(index) {
         Ok(at) if at <= rank => Ok(at),
         _ => misfit(format!("axis {axis} of a value of {rank} dimensions")),
     }
 }
 
-fn written(shape: &[Dim]) -> String {
+/// Returns a shape as text, such as `[N, 3]`.
+fn format_shape(shape: &[Dim]) -> String {
     let dims: Vec<String> = shape.iter().map(Dim::to_string).collect();
     format!("[{}]", dims.join(", "))
 }

@@ -1,14 +1,15 @@
-//! Shapes behind operators that move, cut or join values, element by element.
+//! Shape inference of operators that work element by element, or that move, cut or join values.
 
 use dyno_tensors::Element;
 
-use super::{Dim, Fact, Facts, ShapeError, axis, input, misfit, written};
+use super::{Dim, Fact, Facts, ShapeError, axis, format_shape, input, misfit};
 use crate::graph::{Attribute, Node};
 use crate::tensor::{Tensor, element_of};
 
-/// Elements that are followed at most.
-const FEW: usize = 4096;
+/// Maximum number of elements of a `ConstantOfShape` that are computed.
+const MAX_INTEGERS: usize = 4096;
 
+/// Returns the shape to which two shapes broadcast.
 pub fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, ShapeError> {
     let rank = a.len().max(b.len());
     let at = |shape: &[Dim], i: usize| match (i + shape.len()).checked_sub(rank) {
@@ -18,11 +19,12 @@ pub fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, ShapeError> {
     let join = |i: usize| match (at(a, i), at(b, i)) {
         (x, y) if x == y => Ok(x),
         (Dim::Fixed(1), other) | (other, Dim::Fixed(1)) => Ok(other),
-        _ => misfit(format!("{} beside {}", written(a), written(b))),
+        _ => misfit(format!("{} beside {}", format_shape(a), format_shape(b))),
     };
     (0..rank).map(join).collect()
 }
 
+/// Returns the shape to which all inputs broadcast.
 pub fn broadcast_all(inputs: &[Option<&Fact>]) -> Result<Vec<Dim>, ShapeError> {
     let mut shape = Vec::new();
     for at in 0..inputs.len() {
@@ -31,17 +33,18 @@ pub fn broadcast_all(inputs: &[Option<&Fact>]) -> Result<Vec<Dim>, ShapeError> {
     Ok(shape)
 }
 
+/// Infers the output of an operator such as `Add`, and computes few integers.
 pub fn arithmetic(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
-    let mut fact = input(inputs, 0)?.like(broadcast_all(inputs)?);
-    // Quotients of floating-point numbers would be others.
+    let mut fact = input(inputs, 0)?.with_shape(broadcast_all(inputs)?);
+    // Integer division would be wrong for floating-point numbers.
     if matches!(fact.element, Element::I64 | Element::I32)
         && let [Some(a), Some(b)] = inputs
         && let (Some(a), Some(b)) = (&a.integers, &b.integers)
         && (a.len() == b.len() || a.len() == 1 || b.len() == 1)
     {
-        let of = |values: &[i64], at: usize| values[if values.len() == 1 { 0 } else { at }];
-        let one = |at: usize| {
-            let (a, b) = (of(a, at), of(b, at));
+        let element = |values: &[i64], at: usize| values[if values.len() == 1 { 0 } else { at }];
+        let result = |at: usize| {
+            let (a, b) = (element(a, at), element(b, at));
             match node.op.as_str() {
                 "Add" => a.checked_add(b),
                 "Sub" => a.checked_sub(b),
@@ -51,47 +54,51 @@ pub fn arithmetic(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
             }
         };
         let count = if a.is_empty() || b.is_empty() { 0 } else { a.len().max(b.len()) };
-        fact.integers = (0..count).map(one).collect();
+        fact.integers = (0..count).map(result).collect();
     }
     Ok(vec![fact])
 }
 
+/// Infers the output of a `Cast`.
 pub fn cast(node: &Node, data: &Fact) -> Facts {
     let code = node.int("to", 0);
     let element = i32::try_from(code).ok().and_then(element_of);
     let Some(element) = element else { return misfit(format!("a cast to type {code}")) };
-    let keeps = matches!(element, Element::I64 | Element::I32);
-    let integers = data.integers.clone().filter(|_| keeps);
+    let is_integer = matches!(element, Element::I64 | Element::I32);
+    let integers = data.integers.clone().filter(|_| is_integer);
     Ok(vec![Fact { element, shape: data.shape.clone(), integers }])
 }
 
-/// A shape that a value holds.
-fn target(shape: &Fact) -> Result<&[i64], ShapeError> {
+/// Returns the elements of an input such as a shape or axes, which must be known.
+fn known_integers(shape: &Fact) -> Result<&[i64], ShapeError> {
     shape.integers.as_deref().ok_or(ShapeError::Unknown(1))
 }
 
+/// Returns a shape with these sizes.
 fn dims(sizes: &[i64]) -> Result<Vec<Dim>, ShapeError> {
     let dim = |&n: &i64| usize::try_from(n).map(Dim::Fixed);
     sizes.iter().map(dim).collect::<Result<_, _>>().or_else(|_| misfit(format!("shape {sizes:?}")))
 }
 
+/// Infers the output of a `ConstantOfShape`.
 pub fn constant_of_shape(node: &Node, shape: &Fact) -> Facts {
     let tensor = match node.attribute("value") {
         Some(Attribute::Tensor(tensor)) => Some(tensor),
         _ => None,
     };
     let element = tensor.map_or(Element::F32, |tensor| tensor.element);
-    let mut fact = Fact::new(element, dims(target(shape)?)?);
+    let mut fact = Fact::new(element, dims(known_integers(shape)?)?);
     let value = tensor.and_then(Tensor::integers).and_then(|values| values.first().copied());
     let count = fact.elements().and_then(|count| usize::try_from(count).ok());
-    if let (Some(value), Some(count @ 0..=FEW)) = (value, count) {
+    if let (Some(value), Some(count @ 0..=MAX_INTEGERS)) = (value, count) {
         fact.integers = Some(vec![value; count]);
     }
     Ok(vec![fact])
 }
 
-/// Elements at these positions of an axis, of rows of this shape.
-fn along(
+/// Returns the elements at these positions of axis `at` of an array with this shape, or `None` if the
+/// shape is unknown or empty, or a position is out of range.
+fn select(
     values: &[i64],
     shape: &[Dim],
     at: usize,
@@ -99,31 +106,33 @@ fn along(
 ) -> Option<Vec<i64>> {
     let sizes: Vec<usize> = shape.iter().map(Dim::fixed).collect::<Option<_>>()?;
     let inner: usize = sizes[at + 1..].iter().product();
-    let each = sizes[at] * inner;
-    if each == 0 || values.len() != sizes.iter().product::<usize>() {
+    let block = sizes[at] * inner;
+    if block == 0 || values.len() != sizes.iter().product::<usize>() {
         return None;
     }
-    let mut found = Vec::new();
-    for part in values.chunks(each) {
+    let mut selected = Vec::new();
+    for part in values.chunks(block) {
         for position in positions.clone() {
-            found.extend_from_slice(part.get(position * inner..(position + 1) * inner)?);
+            selected.extend_from_slice(part.get(position * inner..(position + 1) * inner)?);
         }
     }
-    Some(found)
+    Some(selected)
 }
 
+/// Infers the output of a `Shape`.
 pub fn shape_of(data: &Fact) -> Facts {
     let sizes = data.shape.iter().map(|dim| dim.fixed().map(|n| n as i64)).collect();
     let shape = vec![data.shape.len().into()];
     Ok(vec![Fact { element: Element::I64, shape, integers: sizes }])
 }
 
+/// Infers the output of a `Reshape`.
 pub fn reshape(node: &Node, data: &Fact, shape: &Fact) -> Facts {
-    let wanted = target(shape)?;
-    let wrong = || misfit(format!("{} as {wanted:?}", written(&data.shape)));
-    let mut found = Vec::new();
-    for (at, &size) in wanted.iter().enumerate() {
-        found.push(match size {
+    let target = known_integers(shape)?;
+    let wrong = || misfit(format!("{} as {target:?}", format_shape(&data.shape)));
+    let mut dims = Vec::new();
+    for (at, &size) in target.iter().enumerate() {
+        dims.push(match size {
             0 if node.int("allowzero", 0) == 0 => match data.shape.get(at) {
                 Some(dim) => Some(dim.clone()),
                 None => return wrong(),
@@ -133,10 +142,10 @@ pub fn reshape(node: &Node, data: &Fact, shape: &Fact) -> Facts {
             size => Some(Dim::Fixed(size as usize)),
         });
     }
-    // Symbols on both sides cancel; what is left must match as a number, or be
-    // one symbol for the dimension that is asked for.
+    // Equal symbols of both shapes cancel. The rest must have equal products, or one symbol that
+    // becomes the dimension -1.
     let mut symbols: Vec<&Dim> = data.shape.iter().filter(|dim| dim.fixed().is_none()).collect();
-    for dim in found.iter().flatten().filter(|dim| dim.fixed().is_none()) {
+    for dim in dims.iter().flatten().filter(|dim| dim.fixed().is_none()) {
         match symbols.iter().position(|symbol| *symbol == dim) {
             Some(at) => drop(symbols.remove(at)),
             None => return wrong(),
@@ -146,19 +155,20 @@ pub fn reshape(node: &Node, data: &Fact, shape: &Fact) -> Facts {
         dims.filter_map(Dim::fixed).try_fold(1_usize, usize::checked_mul)
     };
     let all = product(&mut data.shape.iter());
-    let known = product(&mut found.iter().flatten());
+    let known = product(&mut dims.iter().flatten());
     let (Some(all), Some(known)) = (all, known) else { return wrong() };
-    let missing = found.iter().filter(|dim| dim.is_none()).count();
+    let missing = dims.iter().filter(|dim| dim.is_none()).count();
     let rest = match (missing, &symbols[..]) {
         (0, []) if all == known => Dim::Fixed(1),
         (1, []) if known > 0 && all % known == 0 => Dim::Fixed(all / known),
         (1, [symbol]) if all == known => (*symbol).clone(),
         _ => return wrong(),
     };
-    let shape = found.into_iter().map(|dim| dim.unwrap_or_else(|| rest.clone())).collect();
-    Ok(vec![Fact { integers: data.integers.clone(), ..data.like(shape) }])
+    let shape = dims.into_iter().map(|dim| dim.unwrap_or_else(|| rest.clone())).collect();
+    Ok(vec![Fact { integers: data.integers.clone(), ..data.with_shape(shape) }])
 }
 
+/// Infers the output of a `Flatten`.
 pub fn flatten(node: &Node, data: &Fact) -> Facts {
     let at = axis(node.int("axis", 1), data.shape.len())?;
     let side = |dims: &[Dim]| {
@@ -167,12 +177,13 @@ pub fn flatten(node: &Node, data: &Fact) -> Facts {
         match (&symbols[..], number) {
             ([], Some(number)) => Ok(Dim::Fixed(number)),
             ([symbol], Some(1)) => Ok((*symbol).clone()),
-            _ => misfit(format!("{} flattened", written(&data.shape))),
+            _ => misfit(format!("{} flattened", format_shape(&data.shape))),
         }
     };
-    Ok(vec![data.like(vec![side(&data.shape[..at])?, side(&data.shape[at..])?])])
+    Ok(vec![data.with_shape(vec![side(&data.shape[..at])?, side(&data.shape[at..])?])])
 }
 
+/// Infers the output of a `Transpose`.
 pub fn transpose(node: &Node, data: &Fact) -> Facts {
     let rank = data.shape.len();
     let reverse: Vec<i64> = (0..rank as i64).rev().collect();
@@ -180,37 +191,40 @@ pub fn transpose(node: &Node, data: &Fact) -> Facts {
     let mut sorted = order.to_vec();
     sorted.sort_unstable();
     if !sorted.iter().copied().eq(0..rank as i64) {
-        return misfit(format!("{} in the order {order:?}", written(&data.shape)));
+        return misfit(format!("{} in the order {order:?}", format_shape(&data.shape)));
     }
     let shape: Vec<Dim> = order.iter().map(|&at| data.shape[at as usize].clone()).collect();
-    let integers = data.integers.as_deref().and_then(|all| transposed(all, &data.shape, order));
-    Ok(vec![Fact { integers, ..data.like(shape) }])
+    let integers =
+        data.integers.as_deref().and_then(|all| transpose_integers(all, &data.shape, order));
+    Ok(vec![Fact { integers, ..data.with_shape(shape) }])
 }
 
-/// Elements in another order of the axes.
-fn transposed(values: &[i64], shape: &[Dim], order: &[i64]) -> Option<Vec<i64>> {
+/// Returns the elements of an array with this shape in another order of the axes.
+fn transpose_integers(values: &[i64], shape: &[Dim], order: &[i64]) -> Option<Vec<i64>> {
     let sizes: Vec<usize> = shape.iter().map(Dim::fixed).collect::<Option<_>>()?;
     let stride = |axis: &i64| sizes[*axis as usize + 1..].iter().product::<usize>();
     let axes: Vec<(usize, usize)> =
         order.iter().map(|axis| (sizes[*axis as usize], stride(axis))).collect();
     let place = |at: usize| {
-        let step = |(left, place): (usize, usize), (size, stride): &(usize, usize)| {
-            (left / size, place + left % size * stride)
+        let step = |(rest, place): (usize, usize), (size, stride): &(usize, usize)| {
+            (rest / size, place + rest % size * stride)
         };
         axes.iter().rev().fold((at, 0), step).1
     };
     (0..values.len()).map(|at| values.get(place(at)).copied()).collect()
 }
 
-/// Axes as an attribute, as old files have them, or as the second input.
+/// Returns the axes of a node: an attribute in old versions of an operator, the second input in new
+/// ones.
 fn axes(node: &Node, inputs: &[Option<&Fact>]) -> Result<Option<Vec<i64>>, ShapeError> {
     match (node.ints("axes"), inputs.get(1).copied().flatten()) {
         (Some(axes), _) => Ok(Some(axes.to_vec())),
-        (None, Some(fact)) => target(fact).map(|axes| Some(axes.to_vec())),
+        (None, Some(fact)) => known_integers(fact).map(|axes| Some(axes.to_vec())),
         (None, None) => Ok(None),
     }
 }
 
+/// Infers the output of a `Squeeze` or `Unsqueeze`.
 pub fn squeeze(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let data = input(inputs, 0)?;
     let axes = axes(node, inputs)?;
@@ -218,29 +232,29 @@ pub fn squeeze(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     if node.op == "Unsqueeze" {
         let axes = axes.unwrap_or_default();
         let rank = shape.len() + axes.len();
-        let at = |&one: &i64| axis(one, rank);
-        let mut at = axes.iter().map(at).collect::<Result<Vec<_>, _>>()?;
-        at.sort_unstable();
-        for at in at {
+        let mut positions = axes.iter().map(|&at| axis(at, rank)).collect::<Result<Vec<_>, _>>()?;
+        positions.sort_unstable();
+        for at in positions {
             if at > shape.len() {
-                return misfit(format!("axes {axes:?} of {}", written(&data.shape)));
+                return misfit(format!("axes {axes:?} of {}", format_shape(&data.shape)));
             }
             shape.insert(at, 1.into());
         }
     } else if let Some(axes) = axes {
-        let at = |&one: &i64| axis(one, data.shape.len());
-        let at = axes.iter().map(at).collect::<Result<Vec<_>, _>>()?;
-        if at.iter().any(|&at| shape.get(at) != Some(&Dim::Fixed(1))) {
-            return misfit(format!("{} without axes {axes:?}", written(&shape)));
+        let index = |&at: &i64| axis(at, data.shape.len());
+        let positions = axes.iter().map(index).collect::<Result<Vec<_>, _>>()?;
+        if positions.iter().any(|&at| shape.get(at) != Some(&Dim::Fixed(1))) {
+            return misfit(format!("{} without axes {axes:?}", format_shape(&shape)));
         }
-        let kept = shape.into_iter().enumerate().filter(|(i, _)| !at.contains(i));
-        shape = kept.map(|(_, dim)| dim).collect();
+        let rest = shape.into_iter().enumerate().filter(|(i, _)| !positions.contains(i));
+        shape = rest.map(|(_, dim)| dim).collect();
     } else {
         shape.retain(|dim| *dim != Dim::Fixed(1));
     }
-    Ok(vec![Fact { integers: data.integers.clone(), ..data.like(shape) }])
+    Ok(vec![Fact { integers: data.integers.clone(), ..data.with_shape(shape) }])
 }
 
+/// Infers the output of a `Concat`.
 pub fn concat(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let first = input(inputs, 0)?;
     let at = axis(node.int("axis", 0), first.shape.len())?;
@@ -248,42 +262,47 @@ pub fn concat(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let mut integers = Some(Vec::new());
     let mut sum = Some(0_usize);
     for i in 0..inputs.len() {
-        let one = input(inputs, i)?;
-        let fits = one.shape.len() == shape.len()
-            && (0..shape.len()).all(|d| d == at || one.shape[d] == shape[d]);
-        let Some(size) = one.shape.get(at).filter(|_| fits) else {
-            return misfit(format!("{} behind {}", written(&one.shape), written(&first.shape)));
+        let part = input(inputs, i)?;
+        let fits = part.shape.len() == shape.len()
+            && (0..shape.len()).all(|d| d == at || part.shape[d] == shape[d]);
+        let Some(size) = part.shape.get(at).filter(|_| fits) else {
+            return misfit(format!(
+                "{} behind {}",
+                format_shape(&part.shape),
+                format_shape(&first.shape)
+            ));
         };
         sum = sum.zip(size.fixed()).map(|(sum, size)| sum.saturating_add(size));
-        integers = integers.zip(one.integers.as_ref()).map(|(mut all, more)| {
+        integers = integers.zip(part.integers.as_ref()).map(|(mut all, more)| {
             all.extend(more);
             all
         });
     }
-    // Where one of them is of any length, all are.
+    // If the size of one part is unknown, the sum is unknown.
     shape[at] = match (sum, inputs) {
         (Some(sum), _) => sum.into(),
         (None, [_]) => shape[at].clone(),
         (None, _) => Dim::symbol("?"),
     };
     let integers = integers.filter(|_| shape.len() == 1);
-    Ok(vec![Fact { integers, ..first.like(shape) }])
+    Ok(vec![Fact { integers, ..first.with_shape(shape) }])
 }
 
+/// Infers the outputs of a `Split`.
 pub fn split(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let data = input(inputs, 0)?;
     let at = axis(node.int("axis", 0), data.shape.len())?;
     let parts = node.outputs.len().max(1);
     let Some(size) = data.shape.get(at).and_then(Dim::fixed) else {
-        return misfit(format!("{} split along axis {at}", written(&data.shape)));
+        return misfit(format!("{} split along axis {at}", format_shape(&data.shape)));
     };
-    let said = match (node.ints("split"), inputs.get(1).copied().flatten()) {
+    let declared = match (node.ints("split"), inputs.get(1).copied().flatten()) {
         (Some(sizes), _) => Some(sizes),
-        (None, Some(fact)) => Some(target(fact)?),
+        (None, Some(fact)) => Some(known_integers(fact)?),
         (None, None) => None,
     };
     let even = size.div_ceil(parts);
-    let sizes: Vec<usize> = match said {
+    let sizes: Vec<usize> = match declared {
         Some(sizes) => sizes.iter().map(|&n| n.max(0) as usize).collect(),
         None => (0..parts).map(|i| size.saturating_sub(i * even).min(even)).collect(),
     };
@@ -293,18 +312,19 @@ pub fn split(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let part = |size: usize| {
         let mut shape = data.shape.clone();
         shape[at] = size.into();
-        data.like(shape)
+        data.with_shape(shape)
     };
     Ok(sizes.into_iter().map(part).collect())
 }
 
+/// Infers the output of a `Slice`.
 pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
     let data = input(inputs, 0)?;
     let (starts, ends) = (input(inputs, 1)?, input(inputs, 2)?);
     let [count] = &starts.shape[..] else { return misfit("a slice has a row of starts") };
     let Some(count) = count.fixed() else { return Err(ShapeError::Unknown(1)) };
     let optional = |at: usize, default: Vec<i64>| match inputs.get(at).copied().flatten() {
-        Some(fact) => target(fact).map(<[i64]>::to_vec),
+        Some(fact) => known_integers(fact).map(<[i64]>::to_vec),
         None => Ok(default),
     };
     let axes = optional(3, (0..count as i64).collect())?;
@@ -317,12 +337,12 @@ pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
     for i in 0..count {
         let at = axis(axes[i], data.shape.len())?;
         let Some(dim) = fact.shape.get(at) else {
-            return misfit(format!("a slice of {}", written(&data.shape)));
+            return misfit(format!("a slice of {}", format_shape(&data.shape)));
         };
         let (Some(size), Some(starts), Some(ends)) =
             (dim.fixed(), &starts.integers, &ends.integers)
         else {
-            // How much is left depends on the data.
+            // The size depends on the data.
             fact.shape[at] = Dim::symbol("?");
             fact.integers = None;
             continue;
@@ -332,8 +352,8 @@ pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
         let (start, end) = (from_start(starts[i]), from_start(ends[i]));
         let (start, count) = if steps[i] > 0 {
             let (start, end) = (start.clamp(0, size), end.clamp(0, size));
-            let kept = (end - start).max(0);
-            (start, (kept as u64).div_ceil(steps[i].unsigned_abs()))
+            let length = (end - start).max(0);
+            (start, (length as u64).div_ceil(steps[i].unsigned_abs()))
         } else if steps[i] < 0 {
             let end = if ends[i] < -size { -1 } else { end };
             let (start, end) = (start.clamp(-1, size - 1), end.clamp(-1, size - 1));
@@ -342,73 +362,75 @@ pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
             return misfit("a slice with a step of 0");
         };
         let positions = (0..count).map(|n| (start + n as i64 * steps[i]) as usize);
-        fact.integers = fact.integers.and_then(|all| along(&all, &fact.shape, at, &positions));
+        fact.integers = fact.integers.and_then(|all| select(&all, &fact.shape, at, &positions));
         fact.shape[at] = Dim::Fixed(count as usize);
     }
     Ok(vec![fact])
 }
 
+/// Infers the output of a `Gather`.
 pub fn gather(node: &Node, data: &Fact, index: &Fact) -> Facts {
     let at = axis(node.int("axis", 0), data.shape.len())?;
     if at == data.shape.len() {
-        return misfit(format!("gathering along axis {at} of {}", written(&data.shape)));
+        return misfit(format!("gathering along axis {at} of {}", format_shape(&data.shape)));
     }
     let mut shape = data.shape[..at].to_vec();
     shape.extend(index.shape.iter().cloned());
     shape.extend(data.shape[at + 1..].iter().cloned());
-    let mut fact = data.like(shape);
-    if let (Some(all), Some(which), 1) = (&data.integers, &index.integers, data.shape.len()) {
+    let mut fact = data.with_shape(shape);
+    if let (Some(all), Some(indices), 1) = (&data.integers, &index.integers, data.shape.len()) {
         let pick = |&i: &i64| {
             let i = if i < 0 { i + all.len() as i64 } else { i };
             usize::try_from(i).ok().and_then(|i| all.get(i).copied())
         };
-        fact.integers = which.iter().map(pick).collect();
+        fact.integers = indices.iter().map(pick).collect();
     }
     Ok(vec![fact])
 }
 
+/// Infers the output of an `Expand`.
 pub fn expand(data: &Fact, shape: &Fact) -> Facts {
-    Ok(vec![data.like(broadcast(&data.shape, &dims(target(shape)?)?)?)])
+    Ok(vec![data.with_shape(broadcast(&data.shape, &dims(known_integers(shape)?)?)?)])
 }
 
+/// Infers the output of a `Pad`.
 pub fn pad(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let data = input(inputs, 0)?;
     let pads = match node.ints("pads") {
         Some(pads) => pads,
-        None => target(input(inputs, 1)?)?,
+        None => known_integers(input(inputs, 1)?)?,
     };
     let rank = data.shape.len();
     if pads.len() != 2 * rank {
-        return misfit(format!("{} with edges {pads:?}", written(&data.shape)));
+        return misfit(format!("{} with edges {pads:?}", format_shape(&data.shape)));
     }
-    let one = |(at, dim): (usize, &Dim)| match (dim, pads[at].saturating_add(pads[at + rank])) {
+    let padded = |(at, dim): (usize, &Dim)| match (dim, pads[at].saturating_add(pads[at + rank])) {
         (dim, 0) => Ok(dim.clone()),
         (Dim::Fixed(n), more) => match usize::try_from((*n as i64).saturating_add(more)) {
             Ok(n) => Ok(Dim::Fixed(n)),
-            Err(_) => misfit(format!("{} with edges {pads:?}", written(&data.shape))),
+            Err(_) => misfit(format!("{} with edges {pads:?}", format_shape(&data.shape))),
         },
-        (Dim::Symbol(_), _) => misfit(format!("{} with edges", written(&data.shape))),
+        (Dim::Symbol(_), _) => misfit(format!("{} with edges", format_shape(&data.shape))),
     };
-    Ok(vec![data.like(data.shape.iter().enumerate().map(one).collect::<Result<_, _>>()?)])
+    Ok(vec![data.with_shape(data.shape.iter().enumerate().map(padded).collect::<Result<_, _>>()?)])
 }
 
+/// Infers the output of a reduction, such as `ReduceMean` or `ArgMax`.
 pub fn reduce(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let data = input(inputs, 0)?;
     let is_position = node.op.starts_with("Arg");
     let rank = data.shape.len();
-    let said = if is_position { Some(vec![node.int("axis", 0)]) } else { axes(node, inputs)? };
+    let declared = if is_position { Some(vec![node.int("axis", 0)]) } else { axes(node, inputs)? };
     let all = || (0..rank as i64).collect();
-    let at = said
+    let reduced = declared
         .unwrap_or_else(all)
         .iter()
-        .map(|&one| axis(one, rank))
+        .map(|&at| axis(at, rank))
         .collect::<Result<Vec<_>, _>>()?;
-    let keeps = node.int("keepdims", 1) == 1;
-    let one = |(i, dim): (usize, &Dim)| match (at.contains(&i), keeps) {
-        (false, _) => Some(dim.clone()),
-        (true, true) => Some(Dim::Fixed(1)),
-        (true, false) => None,
+    let keeps_dims = node.int("keepdims", 1) == 1;
+    let reduce = |(i, dim): (usize, &Dim)| {
+        if reduced.contains(&i) { keeps_dims.then_some(Dim::Fixed(1)) } else { Some(dim.clone()) }
     };
-    let shape = data.shape.iter().enumerate().filter_map(one).collect();
+    let shape = data.shape.iter().enumerate().filter_map(reduce).collect();
     Ok(vec![Fact::new(if is_position { Element::I64 } else { data.element }, shape)])
 }

@@ -70,7 +70,7 @@ fn gather(
         }
         for (attribute, body) in node.bodies() {
             let path = format!("{name}/{attribute}/");
-            gather(&body.nodes, &constants.within(body), &path, found)?;
+            gather(&body.nodes, &constants.enter(body), &path, found)?;
         }
     }
     Ok(())
@@ -190,7 +190,7 @@ impl Reader<'_> {
 
     fn initial(&self, at: usize) -> Result<InitialState, ImportError> {
         let name = self.input(at);
-        if name.is_empty() || self.constants.is_zeros(name) {
+        if name.is_empty() || self.constants.is_zero(name) {
             return Ok(InitialState::Zeros);
         }
         match self.constants.get(name) {

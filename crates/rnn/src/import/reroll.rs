@@ -129,7 +129,7 @@ impl Fold {
 
     fn whole(&mut self, shape: &[usize], values: &[i64]) -> String {
         let name = self.named(&format!("whole_{}", self.tensors.len()));
-        self.tensors.push(Tensor::of_i64(name.clone(), shape, values));
+        self.tensors.push(Tensor::from_i64(name.clone(), shape, values));
         name
     }
 
@@ -166,9 +166,9 @@ impl Fold {
             }
         }
         self.tensors.extend([
-            Tensor::of_f32(self.named("W"), &[1, rows, inputs], &input),
-            Tensor::of_f32(self.named("R"), &[1, rows, units], &state),
-            Tensor::of_f32(self.named("B"), &[1, 2 * rows], &bias),
+            Tensor::from_f32(self.named("W"), &[1, rows, inputs], &input),
+            Tensor::from_f32(self.named("R"), &[1, rows, units], &state),
+            Tensor::from_f32(self.named("B"), &[1, 2 * rows], &bias),
         ]);
     }
 

@@ -213,7 +213,7 @@ fn linear(
     inputs: usize,
     outputs: usize,
 ) -> Result<Name, BuildError> {
-    let fill = Fill::even(inputs);
+    let fill = Fill::lecun(inputs);
     let weights = net.weight(&format!("{name}.weight"), &[outputs, inputs], fill)?;
     let bias = net.weight(&format!("{name}.bias"), &[outputs], Fill::Constant(0.0))?;
     let turned = net.node("Transpose", &[&weights], &[("perm", [1, 0].into())])?;

@@ -254,7 +254,7 @@ fn linear(
     size: [usize; 2],
     has_bias: bool,
 ) -> Result<Name, BuildError> {
-    let weights = net.weight(&format!("{name}.weight"), &size, Fill::even(size[0]))?;
+    let weights = net.weight(&format!("{name}.weight"), &size, Fill::lecun(size[0]))?;
     let y = net.node("MatMul", &[x, &weights], &[])?;
     if !has_bias {
         return Ok(y);

@@ -81,8 +81,8 @@ fn cross(net: &mut Builder, first: &Name, x: &Name, at: usize) -> Result<Name, B
     let mut part = |part: &str, shape: &[usize], fill: Fill| {
         net.weight(&format!("inter_arch.{part}.{at}"), shape, fill)
     };
-    let down = part("V_kernels", &[RANK, inputs], Fill::even(inputs))?;
-    let up = part("W_kernels", &[inputs, RANK], Fill::even(RANK))?;
+    let down = part("V_kernels", &[RANK, inputs], Fill::lecun(inputs))?;
+    let up = part("W_kernels", &[inputs, RANK], Fill::lecun(RANK))?;
     let bias = part("bias", &[inputs], Fill::Constant(0.0))?;
     let turned = [("transB", 1.into())];
     let y = net.node("Gemm", &[x, &down], &turned)?;

@@ -95,7 +95,7 @@ pub fn weights(path: &Path) -> Result<Weights, G2pError> {
     };
     let mut tensors = BTreeMap::new();
     let mut give = |name: &str, shape: &[usize], values: &[f32]| {
-        tensors.insert(name.to_owned(), Tensor::of_f32(name, shape, values));
+        tensors.insert(name.to_owned(), Tensor::from_f32(name, shape, values));
     };
     for (part, rows) in [("enc", LETTERS), ("dec", PHONEMES)] {
         let named = |what: &str| format!("{part}_{what}");
@@ -112,7 +112,7 @@ pub fn weights(path: &Path) -> Result<Weights, G2pError> {
         (0..WIDE * PHONEMES).map(|at| dense[at % PHONEMES * WIDE + at / PHONEMES]).collect();
     give("fc_w", &[WIDE, PHONEMES], &turned);
     give("fc_b", &[PHONEMES], floats("fc_b", &[PHONEMES])?);
-    Ok(Weights::given(tensors))
+    Ok(Weights::from_tensors(tensors))
 }
 
 fn update_first(gates: &[f32]) -> Vec<f32> {
@@ -129,14 +129,14 @@ pub fn g2p(weights: Weights) -> Result<Model, BuildError> {
     let shape = [Dim::symbol("N"), Dim::symbol("letters")];
     let letters = net.input("letters", Element::I64, &shape);
     let lengths = lengths(&mut net, &letters)?;
-    let embedding = net.weight("enc_emb", &[LETTERS, WIDE], Fill::even(1))?;
+    let embedding = net.weight("enc_emb", &[LETTERS, WIDE], Fill::lecun(1))?;
     let x = net.node("Gather", &[&embedding, &letters], &[])?;
     let x = net.node("Transpose", &[&x], &[("perm", [1, 0, 2].into())])?;
     let mut state = Gru::new(&mut net, "enc")?.last(&mut net, &x, &lengths, &Name::NONE)?;
 
-    let embedding = net.weight("dec_emb", &[PHONEMES, WIDE], Fill::even(1))?;
+    let embedding = net.weight("dec_emb", &[PHONEMES, WIDE], Fill::lecun(1))?;
     let decoder = Gru::new(&mut net, "dec")?;
-    let dense = net.weight("fc_w", &[WIDE, PHONEMES], Fill::even(WIDE))?;
+    let dense = net.weight("fc_w", &[WIDE, PHONEMES], Fill::lecun(WIDE))?;
     let bias = net.weight("fc_b", &[PHONEMES], Fill::Constant(0.0))?;
     let mut token = begin(&mut net, &lengths)?;
     let mut steps = Vec::new();
@@ -158,7 +158,7 @@ pub fn g2p(weights: Weights) -> Result<Model, BuildError> {
 
 /// Returns the number of letters of each word: those that are not 0.
 fn lengths(net: &mut Builder, letters: &Name) -> Result<Name, BuildError> {
-    let padding = net.tensor(Tensor::of_i64("padding", &[], &[0]))?;
+    let padding = net.tensor(Tensor::from_i64("padding", &[], &[0]))?;
     let is_letter = net.node("Greater", &[letters, &padding], &[])?;
     let counted = net.node("Cast", &[&is_letter], &[("to", Element::I32.into())])?;
     let axes = net.integers(&[1]);
@@ -186,7 +186,7 @@ struct Gru {
 impl Gru {
     fn new(net: &mut Builder, part: &str) -> Result<Self, BuildError> {
         let gates = [1, 3 * WIDE, WIDE];
-        let fill = Fill::even(WIDE);
+        let fill = Fill::lecun(WIDE);
         Ok(Self {
             inputs: net.weight(&format!("{part}_w_ih"), &gates, fill)?,
             states: net.weight(&format!("{part}_w_hh"), &gates, fill)?,

@@ -35,7 +35,7 @@ pub fn gnmt(weights: Weights) -> Result<Model, BuildError> {
     let context = net.node("Sub", &[&states[0].0, &states[0].0], &[])?;
     let mut carried = vec![token, context];
     carried.extend(states.into_iter().flat_map(|(output, cell)| [output, cell]));
-    let steps = net.tensor(Tensor::of_i64("steps", &[], &[PIECES as i64]))?;
+    let steps = net.tensor(Tensor::from_i64("steps", &[], &[PIECES as i64]))?;
     let body = decoder.step(&net, &carried)?;
     let without_end = Name::NONE;
     let inputs: Vec<&Name> = [&steps, &without_end].into_iter().chain(&carried).collect();
@@ -145,16 +145,16 @@ impl Decoder {
             // Each layer also receives the attention context.
             cells.push(Cell::new(net, &format!("decoder.{layer}"), 2 * UNITS, 1)?);
         }
-        let of_memory = net.weight("attention.memory", &square, Fill::even(UNITS))?;
+        let of_memory = net.weight("attention.memory", &square, Fill::lecun(UNITS))?;
         let keys = net.node("MatMul", &[memory, &of_memory], &[])?;
-        let query = net.weight("attention.query", &square, Fill::even(UNITS))?;
+        let query = net.weight("attention.query", &square, Fill::lecun(UNITS))?;
         let bias = net.weight("attention.bias", &[UNITS], Fill::Constant(0.0))?;
         let along = net.weight("attention.v", &[UNITS], Fill::Uniform(1.0))?;
         let length = net.node("ReduceL2", &[&along], &[])?;
         let gain = net.weight("attention.g", &[], Fill::Constant(1.0))?;
         let along = net.node("Div", &[&along, &length], &[])?;
         let measure = net.node("Mul", &[&along, &gain], &[])?;
-        let projection = net.weight("projection", &[UNITS, VOCABULARY], Fill::even(UNITS))?;
+        let projection = net.weight("projection", &[UNITS, VOCABULARY], Fill::lecun(UNITS))?;
         let memory = memory.clone();
         Ok(Self { table, cells, memory, keys, query, bias, measure, projection })
     }

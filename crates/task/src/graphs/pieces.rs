@@ -175,7 +175,7 @@ pub fn classify(
 /// Given weights do not fit the graph.
 pub fn linear(net: &mut Builder, x: &Name, name: &str, outputs: usize) -> Result<Name, BuildError> {
     let inputs = channels(net, x);
-    let weights = net.weight(&format!("{name}.weight"), &[outputs, inputs], Fill::even(inputs))?;
+    let weights = net.weight(&format!("{name}.weight"), &[outputs, inputs], Fill::lecun(inputs))?;
     let bias = net.weight(&format!("{name}.bias"), &[outputs], Fill::Constant(0.0))?;
     net.node("Gemm", &[x, &weights, &bias], &[("transB", 1.into())])
 }

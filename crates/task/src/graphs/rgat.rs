@@ -164,7 +164,7 @@ impl Rgat {
         let weights = net.weight(
             "model.linear.weight",
             &[self.classes, self.hidden],
-            Fill::even(self.hidden),
+            Fill::lecun(self.hidden),
         )?;
         let bias = net.weight("model.linear.bias", &[self.classes], Fill::Constant(0.0))?;
         let scores = net.node("Gemm", &[papers, &weights, &bias], &[("transB", 1.into())])?;
@@ -258,10 +258,10 @@ impl Rgat {
             net.weight(&format!("model.layers.{layer}.mods.{name}.{part}"), shape, fill)
         };
         let width = self.hidden / self.heads;
-        let weights = part("fc.weight", &[self.hidden, before], Fill::even(before))?;
+        let weights = part("fc.weight", &[self.hidden, before], Fill::lecun(before))?;
         let attention = [1, self.heads, width];
-        let left = part("attn_l", &attention, Fill::even(width))?;
-        let right = part("attn_r", &attention, Fill::even(width))?;
+        let left = part("attn_l", &attention, Fill::lecun(width))?;
+        let right = part("attn_r", &attention, Fill::lecun(width))?;
         let bias = part("bias", &[self.hidden], Fill::Constant(0.0))?;
         let there = |kind: usize| nodes[kind].as_ref().expect("layers before made what is read");
         let end = &shared.reached[to][HOPS - 1 - layer];

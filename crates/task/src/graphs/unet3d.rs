@@ -72,7 +72,7 @@ impl Unet3d<'_> {
         }
         let before = channels(&net, &x);
         let shape = [self.classes, before, 1, 1, 1];
-        let weights = net.weight("output.conv.0.weight", &shape, Fill::even(before))?;
+        let weights = net.weight("output.conv.0.weight", &shape, Fill::lecun(before))?;
         let bias = net.weight("output.conv.0.bias", &[self.classes], Fill::Constant(0.0))?;
         let scores = net.node("Conv", &[&x, &weights, &bias], &cube("kernel_shape", 1))?;
         net.output("output", &scores)?;
@@ -121,7 +121,7 @@ fn layer(
 fn upsample(net: &mut Builder, x: &Name, name: &str, filters: usize) -> Result<Name, BuildError> {
     let before = channels(net, x);
     let shape = [before, filters, 2, 2, 2];
-    let weights = net.weight(&format!("{name}.weight"), &shape, Fill::even(before))?;
+    let weights = net.weight(&format!("{name}.weight"), &shape, Fill::lecun(before))?;
     let bias = net.weight(&format!("{name}.bias"), &[filters], Fill::Constant(0.0))?;
     let choices = [("kernel_shape", [2; 3].into()), ("strides", [2; 3].into())];
     net.node("ConvTranspose", &[x, &weights, &bias], &choices)

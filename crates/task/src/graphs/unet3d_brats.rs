@@ -46,7 +46,7 @@ pub fn unet3d_brats(weights: Weights) -> Result<Model, BuildError> {
     // Outputs of the lower levels are only for training.
     let last = format!("seg_outputs.{}.weight", levels.len() - 1);
     let shape = [CLASSES, FILTERS[0], 1, 1, 1];
-    let weights = net.weight(&last, &shape, Fill::even(FILTERS[0]))?;
+    let weights = net.weight(&last, &shape, Fill::lecun(FILTERS[0]))?;
     let scores = net.node("Conv", &[&x, &weights], &[("kernel_shape", [1; 3].into())])?;
     net.output("output", &scores)?;
     Ok(net.finish())
@@ -81,7 +81,7 @@ fn layer(
 fn upsample(net: &mut Builder, x: &Name, name: &str, filters: usize) -> Result<Name, BuildError> {
     let before = channels(net, x);
     let shape = [before, filters, 2, 2, 2];
-    let weights = net.weight(&format!("{name}.weight"), &shape, Fill::even(before))?;
+    let weights = net.weight(&format!("{name}.weight"), &shape, Fill::lecun(before))?;
     let choices = [("kernel_shape", [2; 3].into()), ("strides", [2; 3].into())];
     net.node("ConvTranspose", &[x, &weights], &choices)
 }

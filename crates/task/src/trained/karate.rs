@@ -99,10 +99,10 @@ impl Convolutions {
     /// # Errors
     /// Only if the graph is inconsistent, which is a defect of this program.
     pub fn graph(&self, member: &str) -> Result<Model, BuildError> {
-        let mut net = Builder::new("karate", Weights::given([].into()));
+        let mut net = Builder::new("karate", Weights::from_tensors([].into()));
         let member = net.input(member, Element::I64, &[Dim::symbol("N")]);
         let mut add = |name: &str, shape: [usize; 2], values: &[f32]| {
-            net.tensor(Tensor::of_f32(name, &shape, values))
+            net.tensor(Tensor::from_f32(name, &shape, values))
         };
         let reach = add("reach", [MEMBERS, MEMBERS], &reach())?;
         let first = add("first.weight", [MEMBERS, HIDDEN], &self.first)?;

@@ -121,12 +121,12 @@ impl Towers {
     /// # Errors
     /// Only if the graph is inconsistent, which is a defect of this program.
     pub fn graph(&self, user: &str, item: &str) -> Result<Model, BuildError> {
-        let mut net = Builder::new("movielens", Weights::given([].into()));
+        let mut net = Builder::new("movielens", Weights::from_tensors([].into()));
         let batch = [Dim::symbol("N")];
         let user = net.input(user, Element::I64, &batch);
         let item = net.input(item, Element::I64, &batch);
         let mut add = |name: &str, shape: &[usize], values: &[f32]| {
-            net.tensor(Tensor::of_f32(name, shape, values))
+            net.tensor(Tensor::from_f32(name, shape, values))
         };
         let users = add("users", &[self.users.len() / WIDTH, WIDTH], &self.users)?;
         let items = add("items", &[self.items.len() / WIDTH, WIDTH], &self.items)?;

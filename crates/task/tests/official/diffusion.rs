@@ -155,7 +155,7 @@ fn decoder() -> Model {
 fn decoder_of(floats: Element) -> Model {
     let mut net = net("decoder");
     let latents = taken(&mut net, "latent_sample", floats, &batch(&[4, SIDE, SIDE]));
-    let weights = Tensor::of_f32("colours", &[3, 4, 1, 1], &COLOURS.concat());
+    let weights = Tensor::from_f32("colours", &[3, 4, 1, 1], &COLOURS.concat());
     let weights = net.tensor(weights).unwrap();
     let image = two(&mut net, "Conv", &latents, &weights);
     put(&mut net, "sample", floats, &image);

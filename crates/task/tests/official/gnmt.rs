@@ -39,7 +39,7 @@ fn encoder(has_lengths: bool) -> Model {
     let (zero, one) = (net.number(0.0), net.number(1.0));
     let ones = net.node("Mul", &[&numbers, &zero], &[]).unwrap();
     let ones = net.node("Add", &[&ones, &one], &[]).unwrap();
-    let axis = net.tensor(dyno_onnx::Tensor::of_i64("axis", &[], &[1])).unwrap();
+    let axis = net.tensor(dyno_onnx::Tensor::from_i64("axis", &[], &[1])).unwrap();
     let places = net.node("CumSum", &[&ones, &axis], &[]).unwrap();
     let last = net.integers(&[2]);
     let columns = [&numbers, &places].map(|of| net.node("Unsqueeze", &[of, &last], &[]).unwrap());

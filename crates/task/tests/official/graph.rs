@@ -71,7 +71,7 @@ fn weights() -> BTreeMap<String, Tensor> {
     let of = |(salt, tensor): (usize, &Tensor)| {
         let count = tensor.elements() as usize;
         let values: Vec<f32> = (0..count).map(|at| number(salt + 50, at) as f32).collect();
-        (tensor.name.clone(), Tensor::of_f32(&tensor.name, &tensor.shape, &values))
+        (tensor.name.clone(), Tensor::from_f32(&tensor.name, &tensor.shape, &values))
     };
     learned.enumerate().map(of).collect()
 }
@@ -183,7 +183,7 @@ fn made_folder() -> Folder {
     // Without a header, as in the full graph.
     folder.write("labels.npy", labels.collect::<Vec<u8>>());
     folder.write("val_idx.pt", torch(&SAMPLES));
-    folder.model(&SIZES.build(Weights::given(weights()), Extent::Any).unwrap());
+    folder.model(&SIZES.build(Weights::from_tensors(weights()), Extent::Any).unwrap());
     folder
 }
 

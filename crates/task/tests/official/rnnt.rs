@@ -45,7 +45,7 @@ fn encoder(has_lengths: bool) -> Model {
     let little = net.number(-0.1);
     let is_loud = net.node("Greater", &[&first, &little], &[]).unwrap();
     let loud = float(&mut net, &is_loud);
-    let axis = net.tensor(dyno_onnx::Tensor::of_i64("axis", &[], &[1])).unwrap();
+    let axis = net.tensor(dyno_onnx::Tensor::from_i64("axis", &[], &[1])).unwrap();
     let total = net.node("CumSum", &[&loud, &axis], &[]).unwrap();
     let said = net.number(SAID as f32);
     let total = net.node("Mul", &[&total, &said], &[]).unwrap();

@@ -2,7 +2,7 @@
 
 /// Crates whose language is checked by [`super::language`]. The list may only grow. Missing are `cli`,
 /// `results`, `loadgen-c`, `loadgen-py` and `number-c`, whose comments are partly published (help,
-/// schemas, headers), and `onnx` and `sut`.
+/// schemas, headers).
 pub const CLEANED: &[&str] = &[
     "c-border",
     "equivalence",
@@ -13,6 +13,7 @@ pub const CLEANED: &[&str] = &[
     "net",
     "npu",
     "number",
+    "onnx",
     "peers",
     "report",
     "rnn",
@@ -21,6 +22,7 @@ pub const CLEANED: &[&str] = &[
     "rules",
     "studies",
     "submission",
+    "sut",
     "task",
     "tensors",
     "xtask",

@@ -46,7 +46,7 @@ impl Layers {
         let mut cost = count(&model);
         let total = Total::from_cost(&cost);
         // Layers that an engine computes once when it loads the model are not part of a run.
-        cost.layers.retain(|layer| layer.times > 0);
+        cost.layers.retain(|layer| layer.runs > 0);
         if let Some(top) = self.top {
             cost.layers.sort_by_key(|layer| std::cmp::Reverse(per_run(layer)));
             cost.layers.truncate(top);
@@ -91,7 +91,7 @@ struct Total {
 impl Total {
     fn from_cost(cost: &Cost) -> Self {
         let sum = |figure: fn(&Layer) -> u64| {
-            let each = cost.layers.iter().map(|layer| figure(layer).saturating_mul(layer.times));
+            let each = cost.layers.iter().map(|layer| figure(layer).saturating_mul(layer.runs));
             each.fold(0, u64::saturating_add)
         };
         Self {
@@ -105,7 +105,7 @@ impl Total {
 
 /// Returns the operations of a layer in one run of the model.
 fn per_run(layer: &Layer) -> u64 {
-    layer.operations().saturating_mul(layer.times)
+    layer.operations().saturating_mul(layer.runs)
 }
 
 fn document(cost: &Cost, total: &Total) -> Value {
@@ -116,7 +116,7 @@ fn document(cost: &Cost, total: &Total) -> Value {
         json!({
             "name": layer.name,
             "op": layer.op,
-            "times": layer.times,
+            "times": layer.runs,
             "inputs": shapes(&layer.inputs),
             "outputs": shapes(&layer.outputs),
             "operations": layer.operations(),
@@ -129,7 +129,7 @@ fn document(cost: &Cost, total: &Total) -> Value {
     let uncounted = cost
         .uncounted
         .iter()
-        .map(|node| json!({"name": node.name, "op": node.op, "why": node.why.to_string()}));
+        .map(|node| json!({"name": node.name, "op": node.op, "why": node.reason.to_string()}));
     json!({
         "parameters": total.parameters,
         "operations": total.operations,
@@ -154,7 +154,7 @@ fn table(cost: &Cost, total: &Total) -> String {
             "{:NAME$} {:18} {:>6} {:>10} {:>9} {:>9} {:>9} {:>8.2}",
             end(&layer.name),
             layer.op,
-            layer.times,
+            layer.runs,
             scaled(per_run(layer)),
             units::bytes(layer.weight_bytes),
             units::bytes(layer.input_bytes),
@@ -174,7 +174,7 @@ fn table(cost: &Cost, total: &Total) -> String {
         units::bytes(total.moved_bytes),
     );
     for node in &cost.uncounted {
-        let _ = writeln!(text, "not counted: {} ({}): {}", node.name, node.op, node.why);
+        let _ = writeln!(text, "not counted: {} ({}): {}", node.name, node.op, node.reason);
     }
     text
 }

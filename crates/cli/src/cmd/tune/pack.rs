@@ -73,7 +73,7 @@ impl Pack {
 /// Returns the bytes of the weights in external files of the model.
 fn beside(model: &Model) -> usize {
     let size = |path: &&Path| std::fs::metadata(path).map_or(0, |of| of.len() as usize);
-    model.files().iter().map(size).sum()
+    model.external_files().iter().map(size).sum()
 }
 
 /// Returns the summary: a line for each layer, and the total sizes.

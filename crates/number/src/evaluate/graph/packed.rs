@@ -248,7 +248,7 @@ fn without_folds(model: &Model, folded: &[(&Fold, &str)]) -> Model {
         while !uses.insert(name.clone()) {
             name.push('_');
         }
-        graph.tensors.push(Constant::of_f32(&name, &[fold.bias.len()], &fold.bias));
+        graph.tensors.push(Constant::from_f32(&name, &[fold.bias.len()], &fold.bias));
         let output = graph.nodes[fold.normal].outputs[0].clone();
         let node = &mut graph.nodes[fold.convolution];
         node.inputs.truncate(2);

@@ -5,11 +5,11 @@ mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use dyno_onnx::shape::{Inferred, infer};
+use dyno_onnx::shape::{InferredShapes, infer};
 use dyno_onnx::{Constants, Element, Model, Node};
 
 use super::super::EvaluateError;
-use super::super::attributes::{stem, unique, unsupported};
+use super::super::attributes::{stem, unique_name, unsupported};
 use super::step::Op;
 use super::target::Target;
 use super::tensor::Tensor;
@@ -121,7 +121,7 @@ fn pruned(mut found: Steps) -> Steps {
 /// State of reading a model.
 struct Reader<'a> {
     constants: Constants<'a>,
-    inferred: Inferred,
+    inferred: InferredShapes,
     /// Number of uses of each value, including the graph's outputs.
     uses: HashMap<&'a str, usize>,
     makers: HashMap<&'a str, &'a Node>,
@@ -263,7 +263,7 @@ impl<'a> Reader<'a> {
                 let is_tensor = self.model.tensors.iter().any(|tensor| tensor.name == origin);
                 let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
                 let name = stem(origin).or(is_tensor.then_some(origin)).or(own).unwrap_or(&node.op);
-                let name = unique(name, &mut self.names);
+                let name = unique_name(name, &mut self.names);
                 let weights = weights.to_vec();
                 self.found.targets.push(Target { name, kind, weights, stages: Vec::new() });
                 let target = self.found.targets.len() - 1;

@@ -78,7 +78,7 @@ fn residual(seed: u64) -> Result<Model, BuildError> {
     let x = net.node("GlobalAveragePool", &[&x], &[])?;
     let x = net.node("Flatten", &[&x], &[])?;
     let (weight, bias) = (
-        net.weight("fc.weight", &[16, 5], Fill::even(4))?,
+        net.weight("fc.weight", &[16, 5], Fill::lecun(4))?,
         net.weight("fc.bias", &[5], Fill::Uniform(0.1))?,
     );
     let x = net.node("Gemm", &[&x, &weight, &bias], &[])?;
@@ -103,7 +103,7 @@ fn normal(net: &mut Builder, name: &str, x: &Name, channels: usize) -> Result<Na
     let mut part = |part: &str, from: f32, to: f32| {
         let values = (0..channels).map(|at| from + (to - from) * at as f32 / channels as f32);
         let values: Vec<f32> = values.collect();
-        net.tensor(Constant::of_f32(format!("{name}.{part}"), &[channels], &values))
+        net.tensor(Constant::from_f32(format!("{name}.{part}"), &[channels], &values))
     };
     let parts =
         [("scale", 0.5, 1.5), ("shift", -0.3, 0.2), ("mean", -0.1, 0.3), ("variance", 0.5, 2.0)];

@@ -241,7 +241,7 @@ impl PackedFile {
         model.tensors.extend(self.weights.iter().map(|tensor| {
             let codes =
                 unpack(&tensor.codes, tensor.format.bits(), tensor.count()).unwrap_or_default();
-            Tensor::of_f32(&tensor.tensor, &tensor.shape, &tensor.format.decode_slice(&codes))
+            Tensor::from_f32(&tensor.tensor, &tensor.shape, &tensor.format.decode_slice(&codes))
         }));
         // A model may have become a chain only because normalizations were folded into
         // convolutions.
@@ -311,7 +311,7 @@ impl PackedFile {
             head.formats.parse().map_err(|error| wrong(&format!("its formats: {error}")))?;
         let graph = rest.take(head.graph_bytes, "graph")?;
         let graph = Model::from_bytes(graph, Path::new("")).map_err(|error| wrong(&error))?;
-        if let Some(path) = graph.files().first() {
+        if let Some(path) = graph.external_files().first() {
             return Err(wrong(&format!("its graph asks for the file {}", path.display())));
         }
         let weights = head.weights.into_iter().map(|part| weights(part, &formats, &mut rest));

@@ -134,8 +134,8 @@ fn a_file_that_contradicts_itself_is_refused() {
 fn weights_may_come_through_nodes_and_may_be_shared() {
     let mut net = Builder::new("shared", Weights::seeded(4));
     let x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
-    let turned = net.weight("turned.weight", &[8, 8], Fill::even(8)).unwrap();
-    let both = net.weight("both.weight", &[8, 8], Fill::even(8)).unwrap();
+    let turned = net.weight("turned.weight", &[8, 8], Fill::lecun(8)).unwrap();
+    let both = net.weight("both.weight", &[8, 8], Fill::lecun(8)).unwrap();
     let back = net.node("Transpose", &[&turned], &[("perm", [1, 0].into())]).unwrap();
     let x = net.node("MatMul", &[&x, &back], &[]).unwrap();
     let x = net.node("MatMul", &[&x, &both], &[]).unwrap();
@@ -169,7 +169,7 @@ fn weights_may_come_through_nodes_and_may_be_shared() {
 fn a_file_needs_no_others() {
     let mut model = network(1, 1).unwrap();
     let outside = Values::External { path: "outside.bin".into(), offset: 0, length: 4 };
-    let tensor = Constant { values: outside, ..Constant::of_f32("unused", &[1], &[0.0]) };
+    let tensor = Constant { values: outside, ..Constant::from_f32("unused", &[1], &[0.0]) };
     model.tensors.push(tensor);
     let formats: Dictionary = "fc1.weight FIXED 4 0\n".parse().unwrap();
     let read = PackedFile::from_bytes(&file(&model, &formats)).unwrap();

@@ -52,7 +52,7 @@ impl Decoder {
         let shares = net.node("Softmax", &[&scores], &[("axis", (-1).into())])?;
         let mut part = |part: &str, size: [usize; 2]| {
             let shape = [EXPERTS, size[0], size[1]];
-            net.weight(&format!("{name}.experts.{part}.weight"), &shape, Fill::even(size[0]))
+            net.weight(&format!("{name}.experts.{part}.weight"), &shape, Fill::lecun(size[0]))
         };
         let gates = part("w1", [hidden, inner])?;
         let ups = part("w3", [hidden, inner])?;

@@ -29,7 +29,7 @@ pub fn linear(
     [inputs, outputs]: [usize; 2],
     has_bias: bool,
 ) -> Result<Name, BuildError> {
-    let fill = Fill::even(inputs);
+    let fill = Fill::lecun(inputs);
     let weights = net.weight(&format!("{name}.weight"), &[outputs, inputs], fill)?;
     let weights = net.node("Transpose", &[&weights], &[("perm", [1, 0].into())])?;
     let y = net.node("MatMul", &[x, &weights], &[])?;
@@ -77,7 +77,7 @@ pub fn normalize_groups(
     // The scales of the groups are constants.
     let groups = net.integers(&[GROUPS as i64]);
     let mut all = |value: f32| {
-        let value: Attribute = Tensor::of_f32("", &[1], &[value]).into();
+        let value: Attribute = Tensor::from_f32("", &[1], &[value]).into();
         net.node("ConstantOfShape", &[&groups], &[("value", value)])
     };
     let ones = all(1.0)?;

@@ -224,7 +224,7 @@ fn cast_to(element: Element) -> [(&'static str, Attribute); 1] {
 }
 
 fn constant(net: &mut Builder, name: &str, shape: &[usize], values: &[f32]) -> Name {
-    net.tensor(Tensor::of_f32(name, shape, values)).unwrap()
+    net.tensor(Tensor::from_f32(name, shape, values)).unwrap()
 }
 
 /// Repeats numbers of tokens for all heads and their elements.

@@ -34,7 +34,7 @@ fn attentive(seed: u64) -> Result<Model, BuildError> {
     let each = net.node("Unsqueeze", &[&weights, &axes], &[])?;
     let x = net.node("Mul", &[&x, &each], &[])?;
     let part = |net: &mut Builder, name: &str, x: &Name| {
-        let weight = net.weight(&format!("{name}.weight"), &[8, 8], Fill::even(8))?;
+        let weight = net.weight(&format!("{name}.weight"), &[8, 8], Fill::lecun(8))?;
         let turned = net.node("Transpose", &[&weight], &[("perm", [1, 0].into())])?;
         net.node("MatMul", &[x, &turned], &[])
     };
@@ -204,7 +204,7 @@ fn a_folded_normalisation_is_packed_with_its_convolution() {
 fn weights_that_others_read_stay_in_the_graph() {
     let mut net = Builder::new("tied", Weights::seeded(4));
     let x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
-    let both = net.weight("both.weight", &[8, 8], Fill::even(8)).unwrap();
+    let both = net.weight("both.weight", &[8, 8], Fill::lecun(8)).unwrap();
     let y = net.node("MatMul", &[&x, &both], &[]).unwrap();
     let sums = net.node("ReduceSum", &[&y], &[("keepdims", 1_i64.into())]).unwrap();
     let z = net.node("Add", &[&sums, &both], &[]).unwrap();
@@ -243,7 +243,7 @@ fn a_number_that_a_table_has_not_is_told() {
 fn a_chain_in_the_formats_of_a_graph_is_done_node_by_node() {
     let mut net = Builder::new("shared", Weights::seeded(4));
     let x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
-    let both = net.weight("both", &[8, 8], Fill::even(8)).unwrap();
+    let both = net.weight("both", &[8, 8], Fill::lecun(8)).unwrap();
     let y = net.node("MatMul", &[&x, &both], &[]).unwrap();
     let y = net.node("Relu", &[&y], &[]).unwrap();
     let y = net.node("MatMul", &[&y, &both], &[]).unwrap();
