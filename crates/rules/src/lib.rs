@@ -34,6 +34,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use dyno_loadgen::settings::{TraceRules, nearest};
+use thiserror::Error;
 
 pub use bandwidth::{Bandwidth, BandwidthNeed, ElementBytes, Elements};
 pub use benchmark::{
@@ -104,20 +105,15 @@ impl FromStr for Version {
 }
 
 /// Error: Dyno has no data for this round.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "there is no round `{given}`; there are {}",
+    FILES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+)]
 pub struct UnknownRound {
     /// Name as the user wrote it.
     pub given: String,
 }
-
-impl fmt::Display for UnknownRound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
-        write!(f, "there is no round `{}`; there are {}", self.given, known.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownRound {}
 
 /// Seeds of the three random traces of LoadGen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
