@@ -1,7 +1,6 @@
 //! Runs of an audit in a round, from `audits.toml`, for one benchmark and scenario.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::OnceLock;
 
 use dyno_loadgen::settings::{Scenario, TestMode};
@@ -9,6 +8,7 @@ use serde::Deserialize;
 
 use super::Test;
 use dyno_rules::{Round, Version};
+use thiserror::Error;
 
 const TABLE: &str = include_str!("audits.toml");
 
@@ -128,7 +128,8 @@ impl Plan {
 }
 
 /// Error: the round does not have this audit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("round {round} has no {test}; {}", rounds_text(rounds))]
 pub struct UnavailableAudit {
     /// The audit.
     pub test: Test,
@@ -138,18 +139,13 @@ pub struct UnavailableAudit {
     pub rounds: (String, Option<String>),
 }
 
-impl fmt::Display for UnavailableAudit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "round {} has no {}; ", self.round, self.test)?;
-        match &self.rounds {
-            (since, None) => write!(f, "it came with {since}"),
-            (since, Some(until)) if since == until => write!(f, "only {since} has it"),
-            (since, Some(until)) => write!(f, "{since} to {until} have it"),
-        }
+fn rounds_text((since, until): &(String, Option<String>)) -> String {
+    match until {
+        None => format!("it came with {since}"),
+        Some(until) if since == until => format!("only {since} has it"),
+        Some(until) => format!("{since} to {until} have it"),
     }
 }
-
-impl std::error::Error for UnavailableAudit {}
 
 /// Returns the runs of an audit in a round, for a benchmark if one is named.
 ///
