@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use dyno_loadgen::settings::{Scenario, TestMode};
 use serde::Deserialize;
 
-use super::Test;
+use super::AuditTest;
 use dyno_rules::{Round, Version};
 use thiserror::Error;
 
@@ -83,9 +83,9 @@ pub struct PlannedRun {
 
 /// Runs and bounds of an audit.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct AuditPlan {
     /// The audit.
-    pub test: Test,
+    pub test: AuditTest,
     /// Round.
     pub round: Version,
     /// Scenario.
@@ -109,7 +109,7 @@ pub struct Plan {
     pub quality_delta_percent: (BTreeMap<String, f64>, f64),
 }
 
-impl Plan {
+impl AuditPlan {
     /// Returns the minimum number of answers that the audited run logs: the smaller of its
     /// queries and its sampling target, or 1 if the plan does not fix both.
     #[must_use]
@@ -132,7 +132,7 @@ impl Plan {
 #[error("round {round} has no {test}; {}", rounds_text(rounds))]
 pub struct UnavailableAudit {
     /// The audit.
-    pub test: Test,
+    pub test: AuditTest,
     /// The round.
     pub round: Version,
     /// First round that has it, and the last one if it was removed.
@@ -152,11 +152,11 @@ fn rounds_text((since, until): &(String, Option<String>)) -> String {
 /// # Errors
 /// Fails if the round does not have the audit.
 pub fn plan(
-    test: Test,
+    test: AuditTest,
     round: &Round,
     benchmark: Option<&str>,
     scenario: Scenario,
-) -> Result<Plan, UnavailableAudit> {
+) -> Result<AuditPlan, UnavailableAudit> {
     let version = |text: &str| text.parse::<Version>().expect("the table is tested");
     let entries = || table().audit.iter().filter(|entry| entry.test == test.name());
     let applies = |entry: &&Entry| {
@@ -196,7 +196,7 @@ pub fn plan(
     let known = benchmark.and_then(|name| round.benchmark(name));
     let deltas = known.map(|known| known.audit_accuracy_delta_percent.clone()).unwrap_or_default();
     let strict = model.ends_with("-99.9");
-    Ok(Plan {
+    Ok(AuditPlan {
         test,
         round: round.version,
         scenario,
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn the_table_reads_and_its_settings_exist() {
         for entry in &table().audit {
-            assert!(Test::ALL.iter().any(|test| test.name() == entry.test), "{}", entry.test);
+            assert!(AuditTest::ALL.iter().any(|test| test.name() == entry.test), "{}", entry.test);
             entry.since.parse::<Version>().unwrap();
             assert!(entry.until.iter().all(|until| until.parse::<Version>().is_ok()));
             for run in &entry.run {

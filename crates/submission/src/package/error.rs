@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{TestPart, TruncateError};
-use dyno_rules::{Scenario, Suite, Version};
+use dyno_rules::{RuleScenario, Suite, Version};
 use thiserror::Error;
 
 /// Error: run directories cannot be packaged. Nothing is written then.
@@ -71,15 +71,15 @@ pub enum PackageError {
         /// The benchmark.
         benchmark: String,
         /// The scenario.
-        scenario: Scenario,
+        scenario: RuleScenario,
         /// Scenarios of the benchmark in the suite.
-        wanted: Vec<Scenario>,
+        wanted: Vec<RuleScenario>,
     },
     /// Required scenarios have no result.
     #[error("the suite requires {}, and there is no run of that", list(missing))]
     ScenariosMissing {
         /// Missing scenarios.
-        missing: Vec<Scenario>,
+        missing: Vec<RuleScenario>,
         /// Whether all of them can be inferred.
         can_be_inferred: bool,
     },
@@ -124,7 +124,7 @@ pub enum PackageError {
         /// Its folder.
         folder: PathBuf,
         /// The scenario.
-        scenario: Scenario,
+        scenario: RuleScenario,
     },
     /// There are more tests than a result has.
     #[error(
@@ -133,7 +133,7 @@ pub enum PackageError {
     )]
     TooMany {
         /// The scenario.
-        scenario: Scenario,
+        scenario: RuleScenario,
         /// The part.
         part: TestPart,
         /// Folders of the tests.
@@ -170,7 +170,7 @@ pub enum PackageError {
     #[error("{} has no {} run", scenario.name(), part.name())]
     PartMissing {
         /// The scenario.
-        scenario: Scenario,
+        scenario: RuleScenario,
         /// The part.
         part: TestPart,
     },
@@ -190,7 +190,7 @@ pub enum PackageError {
         /// Folder of the log.
         folder: PathBuf,
         /// Scenario to infer.
-        scenario: Scenario,
+        scenario: RuleScenario,
     },
     /// An accuracy log cannot be truncated.
     #[error("{0}")]
@@ -315,6 +315,6 @@ fn runs_in_tree_text(tree: &Path, run: &Path) -> String {
     )
 }
 
-fn list(scenarios: &[Scenario]) -> String {
+fn list(scenarios: &[RuleScenario]) -> String {
     scenarios.iter().map(|scenario| scenario.name()).collect::<Vec<_>>().join(", ")
 }
