@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use dyno_experiment::goals::Goals;
-use dyno_experiment::test::Test;
+use dyno_experiment::test::PlannedTest;
 use dyno_experiment::{Failure, TestResult, Watch};
 use dyno_loadgen::drive::Glance;
 
@@ -103,7 +103,7 @@ impl Watch for Progress {
         matches!(self.state().display, Display::Line | Display::Screen(_))
     }
 
-    fn plan(&self, heading: &str, tests: &[Test]) {
+    fn plan(&self, heading: &str, tests: &[PlannedTest]) {
         self.state().live.plan(heading.into(), tests);
     }
 

@@ -47,13 +47,13 @@ mod weights;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use dyno_onnx::{Model, ReadError};
 use sha2::{Digest as _, Sha256};
+use thiserror::Error;
 
 use alignment::{Alignment, Arrangement, Sides};
 use difference::{Difference, difference, is_reordered, scaled_along};
@@ -224,21 +224,14 @@ impl ExtraWeight {
 }
 
 /// Error of reading the weights of a model.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("the weights of {model} cannot be compared: {why}")]
 pub struct EquivalenceError {
     /// Name of the model: the compared one, or the reference.
     pub model: &'static str,
     /// Cause.
     pub why: ReadError,
 }
-
-impl fmt::Display for EquivalenceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the weights of {} cannot be compared: {}", self.model, self.why)
-    }
-}
-
-impl std::error::Error for EquivalenceError {}
 
 /// Cosine below which two weights are unrelated.
 const ALIKE: f64 = 0.5;

@@ -5,7 +5,7 @@ use dyno_loadgen::early_stopping::{self, Params};
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::settings::{EarlyStopping, Scenario, TestMode};
 
-use crate::test::Test;
+use crate::test::PlannedTest;
 
 /// Goals of a test.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -56,7 +56,7 @@ pub struct Bound {
 
 impl Goals {
     /// Returns the goals of a test.
-    pub fn from_test(test: &Test, is_virtual: bool) -> Self {
+    pub fn from_test(test: &PlannedTest, is_virtual: bool) -> Self {
         let plans = || test.tenants.iter().map(|tenant| &tenant.plan);
         let first = &test.tenants[0].plan;
         let is_accuracy = test.mode == TestMode::AccuracyOnly;

@@ -16,7 +16,7 @@ use crate::goals::Goals;
 use crate::observe::{Heart, Observation};
 use crate::system::System;
 use crate::system::net::Remote;
-use crate::test::Test;
+use crate::test::PlannedTest;
 use crate::watch::Control;
 use crate::workers::RemoteWorkers;
 
@@ -38,7 +38,7 @@ const GLANCE: Duration = Duration::from_millis(200);
 /// Start time of simulated tests, so that equal seeds give equal bytes.
 const VIRTUAL_ORIGIN: WallTime = WallTime { unix_ns: 0 };
 
-impl Test {
+impl PlannedTest {
     /// Plays the test to its end or an interrupt. `title` is its display name.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use crate::run;
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::watch::Watch;
-use crate::workers::{Report, SENT, divided};
+use crate::workers::{SENT, WorkerReport, divided};
 pub use consent::{Consent, GRAMMAR, Grant};
 
 /// The system of a worker, once the coordinator has named it.
@@ -115,13 +115,13 @@ impl Rig for WorkerRig {
         let (Some(remote), Some((clock, before))) =
             (self.system.as_ref().and_then(System::remote), &*begun)
         else {
-            return Report { observer, ..Report::default() }.bytes();
+            return WorkerReport { observer, ..WorkerReport::default() }.bytes();
         };
         let lateness = |(tenant, part): (u8, &TenantOutcome)| remote.lateness(tenant, &part.record);
         let ledger = |(tenant, part): (u8, &TenantOutcome)| {
             remote.ledger(tenant, part.record.completed_at.len())
         };
-        let report = Report {
+        let report = WorkerReport {
             seen: Some(remote.seen().since(before)),
             threads: remote.threads,
             took: clock.now(),

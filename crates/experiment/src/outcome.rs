@@ -29,7 +29,7 @@ pub use self::failures::Troubles;
 pub use self::reasons::Context;
 
 use crate::system::System;
-use crate::test::Test;
+use crate::test::PlannedTest;
 
 /// The results of one tenant's test.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Outcome {
     pub fn from_log(
         log: &TestLog,
         reports: &[Report<'_>],
-        test: &Test,
+        test: &PlannedTest,
         system: &System,
         tenant: Option<&str>,
         keep: Keep,
@@ -116,7 +116,7 @@ fn accounts(
     summary: &mut summary::Test,
     log: &TestLog,
     report: &Report<'_>,
-    test: &Test,
+    test: &PlannedTest,
     tenant: Option<&str>,
     system: &System,
 ) -> Option<Record> {
@@ -156,7 +156,7 @@ enum Share<'a> {
 }
 
 impl<'a> Share<'a> {
-    fn for_tenant(test: &'a Test, tenant: Option<&str>) -> Self {
+    fn for_tenant(test: &'a PlannedTest, tenant: Option<&str>) -> Self {
         match test.tenants[0].name.as_deref() {
             Some(first) if tenant != Some(first) => Self::Beside(first),
             _ => Self::Load,
@@ -424,7 +424,7 @@ fn in_short(value: String) -> String {
 const TIMES_SHOWN: usize = 60;
 
 /// Returns the folder of a test's logs in the run directory, unique for any name of the tenant.
-pub fn log_folder(test: &Test, tenant: Option<&str>) -> String {
+pub fn log_folder(test: &PlannedTest, tenant: Option<&str>) -> String {
     let folder = format!("{}/{}", test.scenario, mode_name(test.mode));
     let Some(name) = tenant else { return folder };
     let names: Vec<&str> = test.tenants.iter().filter_map(|t| t.name.as_deref()).collect();

@@ -8,7 +8,7 @@ use dyno_loadgen::settings::{Scenario, Settings, TestMode};
 
 /// One test: a single measurement of a system.
 #[derive(Debug, Clone)]
-pub struct Test {
+pub struct PlannedTest {
     /// Scenario of all tenants.
     pub scenario: Scenario,
     /// Mode of all tenants.
@@ -35,7 +35,7 @@ pub struct TestTenant {
     pub messages: Vec<Message>,
 }
 
-impl Test {
+impl PlannedTest {
     /// Returns a title such as `Server performance`.
     pub fn title(&self) -> String {
         format!("{} {}", self.scenario, dyno_results::summary::mode_name(self.mode))

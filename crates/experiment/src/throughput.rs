@@ -17,7 +17,7 @@ use crate::measure::PlayedTest;
 use crate::options::Options;
 use crate::system::System;
 use crate::system::net::Remote;
-use crate::test::{Test, TestTenant};
+use crate::test::{PlannedTest, TestTenant};
 use crate::watch::{Control, Interrupt};
 
 /// Minimum duration of a conclusive probe, ns.
@@ -275,7 +275,7 @@ impl RunningProbe<'_> {
         self.options.run.deadline.map_or(DEADLINE_MS, |ns| ns.div_ceil(MILLISECOND))
     }
 
-    fn test(&self, samples: u64, in_flight: u64) -> Result<Test, Failure> {
+    fn test(&self, samples: u64, in_flight: u64) -> Result<PlannedTest, Failure> {
         let is_remote = self.system.remote().is_some();
         let scenario = if is_remote { Scenario::Server } else { Scenario::Offline };
         let mut settings = TestSettings {
@@ -295,7 +295,7 @@ impl RunningProbe<'_> {
         let plan = Plan::resolve(&settings, self.system.library_size()).map_err(Failure::usage)?;
         let tenant =
             TestTenant { name: None, settings: settings.into(), plan, messages: Vec::new() };
-        Ok(Test {
+        Ok(PlannedTest {
             scenario,
             mode: TestMode::PerformanceOnly,
             tenants: vec![tenant],

@@ -8,7 +8,7 @@ use dyno_loadgen::drive::Glance;
 use dyno_results::summary::Verdict;
 
 use crate::goals::Goals;
-use crate::test::Test;
+use crate::test::PlannedTest;
 
 /// An observer of an experiment. Its methods are called from several threads, between tests and
 /// while they are on; they must return soon.
@@ -17,7 +17,7 @@ pub trait Watch: Send + Sync + std::fmt::Debug {
     fn say(&self, _sentence: &str) {}
 
     /// Receives the planned tests.
-    fn plan(&self, _heading: &str, _tests: &[Test]) {}
+    fn plan(&self, _heading: &str, _tests: &[PlannedTest]) {}
 
     /// Receives the start of a test.
     fn begin(&self, _title: &str, _goals: Goals) {}

@@ -18,9 +18,9 @@ use dyno_results::units;
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, ShapeOption};
-use crate::test::Test;
+use crate::test::PlannedTest;
 use crate::watch::{Control, Interrupt};
-pub use report::{Report, WorkerReports};
+pub use report::{WorkerReport, WorkerReports};
 
 /// Environment variable with the shared secret of a coordinator and its workers.
 pub const TOKEN: &str = "DYNO_WORKER_TOKEN";
@@ -88,7 +88,7 @@ impl RemoteWorkers {
     ///
     /// # Errors
     /// The reason.
-    pub fn check(&self, tests: &[Test], is_simulated: bool) -> Result<(), Failure> {
+    pub fn check(&self, tests: &[PlannedTest], is_simulated: bool) -> Result<(), Failure> {
         if is_simulated {
             return Err(Failure::usage(
                 "a simulated system is played in virtual time by one process",

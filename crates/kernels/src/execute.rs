@@ -4,7 +4,7 @@ mod general;
 
 mod worker;
 
-use std::fmt;
+use thiserror::Error;
 
 use self::worker::{Run, Worker};
 use crate::isa::Isa;
@@ -25,10 +25,11 @@ const SLICE: usize = 128;
 const MOST_WORDS: usize = (isize::MAX as usize) >> 20;
 
 /// Reason why a program did not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// Fewer lengths, inputs or outputs than the program needs.
+    #[error("expected {expected} {what}, found {found}")]
     Count {
         /// Description of the count.
         what: &'static str,
@@ -38,6 +39,7 @@ pub enum RunError {
         found: usize,
     },
     /// An input or output does not have the size of its buffer.
+    #[error("expected {expected} numbers for buffer {buffer}, found {found}")]
     Size {
         /// Index of the buffer.
         buffer: usize,
@@ -47,11 +49,13 @@ pub enum RunError {
         found: usize,
     },
     /// A sequence is too long for the memory of any machine.
+    #[error("expected a sequence that fits into memory, found a longer one for buffer {buffer}")]
     Memory {
         /// Index of the buffer.
         buffer: usize,
     },
     /// The team has fewer workers than the program.
+    #[error("expected a team of {expected} workers, found {found}")]
     Workers {
         /// Workers of the program.
         expected: usize,
@@ -59,30 +63,6 @@ pub enum RunError {
         found: usize,
     },
 }
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Count { what, expected, found } => {
-                write!(f, "expected {expected} {what}, found {found}")
-            }
-            Self::Size { buffer, expected, found } => {
-                write!(f, "expected {expected} numbers for buffer {buffer}, found {found}")
-            }
-            Self::Memory { buffer } => {
-                write!(
-                    f,
-                    "expected a sequence that fits into memory, found a longer one for buffer {buffer}"
-                )
-            }
-            Self::Workers { expected, found } => {
-                write!(f, "expected a team of {expected} workers, found {found}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// Arguments of a run.
 #[derive(Default)]

@@ -11,6 +11,8 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use thiserror::Error;
+
 use crate::arch;
 use crate::lanes::Kernel;
 
@@ -135,26 +137,14 @@ impl fmt::Display for Isa {
 }
 
 /// Error of requesting an unavailable instruction set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("expected an instruction set of this processor ({}), found {found}", expected.join(", "))]
 pub struct IsaError {
     /// Available names.
     pub expected: Vec<&'static str>,
     /// Requested name.
     pub found: String,
 }
-
-impl fmt::Display for IsaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { expected, found } = self;
-        write!(
-            f,
-            "expected an instruction set of this processor ({}), found {found}",
-            expected.join(", ")
-        )
-    }
-}
-
-impl std::error::Error for IsaError {}
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod tests;
 
+use thiserror::Error;
+
 use crate::hardware::{Npu, PRESETS};
 use crate::lowering::{Lowering, LoweringError, LoweringOptions, lower};
 use crate::mapping::Mapping;
@@ -190,25 +192,16 @@ pub struct SweepPoint {
 }
 
 /// Reason why [`sweep`] failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SweepError {
     /// The network cannot be changed to a sequence length.
+    #[error("{0}")]
     Change(ChangeError),
     /// The network cannot be lowered.
+    #[error("{0}")]
     Lowering(LoweringError),
 }
-
-impl std::fmt::Display for SweepError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Change(error) => error.fmt(f),
-            Self::Lowering(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SweepError {}
 
 /// Returns the passes of a network for each batch and, if the network has sequences, for each length. The batch varies
 /// fastest.

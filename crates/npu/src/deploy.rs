@@ -1,8 +1,9 @@
 //! Deployments: networks lowered for one NPU, with the passes of all batches and a scheduler.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+
+use thiserror::Error;
 
 use crate::fleet::{Balancer, Fleet};
 use crate::hardware::Npu;
@@ -61,17 +62,22 @@ pub struct DeploymentPlan {
 }
 
 /// Reason why networks cannot be deployed on an NPU.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum DeployError {
     /// The plan has no networks.
+    #[error("no network was named; give at least one, such as RN")]
     NoNetworks,
     /// A network has no layer that takes any time.
+    #[error(
+        "network `{network}` has no layer that takes any time; give it one to compute or to fetch"
+    )]
     Empty {
         /// Name of the network.
         network: String,
     },
     /// A network cannot be lowered.
+    #[error("network `{network}`: {error}")]
     Lowering {
         /// Name of the network.
         network: String,
@@ -79,11 +85,16 @@ pub enum DeployError {
         error: LoweringError,
     },
     /// The passes that are needed to measure a rate take more than 64 bits of ps (213 days).
+    #[error(
+        "network `{network}`: {MOST_PASSES} passes take longer than 213 days: its sizes, the batch \
+         or the NPU's are wrong"
+    )]
     TooLong {
         /// Name of the network.
         network: String,
     },
     /// Versions of a network cannot be offered.
+    #[error("network `{network}`: {error}")]
     Versions {
         /// Name of the network.
         network: String,
@@ -91,27 +102,6 @@ pub enum DeployError {
         error: VersionError,
     },
 }
-
-impl fmt::Display for DeployError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoNetworks => f.write_str("no network was named; give at least one, such as RN"),
-            Self::Empty { network } => write!(
-                f,
-                "network `{network}` has no layer that takes any time; give it one to compute or to fetch"
-            ),
-            Self::Lowering { network, error } => write!(f, "network `{network}`: {error}"),
-            Self::TooLong { network } => write!(
-                f,
-                "network `{network}`: {MOST_PASSES} passes take longer than 213 days: its sizes, the batch or the \
-                 NPU's are wrong"
-            ),
-            Self::Versions { network, error } => write!(f, "network `{network}`: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for DeployError {}
 
 /// Upper bound on the passes that are simulated to measure how long a pass takes alone.
 const MOST_PASSES: u64 = 1_024;

@@ -7,9 +7,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use thiserror::Error;
 
-use crate::nearest::nearest;
+use crate::nearest::alternatives;
 use crate::profile::Picos;
 use crate::serve::NpuServer;
 
@@ -44,22 +44,15 @@ pub const BALANCERS: [(Balancer, &str, &str); 4] = [
 ];
 
 /// Error: no balancer has this name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "there is no balancer `{name}`{}",
+    alternatives(name, BALANCERS.iter().map(|(_, name, _)| *name))
+)]
 pub struct UnknownBalancer {
     /// The requested name.
     pub name: String,
 }
-
-impl fmt::Display for UnknownBalancer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = BALANCERS.iter().map(|(_, name, _)| *name);
-        let all: Vec<&str> = names.clone().collect();
-        let near = nearest(&self.name, names);
-        write!(f, "there is no balancer `{}`{near}; there are {}", self.name, all.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownBalancer {}
 
 impl std::str::FromStr for Balancer {
     type Err = UnknownBalancer;

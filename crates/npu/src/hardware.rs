@@ -5,7 +5,7 @@ mod presets;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use thiserror::Error;
 
 use crate::profile::Picos;
 
@@ -70,10 +70,11 @@ impl Energy {
 }
 
 /// Reason why parameters describe no valid NPU.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum HardwareError {
     /// A parameter that must be at least 1 is 0.
+    #[error("NPU `{npu}`: {what} is 0, so nothing ever ends; give {instead}")]
     Zero {
         /// Name of the NPU.
         npu: String,
@@ -83,6 +84,7 @@ pub enum HardwareError {
         instead: &'static str,
     },
     /// An energy figure is negative, infinite or not a number.
+    #[error("NPU `{npu}`: {what} is {found}; expected a number of at least 0")]
     Energy {
         /// Name of the NPU.
         npu: String,
@@ -92,6 +94,7 @@ pub enum HardwareError {
         found: f64,
     },
     /// A parameter exceeds the range of the model.
+    #[error("NPU `{npu}`: {what} is {found}; expected at most {most}")]
     TooLarge {
         /// Name of the NPU.
         npu: String,
@@ -103,24 +106,6 @@ pub enum HardwareError {
         most: u64,
     },
 }
-
-impl fmt::Display for HardwareError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Zero { npu, what, instead } => {
-                write!(f, "NPU `{npu}`: {what} is 0, so nothing ever ends; give {instead}")
-            }
-            Self::Energy { npu, what, found } => {
-                write!(f, "NPU `{npu}`: {what} is {found}; expected a number of at least 0")
-            }
-            Self::TooLarge { npu, what, found, most } => {
-                write!(f, "NPU `{npu}`: {what} is {found}; expected at most {most}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for HardwareError {}
 
 /// Upper bound of each parameter, far above real hardware. Products of two such numbers fit into 128 bits.
 const MOST: u64 = 1_000_000_000_000_000;

@@ -6,6 +6,8 @@ mod tests;
 
 use std::fmt;
 
+use thiserror::Error;
+
 use crate::hardware::Npu;
 use crate::mapping::{Mapping, MappingError};
 use crate::profile::{Block, NetworkProfile, Picos};
@@ -111,24 +113,32 @@ impl fmt::Display for LayerSplit {
 }
 
 /// Reason why a network cannot be lowered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LoweringError {
     /// The batch is not in 1 to 2^32.
+    #[error("a batch of {found} samples: expected 1 to {MOST_SAMPLES}")]
     Batch {
         /// The requested batch.
         found: u64,
     },
     /// A limit on blocks, in bytes or time, is 0.
+    #[error("blocks of 0 bytes or no time: expected at least 1")]
     EmptyBlocks,
     /// The mapping does not fit the array.
+    #[error("{0}")]
     Mapping(MappingError),
     /// A time exceeds 64 bits of ps (213 days).
+    #[error("`{layer}` takes longer than 213 days: its sizes or the NPU's are wrong")]
     TooLong {
         /// Name of the layer.
         layer: String,
     },
     /// A unit would be split into more than 2^20 parts.
+    #[error(
+        "`{layer}` would be split into {parts} parts, more than {MOST_PARTS}; take larger blocks \
+         or a larger weight buffer"
+    )]
     TooMany {
         /// Name of the layer.
         layer: String,
@@ -136,38 +146,15 @@ pub enum LoweringError {
         parts: u64,
     },
     /// Measured times are valid only for the batch and the blocks that were measured.
+    #[error(
+        "`{network}` holds times that were measured: they are of one batch, and no layers to fuse; \
+         leave the batch at 1, and blocks layers or tiles"
+    )]
     Measured {
         /// Name of the network.
         network: String,
     },
 }
-
-impl fmt::Display for LoweringError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Batch { found } => {
-                write!(f, "a batch of {found} samples: expected 1 to {MOST_SAMPLES}")
-            }
-            Self::EmptyBlocks => f.write_str("blocks of 0 bytes or no time: expected at least 1"),
-            Self::Mapping(error) => error.fmt(f),
-            Self::TooLong { layer } => {
-                write!(f, "`{layer}` takes longer than 213 days: its sizes or the NPU's are wrong")
-            }
-            Self::TooMany { layer, parts } => write!(
-                f,
-                "`{layer}` would be split into {parts} parts, more than {MOST_PARTS}; take larger blocks or \
-                 a larger weight buffer"
-            ),
-            Self::Measured { network } => write!(
-                f,
-                "`{network}` holds times that were measured: they are of one batch, and no layers to fuse; leave the \
-                 batch at 1, and blocks layers or tiles"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LoweringError {}
 
 impl From<MappingError> for LoweringError {
     fn from(error: MappingError) -> Self {

@@ -6,7 +6,9 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::nearest::nearest;
+use thiserror::Error;
+
+use crate::nearest::alternatives;
 use crate::workload::{LayerType, NetworkLayer};
 
 /// Mapping of products to PEs. [`Mapping::from_str`] parses the names.
@@ -50,20 +52,27 @@ const ROWS: u64 = 128;
 const CLUSTER: u64 = 64;
 
 /// Reason why a mapping is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MappingError {
     /// No mapping has this name.
+    #[error("there is no mapping `{name}`{}", alternatives(name, NAMES.into_iter()))]
     Unknown {
         /// The requested name.
         name: String,
     },
     /// The width after the colon is not a whole number of at least 1.
+    #[error("mapping `{name}`: expected a width of at least 1 behind the colon, such as kcp+1:128")]
     Width {
         /// The requested name.
         name: String,
     },
     /// The array has fewer PEs than one row or cluster.
+    #[error(
+        "mapping `{mapping}` needs {} PEs, and the NPU has {pes}; take a smaller width, such as \
+         {}:{pes}",
+        mapping.width(), mapping.stem()
+    )]
     TooWide {
         /// The mapping.
         mapping: Mapping,
@@ -71,31 +80,6 @@ pub enum MappingError {
         pes: u64,
     },
 }
-
-impl fmt::Display for MappingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { name } => {
-                let near = nearest(name, NAMES.into_iter());
-                write!(f, "there is no mapping `{name}`{near}; there are {}", NAMES.join(", "))
-            }
-            Self::Width { name } => {
-                write!(
-                    f,
-                    "mapping `{name}`: expected a width of at least 1 behind the colon, such as kcp+1:128"
-                )
-            }
-            Self::TooWide { mapping, pes } => write!(
-                f,
-                "mapping `{mapping}` needs {} PEs, and the NPU has {pes}; take a smaller width, such as {}:{pes}",
-                mapping.width(),
-                mapping.stem(),
-            ),
-        }
-    }
-}
-
-impl std::error::Error for MappingError {}
 
 impl FromStr for Mapping {
     type Err = MappingError;

@@ -1,7 +1,8 @@
 //! Experiment settings in which networks of the thesis share an NPU, and simulated runs of their streams.
 
-use std::fmt;
 use std::sync::Arc;
+
+use thiserror::Error;
 
 use crate::bounds::throughput;
 use crate::deploy::{DeployError, Deployment, DeploymentPlan, Tenant};
@@ -56,28 +57,19 @@ pub struct Setting {
 }
 
 /// Reason why networks cannot be put into a setting.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum SettingError {
     /// No network has this code.
+    #[error("{0}")]
     Network(UnknownNetwork),
     /// The network cannot have sequences of this length.
+    #[error("{0}")]
     Change(ChangeError),
     /// The networks cannot be deployed on the NPU.
+    #[error("{0}")]
     Deploy(DeployError),
 }
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Network(error) => error.fmt(f),
-            Self::Change(error) => error.fmt(f),
-            Self::Deploy(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SettingError {}
 
 impl Setting {
     /// Returns the network with this code, with the setting's sequence length.

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use thiserror::Error;
+
 use crate::nearest::nearest;
 
 /// Problems of a table that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct TableError {
     /// Name of the file.
     pub file: String,
@@ -37,8 +39,6 @@ impl fmt::Display for TableError {
         Ok(())
     }
 }
-
-impl std::error::Error for TableError {}
 
 /// Largest time, us (about 17 minutes). Ten thousand lines of it fit into 64 bits of ps.
 const MOST_MICROS: f64 = 1e9;

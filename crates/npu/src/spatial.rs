@@ -11,8 +11,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
+
+use thiserror::Error;
 
 use crate::deploy::{DeployError, Deployment, DeploymentPlan};
 use crate::machine::{Machine, MachineLimits};
@@ -33,10 +34,11 @@ pub enum PartitionPolicy {
 }
 
 /// Reason why an array cannot be split.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PartitionError {
     /// The number of parts is not the number of networks.
+    #[error("expected a part for each of {networks} networks, found {parts}")]
     Count {
         /// Number of networks.
         networks: usize,
@@ -44,38 +46,23 @@ pub enum PartitionError {
         parts: usize,
     },
     /// A part has no PEs, or the sum of the parts exceeds 64 bits.
+    #[error("a part of the array has no PEs; give whole numbers such as 3:5")]
     Empty,
     /// Times measured on the whole array do not apply to a part.
+    #[error(
+        "`{network}` holds times that were measured, of a whole array: they say nothing of a part"
+    )]
     Measured {
         /// Name of the network.
         network: String,
     },
     /// The mapping does not fit a part.
+    #[error("a part of the array: {0}")]
     Mapping(MappingError),
     /// A network cannot be deployed on its part.
+    #[error("{0}")]
     Deploy(DeployError),
 }
-
-impl fmt::Display for PartitionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Count { networks, parts } => {
-                write!(f, "expected a part for each of {networks} networks, found {parts}")
-            }
-            Self::Empty => {
-                f.write_str("a part of the array has no PEs; give whole numbers such as 3:5")
-            }
-            Self::Measured { network } => write!(
-                f,
-                "`{network}` holds times that were measured, of a whole array: they say nothing of a part"
-            ),
-            Self::Mapping(error) => write!(f, "a part of the array: {error}"),
-            Self::Deploy(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for PartitionError {}
 
 /// Networks deployed on parts of an NPU.
 ///

@@ -11,8 +11,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
+
+use thiserror::Error;
 
 use crate::pass::Pass;
 use crate::profile::Picos;
@@ -29,22 +30,29 @@ pub struct NetworkVersion {
 }
 
 /// Reason why versions cannot be offered.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum VersionError {
     /// There are no versions.
+    #[error("there is no version; give at least one")]
     None,
     /// The versions have different largest batches.
+    #[error("version `{name}` is for other batches than the first; make all for the same")]
     Batches {
         /// First version that differs from the first one.
         name: String,
     },
     /// An accuracy is not a finite number.
+    #[error("the accuracy of version `{name}` is no number")]
     NotANumber {
         /// Name of the version.
         name: String,
     },
     /// The most accurate version is below the floor.
+    #[error(
+        "no mix of versions has a mean accuracy of {floor}: the most accurate has {best}; lower \
+         the floor"
+    )]
     BelowFloor {
         /// The requested floor.
         floor: f64,
@@ -52,27 +60,6 @@ pub enum VersionError {
         best: f64,
     },
 }
-
-impl fmt::Display for VersionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("there is no version; give at least one"),
-            Self::Batches { name } => {
-                write!(
-                    f,
-                    "version `{name}` is for other batches than the first; make all for the same"
-                )
-            }
-            Self::NotANumber { name } => write!(f, "the accuracy of version `{name}` is no number"),
-            Self::BelowFloor { floor, best } => write!(
-                f,
-                "no mix of versions has a mean accuracy of {floor}: the most accurate has {best}; lower the floor"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for VersionError {}
 
 /// All versions of a network, with the number of answers of each.
 ///

@@ -7,7 +7,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use thiserror::Error;
 
 pub use dyno_onnx::products::LayerType;
 
@@ -91,17 +91,22 @@ pub struct Network {
 }
 
 /// Reason why a network cannot be changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ChangeError {
     /// The network's sizes do not depend on a sequence length.
+    #[error(
+        "network `{network}` has no sequence length: its table has no columns seq_len and seq_sizes"
+    )]
     NoSequence {
         /// Name of the network.
         network: String,
     },
     /// The sequence has no tokens.
+    #[error("a sequence of 0 tokens: expected a length of at least 1")]
     EmptySequence,
     /// A size is not a multiple of the table's sequence length, so it cannot be scaled.
+    #[error("layer `{layer}` has sizes that are no multiple of its seq_len {seq_len}")]
     Odd {
         /// Name of the layer.
         layer: String,
@@ -109,16 +114,19 @@ pub enum ChangeError {
         seq_len: u64,
     },
     /// The number of bits is not in 1 to 64.
+    #[error("numbers of {found} bits: expected 1 to 64")]
     Bits {
         /// The requested bits.
         found: u32,
     },
     /// Measured times cannot be converted to other bits.
+    #[error("`{network}` holds times that were measured, of the bits that they were measured of")]
     Measured {
         /// Name of the network.
         network: String,
     },
     /// The network has no layer of this name.
+    #[error("there is no layer `{layer}`{near}")]
     UnknownLayer {
         /// The requested name.
         layer: String,
@@ -126,41 +134,12 @@ pub enum ChangeError {
         near: String,
     },
     /// A size exceeds 64 bits.
+    #[error("layer `{layer}` has sizes beyond what 64 bits count")]
     TooLarge {
         /// Name of the layer.
         layer: String,
     },
 }
-
-impl fmt::Display for ChangeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSequence { network } => write!(
-                f,
-                "network `{network}` has no sequence length: its table has no columns seq_len and seq_sizes"
-            ),
-            Self::EmptySequence => {
-                f.write_str("a sequence of 0 tokens: expected a length of at least 1")
-            }
-            Self::Odd { layer, seq_len } => {
-                write!(f, "layer `{layer}` has sizes that are no multiple of its seq_len {seq_len}")
-            }
-            Self::Bits { found } => write!(f, "numbers of {found} bits: expected 1 to 64"),
-            Self::Measured { network } => {
-                write!(
-                    f,
-                    "`{network}` holds times that were measured, of the bits that they were measured of"
-                )
-            }
-            Self::UnknownLayer { layer, near } => write!(f, "there is no layer `{layer}`{near}"),
-            Self::TooLarge { layer } => {
-                write!(f, "layer `{layer}` has sizes beyond what 64 bits count")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ChangeError {}
 
 impl NetworkLayer {
     /// Returns the multiply-accumulates of one sample; saturates.

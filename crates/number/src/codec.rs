@@ -1,6 +1,6 @@
 //! Converts one value to its code in a format, and one code to its value.
 
-use std::fmt;
+use thiserror::Error;
 
 use crate::format::{Format, Kind, Special};
 
@@ -87,21 +87,14 @@ fn mixed(x: u64) -> u64 {
 }
 
 /// Error: a value is NaN, and its format has no NaN (SPEC A5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("expected numbers, which {format} has alone, found NaN at {index}")]
 pub struct NanError {
     /// Format without NaN.
     pub format: Format,
     /// Index of the first NaN in a slice; 0 for a single value.
     pub index: usize,
 }
-
-impl fmt::Display for NanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected numbers, which {} has alone, found NaN at {}", self.format, self.index)
-    }
-}
-
-impl std::error::Error for NanError {}
 
 impl Format {
     /// Returns the code of a value by the default conversion.

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use thiserror::Error;
+
 use crate::format::{Format, FormatError, Kind, Special};
 
 /// Formats by object name, such as `conv1.weight`, in the order of the file.
@@ -169,7 +171,8 @@ impl std::str::FromStr for Dictionary {
 }
 
 /// Error of reading a Number configuration file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}: {kind}")]
 pub struct ConfigError {
     /// Line number, counted from 1.
     pub line: usize,
@@ -178,49 +181,22 @@ pub struct ConfigError {
 }
 
 /// What is wrong with an entry of a [`Dictionary`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
     /// The name is empty, contains white space, or starts like a comment.
+    #[error("expected a name of one word that does not start with # or //, found {0:?}")]
     Name(String),
     /// The name has no format.
+    #[error("expected a type and its bits after {0}, such as FIXED 8, found nothing")]
     NoFormat(String),
     /// An earlier line has the same name.
+    #[error("expected each name once, found {0} again")]
     Twice(String),
     /// The format of this name is invalid.
+    #[error("{0}: {1}")]
     Format(String, FormatError),
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.kind)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-impl fmt::Display for ConfigErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(name) => {
-                write!(
-                    f,
-                    "expected a name of one word that does not start with # or //, found {name:?}"
-                )
-            }
-            Self::NoFormat(name) => {
-                write!(
-                    f,
-                    "expected a type and its bits after {name}, such as FIXED 8, found nothing"
-                )
-            }
-            Self::Twice(name) => write!(f, "expected each name once, found {name} again"),
-            Self::Format(name, cause) => write!(f, "{name}: {cause}"),
-        }
-    }
-}
-
-impl std::error::Error for ConfigErrorKind {}
 
 #[cfg(test)]
 mod tests {

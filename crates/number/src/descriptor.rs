@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Error of reading a descriptor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct DescriptorError {
     /// At least one problem, sorted by line.
     pub problems: Vec<Problem>,
@@ -31,15 +33,6 @@ impl fmt::Display for Problem {
         }
     }
 }
-
-impl fmt::Display for DescriptorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
-
-impl std::error::Error for DescriptorError {}
 
 /// A value with its key and its position.
 #[derive(Clone, Copy)]

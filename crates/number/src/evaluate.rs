@@ -21,12 +21,12 @@ mod stage;
 mod tests;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dyno_kernels::{Isa, WindowWeights};
 use dyno_onnx::Model;
+use thiserror::Error;
 
 pub use self::packed::{
     PackedError, PackedFile, PackedFileError, PackedLayer, PackedNetwork, PackedPort,
@@ -55,12 +55,14 @@ const BLOCK: usize = 64;
 const CACHE_BYTES: usize = 512 << 20;
 
 /// Why a model or its samples cannot be evaluated here.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
     /// The model is not a chain of nodes from one input to one output.
+    #[error("{0}; a model of another shape needs `cmd_fullset`")]
     Model(String),
     /// The engine does not support a node.
+    #[error("{op}{} {what}; such a model needs a program, `cmd_fullset`", in_parentheses(name))]
     Node {
         /// Operator of the node.
         op: String,
@@ -70,6 +72,7 @@ pub enum EvaluateError {
         what: String,
     },
     /// The samples do not fit the model.
+    #[error("expected {expected}, found {found}")]
     Samples {
         /// What was expected.
         expected: String,
@@ -78,20 +81,10 @@ pub enum EvaluateError {
     },
 }
 
-impl fmt::Display for EvaluateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Model(what) => write!(f, "{what}; a model of another shape needs `cmd_fullset`"),
-            Self::Node { op, name, what } => {
-                let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
-                write!(f, "{op}{name} {what}; such a model needs a program, `cmd_fullset`")
-            }
-            Self::Samples { expected, found } => write!(f, "expected {expected}, found {found}"),
-        }
-    }
+/// Returns the name of a node as messages append it to the operator.
+fn in_parentheses(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!(" ({name})") }
 }
-
-impl std::error::Error for EvaluateError {}
 
 /// Images with their labels.
 #[derive(Clone, Debug, PartialEq)]

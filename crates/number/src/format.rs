@@ -2,7 +2,7 @@
 
 mod name;
 
-use std::fmt;
+use thiserror::Error;
 
 /// A number format: how many bits the sign, exponent and fraction have, and what value each code
 /// stands for.
@@ -327,10 +327,11 @@ pub(crate) fn default_bias(exponent_bits: u32) -> i32 {
 }
 
 /// Error: there is no such format.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FormatError {
     /// The family has no format of this width.
+    #[error("expected {least} to {most} bits of {family}, found {found}")]
     Bits {
         /// Name of the family, such as FIXED.
         family: &'static str,
@@ -342,41 +343,21 @@ pub enum FormatError {
         found: u32,
     },
     /// The exponent has more than 8 bits, or leaves no room for a fraction.
+    #[error("expected 1 to 8 bits of exponent that leave a sign and a fraction, found {0}")]
     Exponent(u32),
     /// The bias exceeds [`Format::MAX_BIAS`].
+    #[error("expected a bias from -512 to 512, found {0}")]
     Bias(i32),
     /// The tuple has no room for these special codes.
+    #[error("expected a sign, an exponent and a fraction with room for {0:?}")]
     Special(Special),
     /// The text does not name a format.
+    #[error(
+        "expected a format such as I3(-2), E4(3), F32, <1,4,3,7> or {example}, found {0:?}",
+        example = name::example()
+    )]
     Name(String),
 }
-
-impl fmt::Display for FormatError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bits { family, least, most, found } => {
-                write!(f, "expected {least} to {most} bits of {family}, found {found}")
-            }
-            Self::Exponent(found) => {
-                write!(
-                    f,
-                    "expected 1 to 8 bits of exponent that leave a sign and a fraction, found {found}"
-                )
-            }
-            Self::Bias(found) => write!(f, "expected a bias from -512 to 512, found {found}"),
-            Self::Special(special) => {
-                write!(f, "expected a sign, an exponent and a fraction with room for {special:?}")
-            }
-            Self::Name(found) => write!(
-                f,
-                "expected a format such as I3(-2), E4(3), F32, <1,4,3,7> or {}, found {found:?}",
-                name::example()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for FormatError {}
 
 #[cfg(test)]
 mod tests;

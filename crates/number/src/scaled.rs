@@ -1,6 +1,6 @@
 //! Formats whose values are multiplied by a scale per tensor, channel or block of values.
 
-use std::fmt;
+use thiserror::Error;
 
 use crate::codec::{Conversion, NanError, Overflow, Rounding};
 use crate::format::{Format, FormatError, Special};
@@ -127,14 +127,17 @@ fn whole_range(format: Format) -> (i32, i32) {
 }
 
 /// Error: the scale, the zero point or the format of integers is invalid.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ScaleError {
     /// The format has values other than integers, or more than 16 bits.
+    #[error("expected whole numbers of at most 16 bits, such as int8, found {0}")]
     Format(Format),
     /// The scale is not a finite number above zero.
+    #[error("expected a scale above zero, found {0}")]
     Scale(f32),
     /// The format does not contain the zero point.
+    #[error("expected a zero point from {least} to {most}, found {found}")]
     ZeroPoint {
         /// Least integer of the format.
         least: i32,
@@ -144,22 +147,6 @@ pub enum ScaleError {
         found: i32,
     },
 }
-
-impl fmt::Display for ScaleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Format(found) => {
-                write!(f, "expected whole numbers of at most 16 bits, such as int8, found {found}")
-            }
-            Self::Scale(found) => write!(f, "expected a scale above zero, found {found}"),
-            Self::ZeroPoint { least, most, found } => {
-                write!(f, "expected a zero point from {least} to {most}, found {found}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ScaleError {}
 
 /// A format with one scale per block of values. A block may be a whole tensor, the row of a
 /// channel, or the 32 or 16 values of the formats of the Open Compute Project and NVIDIA.

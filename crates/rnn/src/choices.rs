@@ -16,12 +16,12 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use dyno_kernels::{Isa, Team};
+use thiserror::Error;
 
 use crate::cost::LayerShape;
 use crate::machine::Machine;
@@ -43,10 +43,11 @@ struct StoredChoice {
 }
 
 /// Error of reading or writing a file of choices.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ChoicesError {
     /// The file cannot be read or written.
+    #[error("{}: {error}", path.display())]
     File {
         /// Path of the file.
         path: PathBuf,
@@ -54,6 +55,10 @@ pub enum ChoicesError {
         error: io::Error,
     },
     /// A line is malformed.
+    #[error(
+        "{}:{line}: {what}; delete the line or the file, and plans are tuned anew",
+        path.display()
+    )]
     Line {
         /// Path of the file.
         path: PathBuf,
@@ -63,23 +68,6 @@ pub enum ChoicesError {
         what: &'static str,
     },
 }
-
-impl fmt::Display for ChoicesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Line { path, line, what } => {
-                let path = path.display();
-                write!(
-                    f,
-                    "{path}:{line}: {what}; delete the line or the file, and plans are tuned anew"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for ChoicesError {}
 
 const NAMES: [&str; 5] = ["chunk", "sides", "rows", "units", "ns"];
 
@@ -183,25 +171,16 @@ impl Choices {
 }
 
 /// Error of [`choose`].
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ChooseError {
     /// Tuning failed.
+    #[error("{0}")]
     Tune(TuneError),
     /// The file of choices is unusable.
+    #[error("{0}")]
     Choices(ChoicesError),
 }
-
-impl fmt::Display for ChooseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tune(error) => error.fmt(f),
-            Self::Choices(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ChooseError {}
 
 impl From<TuneError> for ChooseError {
     fn from(error: TuneError) -> Self {

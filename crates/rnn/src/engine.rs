@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dyno_kernels::{Isa, Precision, ProgramError, Tanh, Team, WaitPolicy};
+use thiserror::Error;
 
 use crate::layer::{Cell, Directions, Layer};
 use crate::machine::Machine;
@@ -74,12 +75,14 @@ impl EngineOptions {
 }
 
 /// Error of an engine.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// The batch has no rows or no steps.
+    #[error("expected a batch of at least one row and one step")]
     Empty,
     /// An array has the wrong size.
+    #[error("expected {expected} numbers of {what}, found {found}")]
     Numbers {
         /// Name of the array.
         what: &'static str,
@@ -89,28 +92,15 @@ pub enum EngineError {
         found: usize,
     },
     /// The size of the batch overflows.
+    #[error("expected a batch that fits into memory")]
     TooLarge,
     /// No plan could be made.
+    #[error("{0}")]
     Plan(TuneError),
     /// A plan did not run.
+    #[error("{0}")]
     Run(SequenceError),
 }
-
-impl fmt::Display for EngineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("expected a batch of at least one row and one step"),
-            Self::Numbers { what, expected, found } => {
-                write!(f, "expected {expected} numbers of {what}, found {found}")
-            }
-            Self::TooLarge => f.write_str("expected a batch that fits into memory"),
-            Self::Plan(error) => error.fmt(f),
-            Self::Run(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for EngineError {}
 
 impl From<TuneError> for EngineError {
     fn from(error: TuneError) -> Self {

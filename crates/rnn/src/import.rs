@@ -28,14 +28,14 @@ mod pytorch;
 mod reroll;
 mod safetensors;
 
-use std::fmt;
-
 pub use keras::{KerasLayer, keras};
 pub use npz::Npz;
 pub use onnx::{ImportedLayer, InitialState, layers};
 pub use pytorch::pytorch;
 pub use reroll::reroll;
 pub use safetensors::Safetensors;
+
+use thiserror::Error;
 
 use crate::layer::LayerError;
 
@@ -49,14 +49,17 @@ pub struct Array {
 }
 
 /// Reason why an import failed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ImportError {
     /// A file does not have the expected format.
+    #[error("{0}")]
     Format(String),
     /// An array is missing.
+    #[error("there is no array '{0}'")]
     Missing(String),
     /// Weights depend on inputs of the model, or on nodes that are not folded.
+    #[error("{node}: expected constant weights, but '{value}' is computed")]
     NotConstant {
         /// The node.
         node: String,
@@ -64,6 +67,7 @@ pub enum ImportError {
         value: String,
     },
     /// An array has an unexpected shape, or a tensor an unexpected element type.
+    #[error("'{name}': expected {expected}, found {found}")]
     Shape {
         /// Name of the array.
         name: String,
@@ -73,6 +77,7 @@ pub enum ImportError {
         found: String,
     },
     /// An option has an unsupported value.
+    #[error("{node}: {what} is not known")]
     Option {
         /// The node.
         node: String,
@@ -80,27 +85,9 @@ pub enum ImportError {
         what: String,
     },
     /// The arrays do not fit together.
+    #[error("{0}")]
     Layer(LayerError),
 }
-
-impl fmt::Display for ImportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Format(why) => f.write_str(why),
-            Self::Missing(name) => write!(f, "there is no array '{name}'"),
-            Self::NotConstant { node, value } => {
-                write!(f, "{node}: expected constant weights, but '{value}' is computed")
-            }
-            Self::Shape { name, expected, found } => {
-                write!(f, "'{name}': expected {expected}, found {found}")
-            }
-            Self::Option { node, what } => write!(f, "{node}: {what} is not known"),
-            Self::Layer(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ImportError {}
 
 impl From<LayerError> for ImportError {
     fn from(error: LayerError) -> Self {

@@ -14,9 +14,8 @@
 //! # Ok::<(), dyno_rnn::LayerError>(())
 //! ```
 
-use std::fmt;
-
 use dyno_kernels::Activation;
+use thiserror::Error;
 
 /// A recurrent cell. Gates have the names used in most papers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,7 +114,8 @@ pub struct Layer {
 }
 
 /// Error of weights or options whose sizes do not fit the layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("expected {expected} {what}, found {found}")]
 pub struct LayerError {
     /// Description of the numbers.
     pub what: &'static str,
@@ -124,14 +124,6 @@ pub struct LayerError {
     /// Count found.
     pub found: usize,
 }
-
-impl fmt::Display for LayerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected {} {}, found {}", self.expected, self.what, self.found)
-    }
-}
-
-impl std::error::Error for LayerError {}
 
 impl Layer {
     /// Returns a layer of `units` units over `inputs` numbers per step, with the weights of each

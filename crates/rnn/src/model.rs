@@ -9,10 +9,10 @@
 
 mod file;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dyno_kernels::Activation;
+use thiserror::Error;
 
 use crate::import::ImportError;
 use crate::layer::{Cell, Directions, Layer, Weights};
@@ -30,12 +30,17 @@ pub struct Model {
 }
 
 /// Error of opening a model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ModelError {
     /// The text names neither a file nor a layer.
+    #[error(
+        "there is no file `{0}`, and it is no layer such as lstm:256x256 or bigru:64x128x1x100 \
+         (inputs, units, and if you like rows and steps; up to {MOST} each)"
+    )]
     Neither(String),
     /// A file cannot be read.
+    #[error("cannot read {}: {why}", path.display())]
     Unreadable {
         /// Path of the file.
         path: PathBuf,
@@ -43,8 +48,10 @@ pub enum ModelError {
         why: String,
     },
     /// A file has an unsupported format.
+    #[error("{}: expected a file .onnx or .safetensors", .0.display())]
     Format(PathBuf),
     /// A file contains an invalid layer.
+    #[error("{}: {error}", path.display())]
     Import {
         /// Path of the file.
         path: PathBuf,
@@ -52,8 +59,14 @@ pub enum ModelError {
         error: ImportError,
     },
     /// A file has no recurrent layer, or a model has no layers.
+    #[error("{} has no recurrent layer", .0.display())]
     Empty(PathBuf),
     /// A file has several layers that do not form a chain.
+    #[error(
+        "{} has several recurrent layers that do not follow one another: name one as FILE#LAYER, \
+         of {}",
+        path.display(), layers.join(", ")
+    )]
     Several {
         /// Path of the file.
         path: PathBuf,
@@ -61,6 +74,7 @@ pub enum ModelError {
         layers: Vec<String>,
     },
     /// The file has no layer with this name.
+    #[error("{} has no recurrent layer `{name}`; it has {}", path.display(), layers.join(", "))]
     Unknown {
         /// Path of the file.
         path: PathBuf,
@@ -70,6 +84,7 @@ pub enum ModelError {
         layers: Vec<String>,
     },
     /// The input size of a layer differs from the output size of the layer before.
+    #[error("layer {layer} takes {inputs} numbers a step, the one before it puts out {outputs}")]
     Chain {
         /// Index of the layer, from 0.
         layer: usize,
@@ -79,41 +94,6 @@ pub enum ModelError {
         outputs: usize,
     },
 }
-
-impl fmt::Display for ModelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Neither(text) => write!(
-                f,
-                "there is no file `{text}`, and it is no layer such as lstm:256x256 or \
-                 bigru:64x128x1x100 (inputs, units, and if you like rows and steps; up to {MOST} each)"
-            ),
-            Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
-            Self::Format(path) => {
-                write!(f, "{}: expected a file .onnx or .safetensors", path.display())
-            }
-            Self::Import { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Empty(path) => write!(f, "{} has no recurrent layer", path.display()),
-            Self::Several { path, layers } => write!(
-                f,
-                "{} has several recurrent layers that do not follow one another: name one as \
-                 FILE#LAYER, of {}",
-                path.display(),
-                layers.join(", ")
-            ),
-            Self::Unknown { path, name, layers } => {
-                let layers = layers.join(", ");
-                write!(f, "{} has no recurrent layer `{name}`; it has {layers}", path.display())
-            }
-            Self::Chain { layer, inputs, outputs } => write!(
-                f,
-                "layer {layer} takes {inputs} numbers a step, the one before it puts out {outputs}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ModelError {}
 
 /// Maximum inputs, units, rows or steps of a generated layer; larger ones would have gigabytes of
 /// weights.

@@ -37,11 +37,11 @@ mod shared;
 mod times;
 mod view;
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use dyno_kernels::Activation;
+use thiserror::Error;
 
 use crate::layer::Layer;
 
@@ -271,7 +271,8 @@ pub enum Node {
 }
 
 /// Error of a node that does not fit its input tensors.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("node {node}: expected {expected} {what}, found {found}")]
 pub struct NetworkError {
     /// Name of the node.
     pub node: String,
@@ -282,15 +283,6 @@ pub struct NetworkError {
     /// Count found.
     pub found: usize,
 }
-
-impl fmt::Display for NetworkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { node, what, expected, found } = self;
-        write!(f, "node {node}: expected {expected} {what}, found {found}")
-    }
-}
-
-impl std::error::Error for NetworkError {}
 
 /// A network: nodes in the order in which they run.
 #[derive(Clone, Debug, Default)]

@@ -18,11 +18,10 @@
 mod ragged;
 mod rows;
 
-use std::fmt;
-
 use half::bf16;
 
 use dyno_kernels::{Call, Execution, Isa, Precision, ProgramError, RunError, Team};
+use thiserror::Error;
 
 use crate::layer::Layer;
 use crate::plan::{self, Choice, PackedWeights, Phasing, Plan, StatePart};
@@ -56,13 +55,16 @@ pub struct States {
 }
 
 /// Error of a call of a sequence.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum SequenceError {
     /// An input or output has the wrong size.
+    #[error("{0}")]
     Run(RunError),
     /// There is not one length per row, or a length exceeds the steps of the input.
+    #[error("expected a length for each row, none above the input's steps")]
     Lengths,
     /// The states do not fit the layer and batch.
+    #[error("expected states of {expected} numbers, found {found}")]
     States {
         /// Expected numbers.
         expected: usize,
@@ -70,22 +72,6 @@ pub enum SequenceError {
         found: usize,
     },
 }
-
-impl fmt::Display for SequenceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Run(error) => error.fmt(f),
-            Self::Lengths => {
-                f.write_str("expected a length for each row, none above the input's steps")
-            }
-            Self::States { expected, found } => {
-                write!(f, "expected states of {expected} numbers, found {found}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SequenceError {}
 
 impl Sequence {
     /// Packs the weights of a layer and plans it.

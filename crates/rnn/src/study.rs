@@ -27,6 +27,7 @@
 use std::time::Duration;
 
 use dyno_kernels::{Isa, Precision, ProgramError, Team, WaitPolicy};
+use thiserror::Error;
 
 use crate::calibrate::now;
 use crate::cost::LayerShape;
@@ -168,33 +169,24 @@ pub struct Measurement {
 pub type Counter<'a> = Box<dyn FnMut() -> Option<u64> + 'a>;
 
 /// Reason why a measurement failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum StudyError {
     /// No plan could be timed.
+    #[error("{0}")]
     Tune(TuneError),
     /// A plan is invalid.
+    #[error("{0}")]
     Program(ProgramError),
     /// A plan did not run.
+    #[error("{0}")]
     Run(SequenceError),
     /// A model cannot have these sizes.
+    #[error("{0}")]
     Sizes(NetworkError),
     /// A model did not run.
+    #[error("{0}")]
     Served(NetworkEngineError),
 }
-
-impl std::fmt::Display for StudyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tune(error) => error.fmt(f),
-            Self::Program(error) => error.fmt(f),
-            Self::Run(error) => error.fmt(f),
-            Self::Sizes(error) => error.fmt(f),
-            Self::Served(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for StudyError {}
 
 impl From<TuneError> for StudyError {
     fn from(error: TuneError) -> Self {

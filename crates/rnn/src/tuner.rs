@@ -38,6 +38,7 @@ use std::fmt;
 use std::time::Duration;
 
 use dyno_kernels::{Isa, ProgramError, Team};
+use thiserror::Error;
 
 use crate::calibrate::now;
 use crate::cost::{LayerShape, Prediction, predict};
@@ -136,31 +137,22 @@ pub struct RankedChoice {
 }
 
 /// Reason why tuning failed.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum TuneError {
     /// No choice satisfies the constraints for this batch and number of threads.
+    #[error(
+        "no plan has {0}: allow more threads, or force no more parts than there are rows and \
+         panels of sixteen units"
+    )]
     Forced(Constraints),
     /// A plan is invalid.
+    #[error("{0}")]
     Program(ProgramError),
     /// A plan did not run.
+    #[error("{0}")]
     Run(SequenceError),
 }
-
-impl fmt::Display for TuneError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Forced(forced) => write!(
-                f,
-                "no plan has {forced}: allow more threads, or force no more parts than there are rows and panels of sixteen units"
-            ),
-            Self::Program(error) => error.fmt(f),
-            Self::Run(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for TuneError {}
 
 impl From<ProgramError> for TuneError {
     fn from(error: ProgramError) -> Self {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use dyno_loadgen::clock::Nanos;
 
-use super::{Elements, Scenario, Suite, SuiteScenarios};
+use super::{Elements, RuleScenario, Suite, SuiteScenarios};
 
 /// Reference value from which a quality bound is derived.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,7 +28,7 @@ pub struct QualityTarget {
     /// Upper bound.
     pub at_most: Option<f64>,
     /// Scenario to which the bounds apply; `None` means all.
-    pub scenario: Option<Scenario>,
+    pub scenario: Option<RuleScenario>,
     /// Reference from which the bounds are derived.
     pub reference: Option<Reference>,
 }
@@ -116,13 +116,13 @@ pub struct Benchmark {
     /// [`super::Round::offline_samples`].
     pub offline_samples: Option<u64>,
     /// Minimum number of queries of a run, where early stopping does not decide.
-    pub min_queries: BTreeMap<Scenario, u64>,
+    pub min_queries: BTreeMap<RuleScenario, u64>,
     /// Latency bound, ns. In MultiStream with a fixed interval, the interval.
-    pub latency: BTreeMap<Scenario, Nanos>,
+    pub latency: BTreeMap<RuleScenario, Nanos>,
     /// Bounds on token latencies.
-    pub token_latency: BTreeMap<Scenario, TokenBounds>,
+    pub token_latency: BTreeMap<RuleScenario, TokenBounds>,
     /// Percentiles that differ from those of the scenario.
-    pub percentiles: BTreeMap<Scenario, f64>,
+    pub percentiles: BTreeMap<RuleScenario, f64>,
     /// Whether each sample is issued equally often.
     pub equal_issue: bool,
     /// Whether token latencies are measured although they have no bounds.
@@ -137,9 +137,9 @@ pub struct Benchmark {
     /// Audits that a submission must pass.
     pub audits: Vec<String>,
     /// Keys of the result in the detail log, where they differ from the round's.
-    pub result_keys: BTreeMap<Scenario, String>,
+    pub result_keys: BTreeMap<RuleScenario, String>,
     /// Units of the result, where they differ from the scenario's.
-    pub units: BTreeMap<Scenario, String>,
+    pub units: BTreeMap<RuleScenario, String>,
     /// Output files that must be submitted: names, by folder below `accuracy/`.
     pub accuracy_outputs: BTreeMap<String, Vec<String>>,
     /// Required and optional scenarios, by suite.
@@ -150,14 +150,14 @@ impl Benchmark {
     /// Returns the scenarios of all suites, in the order of the rules. v0.5 has no suites; there
     /// it returns LoadGen's four scenarios.
     #[must_use]
-    pub fn scenarios(&self) -> Vec<Scenario> {
+    pub fn scenarios(&self) -> Vec<RuleScenario> {
         let is_in_suite =
-            |scenario: &Scenario| self.suites.values().any(|suite| suite.has(*scenario));
+            |scenario: &RuleScenario| self.suites.values().any(|suite| suite.has(*scenario));
         let has_suites = !self.suites.is_empty();
-        let is_included = |scenario: &Scenario| {
-            if has_suites { is_in_suite(scenario) } else { *scenario != Scenario::Interactive }
+        let is_included = |scenario: &RuleScenario| {
+            if has_suites { is_in_suite(scenario) } else { *scenario != RuleScenario::Interactive }
         };
-        Scenario::ALL.into_iter().filter(is_included).collect()
+        RuleScenario::ALL.into_iter().filter(is_included).collect()
     }
 
     /// Returns the scenarios of the benchmark in a suite, or `None` if the suite does not

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::file::{PerScenario, per_scenario, scenario, version};
 use super::{
-    Benchmark, Dataset, Elements, Inference, LoadGenRows, QualityTarget, Reference, Scenario,
+    Benchmark, Dataset, Elements, Inference, LoadGenRows, QualityTarget, Reference, RuleScenario,
     Version,
 };
 
@@ -155,7 +155,7 @@ fn reference(
     target: &QualityTarget,
     factor: f64,
 ) -> Option<Reference> {
-    let find = |wanted: Option<Scenario>| {
+    let find = |wanted: Option<RuleScenario>| {
         let matches = |r: &&ReferenceFile| {
             r.metric == target.metric && r.scenario.as_deref().map(scenario) == wanted
         };

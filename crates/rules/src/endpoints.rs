@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 
 use super::file::{PerScenario, per_scenario, version};
-use super::{Scenario, Version};
+use super::{RuleScenario, Version};
 
 const TEXT: &str = include_str!("../rounds/endpoints.toml");
 
@@ -18,7 +18,7 @@ pub struct Endpoints {
     /// Location in the client's files of each value that LoadGen would log.
     pub facts: Vec<EndpointFact>,
     /// Key of the result in the client's JSON, by scenario.
-    pub result_keys: BTreeMap<Scenario, String>,
+    pub result_keys: BTreeMap<RuleScenario, String>,
     /// Name of the test inside `audit/audit_NAME.json`, by audit.
     pub audits: BTreeMap<String, String>,
     /// Minimum and maximum mean number of output tokens in TEST09.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::file::{PerScenario, per_scenario, scenario, suite, version};
 use super::{
     ArrivalPattern, Availability, Confidence, Confirmation, Division, NetworkRules, Requirements,
-    Scenario, ScenarioRules, SystemFields, Version,
+    RuleScenario, ScenarioRules, SystemFields, Version,
 };
 
 const TEXT: &str = include_str!("../rounds/every_round.toml");
@@ -175,12 +175,12 @@ impl EveryRound {
         active.map(|pattern| (pattern.metric.clone(), pattern.pattern.clone())).collect()
     }
 
-    pub(super) fn result_keys(&self, round: Version) -> BTreeMap<Scenario, String> {
+    pub(super) fn result_keys(&self, round: Version) -> BTreeMap<RuleScenario, String> {
         let active = self.result_keys.iter().filter(|keys| is_active(&keys.since, round));
         active.flat_map(|keys| per_scenario(keys.keys.clone())).collect()
     }
 
-    pub(super) fn scenarios(&self, round: Version) -> BTreeMap<Scenario, ScenarioRules> {
+    pub(super) fn scenarios(&self, round: Version) -> BTreeMap<RuleScenario, ScenarioRules> {
         let active = self.scenarios.iter().filter(|rules| is_active(&rules.since, round));
         active.map(|rules| (scenario(&rules.name), scenario_rules(rules))).collect()
     }

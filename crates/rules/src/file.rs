@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::description::describe;
 use super::{
-    Benchmark, QualityTarget, Round, Scenario, Seeds, Suite, SuiteScenarios, TokenBounds, Version,
-    endpoints, every,
+    Benchmark, QualityTarget, Round, RuleScenario, Seeds, Suite, SuiteScenarios, TokenBounds,
+    Version, endpoints, every,
 };
 
 /// Values by the scenario names of the rules.
@@ -162,7 +162,7 @@ fn benchmark(file: BenchmarkFile) -> Benchmark {
     }
 }
 
-pub(super) fn per_scenario<T>(file: PerScenario<T>) -> BTreeMap<Scenario, T> {
+pub(super) fn per_scenario<T>(file: PerScenario<T>) -> BTreeMap<RuleScenario, T> {
     file.into_iter().map(|(name, value)| (scenario(&name), value)).collect()
 }
 
@@ -170,8 +170,8 @@ pub(super) fn version(text: &str) -> Version {
     text.parse().expect("versions of the rules read")
 }
 
-pub(super) fn scenario(name: &str) -> Scenario {
-    Scenario::named(name).expect("scenarios of the rules read")
+pub(super) fn scenario(name: &str) -> RuleScenario {
+    RuleScenario::named(name).expect("scenarios of the rules read")
 }
 
 pub(super) fn suite(name: &str) -> Suite {

@@ -34,13 +34,14 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use dyno_loadgen::settings::{TraceRules, nearest};
+use thiserror::Error;
 
 pub use bandwidth::{Bandwidth, BandwidthNeed, ElementBytes, Elements};
 pub use benchmark::{
     Benchmark, Dataset, Inference, LoadGenRows, QualityTarget, Reference, TokenBounds,
 };
 pub use endpoints::{EndpointFact, Endpoints};
-pub use scenario::{ArrivalPattern, Confirmation, Scenario, ScenarioRules};
+pub use scenario::{ArrivalPattern, Confirmation, RuleScenario, ScenarioRules};
 pub use settings::{FixedSetting, Leeway};
 pub use suite::{
     Availability, Division, Interconnect, NetworkRules, Requirements, Suite, SuiteScenarios,
@@ -104,20 +105,15 @@ impl FromStr for Version {
 }
 
 /// Error: Dyno has no data for this round.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "there is no round `{given}`; there are {}",
+    FILES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+)]
 pub struct UnknownRound {
     /// Name as the user wrote it.
     pub given: String,
 }
-
-impl fmt::Display for UnknownRound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
-        write!(f, "there is no round `{}`; there are {}", self.given, known.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownRound {}
 
 /// Seeds of the three random traces of LoadGen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,14 +162,14 @@ pub struct SystemFields {
 /// Rules of one round.
 ///
 /// ```
-/// use dyno_rules::{Round, Scenario};
+/// use dyno_rules::{Round, RuleScenario};
 ///
 /// let round = Round::named("v5.1").unwrap();
 /// let resnet = round.benchmark("resnet50").unwrap();
-/// assert_eq!(resnet.latency[&Scenario::Server], 15_000_000);
-/// assert_eq!(round.percentile(resnet, Scenario::Server), Some(0.99));
+/// assert_eq!(resnet.latency[&RuleScenario::Server], 15_000_000);
+/// assert_eq!(round.percentile(resnet, RuleScenario::Server), Some(0.99));
 ///
-/// let settings = round.settings(resnet, Scenario::Server);
+/// let settings = round.settings(resnet, RuleScenario::Server);
 /// assert!(settings.iter().any(|s| s.key == "min_duration_ms" && s.value == "600000"));
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -191,7 +187,7 @@ pub struct Round {
     /// Benchmarks, in the order of the official list.
     pub benchmarks: Vec<Benchmark>,
     /// Rules for issuing queries and judging results, by scenario.
-    pub scenarios: BTreeMap<Scenario, ScenarioRules>,
+    pub scenarios: BTreeMap<RuleScenario, ScenarioRules>,
     /// Minimum number of samples of an Offline query, unless the benchmark specifies its own.
     pub offline_samples: u64,
     /// Requirements of each division.
@@ -211,7 +207,7 @@ pub struct Round {
     pub accuracy_patterns: BTreeMap<String, String>,
     /// Key of the result in the detail log. Empty before v2.0, where the checker read results
     /// from the summary.
-    pub result_keys: BTreeMap<Scenario, String>,
+    pub result_keys: BTreeMap<RuleScenario, String>,
     /// Rules for results measured on an endpoint; `None` before v6.1.
     pub endpoints: Option<&'static Endpoints>,
 }
@@ -244,7 +240,7 @@ impl Round {
     /// Returns the percentile, as a share, to which the result or the bound of a scenario
     /// applies. A percentile of the benchmark takes precedence.
     #[must_use]
-    pub fn percentile(&self, benchmark: &Benchmark, scenario: Scenario) -> Option<f64> {
+    pub fn percentile(&self, benchmark: &Benchmark, scenario: RuleScenario) -> Option<f64> {
         let own = benchmark.percentiles.get(&scenario).copied();
         own.or_else(|| self.scenarios.get(&scenario)?.percentile)
     }

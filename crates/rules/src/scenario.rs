@@ -1,10 +1,10 @@
 //! Scenarios of the rules, and how a round issues their queries and judges their results.
 
-use dyno_loadgen::settings::Scenario as LoadGenScenario;
+use dyno_loadgen::settings::Scenario;
 
 /// A scenario of the rules. LoadGen runs Interactive as Server with different bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scenario {
+pub enum RuleScenario {
     /// One sample per query; a query starts when the previous one completes.
     SingleStream,
     /// Several samples per query.
@@ -17,7 +17,7 @@ pub enum Scenario {
     Interactive,
 }
 
-impl Scenario {
+impl RuleScenario {
     /// All scenarios.
     pub const ALL: [Self; 5] =
         [Self::SingleStream, Self::MultiStream, Self::Server, Self::Offline, Self::Interactive];
@@ -42,12 +42,12 @@ impl Scenario {
 
     /// Returns the LoadGen scenario that implements this one.
     #[must_use]
-    pub fn loadgen_scenario(self) -> LoadGenScenario {
+    pub fn loadgen_scenario(self) -> Scenario {
         match self {
-            Self::SingleStream => LoadGenScenario::SingleStream,
-            Self::MultiStream => LoadGenScenario::MultiStream,
-            Self::Server | Self::Interactive => LoadGenScenario::Server,
-            Self::Offline => LoadGenScenario::Offline,
+            Self::SingleStream => Scenario::SingleStream,
+            Self::MultiStream => Scenario::MultiStream,
+            Self::Server | Self::Interactive => Scenario::Server,
+            Self::Offline => Scenario::Offline,
         }
     }
 }

@@ -5,7 +5,7 @@ use dyno_loadgen::settings::{
     self, EarlyStopping, Origin, Repetition, Setting as _, Settings, TestSettings,
 };
 
-use super::{ArrivalPattern, Benchmark, Round, Scenario, ScenarioRules};
+use super::{ArrivalPattern, Benchmark, Round, RuleScenario, ScenarioRules};
 
 /// Setting for which 0 means the whole data set.
 const WHOLE_SET_IS_0: &str = "performance_sample_count_override";
@@ -59,7 +59,7 @@ impl Round {
     /// Returns the settings that the round fixes for a run. Settings that the submitter chooses,
     /// such as the rate of Server, are not included.
     #[must_use]
-    pub fn settings(&self, benchmark: &Benchmark, scenario: Scenario) -> Vec<FixedSetting> {
+    pub fn settings(&self, benchmark: &Benchmark, scenario: RuleScenario) -> Vec<FixedSetting> {
         let mut fixed = List(Vec::new());
         fixed.seeds(self);
         fixed.samples(benchmark, scenario);
@@ -76,7 +76,7 @@ impl Round {
     ///
     /// # Panics
     /// Panics if a setting rejects its value. Tests set every value of every round.
-    pub fn apply(&self, settings: &mut Settings, benchmark: &Benchmark, scenario: Scenario) {
+    pub fn apply(&self, settings: &mut Settings, benchmark: &Benchmark, scenario: RuleScenario) {
         let origin = Origin::Rules(format!("round {}, {}", self.version, benchmark.name));
         for fixed in self.settings(benchmark, scenario) {
             let set = settings.set(fixed.key, &fixed.value, origin.clone());
@@ -108,9 +108,10 @@ impl List {
         }
     }
 
-    fn samples(&mut self, benchmark: &Benchmark, scenario: Scenario) {
+    fn samples(&mut self, benchmark: &Benchmark, scenario: RuleScenario) {
         let rows = &benchmark.loadgen;
-        let interactive = rows.interactive_samples.filter(|_| scenario == Scenario::Interactive);
+        let interactive =
+            rows.interactive_samples.filter(|_| scenario == RuleScenario::Interactive);
         let loaded = interactive.or(rows.performance_samples).or(benchmark.performance_samples);
         // 0 selects the whole data set.
         let loaded = if rows.loads_all { Some(0) } else { loaded };
@@ -130,14 +131,14 @@ impl List {
         &mut self,
         round: &Round,
         benchmark: &Benchmark,
-        scenario: Scenario,
+        scenario: RuleScenario,
         rules: &ScenarioRules,
     ) {
         self.add("min_duration_ms", &rules.min_duration_ms, Leeway::More);
         let counted = benchmark.min_queries.get(&scenario).copied();
         let queries = match scenario {
             // LoadGen interprets this setting as the number of samples of the single query.
-            Scenario::Offline => {
+            RuleScenario::Offline => {
                 let own = benchmark.loadgen.offline_samples.or(benchmark.offline_samples);
                 Some(own.unwrap_or(round.offline_samples))
             }
@@ -154,8 +155,8 @@ impl List {
         }
     }
 
-    fn shape(&mut self, benchmark: &Benchmark, rules: &ScenarioRules, scenario: Scenario) {
-        if scenario == Scenario::MultiStream {
+    fn shape(&mut self, benchmark: &Benchmark, rules: &ScenarioRules, scenario: RuleScenario) {
+        if scenario == RuleScenario::MultiStream {
             if let Some(samples) = rules.samples_per_query {
                 self.exactly("multi_stream_samples_per_query", &samples);
             }
@@ -190,12 +191,14 @@ impl List {
         self.exactly("repetition", &repetition.show());
     }
 
-    fn bounds(&mut self, round: &Round, benchmark: &Benchmark, scenario: Scenario) {
+    fn bounds(&mut self, round: &Round, benchmark: &Benchmark, scenario: RuleScenario) {
         let key = match scenario {
-            Scenario::SingleStream => Some("single_stream_target_latency_percentile"),
-            Scenario::MultiStream => Some("multi_stream_target_latency_percentile"),
-            Scenario::Server | Scenario::Interactive => Some("server_target_latency_percentile"),
-            Scenario::Offline => None,
+            RuleScenario::SingleStream => Some("single_stream_target_latency_percentile"),
+            RuleScenario::MultiStream => Some("multi_stream_target_latency_percentile"),
+            RuleScenario::Server | RuleScenario::Interactive => {
+                Some("server_target_latency_percentile")
+            }
+            RuleScenario::Offline => None,
         };
         if let Some((key, percentile)) = key.zip(round.percentile(benchmark, scenario)) {
             self.add(key, &percentile, Leeway::More);
@@ -203,7 +206,7 @@ impl List {
         // If any scenario has bounds on tokens, all scenarios report token latencies.
         let has_tokens = !benchmark.token_latency.is_empty() || benchmark.tokens_measured;
         self.exactly("use_token_latencies", &has_tokens);
-        if !matches!(scenario, Scenario::Server | Scenario::Interactive) {
+        if !matches!(scenario, RuleScenario::Server | RuleScenario::Interactive) {
             return;
         }
         self.exactly("server_arrivals", &settings::Arrivals::Poisson.show());

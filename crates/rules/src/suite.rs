@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Scenario;
+use super::RuleScenario;
 
 /// Suite of a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,15 +34,15 @@ impl Suite {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SuiteScenarios {
     /// Scenarios without which a submission is incomplete.
-    pub required: Vec<Scenario>,
+    pub required: Vec<RuleScenario>,
     /// Scenarios that may be submitted in addition.
-    pub optional: Vec<Scenario>,
+    pub optional: Vec<RuleScenario>,
 }
 
 impl SuiteScenarios {
     /// Whether the scenario may be submitted.
     #[must_use]
-    pub fn has(&self, scenario: Scenario) -> bool {
+    pub fn has(&self, scenario: RuleScenario) -> bool {
         self.required.contains(&scenario) || self.optional.contains(&scenario)
     }
 }

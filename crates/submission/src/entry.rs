@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::facts::json;
 use super::layout::{Layout, RESULTS, SYSTEMS};
 use super::tree::{Node, Tree};
-use dyno_rules::{Benchmark, Round, Scenario};
+use dyno_rules::{Benchmark, Round, RuleScenario};
 
 /// Top-level folder of a tree: the division to which a result is submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,7 +143,7 @@ pub struct Entry<'t> {
     /// Name of the folder.
     pub name: String,
     /// Scenario, from the name of the folder ignoring case.
-    pub scenario: Option<Scenario>,
+    pub scenario: Option<RuleScenario>,
     /// Folder of the result.
     pub folder: Node<'t>,
     /// Folder that describes the measurement.
@@ -248,7 +248,7 @@ fn entries<'t>(submitter: &Submitter<'t>, system: &OsStr, model: Node<'t>) -> Ve
     };
     let entry = |folder: Node<'t>| Entry {
         name: folder.text().into_owned(),
-        scenario: Scenario::named(&folder.text()),
+        scenario: RuleScenario::named(&folder.text()),
         folder,
         measurements: beside(submitter.layout.measurements(), &folder),
         compliance: beside(submitter.layout.compliance(), &folder),

@@ -8,12 +8,12 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use dyno_rules::Scenario;
+//! use dyno_rules::RuleScenario;
 //! use dyno_submission::power::{Measurement, PowerChecker, check};
 //!
 //! let folder = Path::new("closed/A/results/sut/resnet/Offline/performance");
 //! let round = "v5.1".parse().unwrap();
-//! let scenario = Scenario::Offline;
+//! let scenario = RuleScenario::Offline;
 //! let measurement = Measurement { folder, shown: folder, round, scenario, log: None };
 //! let power = check(&measurement, PowerChecker::Rules);
 //! assert!(power.is_valid(), "{:?}", power.findings);
@@ -33,7 +33,7 @@ mod session;
 use std::path::{Path, PathBuf};
 
 use crate::finding::{Finding, Severity};
-use dyno_rules::{Scenario, Version};
+use dyno_rules::{RuleScenario, Version};
 
 pub use energy::{Energy, PowerUnit};
 
@@ -58,7 +58,7 @@ pub struct Measurement<'a> {
     /// Round of the submission.
     pub round: Version,
     /// Scenario of the submitted result.
-    pub scenario: Scenario,
+    pub scenario: RuleScenario,
     /// Detail log of the run that counts, if it has been read already.
     pub log: Option<&'a RunLog>,
 }

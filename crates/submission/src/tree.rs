@@ -12,6 +12,8 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use thiserror::Error;
+
 /// Maximum number of entries behind symbolic links, which could multiply without bound. A full
 /// round has 54,000 entries in total.
 const MOST_BEHIND_LINKS: usize = 200_000;
@@ -61,21 +63,14 @@ struct EntryData {
 }
 
 /// Error: the root cannot be listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("cannot list the folder {}: {why}", root.display())]
 pub struct TreeError {
     /// The root.
     pub root: PathBuf,
     /// Error of the operating system.
     pub why: String,
 }
-
-impl fmt::Display for TreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot list the folder {}: {}", self.root.display(), self.why)
-    }
-}
-
-impl std::error::Error for TreeError {}
 
 impl Tree {
     /// Lists the folder and everything below it.

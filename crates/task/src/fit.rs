@@ -1,10 +1,10 @@
 //! Checks whether a user's model fits its task: names, types and shapes of its inputs and outputs
 //! are compared with the card before anything is measured.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dyno_onnx::{Dim, Element, Model, Port};
+use thiserror::Error;
 
 use crate::card::{Card, Input};
 use crate::files::OpenError;
@@ -31,7 +31,8 @@ pub struct ModelInterface {
 }
 
 /// A model that does not fit its task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}: expected {expected}, found {found}; export the model for this task", path.display())]
 pub struct FitError {
     /// Path of the model.
     pub path: PathBuf,
@@ -40,16 +41,6 @@ pub struct FitError {
     /// What the model has instead.
     pub found: String,
 }
-
-impl fmt::Display for FitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, expected, found } = self;
-        let path = path.display();
-        write!(f, "{path}: expected {expected}, found {found}; export the model for this task")
-    }
-}
-
-impl std::error::Error for FitError {}
 
 /// Binding of a card's inputs to those of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]

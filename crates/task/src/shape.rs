@@ -1,7 +1,6 @@
 //! Shape tasks: the true graphs of the benchmarks with seeded weights, written once into the cache.
 //! They show speed and never quality.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::num::NonZero;
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_onnx::{BuildError, Weights, WriteError, count};
 use sha2::{Digest as _, Sha256};
+use thiserror::Error;
 
 use crate::cache::{Cache, part_name};
 use crate::card::SHAPE_SUFFIX;
@@ -18,14 +18,17 @@ use crate::graphs::{GRAPHS, Graph};
 const SEED: u64 = 1;
 
 /// Reason why a model cannot be built or written.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ShapeError {
     /// The graph contradicts itself, which is a defect of this program.
+    #[error("{0}")]
     Build(BuildError),
     /// The model cannot be written.
+    #[error("{0}")]
     Write(WriteError),
     /// A folder of the cache cannot be created or moved.
+    #[error("{}: {error}", path.display())]
     Io {
         /// The path.
         path: PathBuf,
@@ -33,18 +36,6 @@ pub enum ShapeError {
         error: io::Error,
     },
 }
-
-impl fmt::Display for ShapeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Build(error) => error.fmt(f),
-            Self::Write(error) => error.fmt(f),
-            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for ShapeError {}
 
 /// Returns the graph of a shape task.
 #[must_use]

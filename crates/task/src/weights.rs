@@ -1,33 +1,24 @@
 //! Trained weights of files that other frameworks wrote, as tensors of graphs here.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use dyno_onnx::{Tensor, Values};
 use dyno_tensors::View;
 use dyno_tensors::pickle::{self, PickleError, Value};
 use dyno_tensors::safetensors::{Safetensors, SafetensorsError};
+use thiserror::Error;
 
 /// Why the bytes of `torch.save` are no weights.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TorchError {
     /// They are no pickle of data.
+    #[error("{0}")]
     Pickle(PickleError),
     /// They are one of something else.
+    #[error("expected weights by their names, found other data")]
     Content,
 }
-
-impl fmt::Display for TorchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pickle(error) => error.fmt(f),
-            Self::Content => f.write_str("expected weights by their names, found other data"),
-        }
-    }
-}
-
-impl std::error::Error for TorchError {}
 
 /// The weights by their names that `torch.save(model.state_dict())` wrote, or a training
 /// with more beside them, which has them as `model_state_dict`.

@@ -15,7 +15,7 @@ use dyno_loadgen::settings::Scenario;
 use dyno_results::run_directory::free_folder;
 use dyno_results::write::pretty;
 use dyno_rules::Round;
-use dyno_submission::audit::{Accuracies, DTYPES, Element, Evidence, Test};
+use dyno_submission::audit::{Accuracies, AuditTest, DTYPES, Element, Evidence};
 
 use crate::cmd::keys::KeyArgs;
 use crate::exit::Exit;
@@ -160,13 +160,13 @@ impl Audit {
         let round = self.rules.round.clone().or(options.round);
         let round = audit::round(round.as_deref(), test)?;
         let benchmark = self.rules.benchmark.clone().or(options.benchmark);
-        if test == Test::Test03 && self.custom.is_empty() {
+        if test == AuditTest::Test03 && self.custom.is_empty() {
             return Err(Failure::usage("TEST03 needs a custom data set").hint(
                 "say what is another one there: --custom data=other.npy, or --custom \
                  system=cheat:memorising,data=specked",
             ));
         }
-        if test != Test::Test03 && !self.custom.is_empty() {
+        if test != AuditTest::Test03 && !self.custom.is_empty() {
             return Err(Failure::usage(format!("{test} takes no --custom"))
                 .hint("only TEST03 has another data set"));
         }
@@ -252,11 +252,11 @@ impl Answers {
     /// Returns the evidence that the flags name.
     fn evidence(
         &self,
-        test: Test,
+        test: AuditTest,
         round: &Round,
         benchmark: Option<&str>,
     ) -> Result<Evidence, Failure> {
-        let usual = if test == Test::Test06 { Element::I64 } else { Element::I8 };
+        let usual = if test == AuditTest::Test06 { Element::I64 } else { Element::I8 };
         let mut evidence = Evidence::new(Vec::new(), self.dtype.unwrap_or(usual));
         evidence.end_of_text = self.end_of_text;
         evidence.samples = self.logged_samples;
@@ -267,7 +267,7 @@ impl Answers {
         let known = benchmark.and_then(|name| round.benchmark(name));
         if let Some(audited) = &self.audited_accuracy {
             let text = read(audited)?;
-            if test == Test::Test07 {
+            if test == AuditTest::Test07 {
                 let found = dyno_submission::audit::metrics_in(&text, round, &["exact_match"]);
                 evidence.quality = found[0];
             }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use clap::{ArgAction, ArgGroup, Args};
 use dyno_experiment::compare::interleave::{self, Schedule};
 use dyno_experiment::compare::{
-    ComparedRun, METRICS, Question, Report, Sides, is_slice_count, parse_metric, read_folder,
-    refuse_copies,
+    ComparedRun, ComparisonReport, METRICS, Question, Sides, is_slice_count, parse_metric,
+    read_folder, refuse_copies,
 };
 use dyno_experiment::{Control, End, Failure, Watch};
 use dyno_loadgen::clock::Nanos;
@@ -125,7 +125,7 @@ impl Compare {
             Ok(compared) => compared,
             Err(exit) => return Ok(exit),
         };
-        let report = Report::from_sides(&sides, self.question(looks))?;
+        let report = ComparisonReport::from_sides(&sides, self.question(looks))?;
         if self.json {
             output::print(pretty(&report.to_json()))?;
         } else if !self.quiet {
@@ -235,7 +235,7 @@ impl Compare {
         let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
         let looks = looks(layout.until_decided);
         let mut decide = |sides: &Sides| -> Result<bool, Failure> {
-            Ok(Report::from_sides(sides, self.question(looks))?.is_decided())
+            Ok(ComparisonReport::from_sides(sides, self.question(looks))?.is_decided())
         };
         let (end, pairs) = schedule.play(&directory, &layout, control, &mut decide)?;
         if end != End::Valid {

@@ -12,7 +12,7 @@ use dyno_loadgen::config::{Conf, ConfType, built_in_models};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, nearest};
 use dyno_results::write::pretty;
 use dyno_rules::Round;
-use dyno_submission::audit::{self, Test};
+use dyno_submission::audit::{self, AuditTest};
 use dyno_sut::cheat::Trick;
 
 use crate::exit::Exit;
@@ -137,7 +137,7 @@ fn overview() -> String {
 /// Returns each audit with its rounds and the built-in systems that it applies to.
 fn audits() -> String {
     let mut text = String::new();
-    for test in Test::ALL {
+    for test in AuditTest::ALL {
         let has = |name: &&str| {
             let round = Round::named(name).ok();
             round.is_some_and(|round| audit::plan(test, round, None, Scenario::Offline).is_ok())

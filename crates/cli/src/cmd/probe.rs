@@ -9,7 +9,7 @@ use clap::{ArgAction, Args};
 use dyno_experiment::options::CommandLine;
 use dyno_experiment::probe::{self, Probe};
 use dyno_experiment::run::PreparedRun;
-use dyno_experiment::test::{Test, TestTenant};
+use dyno_experiment::test::{PlannedTest, TestTenant};
 use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
 use dyno_loadgen::plan::Plan;
@@ -114,7 +114,7 @@ impl ProbeCommand {
     }
 
     /// Returns a test of that many queries at the pace of the scenario, which keeps every answer.
-    fn test(&self, prepared: &PreparedRun, scenario: Scenario) -> Result<Test, Failure> {
+    fn test(&self, prepared: &PreparedRun, scenario: Scenario) -> Result<PlannedTest, Failure> {
         let PreparedRun { options, system, .. } = prepared;
         let mode = TestMode::PerformanceOnly;
         let mut settings = options.settings(scenario, mode, None);
@@ -140,7 +140,7 @@ impl ProbeCommand {
         let tenant = TestTenant { name: None, settings, plan, messages };
         let (tenants, keep) = (vec![tenant], RecordRetention::Results);
         // A probe shows each answer, even if all of them failed.
-        Ok(Test { scenario, mode, tenants, keep, fails_fast: false })
+        Ok(PlannedTest { scenario, mode, tenants, keep, fails_fast: false })
     }
 }
 

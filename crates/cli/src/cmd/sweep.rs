@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::{ArgAction, Args, ValueEnum};
 use dyno_experiment::options::{CommandLine, Options, SweepTable};
 use dyno_experiment::run::{command, variables};
-use dyno_experiment::sweep::plan::{Plan, Request, expected, merged};
+use dyno_experiment::sweep::plan::{Request, SweepPlan, expected, merged};
 use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out};
 use dyno_experiment::sweep::resume::{self, Lock};
 use dyno_experiment::{Failure, Watch};
@@ -119,7 +119,7 @@ impl SweepCommand {
         if let Some(directory) = &self.resume {
             return self.go_on(directory, request);
         }
-        let plan = Plan::new(request)?;
+        let plan = SweepPlan::new(request)?;
         let table = plan.table.clone();
         let mut sweep = begin(plan.definition, plan.points, plan.name);
         if self.dry_run {
@@ -161,7 +161,7 @@ impl SweepCommand {
         let mut sweep = resume::read(directory)?;
         let directory = &resume::return_to(&sweep.working_directory, directory)?;
         let table = if is_whole {
-            let plan = Plan::new(request)?;
+            let plan = SweepPlan::new(request)?;
             resume::check(&sweep, Some(&plan))?;
             plan.table
         } else {

@@ -6,7 +6,7 @@ mod time_line;
 
 use dyno_experiment::TestResult;
 use dyno_experiment::goals::{EndCondition, Goals};
-use dyno_experiment::test::Test;
+use dyno_experiment::test::PlannedTest;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::Glance;
 use dyno_results::series::Counts;
@@ -80,9 +80,9 @@ impl Live {
     }
 
     /// Sets the heading and the tests of the run.
-    pub fn plan(&mut self, heading: String, tests: &[Test]) {
+    pub fn plan(&mut self, heading: String, tests: &[PlannedTest]) {
         self.heading = heading;
-        let entry = |test: &Test| TestEntry { title: test.title(), result: None };
+        let entry = |test: &PlannedTest| TestEntry { title: test.title(), result: None };
         self.tests = tests.iter().map(entry).collect();
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use dyno_results::units::count;
-use dyno_rules::{Benchmark, Round, Scenario, confidence};
+use dyno_rules::{Benchmark, Round, RuleScenario, confidence};
 
 use super::{MADE, cell};
 
@@ -22,7 +22,7 @@ pub fn rounds() -> String {
     let all: Vec<&Round> =
         Round::names().into_iter().filter_map(|name| Round::named(name).ok()).collect();
     for round in &all {
-        let seconds = round.scenarios[&Scenario::Offline].min_duration_ms / 1000;
+        let seconds = round.scenarios[&RuleScenario::Offline].min_duration_ms / 1000;
         let test05 = if round.test05_seeds.is_some() { "TEST05" } else { "" };
         let (version, published) = (round.version, &round.published);
         let benchmarks = round.benchmarks.len();

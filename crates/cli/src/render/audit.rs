@@ -5,7 +5,7 @@ use dyno_results::VERSION;
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::units::{duration, rate};
 use dyno_rules::Version;
-use dyno_submission::audit::{AuditResult, Figure, Part, Test, Verdict};
+use dyno_submission::audit::{AuditResult, AuditTest, Figure, Part, Verdict};
 use serde_json::{Value, json};
 
 use super::{Alignment, Color, Frame, painted};
@@ -13,7 +13,7 @@ use super::{Alignment, Color, Frame, painted};
 /// The audit that was judged.
 pub struct AuditHeading<'a> {
     /// Test of the audit.
-    pub test: Test,
+    pub test: AuditTest,
     /// Round of the rules.
     pub round: Version,
     /// The audited system.

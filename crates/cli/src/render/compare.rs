@@ -1,7 +1,7 @@
 //! Text output of a comparison: a table for each test, and the conclusion.
 
 use dyno_experiment::compare::metric::{self, percent};
-use dyno_experiment::compare::{Report, TestReport, verdict_name};
+use dyno_experiment::compare::{ComparisonReport, TestReport, verdict_name};
 use dyno_loadgen::compare::{
     DataShortage, Doubt, Finding, LookPolicy, Metric, OmittedMetric, POWER, Row, Verdict,
 };
@@ -12,7 +12,7 @@ use dyno_results::units::{duration, rate};
 use super::{Alignment, Color, Frame, painted};
 
 /// Returns the report as text.
-pub fn text(report: &Report, is_colored: bool) -> String {
+pub fn text(report: &ComparisonReport, is_colored: bool) -> String {
     let mut frame = Frame::new(&format!("dyno {VERSION}, comparison"), DISCLAIMER);
     let sides = [("baseline", &report.baseline), ("candidate", &report.candidate)];
     for ((side, runs), label) in sides.into_iter().zip(&report.labels) {
@@ -49,7 +49,7 @@ fn folders(runs: &[String]) -> String {
 const FOLDERS_MOST: usize = 5;
 
 /// Explains the intervals and findings of a report.
-pub fn confidence(report: &Report) -> String {
+pub fn confidence(report: &ComparisonReport) -> String {
     let together = 100.0 * (1.0 - report.question.risk);
     let looks = match report.question.looks {
         LookPolicy::One => "",

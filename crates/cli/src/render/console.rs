@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use dyno_experiment::options::{Options, is_open};
 use dyno_experiment::system::System;
-use dyno_experiment::test::Test;
+use dyno_experiment::test::PlannedTest;
 use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
 use dyno_results::summary::metrics::Distribution;
@@ -196,7 +196,7 @@ fn accuracy_lines(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool)
 }
 
 /// Returns the output of `--dry-run`.
-pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
+pub fn plan(options: &Options, system: &System, tests: &[PlannedTest]) -> String {
     let mut text = format!(
         "system {}, {} samples, {} time, profile {}\n",
         system.spec,
@@ -213,7 +213,8 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
         wrap(&remark, 80, 2).iter().for_each(|line| text.extend([line, "\n"]));
     }
     for scenario in options.scenarios() {
-        let of_scenario: Vec<&Test> = tests.iter().filter(|t| t.scenario == scenario).collect();
+        let of_scenario: Vec<&PlannedTest> =
+            tests.iter().filter(|t| t.scenario == scenario).collect();
         let lengths: Vec<String> = of_scenario.iter().map(|test| length(test)).collect();
         let _ = writeln!(text, "\n{scenario}: {}", lengths.join(", "));
         let Some(test) = of_scenario.last() else { continue };
@@ -224,7 +225,7 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
             settings(&mut text, test, &tenant.settings);
         }
     }
-    let total = tests.iter().map(Test::expected).fold(0, u64::saturating_add);
+    let total = tests.iter().map(PlannedTest::expected).fold(0, u64::saturating_add);
     let _ = writeln!(
         text,
         "\n{}, at least {} in all; accuracy tests take what the system takes",
@@ -235,7 +236,7 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
 }
 
 /// Adds the settings that were chosen and those that are still open.
-fn settings(text: &mut String, test: &Test, settings: &Settings) {
+fn settings(text: &mut String, test: &PlannedTest, settings: &Settings) {
     for (field, value, origin) in settings.rows() {
         let is_chosen = !matches!(origin, Origin::Default | Origin::BuiltIn { .. });
         let is_of_run = matches!(field.name, "scenario" | "mode");
@@ -257,7 +258,7 @@ fn settings(text: &mut String, test: &Test, settings: &Settings) {
     }
 }
 
-fn length(test: &Test) -> String {
+fn length(test: &PlannedTest) -> String {
     match test.mode {
         TestMode::AccuracyOnly => {
             let samples = test.tenants.iter().map(|t| t.plan.accuracy_sample_count).max();

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 
 use dyno_experiment::Failure;
-use dyno_experiment::compare::{Report, TestReport, verdict_name};
+use dyno_experiment::compare::{ComparisonReport, TestReport, verdict_name};
 use dyno_loadgen::compare::Verdict;
 
 use super::compare::{cells, confidence, left_out, sentence};
@@ -38,7 +38,7 @@ impl Annotations {
 /// # Errors
 /// Stdout cannot be written.
 pub fn annotate(
-    report: &Report,
+    report: &ComparisonReport,
     annotations: Annotations,
     is_for_stdout: bool,
 ) -> Result<(), Failure> {
@@ -55,7 +55,7 @@ pub fn annotate(
 }
 
 /// Returns one annotation for each test.
-pub fn lines(report: &Report) -> String {
+pub fn lines(report: &ComparisonReport) -> String {
     let line = |test: &TestReport| {
         let level = match test.comparison.verdict {
             Verdict::Worse => "error",
@@ -81,7 +81,7 @@ fn property(text: &str) -> String {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn summarize(report: &Report) -> Result<(), String> {
+pub fn summarize(report: &ComparisonReport) -> Result<(), String> {
     let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) else {
         return Ok(());
     };
@@ -94,7 +94,7 @@ pub fn summarize(report: &Report) -> Result<(), String> {
 }
 
 /// Returns the table in Markdown.
-pub fn markdown(report: &Report) -> String {
+pub fn markdown(report: &ComparisonReport) -> String {
     let [a, b] = report.labels.each_ref().map(|label| cell(label));
     let verdict = verdict_name(report.verdict());
     let mut text = format!("### dyno compare: {verdict}\n\nBaseline {a}, candidate {b}.\n\n");

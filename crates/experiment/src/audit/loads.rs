@@ -5,7 +5,7 @@
 use dyno_loadgen::settings::{Repetition, Scenario, Setting as _, TestMode};
 use dyno_results::summary::{self, mode_name};
 
-use crate::test::Test;
+use crate::test::PlannedTest;
 
 /// The loads of all scenarios that repeated runs settled on.
 #[derive(Debug, Default)]
@@ -20,8 +20,8 @@ struct Load {
 }
 
 /// Returns whether any of the tests asks for a repetition.
-pub fn is_repeated(tests: &[Test]) -> bool {
-    let of = |test: &Test| test.tenants[0].plan.repetition != Repetition::Once;
+pub fn is_repeated(tests: &[PlannedTest]) -> bool {
+    let of = |test: &PlannedTest| test.tenants[0].plan.repetition != Repetition::Once;
     tests.iter().any(|test| test.mode == TestMode::PerformanceOnly && of(test))
 }
 

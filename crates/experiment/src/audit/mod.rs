@@ -7,7 +7,7 @@ mod quality;
 
 use dyno_loadgen::settings::Scenario;
 use dyno_rules::Round;
-use dyno_submission::audit::{self, AuditResult, Plan, Test};
+use dyno_submission::audit::{self, AuditPlan, AuditResult, AuditTest};
 
 pub use play::Schedule;
 
@@ -34,8 +34,8 @@ pub struct Bounds {
 
 impl Bounds {
     /// Returns a plan with these bounds in place of its own where they are given.
-    pub fn over(self, plan: Plan) -> Plan {
-        Plan {
+    pub fn over(self, plan: AuditPlan) -> AuditPlan {
+        AuditPlan {
             threshold: self.least_quality.or(plan.threshold),
             mean_tokens: self.mean_tokens.or(plan.mean_tokens),
             ..plan
@@ -47,10 +47,11 @@ impl Bounds {
 ///
 /// # Errors
 /// There is no audit of this name.
-pub fn test(name: &str) -> Result<Test, Failure> {
-    Test::named(name).ok_or_else(|| {
-        let names: Vec<&str> = Test::ALL.iter().map(|test| test.name()).collect();
-        let problem = format!("there is no audit `{name}`; the nearest is {}", Test::nearest(name));
+pub fn test(name: &str) -> Result<AuditTest, Failure> {
+    AuditTest::named(name).ok_or_else(|| {
+        let names: Vec<&str> = AuditTest::ALL.iter().map(|test| test.name()).collect();
+        let problem =
+            format!("there is no audit `{name}`; the nearest is {}", AuditTest::nearest(name));
         Failure::usage(problem).hint(format!("the audits are {}", names.join(", ")))
     })
 }
@@ -59,7 +60,7 @@ pub fn test(name: &str) -> Result<Test, Failure> {
 ///
 /// # Errors
 /// The round does not exist, or does not have this audit.
-pub fn round(name: Option<&str>, test: Test) -> Result<&'static Round, Failure> {
+pub fn round(name: Option<&str>, test: AuditTest) -> Result<&'static Round, Failure> {
     let has = |round: &&Round| audit::plan(test, round, None, Scenario::Offline).is_ok();
     match name {
         Some(name) => Round::named(name).map_err(Failure::usage),
@@ -75,20 +76,20 @@ pub fn round(name: Option<&str>, test: Test) -> Result<&'static Round, Failure> 
 /// # Errors
 /// The round does not have this audit or this benchmark.
 pub fn plan(
-    test: Test,
+    test: AuditTest,
     round: &Round,
     benchmark: Option<&str>,
     scenario: Scenario,
-) -> Result<Plan, Failure> {
+) -> Result<AuditPlan, Failure> {
     if let Some(name) = benchmark.filter(|name| round.benchmark(name).is_none()) {
         let near = round.nearest_benchmark(name).unwrap_or("resnet");
         let problem = format!("round {} has no benchmark `{name}`", round.version);
         return Err(Failure::usage(format!("{problem}; the nearest is `{near}`")));
     }
-    let has = |test: &Test| audit::plan(*test, round, None, scenario).is_ok();
+    let has = |test: &AuditTest| audit::plan(*test, round, None, scenario).is_ok();
     audit::plan(test, round, benchmark, scenario).map_err(|error| {
         let names: Vec<&str> =
-            Test::ALL.iter().filter(|test| has(test)).map(|t| t.name()).collect();
+            AuditTest::ALL.iter().filter(|test| has(test)).map(|t| t.name()).collect();
         Failure::usage(error).hint(format!("round {} has {}", round.version, names.join(", ")))
     })
 }

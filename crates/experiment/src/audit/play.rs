@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_results::summary::{State, mode_name};
 use dyno_rules::{Round, Version};
-use dyno_submission::audit::{Evidence, Plan, RequiredRuns, RunFolder, Test, verify, write_folder};
+use dyno_submission::audit::{
+    AuditPlan, AuditTest, Evidence, RequiredRuns, RunFolder, verify, write_folder,
+};
 
 use super::loads::{Loads, is_repeated};
 use super::{Bounds, ScenarioAudit, plan, quality};
@@ -15,7 +17,7 @@ use crate::compare::interleave::rate;
 use crate::failure::Failure;
 use crate::options::{CommandLine, Options, is_open};
 use crate::run::{MeasuredRun, PreparedRun, variables};
-use crate::test::Test as MeasuredTest;
+use crate::test::PlannedTest;
 use crate::watch::Control;
 
 /// Folder of the submission's run, relative to the folder of the audit.
@@ -24,7 +26,7 @@ const BASELINE: &str = "baseline";
 /// The runs of an audit.
 pub struct Schedule {
     /// The audit.
-    pub test: Test,
+    pub test: AuditTest,
     /// Round whose rules apply.
     pub round: &'static Round,
     /// Benchmark of the round.
@@ -42,7 +44,7 @@ pub struct Schedule {
 }
 
 /// Returns the origin of the settings that an audit changes.
-fn origin(test: Test) -> Origin {
+fn origin(test: AuditTest) -> Origin {
     Origin::Flag(format!("dyno audit {test}"))
 }
 
@@ -77,7 +79,7 @@ impl Schedule {
             .hint("leave [[tenant]] out"));
         }
         let plans = prepared.options.scenarios().into_iter().map(|scenario| self.plan(scenario));
-        let plans = plans.collect::<Result<Vec<Plan>, Failure>>()?;
+        let plans = plans.collect::<Result<Vec<AuditPlan>, Failure>>()?;
         // Errors in the audited run are reported before the baseline is played.
         let custom = self.customized(&line, control)?;
         let Some(rates) = self.rates(&mut prepared, &line, control)? else {
@@ -89,7 +91,7 @@ impl Schedule {
         prepared.options = Options::read(&line, variables())?;
         let mut loads = Loads::default();
         if needs != RequiredRuns::default() || is_repeated(&prepared.tests()?) {
-            if self.test == Test::Test04 && is_warm {
+            if self.test == AuditTest::Test04 && is_warm {
                 prepared = prepared.renewed(control.watch)?;
             }
             let measured = self.measure(&prepared, &directory.join(BASELINE), control)?;
@@ -108,7 +110,7 @@ impl Schedule {
             prepared = custom;
         }
         for at in 0..plans[0].runs.len() {
-            if self.test == Test::Test04Pair && at == 0 && is_warm {
+            if self.test == AuditTest::Test04Pair && at == 0 && is_warm {
                 prepared = prepared.renewed(control.watch)?;
             }
             prepared.options = Options::read(&line, variables())?;
@@ -127,7 +129,7 @@ impl Schedule {
         judged.collect::<Result<_, _>>().map(Ok)
     }
 
-    fn plan(&self, scenario: Scenario) -> Result<Plan, Failure> {
+    fn plan(&self, scenario: Scenario) -> Result<AuditPlan, Failure> {
         plan(self.test, self.round, self.benchmark.as_deref(), scenario)
             .map(|plan| self.bounds.over(plan))
     }
@@ -185,7 +187,7 @@ impl Schedule {
         }
         let Some(tests) = prepared.probed_tests(control)? else { return Ok(None) };
         prepared.probe_remark().iter().for_each(|remark| control.watch.say(remark));
-        let of = |test: &MeasuredTest| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
+        let of = |test: &PlannedTest| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
         Ok(Some(tests.iter().filter_map(of).collect()))
     }
 
@@ -220,8 +222,8 @@ impl Schedule {
     /// Returns whether a run may be short because the number of samples or answers ends it.
     fn may_be_short(&self, target: &Path) -> bool {
         match self.test {
-            Test::Test04Pair => target.ends_with("unique"),
-            Test::Test06 | Test::Test07 | Test::Test08 | Test::Test09 => {
+            AuditTest::Test04Pair => target.ends_with("unique"),
+            AuditTest::Test06 | AuditTest::Test07 | AuditTest::Test08 | AuditTest::Test09 => {
                 !target.ends_with(BASELINE)
             }
             _ => false,
@@ -230,7 +232,7 @@ impl Schedule {
 
     fn judge(
         &self,
-        plan: &Plan,
+        plan: &AuditPlan,
         baseline: &PreparedRun,
         loads: &Loads,
         directory: &Path,
@@ -247,13 +249,13 @@ impl Schedule {
             audited: audited.collect(),
             ..self.evidence.clone()
         };
-        if let (Test::Test07, Some(labels)) = (plan.test, baseline.system.labels.as_deref()) {
+        if let (AuditTest::Test07, Some(labels)) = (plan.test, baseline.system.labels.as_deref()) {
             let own = quality::audited_accuracy(&evidence, labels)?;
             evidence.quality = evidence.quality.or(own);
         }
         let mut result = verify(plan, &evidence);
         if let Some(labels) = baseline.system.labels.as_deref().filter(|_| !result.is_passed())
-            && plan.test == Test::Test01
+            && plan.test == AuditTest::Test01
             && evidence.qualities.is_none()
         {
             evidence.qualities = quality::accuracies(&evidence, labels, self.round)?;

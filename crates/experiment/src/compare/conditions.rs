@@ -8,7 +8,7 @@ use super::source::ComparedRun;
 use crate::failure::Failure;
 use crate::outcome::plan_of;
 use crate::run::PreparedRun;
-use crate::test::{Test, TestTenant};
+use crate::test::{PlannedTest, TestTenant};
 
 /// The conditions of a test that was played or will be played.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +38,7 @@ impl Conditions {
     }
 
     /// Returns the conditions of tests that will be played.
-    pub fn planned(prepared: &PreparedRun, tests: &[Test]) -> Vec<Self> {
+    pub fn planned(prepared: &PreparedRun, tests: &[PlannedTest]) -> Vec<Self> {
         let library = &prepared.system.library;
         let data = Data {
             name: library.name().into(),
@@ -46,7 +46,7 @@ impl Conditions {
             performance: library.performance_sample_count() as u64,
             shapes: prepared.system.shapes(),
         };
-        let of = |test: &Test, tenant: &TestTenant| Self {
+        let of = |test: &PlannedTest, tenant: &TestTenant| Self {
             scenario: test.scenario.name().into(),
             tenant: tenant.name.clone(),
             name: None,

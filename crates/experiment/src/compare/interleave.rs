@@ -27,7 +27,7 @@ use crate::effect::Strictness;
 use crate::failure::Failure;
 use crate::options::{CommandLine, GivenKeys, Options};
 use crate::run::{PreparedRun, variables};
-use crate::test::Test;
+use crate::test::PlannedTest;
 use crate::watch::Control;
 
 /// The runs of a comparison to play.
@@ -153,7 +153,7 @@ impl Schedule<'_> {
             if is_whole {
                 return Ok(1);
             }
-            shortest = tests.iter().map(Test::expected).fold(shortest, Nanos::min);
+            shortest = tests.iter().map(PlannedTest::expected).fold(shortest, Nanos::min);
         }
         let fits = |slices: &usize| shortest / *slices as u64 >= SLICE_LEAST.max(load);
         Ok(SLICES.into_iter().find(fits).unwrap_or(1))
@@ -181,9 +181,9 @@ impl Schedule<'_> {
         for (side, config) in self.configs.iter().enumerate() {
             let prepared = self.prepare(side, &[])?;
             let tests = prepared.tests()?;
-            let each = tests.iter().map(Test::expected).fold(0, Nanos::saturating_add);
+            let each = tests.iter().map(PlannedTest::expected).fold(0, Nanos::saturating_add);
             lasts = each.saturating_mul(self.pairs as u64).saturating_add(lasts);
-            let titles: Vec<String> = tests.iter().map(Test::title).collect();
+            let titles: Vec<String> = tests.iter().map(PlannedTest::title).collect();
             text += &format!(
                 "{}  {}: {}, {}, at least {} a run{}\n",
                 NAMES[side],
@@ -300,7 +300,7 @@ impl Schedule<'_> {
             if prepared.system.is_simulated() {
                 Ok(0)
             } else {
-                Ok(prepared.tests()?.iter().map(Test::expected).sum())
+                Ok(prepared.tests()?.iter().map(PlannedTest::expected).sum())
             }
         };
         Ok(of(0)?.saturating_add(of(1)?))
@@ -400,7 +400,7 @@ impl Schedule<'_> {
         }
         let Some(tests) = baseline.probed_tests(control)? else { return Ok(None) };
         baseline.probe_remark().iter().for_each(|remark| control.watch.say(remark));
-        let of = |test: &Test| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
+        let of = |test: &PlannedTest| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
         Ok(Some(tests.iter().filter_map(of).collect()))
     }
 }

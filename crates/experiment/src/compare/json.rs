@@ -4,7 +4,7 @@
 use dyno_loadgen::compare::{self, Metric, Pairing};
 use serde::Serialize;
 
-use super::{Report, TestReport, metric};
+use super::{ComparisonReport, TestReport, metric};
 
 /// Raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -195,7 +195,7 @@ pub struct MissingMetric {
 
 impl ComparisonDocument {
     /// All of it.
-    pub fn from_report(report: &Report) -> Self {
+    pub fn from_report(report: &ComparisonReport) -> Self {
         Self {
             schema: SCHEMA,
             schema_version: SCHEMA_VERSION,

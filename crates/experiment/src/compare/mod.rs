@@ -4,7 +4,7 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use dyno_experiment::compare::{ComparedRun, Question, Report, Sides};
+//! use dyno_experiment::compare::{ComparedRun, ComparisonReport, Question, Sides};
 //! use dyno_loadgen::compare::{LookPolicy, MARGIN, RISK};
 //!
 //! let baseline = ComparedRun::read(Path::new("runs/a"))?;
@@ -20,7 +20,7 @@
 //!     is_paired: false,
 //!     is_forced: false,
 //! };
-//! let report = Report::from_sides(&sides, question)?;
+//! let report = ComparisonReport::from_sides(&sides, question)?;
 //! println!("{:?}", report.verdict());
 //! # Ok::<(), dyno_experiment::Failure>(())
 //! ```
@@ -82,7 +82,7 @@ pub struct Sides {
 
 /// The result of a comparison.
 #[derive(Debug)]
-pub struct Report {
+pub struct ComparisonReport {
     /// Folders of the baseline's runs.
     pub baseline: Vec<String>,
     /// Folders of the candidate's runs.
@@ -126,7 +126,7 @@ pub struct TestReport {
     pub notes: Vec<String>,
 }
 
-impl Report {
+impl ComparisonReport {
     /// Compares the runs of two sides, at least one each.
     ///
     /// # Errors

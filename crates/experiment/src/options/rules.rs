@@ -60,7 +60,7 @@ impl Rules {
         };
         let rules = Self { round, benchmark, is_interactive: run.is_interactive };
         if rules.is_interactive
-            && !benchmark.scenarios().contains(&dyno_rules::Scenario::Interactive)
+            && !benchmark.scenarios().contains(&dyno_rules::RuleScenario::Interactive)
         {
             let (version, name) = (round.version, &benchmark.name);
             return Err(vec![format!("{name} of round {version} has no scenario Interactive")]);
@@ -77,13 +77,13 @@ impl Rules {
     }
 
     /// Returns the scenario of the rules for a played scenario.
-    pub fn scenario(&self, played: Scenario) -> dyno_rules::Scenario {
+    pub fn scenario(&self, played: Scenario) -> dyno_rules::RuleScenario {
         match played {
-            Scenario::SingleStream => dyno_rules::Scenario::SingleStream,
-            Scenario::MultiStream => dyno_rules::Scenario::MultiStream,
-            Scenario::Server if self.is_interactive => dyno_rules::Scenario::Interactive,
-            Scenario::Server => dyno_rules::Scenario::Server,
-            Scenario::Offline => dyno_rules::Scenario::Offline,
+            Scenario::SingleStream => dyno_rules::RuleScenario::SingleStream,
+            Scenario::MultiStream => dyno_rules::RuleScenario::MultiStream,
+            Scenario::Server if self.is_interactive => dyno_rules::RuleScenario::Interactive,
+            Scenario::Server => dyno_rules::RuleScenario::Server,
+            Scenario::Offline => dyno_rules::RuleScenario::Offline,
         }
     }
 

@@ -13,7 +13,7 @@ use super::{PreparedRun, tests};
 use crate::failure::Failure;
 use crate::measure::PlayedTest;
 use crate::options::Profile;
-use crate::test::Test;
+use crate::test::PlannedTest;
 use crate::watch::{Control, Interrupt};
 
 /// Maximum number of repetitions.
@@ -22,7 +22,7 @@ const MOST_TIMES: usize = 4;
 /// A test with its last run.
 pub struct SizedTest<'a> {
     /// The test, with the settings of its last run.
-    pub test: Cow<'a, Test>,
+    pub test: Cow<'a, PlannedTest>,
     /// Logs and observations of the last run.
     pub played: PlayedTest,
     /// Remarks on the earlier runs.
@@ -32,10 +32,10 @@ pub struct SizedTest<'a> {
 /// Plays a test, and repeats it while its query is too short, if a probe determined the size.
 ///
 /// # Errors
-/// As [`Test::play`].
+/// As [`PlannedTest::play`].
 pub fn play<'a>(
     prepared: &PreparedRun,
-    test: &'a Test,
+    test: &'a PlannedTest,
     control: Control<'_>,
     title: &str,
 ) -> Result<SizedTest<'a>, Failure> {
@@ -49,7 +49,7 @@ pub fn play<'a>(
         let rate = samples as f64 * 1e9 / lasted as f64;
         let longer = tests::resized(&prepared.options, &prepared.system, &sized.test, rate)?;
         let Some(longer) = longer else { break };
-        let count = |test: &Test| units::count(test.tenants[0].plan.samples_per_query);
+        let count = |test: &PlannedTest| units::count(test.tenants[0].plan.samples_per_query);
         sized.notes.push(format!(
             "A probe sized the query too small: {} samples took {}. It was issued again with {}.",
             count(&sized.test),

@@ -30,9 +30,8 @@ use crate::options::{CommandLine, Options, Requirement};
 use crate::outcome::{Context, Outcome, log_folder};
 use crate::system::System;
 use crate::system::net::Remote;
-use crate::test::{Test, TestTenant};
-use crate::watch::Watch;
-use crate::watch::{Control, Interrupt, TestResult};
+use crate::test::{PlannedTest, TestTenant};
+use crate::watch::{Control, Interrupt, TestResult, Watch};
 use crate::workers::RemoteWorkers;
 use crate::{End, division, environment, requirement, throughput};
 use longer::SizedTest;
@@ -145,7 +144,7 @@ impl PreparedRun {
     ///
     /// # Errors
     /// All invalid settings of all tests.
-    pub fn tests(&self) -> Result<Vec<Test>, Failure> {
+    pub fn tests(&self) -> Result<Vec<PlannedTest>, Failure> {
         tests::tests(&self.options, &self.system, None)
     }
 
@@ -159,7 +158,7 @@ impl PreparedRun {
     ///
     /// # Errors
     /// As [`PreparedRun::tests`], or the system does not answer the probe.
-    pub fn probed_tests(&self, control: Control<'_>) -> Result<Option<Vec<Test>>, Failure> {
+    pub fn probed_tests(&self, control: Control<'_>) -> Result<Option<Vec<PlannedTest>>, Failure> {
         // Errors that do not depend on the probe are reported before it.
         self.tests()?;
         let probe = if self.is_probed() {
@@ -191,7 +190,7 @@ impl PreparedRun {
         scenario: Scenario,
         on_top: &[(&str, String)],
         origin: &Origin,
-    ) -> Result<Test, Failure> {
+    ) -> Result<PlannedTest, Failure> {
         tests::performance(&self.options, &self.system, scenario, on_top, origin)
     }
 
@@ -199,7 +198,11 @@ impl PreparedRun {
     ///
     /// # Errors
     /// It cannot be written, or the disk has no space for the logs.
-    pub fn directory(&self, tests: &[Test], out: Option<&Path>) -> Result<RunDirectory, Failure> {
+    pub fn directory(
+        &self,
+        tests: &[PlannedTest],
+        out: Option<&Path>,
+    ) -> Result<RunDirectory, Failure> {
         let trace_log = self.options.run.trace_log;
         let of = |tenant: &TestTenant| expected_bytes(&tenant.plan, trace_log);
         let log_bytes = tests.iter().flat_map(|test| &test.tenants).map(of).sum();
@@ -207,8 +210,7 @@ impl PreparedRun {
     }
 
     fn name(&self) -> String {
-        let given = self.options.run.name.clone();
-        given.unwrap_or_else(|| self.system.short_name().to_string())
+        self.options.run.name.clone().unwrap_or_else(|| self.system.short_name().to_string())
     }
 
     /// Plays the tests and writes the results to the directory.
@@ -217,21 +219,20 @@ impl PreparedRun {
     /// The system cannot be started, or results cannot be written.
     pub fn measure(
         &self,
-        tests: &[Test],
+        tests: &[PlannedTest],
         control: Control<'_>,
         directory: RunDirectory,
     ) -> Result<MeasuredRun, Failure> {
         self.measure_and_see(tests, control, directory, &mut |_| {})
     }
 
-    /// Plays the tests as [`PreparedRun::measure`] does; `see` receives each log before it is
-    /// dropped.
+    /// Plays the tests like [`PreparedRun::measure`]; `see` receives each log before it is dropped.
     ///
     /// # Errors
     /// As [`PreparedRun::measure`].
     pub fn measure_and_see(
         &self,
-        tests: &[Test],
+        tests: &[PlannedTest],
         control: Control<'_>,
         mut directory: RunDirectory,
         see: LogObserver<'_>,
@@ -301,7 +302,7 @@ impl PreparedRun {
     /// The system cannot be started.
     pub fn play_and_judge(
         &self,
-        test: &Test,
+        test: &PlannedTest,
         control: Control<'_>,
         title: &str,
     ) -> Result<(PlayedTest, Vec<summary::Test>), Failure> {
@@ -504,7 +505,7 @@ fn servers_of_tenants(options: &Options) -> Result<(), Failure> {
 /// Plays one test and writes its logs and raw records.
 fn play(
     prepared: &PreparedRun,
-    test: &Test,
+    test: &PlannedTest,
     control: Control<'_>,
     title: &str,
     kept: &mut OutcomeSink<'_>,
@@ -575,14 +576,13 @@ fn play(
 /// Returns the reports of a test by the native definitions; empty if they do not differ from those
 /// of the reference, which only tests with tokens do.
 fn native_reports(log: &TestLog) -> Vec<Report<'_>> {
-    if log.plan.measures_tokens() {
-        // By either definition, an answer without a time per output token meets every bound on it.
-        // By the native definition it would not count for early stopping, and a run of short
-        // answers would never have enough queries.
-        reports_by(log, Definitions::Native, Definitions::Reference)
-    } else {
-        Vec::new()
+    if !log.plan.measures_tokens() {
+        return Vec::new();
     }
+    // By either definition, an answer without a time per output token meets every bound on it.
+    // By the native definition it would not count for early stopping, and a run of short answers
+    // would never have enough queries.
+    reports_by(log, Definitions::Native, Definitions::Reference)
 }
 
 /// Sets the goodput within the given limits. A run has one goodput, so that this replaces the

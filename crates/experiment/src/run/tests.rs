@@ -10,7 +10,7 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::options::{Options, TenantTable, is_open};
 use crate::system::System;
-use crate::test::{Test, TestTenant};
+use crate::test::{PlannedTest, TestTenant};
 
 /// Share of the probed throughput at which Server queries arrive.
 const SERVER_SHARE: f64 = 0.1;
@@ -81,8 +81,8 @@ pub fn tests(
     options: &Options,
     system: &System,
     probed: Option<f64>,
-) -> Result<Vec<Test>, Failure> {
-    let (mut tests, mut problems) = (Vec::<Test>::new(), Vec::new());
+) -> Result<Vec<PlannedTest>, Failure> {
+    let (mut tests, mut problems) = (Vec::<PlannedTest>::new(), Vec::new());
     for scenario in options.scenarios() {
         for &mode in options.modes() {
             let tenants: Vec<Option<&TenantTable>> = match &options.tenants[..] {
@@ -107,7 +107,7 @@ pub fn tests(
             if tests.iter().all(|test| (test.scenario, test.mode) != (scenario, mode)) {
                 let (tenants, keep) = (resolved_tenants, keep(options));
                 let fails_fast = options.fails_fast();
-                tests.push(Test { scenario, mode, tenants, keep, fails_fast });
+                tests.push(PlannedTest { scenario, mode, tenants, keep, fails_fast });
             }
         }
     }
@@ -163,7 +163,7 @@ pub fn performance(
     scenario: Scenario,
     on_top: &[(&str, String)],
     origin: &Origin,
-) -> Result<Test, Failure> {
+) -> Result<PlannedTest, Failure> {
     let mode = TestMode::PerformanceOnly;
     let mut settings = options.settings(scenario, mode, None);
     for (key, value) in on_top {
@@ -171,7 +171,7 @@ pub fn performance(
     }
     let tenant = settle(options, system, scenario, None, settings).map_err(Failure::usages)?;
     let (keep, fails_fast) = (keep(options), options.fails_fast());
-    let test = Test { scenario, mode, tenants: vec![tenant], keep, fails_fast };
+    let test = PlannedTest { scenario, mode, tenants: vec![tenant], keep, fails_fast };
     if let Some(workers) = &system.remote_workers {
         workers.check(std::slice::from_ref(&test), system.is_simulated())?;
     }
@@ -191,9 +191,9 @@ pub fn is_probed(settings: &Settings) -> bool {
 pub fn resized(
     options: &Options,
     system: &System,
-    test: &Test,
+    test: &PlannedTest,
     rate: f64,
-) -> Result<Option<Test>, Failure> {
+) -> Result<Option<PlannedTest>, Failure> {
     let mut settings = test.tenants[0].settings.clone();
     let fits = rate_that_fits(settings.values.min_duration_ms);
     let rate = (rate * LONGER_MARGIN).min(fits);
@@ -202,7 +202,7 @@ pub fn resized(
     }
     settings.set(OFFLINE_RATE, &rate.to_string(), PROBED).expect("a rate is a number");
     let tenant = settle(options, system, test.scenario, None, settings).map_err(Failure::usages)?;
-    Ok(Some(Test { tenants: vec![tenant], ..test.clone() }))
+    Ok(Some(PlannedTest { tenants: vec![tenant], ..test.clone() }))
 }
 
 /// Completes settings, and returns the tenant's part of the test.

@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options};
 use crate::run::PreparedRun;
-use crate::test::Test;
+use crate::test::PlannedTest;
 use crate::watch::{Control, Interrupt};
 
 /// A search that is prepared or running.
@@ -408,7 +408,7 @@ impl Job {
         }
     }
 
-    fn short_test(&self, probe: &Probe) -> Result<Test, Failure> {
+    fn short_test(&self, probe: &Probe) -> Result<PlannedTest, Failure> {
         let ms = probe.duration.div_ceil(MILLISECOND);
         let scenario = self.load.scenario();
         let said = self.prepared.options.settings(scenario, TestMode::PerformanceOnly, None).values;

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::options::{KeyOrigin, Mode, Options, Profile, is_open};
 use crate::run::PreparedRun;
 use crate::system::net::Remote;
-use crate::test::Test;
+use crate::test::PlannedTest;
 use crate::watch::Control;
 
 /// Settings of a search besides those of its runs.
@@ -215,7 +215,7 @@ pub fn first_load(
         ))),
         (None, Load::Qps, Some(control)) if is_unknown => {
             let tests = prepared.probed_tests(control)?;
-            let rate = |tests: Vec<Test>| tests[0].tenants[0].plan.target_qps;
+            let rate = |tests: Vec<PlannedTest>| tests[0].tenants[0].plan.target_qps;
             // The first load stays below `--to`, whatever the probe finds.
             let most = ask.to.map_or(f64::INFINITY, |to| to / 2.0);
             Ok(tests.map(|tests| FirstLoad::At(rate(tests).min(most))))
@@ -297,7 +297,7 @@ pub fn definition(
     load: Load,
     rules: &Rules,
     limits: &[Limit],
-    base: &Test,
+    base: &PlannedTest,
 ) -> Definition {
     let (values, defaults) = (&base.tenants[0].settings.values, TestSettings::default());
     let (of_load, _): SettingOverride = load.setting(1.0);

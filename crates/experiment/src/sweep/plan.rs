@@ -37,7 +37,7 @@ pub struct Request {
 
 /// A valid sweep.
 #[derive(Debug)]
-pub struct Plan {
+pub struct SweepPlan {
     /// Definition of the sweep.
     pub definition: Definition,
     /// Points, all pending.
@@ -50,7 +50,7 @@ pub struct Plan {
     pub table: SweepTable,
 }
 
-impl Plan {
+impl SweepPlan {
     /// Plans a sweep.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use dyno_results::sweep::{Definition, Sweep};
 
-use super::plan::{Plan, environment, look_at};
+use super::plan::{SweepPlan, environment, look_at};
 use crate::failure::Failure;
 
 /// Lock of a running sweep, so that no two sweeps run in one directory.
@@ -95,7 +95,7 @@ pub fn return_to(base: &Path, directory: &Path) -> Result<PathBuf, Failure> {
 ///
 /// # Errors
 /// All differences.
-pub fn check(sweep: &Sweep, asked: Option<&Plan>) -> Result<(), Failure> {
+pub fn check(sweep: &Sweep, asked: Option<&SweepPlan>) -> Result<(), Failure> {
     let old = &sweep.definition;
     let mut changes = asked.map(|plan| differences(sweep, plan)).unwrap_or_default();
     for file in &old.files {
@@ -133,7 +133,7 @@ fn is_inside(folder: &Path) -> bool {
 }
 
 /// Returns the differences between two definitions, without files and environment.
-fn differences(sweep: &Sweep, plan: &Plan) -> Vec<String> {
+fn differences(sweep: &Sweep, plan: &SweepPlan) -> Vec<String> {
     let (old, new) = (&sweep.definition, &plan.definition);
     let mut found = Vec::new();
     let mut differ = |what: &str, old: String, new: String| {

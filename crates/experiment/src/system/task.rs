@@ -199,14 +199,14 @@ fn of_round(mut judge: Judge, card: &Card, run: &RunOptions) -> Judge {
 /// Returns the targets of a benchmark, with Server played as itself or as Interactive.
 fn targets(benchmark: &Benchmark, is_interactive: bool) -> Vec<Target> {
     let other = if is_interactive {
-        dyno_rules::Scenario::Server
+        dyno_rules::RuleScenario::Server
     } else {
-        dyno_rules::Scenario::Interactive
+        dyno_rules::RuleScenario::Interactive
     };
     let asked = benchmark.accuracy.iter().filter(|target| target.scenario != Some(other));
     let both = asked.flat_map(|target| {
         let bounds = [target.at_least.map(Bound::AtLeast), target.at_most.map(Bound::AtMost)];
-        let scenario = target.scenario.map(dyno_rules::Scenario::loadgen_scenario);
+        let scenario = target.scenario.map(dyno_rules::RuleScenario::loadgen_scenario);
         let of = move |bound| Target { metric: target.metric.clone(), bound, scenario };
         bounds.into_iter().flatten().map(of)
     });

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::outcome::{Context, Outcome, Troubles};
 use crate::system::System;
-use crate::test::{Test, TestTenant};
+use crate::test::{PlannedTest, TestTenant};
 use crate::watch::{Control, Interrupt};
 
 /// A system that reads formats from a file.
@@ -120,7 +120,7 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
     };
     let plan = Plan::resolve(&settings, system.library_size()).map_err(Failure::usage)?;
     let tenant = TestTenant { name: None, settings: settings.into(), plan, messages: Vec::new() };
-    let test = Test {
+    let test = PlannedTest {
         scenario: Scenario::Offline,
         mode: TestMode::AccuracyOnly,
         tenants: vec![tenant],

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Report of a worker on a run besides its record. It is sent as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Report {
+pub struct WorkerReport {
     /// Counters of its client since the test began; `None` without a server.
     pub seen: Option<ClientStatistics>,
     /// Number of threads of its client.
@@ -27,7 +27,7 @@ pub struct Report {
     pub observer: Option<Observer>,
 }
 
-impl Report {
+impl WorkerReport {
     /// Returns the bytes that are sent.
     pub fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("keys are texts")
@@ -44,7 +44,7 @@ impl Report {
 /// Reports of the workers of a test.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerReports {
-    shares: Vec<(WorkerShare, Report)>,
+    shares: Vec<(WorkerShare, WorkerReport)>,
 }
 
 /// Longest silence of a worker in a run, ns. Workers send several messages a second. A longer
@@ -72,13 +72,15 @@ impl WorkerReports {
 
     /// Returns the available time of all threads of all clients, ns.
     pub fn capacity(&self) -> Nanos {
-        let of = |(_, report): &(_, Report)| report.took.saturating_mul(report.threads as u64);
+        let of =
+            |(_, report): &(_, WorkerReport)| report.took.saturating_mul(report.threads as u64);
         self.shares.iter().map(of).sum()
     }
 
     /// Returns how late the requests of a tenant were written to sockets, ns.
     pub fn lateness(&self, tenant: u8) -> Vec<Nanos> {
-        let of = |(_, report): &(_, Report)| report.lateness.get(usize::from(tenant)).cloned();
+        let of =
+            |(_, report): &(_, WorkerReport)| report.lateness.get(usize::from(tenant)).cloned();
         self.shares.iter().filter_map(of).flatten().collect()
     }
 
@@ -100,7 +102,7 @@ impl WorkerReports {
 
     /// Returns what delayed each worker.
     pub fn observers(&self) -> Vec<Observer> {
-        let of = |(share, report): &(WorkerShare, Report)| {
+        let of = |(share, report): &(WorkerShare, WorkerReport)| {
             let observer = report.observer.clone()?;
             Some(Observer { worker: Some(share.worker + 1), ..observer })
         };
@@ -109,7 +111,7 @@ impl WorkerReports {
 
     /// Returns the summary of each worker, with its percentiles.
     pub fn workers(&self, target: f64) -> Vec<Worker> {
-        let row = |(share, report): &(WorkerShare, Report)| {
+        let row = |(share, report): &(WorkerShare, WorkerReport)| {
             let lag = share.client_lag.iter().flatten().map(|&lag| Nanos::from(lag)).collect();
             let lateness = report.lateness.iter().flatten().copied().collect();
             Worker {

@@ -1,8 +1,9 @@
 //! Verification of programs: every place lies inside of its buffer, and between two barriers no
 //! worker accesses what another one writes.
 
-use std::fmt;
 use std::ops::Range;
+
+use thiserror::Error;
 
 use super::{
     Buffer, BufferKind, Cadence, Epilogue, HiddenState, Loop, Phase, Place, Product, SlotIndex,
@@ -12,10 +13,11 @@ use crate::lanes::LANES;
 use crate::panels::Precision;
 
 /// Reason why a program is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProgramError {
     /// The amount of work in a phase differs from the number of workers.
+    #[error("expected work for {expected} workers, found work for {found}")]
     Workers {
         /// Workers of the program.
         expected: usize,
@@ -23,6 +25,7 @@ pub enum ProgramError {
         found: usize,
     },
     /// A place lies outside of its buffer, or the buffer does not exist.
+    #[error("rows {:?}, columns {:?} are outside of buffer {buffer}", touched.0, touched.1)]
     Outside {
         /// Index of the buffer.
         buffer: usize,
@@ -30,11 +33,13 @@ pub enum ProgramError {
         touched: (Range<usize>, Range<usize>),
     },
     /// A buffer exceeds the memory of any machine.
+    #[error("expected a buffer that fits into memory, found more words in buffer {buffer}")]
     Size {
         /// Index of the buffer.
         buffer: usize,
     },
     /// The buffer, or this loop, does not have the slot.
+    #[error("buffer {buffer} has no slot {at} in this loop")]
     Slot {
         /// Index of the buffer.
         buffer: usize,
@@ -42,11 +47,13 @@ pub enum ProgramError {
         at: String,
     },
     /// An input would be written, or two buffers are the same output.
+    #[error("buffer {buffer} is an input that is written, or an output named twice")]
     Direction {
         /// Index of the buffer.
         buffer: usize,
     },
     /// Panels, biases or cells do not fit the weights.
+    #[error("expected {expected} {what}, found {found}")]
     Weights {
         /// Description of the count.
         what: &'static str,
@@ -57,6 +64,7 @@ pub enum ProgramError {
     },
     /// Two workers could access the same place without a barrier between them, and one of them
     /// writes.
+    #[error("workers {} and {} would meet in buffer {buffer}", workers.0, workers.1)]
     Race {
         /// The workers.
         workers: (usize, usize),
@@ -64,37 +72,6 @@ pub enum ProgramError {
         buffer: usize,
     },
 }
-
-impl fmt::Display for ProgramError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Workers { expected, found } => {
-                write!(f, "expected work for {expected} workers, found work for {found}")
-            }
-            Self::Outside { buffer, touched: (rows, columns) } => {
-                write!(f, "rows {rows:?}, columns {columns:?} are outside of buffer {buffer}")
-            }
-            Self::Size { buffer } => {
-                write!(
-                    f,
-                    "expected a buffer that fits into memory, found more words in buffer {buffer}"
-                )
-            }
-            Self::Slot { buffer, at } => write!(f, "buffer {buffer} has no slot {at} in this loop"),
-            Self::Direction { buffer } => {
-                write!(f, "buffer {buffer} is an input that is written, or an output named twice")
-            }
-            Self::Weights { what, expected, found } => {
-                write!(f, "expected {expected} {what}, found {found}")
-            }
-            Self::Race { workers: (one, other), buffer } => {
-                write!(f, "workers {one} and {other} would meet in buffer {buffer}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ProgramError {}
 
 /// An access of a product to a buffer.
 struct Access {

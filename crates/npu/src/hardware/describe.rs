@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::{Energy, Npu, NpuParameters};
 use crate::nearest::nearest;
 
 /// Problems of an invalid NPU description.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct DescriptionError {
     /// Problems sorted by line; at least one.
     pub problems: Vec<KeyProblem>,
@@ -37,8 +38,6 @@ impl fmt::Display for DescriptionError {
         Ok(())
     }
 }
-
-impl std::error::Error for DescriptionError {}
 
 /// Keys with text values. Keys of numbers, whose units are in their names, are in [`FIGURES`].
 const KEYS: &[&str] = &["name", "base"];

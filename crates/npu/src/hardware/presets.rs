@@ -1,9 +1,9 @@
 //! NPU presets: those of the thesis and well-known products.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::{Npu, NpuParameters};
-use crate::nearest::nearest;
+use crate::nearest::alternatives;
 
 /// A named NPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,22 +106,12 @@ pub const PRESETS: &[NpuPreset] = &[
 ];
 
 /// Error: no NPU preset has this name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no NPU `{name}`{}", alternatives(name, PRESETS.iter().map(|preset| preset.name)))]
 pub struct UnknownNpu {
     /// The requested name.
     pub name: String,
 }
-
-impl fmt::Display for UnknownNpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = PRESETS.iter().map(|preset| preset.name);
-        let all: Vec<&str> = names.clone().collect();
-        let near = nearest(&self.name, names);
-        write!(f, "there is no NPU `{}`{near}; there are {}", self.name, all.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownNpu {}
 
 impl Npu {
     /// Returns a preset of [`PRESETS`].

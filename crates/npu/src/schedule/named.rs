@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use thiserror::Error;
+
 use super::{
     AiMt, BalancedScheduler, EarliestDeadlineFirst, Layerweaver, LayerweaverPlus, LayerweaverRules,
     LeastLaxity, Prema, RoundRobin, Scheduler, SerialOrder, SerialScheduler, StitchedScheduler,
     Urgency,
 };
-use crate::nearest::nearest;
+use crate::nearest::alternatives;
 use crate::pass::Pass;
 
 /// A scheduler with its name and description.
@@ -110,22 +112,15 @@ pub const SCHEDULERS: &[NamedScheduler] = &[
 ];
 
 /// Error: no scheduler has this name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "there is no scheduler `{name}`{}",
+    alternatives(name, SCHEDULERS.iter().map(|scheduler| scheduler.name))
+)]
 pub struct UnknownScheduler {
     /// The requested name.
     pub name: String,
 }
-
-impl fmt::Display for UnknownScheduler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = SCHEDULERS.iter().map(|scheduler| scheduler.name);
-        let all: Vec<&str> = names.clone().collect();
-        let near = nearest(&self.name, names);
-        write!(f, "there is no scheduler `{}`{near}; there are {}", self.name, all.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownScheduler {}
 
 impl NamedScheduler {
     /// Returns a scheduler of [`SCHEDULERS`].

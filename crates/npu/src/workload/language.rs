@@ -6,10 +6,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use thiserror::Error;
 
 use super::{LayerType, Network, NetworkLayer, SequenceGrowth};
-use crate::nearest::nearest;
+use crate::nearest::alternatives;
 
 /// Sizes of a decoder.
 ///
@@ -97,15 +97,20 @@ pub enum DecoderPhase {
 }
 
 /// Reason why a decoder or its network is not available.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecoderError {
     /// No decoder has this name.
+    #[error(
+        "there is no decoder `{name}`{}",
+        alternatives(name, DECODERS.iter().map(|decoder| decoder.name))
+    )]
     Unknown {
         /// The requested name.
         name: String,
     },
     /// A size is out of range, the heads do not divide the width, or a product exceeds 64 bits.
+    #[error("decoder `{name}`: {what}")]
     Sizes {
         /// Name of the decoder.
         name: String,
@@ -113,22 +118,6 @@ pub enum DecoderError {
         what: &'static str,
     },
 }
-
-impl fmt::Display for DecoderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { name } => {
-                let names = DECODERS.iter().map(|decoder| decoder.name);
-                let all: Vec<&str> = names.clone().collect();
-                let near = nearest(name, names);
-                write!(f, "there is no decoder `{name}`{near}; there are {}", all.join(", "))
-            }
-            Self::Sizes { name, what } => write!(f, "decoder `{name}`: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for DecoderError {}
 
 /// Bytes of a number, as in the thesis' tables.
 const BYTES: u64 = 2;

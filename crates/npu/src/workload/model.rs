@@ -1,10 +1,10 @@
 //! Networks derived from ONNX models by shape inference.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use dyno_onnx::Model;
 use dyno_onnx::products::{Product, products};
+use thiserror::Error;
 
 use super::{LayerType, Network, NetworkLayer, SequenceGrowth};
 
@@ -21,10 +21,11 @@ pub struct DerivedNetwork {
 }
 
 /// Reason why no network can be derived from a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DerivationError {
     /// The model has no products.
+    #[error("model `{model}` has no layers with products{}", left_out_text(left_out))]
     Empty {
         /// Name of the model.
         model: String,
@@ -32,28 +33,16 @@ pub enum DerivationError {
         left_out: Vec<String>,
     },
     /// A size of a layer is 0, because an open dimension is, or exceeds 64 bits.
+    #[error("layer `{layer}` has sizes of 0, or beyond 64 bits")]
     Size {
         /// Name of the layer.
         layer: String,
     },
 }
 
-impl fmt::Display for DerivationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty { model, left_out } => {
-                write!(f, "model `{model}` has no layers with products")?;
-                match &left_out[..] {
-                    [] => Ok(()),
-                    all => write!(f, "; left out: {}", all.join(", ")),
-                }
-            }
-            Self::Size { layer } => write!(f, "layer `{layer}` has sizes of 0, or beyond 64 bits"),
-        }
-    }
+fn left_out_text(left_out: &[String]) -> String {
+    if left_out.is_empty() { String::new() } else { format!("; left out: {}", left_out.join(", ")) }
 }
-
-impl std::error::Error for DerivationError {}
 
 impl Network {
     /// Derives a network from the products of a model, for one sample and the given bits of weights and activations.

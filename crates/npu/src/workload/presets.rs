@@ -1,9 +1,9 @@
 //! Networks of the thesis, by code.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::Network;
-use crate::nearest::nearest;
+use crate::nearest::alternatives;
 
 /// A network with a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,22 +40,15 @@ pub const PRESETS: &[NetworkPreset] = &[
 ];
 
 /// Error: no network has this code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "there is no network `{code}`{}",
+    alternatives(code, PRESETS.iter().map(|preset| preset.code))
+)]
 pub struct UnknownNetwork {
     /// The requested code.
     pub code: String,
 }
-
-impl fmt::Display for UnknownNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let codes = PRESETS.iter().map(|preset| preset.code);
-        let all: Vec<&str> = codes.clone().collect();
-        let near = nearest(&self.code, codes);
-        write!(f, "there is no network `{}`{near}; there are {}", self.code, all.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownNetwork {}
 
 impl Network {
     /// Returns a network of [`PRESETS`].

@@ -10,13 +10,13 @@ mod chain;
 mod file;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use dyno_kernels::Isa;
 use dyno_onnx::shape::{Dim, infer};
 use dyno_onnx::{Element, Model, Port};
+use thiserror::Error;
 
 use self::chain::Chain;
 pub use self::file::{PackedFile, PackedFileError, PackedSource, PackedTensor};
@@ -102,17 +102,21 @@ pub struct PackedLayer {
 }
 
 /// Why a network cannot be executed in formats.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PackedError {
     /// The model's file cannot be read or written.
+    #[error("{0}")]
     Model(String),
     /// The engine does not support the model.
+    #[error("{0}")]
     Network(EvaluateError),
     /// The model does not have the objects of some formats: a sentence for each, with the nearest
     /// name.
+    #[error("{}", .0.join("; "))]
     Unknown(Vec<String>),
     /// A weight is NaN, and its format has none.
+    #[error("weights of {layer}: {cause}")]
     Nan {
         /// Name of the layer.
         layer: String,
@@ -121,26 +125,15 @@ pub enum PackedError {
     },
 }
 
-impl fmt::Display for PackedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Model(what) => f.write_str(what),
-            Self::Network(error) => error.fmt(f),
-            Self::Unknown(sentences) => f.write_str(&sentences.join("; ")),
-            Self::Nan { layer, cause } => write!(f, "weights of {layer}: {cause}"),
-        }
-    }
-}
-
-impl std::error::Error for PackedError {}
-
 /// Why a call has no answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PackedRunError {
     /// A value is NaN, and its format has none.
+    #[error("{0}")]
     Nan(NanError),
     /// An input does not fit the model.
+    #[error("expected {expected}, found {found}")]
     Input {
         /// What the model accepts.
         expected: String,
@@ -148,6 +141,7 @@ pub enum PackedRunError {
         found: String,
     },
     /// A node cannot process these numbers, for example because a table has no row with an index.
+    #[error("{op}{} {what}", super::in_parentheses(name))]
     Node {
         /// Operator of the node.
         op: String,
@@ -157,19 +151,6 @@ pub enum PackedRunError {
         what: String,
     },
 }
-
-impl fmt::Display for PackedRunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nan(error) => error.fmt(f),
-            Self::Input { expected, found } => write!(f, "expected {expected}, found {found}"),
-            Self::Node { op, name, what } if name.is_empty() => write!(f, "{op} {what}"),
-            Self::Node { op, name, what } => write!(f, "{op} ({name}) {what}"),
-        }
-    }
-}
-
-impl std::error::Error for PackedRunError {}
 
 /// An input or an answer: numbers in row-major order.
 #[derive(Clone, Copy, Debug, PartialEq)]

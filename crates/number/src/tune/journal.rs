@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
+use thiserror::Error;
 
 use super::trial::{Evaluation, Subset, Trial, formats_json};
 use crate::assignment::Assignment;
@@ -35,31 +36,22 @@ pub struct Journal {
 }
 
 /// Error of opening a journal.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JournalError {
     /// The file cannot be read or written.
+    #[error("{0}")]
     Io(io::Error),
     /// Another process is writing it.
+    #[error("another process is writing it")]
     InUse,
     /// The file is not a journal; holds its first characters.
+    #[error("expected the journal of a tuner, found {0:?}")]
     NoJournal(String),
     /// It is the journal of another job; lists the differences.
+    #[error("it is the journal of another job: {}", .0.join("; "))]
     Differs(Vec<String>),
 }
-
-impl fmt::Display for JournalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::InUse => f.write_str("another process is writing it"),
-            Self::NoJournal(found) => write!(f, "expected the journal of a tuner, found {found:?}"),
-            Self::Differs(all) => write!(f, "it is the journal of another job: {}", all.join("; ")),
-        }
-    }
-}
-
-impl std::error::Error for JournalError {}
 
 const SCHEMA: &str = "dyno.tune.journal";
 

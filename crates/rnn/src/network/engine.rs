@@ -1,10 +1,10 @@
 //! Execution of networks.
 
-use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
 use dyno_kernels::{Isa, Precision, ProgramError, RunError, Tanh, Team};
+use thiserror::Error;
 
 use super::attention::{self, Scratch};
 use super::dense::{ProductSettings, Sums};
@@ -85,28 +85,19 @@ pub enum Feed<'a> {
 }
 
 /// Reason why an engine could not be built.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum NetworkEngineError {
     /// A plan is invalid.
+    #[error("{0}")]
     Plan(ProgramError),
     /// Tuning a recurrent layer failed.
+    #[error("{0}")]
     Tune(TuneError),
     /// The first run failed.
+    #[error("{0}")]
     Call(CallError),
 }
-
-impl fmt::Display for NetworkEngineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Plan(error) => error.fmt(f),
-            Self::Tune(error) => error.fmt(f),
-            Self::Call(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for NetworkEngineError {}
 
 impl From<ProgramError> for NetworkEngineError {
     fn from(error: ProgramError) -> Self {
@@ -121,10 +112,11 @@ impl From<TuneError> for NetworkEngineError {
 }
 
 /// Reason why a call failed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The number of feeds differs from that of the inputs.
+    #[error("expected a feed for each of {expected} inputs, found {found}")]
     Feeds {
         /// Number of inputs.
         expected: usize,
@@ -132,6 +124,7 @@ pub enum CallError {
         found: usize,
     },
     /// A feed does not fit its input.
+    #[error("input {input}: expected {what}")]
     Feed {
         /// Index of the input, from 0.
         input: usize,
@@ -139,6 +132,7 @@ pub enum CallError {
         what: &'static str,
     },
     /// An id is not below the number of words.
+    #[error("expected numbers of {words} words, found {found}")]
     Word {
         /// The id.
         found: u32,
@@ -146,28 +140,12 @@ pub enum CallError {
         words: usize,
     },
     /// A recurrent layer failed.
+    #[error("{0}")]
     Sequence(SequenceError),
     /// A dense or highway layer failed.
+    #[error("{0}")]
     Run(RunError),
 }
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Feeds { expected, found } => {
-                write!(f, "expected a feed for each of {expected} inputs, found {found}")
-            }
-            Self::Feed { input, what } => write!(f, "input {input}: expected {what}"),
-            Self::Word { found, words } => {
-                write!(f, "expected numbers of {words} words, found {found}")
-            }
-            Self::Sequence(error) => error.fmt(f),
-            Self::Run(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for CallError {}
 
 impl From<SequenceError> for CallError {
     fn from(error: SequenceError) -> Self {

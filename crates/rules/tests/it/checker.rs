@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use dyno_rules::{Availability, Benchmark, Division, Round, Scenario, Seeds, Suite};
+use dyno_rules::{Availability, Benchmark, Division, Round, RuleScenario, Seeds, Suite};
 use serde_json::Value;
 
 /// Intended differences: round, value, reason.
@@ -162,13 +162,13 @@ impl Comparison<'_> {
             by_model => by_model[&ours.name].clone(),
         };
         let bounds = |b: &Value| Some((b["ttft"].as_u64()?, b["tpot"].as_u64()?));
-        let expected: BTreeMap<Scenario, (u64, u64)> = match bounds(&limits) {
-            Some(server) => BTreeMap::from([(Scenario::Server, server)]),
+        let expected: BTreeMap<RuleScenario, (u64, u64)> = match bounds(&limits) {
+            Some(server) => BTreeMap::from([(RuleScenario::Server, server)]),
             None => limits
                 .as_object()
                 .into_iter()
                 .flatten()
-                .map(|(name, b)| (Scenario::named(name).unwrap(), bounds(b).unwrap()))
+                .map(|(name, b)| (RuleScenario::named(name).unwrap(), bounds(b).unwrap()))
                 .collect(),
         };
         let got = ours.token_latency.iter().map(|(s, b)| (*s, (b.ttft, b.tpot)));
@@ -211,7 +211,7 @@ impl Comparison<'_> {
                 self.same(format!("pattern {metric}"), true, is_ours);
             }
         }
-        for scenario in Scenario::ALL {
+        for scenario in RuleScenario::ALL {
             if let Some(key) = globals["result_field_new"][scenario.name()].as_str() {
                 let what = format!("result key {}", scenario.name());
                 self.same(what, Some(key.to_string()), round.result_keys.get(&scenario).cloned());
@@ -225,7 +225,7 @@ impl Comparison<'_> {
         let before = globals["test_duration_ms_pre_1_0"].as_u64();
         let is_before = round.version.major == 0;
         let duration = before.filter(|_| is_before).or(globals["test_duration_ms"].as_u64());
-        let ours = Some(round.scenarios[&Scenario::Offline].min_duration_ms);
+        let ours = Some(round.scenarios[&RuleScenario::Offline].min_duration_ms);
         self.same("duration", duration, ours);
         let divisions = sorted(texts(&globals["valid_divisions"]));
         let known: Vec<_> = divisions.iter().filter_map(|name| Division::named(name)).collect();
@@ -254,20 +254,20 @@ fn numbers(value: &Value) -> BTreeMap<String, f64> {
     rows.map(|(key, number)| (key.clone(), number.as_f64().unwrap())).collect()
 }
 
-fn counts(value: &Value) -> BTreeMap<Scenario, u64> {
+fn counts(value: &Value) -> BTreeMap<RuleScenario, u64> {
     let rows = value.as_object().into_iter().flatten();
-    rows.map(|(name, n)| (Scenario::named(name).unwrap(), n.as_u64().unwrap())).collect()
+    rows.map(|(name, n)| (RuleScenario::named(name).unwrap(), n.as_u64().unwrap())).collect()
 }
 
-fn scenarios(value: &Value) -> Vec<Scenario> {
-    texts(value).iter().map(|name| Scenario::named(name).unwrap()).collect()
+fn scenarios(value: &Value) -> Vec<RuleScenario> {
+    texts(value).iter().map(|name| RuleScenario::named(name).unwrap()).collect()
 }
 
 /// Returns values by scenario; the checker repeats some in lower case.
-fn per_scenario(value: &Value) -> BTreeMap<Scenario, String> {
+fn per_scenario(value: &Value) -> BTreeMap<RuleScenario, String> {
     let rows = value.as_object().into_iter().flatten();
     let rows = rows.filter(|(name, _)| name.starts_with(|first: char| first.is_uppercase()));
-    rows.map(|(name, value)| (Scenario::named(name).unwrap(), text(value))).collect()
+    rows.map(|(name, value)| (RuleScenario::named(name).unwrap(), text(value))).collect()
 }
 
 fn seeds(value: &Value) -> Option<Seeds> {

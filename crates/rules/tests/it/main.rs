@@ -9,7 +9,7 @@ mod shared;
 mod suites;
 mod tables;
 
-use dyno_rules::{Round, Scenario, Suite};
+use dyno_rules::{Round, RuleScenario, Suite};
 
 #[test]
 fn every_round_reads_and_says_its_own_name() {
@@ -33,7 +33,7 @@ fn a_benchmark_is_found_by_any_of_its_names() {
     let round = Round::named("5.1").unwrap();
     let resnet = round.benchmark("resnet50").unwrap();
     assert_eq!(resnet.name, "resnet");
-    assert_eq!(resnet.latency[&Scenario::Server], 15_000_000);
+    assert_eq!(resnet.latency[&RuleScenario::Server], 15_000_000);
     assert_eq!(resnet.suites[&Suite::Edge].required.len(), 3);
     assert_eq!(round.benchmark("resnet51"), None);
     assert_eq!(round.nearest_benchmark("resnet51"), Some("resnet50"));

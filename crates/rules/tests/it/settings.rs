@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::settings::{Origin, Settings, TraceRules};
-use dyno_rules::{FixedSetting, Leeway, Round, Scenario};
+use dyno_rules::{FixedSetting, Leeway, Round, RuleScenario};
 use serde_json::Value;
 
-fn fixed(round: &str, benchmark: &str, scenario: Scenario) -> BTreeMap<&'static str, String> {
+fn fixed(round: &str, benchmark: &str, scenario: RuleScenario) -> BTreeMap<&'static str, String> {
     let round = Round::named(round).unwrap();
     let settings = round.settings(round.benchmark(benchmark).unwrap(), scenario);
     settings.into_iter().map(|fixed| (fixed.key, fixed.value)).collect()
 }
 
 #[track_caller]
-fn check(round: &str, benchmark: &str, scenario: Scenario, expected: &[(&str, &str)]) {
+fn check(round: &str, benchmark: &str, scenario: RuleScenario, expected: &[(&str, &str)]) {
     // Other tests check these.
     let others = ["trace_rules", "repetition", "server_arrivals", "accuracy_sample_count_override"];
     let of_all = ["_rng_seed", "early_stopping", "performance_issue"];
@@ -32,7 +32,7 @@ fn each_scenario_of_a_current_round() {
     check(
         "v5.1",
         "resnet50",
-        Scenario::SingleStream,
+        RuleScenario::SingleStream,
         &[
             ("min_duration_ms", "600000"),
             ("min_query_count", "100"),
@@ -45,7 +45,7 @@ fn each_scenario_of_a_current_round() {
     check(
         "v5.1",
         "resnet50",
-        Scenario::MultiStream,
+        RuleScenario::MultiStream,
         &[
             ("min_duration_ms", "600000"),
             ("min_query_count", "662"),
@@ -60,7 +60,7 @@ fn each_scenario_of_a_current_round() {
     check(
         "v5.1",
         "resnet50",
-        Scenario::Server,
+        RuleScenario::Server,
         &[
             ("min_duration_ms", "600000"),
             ("min_query_count", "100"),
@@ -74,7 +74,7 @@ fn each_scenario_of_a_current_round() {
     check(
         "v5.1",
         "resnet50",
-        Scenario::Offline,
+        RuleScenario::Offline,
         &[
             ("min_duration_ms", "600000"),
             ("min_query_count", "24576"),
@@ -88,7 +88,7 @@ fn each_scenario_of_a_current_round() {
 #[test]
 fn what_no_round_leaves_to_the_submitter_is_fixed() {
     let round = Round::named("v5.1").unwrap();
-    let settings = round.settings(round.benchmark("resnet50").unwrap(), Scenario::Server);
+    let settings = round.settings(round.benchmark("resnet50").unwrap(), RuleScenario::Server);
     let broken = |key: &str, value: &str| {
         let rule = settings.iter().find(|rule| rule.key == key);
         rule.unwrap_or_else(|| panic!("{key} is not fixed")).is_broken_by(value)
@@ -107,14 +107,14 @@ fn what_no_round_leaves_to_the_submitter_is_fixed() {
         assert!(broken(key, departed), "{key} = {departed}");
     }
     let whole = Round::named("v2.0").unwrap();
-    let whole = whole.settings(whole.benchmark("3d-unet-99").unwrap(), Scenario::Offline);
+    let whole = whole.settings(whole.benchmark("3d-unet-99").unwrap(), RuleScenario::Offline);
     let whole = whole.iter().find(|rule| rule.key == "performance_sample_count_override").unwrap();
     assert!(whole.is_broken_by("16") && !whole.is_broken_by("0"));
 }
 
 #[test]
 fn runs_are_repeated_where_there_is_a_bound() {
-    let of = |benchmark| fixed("v0.7", benchmark, Scenario::MultiStream)["repetition"].clone();
+    let of = |benchmark| fixed("v0.7", benchmark, RuleScenario::MultiStream)["repetition"].clone();
     assert_eq!(["resnet", "3d-unet-99"].map(of), ["confirm:5", "once"]);
 }
 
@@ -131,7 +131,7 @@ fn interactive_is_server_with_its_own_bounds() {
     check(
         "v5.1",
         "llama3.1-8b",
-        Scenario::Interactive,
+        RuleScenario::Interactive,
         &[
             ("min_duration_ms", "600000"),
             ("min_query_count", "100"),
@@ -143,10 +143,10 @@ fn interactive_is_server_with_its_own_bounds() {
             ("use_token_latencies", "true"),
         ],
     );
-    let server = fixed("v5.1", "llama3.1-8b", Scenario::Server);
+    let server = fixed("v5.1", "llama3.1-8b", RuleScenario::Server);
     assert_eq!(server["server_ttft_latency"], "2000000000");
     // Interactive has its own data set, and a bound on the complete answer.
-    let vl = fixed("v6.1", "qwen3-vl-235b-a22b", Scenario::Interactive);
+    let vl = fixed("v6.1", "qwen3-vl-235b-a22b", RuleScenario::Interactive);
     assert_eq!(vl["performance_sample_count_override"], "8000");
     assert_eq!(vl["server_target_latency_ns"], "1500000000");
     assert_eq!(vl["accuracy_sample_count_override"], "8000");
@@ -157,7 +157,7 @@ fn rounds_before_early_stopping_count_queries() {
     check(
         "v0.5",
         "gnmt",
-        Scenario::Server,
+        RuleScenario::Server,
         &[
             ("min_duration_ms", "60000"),
             ("min_query_count", "90112"),
@@ -171,7 +171,7 @@ fn rounds_before_early_stopping_count_queries() {
     check(
         "v0.7",
         "bert-99",
-        Scenario::SingleStream,
+        RuleScenario::SingleStream,
         &[
             ("min_duration_ms", "60000"),
             ("min_query_count", "1024"),
@@ -181,15 +181,16 @@ fn rounds_before_early_stopping_count_queries() {
             ("use_token_latencies", "false"),
         ],
     );
-    assert_eq!(fixed("v0.7", "dlrm-99", Scenario::Offline)["min_query_count"], "24576");
-    assert_eq!(fixed("v1.1", "resnet", Scenario::Server)["min_query_count"], "270336");
+    assert_eq!(fixed("v0.7", "dlrm-99", RuleScenario::Offline)["min_query_count"], "24576");
+    assert_eq!(fixed("v1.1", "resnet", RuleScenario::Server)["min_query_count"], "270336");
     // From KiTS on, the whole data set.
     let loaded = |round| {
-        fixed(round, "3d-unet-99", Scenario::Offline)["performance_sample_count_override"].clone()
+        fixed(round, "3d-unet-99", RuleScenario::Offline)["performance_sample_count_override"]
+            .clone()
     };
     assert_eq!(["v0.7", "v2.0"].map(loaded), ["16", "0"]);
     // Fewer than LoadGen's own minimum if the checker requires fewer.
-    let wan = fixed("v6.0", "wan-2.2-t2v-a14b", Scenario::SingleStream);
+    let wan = fixed("v6.0", "wan-2.2-t2v-a14b", RuleScenario::SingleStream);
     assert_eq!(wan["min_query_count"], "50");
 }
 
@@ -203,7 +204,7 @@ fn intervals_and_repeated_runs_are_those_of_the_first_rounds() {
     let expected = |qps: &str, stopping: &str, repetition: &str| {
         (qps.to_string(), stopping.to_string(), repetition.to_string())
     };
-    let (multi, server) = (Scenario::MultiStream, Scenario::Server);
+    let (multi, server) = (RuleScenario::MultiStream, RuleScenario::Server);
     // One query every 50, 66 and 100 ms.
     assert_eq!(row("v0.5", "resnet", multi), expected("20", "never", "confirm:5"));
     assert_eq!(row("v0.5", "gnmt", multi), expected("10", "never", "confirm:5"));
@@ -214,18 +215,18 @@ fn intervals_and_repeated_runs_are_those_of_the_first_rounds() {
     assert_eq!(row("v0.5", "resnet", server), expected("", "never", "minimum:5"));
     assert_eq!(row("v0.7", "resnet", server), expected("", "never", "confirm:5"));
     assert_eq!(row("v1.1", "resnet", server), expected("", "never", "once"));
-    assert_eq!(row("v0.7", "resnet", Scenario::SingleStream), expected("", "never", "once"));
+    assert_eq!(row("v0.7", "resnet", RuleScenario::SingleStream), expected("", "never", "once"));
     // One query has no percentile to stop at.
-    assert_eq!(row("v0.7", "resnet", Scenario::Offline), expected("", "", "once"));
+    assert_eq!(row("v0.7", "resnet", RuleScenario::Offline), expected("", "", "once"));
 }
 
 #[test]
 fn seeds_and_traces_are_the_rounds() {
-    let v41 = fixed("v4.1", "resnet", Scenario::Server);
+    let v41 = fixed("v4.1", "resnet", RuleScenario::Server);
     assert_eq!(v41["sample_index_rng_seed"], "10688027786191513374");
     assert_eq!(v41["test05_schedule_rng_seed"], "5435552105434836064");
     assert_eq!(v41["trace_rules"], "up-to-5.1");
-    let v60 = fixed("v6.0", "resnet", Scenario::Server);
+    let v60 = fixed("v6.0", "resnet", RuleScenario::Server);
     assert_eq!(v60["trace_rules"], "current");
     assert!(!v60.contains_key("test05_qsl_rng_seed"), "no TEST05 any more");
     assert_eq!(Round::named("v5.1").unwrap().trace_rules(), TraceRules::UpTo5_1);
@@ -258,7 +259,7 @@ fn the_newest_round_agrees_with_the_table_of_its_loadgen() {
         let Some(model) = &benchmark.loadgen.model else { continue };
         for scenario in benchmark.scenarios() {
             let model = match scenario {
-                Scenario::Interactive => format!("{model}-interactive"),
+                RuleScenario::Interactive => format!("{model}-interactive"),
                 _ => model.clone(),
             };
             let word = scenario.loadgen_scenario().name();
@@ -308,7 +309,7 @@ fn published_runs_of_v51_have_these_settings() {
             continue;
         }
         let benchmark = round.benchmark(benchmark).unwrap();
-        let scenario = Scenario::named(scenario).unwrap();
+        let scenario = RuleScenario::named(scenario).unwrap();
         let fixed = round.settings(benchmark, scenario);
         let logged = logged(&log);
         let mut check = |key: &str, of: &str| {
@@ -320,13 +321,13 @@ fn published_runs_of_v51_have_these_settings() {
         };
         LOGGED.iter().for_each(|(key, of)| check(key, of));
         match scenario {
-            Scenario::Offline => check("effective_samples_per_query", "min_query_count"),
+            RuleScenario::Offline => check("effective_samples_per_query", "min_query_count"),
             _ => check("effective_min_query_count", "min_query_count"),
         }
-        if scenario == Scenario::MultiStream {
+        if scenario == RuleScenario::MultiStream {
             check("effective_samples_per_query", "multi_stream_samples_per_query");
         }
-        if scenario == Scenario::Server {
+        if scenario == RuleScenario::Server {
             check("effective_target_latency_ns", "server_target_latency_ns");
         }
     }

@@ -1,9 +1,9 @@
 //! Tables 1 to 5 of the paper (arXiv 1911.02549), and the tables of the rules of v0.5, v0.7 and
 //! v6.1.
 
-use dyno_rules::{ArrivalPattern, Benchmark, Round, Scenario, Suite, TokenBounds, confidence};
+use dyno_rules::{ArrivalPattern, Benchmark, Round, RuleScenario, Suite, TokenBounds, confidence};
 
-use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
+use RuleScenario::{Interactive, MultiStream, Offline, Server, SingleStream};
 
 fn benchmark(round: &str, name: &str) -> &'static Benchmark {
     Round::named(round).unwrap().benchmark(name).unwrap()

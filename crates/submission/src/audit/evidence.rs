@@ -8,7 +8,7 @@ use dyno_loadgen::settings::{Scenario, TestMode};
 
 use super::quality::Accuracies;
 use super::reason::Reason;
-use dyno_rules::Scenario as RuleScenario;
+use dyno_rules::RuleScenario;
 use dyno_tensors::Element;
 
 const DETAIL: &str = "mlperf_log_detail.txt";

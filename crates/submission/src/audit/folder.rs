@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::evidence::{Evidence, RunFolder};
-use super::{AuditResult, Test};
+use super::{AuditResult, AuditTest};
 
 /// Folders that were written for a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub fn write_folder(
     scenario: &Path,
 ) -> io::Result<AuditFolders> {
     let names: &[&str] = match result.test {
-        Test::Test04Pair => &["TEST04-A", "TEST04-B"],
+        AuditTest::Test04Pair => &["TEST04-A", "TEST04-B"],
         _ => &[result.test.name()],
     };
     let mut folders = Vec::new();
@@ -48,7 +48,7 @@ pub fn write_folder(
         // Qualities replace the comparison of answers, so they are written only if the audit
         // passes.
         if let Some(qualities) = &evidence.qualities
-            && result.test == Test::Test01
+            && result.test == AuditTest::Test01
             && result.corrected().is_passed()
         {
             let accuracy = folder.join("accuracy");
@@ -83,7 +83,7 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn logs(test: Test, audited: &RunFolder, folder: &Path) -> io::Result<()> {
+fn logs(test: AuditTest, audited: &RunFolder, folder: &Path) -> io::Result<()> {
     let run = folder.join("performance").join("run_1");
     for path in [audited.summary_path(), audited.detail_path()] {
         let name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
@@ -93,15 +93,17 @@ fn logs(test: Test, audited: &RunFolder, folder: &Path) -> io::Result<()> {
             fs::copy(&path, run.join(name))?;
         }
     }
-    let has_answers =
-        !matches!(test, Test::Test03 | Test::Test04 | Test::Test04Pair | Test::Test05);
+    let has_answers = !matches!(
+        test,
+        AuditTest::Test03 | AuditTest::Test04 | AuditTest::Test04Pair | AuditTest::Test05
+    );
     if !has_answers || !audited.accuracy_path().is_file() {
         return Ok(());
     }
     let accuracy = folder.join("accuracy");
     fs::create_dir_all(&accuracy)?;
     let hash = copy_and_hash(&audited.accuracy_path(), &accuracy.join("mlperf_log_accuracy.json"))?;
-    if test == Test::Test01 {
+    if test == AuditTest::Test01 {
         fs::write(accuracy.join("accuracy.txt"), format!("hash={hash}\n"))?;
     }
     Ok(())

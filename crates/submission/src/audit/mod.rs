@@ -10,10 +10,10 @@
 //! ```
 //! use dyno_loadgen::settings::Scenario;
 //! use dyno_rules::Round;
-//! use dyno_submission::audit::{Test, plan};
+//! use dyno_submission::audit::{AuditTest, plan};
 //!
 //! let round = Round::named("v5.1").unwrap();
-//! let plan = plan(Test::Test01, round, Some("resnet"), Scenario::Offline).unwrap();
+//! let plan = plan(AuditTest::Test01, round, Some("resnet"), Scenario::Offline).unwrap();
 //! assert_eq!(plan.runs.len(), 1);
 //! assert!(plan.needs.accuracy && plan.needs.performance);
 //! ```
@@ -39,14 +39,14 @@ pub use data::{DTYPES, baseline_log};
 pub use dyno_tensors::Element;
 pub use evidence::{Evidence, RunFolder};
 pub use folder::{AuditFolders, write_folder};
-pub use plan::{Plan, PlannedRun, RequiredRuns, UnavailableAudit, plan};
+pub use plan::{AuditPlan, PlannedRun, RequiredRuns, UnavailableAudit, plan};
 pub use quality::{Accuracies, Accuracy, metrics_in};
 pub use reason::{Reason, Side};
 pub use verify::verify;
 
 /// An audit of the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Test {
+pub enum AuditTest {
     /// `TEST01`: answers of a performance run equal those of the accuracy run.
     Test01,
     /// `TEST03`: a different data set is not slower.
@@ -68,7 +68,7 @@ pub enum Test {
     Test09,
 }
 
-impl Test {
+impl AuditTest {
     /// All audits.
     pub const ALL: [Self; 9] = [
         Self::Test01,
@@ -131,7 +131,7 @@ impl Test {
     }
 }
 
-impl fmt::Display for Test {
+impl fmt::Display for AuditTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -217,7 +217,7 @@ impl Part {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditResult {
     /// The audit.
-    pub test: Test,
+    pub test: AuditTest,
     /// Comparisons.
     pub parts: Vec<Part>,
     /// Information for the user; does not affect the verdict.

@@ -1,14 +1,14 @@
 //! Runs of an audit in a round, from `audits.toml`, for one benchmark and scenario.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::OnceLock;
 
 use dyno_loadgen::settings::{Scenario, TestMode};
 use serde::Deserialize;
 
-use super::Test;
+use super::AuditTest;
 use dyno_rules::{Round, Version};
+use thiserror::Error;
 
 const TABLE: &str = include_str!("audits.toml");
 
@@ -83,9 +83,9 @@ pub struct PlannedRun {
 
 /// Runs and bounds of an audit.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct AuditPlan {
     /// The audit.
-    pub test: Test,
+    pub test: AuditTest,
     /// Round.
     pub round: Version,
     /// Scenario.
@@ -109,7 +109,7 @@ pub struct Plan {
     pub quality_delta_percent: (BTreeMap<String, f64>, f64),
 }
 
-impl Plan {
+impl AuditPlan {
     /// Returns the minimum number of answers that the audited run logs: the smaller of its
     /// queries and its sampling target, or 1 if the plan does not fix both.
     #[must_use]
@@ -128,39 +128,35 @@ impl Plan {
 }
 
 /// Error: the round does not have this audit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("round {round} has no {test}; {}", rounds_text(rounds))]
 pub struct UnavailableAudit {
     /// The audit.
-    pub test: Test,
+    pub test: AuditTest,
     /// The round.
     pub round: Version,
     /// First round that has it, and the last one if it was removed.
     pub rounds: (String, Option<String>),
 }
 
-impl fmt::Display for UnavailableAudit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "round {} has no {}; ", self.round, self.test)?;
-        match &self.rounds {
-            (since, None) => write!(f, "it came with {since}"),
-            (since, Some(until)) if since == until => write!(f, "only {since} has it"),
-            (since, Some(until)) => write!(f, "{since} to {until} have it"),
-        }
+fn rounds_text((since, until): &(String, Option<String>)) -> String {
+    match until {
+        None => format!("it came with {since}"),
+        Some(until) if since == until => format!("only {since} has it"),
+        Some(until) => format!("{since} to {until} have it"),
     }
 }
-
-impl std::error::Error for UnavailableAudit {}
 
 /// Returns the runs of an audit in a round, for a benchmark if one is named.
 ///
 /// # Errors
 /// Fails if the round does not have the audit.
 pub fn plan(
-    test: Test,
+    test: AuditTest,
     round: &Round,
     benchmark: Option<&str>,
     scenario: Scenario,
-) -> Result<Plan, UnavailableAudit> {
+) -> Result<AuditPlan, UnavailableAudit> {
     let version = |text: &str| text.parse::<Version>().expect("the table is tested");
     let entries = || table().audit.iter().filter(|entry| entry.test == test.name());
     let applies = |entry: &&Entry| {
@@ -200,7 +196,7 @@ pub fn plan(
     let known = benchmark.and_then(|name| round.benchmark(name));
     let deltas = known.map(|known| known.audit_accuracy_delta_percent.clone()).unwrap_or_default();
     let strict = model.ends_with("-99.9");
-    Ok(Plan {
+    Ok(AuditPlan {
         test,
         round: round.version,
         scenario,
@@ -295,7 +291,7 @@ mod tests {
     #[test]
     fn the_table_reads_and_its_settings_exist() {
         for entry in &table().audit {
-            assert!(Test::ALL.iter().any(|test| test.name() == entry.test), "{}", entry.test);
+            assert!(AuditTest::ALL.iter().any(|test| test.name() == entry.test), "{}", entry.test);
             entry.since.parse::<Version>().unwrap();
             assert!(entry.until.iter().all(|until| until.parse::<Version>().is_ok()));
             for run in &entry.run {

@@ -3,7 +3,7 @@
 
 use regex::bytes::RegexBuilder;
 
-use super::plan::Plan;
+use super::plan::AuditPlan;
 use super::reason::Reason;
 use super::text::{self, verdict};
 use super::{Figure, Part, Verdict, VerdictFile};
@@ -72,7 +72,7 @@ pub fn metrics_in(text: &str, round: &Round, metrics: &[&str]) -> Vec<Option<f64
 }
 
 /// Compares two qualities of a nondeterministic system.
-pub(super) fn close(accuracies: &Accuracies, plan: &Plan) -> Part {
+pub(super) fn close(accuracies: &Accuracies, plan: &AuditPlan) -> Part {
     let (deltas, otherwise) = &plan.quality_delta_percent;
     let mut reasons = Vec::new();
     let mut figures = Vec::new();
@@ -120,7 +120,7 @@ pub(super) fn close(accuracies: &Accuracies, plan: &Plan) -> Part {
 /// TEST07: checks whether the quality is sufficient and all samples were logged.
 pub(super) fn high_enough(
     quality: Option<f64>,
-    plan: &Plan,
+    plan: &AuditPlan,
     logged: u64,
     samples: u64,
     wrong: Vec<Reason>,

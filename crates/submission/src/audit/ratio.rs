@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use dyno_loadgen::log::read::{Detail, Summary, Value};
 use dyno_loadgen::settings::Scenario;
 
-use super::Test;
+use super::AuditTest;
 use super::evidence::scenario_named;
-use super::plan::{Deviation, Plan, PlannedRun};
+use super::plan::{AuditPlan, Deviation, PlannedRun};
 use super::reason::{Reason, Side};
 
 /// SingleStream latency, in ns, up to which the rules allow a larger tolerance because of
@@ -211,7 +211,7 @@ fn estimate(summary: &Summary<'_>, percentiles: &[&str]) -> Option<f64> {
 
 /// Returns why an audited run does not confirm the submission's score. `run` is its plan.
 pub(crate) fn compare(
-    plan: &Plan,
+    plan: &AuditPlan,
     run: &PlannedRun,
     a: &RunFacts<'_>,
     b: &RunFacts<'_>,
@@ -236,13 +236,13 @@ pub(crate) fn compare(
 
 /// Checks what must hold for both runs before their scores can be compared.
 fn check_preconditions(
-    plan: &Plan,
+    plan: &AuditPlan,
     run: &PlannedRun,
     a: &RunFacts<'_>,
     b: &RunFacts<'_>,
 ) -> Vec<Reason> {
     let mut reasons = Vec::new();
-    let is_pair = plan.test == Test::Test04Pair;
+    let is_pair = plan.test == AuditTest::Test04Pair;
     for (side, facts) in [(Side::Reference, a), (Side::Audit, b)] {
         reasons.extend(contradictions(side, facts.log));
         // TEST04-A is the reference of TEST04-B.
@@ -268,7 +268,7 @@ fn check_preconditions(
     if a.log.value_text(same).as_deref() == Some("true") {
         reasons.extend(differs(Side::Reference, same, a.log, Some("false".into())));
     }
-    if plan.test == Test::Test05 {
+    if plan.test == AuditTest::Test05 {
         reasons
             .extend(run.settings.iter().filter_map(|(field, seed)| same_seed(field, seed, a.log)));
     }
@@ -478,7 +478,7 @@ fn is_valid_or_short(log: &dyn LogValues) -> bool {
 }
 
 /// Returns the permitted deviation from the reference score, as a share of it.
-pub(super) fn tolerance(plan: &Plan, scenario: Scenario, reference: Score) -> f64 {
+pub(super) fn tolerance(plan: &AuditPlan, scenario: Scenario, reference: Score) -> f64 {
     let is_short = match (reference.kind, scenario) {
         (ScoreKind::Latency, Scenario::SingleStream) => reference.value <= SHORT_SINGLE_STREAM_NS,
         (ScoreKind::Latency, Scenario::MultiStream) => reference.value <= SHORT_MULTI_STREAM_NS,
@@ -490,7 +490,7 @@ pub(super) fn tolerance(plan: &Plan, scenario: Scenario, reference: Score) -> f6
 /// Returns a reason if two scores are too far apart. TEST04 compares speeds; other audits
 /// compare the scores.
 pub(super) fn score_deviation(
-    plan: &Plan,
+    plan: &AuditPlan,
     kind: ScoreKind,
     scores: [f64; 2],
     tolerance: f64,
@@ -499,12 +499,12 @@ pub(super) fn score_deviation(
     let (low, high) = (before * (1.0 - tolerance), before * (1.0 + tolerance));
     let is_low = match (plan.test, plan.deviation) {
         // Compares speeds, 1e9 / latency.
-        (Test::Test04, _) if is_latency => 1e9 / now >= 1e9 / before * (1.0 + tolerance),
+        (AuditTest::Test04, _) if is_latency => 1e9 / now >= 1e9 / before * (1.0 + tolerance),
         // Within 10 % in both directions, bounds included.
-        (Test::Test01, _) => now < low,
+        (AuditTest::Test01, _) => now < low,
         _ => now <= low,
     };
-    let is_high = if plan.test == Test::Test01 { now > high } else { now >= high };
+    let is_high = if plan.test == AuditTest::Test01 { now > high } else { now >= high };
     let (is_faster, is_slower) = if is_latency { (is_low, is_high) } else { (is_high, is_low) };
     let counts = match plan.deviation {
         Deviation::Both => is_faster || is_slower,

@@ -5,13 +5,13 @@ use dyno_loadgen::log::read::{Detail, Summary, read_summary};
 use dyno_loadgen::settings::Scenario;
 
 use super::evidence::RunFolder;
-use super::plan::{Deviation, Plan, PlannedRun};
+use super::plan::{AuditPlan, Deviation, PlannedRun};
 use super::ratio::{
     self, RunFacts, Score, ScoreKind, differs, score_deviation, summary_score, tolerance,
 };
 use super::reason::{Reason, Side};
 use super::text;
-use super::{Figure, Part, Test, Verdict, VerdictFile};
+use super::{AuditTest, Figure, Part, Verdict, VerdictFile};
 use dyno_rules::Version;
 
 /// Logs of a performance run.
@@ -62,7 +62,7 @@ impl SummaryReading {
 
 /// Compares the score of `audited` with that of `reference`. Returns the part and the notes.
 pub(super) fn compare(
-    plan: &Plan,
+    plan: &AuditPlan,
     run: &PlannedRun,
     reference: &RunFolder,
     audited: &RunFolder,
@@ -88,8 +88,8 @@ pub(super) fn compare(
     let notes = load_note(plan, &a, &b).into_iter().collect();
     let is_passed = reasons.is_empty() && official.is_passed();
     let names = match plan.test {
-        Test::Test01 => ["Reference score", "Test score"],
-        Test::Test04Pair => ["TEST04-A score", "TEST04-B score"],
+        AuditTest::Test01 => ["Reference score", "Test score"],
+        AuditTest::Test04Pair => ["TEST04-A score", "TEST04-B score"],
         _ => ["reference score", "test score"],
     };
     let text = text::scores(names, printed, is_passed);
@@ -107,7 +107,7 @@ pub(super) fn settings_of(run: &PlannedRun, audited: &RunFolder) -> Result<Vec<R
 }
 
 /// Returns a note if the load determines the score regardless of latency, but the latency fell.
-fn load_note(plan: &Plan, a: &RunFacts<'_>, b: &RunFacts<'_>) -> Option<String> {
+fn load_note(plan: &AuditPlan, a: &RunFacts<'_>, b: &RunFacts<'_>) -> Option<String> {
     let score = match (a.scenario?, a.score?.kind) {
         (Scenario::Server, _) => "In Server the score is the rate of arrivals",
         (_, ScoreKind::Streams) if a.score == b.score => {
@@ -129,17 +129,17 @@ fn load_note(plan: &Plan, a: &RunFacts<'_>, b: &RunFacts<'_>) -> Option<String> 
 
 /// Returns the verdict of the round's script, and the two scores that it prints.
 fn official_verdict(
-    plan: &Plan,
+    plan: &AuditPlan,
     [a, b]: [&RunFacts<'_>; 2],
     summaries: &[SummaryReading; 2],
 ) -> (Verdict, [f64; 2]) {
-    let reads_detail = plan.test == Test::Test01 && plan.round >= Version::new(4, 0);
+    let reads_detail = plan.test == AuditTest::Test01 && plan.round >= Version::new(4, 0);
     let scores =
         if reads_detail { [a.score, b.score] } else { [summaries[0].score, summaries[1].score] };
     let kind = scores[0].map_or(ScoreKind::Rate, |score| score.kind);
     // The script uses 0 if no line matches.
     let scores = scores.map(|score| score.map_or(0.0, |score| score.value));
-    let is_speed = plan.test == Test::Test04 && kind == ScoreKind::Latency;
+    let is_speed = plan.test == AuditTest::Test04 && kind == ScoreKind::Latency;
     let speed = |score: f64| if score > 0.0 { 1e9 / score } else { 0.0 };
     let scores = if is_speed { scores.map(speed) } else { scores };
     let mut reasons = Vec::new();
@@ -147,9 +147,9 @@ fn official_verdict(
         [(Side::Reference, a, &summaries[0]), (Side::Audit, b, &summaries[1])]
     {
         let is_refused = match plan.test {
-            Test::Test01 if reads_detail => !facts.is_valid(),
+            AuditTest::Test01 if reads_detail => !facts.is_valid(),
             // The script of the pair does not check validity.
-            Test::Test04Pair => false,
+            AuditTest::Test04Pair => false,
             _ => summary.is_invalid,
         };
         if is_refused {

@@ -8,7 +8,7 @@ use dyno_loadgen::settings::Scenario;
 use dyno_tensors::Element;
 
 use super::data::{read_entries, value};
-use super::plan::Plan;
+use super::plan::AuditPlan;
 use super::reason::Reason;
 use super::text::{self, truth, verdict};
 use super::{Figure, Part, Verdict, VerdictFile};
@@ -59,7 +59,7 @@ pub(super) fn consistency(
     audited: &Path,
     element: Element,
     end_of_text: i64,
-    plan: &Plan,
+    plan: &AuditPlan,
     wrong: Vec<Reason>,
     notes: &mut Vec<String>,
 ) -> Part {
@@ -191,7 +191,7 @@ fn ends_once(tokens: &[f64], end: f64) -> bool {
 /// TEST09: checks the mean number of tokens; each token is an `int32`.
 pub(super) fn length(
     audited: &Path,
-    plan: &Plan,
+    plan: &AuditPlan,
     samples: Option<u64>,
     wrong: Vec<Reason>,
 ) -> Part {

@@ -1,15 +1,15 @@
 //! Verdict on an audit, from its logs alone.
 
 use super::evidence::{Evidence, RunFolder};
-use super::plan::{Plan, PlannedRun};
+use super::plan::{AuditPlan, PlannedRun};
 use super::quality;
 use super::reason::Reason;
-use super::{AuditResult, Part, Test, Verdict, data, entropy, score, text, tokens};
+use super::{AuditResult, AuditTest, Part, Verdict, data, entropy, score, text, tokens};
 use dyno_rules::Version;
 
 /// Judges an audit by the logs of its runs. Missing and unreadable logs are reasons to fail.
 #[must_use]
-pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
+pub fn verify(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
     let mut result = AuditResult { test: plan.test, parts: Vec::new(), notes: Vec::new() };
     let runs: Vec<(&PlannedRun, &RunFolder)> = plan.runs.iter().zip(&evidence.audited).collect();
     let Some(&(run, audited)) = runs.last().filter(|_| runs.len() == plan.runs.len()) else {
@@ -20,15 +20,15 @@ pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
     // comparison of scores here checks them as well.
     let wrong = || score::settings_of(run, audited).unwrap_or_else(|reason| vec![reason]);
     match plan.test {
-        Test::Test01 => {
+        AuditTest::Test01 => {
             result.parts.push(answers(plan, evidence, audited, &mut result.notes));
             scores(plan, run, evidence.performance.as_ref(), audited, &mut result);
         }
-        Test::Test03 | Test::Test04 | Test::Test05 => {
+        AuditTest::Test03 | AuditTest::Test04 | AuditTest::Test05 => {
             scores(plan, run, evidence.performance.as_ref(), audited, &mut result);
         }
-        Test::Test04Pair => scores(plan, run, Some(runs[0].1), audited, &mut result),
-        Test::Test06 => {
+        AuditTest::Test04Pair => scores(plan, run, Some(runs[0].1), audited, &mut result),
+        AuditTest::Test06 => {
             let log = audited.accuracy_path();
             let (element, end) = (evidence.element, evidence.end_of_text);
             let wrong = if audited.has_answers_alone() {
@@ -44,7 +44,7 @@ pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
             let notes = &mut result.notes;
             result.parts.push(tokens::consistency(&log, element, end, plan, wrong, notes));
         }
-        Test::Test07 => {
+        AuditTest::Test07 => {
             let part = match distinct(audited) {
                 Ok(logged) => {
                     let samples = evidence.samples.unwrap_or_else(|| most_distinct(plan, audited));
@@ -54,7 +54,7 @@ pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
             };
             result.parts.push(part);
         }
-        Test::Test08 => result.parts.push(match &evidence.accuracy {
+        AuditTest::Test08 => result.parts.push(match &evidence.accuracy {
             Some(accuracy) => entropy::compare(
                 &accuracy.accuracy_path(),
                 &audited.accuracy_path(),
@@ -63,7 +63,7 @@ pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
             ),
             None => missing("accuracy run", text::ACCURACY),
         }),
-        Test::Test09 => {
+        AuditTest::Test09 => {
             let log = audited.accuracy_path();
             result.parts.push(tokens::length(&log, plan, evidence.samples, wrong()));
         }
@@ -76,7 +76,7 @@ fn missing(what: &'static str, path: &'static str) -> Part {
 }
 
 fn scores(
-    plan: &Plan,
+    plan: &AuditPlan,
     run: &PlannedRun,
     reference: Option<&RunFolder>,
     audited: &RunFolder,
@@ -93,7 +93,12 @@ fn scores(
 }
 
 /// TEST01: compares the answers, and the qualities if answers differ.
-fn answers(plan: &Plan, evidence: &Evidence, audited: &RunFolder, notes: &mut Vec<String>) -> Part {
+fn answers(
+    plan: &AuditPlan,
+    evidence: &Evidence,
+    audited: &RunFolder,
+    notes: &mut Vec<String>,
+) -> Part {
     let Some(accuracy) = &evidence.accuracy else {
         return missing("accuracy run", text::ACCURACY);
     };
@@ -144,7 +149,7 @@ fn distinct(audited: &RunFolder) -> Result<u64, Reason> {
 
 /// Returns the number of distinct samples that the run can log: a run that issues each sample
 /// once is limited by the loaded samples.
-fn most_distinct(plan: &Plan, audited: &RunFolder) -> u64 {
+fn most_distinct(plan: &AuditPlan, audited: &RunFolder) -> u64 {
     let detail = audited.detail().ok();
     let loaded = detail.and_then(|detail| detail.whole("effective_performance_sample_count"));
     plan.logged().min(loaded.unwrap_or(u64::MAX))

@@ -13,7 +13,7 @@ use super::{Place, Program, Skip};
 use crate::facts::endpoint::{CONFIG, Endpoint, SCORES, SUMMARY};
 use crate::facts::{Facts, json};
 use crate::python;
-use dyno_rules::{Endpoints, Scenario};
+use dyno_rules::{Endpoints, RuleScenario};
 
 /// Permitted relative difference between rates of a run, because the client counts until the
 /// last answer or until the last request.
@@ -70,7 +70,7 @@ impl EndpointResult<'_, '_> {
             Program::Mono | Program::Modular => played.limited_as,
         };
         if is_language(model) {
-            if let Some(limited @ (Scenario::Server | Scenario::Interactive)) = limited {
+            if let Some(limited @ (RuleScenario::Server | RuleScenario::Interactive)) = limited {
                 let _ = run.token_limits(limited, issues);
             }
         } else {
@@ -92,8 +92,8 @@ impl EndpointResult<'_, '_> {
     /// does not know; otherwise the client does, which uses `online` for Server.
     fn played(&self, issues: &mut Issues) -> Option<ClientScenario> {
         let name = self.client.performance.text("effective_scenario");
-        if self.place.entry.name.eq_ignore_ascii_case(Scenario::SingleStream.name()) {
-            let stream = Some(Scenario::SingleStream);
+        if self.place.entry.name.eq_ignore_ascii_case(RuleScenario::SingleStream.name()) {
+            let stream = Some(RuleScenario::SingleStream);
             return Some(ClientScenario { scenario: stream, limited_as: stream });
         }
         let Some(name) = name else {
@@ -103,10 +103,10 @@ impl EndpointResult<'_, '_> {
             return None;
         };
         if name.eq_ignore_ascii_case("online") {
-            let server = Some(Scenario::Server);
+            let server = Some(RuleScenario::Server);
             return Some(ClientScenario { scenario: server, limited_as: server });
         }
-        let scenario = Scenario::named(name);
+        let scenario = RuleScenario::named(name);
         let limited_as = scenario.filter(|scenario| scenario.name() == name);
         Some(ClientScenario { scenario, limited_as })
     }
@@ -255,8 +255,8 @@ impl EndpointResult<'_, '_> {
 
 /// Scenario of a run, and the scenario whose limits apply.
 struct ClientScenario {
-    scenario: Option<Scenario>,
-    limited_as: Option<Scenario>,
+    scenario: Option<RuleScenario>,
+    limited_as: Option<RuleScenario>,
 }
 
 /// Whether two metric names are equal, ignoring case and punctuation.

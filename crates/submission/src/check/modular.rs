@@ -24,7 +24,7 @@ use crate::power::nameplate::{self, NameplateError};
 use crate::python;
 use crate::table::Column;
 use crate::tree::{Node, Tree};
-use dyno_rules::{Round, Scenario, Version};
+use dyno_rules::{Round, RuleScenario, Version};
 
 /// Checks a tree.
 pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> CheckReport {
@@ -187,12 +187,12 @@ fn scenarios(work: &Work<'_, '_, Option<SystemInfo>>, issues: &mut Issues) -> bo
         issues.crash(at, "the model has no scenarios for this type of system");
         return false;
     };
-    let has_result = |scenario: &Scenario| {
+    let has_result = |scenario: &RuleScenario| {
         work.model.results.iter().any(|entry| entry.scenario == Some(*scenario))
     };
     let missing = wanted.required.iter().filter(|scenario| !has_result(scenario));
     let mut missing: Vec<&str> = missing.map(|scenario| scenario.name()).collect();
-    let either = [Scenario::Server, Scenario::Interactive];
+    let either = [RuleScenario::Server, RuleScenario::Interactive];
     if either.iter().all(|one| wanted.optional.contains(one) && !has_result(one)) {
         missing.push("Server or Interactive");
     }
@@ -201,7 +201,7 @@ fn scenarios(work: &Work<'_, '_, Option<SystemInfo>>, issues: &mut Issues) -> bo
     }
     let mut is_complete = missing.is_empty();
     for entry in &work.model.results {
-        let known = |one: &Scenario| Some(*one) == entry.scenario;
+        let known = |one: &RuleScenario| Some(*one) == entry.scenario;
         if !wanted.required.iter().chain(&wanted.optional).any(known) {
             let path = entry.folder.path();
             let message = format!("{} is no scenario of {}", entry.name, work.model.official);

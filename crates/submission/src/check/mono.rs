@@ -22,7 +22,7 @@ use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
 use crate::power::Energy;
 use crate::table::Column;
 use crate::tree::{Node, Tree};
-use dyno_rules::{Round, Scenario, Suite};
+use dyno_rules::{Round, RuleScenario, Suite};
 
 /// Top-level folders that are ignored, although they are not divisions.
 const NO_DIVISIONS: [&str; 3] = [".git", ".github", "assets"];
@@ -185,7 +185,7 @@ struct Progress<'a, 't> {
     /// Number of failed parts so far, for the table of results.
     errors: usize,
     /// Scenarios with a valid performance run.
-    valid_scenarios: Vec<Scenario>,
+    valid_scenarios: Vec<RuleScenario>,
 }
 
 impl<'a, 't> Progress<'a, 't> {
@@ -232,14 +232,14 @@ impl<'a, 't> Progress<'a, 't> {
             let outcome = self.entry(entry, scenario);
             self.report.listed.push((name, outcome));
         }
-        let is_missing = |scenario: &&Scenario| {
+        let is_missing = |scenario: &&RuleScenario| {
             let skipped = &options.scenarios_to_skip;
             !self.valid_scenarios.contains(scenario)
                 && !skipped.iter().any(|name| name == scenario.name())
         };
         let mut missing: Vec<&str> =
             wanted.required.iter().filter(is_missing).map(|scenario| scenario.name()).collect();
-        let either = [Scenario::Server, Scenario::Interactive];
+        let either = [RuleScenario::Server, RuleScenario::Interactive];
         if either.iter().all(|one| wanted.optional.contains(one) && is_missing(&one)) {
             missing.push("Server or Interactive");
         }
@@ -251,7 +251,7 @@ impl<'a, 't> Progress<'a, 't> {
         self.report
     }
 
-    fn entry(&mut self, entry: &'a Entry<'t>, scenario: Option<Scenario>) -> Outcome {
+    fn entry(&mut self, entry: &'a Entry<'t>, scenario: Option<RuleScenario>) -> Outcome {
         let Self { work, report, errors, valid_scenarios } = self;
         let Work { options, submitter, system, model, .. } = **work;
         let description = &work.system_info.json;
@@ -323,8 +323,8 @@ impl<'a, 't> Progress<'a, 't> {
 }
 
 /// Returns the scenario of a folder name in the spelling of the rules or in lower case.
-fn scenario(folder: &str) -> Option<Scenario> {
-    Scenario::named(folder)
+fn scenario(folder: &str) -> Option<RuleScenario> {
+    RuleScenario::named(folder)
         .filter(|scenario| folder == scenario.name() || folder == scenario.name().to_lowercase())
 }
 

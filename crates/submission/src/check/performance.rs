@@ -9,7 +9,7 @@ use super::issues::{Issues, Location};
 use super::{Place, Program};
 use crate::facts::detail::DetailLog;
 use crate::python;
-use dyno_rules::{Scenario, Seeds, Version};
+use dyno_rules::{RuleScenario, Seeds, Version};
 
 /// Models whose samples differ so much in size that each must be issued equally often, as in
 /// mlperf.conf.
@@ -124,9 +124,12 @@ impl Run<'_, '_> {
     }
 
     /// Whether early stopping decides the length of a run, from v2.0 on.
-    fn stops_early(&self, scenario: Scenario) -> bool {
+    fn stops_early(&self, scenario: RuleScenario) -> bool {
         !self.is_early()
-            && matches!(scenario, Scenario::Server | Scenario::SingleStream | Scenario::MultiStream)
+            && matches!(
+                scenario,
+                RuleScenario::Server | RuleScenario::SingleStream | RuleScenario::MultiStream
+            )
     }
 
     /// Whether the round precedes early stopping and uses a fixed interval in MultiStream.
@@ -140,7 +143,7 @@ impl Run<'_, '_> {
 
     /// Checks that token latencies of language models were measured and, under load, meet their
     /// limits.
-    fn tokens(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), MissingNumber> {
+    fn tokens(&self, scenario: RuleScenario, issues: &mut Issues) -> Result<(), MissingNumber> {
         if !contains_model(&LANGUAGE, self.model()) {
             return Ok(());
         }
@@ -156,7 +159,7 @@ impl Run<'_, '_> {
             Program::Modular => Some(scenario),
             Program::Mono | Program::Strict => self.place.scenario,
         };
-        let Some(judged @ (Scenario::Server | Scenario::Interactive)) = judged else {
+        let Some(judged @ (RuleScenario::Server | RuleScenario::Interactive)) = judged else {
             return Ok(());
         };
         self.token_limits(judged, issues)
@@ -165,7 +168,7 @@ impl Run<'_, '_> {
     /// Checks the token limits of a scenario under load.
     pub(super) fn token_limits(
         &self,
-        judged: Scenario,
+        judged: RuleScenario,
         issues: &mut Issues,
     ) -> Result<(), MissingNumber> {
         let limits = self.place.model.benchmark.and_then(|b| b.token_latency.get(&judged));
@@ -300,7 +303,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn latency(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), MissingNumber> {
+    fn latency(&self, scenario: RuleScenario, issues: &mut Issues) -> Result<(), MissingNumber> {
         if !self.stops_early(scenario) {
             return self.tail(scenario, issues);
         }
@@ -316,7 +319,7 @@ impl Run<'_, '_> {
     /// The official checkers use the 99th percentile.
     pub(super) fn tail(
         &self,
-        scenario: Scenario,
+        scenario: RuleScenario,
         issues: &mut Issues,
     ) -> Result<(), MissingNumber> {
         let benchmark = self.place.model.benchmark;
@@ -324,7 +327,7 @@ impl Run<'_, '_> {
         let own = own.filter(|_| issues.program() == Program::Strict);
         let percent = 100.0 * own.unwrap_or(0.99);
         let key = match scenario {
-            Scenario::MultiStream => {
+            RuleScenario::MultiStream => {
                 format!("result_{percent:.2}_percentile_per_query_latency_ns")
             }
             _ => format!("result_{percent:.2}_percentile_latency_ns"),
@@ -336,7 +339,7 @@ impl Run<'_, '_> {
         &self,
         check: &'static Check,
         key: &str,
-        scenario: Scenario,
+        scenario: RuleScenario,
         issues: &mut Issues,
     ) -> Result<(), MissingNumber> {
         let bound = self.place.model.benchmark.and_then(|b| b.latency.get(&scenario)).copied();
@@ -350,7 +353,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn queries(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), MissingNumber> {
+    fn queries(&self, scenario: RuleScenario, issues: &mut Issues) -> Result<(), MissingNumber> {
         let benchmark = self.place.model.benchmark;
         let wanted = benchmark.and_then(|b| b.min_queries.get(&scenario)).copied();
         let frees = issues.program() == Program::Mono && contains_model(&EQUAL_ISSUE, self.model());
@@ -361,7 +364,7 @@ impl Run<'_, '_> {
         }
         let closed = self.place.submitter.division == crate::entry::DivisionFolder::Closed;
         let judged = issues.program() == Program::Mono || closed;
-        if scenario == Scenario::Offline && judged {
+        if scenario == RuleScenario::Offline && judged {
             let key = "effective_samples_per_query";
             let found = self.number(key, issues)?;
             // One bound applied to all models until v4.0.
@@ -410,8 +413,8 @@ impl Run<'_, '_> {
     }
 
     /// Checks whether the result may be used for the scenario of its folder.
-    pub(super) fn inference(&self, played: Scenario, issues: &mut Issues) {
-        use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
+    pub(super) fn inference(&self, played: RuleScenario, issues: &mut Issues) {
+        use RuleScenario::{Interactive, MultiStream, Offline, Server, SingleStream};
         let Some(folder) = self.place.scenario else { return };
         if folder == played || (played, folder) == (Server, Interactive) {
             return;
@@ -428,7 +431,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn metric(&self, played: Scenario, issues: &mut Issues) -> Result<Metric, MissingNumber> {
+    fn metric(&self, played: RuleScenario, issues: &mut Issues) -> Result<Metric, MissingNumber> {
         let round = self.place.round;
         let mut value = None;
         // The round's key must exist even if the model has its own key.
@@ -442,7 +445,7 @@ impl Run<'_, '_> {
     /// Returns the metric of a key.
     pub(super) fn metric_of(
         &self,
-        played: Scenario,
+        played: RuleScenario,
         key: &str,
         issues: &mut Issues,
     ) -> Result<Metric, MissingNumber> {
@@ -452,13 +455,13 @@ impl Run<'_, '_> {
 
     fn in_units(
         &self,
-        played: Scenario,
+        played: RuleScenario,
         value: f64,
         issues: &mut Issues,
     ) -> Result<Metric, MissingNumber> {
         let mut metric = Metric::from_value(value);
-        let is_streams = played == Scenario::MultiStream && self.is_early();
-        if matches!(played, Scenario::SingleStream | Scenario::MultiStream) && !is_streams {
+        let is_streams = played == RuleScenario::MultiStream && self.is_early();
+        if matches!(played, RuleScenario::SingleStream | RuleScenario::MultiStream) && !is_streams {
             let mut ms = metric.value / NS_PER_MS;
             if self.model() == "wan-2.2-t2v-a14b" {
                 ms /= MS_PER_S;
@@ -482,25 +485,25 @@ impl Run<'_, '_> {
     /// Returns the metric that the run implies for another scenario.
     fn inferred(
         &self,
-        played: Scenario,
-        folder: Scenario,
+        played: RuleScenario,
+        folder: RuleScenario,
         metric: Metric,
         issues: &mut Issues,
     ) -> Result<Metric, MissingNumber> {
         let inferred = |value: f64| Metric { is_inferred: true, ..Metric::from_value(value) };
         match (played, folder) {
-            (Scenario::SingleStream, Scenario::Offline) => {
+            (RuleScenario::SingleStream, RuleScenario::Offline) => {
                 let key = "result_qps_without_loadgen_overhead";
                 let value = self.number(key, issues)?;
                 let text = self.log.value(key).map(python::text).unwrap_or_default();
                 Ok(Metric { text, ..inferred(value) })
             }
-            (Scenario::MultiStream, Scenario::Offline) => {
+            (RuleScenario::MultiStream, RuleScenario::Offline) => {
                 let samples = self.number("effective_samples_per_query", issues)?;
                 let mean = self.number("result_mean_query_latency_ns", issues)?;
                 Ok(inferred(samples * MS_PER_S / (mean / NS_PER_MS)))
             }
-            (Scenario::SingleStream, Scenario::MultiStream) => {
+            (RuleScenario::SingleStream, RuleScenario::MultiStream) => {
                 let key = "early_stopping_latency_ms";
                 let estimate = self.number(key, issues)?;
                 if estimate == 0.0 {
@@ -520,8 +523,8 @@ pub(super) fn is_language(model: &str) -> bool {
 }
 
 /// Returns the scenario with exactly this name.
-fn exact_scenario(name: &str) -> Option<Scenario> {
-    Scenario::ALL.into_iter().find(|scenario| scenario.name() == name)
+fn exact_scenario(name: &str) -> Option<RuleScenario> {
+    RuleScenario::ALL.into_iter().find(|scenario| scenario.name() == name)
 }
 
 /// Whether a model is in a list, with any of its targets.

@@ -8,7 +8,7 @@ use crate::facts::detail::{self, DetailLog};
 use crate::facts::json::JsonFile;
 use crate::facts::{Facts, ReadError};
 use crate::layout::DETAIL;
-use dyno_rules::{QualityTarget, Round, Scenario};
+use dyno_rules::{QualityTarget, Round, RuleScenario};
 
 /// A result in its tree.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ pub struct Place<'a, 't> {
     /// Files of the result.
     pub entry: &'a Entry<'t>,
     /// Scenario of the folder, as the program parses the name.
-    pub scenario: Option<Scenario>,
+    pub scenario: Option<RuleScenario>,
 }
 
 impl Place<'_, '_> {

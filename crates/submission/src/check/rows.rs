@@ -10,7 +10,7 @@ use crate::facts::json::JsonFile;
 use crate::power::Energy;
 use crate::python;
 use crate::table::{Column, Row};
-use dyno_rules::{Scenario, Version};
+use dyno_rules::{RuleScenario, Version};
 
 /// Language models whose results are in tokens.
 const TOKENS: [&str; 9] = [
@@ -120,9 +120,9 @@ impl ValidResult<'_, '_> {
     }
 
     fn unit(&self) -> &'static str {
-        let scenario = self.place.scenario.unwrap_or(Scenario::Offline);
+        let scenario = self.place.scenario.unwrap_or(RuleScenario::Offline);
         // The checkers of these rounds wrote no unit.
-        if scenario == Scenario::MultiStream && self.place.round.version < Version::new(2, 0) {
+        if scenario == RuleScenario::MultiStream && self.place.round.version < Version::new(2, 0) {
             return "Streams";
         }
         unit(&self.place.model.official, scenario)
@@ -130,8 +130,8 @@ impl ValidResult<'_, '_> {
 }
 
 /// Returns the unit of a result.
-pub fn unit(model: &str, scenario: Scenario) -> &'static str {
-    use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
+pub fn unit(model: &str, scenario: RuleScenario) -> &'static str {
+    use RuleScenario::{Interactive, MultiStream, Offline, Server, SingleStream};
     match (model, scenario) {
         ("wan-2.2-t2v-a14b", SingleStream) => "Latency (s)",
         (_, SingleStream | MultiStream) => "Latency (ms)",

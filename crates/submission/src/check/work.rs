@@ -11,7 +11,7 @@ use crate::table::Row;
 use crate::tree::Tree;
 use dyno_metrics::parallel;
 use dyno_rules::accuracy::Patterns;
-use dyno_rules::{Round, Scenario};
+use dyno_rules::{Round, RuleScenario};
 
 /// A model to judge, with the program's data on its system.
 pub struct Work<'a, 't, D> {
@@ -29,7 +29,7 @@ impl<'a, 't, D> Work<'a, 't, D> {
     pub fn place<'s>(
         &'s self,
         entry: &'s Entry<'t>,
-        scenario: Option<Scenario>,
+        scenario: Option<RuleScenario>,
         description: &'s JsonFile,
     ) -> Place<'s, 't> {
         let Self { round, options, submitter, system, model, .. } = *self;

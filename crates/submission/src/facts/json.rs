@@ -1,8 +1,7 @@
 //! JSON files: descriptions of systems and measurements.
 
-use std::fmt;
-
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 use super::ReadError;
 use super::text;
@@ -18,7 +17,8 @@ pub struct JsonFile {
 }
 
 /// Error: a JSON file could not be parsed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("{why}")]
 pub struct JsonProblem {
     /// Line number, from 1, if known.
     pub line: Option<usize>,
@@ -49,14 +49,6 @@ impl JsonProblem {
         Self { line: None, why: why.into(), to_python: None }
     }
 }
-
-impl fmt::Display for JsonProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for JsonProblem {}
 
 impl JsonFile {
     /// Creates an empty file, whose value is null.

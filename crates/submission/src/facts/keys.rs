@@ -10,7 +10,7 @@
 use serde_json::Value;
 
 use crate::power::clock::Stamp;
-use dyno_rules::{Scenario, Version};
+use dyno_rules::{RuleScenario, Version};
 
 use ValueType::{Flag, Number, Stamp as Time, Text, Whole};
 
@@ -110,7 +110,7 @@ pub enum RunKind {
     /// A performance run.
     Performance {
         /// Scenario, if the log states it.
-        played: Option<Scenario>,
+        played: Option<RuleScenario>,
         /// Whether token latencies were measured.
         has_tokens: bool,
     },
@@ -131,17 +131,17 @@ impl RunFilter {
             return self == Any;
         };
         let is = |scenario| played == Some(scenario);
-        let is_server = is(Scenario::Server) || is(Scenario::Interactive);
+        let is_server = is(RuleScenario::Server) || is(RuleScenario::Interactive);
         match self {
             Any | Performance => true,
-            SingleStream => is(Scenario::SingleStream),
-            MultiStream => is(Scenario::MultiStream),
-            Offline => is(Scenario::Offline),
+            SingleStream => is(RuleScenario::SingleStream),
+            MultiStream => is(RuleScenario::MultiStream),
+            Offline => is(RuleScenario::Offline),
             Server => is_server,
             WithTokens => has_tokens,
             WithoutTokens => !has_tokens,
-            TimedTokens => has_tokens && (is_server || is(Scenario::SingleStream)),
-            OfflineTokens => has_tokens && is(Scenario::Offline),
+            TimedTokens => has_tokens && (is_server || is(RuleScenario::SingleStream)),
+            OfflineTokens => has_tokens && is(RuleScenario::Offline),
         }
     }
 }
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn keys_are_asked_for_from_the_round_that_writes_them() {
-        let server = RunKind::Performance { played: Some(Scenario::Server), has_tokens: false };
+        let server = RunKind::Performance { played: Some(RuleScenario::Server), has_tokens: false };
         let certainty_of = |round: Version, run: RunKind, key: &str| {
             required_keys(round, run).find(|(name, _)| *name == key).map(|(_, certainty)| certainty)
         };

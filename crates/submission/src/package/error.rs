@@ -5,12 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{TestPart, TruncateError};
-use dyno_rules::{Scenario, Suite, Version};
+use dyno_rules::{RuleScenario, Suite, Version};
+use thiserror::Error;
 
 /// Error: run directories cannot be packaged. Nothing is written then.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Error)]
 pub enum PackageError {
     /// A file or folder cannot be read or written.
+    #[error("{}: {problem}", path.display())]
     File {
         /// Path.
         path: PathBuf,
@@ -18,6 +20,10 @@ pub enum PackageError {
         problem: String,
     },
     /// A name that cannot be a folder of a submission.
+    #[error(
+        "`{name}` cannot be the name of a {kind}: it must have no blank and no `/`, and not begin \
+         with a dot"
+    )]
     BadName {
         /// Kind of the name.
         kind: &'static str,
@@ -25,6 +31,10 @@ pub enum PackageError {
         name: String,
     },
     /// The round has no such benchmark.
+    #[error(
+        "round {round} has no benchmark `{name}`{}",
+        nearest.as_ref().map(|nearest| format!("; did you mean `{nearest}`?")).unwrap_or_default()
+    )]
     UnknownBenchmark {
         /// Name as the user wrote it.
         name: String,
@@ -37,6 +47,7 @@ pub enum PackageError {
         may_be_own: bool,
     },
     /// The round does not have this division yet.
+    #[error("round {round} has no {division} division; it began with v2.1")]
     NoDivision {
         /// The division.
         division: &'static str,
@@ -44,6 +55,7 @@ pub enum PackageError {
         round: Version,
     },
     /// The suite does not include the benchmark.
+    #[error("`{benchmark}` is no benchmark of the suite {}", suite.name())]
     NotInSuite {
         /// The benchmark.
         benchmark: String,
@@ -51,27 +63,34 @@ pub enum PackageError {
         suite: Suite,
     },
     /// The suite does not have the benchmark in this scenario.
+    #[error(
+        "the suite does not have `{benchmark}` in {}, only in {}",
+        scenario.name(), list(wanted)
+    )]
     ScenarioNotWanted {
         /// The benchmark.
         benchmark: String,
         /// The scenario.
-        scenario: Scenario,
+        scenario: RuleScenario,
         /// Scenarios of the benchmark in the suite.
-        wanted: Vec<Scenario>,
+        wanted: Vec<RuleScenario>,
     },
     /// Required scenarios have no result.
+    #[error("the suite requires {}, and there is no run of that", list(missing))]
     ScenariosMissing {
         /// Missing scenarios.
-        missing: Vec<Scenario>,
+        missing: Vec<RuleScenario>,
         /// Whether all of them can be inferred.
         can_be_inferred: bool,
     },
     /// A run directory contains no detail log.
+    #[error("there is no test in {}", directory.display())]
     NoTests {
         /// The run directory.
         directory: PathBuf,
     },
     /// A detail log does not contain a required key.
+    #[error("{} has no line `{key}`: it is no whole detail log", log.display())]
     LogSaysNothing {
         /// The log.
         log: PathBuf,
@@ -79,6 +98,11 @@ pub enum PackageError {
         key: &'static str,
     },
     /// A log has a mode that a submission does not use.
+    #[error(
+        "{} is of mode {mode}; a submission has an AccuracyOnly and a PerformanceOnly run of each \
+         scenario",
+        log.display()
+    )]
     UnsuitableMode {
         /// The log.
         log: PathBuf,
@@ -86,21 +110,30 @@ pub enum PackageError {
         mode: String,
     },
     /// The scenario of an audit is unknown.
+    #[error(
+        "{} neither has performance/run_1 nor lies below a folder named after a scenario",
+        folder.display()
+    )]
     AuditOfNothing {
         /// Its folder.
         folder: PathBuf,
     },
     /// An audit belongs to a scenario without a result.
+    #[error("{} audits {}, of which there is no result", folder.display(), scenario.name())]
     AuditWithoutResult {
         /// Its folder.
         folder: PathBuf,
         /// The scenario.
-        scenario: Scenario,
+        scenario: RuleScenario,
     },
     /// There are more tests than a result has.
+    #[error(
+        "{} has {} {} runs ({}), expected {most} at most",
+        scenario.name(), folders.len(), part.name(), paths(folders)
+    )]
     TooMany {
         /// The scenario.
-        scenario: Scenario,
+        scenario: RuleScenario,
         /// The part.
         part: TestPart,
         /// Folders of the tests.
@@ -109,11 +142,16 @@ pub enum PackageError {
         most: usize,
     },
     /// Two audits have the same name and scenario.
+    #[error(
+        "{} and {} are the same audit of the same scenario",
+        folders[0].display(), folders[1].display()
+    )]
     DuplicateAudit {
         /// Their folders.
         folders: [PathBuf; 2],
     },
     /// The tree has the layout of other rounds.
+    #[error("{} is of another round than {round}, which has no such folder", path.display())]
     OtherLayout {
         /// Folder that does not exist in the round's layout.
         path: PathBuf,
@@ -121,6 +159,7 @@ pub enum PackageError {
         round: Version,
     },
     /// `model_mapping.json` already maps the custom model to another official model.
+    #[error("`{model}` stands for {official} in model_mapping.json already")]
     MappedAlready {
         /// Custom model.
         model: String,
@@ -128,32 +167,45 @@ pub enum PackageError {
         official: String,
     },
     /// A result lacks one of its parts.
+    #[error("{} has no {} run", scenario.name(), part.name())]
     PartMissing {
         /// The scenario.
-        scenario: Scenario,
+        scenario: RuleScenario,
         /// The part.
         part: TestPart,
     },
     /// An accuracy run was not scored.
+    #[error("{} has no accuracy", folder.display())]
     NotScored {
         /// Its folder.
         folder: PathBuf,
     },
     /// The log does not allow inference.
+    #[error(
+        "{} cannot be inferred from the log in {}: it has no early-stopping estimate of the 99th \
+         percentile",
+        scenario.name(), folder.display()
+    )]
     NoEstimate {
         /// Folder of the log.
         folder: PathBuf,
         /// Scenario to infer.
-        scenario: Scenario,
+        scenario: RuleScenario,
     },
     /// An accuracy log cannot be truncated.
+    #[error("{0}")]
     Truncate(TruncateError),
     /// A description is invalid or has an unknown field.
+    #[error("{problem}")]
     Description {
         /// Description of the problem.
         problem: String,
     },
     /// The tree's description of the system differs.
+    #[error(
+        "the tree has {} already: {}",
+        path.display(), conflicts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
     SystemDiffers {
         /// Path of the file, relative to the root of the tree.
         path: PathBuf,
@@ -161,11 +213,13 @@ pub enum PackageError {
         conflicts: Vec<Conflict>,
     },
     /// The tree is not a folder.
+    #[error("{} is a file; a tree is a new folder, or one that has other results", path.display())]
     NoFolder {
         /// Path.
         path: PathBuf,
     },
     /// The tree is a run or contains runs.
+    #[error("{}", runs_in_tree_text(tree, run))]
     RunsInTree {
         /// The tree.
         tree: PathBuf,
@@ -173,6 +227,7 @@ pub enum PackageError {
         run: PathBuf,
     },
     /// The tree already contains this result.
+    #[error("{} is there already", path.display())]
     Exists {
         /// Folder.
         path: PathBuf,
@@ -239,138 +294,27 @@ impl PackageError {
     }
 }
 
-impl PackageError {
-    /// Formats the errors that concern run directories.
-    fn fmt_run_error(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTests { directory } => {
-                write!(f, "there is no test in {}", directory.display())
-            }
-            Self::LogSaysNothing { log, key } => {
-                write!(f, "{} has no line `{key}`: it is no whole detail log", log.display())
-            }
-            Self::UnsuitableMode { log, mode } => write!(
-                f,
-                "{} is of mode {mode}; a submission has an AccuracyOnly and a PerformanceOnly \
-                 run of each scenario",
-                log.display()
-            ),
-            Self::AuditOfNothing { folder } => write!(
-                f,
-                "{} neither has performance/run_1 nor lies below a folder named after a scenario",
-                folder.display()
-            ),
-            Self::AuditWithoutResult { folder, scenario } => write!(
-                f,
-                "{} audits {}, of which there is no result",
-                folder.display(),
-                scenario.name()
-            ),
-            Self::TooMany { scenario, part, folders, most } => {
-                let folders: Vec<_> = folders.iter().map(|f| f.display().to_string()).collect();
-                write!(
-                    f,
-                    "{} has {} {} runs ({}), expected {most} at most",
-                    scenario.name(),
-                    folders.len(),
-                    part.name(),
-                    folders.join(", ")
-                )
-            }
-            Self::DuplicateAudit { folders: [one, other] } => write!(
-                f,
-                "{} and {} are the same audit of the same scenario",
-                one.display(),
-                other.display()
-            ),
-            Self::MappedAlready { model, official } => {
-                write!(f, "`{model}` stands for {official} in model_mapping.json already")
-            }
-            Self::PartMissing { scenario, part } => {
-                write!(f, "{} has no {} run", scenario.name(), part.name())
-            }
-            Self::NotScored { folder } => write!(f, "{} has no accuracy", folder.display()),
-            _ => Ok(()),
-        }
-    }
-}
-
 impl From<TruncateError> for PackageError {
     fn from(error: TruncateError) -> Self {
         Self::Truncate(error)
     }
 }
 
-fn list(scenarios: &[Scenario]) -> String {
+fn paths(folders: &[PathBuf]) -> String {
+    folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn runs_in_tree_text(tree: &Path, run: &Path) -> String {
+    if tree == run {
+        return format!("{} is a run, and no tree of submissions", tree.display());
+    }
+    format!(
+        "the run {} lies in the tree {}, which may hold nothing but submissions",
+        run.display(),
+        tree.display()
+    )
+}
+
+fn list(scenarios: &[RuleScenario]) -> String {
     scenarios.iter().map(|scenario| scenario.name()).collect::<Vec<_>>().join(", ")
 }
-
-impl fmt::Display for PackageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { path, problem } => write!(f, "{}: {problem}", path.display()),
-            Self::BadName { kind, name } => write!(
-                f,
-                "`{name}` cannot be the name of a {kind}: it must have no blank and no `/`, and not \
-                 begin with a dot"
-            ),
-            Self::UnknownBenchmark { name, round, nearest, .. } => {
-                write!(f, "round {round} has no benchmark `{name}`")?;
-                nearest.iter().try_for_each(|nearest| write!(f, "; did you mean `{nearest}`?"))
-            }
-            Self::NoDivision { division, round } => {
-                write!(f, "round {round} has no {division} division; it began with v2.1")
-            }
-            Self::NotInSuite { benchmark, suite } => {
-                write!(f, "`{benchmark}` is no benchmark of the suite {}", suite.name())
-            }
-            Self::ScenarioNotWanted { benchmark, scenario, wanted } => write!(
-                f,
-                "the suite does not have `{benchmark}` in {}, only in {}",
-                scenario.name(),
-                list(wanted)
-            ),
-            Self::ScenariosMissing { missing, .. } => {
-                write!(f, "the suite requires {}, and there is no run of that", list(missing))
-            }
-            Self::NoEstimate { folder, scenario } => write!(
-                f,
-                "{} cannot be inferred from the log in {}: it has no early-stopping estimate of \
-                 the 99th percentile",
-                scenario.name(),
-                folder.display()
-            ),
-            Self::Truncate(error) => error.fmt(f),
-            Self::Description { problem } => f.write_str(problem),
-            Self::SystemDiffers { path, conflicts } => {
-                let all: Vec<_> = conflicts.iter().map(ToString::to_string).collect();
-                write!(f, "the tree has {} already: {}", path.display(), all.join("; "))
-            }
-            Self::NoFolder { path } => write!(
-                f,
-                "{} is a file; a tree is a new folder, or one that has other results",
-                path.display()
-            ),
-            Self::RunsInTree { tree, run } if tree == run => {
-                write!(f, "{} is a run, and no tree of submissions", tree.display())
-            }
-            Self::RunsInTree { tree, run } => write!(
-                f,
-                "the run {} lies in the tree {}, which may hold nothing but submissions",
-                run.display(),
-                tree.display()
-            ),
-            Self::Exists { path } => write!(f, "{} is there already", path.display()),
-            Self::OtherLayout { path, round } => {
-                write!(
-                    f,
-                    "{} is of another round than {round}, which has no such folder",
-                    path.display()
-                )
-            }
-            run_error => run_error.fmt_run_error(f),
-        }
-    }
-}
-
-impl std::error::Error for PackageError {}

@@ -46,7 +46,7 @@ use crate::facts::detail;
 use crate::layout::{DETAIL, RESULTS};
 use crate::tree::Tree;
 pub use dyno_rules::Availability;
-use dyno_rules::{Round, Scenario, Suite};
+use dyno_rules::{Round, RuleScenario, Suite};
 
 /// Whether to write results that were not run but can be inferred from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +92,10 @@ pub struct PackageRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageSummary {
     /// Results: scenario, and the scenario from which it was inferred, if any.
-    pub results: Vec<(Scenario, Option<Scenario>)>,
+    pub results: Vec<(RuleScenario, Option<RuleScenario>)>,
     /// Results that were also written for the benchmark's lower target: its name and the
     /// scenario.
-    pub lower: Vec<(String, Scenario)>,
+    pub lower: Vec<(String, RuleScenario)>,
     /// Fields that the submitter must fill in, in new and in existing files.
     pub missing_fields: Vec<MissingField>,
     /// Reasons for which results may not count, as sentences.

@@ -3,7 +3,7 @@
 use super::runs::{AuditFiles, RunContents, TestPart, TestRun};
 use super::{Infer, PackageError, PackageRequest};
 use crate::entry::DivisionFolder;
-use dyno_rules::{Benchmark, Scenario, Suite, SuiteScenarios, Version};
+use dyno_rules::{Benchmark, RuleScenario, Suite, SuiteScenarios, Version};
 
 /// A result to write.
 #[derive(Debug, Clone)]
@@ -11,9 +11,9 @@ pub(super) struct PlannedResult<'f> {
     /// Name of the model's folder.
     pub model: String,
     /// Scenario of the result.
-    pub scenario: Scenario,
+    pub scenario: RuleScenario,
     /// Scenario that was run.
-    pub run: Scenario,
+    pub run: RuleScenario,
     pub accuracy: &'f TestRun,
     /// Performance runs, in order.
     pub performance: Vec<&'f TestRun>,
@@ -43,7 +43,7 @@ pub(super) fn results<'f>(
     found: &'f RunContents,
 ) -> Result<Vec<PlannedResult<'f>>, PackageError> {
     let mut results = Vec::new();
-    for scenario in Scenario::ALL {
+    for scenario in RuleScenario::ALL {
         if found.tests.iter().any(|test| test.scenario == scenario) {
             results.push(scenario_result(request, scenario, found)?);
         }
@@ -113,7 +113,7 @@ pub(super) fn copies<'f>(
 /// Returns the result of one scenario.
 fn scenario_result<'f>(
     request: &PackageRequest<'_>,
-    scenario: Scenario,
+    scenario: RuleScenario,
     found: &'f RunContents,
 ) -> Result<PlannedResult<'f>, PackageError> {
     let tests = |part: TestPart| -> Vec<&TestRun> {
@@ -132,7 +132,7 @@ fn scenario_result<'f>(
         Ok(tests)
     };
     // Before v1.0, the worst of five Server runs counted.
-    let has_five = scenario == Scenario::Server && request.round.version < Version::new(1, 0);
+    let has_five = scenario == RuleScenario::Server && request.round.version < Version::new(1, 0);
     let performance = match confirmed_run(request, scenario, &tests(TestPart::Performance)) {
         Some(run) if !has_five => vec![run],
         _ => at_most(TestPart::Performance, if has_five { 5 } else { 1 })?,
@@ -147,7 +147,7 @@ fn scenario_result<'f>(
 /// with the fewest streams.
 fn confirmed_run<'f>(
     request: &PackageRequest<'_>,
-    scenario: Scenario,
+    scenario: RuleScenario,
     tests: &[&'f TestRun],
 ) -> Option<&'f TestRun> {
     let runs = request.round.scenarios.get(&scenario)?.confirmation.as_ref()?.runs;
@@ -169,7 +169,7 @@ fn infer<'f>(
     wanted: Option<&SuiteScenarios>,
     results: &mut Vec<PlannedResult<'f>>,
 ) -> Result<(), PackageError> {
-    for scenario in [Scenario::MultiStream, Scenario::Offline] {
+    for scenario in [RuleScenario::MultiStream, RuleScenario::Offline] {
         let is_wanted = wanted.is_none_or(|wanted| wanted.required.contains(&scenario));
         if !is_wanted || results.iter().any(|result| result.scenario == scenario) {
             continue;
@@ -177,7 +177,7 @@ fn infer<'f>(
         let Some(source) = source_of(scenario, results) else { continue };
         let test = source.performance[0];
         let estimate = test.detail.number("early_stopping_latency_ms");
-        if scenario == Scenario::MultiStream && estimate.is_none_or(|ns| ns <= 0.0) {
+        if scenario == RuleScenario::MultiStream && estimate.is_none_or(|ns| ns <= 0.0) {
             let folder = test.folder.clone();
             return Err(PackageError::NoEstimate { folder, scenario });
         }
@@ -187,13 +187,16 @@ fn infer<'f>(
 }
 
 /// Returns the result from which a scenario may be inferred. Inferred results are not sources.
-fn source_of<'f>(scenario: Scenario, results: &[PlannedResult<'f>]) -> Option<PlannedResult<'f>> {
-    let sources: &[Scenario] = match scenario {
-        Scenario::MultiStream => &[Scenario::SingleStream],
-        Scenario::Offline => &[Scenario::SingleStream, Scenario::MultiStream],
+fn source_of<'f>(
+    scenario: RuleScenario,
+    results: &[PlannedResult<'f>],
+) -> Option<PlannedResult<'f>> {
+    let sources: &[RuleScenario] = match scenario {
+        RuleScenario::MultiStream => &[RuleScenario::SingleStream],
+        RuleScenario::Offline => &[RuleScenario::SingleStream, RuleScenario::MultiStream],
         _ => &[],
     };
-    let run = |source: &Scenario| {
+    let run = |source: &RuleScenario| {
         results.iter().find(|result| result.scenario == *source && result.run == *source)
     };
     sources.iter().find_map(run).cloned()
@@ -210,7 +213,7 @@ fn check_scenarios(
         let (benchmark, scenario) = (benchmark.name.clone(), result.scenario);
         return Err(PackageError::ScenarioNotWanted { benchmark, scenario, wanted: all });
     }
-    let has = |scenario: &Scenario| results.iter().any(|result| result.scenario == *scenario);
+    let has = |scenario: &RuleScenario| results.iter().any(|result| result.scenario == *scenario);
     let missing: Vec<_> =
         wanted.required.iter().copied().filter(|scenario| !has(scenario)).collect();
     if missing.is_empty() {

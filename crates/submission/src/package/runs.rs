@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::PackageError;
 use crate::layout::{ACCURACY_LOG, DETAIL};
-use dyno_rules::Scenario;
+use dyno_rules::RuleScenario;
 
 /// Maximum depth of folders to search, deeper than harnesses store logs.
 const DEPTH: usize = 8;
@@ -41,7 +41,7 @@ pub struct TestRun {
     /// Folder of its logs.
     pub folder: PathBuf,
     /// Scenario, by the name in the rules.
-    pub scenario: Scenario,
+    pub scenario: RuleScenario,
     /// Part of the result.
     pub part: TestPart,
     /// Detail log.
@@ -60,7 +60,7 @@ pub struct AuditFiles {
     /// Name, such as `TEST01`.
     pub name: String,
     /// Scenario of the audited result.
-    pub scenario: Scenario,
+    pub scenario: RuleScenario,
     /// Folder of the files.
     pub folder: PathBuf,
 }
@@ -198,9 +198,9 @@ fn is_judged(folder: &Path) -> bool {
 }
 
 /// Returns the scenario of the innermost folder with a scenario name.
-fn named_scenario(root: &Path, folder: &Path) -> Option<Scenario> {
+fn named_scenario(root: &Path, folder: &Path) -> Option<RuleScenario> {
     let below = folder.strip_prefix(root.parent().unwrap_or(root)).unwrap_or(folder);
-    below.components().rev().find_map(|part| Scenario::named(part.as_os_str().to_str()?))
+    below.components().rev().find_map(|part| RuleScenario::named(part.as_os_str().to_str()?))
 }
 
 fn read(folder: &Path) -> Result<Detail, PackageError> {
@@ -209,16 +209,16 @@ fn read(folder: &Path) -> Result<Detail, PackageError> {
     Ok(detail)
 }
 
-fn scenario_of(root: &Path, folder: &Path, detail: &Detail) -> Result<Scenario, PackageError> {
-    let played = detail.text("effective_scenario").and_then(Scenario::named);
+fn scenario_of(root: &Path, folder: &Path, detail: &Detail) -> Result<RuleScenario, PackageError> {
+    let played = detail.text("effective_scenario").and_then(RuleScenario::named);
     let played = played.ok_or_else(|| PackageError::LogSaysNothing {
         log: folder.join(DETAIL),
         key: "effective_scenario",
     })?;
     // LoadGen does not know Interactive; its logs state Server.
-    let is_interactive = named_scenario(root, folder) == Some(Scenario::Interactive);
+    let is_interactive = named_scenario(root, folder) == Some(RuleScenario::Interactive);
     match played {
-        Scenario::Server if is_interactive => Ok(Scenario::Interactive),
+        RuleScenario::Server if is_interactive => Ok(RuleScenario::Interactive),
         played => Ok(played),
     }
 }
@@ -227,7 +227,7 @@ fn scenario_of(root: &Path, folder: &Path, detail: &Detail) -> Result<Scenario, 
 fn test(root: &Path, folder: &Path, summary: &Summary) -> Result<Option<TestRun>, PackageError> {
     let detail = read(folder)?;
     let scenario = match scenario_of(root, folder, &detail)? {
-        Scenario::Server if summary.is_interactive => Scenario::Interactive,
+        RuleScenario::Server if summary.is_interactive => RuleScenario::Interactive,
         scenario => scenario,
     };
     let log = || folder.join(DETAIL);

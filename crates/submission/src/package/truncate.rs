@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use thiserror::Error;
 
 use crate::layout::{ACCURACY_LOG as LOG, ACCURACY_TEXT as TEXT};
 
@@ -152,9 +153,10 @@ pub enum Truncation {
 }
 
 /// Error: an accuracy folder cannot be truncated.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Error)]
 pub enum TruncateError {
     /// A file cannot be read or written.
+    #[error("{}: {problem}", path.display())]
     File {
         /// Path of the file.
         path: PathBuf,
@@ -162,11 +164,21 @@ pub enum TruncateError {
         problem: String,
     },
     /// The log was truncated before, and its hash is missing.
+    #[error(
+        "{} is cut already, but {TEXT} beside it has no line `hash=`: put the whole log back, or \
+         the line",
+        log.display()
+    )]
     HashLost {
         /// Path of the log.
         log: PathBuf,
     },
     /// `accuracy.txt` has the hash of another log.
+    #[error(
+        "{TEXT} has the hash {written}, but {} has {found}: they are of different runs; make \
+         {TEXT} of this log anew",
+        log.display()
+    )]
     OtherHash {
         /// Path of the log.
         log: PathBuf,
@@ -176,28 +188,6 @@ pub enum TruncateError {
         found: Hash,
     },
 }
-
-impl fmt::Display for TruncateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { path, problem } => write!(f, "{}: {problem}", path.display()),
-            Self::HashLost { log } => write!(
-                f,
-                "{} is cut already, but {TEXT} beside it has no line `hash=`: put the whole log \
-                 back, or the line",
-                log.display()
-            ),
-            Self::OtherHash { log, written, found } => write!(
-                f,
-                "{TEXT} has the hash {written}, but {} has {found}: they are of different runs; \
-                 make {TEXT} of this log anew",
-                log.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TruncateError {}
 
 /// Returns the first hash in the output of an accuracy script.
 #[must_use]

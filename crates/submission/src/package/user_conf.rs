@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use dyno_loadgen::log::read::Detail;
 
-use dyno_rules::{Round, Scenario};
+use dyno_rules::{Round, RuleScenario};
 
 /// Conversion of a number from the log to the file.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ const KEYS: &[(&str, &str, &str, ConfUnit)] = &[
 /// Returns the `user.conf` of the performance test of this log. Zero values are omitted, because
 /// zero is the value without a file.
 #[must_use]
-pub fn user_conf(detail: &Detail, scenario: Scenario) -> String {
+pub fn user_conf(detail: &Detail, scenario: RuleScenario) -> String {
     let played = scenario.loadgen_scenario().name();
     let mut text = String::from("# What the test was run with, from its detail log.\n");
     for (key, for_scenario, name, unit) in KEYS {

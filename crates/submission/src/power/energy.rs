@@ -5,7 +5,7 @@ use super::clock::Stamp;
 use super::run::Run;
 use super::session::Session;
 use super::{Measurement, PowerFinding, Report};
-use dyno_rules::{Scenario, Version};
+use dyno_rules::{RuleScenario, Version};
 
 /// Samples per MultiStream query.
 const STREAMS: f64 = 8.0;
@@ -71,9 +71,11 @@ pub(super) fn measure(
     let energy =
         Energy { watts, seconds, value: watts, unit: PowerUnit::Watts, samples_per_query: 1.0 };
     let samples_per_query = match measurement.scenario {
-        Scenario::Offline | Scenario::Server | Scenario::Interactive => return Some(energy),
-        Scenario::SingleStream => 1.0,
-        Scenario::MultiStream => STREAMS,
+        RuleScenario::Offline | RuleScenario::Server | RuleScenario::Interactive => {
+            return Some(energy);
+        }
+        RuleScenario::SingleStream => 1.0,
+        RuleScenario::MultiStream => STREAMS,
     };
     let Some(queries) = run.queries.filter(|queries| *queries > 0) else {
         let message = "has no result_query_count, which energy a query is made of".to_owned();
@@ -81,8 +83,8 @@ pub(super) fn measure(
         report.add(PowerFinding::error("power.metric", run.detail, message, mend));
         return None;
     };
-    let played_single = run.scenario.as_deref() == Some(Scenario::SingleStream.name());
-    let inferred = measurement.scenario == Scenario::MultiStream && played_single;
+    let played_single = run.scenario.as_deref() == Some(RuleScenario::SingleStream.name());
+    let inferred = measurement.scenario == RuleScenario::MultiStream && played_single;
     let total =
         if inferred { watts * seconds * STREAMS * 1000.0 } else { watts * seconds * 1000.0 };
     let value = total / queries as f64;

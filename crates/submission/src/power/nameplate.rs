@@ -4,24 +4,26 @@
 //! supplies that it needs and the capacities of those it has. Its design power is the sum of the
 //! largest supplies, as many as it needs.
 
-use std::fmt;
-
 use serde_norway::Value;
+use thiserror::Error;
 
 /// Maximum size of the file in bytes.
 const LARGEST: usize = 1 << 20;
 
 /// Error: the design power cannot be determined.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NameplateError {
     /// The file is not valid YAML.
+    #[error("is no YAML: {reason}")]
     Unreadable {
         /// Error of the parser.
         reason: String,
     },
     /// The file contains no node.
+    #[error("has no node with `{NEEDED}` and `{SUPPLIES}`")]
     NoNode,
     /// A field of a node is missing or has the wrong type.
+    #[error("node {node} has no number for `{field}`; give watts without a unit")]
     BadNode {
         /// Number of the node in the file, from 1.
         node: usize,
@@ -29,20 +31,6 @@ pub enum NameplateError {
         field: &'static str,
     },
 }
-
-impl fmt::Display for NameplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { reason } => write!(f, "is no YAML: {reason}"),
-            Self::NoNode => write!(f, "has no node with `{NEEDED}` and `{SUPPLIES}`"),
-            Self::BadNode { node, field } => {
-                write!(f, "node {node} has no number for `{field}`; give watts without a unit")
-            }
-        }
-    }
-}
-
-impl std::error::Error for NameplateError {}
 
 const NEEDED: &str = "Min PSUs Needed";
 const SUPPLIES: &str = "PSUs";

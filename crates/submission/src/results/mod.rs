@@ -38,7 +38,7 @@ pub use write::grouped;
 
 use super::layout::Layout;
 use super::table::{Column, Row};
-use dyno_rules::{Round, Scenario, Suite, Version};
+use dyno_rules::{Round, RuleScenario, Suite, Version};
 
 /// Published numbers of systems, by unique id.
 pub type Ids = BTreeMap<String, u64>;
@@ -96,7 +96,7 @@ pub struct Record {
     /// Official model name.
     pub model: String,
     /// Scenario.
-    pub scenario: Scenario,
+    pub scenario: RuleScenario,
     /// Value of the result.
     pub result: f64,
     /// Unit of the value.
@@ -180,7 +180,7 @@ fn number(records: &mut [Record], round: Version, ids: &mut Ids) {
 /// record in a round without suites.
 fn records_of<'a>(row: &'a Row, round: &'a Round) -> impl Iterator<Item = Record> + use<'a> {
     let cell = |column| row.get(column).to_owned();
-    let scenario = Scenario::named(row.get(Column::Scenario));
+    let scenario = RuleScenario::named(row.get(Column::Scenario));
     let benchmark = round.benchmark(row.get(Column::MlperfModel));
     let kind = row.get(Column::SystemType).to_lowercase();
     let has_suites = benchmark.is_some_and(|benchmark| !benchmark.suites.is_empty());

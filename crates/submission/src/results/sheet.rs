@@ -1,7 +1,7 @@
 //! A table with one line per system and one column per model, scenario and unit.
 
 use super::{Record, SheetKind};
-use dyno_rules::{Round, Scenario};
+use dyno_rules::{Round, RuleScenario};
 
 /// Key of a column of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Key {
     /// Official model name.
     pub model: String,
     /// Scenario.
-    pub scenario: Scenario,
+    pub scenario: RuleScenario,
     /// Unit.
     pub units: String,
 }
@@ -53,12 +53,12 @@ impl Sheet {
 }
 
 /// Order of the scenarios in published results.
-const SCENARIOS: [Scenario; 5] = [
-    Scenario::SingleStream,
-    Scenario::MultiStream,
-    Scenario::Server,
-    Scenario::Offline,
-    Scenario::Interactive,
+const SCENARIOS: [RuleScenario; 5] = [
+    RuleScenario::SingleStream,
+    RuleScenario::MultiStream,
+    RuleScenario::Server,
+    RuleScenario::Offline,
+    RuleScenario::Interactive,
 ];
 
 /// Name of an index cell, and the function that returns its text.

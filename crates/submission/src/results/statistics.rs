@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::Record;
-use dyno_rules::{Round, Scenario};
+use dyno_rules::{Round, RuleScenario};
 
 /// Counts by line and column.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,7 +85,7 @@ pub struct Spread {
     /// Official model name.
     pub model: String,
     /// Scenario.
-    pub scenario: Scenario,
+    pub scenario: RuleScenario,
     /// Suite; bounds and systems differ between suites. Empty in v0.5, which has no suites.
     pub suite: &'static str,
     /// Unit of the results.
@@ -144,8 +144,9 @@ impl Statistics {
         let mut scenarios = Matrix::from_pairs(
             by_model.iter().map(|r| (r.model.clone(), r.scenario.name().to_owned())),
         );
-        scenarios
-            .sort_columns(|name| Scenario::ALL.iter().position(|scenario| scenario.name() == name));
+        scenarios.sort_columns(|name| {
+            RuleScenario::ALL.iter().position(|scenario| scenario.name() == name)
+        });
         let mut systems = BTreeMap::new();
         for record in &once {
             let key = (&record.division, &record.submitter, &record.details);

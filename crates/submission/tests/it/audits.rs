@@ -8,13 +8,13 @@ mod tokens;
 
 use dyno_loadgen::settings::Scenario;
 use dyno_rules::Round;
-use dyno_submission::audit::{RequiredRuns, Test, plan};
+use dyno_submission::audit::{AuditTest, RequiredRuns, plan};
 
 fn round(name: &str) -> &'static Round {
     Round::named(name).unwrap()
 }
 
-fn settings(test: Test, of: &str, benchmark: Option<&str>) -> Vec<Vec<String>> {
+fn settings(test: AuditTest, of: &str, benchmark: Option<&str>) -> Vec<Vec<String>> {
     let plan = plan(test, round(of), benchmark, Scenario::Offline).unwrap();
     let rows = |run: &dyno_submission::audit::PlannedRun| {
         run.settings.iter().map(|(key, value)| format!("{key}={value}")).collect()
@@ -28,14 +28,14 @@ fn every_audit_of_every_round_has_a_plan() {
     for name in Round::names() {
         for benchmark in &round(name).benchmarks {
             for audit in &benchmark.audits {
-                let test = Test::named(audit).unwrap();
+                let test = AuditTest::named(audit).unwrap();
                 let planned = plan(test, round(name), Some(&benchmark.name), Scenario::Offline);
                 let planned = planned.unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert!(!planned.runs.is_empty());
-                if test == Test::Test07 {
+                if test == AuditTest::Test07 {
                     assert!(planned.threshold.is_some(), "{name} {}", benchmark.name);
                 }
-                if test == Test::Test09 {
+                if test == AuditTest::Test09 {
                     assert!(planned.mean_tokens.is_some(), "{name} {}", benchmark.name);
                 }
             }
@@ -46,18 +46,18 @@ fn every_audit_of_every_round_has_a_plan() {
 /// Audits of the paper's round, by audit folder.
 #[test]
 fn the_first_round_logs_one_answer_of_ten() {
-    let of = settings(Test::Test01, "v0.5", Some("resnet"));
+    let of = settings(AuditTest::Test01, "v0.5", Some("resnet"));
     assert_eq!(
         of,
         [["mode=PerformanceOnly", "accuracy_log_probability=0.1", "accuracy_log_rng_seed=456"]]
     );
-    let pair = settings(Test::Test04Pair, "v0.5", None);
+    let pair = settings(AuditTest::Test04Pair, "v0.5", None);
     assert_eq!(pair[0], ["mode=PerformanceOnly", "performance_issue_unique=true"]);
     assert_eq!(
         pair[1],
         ["mode=PerformanceOnly", "performance_issue_same=true", "performance_issue_same_index=3"]
     );
-    let seeds = settings(Test::Test05, "v0.5", None).remove(0);
+    let seeds = settings(AuditTest::Test05, "v0.5", None).remove(0);
     assert_eq!(
         seeds[1..],
         ["qsl_rng_seed=195", "sample_index_rng_seed=235", "schedule_rng_seed=634"]
@@ -67,7 +67,7 @@ fn the_first_round_logs_one_answer_of_ten() {
 #[test]
 fn later_rounds_log_a_number_of_answers_by_benchmark() {
     let target = |round, benchmark| {
-        let settings = settings(Test::Test01, round, Some(benchmark)).remove(0);
+        let settings = settings(AuditTest::Test01, round, Some(benchmark)).remove(0);
         settings.into_iter().find(|row| row.starts_with("accuracy_log_sampling_target")).unwrap()
     };
     for (round, benchmark, samples) in [
@@ -80,26 +80,26 @@ fn later_rounds_log_a_number_of_answers_by_benchmark() {
     ] {
         assert_eq!(target(round, benchmark), format!("accuracy_log_sampling_target={samples}"));
     }
-    let counts = settings(Test::Test04, "v5.1", Some("stable-diffusion-xl")).remove(0);
+    let counts = settings(AuditTest::Test04, "v5.1", Some("stable-diffusion-xl")).remove(0);
     assert!(counts.contains(&"min_query_count=500".to_string()), "{counts:?}");
-    let counts = settings(Test::Test04, "v5.1", Some("resnet")).remove(0);
+    let counts = settings(AuditTest::Test04, "v5.1", Some("resnet")).remove(0);
     assert!(counts.iter().all(|row| !row.starts_with("min_query_count")), "{counts:?}");
 }
 
 #[test]
 fn an_audit_that_a_round_does_not_have_is_refused_with_the_rounds_that_do() {
     let of = |test, name| plan(test, round(name), None, Scenario::Offline).unwrap_err().to_string();
-    assert_eq!(of(Test::Test04, "v0.5"), "round v0.5 has no TEST04; it came with v2.1");
-    assert_eq!(of(Test::Test03, "v0.7"), "round v0.7 has no TEST03; only v0.5 has it");
-    assert_eq!(of(Test::Test05, "v5.1"), "round v5.1 has no TEST05; v0.5 to v4.1 have it");
-    let needs = plan(Test::Test01, round("v5.1"), None, Scenario::Server).unwrap().needs;
+    assert_eq!(of(AuditTest::Test04, "v0.5"), "round v0.5 has no TEST04; it came with v2.1");
+    assert_eq!(of(AuditTest::Test03, "v0.7"), "round v0.7 has no TEST03; only v0.5 has it");
+    assert_eq!(of(AuditTest::Test05, "v5.1"), "round v5.1 has no TEST05; v0.5 to v4.1 have it");
+    let needs = plan(AuditTest::Test01, round("v5.1"), None, Scenario::Server).unwrap().needs;
     assert_eq!(needs, RequiredRuns { accuracy: true, performance: true });
 }
 
 #[test]
 fn either_half_of_the_pair_names_it() {
-    assert_eq!(Test::named("test04-b"), Some(Test::Test04Pair));
-    assert_eq!(Test::named("TEST04-A"), Some(Test::Test04Pair));
-    assert_eq!(Test::named("TEST02"), None);
-    assert_eq!(Test::nearest("TSET05"), "TEST05");
+    assert_eq!(AuditTest::named("test04-b"), Some(AuditTest::Test04Pair));
+    assert_eq!(AuditTest::named("TEST04-A"), Some(AuditTest::Test04Pair));
+    assert_eq!(AuditTest::named("TEST02"), None);
+    assert_eq!(AuditTest::nearest("TSET05"), "TEST05");
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use dyno_loadgen::settings::Scenario as LoadGenScenario;
-use dyno_rules::{Round, Scenario, Version};
+use dyno_loadgen::settings::Scenario;
+use dyno_rules::{Round, RuleScenario, Version};
 use dyno_submission::finding::Severity;
 use dyno_submission::power::nameplate::{NameplateError, design_watts};
 use dyno_submission::power::{Measurement, Power, PowerChecker, PowerUnit, check};
@@ -27,8 +27,7 @@ struct MeasuredFolder(Folder);
 impl MeasuredFolder {
     fn new(name: &str) -> Self {
         let made = Self(Folder::new(name));
-        let settings =
-            STEADY.settings(Round::named("v5.1").unwrap(), LoadGenScenario::SingleStream);
+        let settings = STEADY.settings(Round::named("v5.1").unwrap(), Scenario::SingleStream);
         STEADY.play(&settings, SAMPLES, &made.0.path().join("run_1"));
         made.files().make();
         made
@@ -39,11 +38,11 @@ impl MeasuredFolder {
     }
 
     fn check(&self, program: PowerChecker) -> Power {
-        measured(self.0.path(), Scenario::SingleStream, program)
+        measured(self.0.path(), RuleScenario::SingleStream, program)
     }
 }
 
-fn measured(folder: &Path, scenario: Scenario, program: PowerChecker) -> Power {
+fn measured(folder: &Path, scenario: RuleScenario, program: PowerChecker) -> Power {
     let shown = Path::new("performance");
     check(&Measurement { folder, shown, round: Version::new(5, 1), scenario, log: None }, program)
 }
@@ -66,10 +65,12 @@ fn a_good_measurement_counts_and_leaves_out_what_was_not_read() {
         assert!((energy.value - MILLIJOULES).abs() < ROUNDING, "{energy:?}");
         assert_eq!(energy.efficiency(f64::NAN), 1000.0 / energy.value);
     }
-    let offline = measured(made.0.path(), Scenario::Offline, PowerChecker::Rules).energy.unwrap();
+    let offline =
+        measured(made.0.path(), RuleScenario::Offline, PowerChecker::Rules).energy.unwrap();
     assert_eq!((offline.unit, offline.value), (PowerUnit::Watts, 40.5));
     assert_eq!(offline.efficiency(81.0), 2.0);
-    let multi = measured(made.0.path(), Scenario::MultiStream, PowerChecker::Rules).energy.unwrap();
+    let multi =
+        measured(made.0.path(), RuleScenario::MultiStream, PowerChecker::Rules).energy.unwrap();
     assert!((multi.value - 8.0 * MILLIJOULES).abs() < ROUNDING, "{multi:?}");
 }
 
@@ -172,9 +173,9 @@ fn a_published_measurement_has_the_official_metric() {
         "TRIGKEY_Mini_PC_Ryzen_5_5560-ctuning_cpp_tflite-cpu-tflite_vmaster-default_config";
     let model = tree.join(system).join("mobilenet-v1-precision_float-1.0-128");
     for (scenario, value) in [
-        (Scenario::SingleStream, 155.142_347_586_284_98),
-        (Scenario::MultiStream, 1_241.138_780_690_279_9),
-        (Scenario::Offline, 34.176_483_126_110_08),
+        (RuleScenario::SingleStream, 155.142_347_586_284_98),
+        (RuleScenario::MultiStream, 1_241.138_780_690_279_9),
+        (RuleScenario::Offline, 34.176_483_126_110_08),
     ] {
         let folder = model.join(scenario.name().to_lowercase()).join("performance");
         let power = measured(&folder, scenario, PowerChecker::Official);

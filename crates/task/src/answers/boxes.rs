@@ -4,10 +4,9 @@
 //! Source: the classes `PostProcessCoco...` and `PostProcessOpenImagesRetinanet` of the
 //! reference's vision benchmarks.
 
-use std::fmt;
-
 use dyno_sut::onnx::{Answer, Outputs};
 use serde::Deserialize;
+use thiserror::Error;
 
 use super::detection::{self, Detection};
 
@@ -52,22 +51,14 @@ pub struct BoxOutputs {
 }
 
 /// Outputs of a sample do not fit each other.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("expected {expected}, found {found}; look at the order of the model's outputs")]
 pub struct BoxFormatError {
     /// What was expected.
     pub expected: String,
     /// What was found.
     pub found: String,
 }
-
-impl fmt::Display for BoxFormatError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { expected, found } = self;
-        write!(f, "expected {expected}, found {found}; look at the order of the model's outputs")
-    }
-}
-
-impl std::error::Error for BoxFormatError {}
 
 /// Returns the conversion of a model's boxes to an answer in the format of [`detection::payload`].
 #[must_use]

@@ -5,12 +5,12 @@
 //! which names the trace. The reference draws sizes with Python's generators and publishes the
 //! result; other sizes are drawn here with a fixed seed.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::rng::Mt19937;
+use thiserror::Error;
 
 /// Seed of drawn sizes; any fixed value will do.
 const SEED: u64 = 1;
@@ -36,7 +36,11 @@ pub enum Aggregation {
 }
 
 /// Reason why a file is not an aggregation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{}{}: expected {expected}, found {found}",
+    path.display(), line.map(|line| format!(":{line}")).unwrap_or_default()
+)]
 pub struct AggregationError {
     /// The file.
     pub path: PathBuf,
@@ -47,19 +51,6 @@ pub struct AggregationError {
     /// What was found.
     pub found: String,
 }
-
-impl fmt::Display for AggregationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, line, expected, found } = self;
-        write!(f, "{}", path.display())?;
-        if let Some(line) = line {
-            write!(f, ":{line}")?;
-        }
-        write!(f, ": expected {expected}, found {found}")
-    }
-}
-
-impl std::error::Error for AggregationError {}
 
 impl Aggregation {
     /// Reads a trace (`begin, end, pairs` on each line), quantiles of sizes (a line of numbers), or

@@ -7,10 +7,10 @@
 //! missing files are an error.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use thiserror::Error;
 
 use super::pictures::{MissingFiles, Pictures, Preparation};
 
@@ -36,11 +36,15 @@ pub enum ImageFilter {
     Annotated,
 }
 
+/// Content of the annotations, in messages.
+const FORMAT: &str = "images and annotations as COCO has them";
+
 /// Reason why a folder is not the data set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CocoError {
     /// The annotations cannot be read.
+    #[error("cannot read {}: {why}; it has {FORMAT}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -48,6 +52,7 @@ pub enum CocoError {
         why: String,
     },
     /// The annotations are not JSON of this format.
+    #[error("{}:{line}: expected {FORMAT}, found {found}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -57,6 +62,7 @@ pub enum CocoError {
         found: String,
     },
     /// Two images have one id, which makes annotations ambiguous.
+    #[error("{}: expected an id for each image, found {id} twice", path.display())]
     Twice {
         /// The file.
         path: PathBuf,
@@ -64,6 +70,7 @@ pub enum CocoError {
         id: i64,
     },
     /// Two images have one file.
+    #[error("{}: expected a file for each image, found {file} twice", path.display())]
     TwiceFile {
         /// The list.
         path: PathBuf,
@@ -71,37 +78,15 @@ pub enum CocoError {
         file: String,
     },
     /// There are no images, or none with an annotation.
+    #[error("{}: expected {FORMAT}, found none", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
     /// Files of the list are not in the folder.
+    #[error("{0}")]
     Missing(MissingFiles),
 }
-
-impl fmt::Display for CocoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const FORMAT: &str = "images and annotations as COCO has them";
-        match self {
-            Self::Unreadable { path, why } => {
-                write!(f, "cannot read {}: {why}; it has {FORMAT}", path.display())
-            }
-            Self::Malformed { path, line, found } => {
-                write!(f, "{}:{line}: expected {FORMAT}, found {found}", path.display())
-            }
-            Self::Twice { path, id } => {
-                write!(f, "{}: expected an id for each image, found {id} twice", path.display())
-            }
-            Self::TwiceFile { path, file } => {
-                write!(f, "{}: expected a file for each image, found {file} twice", path.display())
-            }
-            Self::Empty { path } => write!(f, "{}: expected {FORMAT}, found none", path.display()),
-            Self::Missing(missing) => missing.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for CocoError {}
 
 #[derive(Deserialize)]
 struct AnnotationFile {

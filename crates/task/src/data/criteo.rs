@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -18,6 +17,7 @@ use dyno_sut::tensors::{Element, Elements, SampleTensor, Source};
 use dyno_tensors::npy::{Header, NpyError};
 use zip::{CompressionMethod, ZipArchive};
 
+use super::FileError;
 use super::aggregation::{Aggregation, write_trace};
 use crate::card::Input;
 use crate::files::{CacheKey, Files, OpenError};
@@ -41,26 +41,6 @@ const COMPARED: u64 = 1 << 12;
 const SHARED: usize = 1 << 10;
 /// Upper bound of the length of a NumPy header, in bytes.
 const LONGEST_HEAD: u64 = 1 << 12;
-
-/// Reason why a file is not the data set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CriteoError {
-    /// The file.
-    pub path: PathBuf,
-    /// What was expected.
-    pub expected: String,
-    /// What was found.
-    pub found: String,
-}
-
-impl fmt::Display for CriteoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, expected, found } = self;
-        write!(f, "{}: expected {expected}, found {found}", path.display())
-    }
-}
-
-impl std::error::Error for CriteoError {}
 
 /// User-item pairs, aggregated to samples.
 #[derive(Debug)]
@@ -117,8 +97,7 @@ pub(crate) fn read(
     let aggregation = Aggregation::read(&path).map_err(OpenError::content)?;
     let starts = aggregation.starts(pairs).map_err(|end| {
         let expected = format!("samples of {pairs} pairs");
-        let found = format!("{end} pairs");
-        OpenError::content(CriteoError { path: path.clone(), expected, found })
+        OpenError::content(FileError::new(&path, expected, format!("{end} pairs")))
     })?;
     let mut references = BTreeMap::new();
     if !matches!(aggregation, Aggregation::Trace(_)) {
@@ -132,36 +111,28 @@ pub(crate) fn read(
     Ok((ClickLog { format, starts, inputs }, references))
 }
 
-fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> CriteoError {
-    let path = path.to_owned();
-    let expected = "a file that can be read".to_owned();
-    |error| CriteoError { path, expected, found: error.to_string() }
-}
-
 /// Returns the format of a binary file and its number of pairs.
-fn binary(path: PathBuf) -> Result<(ClickFormat, u64), CriteoError> {
-    let bytes = std::fs::metadata(&path).map_err(unreadable(&path))?.len();
+fn binary(path: PathBuf) -> Result<(ClickFormat, u64), FileError> {
+    let bytes = std::fs::metadata(&path).map_err(FileError::unreadable(&path))?.len();
     let pair = VALUES as u64 * BYTES;
     if bytes == 0 || !bytes.is_multiple_of(pair) {
         let expected = format!("{pair} bytes for each pair");
-        return Err(CriteoError { path, expected, found: format!("{bytes} bytes") });
+        return Err(FileError::new(&path, expected, format!("{bytes} bytes")));
     }
     Ok((ClickFormat::Binary(path), bytes / pair))
 }
 
 /// Returns the first lines of the click logs.
-fn first_lines(
-    day: &Path,
-) -> Result<impl Iterator<Item = Result<Vec<u8>, CriteoError>>, CriteoError> {
+fn first_lines(day: &Path) -> Result<impl Iterator<Item = Result<Vec<u8>, FileError>>, FileError> {
     // Lines are shorter than 64 KiB.
-    let day_23 = File::open(day).map_err(unreadable(day))?.take(COMPARED << 16);
+    let day_23 = File::open(day).map_err(FileError::unreadable(day))?.take(COMPARED << 16);
     let lines = BufReader::new(day_23).split(b'\n');
-    Ok(lines.map(|line| line.map_err(unreadable(day))))
+    Ok(lines.map(|line| line.map_err(FileError::unreadable(day))))
 }
 
 /// Compares the labels of the first pairs with the click logs that the judge reads: logs of another
 /// day would give a meaningless figure.
-fn check_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> {
+fn check_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), FileError> {
     let rows = ArrayRows { path: path.to_owned(), start: 0, width: VALUES };
     let bytes = rows.read(0, pairs.min(COMPARED) as usize)?;
     let all = bytes.chunks_exact(VALUES * BYTES as usize);
@@ -173,11 +144,8 @@ fn check_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> 
         if let Some(found) = found.map(|label| i32::from(label - b'0'))
             && found != of_pair
         {
-            return Err(CriteoError {
-                path: day.to_owned(),
-                expected: format!("the label {of_pair} of pair {pair} of {}", path.display()),
-                found: found.to_string(),
-            });
+            let expected = format!("the label {of_pair} of pair {pair} of {}", path.display());
+            return Err(FileError::new(day, expected, found));
         }
     }
     Ok(())
@@ -185,7 +153,7 @@ fn check_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> 
 
 /// Compares the numerical features of the first pairs with the click logs: DLRMv2's arrays have no
 /// labels, and the features are logarithms of those of the logs plus three.
-fn check_features(dense: &ArrayRows, pairs: u64, day: &Path) -> Result<(), CriteoError> {
+fn check_features(dense: &ArrayRows, pairs: u64, day: &Path) -> Result<(), FileError> {
     let bytes = dense.read(0, pairs.min(COMPARED) as usize)?;
     let all = bytes.chunks_exact(DENSE * BYTES as usize);
     for ((pair, line), values) in (0..).zip(first_lines(day)?).zip(all) {
@@ -200,11 +168,10 @@ fn check_features(dense: &ArrayRows, pairs: u64, day: &Path) -> Result<(), Crite
             // have none.
             let is_near = (expected - found).abs() <= 1e-4 * expected.abs().max(1.0);
             if expected.is_finite() && !is_near {
-                let path = dense.path.clone();
                 let day = day.display();
                 let of_day = format!("the logarithm of {number} + 3 of line {} of {day}", pair + 1);
                 let expected = format!("{expected} as feature {feature} of pair {pair}, {of_day}");
-                return Err(CriteoError { path, expected, found: found.to_string() });
+                return Err(FileError::new(&dense.path, expected, found));
             }
         }
     }
@@ -213,18 +180,14 @@ fn check_features(dense: &ArrayRows, pairs: u64, day: &Path) -> Result<(), Crite
 
 /// Returns the format of the arrays and the number of pairs that are measured: the first half of
 /// the day.
-fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(ClickFormat, u64), CriteoError> {
-    let mut file = File::open(dense).map_err(unreadable(dense))?;
+fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(ClickFormat, u64), FileError> {
+    let mut file = File::open(dense).map_err(FileError::unreadable(dense))?;
     let (pairs, dense) = rows(&mut file, dense, "", 0, Element::F32)?;
-    let refused = |expected: &str, found: String| CriteoError {
-        path: sparse.to_owned(),
-        expected: expected.to_owned(),
-        found,
-    };
-    let file = File::open(sparse).map_err(unreadable(sparse))?;
+    let refused = |expected: &str, found: String| FileError::new(sparse, expected, found);
+    let file = File::open(sparse).map_err(FileError::unreadable(sparse))?;
     let not_npz = |error: zip::result::ZipError| refused("an npz of 26 arrays", error.to_string());
     let mut archive = ZipArchive::new(file).map_err(not_npz)?;
-    let mut file = File::open(sparse).map_err(unreadable(sparse))?;
+    let mut file = File::open(sparse).map_err(FileError::unreadable(sparse))?;
     let mut features = Vec::new();
     for feature in 0..SPARSE {
         let name = format!("{feature}.npy");
@@ -249,7 +212,7 @@ fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(ClickFormat, u64
         if expected != found {
             let path = if what == "features" { &dense.path } else { sparse };
             let expected = format!("{expected} {what} a pair");
-            return Err(CriteoError { path: path.to_owned(), expected, found: found.to_string() });
+            return Err(FileError::new(path, expected, found));
         }
     }
     Ok((ClickFormat::Arrays { dense, sparse: features }, pairs.div_ceil(2)))
@@ -263,15 +226,15 @@ fn rows(
     name: &str,
     start: u64,
     element: Element,
-) -> Result<(u64, ArrayRows), CriteoError> {
+) -> Result<(u64, ArrayRows), FileError> {
     let refused = |expected: String, found: String| {
         let suffix = if name.is_empty() { String::new() } else { format!(" as {name}") };
-        CriteoError { path: path.to_owned(), expected: format!("{expected}{suffix}"), found }
+        FileError::new(path, format!("{expected}{suffix}"), found)
     };
     let mut head = Vec::new();
-    let length = file.metadata().map_err(unreadable(path))?.len();
-    file.seek(SeekFrom::Start(start)).map_err(unreadable(path))?;
-    file.take(LONGEST_HEAD).read_to_end(&mut head).map_err(unreadable(path))?;
+    let length = file.metadata().map_err(FileError::unreadable(path))?.len();
+    file.seek(SeekFrom::Start(start)).map_err(FileError::unreadable(path))?;
+    file.take(LONGEST_HEAD).read_to_end(&mut head).map_err(FileError::unreadable(path))?;
     let wrong = |problem: NpyError| refused("an array of NumPy".into(), problem.to_string());
     let head = Header::parse(&head).map_err(wrong)?;
     let found = head.row_major_element().map_err(wrong)?;
@@ -293,13 +256,13 @@ fn rows(
 
 impl ArrayRows {
     /// Reads `count` rows as bytes, four per value.
-    fn read(&self, from: u64, count: usize) -> Result<Vec<u8>, CriteoError> {
+    fn read(&self, from: u64, count: usize) -> Result<Vec<u8>, FileError> {
         let row = self.width as u64 * BYTES;
-        let mut file = File::open(&self.path).map_err(unreadable(&self.path))?;
+        let mut file = File::open(&self.path).map_err(FileError::unreadable(&self.path))?;
         let at = SeekFrom::Start(self.start + from * row);
-        file.seek(at).map_err(unreadable(&self.path))?;
+        file.seek(at).map_err(FileError::unreadable(&self.path))?;
         let mut bytes = vec![0; count * row as usize];
-        file.read_exact(&mut bytes).map_err(unreadable(&self.path))?;
+        file.read_exact(&mut bytes).map_err(FileError::unreadable(&self.path))?;
         Ok(bytes)
     }
 }
@@ -351,7 +314,7 @@ impl Source for ClickLog {
 
 /// Returns the logarithms of the numerical features, and for each categorical feature an offset and
 /// a table row per pair.
-fn binary_sample(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTensor>, CriteoError> {
+fn binary_sample(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTensor>, FileError> {
     let rows = ArrayRows { path: path.to_owned(), start: 0, width: VALUES };
     let bytes = rows.read(from, count)?;
     let values: Vec<i32> = integers(&bytes).collect();
@@ -359,9 +322,8 @@ fn binary_sample(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTenso
         // Labels are 0 or 1 and features are from 0: the reference raises negative ones.
         let wrong = values.iter().find(|value| **value < 0);
         if let Some(wrong) = wrong.or(values.first().filter(|label| **label > 1)) {
-            let expected = "labels of 0 or 1 and features from 0".to_owned();
-            let found = format!("{wrong} in pair {pair}");
-            return Err(CriteoError { path: path.to_owned(), expected, found });
+            let expected = "labels of 0 or 1 and features from 0";
+            return Err(FileError::new(path, expected, format!("{wrong} in pair {pair}")));
         }
     }
     let pairs = || values.chunks_exact(VALUES);
@@ -385,7 +347,7 @@ fn array_sample(
     sparse: &[ArrayRows],
     from: u64,
     count: usize,
-) -> Result<Vec<SampleTensor>, CriteoError> {
+) -> Result<Vec<SampleTensor>, FileError> {
     let bytes = dense.read(from, count)?;
     let features = floats(&bytes).collect();
     let width: usize = sparse.iter().map(|rows| rows.width).sum();

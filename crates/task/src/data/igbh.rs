@@ -12,7 +12,6 @@ mod rows;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
@@ -20,7 +19,7 @@ use dyno_tensors::Element;
 use dyno_tensors::npy::{self, Npy};
 use dyno_tensors::pickle::{self, Value};
 
-use super::SampleSet;
+use super::{FileError, SampleSet};
 use crate::files::{CacheKey, Files, OpenError};
 use crate::subgraph::{IncomingEdges, KINDS, PAPER, RELATIONS, Relation};
 
@@ -39,47 +38,17 @@ pub(crate) struct Igbh {
     pub features: Vec<FeatureRows>,
 }
 
-/// Reason why a file is not part of the data set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IgbhError {
-    /// The file.
-    pub path: PathBuf,
-    /// What was expected.
-    pub expected: String,
-    /// What was found.
-    pub found: String,
-}
-
-impl fmt::Display for IgbhError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, expected, found } = self;
-        write!(f, "{}: expected {expected}, found {found}", path.display())
-    }
-}
-
-impl std::error::Error for IgbhError {}
-
-impl IgbhError {
-    fn new(path: &Path, expected: impl Into<String>, found: impl fmt::Display) -> Self {
-        Self { path: path.to_owned(), expected: expected.into(), found: found.to_string() }
-    }
-
-    fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        move |error| Self::new(path, "a file that can be read", error)
-    }
-}
-
 impl Igbh {
     /// Opens the files of features and builds the adjacency of all relations.
     ///
     /// # Errors
     /// The first file that is missing, malformed, or names a node without features.
-    pub(crate) fn open(folder: &Path) -> Result<Self, IgbhError> {
+    pub(crate) fn open(folder: &Path) -> Result<Self, FileError> {
         let open = |kind: &&str| features(folder, kind);
         let features: Vec<FeatureRows> = KINDS.iter().map(open).collect::<Result<_, _>>()?;
         if let Some(other) = features.iter().find(|rows| rows.width != features[0].width) {
             let expected = format!("{} features a node, as papers have", features[0].width);
-            return Err(IgbhError::new(&other.path, expected, other.width));
+            return Err(FileError::new(&other.path, expected, other.width));
         }
         let counts: Vec<usize> = features.iter().map(|rows| rows.count).collect();
         let relations = std::thread::scope(|scope| {
@@ -104,7 +73,7 @@ fn path(folder: &Path, relation: &Relation) -> PathBuf {
     folder.join(relation.to_string()).join("edge_index.npy")
 }
 
-fn features(folder: &Path, kind: &str) -> Result<FeatureRows, IgbhError> {
+fn features(folder: &Path, kind: &str) -> Result<FeatureRows, FileError> {
     FeatureRows::open(&folder.join(kind).join("node_feat.npy"))
 }
 
@@ -117,7 +86,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let is_there = |paper: &i64| usize::try_from(*paper).is_ok_and(|paper| paper < count);
     if let Some(other) = papers.iter().find(|paper| !is_there(paper)) {
         let expected = format!("papers from 0 to {}", count.saturating_sub(1));
-        return Err(OpenError::content(IgbhError::new(&path, expected, other)));
+        return Err(OpenError::content(FileError::new(&path, expected, other)));
     }
     let made = files.derive("nodes.npy", 1, CacheKey::Files(&["nodes"]), |file| {
         npy::write(file, &[papers.len()], &papers).map_err(OpenError::content)
@@ -131,12 +100,12 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
 }
 
 /// Reads numbers of papers that `numpy.save` or `torch.save` wrote.
-fn papers(path: &Path) -> Result<Vec<i64>, IgbhError> {
+fn papers(path: &Path) -> Result<Vec<i64>, FileError> {
     let refused = |found: String| {
         let expected = "papers as one dimension of int64, of numpy.save or torch.save";
-        IgbhError::new(path, expected, found)
+        FileError::new(path, expected, found)
     };
-    let bytes = std::fs::read(path).map_err(IgbhError::unreadable(path))?;
+    let bytes = std::fs::read(path).map_err(FileError::unreadable(path))?;
     if bytes.starts_with(b"\x93NUMPY") {
         let Npy { shape, elements } = Npy::parse(&bytes).map_err(|why| refused(why.to_string()))?;
         return match (&shape[..], elements.to_i64()) {

@@ -2,8 +2,9 @@
 //! line in the order of the samples.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
+
+use thiserror::Error;
 
 use super::pictures::{MissingFiles, Pictures, Preparation};
 
@@ -19,11 +20,18 @@ pub struct ImageNet {
     pub labels: Vec<i64>,
 }
 
+/// Content of the list, in messages.
+const LIST: &str = "a name and a class from 0 to 999 a line";
+
 /// Reason why a folder is not the data set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ImageNetError {
     /// The list cannot be read.
+    #[error(
+        "cannot read {}: {why}; it is val_map.txt of the reference's data set, {LIST}",
+        path.display()
+    )]
     List {
         /// The file.
         path: PathBuf,
@@ -31,6 +39,7 @@ pub enum ImageNetError {
         why: String,
     },
     /// A line of the list is not a name and a class.
+    #[error("{}:{line}: expected {LIST}, found '{found}'", path.display())]
     Line {
         /// The file.
         path: PathBuf,
@@ -40,33 +49,15 @@ pub enum ImageNetError {
         found: String,
     },
     /// The list is empty.
+    #[error("{}: expected {LIST}, found none", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
     /// Files of the list are not in the folder.
+    #[error("{0}")]
     Missing(MissingFiles),
 }
-
-impl fmt::Display for ImageNetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LIST: &str = "a name and a class from 0 to 999 a line";
-        match self {
-            Self::List { path, why } => write!(
-                f,
-                "cannot read {}: {why}; it is val_map.txt of the reference's data set, {LIST}",
-                path.display()
-            ),
-            Self::Line { path, line, found } => {
-                write!(f, "{}:{line}: expected {LIST}, found '{found}'", path.display())
-            }
-            Self::Empty { path } => write!(f, "{}: expected {LIST}, found none", path.display()),
-            Self::Missing(missing) => missing.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ImageNetError {}
 
 impl ImageNet {
     /// Reads the list, by default `val_map.txt` in the folder, and checks that every file exists.

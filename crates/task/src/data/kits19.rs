@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use dyno_tensors::Element;
 use dyno_tensors::pickle::{self, Array, Value};
 
-use super::{SampleSet, library};
+use super::{FileError, SampleSet, library};
 use crate::card::Card;
 use crate::files::{CacheKey, Files, OpenError};
 
@@ -32,26 +31,6 @@ pub struct Kits19 {
     cases: Vec<String>,
     inputs: [String; 1],
 }
-
-/// Reason why a file of the folder is not as expected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KitsError {
-    /// The file.
-    pub path: PathBuf,
-    /// What was expected.
-    pub expected: Cow<'static, str>,
-    /// What was found.
-    pub found: String,
-}
-
-impl fmt::Display for KitsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, expected, found } = self;
-        write!(f, "{}: expected {expected}, found {found}", path.display())
-    }
-}
-
-impl std::error::Error for KitsError {}
 
 /// Opens the cases of KiTS 2019 and derives the list of their names.
 pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
@@ -88,16 +67,12 @@ impl Kits19 {
     /// Reads the list and checks that the file of every case exists.
     ///
     /// # Errors
-    /// [`KitsError`] if the list is malformed, empty, or names a case that has no file.
-    pub fn open(folder: &Path, input: &str) -> Result<Self, KitsError> {
+    /// [`FileError`] if the list is malformed, empty, or names a case that has no file.
+    pub fn open(folder: &Path, input: &str) -> Result<Self, FileError> {
         const NAMES: &str = "a dictionary with the names of the cases as file_list";
         let path = folder.join(LIST);
         let list = unpickled(&path, NAMES)?;
-        let refused = |found: &str| KitsError {
-            path: path.clone(),
-            expected: NAMES.into(),
-            found: found.to_owned(),
-        };
+        let refused = |found: &str| FileError::new(&path, NAMES, found);
         let names = list.get("file_list").and_then(Value::values);
         let name = |value: &Value| match value {
             Value::Text(name) if !name.is_empty() => Some(name.to_string()),
@@ -115,11 +90,7 @@ impl Kits19 {
         }
         let set = Self { folder: folder.to_owned(), cases, inputs: [input.to_owned()] };
         match set.cases.iter().map(|case| set.path(case)).find(|path| !path.is_file()) {
-            Some(path) => {
-                let expected = "the file of a case of the list".into();
-                let found = "none".into();
-                Err(KitsError { path, expected, found })
-            }
+            Some(path) => Err(FileError::new(&path, "the file of a case of the list", "none")),
             None => Ok(set),
         }
     }
@@ -140,8 +111,8 @@ impl Kits19 {
     /// them.
     ///
     /// # Errors
-    /// [`KitsError`] for the first case whose labels have another shape.
-    pub fn check(&self, labels: &Path) -> Result<(), KitsError> {
+    /// [`FileError`] for the first case whose labels have another shape.
+    pub fn check(&self, labels: &Path) -> Result<(), FileError> {
         for case in &self.cases {
             let path = self.path(case);
             let Some(labels) = label_file(&labels.join(case)) else { continue };
@@ -151,11 +122,7 @@ impl Kits19 {
                 let [x, y, z] = truth.shape;
                 let expected =
                     format!("a volume of [1, {x}, {y}, {z}] voxels, as {labels} has them");
-                return Err(KitsError {
-                    path,
-                    expected: expected.into(),
-                    found: format!("{shape:?}"),
-                });
+                return Err(FileError::new(&path, expected, format!("{shape:?}")));
             }
         }
         Ok(())
@@ -177,9 +144,8 @@ fn shape(path: &Path) -> Option<Vec<usize>> {
     })
 }
 
-fn unpickled(path: &Path, expected: &'static str) -> Result<Value, KitsError> {
-    let refused =
-        |found: String| KitsError { path: path.to_owned(), expected: expected.into(), found };
+fn unpickled(path: &Path, expected: &'static str) -> Result<Value, FileError> {
+    let refused = |found: String| FileError::new(path, expected, found);
     let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
     pickle::read(&bytes).map_err(|error| refused(error.to_string()))
 }
@@ -201,8 +167,7 @@ impl Source for Kits19 {
         const VOLUME: &str = "a volume of float32 with one channel, and what belongs to it";
         let path = self.path(super::item(&self.cases, index)?);
         let value = unpickled(&path, VOLUME).map_err(|error| error.to_string())?;
-        let refused =
-            |found: String| KitsError { path: path.clone(), expected: VOLUME.into(), found };
+        let refused = |found: String| FileError::new(&path, VOLUME, found);
         let Some(Value::Array(volume)) = value.values().and_then(<[Value]>::first) else {
             return Err(refused("no array at first".to_owned()).to_string());
         };

@@ -5,13 +5,13 @@
 //! of the reference's benchmark. Utterances longer than 15 s are omitted, the first of several
 //! files is the recording, and its path begins at the folder that holds `dev-clean-wav`.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::DataError;
 use dyno_metrics::speech::{LONGEST_SECONDS, Utterance, read_utterances};
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use thiserror::Error;
 
 use super::pictures::MissingFiles;
 use super::recording::{RATE, Recording, RecordingError};
@@ -32,16 +32,23 @@ pub struct Librispeech {
 }
 
 /// Reason why manifest and recordings are not the data set.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LibrispeechError {
     /// The manifest cannot be read.
+    #[error("{0}")]
     Manifest(DataError),
     /// Recordings are not in the folder.
+    #[error("{0}")]
     Missing(MissingFiles),
     /// A recording cannot be read.
+    #[error("{0}")]
     Recording(RecordingError),
     /// A recording has another duration than the manifest states.
+    #[error(
+        "{}: expected {expected:.3} s, as the manifest says, found {found:.3} s",
+        path.display()
+    )]
     Length {
         /// The file.
         path: PathBuf,
@@ -51,23 +58,6 @@ pub enum LibrispeechError {
         found: f64,
     },
 }
-
-impl fmt::Display for LibrispeechError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Manifest(error) => error.fmt(f),
-            Self::Missing(missing) => missing.fmt(f),
-            Self::Recording(error) => error.fmt(f),
-            Self::Length { path, expected, found } => write!(
-                f,
-                "{}: expected {expected:.3} s, as the manifest says, found {found:.3} s",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LibrispeechError {}
 
 impl Librispeech {
     /// Finds the recording of each utterance and reads its header. The folder is `dev-clean-wav` or

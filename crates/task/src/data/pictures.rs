@@ -1,10 +1,10 @@
 //! Picture files of a folder as samples.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{SampleTensor, Source};
+use thiserror::Error;
 
 use super::item;
 use crate::image::decode;
@@ -36,7 +36,11 @@ pub struct Pictures {
 }
 
 /// Error: files of a list are not in its folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{}: {missing} of {total} files are missing, first {}; get {get}",
+    folder.display(), files.join(", ")
+)]
 pub struct MissingFiles {
     /// The folder.
     pub folder: PathBuf,
@@ -49,17 +53,6 @@ pub struct MissingFiles {
     /// Where the user gets the files.
     pub get: &'static str,
 }
-
-impl fmt::Display for MissingFiles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { folder, missing, total, files, get } = self;
-        let folder = folder.display();
-        let first = files.join(", ");
-        write!(f, "{folder}: {missing} of {total} files are missing, first {first}; get {get}")
-    }
-}
-
-impl std::error::Error for MissingFiles {}
 
 impl Pictures {
     /// Checks that these files exist; they are the samples in this order.

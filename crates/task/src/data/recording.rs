@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 
 use claxon::FlacReader;
 use hound::{SampleFormat, WavReader, WavSpec};
+use thiserror::Error;
 
 /// Sample rate in hertz.
 pub const RATE: u32 = 16_000;
 const BITS: u16 = 16;
 
 /// Reason why a recording cannot be used.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordingError {
     /// The file cannot be read or is not a recording.
+    #[error("{}: expected a WAVE or FLAC file: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -24,6 +26,7 @@ pub enum RecordingError {
         why: String,
     },
     /// The file has another number of channels, rate or sample format.
+    #[error("{}: expected one channel of {RATE} Hz and {BITS} bits, found {found}", path.display())]
     Kind {
         /// The file.
         path: PathBuf,
@@ -31,6 +34,7 @@ pub enum RecordingError {
         found: String,
     },
     /// The file is truncated.
+    #[error("{}: expected {expected} values, as its header says, found {found}", path.display())]
     Cut {
         /// The file.
         path: PathBuf,
@@ -40,28 +44,6 @@ pub enum RecordingError {
         found: u64,
     },
 }
-
-impl fmt::Display for RecordingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, why } => {
-                write!(f, "{}: expected a WAVE or FLAC file: {why}", path.display())
-            }
-            Self::Kind { path, found } => write!(
-                f,
-                "{}: expected one channel of {RATE} Hz and {BITS} bits, found {found}",
-                path.display()
-            ),
-            Self::Cut { path, expected, found } => write!(
-                f,
-                "{}: expected {expected} values, as its header says, found {found}",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for RecordingError {}
 
 /// A recording whose header has been read.
 pub struct Recording {

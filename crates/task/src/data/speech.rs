@@ -3,12 +3,12 @@
 
 pub mod states;
 
-use std::fmt;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use thiserror::Error;
 
 use super::SampleSet;
 use super::recording::{RATE, Recording, RecordingError};
@@ -26,12 +26,14 @@ pub const STATE: usize = 2 * WIDE;
 const WIDE: usize = 128;
 
 /// Reason why a recording or its turns cannot be used.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SpeechError {
     /// The recording cannot be read.
+    #[error("{0}")]
     Recording(RecordingError),
     /// The turns cannot be read.
+    #[error("{}: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -39,6 +41,11 @@ pub enum SpeechError {
         why: std::io::Error,
     },
     /// A line is not a turn.
+    #[error(
+        "{}:{line}: expected SPEAKER, a name, a channel, begin and duration in seconds, found \
+         {found}",
+        path.display()
+    )]
     Turn {
         /// The file.
         path: PathBuf,
@@ -48,6 +55,7 @@ pub enum SpeechError {
         found: String,
     },
     /// The recording is shorter than a step.
+    #[error("{}: expected {STEP} values of a step at least, found {found}", path.display())]
     Short {
         /// The file.
         path: PathBuf,
@@ -55,6 +63,10 @@ pub enum SpeechError {
         found: usize,
     },
     /// All steps are speech, or all are silence, so that the metric is undefined.
+    #[error(
+        "{}: expected turns that leave speech and silence in the recording, found only {found}",
+        path.display()
+    )]
     Alike {
         /// The file.
         path: PathBuf,
@@ -62,36 +74,9 @@ pub enum SpeechError {
         found: &'static str,
     },
     /// The numbers of samples and states differ.
+    #[error("{0}")]
     Samples(TensorError),
 }
-
-impl fmt::Display for SpeechError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Recording(error) => error.fmt(f),
-            Self::Unreadable { path, why } => write!(f, "{}: {why}", path.display()),
-            Self::Turn { path, line, found } => write!(
-                f,
-                "{}:{line}: expected SPEAKER, a name, a channel, begin and duration in seconds, \
-                 found {found}",
-                path.display()
-            ),
-            Self::Short { path, found } => {
-                let path = path.display();
-                write!(f, "{path}: expected {STEP} values of a step at least, found {found}")
-            }
-            Self::Alike { path, found } => write!(
-                f,
-                "{}: expected turns that leave speech and silence in the recording, found only \
-                 {found}",
-                path.display()
-            ),
-            Self::Samples(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SpeechError {}
 
 /// Reads the values of a recording, scaled to [-1, 1).
 ///

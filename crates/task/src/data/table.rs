@@ -14,6 +14,7 @@ use dyno_tensors::pickle::{self, Array, Value};
 use flate2::read::MultiGzDecoder;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::files::OpenError;
 
@@ -57,7 +58,13 @@ impl<'de> Deserialize<'de> for OtherValue {
 }
 
 /// Error: a table does not fit its task.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error(
+    "{}{}{}: expected {expected}, found {found}",
+    path.display(),
+    row.map(|row| format!(", row {row}")).unwrap_or_default(),
+    column.as_ref().map(|column| format!(", column {column}")).unwrap_or_default()
+)]
 struct TableError {
     path: PathBuf,
     /// Row, from 0.
@@ -66,21 +73,6 @@ struct TableError {
     expected: String,
     found: String,
 }
-
-impl fmt::Display for TableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
-        if let Some(row) = self.row {
-            write!(f, ", row {row}")?;
-        }
-        if let Some(column) = &self.column {
-            write!(f, ", column {column}")?;
-        }
-        write!(f, ": expected {}, found {}", self.expected, self.found)
-    }
-}
-
-impl std::error::Error for TableError {}
 
 impl Table {
     /// Reads these columns of a table.

@@ -6,7 +6,6 @@
 //! Tokens are those of the library tokenizers 0.23, except for unassigned Unicode characters: these
 //! are dropped, as `BertTokenizer` of transformers drops them.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
@@ -14,6 +13,7 @@ use dyno_metrics::squad::features::{BEGIN, END};
 use dyno_metrics::squad::wordpiece::WordPieces;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use serde::Deserialize;
+use thiserror::Error;
 
 use super::item;
 
@@ -24,7 +24,11 @@ const COLUMN: &str = "Description";
 const LONGEST: usize = 512;
 
 /// Error in a file of texts or of a tokenizer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{}{}: expected {expected}, found {found}",
+    path.display(), line.map(|line| format!(":{line}")).unwrap_or_default()
+)]
 pub struct TextsError {
     /// The file.
     pub path: PathBuf,
@@ -35,18 +39,6 @@ pub struct TextsError {
     /// What was found.
     pub found: String,
 }
-
-impl fmt::Display for TextsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
-        }
-        write!(f, ": expected {}, found {}", self.expected, self.found)
-    }
-}
-
-impl std::error::Error for TextsError {}
 
 /// Reads the texts of a file: the column `Description` of a table (`.csv`), or the non-empty lines
 /// of any other file.

@@ -1,13 +1,13 @@
 //! Words of the CMU Pronouncing Dictionary as letters, drawn with a seed.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use thiserror::Error;
 
 use super::SampleSet;
 use crate::files::{CacheKey, Files, OpenError};
@@ -23,10 +23,11 @@ const END: i64 = 2;
 const FIRST: i64 = 3;
 
 /// Reason why words cannot be drawn.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WordsError {
     /// The dictionary cannot be read.
+    #[error("{}: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -34,6 +35,7 @@ pub enum WordsError {
         why: std::io::Error,
     },
     /// The dictionary has too few words.
+    #[error("{}: expected {expected} words of letters alone, found {found}", path.display())]
     Few {
         /// The file.
         path: PathBuf,
@@ -43,24 +45,9 @@ pub enum WordsError {
         found: usize,
     },
     /// The number of words is 0.
+    #[error("{0}")]
     Samples(TensorError),
 }
-
-impl fmt::Display for WordsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, why } => write!(f, "{}: {why}", path.display()),
-            Self::Few { path, expected, found } => write!(
-                f,
-                "{}: expected {expected} words of letters alone, found {found}",
-                path.display()
-            ),
-            Self::Samples(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for WordsError {}
 
 /// Opens words of a dictionary as samples and derives the list of the drawn words.
 pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {

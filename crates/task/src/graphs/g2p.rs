@@ -6,7 +6,6 @@
 //! `dyno_task::answers::phonemes` cuts off what follows the end of a word.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, We
 use dyno_tensors::Elements;
 use dyno_tensors::npy::Npy;
 use dyno_tensors::npz::{self, NpzError};
+use thiserror::Error;
 
 /// Letters and marks; see `dyno_task::data::words`.
 const LETTERS: usize = 29;
@@ -27,10 +27,11 @@ pub const STEPS: usize = 20;
 const BEGIN: i64 = 2;
 
 /// Reason why a file does not have the weights.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum G2pError {
     /// The file is not an archive of arrays.
+    #[error("{}: {error}", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -38,6 +39,10 @@ pub enum G2pError {
         error: NpzError,
     },
     /// An array is missing or has another shape or type.
+    #[error(
+        "{}: expected the array {name} of shape {expected:?} and type float32, found {found}",
+        path.display()
+    )]
     Array {
         /// The file.
         path: PathBuf,
@@ -49,22 +54,6 @@ pub enum G2pError {
         found: String,
     },
 }
-
-impl fmt::Display for G2pError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Array { path, name, expected, found } => write!(
-                f,
-                "{}: expected the array {name} of shape {expected:?} and type float32, found \
-                 {found}",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for G2pError {}
 
 /// Reads the weights in the package's archive.
 ///

@@ -1,9 +1,10 @@
 //! Decodes JPEG and PNG files to pictures of 8 bits. PNG equals Pillow and OpenCV; `image::jpeg`
 //! describes how JPEG differs.
 
-use std::fmt;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+
+use thiserror::Error;
 
 use super::{Picture, jpeg, orientation};
 
@@ -11,27 +12,18 @@ use super::{Picture, jpeg, orientation};
 pub(super) const LONGEST: usize = 1 << 14;
 
 /// Reason why a file cannot be decoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{}: expected a whole JPEG or PNG file, found {why}; copy it again, or, where other programs \
+     read it, let one write it as PNG under the same name",
+    path.display()
+)]
 pub struct DecodeError {
     /// The file.
     pub path: PathBuf,
     /// Message of the decoder.
     pub why: String,
 }
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, why } = self;
-        let path = path.display();
-        write!(
-            f,
-            "{path}: expected a whole JPEG or PNG file, found {why}; copy it again, or, where \
-             other programs read it, let one write it as PNG under the same name"
-        )
-    }
-}
-
-impl std::error::Error for DecodeError {}
 
 /// Decodes a file. As in OpenCV's default, gray becomes three equal channels, transparency is
 /// dropped, and the picture is rotated by its metadata.

@@ -1,10 +1,10 @@
 //! Preparation steps of pictures, which are data of a task card.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use dyno_sut::tensors::{Elements, SampleTensor};
 use serde::Deserialize;
+use thiserror::Error;
 
 use super::Picture;
 use super::resize::{self, Filter};
@@ -85,7 +85,8 @@ pub enum Layout {
 }
 
 /// Error: a step does not fit its input.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("step {step}: expected {expected}, found {found}")]
 pub struct StepError {
     /// Number of the step, from 1.
     pub step: usize,
@@ -94,14 +95,6 @@ pub struct StepError {
     /// The actual input.
     pub found: String,
 }
-
-impl fmt::Display for StepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {}: expected {}, found {}", self.step, self.expected, self.found)
-    }
-}
-
-impl std::error::Error for StepError {}
 
 /// A picture between two steps.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use clap::Args;
 use dyno_experiment::audit::{self, ScenarioAudit};
 use dyno_experiment::{Failure, options};
 use dyno_loadgen::settings::{Scenario, TestMode};
-use dyno_rules::Scenario as RuleScenario;
-use dyno_submission::audit::{RunFolder, Test, baseline_log, verify, write_folder};
+use dyno_rules::RuleScenario;
+use dyno_submission::audit::{AuditTest, RunFolder, baseline_log, verify, write_folder};
 
 use super::{Answers, OutputFlags, Rules, exit};
 use crate::render::audit::AuditHeading;
@@ -79,7 +79,7 @@ impl VerifyCommand {
         if plan.needs.performance {
             evidence.performance = reference(TestMode::PerformanceOnly)?;
         }
-        if test == Test::Test04Pair {
+        if test == AuditTest::Test04Pair {
             evidence.audited.extend(reference(TestMode::PerformanceOnly)?);
         }
         let real = |run: &RunFolder| run.folder.canonicalize().ok();

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use dyno_experiment::Failure;
 use dyno_results::units::count;
-use dyno_rules::{Benchmark, Division, Requirements, Round, Scenario};
+use dyno_rules::{Benchmark, Division, Requirements, Round, RuleScenario};
 
 use super::{WIDTH, definitions};
 
@@ -147,7 +147,7 @@ fn of_benchmark(round: &Round, benchmark: &Benchmark) -> String {
     text
 }
 
-fn of_scenario(text: &mut String, round: &Round, benchmark: &Benchmark, scenario: Scenario) {
+fn of_scenario(text: &mut String, round: &Round, benchmark: &Benchmark, scenario: RuleScenario) {
     if let Some(rules) = round.scenarios.get(&scenario) {
         push(text, &words::procedure(rules, round.percentile(benchmark, scenario)), 4);
     }

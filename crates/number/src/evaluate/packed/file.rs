@@ -20,6 +20,7 @@ use std::path::Path;
 use dyno_onnx::{Constants, Model, Tensor, Values};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use thiserror::Error;
 
 use super::super::graph::PackableTensor;
 use super::super::stage::Product;
@@ -113,14 +114,20 @@ pub struct PackedFile {
 }
 
 /// Why a file is not a readable packed model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PackedFileError {
     /// The file does not begin like a packed model.
+    #[error("expected a packed model as `dyno tune pack` writes it, found something else")]
     Other,
     /// The version is not supported.
+    #[error(
+        "is a packed model of version {0}, and this Dyno reads version {VERSION}: pack the model \
+         again, or take the Dyno that packed it"
+    )]
     Version(u32),
     /// The file is too short or too long.
+    #[error("{}", length_text(*expected, *found))]
     Length {
         /// Expected number of bytes.
         expected: u64,
@@ -128,38 +135,23 @@ pub enum PackedFileError {
         found: u64,
     },
     /// The checksum does not match the content.
+    #[error(
+        "is damaged: its SHA-256 is not the one that it ends with; copy it again, or pack the \
+         model again"
+    )]
     Altered,
     /// The content is inconsistent, as this sentence describes.
+    #[error("is no packed model that makes sense: {0}")]
     Wrong(String),
 }
 
-impl fmt::Display for PackedFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Other => {
-                f.write_str("expected a packed model as `dyno tune pack` writes it, found something else")
-            }
-            Self::Version(found) => write!(
-                f,
-                "is a packed model of version {found}, and this Dyno reads version {VERSION}: pack the model \
-                 again, or take the Dyno that packed it"
-            ),
-            Self::Length { expected, found } if found < expected => {
-                write!(f, "is cut off: {found} of {expected} bytes are there; copy it again")
-            }
-            Self::Length { expected, found } => {
-                write!(f, "has {found} bytes, and a packed model of {expected} at its beginning")
-            }
-            Self::Altered => f.write_str(
-                "is damaged: its SHA-256 is not the one that it ends with; copy it again, or pack the model \
-                 again",
-            ),
-            Self::Wrong(what) => write!(f, "is no packed model that makes sense: {what}"),
-        }
+fn length_text(expected: u64, found: u64) -> String {
+    if found < expected {
+        format!("is cut off: {found} of {expected} bytes are there; copy it again")
+    } else {
+        format!("has {found} bytes, and a packed model of {expected} at its beginning")
     }
 }
-
-impl std::error::Error for PackedFileError {}
 
 #[derive(Serialize, Deserialize)]
 struct Header {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::answers;
 use crate::audit::ratio::{self, LogValues, RunFacts};
 use crate::audit::reason::shown;
-use crate::audit::{Plan, Reason, Side, Test, plan};
+use crate::audit::{AuditPlan, AuditTest, Reason, Side, plan};
 use crate::check::Skip;
 use crate::check::catalogue::{
     AUDIT_OTHER, AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS, RUN_ERRORS, RUN_INVALID,
@@ -22,7 +22,7 @@ use crate::facts::detail::DetailLog;
 use crate::facts::{Audit, Facts, text};
 use crate::layout::SUMMARY;
 use crate::tree::Node;
-use dyno_rules::Scenario;
+use dyno_rules::RuleScenario;
 
 /// Audits whose run is also judged like the run of the result.
 const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
@@ -53,7 +53,7 @@ pub(super) fn check(
     place: &Place<'_, '_>,
     facts: &Facts<'_>,
     audit: &Audit<'_>,
-    played: Scenario,
+    played: RuleScenario,
     issues: &mut Issues,
 ) {
     let path = audit.folder.path();
@@ -61,7 +61,7 @@ pub(super) fn check(
     if audit.name == "TEST01" {
         answers::check(place, audit, issues);
     }
-    let (Ok(log), Some(test)) = (&audit.performance, Test::named(&audit.name)) else { return };
+    let (Ok(log), Some(test)) = (&audit.performance, AuditTest::named(&audit.name)) else { return };
     let benchmark = place.model.benchmark.map(|benchmark| benchmark.name.as_str());
     let Ok(plan) = plan(test, place.round, benchmark, played.loadgen_scenario()) else { return };
     let Some(reasons) = reasons(&plan, place, facts, audit, log) else { return };
@@ -116,7 +116,7 @@ fn passes(text: &text::TextFile) -> bool {
 /// Returns the reasons against an audit; `None` if the run to compare with is missing, which is
 /// reported elsewhere.
 fn reasons(
-    plan: &Plan,
+    plan: &AuditPlan,
     place: &Place<'_, '_>,
     facts: &Facts<'_>,
     audit: &Audit<'_>,
@@ -125,11 +125,11 @@ fn reasons(
     let (first, last) = (&plan.runs[0], &plan.runs[plan.runs.len() - 1]);
     let audited = || run_facts(log, audit.folder.file(format!("performance/run_1/{SUMMARY}")));
     match (plan.test, audit.name.as_str()) {
-        (Test::Test06 | Test::Test07 | Test::Test08 | Test::Test09, _) => {
+        (AuditTest::Test06 | AuditTest::Test07 | AuditTest::Test08 | AuditTest::Test09, _) => {
             Some(ratio::check_audit_run(last, log))
         }
-        (Test::Test04Pair, "TEST04-A") => Some(ratio::check_unique_run(first, log)),
-        (Test::Test04Pair, _) => {
+        (AuditTest::Test04Pair, "TEST04-A") => Some(ratio::check_unique_run(first, log)),
+        (AuditTest::Test04Pair, _) => {
             let unique = facts.audit("TEST04-A")?;
             let summary = unique.folder.file(format!("performance/run_1/{SUMMARY}"));
             let reference = run_facts(unique.performance.as_ref().ok()?, summary);

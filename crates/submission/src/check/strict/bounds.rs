@@ -6,7 +6,7 @@ use crate::check::catalogue::RUN_TARGET_LATENCY;
 use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
 use crate::facts::detail::DetailLog;
-use dyno_rules::Scenario;
+use dyno_rules::RuleScenario;
 
 /// Percentiles have six digits.
 const PERCENTILE_TOLERANCE: f64 = 1e-6;
@@ -16,7 +16,7 @@ pub(super) fn check(
     place: &Place<'_, '_>,
     log: &DetailLog,
     path: &Path,
-    played: Scenario,
+    played: RuleScenario,
     issues: &mut Issues,
 ) {
     let is_fixed = place.submitter.division.is_closed_or_network();
@@ -36,7 +36,7 @@ pub(super) fn check(
     // LoadGen logs Interactive as Server, so the folder determines the bounds.
     let limits = place.scenario.and_then(|scenario| benchmark.token_latency.get(&scenario));
     let Some(limits) =
-        limits.filter(|_| played.loadgen_scenario() == Scenario::Server.loadgen_scenario())
+        limits.filter(|_| played.loadgen_scenario() == RuleScenario::Server.loadgen_scenario())
     else {
         return;
     };

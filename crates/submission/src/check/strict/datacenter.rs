@@ -15,7 +15,7 @@ use crate::check::place::Place;
 use crate::check::system::suite;
 use crate::facts::Facts;
 use crate::facts::json::JsonFile;
-use dyno_rules::{BandwidthNeed, ElementBytes, Scenario, Suite};
+use dyno_rules::{BandwidthNeed, ElementBytes, RuleScenario, Suite};
 
 use super::network::has_word;
 
@@ -64,7 +64,7 @@ pub(super) fn check_bandwidth(
         matches!(suite(place.description, place.round), Some(Suite::Datacenter | Suite::Both));
     let has_rate = matches!(
         place.scenario,
-        Some(Scenario::Offline | Scenario::Server | Scenario::Interactive)
+        Some(RuleScenario::Offline | RuleScenario::Server | RuleScenario::Interactive)
     );
     if !is_datacenter || !has_rate || !place.submitter.division.is_closed_or_network() {
         return;

@@ -12,7 +12,7 @@ use crate::check::catalogue::RUN_CONSISTENT;
 use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
 use crate::facts::detail::DetailLog;
-use dyno_rules::Scenario;
+use dyno_rules::RuleScenario;
 
 /// Percentiles in keys, with their ranks in ascending order.
 pub(super) const RANKS: [(&str, f64); 6] = [
@@ -29,7 +29,7 @@ pub(super) const STOPPING: [&str; 3] =
 /// Scenario of a run, and how the rules of the round judge it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunRules {
-    pub(super) played: Scenario,
+    pub(super) played: RuleScenario,
     /// Percentile that the rules specify; `None` in the open division.
     pub(super) percentile: Option<f64>,
     pub(super) decision: Decision,
@@ -46,7 +46,7 @@ pub(super) enum Decision {
 
 impl RunRules {
     /// Returns the rules for a run of this scenario.
-    pub(super) fn new(place: &Place<'_, '_>, played: Scenario) -> Self {
+    pub(super) fn new(place: &Place<'_, '_>, played: RuleScenario) -> Self {
         let rules = place.round.scenarios.get(&played);
         let decision = if rules.is_some_and(|rules| rules.stops_early) {
             Decision::EarlyStopping
@@ -160,7 +160,7 @@ impl Run<'_> {
     /// once may issue less.
     fn check_least(&self, issues: &mut Issues) {
         let is_met = self.log.flag("result_min_queries_met") == Some(true);
-        let is_offline = self.rules.played == Scenario::Offline
+        let is_offline = self.rules.played == RuleScenario::Offline
             && self.log.flag("effective_performance_issue_unique") != Some(true);
         for (key, least_key, asked) in [
             ("result_query_count", "effective_min_query_count", is_met),
@@ -264,13 +264,13 @@ pub(super) mod tests {
     use crate::check::strict::tests::log;
 
     /// Returns the messages about a run with these values.
-    pub(in super::super) fn found(played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
+    pub(in super::super) fn found(played: RuleScenario, pairs: &[(&str, &str)]) -> Vec<String> {
         found_by(Decision::EarlyStopping, played, pairs)
     }
 
     pub(in super::super) fn found_by(
         decision: Decision,
-        played: Scenario,
+        played: RuleScenario,
         pairs: &[(&str, &str)],
     ) -> Vec<String> {
         let mut issues = Issues::new(Program::Strict);
@@ -302,7 +302,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_run_that_agrees_with_itself_is_fine() {
-        assert_eq!(found(Scenario::MultiStream, &MULTI_STREAM), [""; 0]);
+        assert_eq!(found(RuleScenario::MultiStream, &MULTI_STREAM), [""; 0]);
     }
 
     #[test]
@@ -322,7 +322,7 @@ pub(super) mod tests {
             ("result_query_count", "600", "with 600 queries too few for an estimate"),
             ("result_query_count", "1", "with 1 query too few for an estimate"),
         ] {
-            let found = found(Scenario::MultiStream, &with(key, value));
+            let found = found(RuleScenario::MultiStream, &with(key, value));
             assert!(found.iter().any(|message| message.contains(part)), "{key} {value}: {found:?}");
         }
     }
@@ -343,7 +343,7 @@ pub(super) mod tests {
             ];
             pairs.retain(|(known, _)| *known != key);
             pairs.push((key, value));
-            found(Scenario::Server, &pairs)
+            found(RuleScenario::Server, &pairs)
         };
         assert_eq!(run("early_stopping_met", "true"), [""; 0]);
         for (key, value) in [
@@ -368,15 +368,15 @@ pub(super) mod tests {
             ];
             pairs.retain(|(known, _)| *known != key);
             pairs.push((key, value));
-            found(Scenario::Offline, &pairs)
+            found(RuleScenario::Offline, &pairs)
         };
         assert_eq!(run("generated_query_count", "1000"), [""; 0]);
         // A system that is faster than was expected of it.
         for goes_on in [("dyno_continue_trace", "\"true\""), ("dyno_early_stopping", "\"extend\"")]
         {
             let pairs = [("generated_query_count", "10"), ("result_query_count", "1000"), goes_on];
-            assert_eq!(found(Scenario::SingleStream, &pairs), [""; 0]);
-            assert!(!found(Scenario::SingleStream, &pairs[..2]).is_empty());
+            assert_eq!(found(RuleScenario::SingleStream, &pairs), [""; 0]);
+            assert!(!found(RuleScenario::SingleStream, &pairs[..2]).is_empty());
         }
         for (key, value) in [
             ("result_query_count", "0"),
@@ -402,7 +402,7 @@ pub(super) mod tests {
             ];
             pairs.retain(|(known, _)| *known != key);
             pairs.push((key, value));
-            found(Scenario::Offline, &pairs).len()
+            found(RuleScenario::Offline, &pairs).len()
         };
         for (key, value, findings) in [
             ("result_query_count", "100", 0),
@@ -417,6 +417,6 @@ pub(super) mod tests {
             ("generated_samples_per_query", "1024"),
             ("effective_performance_issue_unique", "true"),
         ];
-        assert_eq!(found(Scenario::Offline, &unique), [""; 0]);
+        assert_eq!(found(RuleScenario::Offline, &unique), [""; 0]);
     }
 }

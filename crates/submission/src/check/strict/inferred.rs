@@ -9,15 +9,15 @@ use crate::check::catalogue::{RESULT_TWICE, RUN_COPY};
 use crate::check::issues::{Issues, Location};
 use crate::entry::Entry;
 use crate::facts::Facts;
-use dyno_rules::Scenario;
+use dyno_rules::RuleScenario;
 
 /// Checks that an inferred result is a copy of its source.
 pub(super) fn check_copy(results: &[(&Entry<'_>, Facts<'_>)], index: usize, issues: &mut Issues) {
     let Some((entry, facts)) = results.get(index) else { return };
     let Ok(log) = &facts.performance else { return };
-    let Some(played) = log.text("effective_scenario").and_then(Scenario::named) else { return };
+    let Some(played) = log.text("effective_scenario").and_then(RuleScenario::named) else { return };
     let Some(wanted) = entry.scenario else { return };
-    if wanted == played || (played, wanted) == (Scenario::Server, Scenario::Interactive) {
+    if wanted == played || (played, wanted) == (RuleScenario::Server, RuleScenario::Interactive) {
         return;
     }
     let path = entry.folder.path();
@@ -57,7 +57,7 @@ const DISTINGUISHING: [&str; 11] = [
 
 /// Rows of a table of results. Tables average rows that they cannot distinguish.
 #[derive(Debug, Default)]
-pub(super) struct Rows(BTreeMap<(String, String, Scenario), PathBuf>);
+pub(super) struct Rows(BTreeMap<(String, String, RuleScenario), PathBuf>);
 
 impl Rows {
     /// Adds a result, or reports that it cannot be distinguished from another.

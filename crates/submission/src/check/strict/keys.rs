@@ -7,7 +7,7 @@ use crate::check::catalogue::{ACCURACY_KEY, LOG_KEY_UNKNOWN, RUN_KEY};
 use crate::check::issues::{Issues, Location};
 use crate::facts::detail::DetailLog;
 use crate::facts::keys::{Certainty, RunKind, required_keys};
-use dyno_rules::{Round, Scenario};
+use dyno_rules::{Round, RuleScenario};
 
 use super::logs::Purpose;
 
@@ -30,7 +30,7 @@ pub(super) fn check(
     let (run, check) = match purpose {
         Purpose::Accuracy => (RunKind::Accuracy, &ACCURACY_KEY),
         Purpose::Performance => {
-            let played = log.text("effective_scenario").and_then(Scenario::named);
+            let played = log.text("effective_scenario").and_then(RuleScenario::named);
             let has_tokens = log.flag("requested_use_token_latencies") == Some(true);
             (RunKind::Performance { played, has_tokens }, &RUN_KEY)
         }

@@ -6,7 +6,7 @@ use crate::check::catalogue::{LOG_ERRORS, LOG_FIRST_LINE, LOG_MODE, LOG_REPEATED
 use crate::check::issues::{Issues, Location};
 use crate::facts::detail::DetailLog;
 use crate::finding::counted;
-use dyno_rules::{Round, Scenario, Seeds, Version};
+use dyno_rules::{Round, RuleScenario, Seeds, Version};
 
 /// Purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,11 +105,11 @@ fn check_mode<'a>(
 }
 
 /// Whether a log may be used for a scenario. For edge systems it may also be inferred.
-pub(super) fn may_stand_for(log: &DetailLog, wanted: Scenario, may_infer: bool) -> bool {
-    use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
+pub(super) fn may_stand_for(log: &DetailLog, wanted: RuleScenario, may_infer: bool) -> bool {
+    use RuleScenario::{Interactive, MultiStream, Offline, Server, SingleStream};
     // A missing scenario is reported by the check of keys.
     let Some(name) = log.text("effective_scenario") else { return true };
-    let Some(played) = Scenario::named(name) else { return false };
+    let Some(played) = RuleScenario::named(name) else { return false };
     played == wanted
         || (played, wanted) == (Server, Interactive)
         || may_infer
@@ -161,10 +161,10 @@ mod tests {
     #[test]
     fn a_log_may_stand_for_its_scenario_or_on_edge_systems_for_another() {
         let run_of = |played: &str| log(&[("effective_scenario", &format!("\"{played}\""))]);
-        assert!(may_stand_for(&run_of("Server"), Scenario::Interactive, false));
-        assert!(!may_stand_for(&run_of("SingleStream"), Scenario::Offline, false));
-        assert!(may_stand_for(&run_of("SingleStream"), Scenario::Offline, true));
-        assert!(!may_stand_for(&run_of("Offline"), Scenario::SingleStream, true));
-        assert!(!may_stand_for(&run_of("Server2"), Scenario::Server, true));
+        assert!(may_stand_for(&run_of("Server"), RuleScenario::Interactive, false));
+        assert!(!may_stand_for(&run_of("SingleStream"), RuleScenario::Offline, false));
+        assert!(may_stand_for(&run_of("SingleStream"), RuleScenario::Offline, true));
+        assert!(!may_stand_for(&run_of("Offline"), RuleScenario::SingleStream, true));
+        assert!(!may_stand_for(&run_of("Server2"), RuleScenario::Server, true));
     }
 }

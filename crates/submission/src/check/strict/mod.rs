@@ -39,7 +39,7 @@ use crate::power::nameplate;
 use crate::python;
 use crate::tree::{Node, Tree};
 use dyno_metrics::parallel;
-use dyno_rules::{Round, Scenario, Suite};
+use dyno_rules::{Round, RuleScenario, Suite};
 
 /// Top-level entries that are not part of the submission.
 const IGNORED: [&str; 3] = [".git", ".github", "assets"];
@@ -264,13 +264,13 @@ fn check_model(work: &Work<'_, '_, SystemInfo>, issues: &mut Issues) {
         let message = format!("{} is no benchmark of {} systems", benchmark.name, suite.name());
         return issues.add(&MODEL_SUITE, at, message);
     };
-    let has = |scenario: Scenario| model.results.iter().any(|r| r.scenario == Some(scenario));
+    let has = |scenario: RuleScenario| model.results.iter().any(|r| r.scenario == Some(scenario));
     for scenario in wanted.required.iter().filter(|scenario| !has(**scenario)) {
         let path = path.join(scenario.name());
         issues.add(&SCENARIOS_MISSING, Location::path(&path), "is required, and not there");
     }
     // If both are optional, one of them is required.
-    let pair = [Scenario::Server, Scenario::Interactive];
+    let pair = [RuleScenario::Server, RuleScenario::Interactive];
     if pair.iter().all(|scenario| wanted.optional.contains(scenario)) && !pair.into_iter().any(has)
     {
         issues.add_expected(

@@ -15,7 +15,7 @@ use crate::facts::Facts;
 use crate::layout::DETAIL;
 use crate::tree::Node;
 use dyno_rules::accuracy::{AccuracyText, MetricValue};
-use dyno_rules::{Benchmark, QualityTarget, Scenario};
+use dyno_rules::{Benchmark, QualityTarget, RuleScenario};
 
 /// A larger log was not truncated, which is reported elsewhere.
 const LARGEST_LOG: u64 = 10240;
@@ -127,7 +127,7 @@ fn read_complete(log: Node<'_>, issues: &mut Issues) -> Option<Vec<u8>> {
 /// fractions, errors with lower bounds, or values with a placeholder.
 pub(super) fn check_units(
     benchmark: &Benchmark,
-    scenario: Option<Scenario>,
+    scenario: Option<RuleScenario>,
     content: &AccuracyText,
     path: &Path,
     issues: &mut Issues,

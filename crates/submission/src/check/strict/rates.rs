@@ -2,7 +2,7 @@
 
 use crate::check::catalogue::RUN_CONSISTENT;
 use crate::check::issues::Issues;
-use dyno_rules::Scenario;
+use dyno_rules::RuleScenario;
 
 use super::derive::Run;
 use super::wall_clock::SPAN_TOLERANCE_S;
@@ -27,11 +27,11 @@ impl Run<'_> {
     fn check_rate(&self, issues: &mut Issues) {
         let number = |key: &str| self.log.number(key);
         let derived = match self.rules.played {
-            Scenario::SingleStream => {
+            RuleScenario::SingleStream => {
                 let mean = number("result_mean_latency_ns").filter(|mean| *mean > 0.0);
                 ("result_qps_without_loadgen_overhead", mean.map(|mean| NS / mean))
             }
-            Scenario::Offline => {
+            RuleScenario::Offline => {
                 let samples =
                     number("generated_query_count").zip(number("generated_samples_per_query"));
                 let last = number("result_max_latency_ns").filter(|last| *last > 0.0);
@@ -53,7 +53,7 @@ impl Run<'_> {
     /// Checks Server: queries arrive as generated, complete after their arrival, and complete
     /// during the run by the wall clock.
     fn check_server_rates(&self, issues: &mut Issues) {
-        if !matches!(self.rules.played, Scenario::Server | Scenario::Interactive) {
+        if !matches!(self.rules.played, RuleScenario::Server | RuleScenario::Interactive) {
             return;
         }
         let number = |key: &str| self.log.number(key).filter(|number| *number > 0.0);
@@ -125,7 +125,7 @@ mod tests {
                 ("result_mean_latency_ns", "1000000"),
                 ("result_qps_without_loadgen_overhead", rate),
             ];
-            found(Scenario::SingleStream, &pairs)
+            found(RuleScenario::SingleStream, &pairs)
         };
         assert_eq!(single("1000.2"), [""; 0]);
         assert_eq!(single("1100").len(), 1);
@@ -136,7 +136,7 @@ mod tests {
                 ("result_max_latency_ns", "600000000000"),
                 ("result_samples_per_second", rate),
             ];
-            found(Scenario::Offline, &pairs)
+            found(RuleScenario::Offline, &pairs)
         };
         assert_eq!(offline("110.0"), [""; 0]);
         assert_eq!(offline("1100.0").len(), 1);
@@ -159,7 +159,7 @@ mod tests {
                 ("result_completed_tokens_per_second", tokens),
                 ("result_token_throughput_with_loadgen_overhead", "5113.59"),
             ];
-            found(Scenario::Server, &pairs)
+            found(RuleScenario::Server, &pairs)
         };
         assert_eq!(run("39.6388", "39.5644", "5103.99"), [""; 0]);
         for (scheduled, completed, tokens, part) in [

@@ -24,7 +24,7 @@ use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, SUMMARY};
 use crate::power::Energy;
 use crate::table::{Column, Row};
 use crate::tree::Node;
-use dyno_rules::{Scenario, Suite};
+use dyno_rules::{RuleScenario, Suite};
 
 /// Outcome of a model.
 pub(super) struct ModelOutcome {
@@ -340,12 +340,12 @@ impl Work<'_, '_, SystemInfo> {
         settings::check(place, log, &path, issues);
         check_summary(folder, log, Purpose::Performance, issues);
         check_min_queries(log, &path, issues);
-        let played = log.text("effective_scenario").and_then(Scenario::named);
+        let played = log.text("effective_scenario").and_then(RuleScenario::named);
         if let Some(played) = played {
             derive::check(log, &path, derive::RunRules::new(place, played), issues);
             bounds::check(place, log, &path, played, issues);
         }
-        if matches!(place.scenario, Some(Scenario::Server | Scenario::Interactive)) {
+        if matches!(place.scenario, Some(RuleScenario::Server | RuleScenario::Interactive)) {
             note_server_metric(place, log, &path, issues);
         }
         Run { place, log, path: &path, is_audit: false }.judge(issues)
@@ -354,7 +354,9 @@ impl Work<'_, '_, SystemInfo> {
     fn check_audits(&self, place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
         texts::judge(place, facts, issues);
         let Ok(run) = &facts.performance else { return };
-        let Some(played) = run.text("effective_scenario").and_then(Scenario::named) else { return };
+        let Some(played) = run.text("effective_scenario").and_then(RuleScenario::named) else {
+            return;
+        };
         let wanted = place.model.benchmark.map_or(&[][..], |benchmark| &benchmark.audits);
         for audit in facts.audits.iter().filter(|audit| wanted.contains(&audit.name)) {
             audits::check(place, facts, audit, played, issues);
@@ -412,7 +414,7 @@ fn note_server_metric(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issue
         .number("result_scheduled_samples_per_sec")
         .zip(log.number("result_completed_samples_per_sec"));
     let Some((scheduled, completed)) = pair else { return };
-    let scenario = place.scenario.unwrap_or(Scenario::Server);
+    let scenario = place.scenario.unwrap_or(RuleScenario::Server);
     let own = place.model.benchmark.and_then(|benchmark| benchmark.result_keys.get(&scenario));
     let key = own.or_else(|| place.round.result_keys.get(&scenario));
     let key = key.map_or("result_scheduled_samples_per_sec", String::as_str);

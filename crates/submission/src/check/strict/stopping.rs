@@ -7,7 +7,7 @@ use super::derive::{Decision, RANKS, Run, STOPPING};
 use crate::check::catalogue::RUN_STOPPING;
 use crate::check::issues::Issues;
 use crate::finding::counted;
-use dyno_rules::Scenario;
+use dyno_rules::RuleScenario;
 
 /// Text of a run with too many queries above the bound.
 const UNSUCCESSFUL: &str = "Run unsuccessful";
@@ -21,17 +21,17 @@ impl Run<'_> {
             return;
         };
         let estimates: &[(f64, &str)] = match (self.rules.played, self.rules.decision) {
-            (Scenario::Server | Scenario::Interactive, _) => {
+            (RuleScenario::Server | RuleScenario::Interactive, _) => {
                 return self.check_server(queries, issues);
             }
-            (Scenario::SingleStream, Decision::EarlyStopping) => &[
+            (RuleScenario::SingleStream, Decision::EarlyStopping) => &[
                 (self.percentile().unwrap_or(0.9), "early_stopping_latency_ss"),
                 (0.99, "early_stopping_latency_ms"),
             ],
-            (Scenario::MultiStream, Decision::EarlyStopping) => {
+            (RuleScenario::MultiStream, Decision::EarlyStopping) => {
                 &[(self.percentile().unwrap_or(0.99), "early_stopping_latency_ms")]
             }
-            (_, Decision::Percentile) | (Scenario::Offline, _) => &[],
+            (_, Decision::Percentile) | (RuleScenario::Offline, _) => &[],
         };
         for (percentile, key) in estimates {
             self.check_estimate(queries, *percentile, key, issues);
@@ -170,7 +170,7 @@ mod tests {
                 ("early_stopping_met", met),
                 ("result_99.00_percentile_latency_ns", p99),
             ];
-            found_by(by, Scenario::Server, &pairs)
+            found_by(by, RuleScenario::Server, &pairs)
         };
         let run = |over, met, p99| by(Decision::EarlyStopping, over, met, p99);
         assert_eq!(run("900", "true", "14900000"), [""; 0]);

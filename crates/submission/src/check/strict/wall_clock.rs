@@ -4,7 +4,7 @@
 use crate::check::catalogue::RUN_CONSISTENT;
 use crate::check::issues::Issues;
 use crate::power::clock::Stamp;
-use dyno_rules::Scenario;
+use dyno_rules::RuleScenario;
 
 use super::derive::{Decision, Run};
 
@@ -26,13 +26,13 @@ impl Run<'_> {
         self.check_least_duration(span, issues);
         match (self.rules.played, self.rules.decision) {
             // All samples start at once, and the last to complete ends the run.
-            (Scenario::Offline, _) => {
+            (RuleScenario::Offline, _) => {
                 let key = "result_max_latency_ns";
                 if let Some(slowest) = self.log.number(key) {
                     self.check_time(key, slowest / NS, span..=span, issues);
                 }
             }
-            (Scenario::SingleStream, _) => {
+            (RuleScenario::SingleStream, _) => {
                 let key = "result_qps_with_loadgen_overhead";
                 let rate = self.log.number(key).filter(|rate| *rate > 0.0);
                 if let Some((queries, rate)) = self.log.number("result_query_count").zip(rate) {
@@ -43,7 +43,7 @@ impl Run<'_> {
                 self.check_one_after_another("result_mean_latency_ns", span, issues);
             }
             // Before early stopping, queries waited for their interval.
-            (Scenario::MultiStream, Decision::EarlyStopping) => {
+            (RuleScenario::MultiStream, Decision::EarlyStopping) => {
                 self.check_one_after_another("result_mean_query_latency_ns", span, issues);
             }
             _ => {}
@@ -106,7 +106,7 @@ mod tests {
     fn the_wall_clock_must_have_seen_the_least_duration() {
         let run = |end| {
             let pairs = [("effective_min_duration_ms", "600000"), BEGIN, ("power_end", end)];
-            found(Scenario::Server, &pairs)
+            found(RuleScenario::Server, &pairs)
         };
         assert_eq!(run("\"07-23-2025 02:40:20.040\""), [""; 0]);
         assert_eq!(run("\"07-23-2025 02:31:20.040\"").len(), 1);
@@ -115,8 +115,9 @@ mod tests {
     #[test]
     fn latencies_fill_the_time_that_the_wall_clock_has_seen() {
         let end = ("power_end", "\"07-23-2025 02:40:20.040\"");
-        let offline =
-            |slowest| found(Scenario::Offline, &[BEGIN, end, ("result_max_latency_ns", slowest)]);
+        let offline = |slowest| {
+            found(RuleScenario::Offline, &[BEGIN, end, ("result_max_latency_ns", slowest)])
+        };
         assert_eq!(offline("599998700000"), [""; 0]);
         for forged in ["300000000000", "700000000000"] {
             assert_eq!(offline(forged).len(), 1, "{forged}");
@@ -126,8 +127,8 @@ mod tests {
             found(scenario, &pairs)
         };
         for (scenario, key) in [
-            (Scenario::SingleStream, "result_mean_latency_ns"),
-            (Scenario::MultiStream, "result_mean_query_latency_ns"),
+            (RuleScenario::SingleStream, "result_mean_latency_ns"),
+            (RuleScenario::MultiStream, "result_mean_query_latency_ns"),
         ] {
             assert_eq!(streams(scenario, key, "499000000"), [""; 0]);
             for forged in ["430000000", "520000000"] {
@@ -137,7 +138,7 @@ mod tests {
         let rate = |rate| {
             let key = "result_qps_with_loadgen_overhead";
             let pairs = [BEGIN, end, ("result_query_count", "1200"), (key, rate)];
-            found(Scenario::SingleStream, &pairs)
+            found(RuleScenario::SingleStream, &pairs)
         };
         assert_eq!(rate("2.0"), [""; 0]);
         assert_eq!((rate("2.1").len(), rate("1.9").len()), (1, 1));

@@ -2,7 +2,7 @@
 
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_submission::audit::{
-    Accuracies, AuditResult, DTYPES, Element, Evidence, Plan, Reason, RunFolder, Test,
+    Accuracies, AuditPlan, AuditResult, AuditTest, DTYPES, Element, Evidence, Reason, RunFolder,
     baseline_log, plan, verify, write_folder,
 };
 use proptest::prelude::*;
@@ -10,14 +10,14 @@ use proptest::prelude::*;
 use super::logs::{Folder, Performance, write_answers};
 use super::round;
 
-fn planned(of: &str) -> Plan {
-    plan(Test::Test01, round(of), Some("resnet"), Scenario::Offline).unwrap()
+fn planned(of: &str) -> AuditPlan {
+    plan(AuditTest::Test01, round(of), Some("resnet"), Scenario::Offline).unwrap()
 }
 
 /// Verifies TEST01 for two runs with these answers and equal scores.
 fn audit(
     folder: &Folder,
-    plan: &Plan,
+    plan: &AuditPlan,
     [accuracy, audited]: [&[(u64, Vec<u8>)]; 2],
     element: Element,
 ) -> (AuditResult, Evidence) {
@@ -164,7 +164,8 @@ fn later_answers_must_be_as_good_as_first_ones() {
 #[test]
 fn the_bound_of_a_target_of_99_9_percent_is_a_tenth_of_a_percent() {
     let of = |benchmark| {
-        let plan = plan(Test::Test01, round("v5.1"), Some(benchmark), Scenario::Offline).unwrap();
+        let plan =
+            plan(AuditTest::Test01, round("v5.1"), Some(benchmark), Scenario::Offline).unwrap();
         (plan.quality_delta_percent.0.get("FID_SCORE").copied(), plan.quality_delta_percent.1)
     };
     assert_eq!(of("3d-unet-99.9"), (None, 0.1));
@@ -248,7 +249,7 @@ fn floats(values: &[f32]) -> Vec<u8> {
 /// difference of 0.1 % in entropy.
 #[test]
 fn a_streaming_recommender_is_compared_by_entropy() {
-    let plan = plan(Test::Test08, round("v6.1"), Some("dlrm-v3"), Scenario::Offline).unwrap();
+    let plan = plan(AuditTest::Test08, round("v6.1"), Some("dlrm-v3"), Scenario::Offline).unwrap();
     let before = floats(&[3.0, 8.0, 0.9, 0.2, 1.0, 0.0, 1.0, 1.0, 2.0]);
     for (now, passes) in [
         (vec![3.0, 8.0, 0.9, 0.2], true),
@@ -300,7 +301,7 @@ proptest! {
             }
         }
         let [accuracy, performance, audited] = runs;
-        for test in Test::ALL {
+        for test in AuditTest::ALL {
             for (name, scenario) in [("v0.5", Scenario::Server), ("v4.1", Scenario::SingleStream), ("v6.1", Scenario::Offline)] {
                 let Ok(plan) = plan(test, round(name), None, scenario) else { continue };
                 let mut evidence = Evidence::new(vec![audited.clone(); plan.runs.len()], element);

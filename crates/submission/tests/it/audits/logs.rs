@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dyno_loadgen::settings::Scenario;
-use dyno_submission::audit::{Plan, RunFolder};
+use dyno_submission::audit::{AuditPlan, RunFolder};
 
 /// A temporary folder, removed on drop.
 pub struct Folder(pub PathBuf);
@@ -97,7 +97,7 @@ impl Performance {
     }
 
     /// Applies the settings of a planned run.
-    pub fn planned(mut self, plan: &Plan, run: usize) -> Self {
+    pub fn planned(mut self, plan: &AuditPlan, run: usize) -> Self {
         for (field, value) in &plan.runs[run].settings {
             let key = match *field {
                 "mode" => "effective_test_mode".to_string(),

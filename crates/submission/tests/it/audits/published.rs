@@ -1,7 +1,7 @@
 //! Audits of published submissions: Dyno writes the same texts as the official scripts.
 
 use dyno_loadgen::settings::Scenario;
-use dyno_submission::audit::{Element, Evidence, RunFolder, Test, plan, verify};
+use dyno_submission::audit::{AuditTest, Element, Evidence, RunFolder, plan, verify};
 
 use super::round;
 use crate::shared;
@@ -20,7 +20,7 @@ fn scores_of_published_audits_are_judged_and_written_as_they_were() {
         for scenario in scenarios {
             let below = |kind| tree.join("closed").join(system.replace("{}", kind)).join(scenario);
             let reference = RunFolder::new(below("results").join("performance/run_1"));
-            for test in [Test::Test01, Test::Test04] {
+            for test in [AuditTest::Test01, AuditTest::Test04] {
                 let audit = below("compliance").join(test.name());
                 let of = Scenario::ALL.iter().find(|of| of.name().eq_ignore_ascii_case(scenario));
                 let benchmark = system.rsplit('/').next();

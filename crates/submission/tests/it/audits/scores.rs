@@ -2,16 +2,16 @@
 
 use dyno_loadgen::settings::Scenario;
 use dyno_submission::audit::{
-    AuditResult, Element, Evidence, Plan, Reason, Side, Test, plan, verify,
+    AuditPlan, AuditResult, AuditTest, Element, Evidence, Reason, Side, plan, verify,
 };
 
 use super::logs::{Folder, Performance};
 use super::round;
 
-fn audit(plan: &Plan, reference: &Performance, audited: &Performance) -> AuditResult {
+fn audit(plan: &AuditPlan, reference: &Performance, audited: &Performance) -> AuditResult {
     let folder = Folder::new();
     let [first, second] = ["first", "second"].map(|name| folder.run(name));
-    let is_pair = plan.test == Test::Test04Pair;
+    let is_pair = plan.test == AuditTest::Test04Pair;
     if is_pair {
         reference.clone().planned(plan, 0).write(&first);
     } else {
@@ -24,7 +24,7 @@ fn audit(plan: &Plan, reference: &Performance, audited: &Performance) -> AuditRe
     verify(plan, &evidence)
 }
 
-fn verdicts(test: Test, name: &str, scenario: Scenario, scores: [f64; 2]) -> (bool, bool) {
+fn verdicts(test: AuditTest, name: &str, scenario: Scenario, scores: [f64; 2]) -> (bool, bool) {
     let plan = plan(test, round(name), None, scenario).unwrap();
     let [before, now] = scores.map(|score| Performance::new(scenario, score));
     let result = audit(&plan, &before, &now);
@@ -37,7 +37,7 @@ const SCRIPT: (bool, bool) = (false, true);
 
 #[test]
 fn one_sample_may_not_be_faster_by_a_tenth() {
-    let offline = |now| verdicts(Test::Test04, "v5.1", Scenario::Offline, [1000.0, now]);
+    let offline = |now| verdicts(AuditTest::Test04, "v5.1", Scenario::Offline, [1000.0, now]);
     assert_eq!(offline(1099.9), BOTH);
     assert_eq!(offline(1100.1), NEITHER);
     assert_eq!(offline(1.0), BOTH);
@@ -48,7 +48,7 @@ fn one_sample_may_not_be_faster_by_a_tenth() {
 #[test]
 fn the_script_allows_nearly_every_stream_a_fifth() {
     let single =
-        |before, now| verdicts(Test::Test04, "v5.1", Scenario::SingleStream, [before, now]);
+        |before, now| verdicts(AuditTest::Test04, "v5.1", Scenario::SingleStream, [before, now]);
     // 15 % faster.
     assert_eq!(single(1_150_000.0, 1_000_000.0), SCRIPT);
     assert_eq!(single(1_090_000.0, 1_000_000.0), BOTH);
@@ -57,7 +57,8 @@ fn the_script_allows_nearly_every_stream_a_fifth() {
     assert_eq!(single(115_000.0, 100_000.0), BOTH);
     // Below 5 us the script is stricter.
     assert_eq!(single(4_600.0, 4_000.0), (true, false));
-    let multi = |before, now| verdicts(Test::Test04, "v5.1", Scenario::MultiStream, [before, now]);
+    let multi =
+        |before, now| verdicts(AuditTest::Test04, "v5.1", Scenario::MultiStream, [before, now]);
     assert_eq!(multi(11_500_000.0, 10_000_000.0), SCRIPT);
     assert_eq!(multi(1_150_000.0, 1_000_000.0), BOTH);
 }
@@ -65,7 +66,7 @@ fn the_script_allows_nearly_every_stream_a_fifth() {
 /// A submission that was run with the audit's seeds is as fast as the audit, even if it cheats.
 #[test]
 fn a_submission_with_the_seeds_of_the_audit_proves_nothing() {
-    let plan = plan(Test::Test05, round("v4.1"), None, Scenario::Offline).unwrap();
+    let plan = plan(AuditTest::Test05, round("v4.1"), None, Scenario::Offline).unwrap();
     let run = Performance::new(Scenario::Offline, 1000.0);
     let result = audit(&plan, &run.clone().planned(&plan, 0), &run);
     let reasons = result.corrected();
@@ -78,9 +79,11 @@ fn a_submission_with_the_seeds_of_the_audit_proves_nothing() {
 #[test]
 fn another_bound_of_latency_escapes_the_script_on_summaries() {
     let scenario = Scenario::Server;
-    for (test, round_name, official) in
-        [(Test::Test04, "v5.1", true), (Test::Test05, "v4.1", true), (Test::Test01, "v5.1", false)]
-    {
+    for (test, round_name, official) in [
+        (AuditTest::Test04, "v5.1", true),
+        (AuditTest::Test05, "v4.1", true),
+        (AuditTest::Test01, "v5.1", false),
+    ] {
         let plan = plan(test, round(round_name), None, scenario).unwrap();
         let before = Performance { target_latency: 15, ..Performance::new(scenario, 100.0) };
         let now = Performance { target_latency: 30, ..before.clone() };
@@ -100,7 +103,7 @@ fn another_bound_of_latency_escapes_the_script_on_summaries() {
 #[test]
 fn logging_answers_may_cost_a_tenth() {
     let offline = |now| {
-        let plan = plan(Test::Test01, round("v5.1"), None, Scenario::Offline).unwrap();
+        let plan = plan(AuditTest::Test01, round("v5.1"), None, Scenario::Offline).unwrap();
         let [before, now] = [1000.0, now].map(|score| Performance::new(Scenario::Offline, score));
         let result = audit(&plan, &before, &now);
         let part = result.parts.iter().find(|part| part.name == "score").unwrap();
@@ -114,24 +117,24 @@ fn logging_answers_may_cost_a_tenth() {
 
 #[test]
 fn other_seeds_may_be_faster_in_later_rounds() {
-    let offline = |name, now| verdicts(Test::Test05, name, Scenario::Offline, [1000.0, now]);
+    let offline = |name, now| verdicts(AuditTest::Test05, name, Scenario::Offline, [1000.0, now]);
     assert_eq!(offline("v0.7", 960.0), BOTH);
     assert_eq!(offline("v0.7", 1060.0), NEITHER);
     assert_eq!(offline("v4.1", 1060.0), BOTH);
     assert_eq!(offline("v4.1", 940.0), NEITHER);
-    let single = |now| verdicts(Test::Test05, "v4.1", Scenario::SingleStream, [1e6, now]);
+    let single = |now| verdicts(AuditTest::Test05, "v4.1", Scenario::SingleStream, [1e6, now]);
     assert_eq!(single(1.06e6), NEITHER);
     assert_eq!(single(0.5e6), BOTH);
 }
 
 #[test]
 fn one_sample_may_be_slower_than_many_but_not_faster() {
-    let pair = |scenario, now| verdicts(Test::Test04Pair, "v0.5", scenario, [1e6, now]);
+    let pair = |scenario, now| verdicts(AuditTest::Test04Pair, "v0.5", scenario, [1e6, now]);
     assert_eq!(pair(Scenario::Offline, 1.2e6), NEITHER);
     assert_eq!(pair(Scenario::Offline, 0.5e6), BOTH);
     assert_eq!(pair(Scenario::SingleStream, 0.85e6), NEITHER);
     assert_eq!(pair(Scenario::SingleStream, 3e6), BOTH);
-    let custom = |now| verdicts(Test::Test03, "v0.5", Scenario::Offline, [1e6, now]);
+    let custom = |now| verdicts(AuditTest::Test03, "v0.5", Scenario::Offline, [1e6, now]);
     assert_eq!(custom(0.85e6), NEITHER);
     assert_eq!(custom(0.95e6), BOTH);
 }
@@ -145,7 +148,7 @@ fn streams(count: u64) -> Performance {
 
 #[test]
 fn more_streams_are_faster() {
-    let plan = plan(Test::Test04Pair, round("v0.7"), None, Scenario::MultiStream).unwrap();
+    let plan = plan(AuditTest::Test04Pair, round("v0.7"), None, Scenario::MultiStream).unwrap();
     let result = |before, now| audit(&plan, &streams(before), &streams(now));
     let faster = result(3, 30);
     let [Reason::Score { reference: 3.0, audit: 30.0, is_faster: true, .. }] =
@@ -161,7 +164,7 @@ fn more_streams_are_faster() {
 
 #[test]
 fn a_load_that_the_repetition_lowered_is_that_of_the_result() {
-    let plan = plan(Test::Test05, round("v0.7"), None, Scenario::Server).unwrap();
+    let plan = plan(AuditTest::Test05, round("v0.7"), None, Scenario::Server).unwrap();
     let at = |result: Option<&str>, asked: &str| {
         let mut run = Performance::new(Scenario::Server, 600.0);
         run.settings.push(("effective_target_qps".into(), asked.into()));
@@ -188,7 +191,7 @@ fn a_load_that_the_repetition_lowered_is_that_of_the_result() {
 #[test]
 fn a_run_that_is_invalid_or_was_made_otherwise_fails_and_says_so() {
     let scenario = Scenario::Offline;
-    let plan = plan(Test::Test04, round("v5.1"), None, scenario).unwrap();
+    let plan = plan(AuditTest::Test04, round("v5.1"), None, scenario).unwrap();
     let good = Performance::new(scenario, 100.0);
     let reasons = |before: &Performance, now: &Performance| {
         let result = audit(&plan, before, now);
@@ -228,7 +231,7 @@ fn a_run_that_is_invalid_or_was_made_otherwise_fails_and_says_so() {
 /// Issuing each sample once may be too short for a percentile or a minimum duration.
 #[test]
 fn the_run_of_unique_samples_need_not_be_valid() {
-    let plan = plan(Test::Test04Pair, round("v2.0"), None, Scenario::Offline).unwrap();
+    let plan = plan(AuditTest::Test04Pair, round("v2.0"), None, Scenario::Offline).unwrap();
     let good = Performance::new(Scenario::Offline, 100.0);
     let invalid = Performance { validity: "INVALID", ..good.clone() };
     assert!(audit(&plan, &invalid, &good).is_passed());
@@ -263,13 +266,13 @@ fn the_run_of_unique_samples_need_not_be_valid() {
 
 #[test]
 fn a_submission_of_one_sample_is_no_reference() {
-    for test in [Test::Test01, Test::Test04] {
+    for test in [AuditTest::Test01, AuditTest::Test04] {
         let plan = plan(test, round("v5.1"), None, Scenario::Offline).unwrap();
         let good = Performance::new(Scenario::Offline, 100.0);
         let mut one = good.clone();
         let key = "effective_performance_issue_same";
         one.settings.push((key.into(), "true".into()));
-        let now = if test == Test::Test01 { one.clone() } else { good };
+        let now = if test == AuditTest::Test01 { one.clone() } else { good };
         let result = audit(&plan, &one, &now);
         let score = result.parts.iter().find(|part| part.name == "score").unwrap();
         let expected = Reason::Setting {
@@ -285,7 +288,7 @@ fn a_submission_of_one_sample_is_no_reference() {
 /// Either of two contradicting lines may be the true one.
 #[test]
 fn a_log_that_says_two_things_fails_its_audit() {
-    let plan = plan(Test::Test04, round("v5.1"), None, Scenario::Offline).unwrap();
+    let plan = plan(AuditTest::Test04, round("v5.1"), None, Scenario::Offline).unwrap();
     let good = Performance::new(Scenario::Offline, 100.0);
     let mut twice = Performance::new(Scenario::Offline, 900.0);
     let key = "result_samples_per_second".to_owned();
@@ -300,7 +303,7 @@ fn a_log_that_says_two_things_fails_its_audit() {
 
 #[test]
 fn a_server_that_got_faster_is_told_though_its_score_is_the_same() {
-    let plan = plan(Test::Test04, round("v5.1"), None, Scenario::Server).unwrap();
+    let plan = plan(AuditTest::Test04, round("v5.1"), None, Scenario::Server).unwrap();
     let before = Performance { mean_latency: 9_000, ..Performance::new(Scenario::Server, 100.0) };
     let now = Performance { mean_latency: 2_000, ..before.clone() };
     let result = audit(&plan, &before, &now);
@@ -310,7 +313,7 @@ fn a_server_that_got_faster_is_told_though_its_score_is_the_same() {
 
 #[test]
 fn what_is_not_there_is_a_reason() {
-    let plan = plan(Test::Test04, round("v5.1"), None, Scenario::Offline).unwrap();
+    let plan = plan(AuditTest::Test04, round("v5.1"), None, Scenario::Offline).unwrap();
     let evidence = Evidence::new(vec![], Element::I8);
     let result = verify(&plan, &evidence);
     assert_eq!(result.corrected().reasons(), [Reason::NotGiven { what: "run of the audit" }]);
@@ -322,7 +325,7 @@ fn what_is_not_there_is_a_reason() {
 
 #[test]
 fn a_latency_is_told_in_whole_nanoseconds() {
-    let plan = plan(Test::Test04, round("v5.1"), None, Scenario::SingleStream).unwrap();
+    let plan = plan(AuditTest::Test04, round("v5.1"), None, Scenario::SingleStream).unwrap();
     let at = |score| Performance::new(Scenario::SingleStream, score);
     let result = audit(&plan, &at(1_038_815.0), &at(20_001.0));
     let told = result.corrected().reasons()[0].to_string();

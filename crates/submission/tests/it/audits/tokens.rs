@@ -2,7 +2,7 @@
 
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_submission::audit::{
-    AuditResult, Element, Evidence, RunFolder, Test, plan, verify, write_folder,
+    AuditResult, AuditTest, Element, Evidence, RunFolder, plan, verify, write_folder,
 };
 
 use super::logs::{Folder, Performance, Row, write_tokens};
@@ -18,7 +18,7 @@ fn answer(values: &[i64]) -> Row {
 }
 
 fn test06(scenario: Scenario, rows: &[Row]) -> AuditResult {
-    let plan = plan(Test::Test06, round("v5.1"), None, scenario).unwrap();
+    let plan = plan(AuditTest::Test06, round("v5.1"), None, scenario).unwrap();
     let folder = Folder::new();
     let run = folder.run("audit");
     // The number of answers that the audit logs.
@@ -76,7 +76,7 @@ fn first_tokens_and_counts_must_be_those_of_the_answer() {
 /// Reasons against the run itself are included in the submitted text.
 #[test]
 fn a_run_that_is_not_that_of_the_audit_fails_it_and_its_text() {
-    let plan = plan(Test::Test06, round("v5.1"), None, Scenario::Server).unwrap();
+    let plan = plan(AuditTest::Test06, round("v5.1"), None, Scenario::Server).unwrap();
     let of = |change: &dyn Fn(&mut Performance), rows: usize| {
         let folder = Folder::new();
         let run = folder.run("audit");
@@ -119,7 +119,7 @@ fn a_run_that_is_not_that_of_the_audit_fails_it_and_its_text() {
 /// The rules require only the text and the answers of TEST06, no log.
 #[test]
 fn answers_alone_are_judged_and_leave_no_empty_folder() {
-    let plan = plan(Test::Test06, round("v5.1"), None, Scenario::Server).unwrap();
+    let plan = plan(AuditTest::Test06, round("v5.1"), None, Scenario::Server).unwrap();
     let folder = Folder::new();
     write_tokens(&folder.run("TEST06/accuracy"), &vec![answer(&[5, 2]); 100]);
     let run = RunFolder::find(&folder.0.join("TEST06"), TestMode::PerformanceOnly).unwrap();
@@ -138,7 +138,7 @@ fn answers_alone_are_judged_and_leave_no_empty_folder() {
 #[test]
 fn no_bound_of_nan_is_met() {
     let mut plan =
-        plan(Test::Test07, round("v6.1"), Some("gpt-oss-120b"), Scenario::Offline).unwrap();
+        plan(AuditTest::Test07, round("v6.1"), Some("gpt-oss-120b"), Scenario::Offline).unwrap();
     plan.threshold = Some(f64::NAN);
     let folder = Folder::new();
     let run = folder.run("audit");
@@ -156,7 +156,8 @@ fn no_bound_of_nan_is_met() {
 
 #[test]
 fn the_mean_length_must_lie_within_the_bounds_of_the_benchmark() {
-    let plan = plan(Test::Test09, round("v6.1"), Some("gpt-oss-120b"), Scenario::Offline).unwrap();
+    let plan =
+        plan(AuditTest::Test09, round("v6.1"), Some("gpt-oss-120b"), Scenario::Offline).unwrap();
     let audit = |lengths: [usize; 2], samples: u64| {
         let folder = Folder::new();
         let run = folder.run("audit");
@@ -181,7 +182,8 @@ fn the_mean_length_must_lie_within_the_bounds_of_the_benchmark() {
 
 #[test]
 fn the_quality_of_a_whole_performance_run_has_a_bound() {
-    let plan = plan(Test::Test07, round("v6.1"), Some("gpt-oss-120b"), Scenario::Offline).unwrap();
+    let plan =
+        plan(AuditTest::Test07, round("v6.1"), Some("gpt-oss-120b"), Scenario::Offline).unwrap();
     for (quality, passes) in
         [(Some(60.698), true), (Some(60.69), false), (Some(f64::NAN), false), (None, false)]
     {

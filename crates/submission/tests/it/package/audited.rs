@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use dyno_loadgen::settings::Scenario as LoadGenScenario;
+use dyno_loadgen::settings::Scenario;
 use dyno_rules::Round;
 use dyno_submission::package::{Infer, PackageError, PackageRequest, find, package};
 
@@ -14,8 +14,8 @@ fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("audit");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Offline], &run.join("baseline"));
-    run_directory(round, &[LoadGenScenario::Offline], &run.join("audited"));
+    run_directory(round, &[Scenario::Offline], &run.join("baseline"));
+    run_directory(round, &[Scenario::Offline], &run.join("audited"));
     fs::write(run.join("audit.json"), "{}").unwrap();
     let judged = run.join("compliance/Offline/TEST04");
     fs::create_dir_all(&judged).unwrap();
@@ -35,7 +35,7 @@ fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
     let all = scratch.path().join("all");
     fs::create_dir_all(&all).unwrap();
     fs::rename(&run, all.join("audited")).unwrap();
-    run_directory(round, &[LoadGenScenario::Offline], &all.join("own"));
+    run_directory(round, &[Scenario::Offline], &all.join("own"));
     package(&open(round, &all), &scratch.path().join("other")).unwrap();
     let tests = find(&[all]).unwrap().tests;
     assert!(tests.iter().all(|test| test.folder.to_string_lossy().contains("/own/")), "{tests:?}");
@@ -46,7 +46,7 @@ fn an_audit_that_was_made_twice_is_refused() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("audit-twice");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     for name in ["first", "second"] {
         let judged = run.join(name).join("compliance/Offline/TEST04");
         fs::create_dir_all(&judged).unwrap();
@@ -61,7 +61,7 @@ fn an_audit_that_does_not_say_that_it_passes_is_told_where_it_counts() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("audit-failed");
     let run = scratch.path().join("run");
-    run_directory(round, &[LoadGenScenario::SingleStream], &run);
+    run_directory(round, &[Scenario::SingleStream], &run);
     let audits = run.join("compliance/SingleStream");
     let say = |path: &str, text: &str| {
         let path = audits.join(path);
@@ -103,7 +103,7 @@ fn the_run_of_an_audit_is_no_result() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("audit-as-result");
     let run = scratch.path().join("run");
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     let key = "\"effective_performance_issue_same\", \"value\": ";
     for part in ["accuracy", "performance"] {
         let log = run.join("Offline").join(part).join("mlperf_log_detail.txt");
@@ -121,7 +121,7 @@ fn a_tree_is_of_one_round() {
     let round = |name: &str| Round::named(name).unwrap();
     let run = |name: &str| {
         let run = scratch.path().join(name);
-        run_directory(round(name), &[LoadGenScenario::Offline], &run);
+        run_directory(round(name), &[Scenario::Offline], &run);
         run
     };
     let (old, middle, new) = (run("v5.0"), run("v5.1"), run("v6.0"));
@@ -142,7 +142,7 @@ fn a_system_has_no_type_where_the_round_knows_none() {
     for (name, has_type) in [("v0.5", false), ("v5.1", true)] {
         let round = Round::named(name).unwrap();
         let run = scratch.path().join(name);
-        run_directory(round, &[LoadGenScenario::Offline], &run);
+        run_directory(round, &[Scenario::Offline], &run);
         let out = scratch.path().join(format!("{name}-tree"));
         package(&open(round, &run), &out).unwrap();
         let system = json(&out.join("open/Us/systems/box.json"));

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::settings::Scenario as LoadGenScenario;
+use dyno_loadgen::settings::Scenario;
 use dyno_rules::{Round, Suite};
 use dyno_submission::package::{
     Availability, Conflict, PackageError, PackageRequest, PackageSummary, package,
@@ -20,7 +20,7 @@ const SYSTEM: &str = "open/Us/systems/box.json";
 fn tree(scratch: &Folder) -> (PathBuf, PackageRequest<'static>) {
     let round = Round::named("v5.1").unwrap();
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     package(&open(round, &run), &out).unwrap();
     (out, PackageRequest { benchmark: "other".into(), ..open(round, &run) })
 }
@@ -122,7 +122,7 @@ fn a_tree_is_a_folder_beside_the_runs() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("no-tree");
     let run = scratch.path().join("run");
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     let file = scratch.path().join("file");
     fs::write(&file, "mine").unwrap();
     let error = package(&open(round, &run), &file).unwrap_err();
@@ -140,7 +140,7 @@ fn what_a_killed_package_left_is_in_the_way_and_never_whole() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("killed");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     let partial = scratch.path().join(".tree.partial");
     fs::create_dir(&partial).unwrap();
     let error = package(&open(round, &run), &out).unwrap_err().to_string();

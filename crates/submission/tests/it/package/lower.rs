@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use dyno_rules::{Round, Scenario};
+use dyno_rules::{Round, RuleScenario};
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::package::{Infer, PackageRequest, capture, package};
 
@@ -58,7 +58,7 @@ fn results_are_copied_to_the_lower_target_when_asked_for() {
         let asked = PackageRequest { infer: Infer::Missing, ..asked };
         let packaged = package(&asked, &out).unwrap();
         let low = |scenario| ("3d-unet-99".to_owned(), scenario);
-        assert_eq!(packaged.lower, [low(Scenario::SingleStream), low(Scenario::Offline)]);
+        assert_eq!(packaged.lower, [low(RuleScenario::SingleStream), low(RuleScenario::Offline)]);
         assert_eq!((packaged.missing_fields, packaged.notes), (vec![], vec![]));
         for program in programs {
             let checked = check(&out, round, &Options::new(*program)).unwrap();
@@ -83,7 +83,7 @@ fn what_the_tree_has_of_the_lower_target_stays() {
     fs::write(&own, "its own").unwrap();
     let high = PackageRequest { benchmark: "3d-unet-99.9".into(), infer: Infer::Missing, ..low };
     let packaged = package(&high, &out).unwrap();
-    assert_eq!(packaged.lower, [("3d-unet-99".to_owned(), Scenario::Offline)]);
+    assert_eq!(packaged.lower, [("3d-unet-99".to_owned(), RuleScenario::Offline)]);
     assert_eq!(fs::read_to_string(own).unwrap(), "its own");
     let readme = out.join("open/Us/measurements/box/3d-unet-99/Offline/README.md");
     let readme = fs::read_to_string(readme).unwrap();

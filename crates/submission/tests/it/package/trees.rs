@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::config::{Conf, ConfType};
-use dyno_loadgen::settings::{Scenario as LoadGenScenario, Settings, TestMode, TestSettings};
-use dyno_rules::{Round, Scenario, Suite};
+use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
+use dyno_rules::{Round, RuleScenario, Suite};
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::entry::DivisionFolder;
 use dyno_submission::finding::Severity;
@@ -56,7 +56,7 @@ pub fn open<'a>(round: &'a Round, run: &Path) -> PackageRequest<'a> {
 }
 
 /// Creates a run directory as `dyno run` does: both tests of each scenario, and the summary.
-pub fn run_directory(round: &Round, scenarios: &[LoadGenScenario], root: &Path) {
+pub fn run_directory(round: &Round, scenarios: &[Scenario], root: &Path) {
     let mut tests = Vec::new();
     for &scenario in scenarios {
         let performance = STEADY.settings(round, scenario);
@@ -99,8 +99,7 @@ pub fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-const EDGE: [LoadGenScenario; 3] =
-    [LoadGenScenario::SingleStream, LoadGenScenario::MultiStream, LoadGenScenario::Offline];
+const EDGE: [Scenario; 3] = [Scenario::SingleStream, Scenario::MultiStream, Scenario::Offline];
 
 #[test]
 fn up_to_v5_1_each_kind_of_file_has_a_folder_of_its_own() {
@@ -127,7 +126,7 @@ fn up_to_v5_1_each_kind_of_file_has_a_folder_of_its_own() {
         expected.insert(format!("closed/Us/results/{of}/accuracy/accuracy.txt"));
     }
     assert_eq!(files(&out), expected);
-    let results = [Scenario::SingleStream, Scenario::MultiStream, Scenario::Offline];
+    let results = [RuleScenario::SingleStream, RuleScenario::MultiStream, RuleScenario::Offline];
     assert_eq!(packaged.results, results.map(|scenario| (scenario, None)));
     // The closed division requires two audits for each scenario.
     assert_eq!(packaged.doubts.len(), 6, "{:?}", packaged.doubts);
@@ -146,7 +145,7 @@ fn from_v6_0_a_result_has_everything_in_one_folder() {
     let round = Round::named("v6.0").unwrap();
     let scratch = Folder::new("together");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     let audit = run.join("Offline/TEST01");
     fs::create_dir_all(audit.join("performance/run_1")).unwrap();
     fs::write(audit.join("verify_performance.txt"), "TEST FAIL\n").unwrap();
@@ -187,7 +186,7 @@ fn an_own_model_keeps_what_it_stands_for() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("mapped");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     let mapping = out.join("open/Us/model_mapping.json");
     fs::create_dir_all(mapping.parent().unwrap()).unwrap();
     fs::write(&mapping, "{\"own\": \"retinanet\"}").unwrap();
@@ -201,7 +200,7 @@ fn a_run_that_was_cut_short_is_told() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("cut-short");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     let detail = run.join("Offline/performance/mlperf_log_detail.txt");
     let text = fs::read_to_string(&detail).unwrap();
     let lines = text.lines().filter(|line| !line.contains("\"result_validity\""));
@@ -239,7 +238,7 @@ fn what_a_human_must_say_is_marked_and_listed() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("marks");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     let packaged = package(&open(round, &run), &out).unwrap();
     let system = json(&out.join("open/Us/systems/box.json"));
     let fields = system.as_object().unwrap();
@@ -273,7 +272,7 @@ fn what_a_human_must_say_is_marked_and_listed() {
 
 /// Creates a SingleStream result of a custom model with this many samples in the accuracy run.
 pub fn single_stream(round: &Round, samples: u64, run: &Path) {
-    let settings = STEADY.settings(round, LoadGenScenario::SingleStream);
+    let settings = STEADY.settings(round, Scenario::SingleStream);
     let accuracy = TestSettings {
         mode: TestMode::AccuracyOnly,
         accuracy_sample_count_override: samples,
@@ -364,16 +363,19 @@ fn edge_results_are_inferred_when_asked_for() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("inferred");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::SingleStream], &run);
+    run_directory(round, &[Scenario::SingleStream], &run);
     let error = package(&asked(round, &run), &out).unwrap_err();
-    let missing = vec![Scenario::MultiStream, Scenario::Offline];
+    let missing = vec![RuleScenario::MultiStream, RuleScenario::Offline];
     assert_eq!(error, PackageError::ScenariosMissing { missing, can_be_inferred: true });
     assert!(!out.exists());
     let inferring = PackageRequest { infer: Infer::Missing, ..asked(round, &run) };
     let packaged = package(&inferring, &out).unwrap();
-    let from = Some(Scenario::SingleStream);
-    let results =
-        [(Scenario::SingleStream, None), (Scenario::MultiStream, from), (Scenario::Offline, from)];
+    let from = Some(RuleScenario::SingleStream);
+    let results = [
+        (RuleScenario::SingleStream, None),
+        (RuleScenario::MultiStream, from),
+        (RuleScenario::Offline, from),
+    ];
     assert_eq!(packaged.results, results);
     let detail = "performance/run_1/mlperf_log_detail.txt";
     let of =
@@ -389,7 +391,7 @@ fn a_tree_takes_further_results_and_keeps_what_it_has() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("further");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     package(&open(round, &run), &out).unwrap();
     let second = PackageRequest { benchmark: "other".into(), ..open(round, &run) };
     package(&second, &out).unwrap();
@@ -447,7 +449,7 @@ fn a_run_by_the_rules_of_interactive_is_one_of_interactive() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("interactive");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Server], &run);
+    run_directory(round, &[Scenario::Server], &run);
     let mut summary = json(&run.join("summary.json"));
     summary["rules"] =
         serde_json::json!({"round": "v5.1", "benchmark": "llama2-70b-99", "interactive": true});
@@ -457,7 +459,7 @@ fn a_run_by_the_rules_of_interactive_is_one_of_interactive() {
         suite: Suite::Datacenter,
         ..open(round, &run)
     };
-    assert_eq!(package(&asked, &out).unwrap().results, [(Scenario::Interactive, None)]);
+    assert_eq!(package(&asked, &out).unwrap().results, [(RuleScenario::Interactive, None)]);
     assert!(out.join("open/Us/results/box/own/Interactive/performance/run_1").is_dir());
 }
 
@@ -466,7 +468,7 @@ fn audits_of_v0_5_lie_below_audit() {
     let round = Round::named("v0.5").unwrap();
     let scratch = Folder::new("first");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Offline], &run);
+    run_directory(round, &[Scenario::Offline], &run);
     let audit = run.join("audit/Offline/TEST04-A");
     fs::create_dir_all(&audit).unwrap();
     fs::write(audit.join("verify_performance.txt"), "TEST PASS\n").unwrap();
@@ -483,9 +485,9 @@ fn a_round_without_suites_takes_any_scenario_in_the_closed_division() {
     let round = Round::named("v0.5").unwrap();
     let scratch = Folder::new("suites");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::SingleStream], &run);
+    run_directory(round, &[Scenario::SingleStream], &run);
     let asked = PackageRequest { infer: Infer::Missing, ..asked(round, &run) };
-    assert_eq!(package(&asked, &out).unwrap().results, [(Scenario::SingleStream, None)]);
+    assert_eq!(package(&asked, &out).unwrap().results, [(RuleScenario::SingleStream, None)]);
     assert!(out.join("closed/Us/results/box/resnet/SingleStream/performance/run_1").is_dir());
 }
 
@@ -494,7 +496,7 @@ fn five_server_runs_are_numbered_where_the_round_has_five() {
     let round = Round::named("v0.7").unwrap();
     let scratch = Folder::new("five");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::Server], &run);
+    run_directory(round, &[Scenario::Server], &run);
     for number in 1..=5 {
         let to = run.join(format!("Server/performance/run_{number}"));
         fs::create_dir_all(&to).unwrap();
@@ -505,7 +507,7 @@ fn five_server_runs_are_numbered_where_the_round_has_five() {
     // `dyno run` also writes a combined log in the parent folder, which is not a sixth run.
     let asked = PackageRequest { suite: Suite::Datacenter, ..open(round, &run) };
     let PackageSummary { results, .. } = package(&asked, &out).unwrap();
-    assert_eq!(results, [(Scenario::Server, None)]);
+    assert_eq!(results, [(RuleScenario::Server, None)]);
     let performance = out.join("open/Us/results/box/own/Server/performance");
     assert!(performance.join("run_5/mlperf_log_detail.txt").is_file());
     assert!(out.join("open/Us/measurements/box/own/Server/mlperf.conf").is_file());
@@ -519,7 +521,7 @@ fn of_runs_that_confirm_streams_one_is_submitted() {
     let round = Round::named("v0.7").unwrap();
     let scratch = Folder::new("confirmed");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[LoadGenScenario::MultiStream], &run);
+    run_directory(round, &[Scenario::MultiStream], &run);
     for number in 1..=5 {
         let to = run.join(format!("MultiStream/performance/run_{number}"));
         fs::create_dir_all(&to).unwrap();
@@ -528,7 +530,7 @@ fn of_runs_that_confirm_streams_one_is_submitted() {
         }
     }
     let PackageSummary { results, .. } = package(&open(round, &run), &out).unwrap();
-    assert_eq!(results, [(Scenario::MultiStream, None)]);
+    assert_eq!(results, [(RuleScenario::MultiStream, None)]);
     let performance = out.join("open/Us/results/box/own/MultiStream/performance");
     assert!(performance.join("run_1/mlperf_log_detail.txt").is_file());
     assert!(!performance.join("run_2").exists());
@@ -538,12 +540,12 @@ fn of_runs_that_confirm_streams_one_is_submitted() {
 fn the_user_conf_means_what_was_run() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("conf");
-    for &scenario in LoadGenScenario::ALL {
+    for &scenario in Scenario::ALL {
         let run = scratch.path().join(scenario.name());
         run_directory(round, &[scenario], &run);
         let detail = run.join(scenario.name()).join("performance/mlperf_log_detail.txt");
         let (detail, _) = dyno_loadgen::log::read::read_detail_file(&detail).unwrap();
-        let named = Scenario::named(scenario.name()).unwrap();
+        let named = RuleScenario::named(scenario.name()).unwrap();
         let text = dyno_submission::package::user_conf(&detail, named);
         let conf = Conf::parse(&text, Path::new("user.conf")).unwrap();
         conf.refuse_ignored().unwrap();
@@ -553,10 +555,10 @@ fn the_user_conf_means_what_was_run() {
         conf.apply(&mut settings, "resnet", scenario.name(), ConfType::User);
         let relevant = |s: &dyno_loadgen::settings::TestSettings| {
             let own = match scenario {
-                LoadGenScenario::SingleStream => s.single_stream_expected_latency_ns,
-                LoadGenScenario::MultiStream => s.multi_stream_expected_latency_ns,
-                LoadGenScenario::Server => s.server_target_qps + s.server_target_latency_ns as f64,
-                LoadGenScenario::Offline => s.offline_expected_qps,
+                Scenario::SingleStream => s.single_stream_expected_latency_ns,
+                Scenario::MultiStream => s.multi_stream_expected_latency_ns,
+                Scenario::Server => s.server_target_qps + s.server_target_latency_ns as f64,
+                Scenario::Offline => s.offline_expected_qps,
             };
             (own, s.min_duration_ms, s.min_query_count)
         };

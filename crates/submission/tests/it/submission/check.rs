@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use dyno_rules::{Round, Scenario};
+use dyno_rules::{Round, RuleScenario};
 use dyno_submission::check::{CheckReport, Options, Outcome, Program, Skip, catalogue, check};
 use dyno_submission::entry::{Guesses, ModelNames, official_name};
 use dyno_submission::finding::Severity;
@@ -172,7 +172,7 @@ fn models_are_known_by_other_names() {
     }
     assert_eq!(official("llama3_1-405b-fp8", Guesses::Modular), "llama3.1-405b");
     assert_eq!(official("llama3_1-405b-fp8", Guesses::Mono), "llama3_1-405b-fp8");
-    assert_eq!(Scenario::named("singlestream"), Some(Scenario::SingleStream));
+    assert_eq!(RuleScenario::named("singlestream"), Some(RuleScenario::SingleStream));
 }
 
 /// A defect of a file in the tree.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use dyno_loadgen::settings::Scenario;
 use dyno_rules::Round;
-use dyno_submission::audit::{Element, Evidence, Plan, RunFolder, Test, plan, verify};
+use dyno_submission::audit::{AuditPlan, AuditTest, Element, Evidence, RunFolder, plan, verify};
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::finding::Severity;
 use dyno_submission::layout::Layout;
@@ -13,13 +13,13 @@ use super::made::submission;
 use crate::audits::logs::Performance;
 use crate::made::folder::Folder;
 
-const AUDITS: [(&str, Test); 6] = [
-    ("v5.1", Test::Test01),
-    ("v5.1", Test::Test04),
-    ("v4.1", Test::Test05),
-    ("v0.7", Test::Test04Pair),
-    ("v0.7", Test::Test05),
-    ("v0.7", Test::Test01),
+const AUDITS: [(&str, AuditTest); 6] = [
+    ("v5.1", AuditTest::Test01),
+    ("v5.1", AuditTest::Test04),
+    ("v4.1", AuditTest::Test05),
+    ("v0.7", AuditTest::Test04Pair),
+    ("v0.7", AuditTest::Test05),
+    ("v0.7", AuditTest::Test01),
 ];
 
 /// Findings that represent the verdict of an audit.
@@ -30,13 +30,13 @@ const VERDICTS: [&str; 4] =
 struct AuditedResult {
     tree: Folder,
     round: &'static Round,
-    plan: Plan,
+    plan: AuditPlan,
     result: String,
     audit: String,
 }
 
 impl AuditedResult {
-    fn new(round: &str, test: Test, scenario: Scenario) -> Self {
+    fn new(round: &str, test: AuditTest, scenario: Scenario) -> Self {
         let round = Round::named(round).unwrap();
         let tree = submission(round);
         let plan = plan(test, round, Some("resnet"), scenario).unwrap();
@@ -57,10 +57,10 @@ impl AuditedResult {
     fn judged(&self, before: &Performance, now: &Performance) -> (bool, bool, BTreeSet<String>) {
         let name = self.plan.test.name();
         let audited = match self.plan.test {
-            Test::Test04Pair => format!("{}/TEST04-B", self.audit),
+            AuditTest::Test04Pair => format!("{}/TEST04-B", self.audit),
             _ => format!("{}/{name}", self.audit),
         };
-        let is_pair = self.plan.test == Test::Test04Pair;
+        let is_pair = self.plan.test == AuditTest::Test04Pair;
         let first = if is_pair { format!("{}/TEST04-A", self.audit) } else { self.result.clone() };
         let [reference, audit] = [&first, &audited].map(|folder| self.run(folder));
         before.write(&reference);
@@ -87,10 +87,10 @@ impl AuditedResult {
 }
 
 /// Returns a run with the settings of the audit, and a reference run.
-fn pair(plan: &Plan, scores: [f64; 2]) -> [Performance; 2] {
+fn pair(plan: &AuditPlan, scores: [f64; 2]) -> [Performance; 2] {
     let [before, now] = scores.map(|score| Performance::new(plan.scenario, score));
     let before = match plan.test {
-        Test::Test04Pair => before.planned(plan, 0),
+        AuditTest::Test04Pair => before.planned(plan, 0),
         _ => before,
     };
     [before, now.planned(plan, plan.runs.len() - 1)]

@@ -1,6 +1,6 @@
 //! Tests of the tables of results.
 
-use dyno_rules::{Round, Scenario};
+use dyno_rules::{Round, RuleScenario};
 use dyno_submission::results::{
     Ids, Results, Sheet, SheetKind, Spread, five_digits, framework, grouped, processor_type,
 };
@@ -140,9 +140,9 @@ fn a_system_has_a_line_and_a_result_its_column() {
     let columns: Vec<_> =
         sheet.columns.iter().map(|key| (key.model.as_str(), key.scenario)).collect();
     let expected = [
-        ("resnet", Scenario::SingleStream),
-        ("resnet", Scenario::Offline),
-        ("retinanet", Scenario::Offline),
+        ("resnet", RuleScenario::SingleStream),
+        ("resnet", RuleScenario::Offline),
+        ("retinanet", RuleScenario::Offline),
     ];
     assert_eq!(columns, expected);
     let values: Vec<_> = sheet.lines.iter().map(|line| line.values.clone()).collect();

@@ -1,6 +1,6 @@
 //! Submissions of several, whose results differ.
 
-use dyno_rules::{Round, Scenario};
+use dyno_rules::{Round, RuleScenario};
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::package::{PackageRequest, package};
 use dyno_submission::results::{Ids, Results, SheetKind};
@@ -101,7 +101,7 @@ fn a_round_of_several_is_told_by_model_and_by_spread_and_never_as_one_score() {
         .map(|spread| (spread.model.as_str(), spread.scenario, spread.ratio().round()))
         .collect();
     let of = |model, times| {
-        [Scenario::SingleStream, Scenario::MultiStream, Scenario::Offline]
+        [RuleScenario::SingleStream, RuleScenario::MultiStream, RuleScenario::Offline]
             .map(|scenario| (model, scenario, times))
     };
     assert_eq!(ratios, [of("resnet", 8.0), of("retinanet", 4.0)].concat());

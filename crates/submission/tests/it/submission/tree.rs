@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use dyno_rules::{Round, Scenario};
+use dyno_rules::{Round, RuleScenario};
 use dyno_submission::entry::{DivisionFolder, Guesses, submitters};
 use dyno_submission::tree::{EntryKind, Node, Tree};
 
@@ -85,7 +85,7 @@ fn results_are_found_in_both_layouts_and_in_any_case() {
     let model = &system.models[0];
     assert_eq!((model.name.as_str(), model.official.as_str()), ("resnet50", "resnet"));
     let entry = &model.results[0];
-    assert_eq!(entry.scenario, Some(Scenario::SingleStream));
+    assert_eq!(entry.scenario, Some(RuleScenario::SingleStream));
     assert_eq!(entry.measurements.unwrap().children().count(), 1);
     assert!(entry.run().is_some() && entry.compliance.is_none() && entry.power().is_none());
     let later = submitters(&tree, Round::named("v6.0").unwrap(), Guesses::Modular);

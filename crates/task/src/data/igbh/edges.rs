@@ -7,7 +7,7 @@ use std::path::Path;
 use dyno_tensors::Element;
 use dyno_tensors::npy::{Header, NpyError};
 
-use super::IgbhError;
+use crate::data::FileError;
 use crate::subgraph::{EdgeCounter, IncomingEdges, KINDS, Relation};
 
 /// Upper bound of the length of a NumPy header, in bytes.
@@ -30,7 +30,7 @@ pub(super) fn adjacency(
     path: &Path,
     relation: &Relation,
     counts: &[usize],
-) -> Result<(IncomingEdges, Option<IncomingEdges>), IgbhError> {
+) -> Result<(IncomingEdges, Option<IncomingEdges>), FileError> {
     let mut pairs = EdgeFile::open(path)?;
     let from = counts[relation.from];
     let to = counts[relation.to];
@@ -39,7 +39,7 @@ pub(super) fn adjacency(
             if !usize::try_from(end).is_ok_and(|end| end < count) {
                 let expected = format!("{count} nodes of the kind {}", KINDS[kind]);
                 let found = format!("node {end} in row {edge}");
-                return Err(IgbhError::new(path, expected, found));
+                return Err(FileError::new(path, expected, found));
             }
         }
         Ok([source as u32, target as u32])
@@ -88,24 +88,24 @@ pub(super) fn adjacency(
 }
 
 impl<'a> EdgeFile<'a> {
-    fn open(path: &'a Path) -> Result<Self, IgbhError> {
-        let mut file = File::open(path).map_err(IgbhError::unreadable(path))?;
-        let length = file.metadata().map_err(IgbhError::unreadable(path))?.len();
+    fn open(path: &'a Path) -> Result<Self, FileError> {
+        let mut file = File::open(path).map_err(FileError::unreadable(path))?;
+        let length = file.metadata().map_err(FileError::unreadable(path))?.len();
         let mut head = Vec::new();
         let read = file.by_ref().take(LONGEST_HEAD).read_to_end(&mut head);
-        read.map_err(IgbhError::unreadable(path))?;
-        let wrong = |why: NpyError| IgbhError::new(path, "an array of edges", why);
+        read.map_err(FileError::unreadable(path))?;
+        let wrong = |why: NpyError| FileError::new(path, "an array of edges", why);
         let head = Header::parse(&head).map_err(wrong)?;
         let element = head.row_major_element().map_err(wrong)?;
         let Header { shape, start, .. } = head;
         let (&[count, 2], Element::I64 | Element::I32) = (&shape[..], element) else {
             let expected = "rows of int64 or int32 with the two ends of an edge";
-            return Err(IgbhError::new(path, expected, format!("{element} {shape:?}")));
+            return Err(FileError::new(path, expected, format!("{element} {shape:?}")));
         };
         let start = start as u64;
         let end = (count as u64).saturating_mul(2 * element.size() as u64).saturating_add(start);
         if end != length {
-            return Err(IgbhError::new(path, format!("{end} bytes"), length));
+            return Err(FileError::new(path, format!("{end} bytes"), length));
         }
         Ok(Self { path, file, start, count, element })
     }
@@ -113,15 +113,15 @@ impl<'a> EdgeFile<'a> {
     /// Calls `take` with the row and the ends of each edge.
     fn each(
         &mut self,
-        mut take: impl FnMut(usize, [i64; 2]) -> Result<(), IgbhError>,
-    ) -> Result<(), IgbhError> {
+        mut take: impl FnMut(usize, [i64; 2]) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
         let size = self.element.size();
-        self.file.seek(SeekFrom::Start(self.start)).map_err(IgbhError::unreadable(self.path))?;
+        self.file.seek(SeekFrom::Start(self.start)).map_err(FileError::unreadable(self.path))?;
         let mut chunk = vec![0; CHUNK.min(self.count) * 2 * size];
         let mut row = 0;
         while row < self.count {
             let chunk = &mut chunk[..CHUNK.min(self.count - row) * 2 * size];
-            self.file.read_exact(chunk).map_err(IgbhError::unreadable(self.path))?;
+            self.file.read_exact(chunk).map_err(FileError::unreadable(self.path))?;
             for edge in chunk.chunks_exact(2 * size) {
                 let end = |bytes: &[u8]| match bytes {
                     &[a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dyno_tensors::Element;
 use dyno_tensors::npy::{Header, NpyError};
 
-use super::IgbhError;
+use crate::data::FileError;
 
 /// Upper bound of the length of a NumPy header, in bytes.
 const LONGEST_HEAD: u64 = 1 << 12;
@@ -30,15 +30,15 @@ pub(crate) struct FeatureRows {
 
 impl FeatureRows {
     /// Opens the file and reads its header, if it has one.
-    pub(super) fn open(path: &Path) -> Result<Self, IgbhError> {
-        let mut file = File::open(path).map_err(IgbhError::unreadable(path))?;
-        let length = file.metadata().map_err(IgbhError::unreadable(path))?.len();
+    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
+        let mut file = File::open(path).map_err(FileError::unreadable(path))?;
+        let length = file.metadata().map_err(FileError::unreadable(path))?.len();
         let mut head = Vec::new();
         let read = file.by_ref().take(LONGEST_HEAD).read_to_end(&mut head);
-        read.map_err(IgbhError::unreadable(path))?;
+        read.map_err(FileError::unreadable(path))?;
         let raw = |length: u64| (length / (FEATURES as u64 * 4)) as usize;
         let (start, shape, element) = if head.starts_with(b"\x93NUMPY") {
-            let wrong = |why: NpyError| IgbhError::new(path, "rows of features", why);
+            let wrong = |why: NpyError| FileError::new(path, "rows of features", why);
             let head = Header::parse(&head).map_err(wrong)?;
             let element = head.row_major_element().map_err(wrong)?;
             (head.start as u64, head.shape, element)
@@ -53,17 +53,17 @@ impl FeatureRows {
             }
             _ => {
                 let expected = "rows of float32 or float16";
-                return Err(IgbhError::new(path, expected, format!("{element} {shape:?}")));
+                return Err(FileError::new(path, expected, format!("{element} {shape:?}")));
             }
         };
         let rows = Self { path: path.to_owned(), file, start, count, width, element };
         let end = (count as u64).saturating_mul(rows.row_bytes() as u64).saturating_add(start);
         if end != length {
-            return Err(IgbhError::new(path, format!("{end} bytes"), length));
+            return Err(FileError::new(path, format!("{end} bytes"), length));
         }
         // Numbers of nodes have 32 bits.
         if u32::try_from(count).is_err() {
-            return Err(IgbhError::new(path, "nodes below 4,294,967,296", count));
+            return Err(FileError::new(path, "nodes below 4,294,967,296", count));
         }
         Ok(rows)
     }

@@ -5,10 +5,10 @@
 //! and repeatedly, so each sample carries its state, which is computed here once from the same
 //! weights: magnitudes of a short-time Fourier transform, four convolutions and an LSTM.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dyno_onnx::{Model, ReadError, Tensor};
+use thiserror::Error;
 
 use super::{CONTEXT, STATE, STEP, WIDE};
 
@@ -26,10 +26,11 @@ const LAYERS: [(usize, usize, usize); 4] =
     [(BINS, 128, 1), (128, 64, 2), (64, 64, 2), (64, WIDE, 1)];
 
 /// Reason why a file does not have the weights.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StatesError {
     /// The file is not ONNX.
+    #[error("{}: {error}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -37,6 +38,10 @@ pub enum StatesError {
         error: ReadError,
     },
     /// A tensor is missing or has another shape or type.
+    #[error(
+        "{}: expected the weights {name} of shape {expected:?} and type float32",
+        path.display()
+    )]
     Weight {
         /// The file.
         path: PathBuf,
@@ -46,21 +51,6 @@ pub enum StatesError {
         expected: Vec<usize>,
     },
 }
-
-impl fmt::Display for StatesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Weight { path, name, expected } => write!(
-                f,
-                "{}: expected the weights {name} of shape {expected:?} and type float32",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StatesError {}
 
 /// The part of the network that computes its state.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use dyno_rules::{Leeway, Requirements, Round, Scenario};
+use dyno_rules::{Leeway, Requirements, Round, RuleScenario};
 use serde::{Deserialize, Serialize};
 
 use super::RulesQuery;
@@ -218,12 +218,12 @@ fn of_round(round: &Round, benchmarks: &[dyno_rules::Benchmark]) -> RoundRules {
 }
 
 fn of_benchmark(round: &Round, benchmark: &dyno_rules::Benchmark) -> Benchmark {
-    let names = |scenarios: &[Scenario]| -> Vec<String> {
+    let names = |scenarios: &[RuleScenario]| -> Vec<String> {
         scenarios.iter().map(|scenario| scenario.name().to_string()).collect()
     };
     let others = round.names.iter().filter(|(_, official)| **official == benchmark.name);
     let settings =
-        |scenario: Scenario| (scenario.name().into(), settings(round, benchmark, scenario));
+        |scenario: RuleScenario| (scenario.name().into(), settings(round, benchmark, scenario));
     let suites =
         || benchmark.suites.iter().map(|(suite, wanted)| (suite.name().to_string(), wanted));
     Benchmark {
@@ -265,7 +265,11 @@ fn quality(target: &dyno_rules::QualityTarget) -> Quality {
     }
 }
 
-fn settings(round: &Round, benchmark: &dyno_rules::Benchmark, scenario: Scenario) -> Vec<Setting> {
+fn settings(
+    round: &Round,
+    benchmark: &dyno_rules::Benchmark,
+    scenario: RuleScenario,
+) -> Vec<Setting> {
     let setting = |fixed: dyno_rules::FixedSetting| Setting {
         key: fixed.key.into(),
         value: fixed.value,

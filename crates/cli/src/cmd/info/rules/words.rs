@@ -2,7 +2,7 @@
 
 use dyno_results::units::{self, count, duration};
 use dyno_rules::{
-    ArrivalPattern, Benchmark, Elements, Inference, Leeway, QualityTarget, Round, Scenario,
+    ArrivalPattern, Benchmark, Elements, Inference, Leeway, QualityTarget, Round, RuleScenario,
     ScenarioRules, Suite,
 };
 
@@ -36,7 +36,7 @@ fn percent(share: f64) -> String {
 
 /// Returns the scenarios that each suite of a benchmark requires.
 pub fn suites(benchmark: &Benchmark) -> String {
-    let names = |scenarios: &[Scenario]| {
+    let names = |scenarios: &[RuleScenario]| {
         let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name()).collect();
         names.join(", ")
     };
@@ -86,7 +86,7 @@ pub fn procedure(rules: &ScenarioRules, percentile: Option<f64>) -> String {
 }
 
 /// Returns the latency bound of a scenario; empty if the scenario has no bound.
-pub fn bound(round: &Round, benchmark: &Benchmark, scenario: Scenario) -> String {
+pub fn bound(round: &Round, benchmark: &Benchmark, scenario: RuleScenario) -> String {
     let ns = |ns: u64| duration(i64::try_from(ns).unwrap_or(i64::MAX));
     let at = round.percentile(benchmark, scenario).map(units::percentile).unwrap_or_default();
     if let Some(bounds) = benchmark.token_latency.get(&scenario) {
@@ -94,11 +94,11 @@ pub fn bound(round: &Round, benchmark: &Benchmark, scenario: Scenario) -> String
         return format!("{at} of the time to first token <= {ttft}, per output token <= {tpot}");
     }
     let of_table = match scenario {
-        Scenario::Server => benchmark.loadgen.server_latency,
+        RuleScenario::Server => benchmark.loadgen.server_latency,
         _ => None,
     };
     match of_table.or_else(|| benchmark.latency.get(&scenario).copied()) {
-        Some(bound) if scenario == Scenario::MultiStream => {
+        Some(bound) if scenario == RuleScenario::MultiStream => {
             let skipping = round.percentile(benchmark, scenario).map(|share| percent(1.0 - share));
             let skipping = skipping.unwrap_or_default();
             format!(
