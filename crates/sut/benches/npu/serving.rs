@@ -9,7 +9,7 @@ use dyno_npu::lowering::LoweringOptions;
 use dyno_npu::schedule::NamedScheduler;
 use dyno_npu::serve::BatchingPolicy;
 use dyno_npu::setting::Setting;
-use dyno_sut::npu::served::{Search, Served};
+use dyno_sut::npu::service::{NpuService, PeakSearch};
 
 use super::streams::SEQ;
 use super::{Asked, figure};
@@ -27,7 +27,7 @@ const RARE: f64 = 1_000.0;
 const STEPS: u32 = 9;
 
 /// Two networks on the NPU of chapter V, under a scheduler.
-fn served(names: [&str; 2], scheduler: &str, mapping: &str, active: usize) -> Served {
+fn served(names: [&str; 2], scheduler: &str, mapping: &str, active: usize) -> NpuService {
     let setting = Setting {
         npu: Npu::preset("chapter-v").unwrap(),
         mapping: mapping.parse().unwrap(),
@@ -38,7 +38,7 @@ fn served(names: [&str; 2], scheduler: &str, mapping: &str, active: usize) -> Se
     let networks = [(names[0], limits[0]), (names[1], limits[1])];
     let deployment = setting.deploy(&networks, NamedScheduler::find(scheduler).unwrap()).unwrap();
     let batching = BatchingPolicy { window: 1_000_000_000, active, wake: 500_000_000 };
-    Served { deployment, batching }
+    NpuService { deployment, batching }
 }
 
 /// Prints the figures.
@@ -79,7 +79,7 @@ fn violations(asked: &Asked) {
     let seconds = if asked.quick { 5.0 } else { 120.0 };
     let late = |scheduler: &str, mapping: &str| {
         let served = served(["RN", "BB"], scheduler, mapping, 16);
-        let late = served.late(&[800.0, 200.0], seconds).unwrap();
+        let late = served.late_shares(&[800.0, 200.0], seconds).unwrap();
         100.0 * late.into_iter().fold(0.0, f64::max)
     };
     let mapping = "kcp+1:128";
@@ -123,8 +123,8 @@ fn grid(asked: &Asked) {
                     let Some(point) = points.get(at / SCHEDULERS.len()) else { return };
                     let scheduler = at % SCHEDULERS.len();
                     let served = served(point.names, SCHEDULERS[scheduler], "kcp+1", 4);
-                    let search = Search { queries: RARE, steps: STEPS };
-                    let peak = served.peak(&[1.0, point.ratio], search).unwrap();
+                    let search = PeakSearch { queries: RARE, steps: STEPS };
+                    let peak = served.peak_rate(&[1.0, point.ratio], search).unwrap();
                     held.lock().unwrap()[at / SCHEDULERS.len()][scheduler] = peak;
                 }
             });

@@ -20,7 +20,7 @@ use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_sut::batch::{self, Policy};
 use dyno_sut::digits::Perceptron;
-use dyno_sut::engine::{Engine, Inline};
+use dyno_sut::engine::{Engine, InlineSystem};
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{Search, environment};
 use dyno_sut::onnx::{Answer, EngineOptions};
@@ -63,7 +63,7 @@ fn main() {
             _ => wanted.push(arg),
         }
     }
-    let mut search = Search::everywhere(None);
+    let mut search = Search::from_environment(None);
     // Its loader panics over a name that is nowhere.
     search.system = false;
     if let Err(missing) = search.find() {
@@ -210,13 +210,13 @@ fn through_dyno(
         Scenario::Offline => {
             let policy = Policy { max_size: NonZero::new(case.batch).unwrap(), max_wait: 0 };
             let one = NonZero::<usize>::MIN;
-            Arc::new(batch::RealTime::start(Arc::clone(engine), policy, one).unwrap())
+            Arc::new(batch::BatchingPool::start(Arc::clone(engine), policy, one).unwrap())
         }
-        _ => Arc::new(Inline::new(Arc::clone(engine))),
+        _ => Arc::new(InlineSystem::new(Arc::clone(engine))),
     };
     let logs = run(&mut RealTime::new(system), &[tenant], RecordRetention::Every, &mut |_| ());
     let record = &logs[0].runs().next().unwrap().record;
-    assert_eq!(record.missing(), 0, "{:?}", engine.trouble());
+    assert_eq!(record.missing(), 0, "{:?}", engine.failure_reason());
     let last = record.completed_at.iter().max().copied().unwrap();
     record.completed_at.len() as f64 / (last as f64 / SECOND as f64)
 }

@@ -37,13 +37,13 @@ impl<N> Training<N> {
     /// Says how well a network does that was trained on a part of the images, trains one on all of them,
     /// and writes it.
     pub fn run(&self) -> std::io::Result<()> {
-        let images: Vec<Digit> = digits::train().collect();
+        let images: Vec<Digit> = digits::training_digits().collect();
         let validated: usize = (0..FOLDS).map(|fold| self.validate(&images, fold)).sum();
         println!("cross-validation: {validated} of {} correct", images.len());
 
         let network = (self.train)(&images);
         self.report("training", &network, images.iter().copied());
-        self.report("test", &network, digits::test());
+        self.report("test", &network, digits::test_digits());
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(self.file);
         fs::write(&path, (self.bytes)(&network))?;
         println!("wrote {}", path.display());
