@@ -145,7 +145,8 @@ impl NetworkSessions {
         // The runtime has already been found if a system was loaded.
         let search = Search::from_environment(None);
         let options = OrtOptions { threads: 0, ..OrtOptions::default() };
-        let open = |path: &Path| OrtModel::open(path, &search, options).map(OrtModel::callable);
+        let open =
+            |path: &Path| OrtModel::open(path, &search, options).map(OrtModel::into_callable);
         Ok(Self {
             inception: InceptionNetwork::new(open(&networks.inception)?)?,
             clip: ClipNetwork::new(open(&networks.clip)?)?,

@@ -44,7 +44,7 @@ pub trait InferenceModel: Send + Sync {
     fn class(&self, _request: &[Value]) -> usize {
         0
     }
-    /// Answers requests in their order. All requests [`fit`] the inputs and have the same class. A
+    /// Answers requests in their order. All requests [fit](fit()) the inputs and have the same class. A
     /// request that fails does not affect the others.
     fn infer(&self, requests: &[&[Value]]) -> Vec<Result<Vec<Value>, Refusal>>;
 }

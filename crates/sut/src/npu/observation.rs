@@ -53,7 +53,8 @@ pub struct NetworkLoad {
     pub compute: Picos,
     /// Minimum time of the memory over all batch sizes, ps.
     pub fetch: Picos,
-    /// Versions that answered the requests, the most accurate first. Empty for a network with only one version.
+    /// Versions that answered the requests, the most accurate first. Empty for a network with only
+    /// one version.
     pub versions: Vec<VersionLoad>,
 }
 

@@ -48,9 +48,10 @@ impl Answer {
     /// });
     /// assert!(matches!(answer, Answer::Function(_)));
     /// ```
-    pub fn from_fn(
-        make: impl Fn(&Outputs<'_>, usize, &mut Vec<u8>) -> Result<i64, String> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn from_fn<F>(make: F) -> Self
+    where
+        F: Fn(&Outputs<'_>, usize, &mut Vec<u8>) -> Result<i64, String> + Send + Sync + 'static,
+    {
         Self::Function(Arc::new(make))
     }
 

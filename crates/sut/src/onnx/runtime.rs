@@ -39,8 +39,8 @@ pub struct Search {
 pub enum RuntimeError {
     /// No place has a usable library.
     #[error(
-        "ONNX Runtime 1.17 or newer was not found; run `pip install onnxruntime`, or name the library \
-         with --ort-lib or ORT_DYLIB_PATH; tried:{}",
+        "ONNX Runtime 1.17 or newer was not found; run `pip install onnxruntime`, or name the \
+         library with --ort-lib or ORT_DYLIB_PATH; tried:{}",
         lines(.tried)
     )]
     NotFound {

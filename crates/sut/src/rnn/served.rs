@@ -38,7 +38,8 @@ impl ServedNetwork {
     /// use dyno_rnn::served::{ServedModel, Sizes};
     /// use dyno_sut::rnn::ServedNetwork;
     ///
-    /// let sizes = Sizes { vocabulary: 60, embedding: 5, units: 7, query: 4, steps: 6, documents: 3 };
+    /// let sizes =
+    ///     Sizes { vocabulary: 60, embedding: 5, units: 7, query: 4, steps: 6, documents: 3 };
     /// let network = ServedNetwork::new(ServedModel::ALL[0], sizes)?;
     /// let samples = network.samples(2, 1);
     /// let answer = network.oracle(samples.sequence(0).expect("two samples"));

@@ -48,8 +48,8 @@ pub enum TensorError {
     /// A tensor has another number of samples than the first one, or its elements are not a whole
     /// number of samples.
     #[error(
-        "input '{name}' has {elements} elements where {expected} samples of {sample_len} elements are \
-         expected; all inputs need the same first dimension"
+        "input '{name}' has {elements} elements where {expected} samples of {sample_len} elements \
+         are expected; all inputs need the same first dimension"
     )]
     SampleCount {
         /// Name of the tensor.
@@ -89,8 +89,8 @@ pub enum TensorError {
     },
     /// The labels are not a list.
     #[error(
-        "{}: the labels have the shape {shape:?}, expected [samples]; of scores or one-hot rows save \
-         array.argmax(-1)",
+        "{}: the labels have the shape {shape:?}, expected [samples]; of scores or one-hot rows \
+         save array.argmax(-1)",
         .path.display()
     )]
     LabelShape {
