@@ -158,6 +158,7 @@ struct FirstBars {
 impl FirstBars {
     /// Maximum number of blocks, which fill a timeline.
     const MAX_BARS: usize = 400;
+    /// Maximum start time of a block, ps from the start of the run: 5 ms.
     const MAX_TIME: Picos = 5_000_000_000;
 
     fn add(&mut self, mut bar: Bar) {

@@ -21,7 +21,7 @@ use crate::tensors::{Elements, Scalar, each_type};
 /// use dyno_sut::onnx::Answer;
 /// use dyno_sut::onnx::windows::Windows;
 ///
-/// // The windows of 3D-UNet: cubes of 128 voxels that overlap by half.
+/// // Cubes with a side of 8 voxels that overlap by half.
 /// let answer = Answer::Windows(Windows::gaussian(8, 4, 1.0));
 /// assert!(matches!(answer, Answer::Windows(_)));
 /// ```

@@ -252,6 +252,19 @@ impl TensorLibrary {
     /// # Errors
     /// [`TensorError`] if a file cannot be read, the numbers of samples differ, a number is not
     /// finite, or a label is not a class.
+    ///
+    /// ```
+    /// use dyno_loadgen::qsl::SampleLibrary;
+    /// use dyno_sut::tensors::TensorLibrary;
+    /// use dyno_tensors::npy;
+    ///
+    /// let path = std::env::temp_dir().join(format!("dyno-open-{}.npy", std::process::id()));
+    /// npy::write(&mut std::fs::File::create(&path)?, &[2, 3], &[0.5_f32; 6])?;
+    /// let library = TensorLibrary::open("halves", &[("x".into(), path.clone())], None)?;
+    /// std::fs::remove_file(path)?;
+    /// assert_eq!(library.total_sample_count(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(
         name: impl Into<String>,
         inputs: &[(String, PathBuf)],
