@@ -84,7 +84,7 @@ impl TractModel {
                     return Ok(engine);
                 }
             }
-            let one = EngineOptions { largest_batch: 1, ..options.clone() };
+            let one = EngineOptions { largest_batch: 1, ..options };
             feed = Feed::new(&self.inputs, library, one)?;
         }
         let plan = plan(self.model, &self.inputs, &feed, false);
