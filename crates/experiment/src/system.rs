@@ -30,7 +30,7 @@ use dyno_loadgen::sut::{SimulatedSystem, SystemUnderTest};
 use dyno_net::ledger::Entry;
 use dyno_results::summary::InputShape;
 use dyno_sut::batch;
-use dyno_sut::engine::{About, Engine, Inline};
+use dyno_sut::engine::{Engine, EngineInfo, InlineSystem};
 use dyno_sut::null::Null;
 use dyno_sut::tensors::TensorLibrary;
 use dyno_task::judge::Judge;
@@ -95,7 +95,7 @@ pub struct System {
     offline_workers: usize,
     policies: Policies,
     /// Sizes of the batches that it computed since the last `take`.
-    pub batch_sizes: batch::Sizes,
+    pub batch_sizes: batch::BatchSizes,
     /// Remote workers that measure it instead of this process.
     pub remote_workers: Option<RemoteWorkers>,
 }
@@ -133,7 +133,7 @@ impl System {
     fn from_opened(spec: &str, opened: OpenedSystem, run: &RunOptions) -> Result<Self, Failure> {
         let OpenedSystem { drive, library, labels, offline_workers, .. } = opened;
         if let Drive::Engine(engine) = &drive {
-            let output = engine.about().outputs.into_iter().next();
+            let output = engine.info().outputs.into_iter().next();
             let classes = output.and_then(|output| shapes::classes(&output.shape));
             shapes::check_labels(labels.as_deref(), classes, run)?;
         }
@@ -169,7 +169,7 @@ impl System {
             },
             is_synthetic: opened.is_synthetic,
             policies,
-            batch_sizes: batch::Sizes::default(),
+            batch_sizes: batch::BatchSizes::default(),
             remote_workers: RemoteWorkers::from_options(run)?,
             spec: spec.to_owned(),
         })
@@ -225,10 +225,12 @@ impl System {
     }
 
     /// Returns the description of its engine.
-    pub fn about(&self) -> About {
+    pub fn about(&self) -> EngineInfo {
         match &self.drive {
-            Drive::Engine(engine) => About { warm_up: self.policies.warm_up(), ..engine.about() },
-            Drive::Null | Drive::Remote(_) | Drive::Virtual(_) => About::default(),
+            Drive::Engine(engine) => {
+                EngineInfo { warm_up: self.policies.warm_up(), ..engine.info() }
+            }
+            Drive::Null | Drive::Remote(_) | Drive::Virtual(_) => EngineInfo::default(),
         }
     }
 
@@ -303,7 +305,7 @@ impl System {
             Drive::Virtual(_) => panic!("a simulated system has no real time"),
         };
         let workers = NonZero::new(self.workers(scenario));
-        let policy = self.policies.batching(scenario, engine.about().largest_batch);
+        let policy = self.policies.batching(scenario, engine.info().largest_batch);
         if let (Some(pools), Some(_)) = (&self.pools, workers) {
             for engine in pools.engines() {
                 self.policies.warm(&**engine, policy.max_size, goes_on);
@@ -316,16 +318,16 @@ impl System {
         self.policies.warm(&engine, batch, goes_on);
         let Some(workers) = workers else {
             return Ok(Arc::new(match self.policies.said(scenario) {
-                Some(most) => Inline::new(engine).at_most(most),
-                None => Inline::new(engine),
+                Some(most) => InlineSystem::new(engine).with_batch_limit(most),
+                None => InlineSystem::new(engine),
             }));
         };
-        let pool = batch::RealTime::start(engine, policy, workers);
+        let pool = batch::BatchingPool::start(engine, policy, workers);
         let pool = pool.map_err(|error| {
             Failure::set_up(format!("cannot start {workers} workers: {error}"))
                 .hint("lower --workers")
         })?;
-        Ok(Arc::new(pool.counting(self.batch_sizes.clone())))
+        Ok(Arc::new(pool.with_batch_sizes(self.batch_sizes.clone())))
     }
 
     /// Selects the random numbers of further tests of a simulated system by the number of a repeat;

@@ -4,12 +4,11 @@
 //! cargo run --release -p dyno-sut --example train_digits
 //! ```
 //!
-//! Stochastic gradient descent with momentum on the cross entropy, images
-//! slightly moved, turned, scaled and sheared at random. The settings were
-//! chosen by cross-validation within the training images, which is the first
-//! line that is printed; the test images are looked at once, at the end. The
-//! same seed gives the same bytes, up to the last place of the platform's
-//! exponential, sine and cosine.
+//! Stochastic gradient descent with momentum on the cross entropy. Images are slightly moved,
+//! rotated, scaled and sheared at random. The settings were chosen by cross-validation within the
+//! training images, which the first printed line shows. The test images are evaluated only once, at
+//! the end. The same seed gives the same bytes, up to the last digit of the platform's exponential,
+//! sine and cosine.
 
 mod training;
 
@@ -21,9 +20,9 @@ const SEED: u64 = 1998;
 const EPOCHS: usize = 200;
 const LEARNING_RATE: f32 = 0.03;
 const MOMENTUM: f32 = 0.9;
-/// Shrinks each weight by this share of the learning rate per step.
+/// Weight decay per step, as a share of the learning rate.
 const WEIGHT_DECAY: f32 = 1e-3;
-/// Greatest slant, pixels sideways per pixel down.
+/// Maximum slant, pixels sideways per pixel down.
 const SHEAR: f32 = 0.15;
 
 fn main() -> std::io::Result<()> {
@@ -52,7 +51,7 @@ fn train(images: &[Digit]) -> Perceptron {
     network
 }
 
-/// Weights uniform within He's bound, biases 0.
+/// Returns uniform weights within He's bound, with biases of 0.
 fn start(rng: &mut Mt19937) -> Perceptron {
     let mut network = Perceptron::zeros();
     let mut fill = |weights: &mut [f32], inputs: usize| {

@@ -4,12 +4,13 @@
 //! cargo run --release -p dyno-sut --example train_digits_lstm
 //! ```
 //!
-//! Backpropagation through the eight rows of an image, steps by Adam (Kingma and Ba, 2015) on
-//! the cross entropy, images slightly moved, turned and scaled at random as for the perceptron. The
-//! settings are the first that were tried; cross-validation within the training images is the first
-//! line that is printed, and the test images are looked at once, at the end. The network is computed here loop by loop, without
-//! the engine that runs it later. The same seed gives the same bytes, up to the last place of the
-//! platform's exponential, hyperbolic tangent, sine and cosine.
+//! Backpropagation through the eight rows of an image, with steps by Adam (Kingma and Ba, 2015) on
+//! the cross entropy. Images are slightly moved, rotated and scaled at random, as for the
+//! perceptron. The settings are the first that were tried. The first printed line is the accuracy
+//! of cross-validation within the training images. The test images are evaluated only once, at the
+//! end. The network is computed here with plain loops, without the engine that runs it later. The
+//! same seed gives the same bytes, up to the last digit of the platform's exponential, hyperbolic
+//! tangent, sine and cosine.
 
 mod training;
 
@@ -21,9 +22,9 @@ use training::{BATCH, Training, add, distorted, share, shuffle, softmax};
 const SEED: u64 = 1997;
 const EPOCHS: usize = 120;
 const LEARNING_RATE: f32 = 4e-3;
-/// Shares of the past in Adam's two means.
+/// Decay rates of the two means of Adam.
 const PAST: [f32; 2] = [0.9, 0.99];
-/// Shrinks each weight by this share of the learning rate per step.
+/// Weight decay per step, as a share of the learning rate.
 const WEIGHT_DECAY: f32 = 1e-2;
 
 fn main() -> std::io::Result<()> {
@@ -35,10 +36,10 @@ fn classify(network: &LstmWeights, pixels: &[u8; PIXELS]) -> usize {
     top1::argmax(&network.scores(&steps[ROWS - 1].hidden))
 }
 
-/// What a step leaves for the way back.
+/// Values of a step that backpropagation needs.
 #[derive(Clone, Copy)]
 struct Step {
-    /// i, f, g, o after their activations.
+    /// Gates i, f, g, o after their activations.
     gates: [[f32; UNITS]; 4],
     cell: [f32; UNITS],
     hidden: [f32; UNITS],
@@ -138,7 +139,7 @@ fn train(images: &[Digit]) -> LstmWeights {
     network
 }
 
-/// Weights uniform within one over the root of the units; gates f begin open.
+/// Returns weights that are uniform within 1 / sqrt(units). The forget gates begin open.
 fn start(rng: &mut Mt19937) -> LstmWeights {
     let mut network = LstmWeights::zeros();
     let bound = (UNITS as f64).sqrt().recip();
@@ -151,7 +152,7 @@ fn start(rng: &mut Mt19937) -> LstmWeights {
     network
 }
 
-/// Adam with weights that decay by themselves (Loshchilov and Hutter, 2019).
+/// Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
 fn step(
     network: &mut LstmWeights,
     [first, second]: &mut [LstmWeights; 2],

@@ -1,78 +1,62 @@
-//! Which processors the threads of a system run on.
+//! Binding of threads to processor cores.
 //!
-//! A thread inherits the processors of the one that starts it. So whoever starts
-//! the threads of a system (a pool, an engine with threads of its own) is bound
-//! meanwhile, and goes back to where it was.
+//! A thread inherits the cores of the thread that starts it. The thread that starts the threads of
+//! a system (a pool, or an engine with its own threads) is therefore bound while it does so, and
+//! released afterwards.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Some processors, by the numbers that the operating system gives them.
+use thiserror::Error;
+
+/// Set of cores, by the numbers of the operating system.
 ///
 /// ```
 /// use dyno_sut::cores::Cores;
+///
 /// let cores: Cores = "6,0-3,2".parse()?;
 /// assert_eq!((cores.len().get(), cores.to_string()), (5, "0-3,6".into()));
+/// assert_eq!(cores.shares(2).expect("five cores")[1].to_string(), "2-3,6");
 /// # Ok::<(), dyno_sut::cores::CoresError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cores(
-    /// In ascending order, each once; there is at least one.
+    /// Distinct numbers in ascending order; at least one.
     Vec<usize>,
 );
 
-/// Why threads cannot be bound.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error of parsing a list of cores or of binding a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CoresError {
-    /// It is no list of numbers.
+    /// The text is not a list of numbers.
+    #[error("expected numbers of processors such as 0-3,6, found `{0}`")]
     Text(String),
-    /// A number is beyond what the operating system can be told.
+    /// A number exceeds the maximum that the operating system accepts.
+    #[error("expected numbers of processors up to {most}, found {core}")]
     TooLarge {
-        /// The number.
+        /// Number of the core.
         core: usize,
-        /// The greatest one.
+        /// Maximum number.
         most: usize,
     },
-    /// This process must not use it, or there is none of this number.
+    /// The core does not exist, or this process may not use it.
+    #[error("processor {core} is not there, or not for this process, which may use {allowed}")]
     NotAllowed {
-        /// The number.
+        /// Number of the core.
         core: usize,
-        /// Those that it may use.
+        /// Cores that this process may use.
         allowed: Cores,
     },
-    /// Threads are not bound on this operating system.
+    /// Threads cannot be bound on this operating system.
+    #[error("threads are bound to processors on Linux only, this is {}", std::env::consts::OS)]
     Unsupported,
-    /// The operating system's message.
+    /// The operating system returned this error message.
+    #[error("the system does not bind a thread: {0}")]
     Refused(String),
 }
 
-impl fmt::Display for CoresError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => {
-                write!(f, "expected numbers of processors such as 0-3,6, found `{text}`")
-            }
-            Self::TooLarge { core, most } => {
-                write!(f, "expected numbers of processors up to {most}, found {core}")
-            }
-            Self::NotAllowed { core, allowed } => write!(
-                f,
-                "processor {core} is not there, or not for this process, which may use {allowed}"
-            ),
-            Self::Unsupported => write!(
-                f,
-                "threads are bound to processors on Linux only, this is {}",
-                std::env::consts::OS
-            ),
-            Self::Refused(why) => write!(f, "the system does not bind a thread: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for CoresError {}
-
-/// The greatest number that Linux is told of.
+/// Maximum core number that Linux accepts.
 const MOST: usize = 1023;
 
 impl Cores {
@@ -82,20 +66,20 @@ impl Cores {
         (!cores.is_empty()).then_some(Self(cores))
     }
 
-    /// How many there are.
+    /// Returns the number of cores.
     #[must_use]
     pub fn len(&self) -> std::num::NonZero<usize> {
         std::num::NonZero::new(self.0.len()).expect("there is at least one")
     }
 
-    /// Their numbers, in ascending order.
+    /// Returns the numbers of the cores, in ascending order.
     #[must_use]
     pub fn numbers(&self) -> &[usize] {
         &self.0
     }
 
-    /// As many shares (>= 1), each of neighbours, as equal as whole numbers can be; `None` if there are
-    /// fewer cores than shares.
+    /// Divides the cores into this many shares (at least 1) of neighboring cores, whose sizes
+    /// differ by at most one. Returns `None` if there are fewer cores than shares.
     #[must_use]
     pub fn shares(&self, shares: usize) -> Option<Vec<Self>> {
         let cut = |at: usize| self.0.len() * at / shares;
@@ -126,7 +110,7 @@ impl FromStr for Cores {
 }
 
 impl fmt::Display for Cores {
-    /// With a range for those that follow each other.
+    /// Writes consecutive numbers as a range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ranges = self.0.chunk_by(|one, next| one + 1 == *next);
         for (number, range) in ranges.enumerate() {
@@ -140,31 +124,31 @@ impl fmt::Display for Cores {
     }
 }
 
-/// The calling thread is bound; it is as before when this is dropped.
+/// Binding of the calling thread. Dropping it restores the previous cores of the thread.
 #[derive(Debug)]
 #[must_use = "what is started while it lives is bound"]
-pub struct Bound {
+pub struct Binding {
     #[cfg(target_os = "linux")]
     before: rustix::thread::CpuSet,
-    /// Another thread must not drop it.
+    /// Makes the type `!Send`: another thread must not drop it.
     _here: std::marker::PhantomData<*const ()>,
 }
 
 #[cfg(target_os = "linux")]
 impl Cores {
-    /// Binds the calling thread, and with it each thread that it starts until what is
-    /// returned is dropped.
+    /// Binds the calling thread, and every thread that it starts, until the result is dropped.
     ///
     /// # Errors
-    /// [`CoresError`] tells which processors there are, or that no thread can be bound.
-    pub fn bind(&self) -> Result<Bound, CoresError> {
+    /// [`CoresError`] if this process may not use one of the cores, or the operating system does
+    /// not bind the thread.
+    pub fn bind(&self) -> Result<Binding, CoresError> {
         use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
         let refused = |why: rustix::io::Errno| CoresError::Refused(why.to_string());
         let before = sched_getaffinity(None).map_err(refused)?;
         let mut set = CpuSet::new();
         for &core in &self.0 {
-            // The system would leave out those that are not allowed, without a word.
+            // The operating system would silently ignore cores that are not allowed.
             if !before.is_set(core) {
                 let allowed = (0..CpuSet::MAX_CPU).filter(|&core| before.is_set(core));
                 let allowed = Self::new(allowed.collect()).expect("a thread runs somewhere");
@@ -173,26 +157,26 @@ impl Cores {
             set.set(core);
         }
         sched_setaffinity(None, &set).map_err(refused)?;
-        Ok(Bound { before, _here: std::marker::PhantomData })
+        Ok(Binding { before, _here: std::marker::PhantomData })
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 impl Cores {
-    /// Binds nothing: only Linux can be asked.
+    /// Returns an error: threads can be bound only on Linux.
     ///
     /// # Errors
     /// [`CoresError::Unsupported`].
-    pub fn bind(&self) -> Result<Bound, CoresError> {
+    pub fn bind(&self) -> Result<Binding, CoresError> {
         Err(CoresError::Unsupported)
     }
 }
 
-impl Drop for Bound {
+impl Drop for Binding {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]
-        // These were allowed a moment ago. If they no longer are, the thread stays where
-        // it is, which is allowed.
+        // These cores were allowed before. If they no longer are, the thread keeps its present
+        // cores.
         let _ = rustix::thread::sched_setaffinity(None, &self.before);
     }
 }

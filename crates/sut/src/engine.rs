@@ -1,4 +1,4 @@
-//! What computes answers, and the system that runs it on the issuing thread.
+//! Engines, which compute answers, and the system that runs an engine on the issuing thread.
 
 use std::cell::RefCell;
 use std::num::NonZero;
@@ -10,32 +10,56 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
 
-/// Computes the answers to samples on the thread that asks.
+/// Computes the answers to samples on the calling thread.
 ///
-/// An engine knows its samples by their index in the data set and holds the
-/// data set itself; it knows neither queues nor batching policy.
+/// An engine holds the data set and knows its samples by their index. It has no queue and no
+/// batching policy.
+///
+/// ```
+/// use dyno_loadgen::sut::{QuerySample, ResponseId};
+/// use dyno_sut::engine::{Answers, Engine};
+///
+/// struct Squares;
+///
+/// impl Engine for Squares {
+///     fn name(&self) -> &str {
+///         "squares"
+///     }
+///
+///     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+///         for sample in samples {
+///             answers.push(sample.id, &sample.index.pow(2).to_le_bytes());
+///         }
+///     }
+/// }
+///
+/// let mut answers = Answers::new();
+/// Squares.answer(&[QuerySample { id: ResponseId(1), index: 5 }], &mut answers);
+/// let expected = 25_u64.to_le_bytes();
+/// assert_eq!(answers.iter().next(), Some((ResponseId(1), Ok(&expected[..]))));
+/// ```
 pub trait Engine: Send + Sync {
-    /// Name for the logs.
+    /// Returns the name for the logs.
     fn name(&self) -> &str;
-    /// Answers each of `samples` exactly once, by [`Answers::push`] or
-    /// [`Answers::fail`], in any order.
+    /// Answers each of `samples` exactly once, with [`Answers::push`] or [`Answers::fail`], in any
+    /// order.
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers);
-    /// What the first sample that failed failed of, in words; the record of a
-    /// run only counts.
-    fn trouble(&self) -> Option<&str> {
+    /// Returns the reason why the first failed sample failed. The record of a run only counts
+    /// failures.
+    fn failure_reason(&self) -> Option<&str> {
         None
     }
-    /// What it tells of itself.
-    fn about(&self) -> About {
-        About::default()
+    /// Returns a description of the engine.
+    fn info(&self) -> EngineInfo {
+        EngineInfo::default()
     }
-    /// Whether it tells first tokens and counts tokens, and hands answers over before a
-    /// call ends.
+    /// Returns whether the engine reports first tokens, counts tokens, and delivers answers before
+    /// a call ends.
     fn is_streaming(&self) -> bool {
         false
     }
-    /// Computes the first sample so many times, with so many copies of it in a call,
-    /// and throws the answers away: what is slow only at first is over then.
+    /// Makes `calls` calls with `samples` copies of the first sample and discards the answers.
+    /// First calls are often slower than later ones.
     fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
         let first = QuerySample { id: ResponseId(1), index: 0 };
         let (samples, mut answers) = (vec![first; samples.get()], Answers::new());
@@ -46,40 +70,40 @@ pub trait Engine: Send + Sync {
     }
 }
 
-/// What an engine tells of itself, for people.
+/// Description of an engine, for reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct About {
-    /// Name and version of what runs the model.
+pub struct EngineInfo {
+    /// Name and version of the runtime.
     pub runtime: Option<String>,
-    /// The shared library that it was loaded from.
+    /// Shared library that the runtime was loaded from.
     pub library: Option<PathBuf>,
-    /// What computes within it, such as `CPUExecutionProvider`.
+    /// Component of the runtime that computes, such as `CPUExecutionProvider`.
     pub provider: Option<String>,
-    /// What the model takes.
+    /// Inputs of the model.
     pub inputs: Vec<Port>,
-    /// What it returns; the first one is the answer.
+    /// Outputs of the model; the first one is the answer.
     pub outputs: Vec<Port>,
-    /// Samples in a call at most; 0 where it does not matter.
+    /// Maximum number of samples per call; 0 means no limit.
     pub largest_batch: usize,
-    /// Calls before the clock of each test; the one while the engine was loaded is
-    /// none of them.
+    /// Warm-up calls before the clock of each test starts, without the call that is made when the
+    /// engine is loaded.
     pub warm_up: usize,
-    /// How long the very first call took, while the engine was loaded.
+    /// Duration of the first call, which is made when the engine is loaded.
     pub first_call: Option<Nanos>,
 }
 
-/// An input or output of a model.
+/// Input or output of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// Name.
+    /// Name of the port.
     pub name: String,
     /// Type of the elements, such as `float32`.
     pub element: String,
-    /// Dimensions; `None` is one that each call chooses.
+    /// Dimensions; `None` is a dynamic dimension.
     pub shape: Vec<Option<usize>>,
 }
 
-/// Shared, so that the caller can ask for the trouble after the run.
+/// A shared engine, so that the caller can read the failure reason after the run.
 impl<E: Engine + ?Sized> Engine for Arc<E> {
     fn name(&self) -> &str {
         (**self).name()
@@ -89,12 +113,12 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
         (**self).answer(samples, answers);
     }
 
-    fn trouble(&self) -> Option<&str> {
-        (**self).trouble()
+    fn failure_reason(&self) -> Option<&str> {
+        (**self).failure_reason()
     }
 
-    fn about(&self) -> About {
-        (**self).about()
+    fn info(&self) -> EngineInfo {
+        (**self).info()
     }
 
     fn is_streaming(&self) -> bool {
@@ -106,17 +130,38 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
     }
 }
 
-/// Answers collected by an engine, in buffers that are used again.
+/// Answers of an engine, in reused buffers.
+///
+/// ```
+/// use dyno_loadgen::record::Failure;
+/// use dyno_loadgen::sut::ResponseId;
+/// use dyno_sut::engine::Answers;
+///
+/// let mut answers = Answers::new();
+/// answers.push(ResponseId(1), b"cat");
+/// answers.fail(ResponseId(2), Failure::Rejected);
+/// let all: Vec<_> = answers.iter().collect();
+/// assert_eq!(all[0], (ResponseId(1), Ok(&b"cat"[..])));
+/// assert_eq!(all[1], (ResponseId(2), Err(Failure::Rejected)));
+/// ```
 #[derive(Debug, Default)]
 pub struct Answers {
     bytes: Vec<u8>,
     rows: Vec<Row>,
-    /// Of the run that hears first tokens, and answers before a call ends.
-    live: Option<Responder>,
-    /// What was handed over before the call ended.
-    handed: Vec<ResponseId>,
+    /// Responder of the run, for streaming engines.
+    responder: Option<Responder>,
+    /// Samples that were delivered before the call ended.
+    delivered: Vec<ResponseId>,
 }
 
+/// Size of [`Answers`] at some point.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    bytes: usize,
+    rows: usize,
+}
+
+/// Answer to a sample: a range of the bytes.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     id: ResponseId,
@@ -126,34 +171,37 @@ struct Row {
     failed: Option<Failure>,
 }
 
-/// Responses handed over in one call; bounds the array on the stack that
-/// spares an allocation per batch.
+/// Number of responses delivered in one call. It bounds an array on the stack, which avoids an
+/// allocation per batch.
 const RESPONSES_AT_ONCE: usize = 64;
 
 impl Answers {
-    /// No answers.
+    /// Returns an empty collection.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The answer to one sample, which has no tokens.
+    /// Adds the answer to a sample, without tokens.
     pub fn push(&mut self, id: ResponseId, data: &[u8]) {
         self.push_tokens(id, data, 0);
     }
 
-    /// The answer to one sample, with its count of output tokens.
+    /// Adds the answer to a sample, with its number of output tokens.
     pub fn push_tokens(&mut self, id: ResponseId, data: &[u8], tokens: i64) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(data);
         self.rows.push(Row { id, start, end: self.bytes.len(), tokens, failed: None });
     }
 
-    /// The answer to one sample, which `write` appends to the bytes; it returns the
-    /// count of output tokens.
+    /// Adds the answer to a sample. `write` appends it to the bytes and returns the number of
+    /// output tokens.
     ///
     /// # Errors
-    /// That of `write`; the sample has no answer then.
+    /// The error of `write`; the sample has no answer then.
+    ///
+    /// # Panics
+    /// If `write` removes bytes that were there before.
     pub fn push_with<E>(
         &mut self,
         id: ResponseId,
@@ -167,67 +215,67 @@ impl Answers {
         Ok(())
     }
 
-    /// Tells the first tokens of a sample now, as the clock of the run sees them; `data` is
-    /// logged as their payload. Nobody hears those of engines that are not
+    /// Reports the first tokens of a sample at the current time of the run's clock. `data` is
+    /// logged as their payload. Does nothing for engines that are not
     /// [streaming](Engine::is_streaming).
     pub fn first_token(&mut self, id: ResponseId, data: &[u8]) {
-        if let Some(live) = &self.live {
-            live.first_token(&[Response { id, data, tokens: 0 }]);
+        if let Some(responder) = &self.responder {
+            responder.first_token(&[Response { id, data, tokens: 0 }]);
         }
     }
 
-    /// Hands over what there is, before the call ends: for streaming engines, whose samples
-    /// are not answered together.
+    /// Delivers all answers so far, before the call ends. Streaming engines use it for samples that
+    /// complete at different times.
     pub fn hand_over(&mut self) {
-        if let Some(live) = self.live.take() {
-            self.deliver(&live);
-            self.handed.extend(self.rows.iter().map(|row| row.id));
+        if let Some(responder) = self.responder.take() {
+            self.deliver(&responder);
+            self.delivered.extend(self.rows.iter().map(|row| row.id));
             self.bytes.clear();
             self.rows.clear();
-            self.live = Some(live);
+            self.responder = Some(responder);
         }
     }
 
-    /// Samples that have an answer, or have failed.
+    /// Returns the samples that were answered or failed.
     pub fn answered(&self) -> impl Iterator<Item = ResponseId> {
-        self.handed.iter().copied().chain(self.rows.iter().map(|row| row.id))
+        self.delivered.iter().copied().chain(self.rows.iter().map(|row| row.id))
     }
 
-    /// Those that were handed over before the call ended.
-    pub(crate) fn handed(&self) -> &[ResponseId] {
-        &self.handed
+    /// Returns the samples that were delivered before the call ended.
+    pub(crate) fn delivered(&self) -> &[ResponseId] {
+        &self.delivered
     }
 
-    /// For an engine that is streaming: who hears of it while a call goes on.
-    pub(crate) fn live(&mut self, responder: &Responder) {
-        self.live = Some(responder.clone());
+    /// Sets the responder that receives answers of a streaming engine during a call.
+    pub(crate) fn stream_to(&mut self, responder: &Responder) {
+        self.responder = Some(responder.clone());
     }
 
-    /// How much there is, for [`Answers::back_to`].
-    pub(crate) fn mark(&self) -> (usize, usize) {
-        (self.bytes.len(), self.rows.len())
+    /// Returns the present size, for [`Answers::roll_back`].
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { bytes: self.bytes.len(), rows: self.rows.len() }
     }
 
-    /// Forgets what came after `mark`.
-    pub(crate) fn back_to(&mut self, (bytes, rows): (usize, usize)) {
-        self.bytes.truncate(bytes);
-        self.rows.truncate(rows);
+    /// Removes all answers after `mark`.
+    pub(crate) fn roll_back(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        self.rows.truncate(mark.rows);
     }
 
-    /// One sample that could not be answered.
+    /// Marks a sample as failed.
     pub fn fail(&mut self, id: ResponseId, failure: Failure) {
         self.rows.push(Row { id, start: 0, end: 0, tokens: 0, failed: Some(failure) });
     }
 
-    /// Forgets the answers and keeps the memory.
+    /// Removes all answers and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();
-        self.live = None;
-        self.handed.clear();
+        self.responder = None;
+        self.delivered.clear();
     }
 
-    /// Each answer in the order of its arrival: its payload, or why there is none.
+    /// Returns the answers in order of arrival, each with its payload or its failure.
     pub fn iter(&self) -> impl Iterator<Item = (ResponseId, Result<&[u8], Failure>)> {
         self.rows.iter().map(|row| match row.failed {
             None => (row.id, Ok(&self.bytes[row.start..row.end])),
@@ -235,9 +283,9 @@ impl Answers {
         })
     }
 
-    /// Hands everything to the instrument, in order and without allocating.
+    /// Delivers all answers to the run, in order and without allocation.
     pub fn deliver(&self, responder: &Responder) {
-        // A query of one sample is not worth an array for many.
+        // A query of one sample needs no array for many.
         match self.rows.len() {
             1 => self.deliver_at_once::<1>(responder),
             _ => self.deliver_at_once::<RESPONSES_AT_ONCE>(responder),
@@ -264,37 +312,47 @@ impl Answers {
     }
 }
 
-/// Runs an engine on the issuing thread: no queue, no hand-over, and the next
-/// query waits until the last is answered.
+/// System that runs an engine on the issuing thread. There is no queue: the next query waits until
+/// the previous one is answered.
+///
+/// ```
+/// use dyno_loadgen::sut::SystemUnderTest;
+/// use dyno_sut::digits::DigitsPerceptron;
+/// use dyno_sut::engine::InlineSystem;
+///
+/// let limit = 16.try_into().expect("not 0");
+/// let system = InlineSystem::new(DigitsPerceptron::new()).with_batch_limit(limit);
+/// assert_eq!(system.name(), "digits-perceptron");
+/// ```
 #[derive(Debug)]
-pub struct Inline<E> {
+pub struct InlineSystem<E> {
     engine: E,
     at_once: NonZero<usize>,
 }
 
-impl<E: Engine> Inline<E> {
-    /// A system that consists of `engine` alone.
+impl<E: Engine> InlineSystem<E> {
+    /// Returns a system that runs `engine`.
     pub fn new(engine: E) -> Self {
         Self { engine, at_once: SAMPLES_AT_ONCE }
     }
 
-    /// Gives the engine at most so many samples in a call.
+    /// Limits the number of samples per call of the engine.
     #[must_use]
-    pub fn at_most(self, samples: NonZero<usize>) -> Self {
+    pub fn with_batch_limit(self, samples: NonZero<usize>) -> Self {
         Self { at_once: samples.min(SAMPLES_AT_ONCE), ..self }
     }
 }
 
-/// Samples that an engine gets in one call: a query of millions (Offline) must
-/// not hold millions of answers back, nor the memory for them.
+/// Maximum number of samples per call. A query of millions of samples (Offline) must not delay
+/// millions of answers, nor use memory for them.
 const SAMPLES_AT_ONCE: NonZero<usize> = NonZero::new(1024).expect("1024 is not 0");
 
 thread_local! {
-    // Several threads may issue at once, each with buffers of its own.
+    // Several threads may issue at once, so each has its own buffers.
     static ANSWERS: RefCell<Answers> = RefCell::default();
 }
 
-impl<E: Engine> SystemUnderTest for Inline<E> {
+impl<E: Engine> SystemUnderTest for InlineSystem<E> {
     fn name(&self) -> &str {
         self.engine.name()
     }
@@ -307,12 +365,12 @@ impl<E: Engine> SystemUnderTest for Inline<E> {
                 }
                 answers.clear();
                 if self.engine.is_streaming() {
-                    answers.live(responder);
+                    answers.stream_to(responder);
                 }
                 self.engine.answer(part, answers);
                 answers.deliver(responder);
             }
-            // The run is not held on to.
+            // Drops the responder, so that the memory of the run is freed.
             answers.clear();
         });
     }

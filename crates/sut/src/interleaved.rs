@@ -1,12 +1,16 @@
-//! Networks that share the cores of this machine, block by block: what the schedulers of an NPU would gain there.
+//! Networks that share the cores of this machine block by block. It measures what the schedulers of
+//! an NPU would gain there.
 //!
-//! A core multiplies, and its caches take lines that it asked for meanwhile: the two resources of an NPU, with a cache
-//! for its weight buffer. Each block is timed on its own, warm (what it computes) and by how fast weights come from
-//! memory (what it fetches): a [`NetworkProfile`], from which the model says what sharing would gain; then the same order of
-//! blocks is run, and hints ask for the weights of those that follow as far ahead as the buffer has room.
+//! A core multiplies while its caches fetch lines that it has requested. These are the two
+//! resources of an NPU, with a cache as the weight buffer. Each block is timed alone with warm
+//! caches (its computation), and the time to fetch its weights follows from the memory bandwidth.
+//! Both make a [`NetworkProfile`], from which the model of the NPU predicts the gain of sharing.
+//! Then the same order of blocks is run, with prefetch hints for the weights of the following
+//! blocks, as far ahead as the buffer has room.
 //!
-//! Layers are products of as many rows as their network has, by weights in f32. Each worker has an equal part of the
-//! outputs of every layer and goes through the blocks on its own; outputs are not passed on, as only times count.
+//! Layers are products of the rows of their network by weights in f32. Each worker computes an
+//! equal part of the outputs of every layer and passes through the blocks on its own. Outputs are
+//! not passed on to the next layer, because only times are measured.
 
 #[cfg(test)]
 mod tests;
@@ -19,95 +23,122 @@ use dyno_kernels::{LANES, MAX_VECTORS, Panels, Precision, Prefetch, Team, multip
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_npu::profile::{Block as Times, NetworkProfile, Picos};
 
-/// Outputs of a panel.
+/// Outputs per panel.
 const WIDTH: usize = MAX_VECTORS * LANES;
-/// Products of a block for each worker, about: tenths of a millisecond, so that blocks of both kinds take turns.
+/// Approximate number of products per block and worker. A block takes tenths of a millisecond, so
+/// that blocks of different networks alternate.
 const MACS: usize = 4_000_000;
-/// Bytes of a block for each worker, about: a small part of what caches keep.
+/// Approximate number of bytes per block and worker: a small part of a cache.
 const BYTES: usize = 1_000_000;
-/// Times that a block is run warm; the shortest counts.
+/// Number of warm runs of a block; the shortest one counts.
 const TRIES: usize = 5;
 
-/// A network: products of so many rows each.
+/// A network: dense layers with the same number of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stack {
-    /// Of the network.
+pub struct DenseNetwork {
+    /// Name of the network.
     pub name: String,
-    /// Of each product. At least 1.
+    /// Rows of each product; at least 1.
     pub rows: usize,
-    /// At least one.
-    pub layers: Vec<Dense>,
+    /// Layers; at least one.
+    pub layers: Vec<DenseLayer>,
 }
 
-/// A layer.
+/// A dense layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dense {
-    /// Of the layer.
+pub struct DenseLayer {
+    /// Name of the layer.
     pub name: String,
-    /// At least 1.
+    /// Number of inputs; at least 1.
     pub inputs: usize,
-    /// At least 1.
+    /// Number of outputs; at least 1.
     pub outputs: usize,
 }
 
-/// A part of a layer.
+/// Panels of a layer that make a block.
 #[derive(Clone, Debug)]
 struct Part {
     layer: usize,
     panels: Range<usize>,
 }
 
-/// Of one network, what a worker multiplies by, and the blocks of a pass.
-struct Packed {
+/// Weights of one worker for one network, and the blocks of a pass.
+struct PackedNetwork {
     rows: usize,
     weights: Vec<Panels>,
     parts: Vec<Part>,
     labels: Vec<String>,
 }
 
-/// One step of an order: a block, and what is asked for meanwhile.
+/// Step of a schedule: a block, and the weights to prefetch meanwhile.
 #[derive(Clone, Debug)]
 struct Step {
     stream: usize,
     block: usize,
-    ahead: Vec<(usize, usize, Range<usize>)>,
+    prefetches: Vec<WeightRange>,
 }
 
-/// What a worker reads rows from and writes outputs to.
+/// Bytes of the weights of a layer.
+#[derive(Clone, Debug)]
+struct WeightRange {
+    stream: usize,
+    layer: usize,
+    bytes: Range<usize>,
+}
+
+/// Buffers of a worker: rows that it reads and outputs that it writes.
 struct Scratch {
     rows: Vec<f32>,
     outputs: Vec<f32>,
 }
 
-/// Networks on cores.
-pub struct Interleaved {
+/// Networks on a team of workers that run their blocks in any order.
+///
+/// ```
+/// use dyno_sut::interleaved::{DenseLayer, DenseNetwork, InterleavedNetworks, Isa};
+///
+/// let layers = vec![DenseLayer { name: "dense".into(), inputs: 64, outputs: 64 }];
+/// let network = DenseNetwork { name: "small".into(), rows: 1, layers };
+/// let mut networks = InterleavedNetworks::new(Isa::best(), 1, &[network]);
+/// let order = networks.pass(0);
+/// assert_eq!(order, [(0, 0)]);
+/// assert!(networks.run(&order) > 0);
+/// ```
+pub struct InterleavedNetworks {
     isa: Isa,
     team: Team,
-    /// Of each worker, its part of each network.
-    packed: Vec<Vec<Packed>>,
+    /// Part of each network, for each worker.
+    packed: Vec<Vec<PackedNetwork>>,
     scratch: Vec<Mutex<Scratch>>,
     names: Vec<String>,
 }
 
-impl std::fmt::Debug for Interleaved {
+impl std::fmt::Debug for InterleavedNetworks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Interleaved").field("isa", &self.isa).field("names", &self.names).finish()
+        f.debug_struct("InterleavedNetworks")
+            .field("isa", &self.isa)
+            .field("names", &self.names)
+            .finish()
     }
 }
 
-impl Interleaved {
-    /// Packs networks for so many workers, at least 1. Weights are numbers that mean nothing.
+impl InterleavedNetworks {
+    /// Packs networks for this many workers, at least 1. Weights are arbitrary numbers.
     #[must_use]
-    pub fn new(isa: Isa, workers: usize, stacks: &[Stack]) -> Self {
+    pub fn new(isa: Isa, workers: usize, networks: &[DenseNetwork]) -> Self {
         let workers = workers.max(1);
-        let packed = |worker: usize| -> Vec<Packed> {
-            stacks.iter().enumerate().map(|(at, of)| pack(of, workers, worker + at)).collect()
+        let packed = |worker: usize| -> Vec<PackedNetwork> {
+            networks
+                .iter()
+                .enumerate()
+                .map(|(at, network)| pack(network, workers, worker + at))
+                .collect()
         };
         let packed: Vec<_> = (0..workers).map(packed).collect();
-        let most = |of: &dyn Fn(&Packed, &Panels) -> usize| {
+        let most = |size: &dyn Fn(&PackedNetwork, &Panels) -> usize| {
             let networks = packed[0].iter();
             let sizes = networks.flat_map(|network| {
-                network.weights.iter().map(|weights| of(network, weights)).collect::<Vec<_>>()
+                network.weights.iter().map(|weights| size(network, weights)).collect::<Vec<_>>()
             });
             sizes.max().unwrap_or(0)
         };
@@ -119,49 +150,51 @@ impl Interleaved {
             team: Team::with_workers(workers),
             scratch: (0..workers).map(|_| scratch()).collect(),
             packed,
-            names: stacks.iter().map(|stack| stack.name.clone()).collect(),
+            names: networks.iter().map(|network| network.name.clone()).collect(),
         }
     }
 
-    /// What a pass of each network reads, bytes of all workers.
+    /// Returns the number of bytes that all workers read in one pass of a network.
     #[must_use]
-    pub fn bytes(&self, stream: usize) -> usize {
-        let of =
-            |packed: &Vec<Packed>| packed[stream].weights.iter().map(Panels::bytes).sum::<usize>();
-        self.packed.iter().map(of).sum()
+    pub fn bytes_per_pass(&self, stream: usize) -> usize {
+        let bytes = |packed: &Vec<PackedNetwork>| {
+            packed[stream].weights.iter().map(Panels::bytes).sum::<usize>()
+        };
+        self.packed.iter().map(bytes).sum()
     }
 
-    /// How long reading a byte takes from memory when all workers read, ps: of products of one row with the weights of
-    /// all networks, which take no longer to multiply than to read.
+    /// Returns the time to read a byte from memory while all workers read, in ps. It is measured
+    /// with products of one row by the weights of all networks, which are limited by memory.
     pub fn ps_per_byte(&mut self) -> f64 {
         let orders: Vec<Vec<(usize, usize)>> =
             (0..self.names.len()).map(|stream| self.pass(stream)).collect();
         let order = orders.concat();
-        let bytes: usize = (0..self.names.len()).map(|stream| self.bytes(stream)).sum();
+        let bytes: usize = (0..self.names.len()).map(|stream| self.bytes_per_pass(stream)).sum();
         let steps: Vec<Step> = order
             .iter()
-            .map(|&(stream, block)| Step { stream, block, ahead: Vec::new() })
+            .map(|&(stream, block)| Step { stream, block, prefetches: Vec::new() })
             .collect();
-        self.go(&steps, Some(1));
-        let took = self.go(&steps, Some(1));
+        self.run_steps(&steps, Some(1));
+        let took = self.run_steps(&steps, Some(1));
         took as f64 * 1e3 / bytes.max(1) as f64
     }
 
-    /// The blocks of one pass of a network.
+    /// Returns the blocks of one pass of a network, as pairs of network and block.
     #[must_use]
     pub fn pass(&self, stream: usize) -> Vec<(usize, usize)> {
         (0..self.packed[0][stream].parts.len()).map(|block| (stream, block)).collect()
     }
 
-    /// Times of all blocks of a network where a byte takes so long from memory. Bytes are of all workers.
+    /// Returns the times of all blocks of a network for a given time per byte. Bytes are the sum
+    /// over all workers.
     pub fn profile(&mut self, stream: usize, ps_per_byte: f64) -> NetworkProfile {
         let mut profile =
             NetworkProfile { name: self.names[stream].clone(), ..NetworkProfile::default() };
         for (block, label) in self.packed[0][stream].labels.clone().into_iter().enumerate() {
             let bytes = (self.packed[0][stream].size(block) * self.packed.len()) as u64;
-            // Warm but for the first.
-            let steps = [Step { stream, block, ahead: Vec::new() }];
-            let shortest = (0..=TRIES).map(|_| self.go(&steps, None)).min().unwrap_or(0);
+            // All runs but the first have warm caches.
+            let steps = [Step { stream, block, prefetches: Vec::new() }];
+            let shortest = (0..=TRIES).map(|_| self.run_steps(&steps, None)).min().unwrap_or(0);
             let fetch = (bytes as f64 * ps_per_byte) as Picos;
             profile.blocks.push(Times { compute: shortest * 1_000, fetch, bytes });
             profile.labels.push(label);
@@ -169,18 +202,20 @@ impl Interleaved {
         profile
     }
 
-    /// Runs blocks in this order, and says how long it took.
+    /// Runs blocks in this order. Returns the duration.
     pub fn run(&mut self, order: &[(usize, usize)]) -> Nanos {
         let steps: Vec<Step> = order
             .iter()
-            .map(|&(stream, block)| Step { stream, block, ahead: Vec::new() })
+            .map(|&(stream, block)| Step { stream, block, prefetches: Vec::new() })
             .collect();
-        self.go(&steps, None)
+        self.run_steps(&steps, None)
     }
 
-    /// The same with hints: while a block is computed, weights of those that follow are asked for, as many as come in the
-    /// time that `profiles` say it takes, and at most `capacity` bytes ahead.
-    pub fn run_ahead(
+    /// Runs blocks in this order with prefetch hints. Returns the duration.
+    ///
+    /// While a block is computed, weights of the following blocks are prefetched: as many as memory
+    /// delivers in the computation time of `profiles`, and at most `capacity` bytes ahead.
+    pub fn run_with_prefetch(
         &mut self,
         order: &[(usize, usize)],
         profiles: &[NetworkProfile],
@@ -190,40 +225,43 @@ impl Interleaved {
         let workers = self.packed.len();
         let packed = &self.packed[0];
         let mut steps = Vec::with_capacity(order.len());
-        // The next byte to ask for: of which step's block, and how far in it; and what is asked for and not used yet.
-        let (mut next, mut into, mut held) = (0, 0, 0);
+        // Next byte to prefetch (the step of its block and the offset in it), and the bytes that
+        // are prefetched but not used yet.
+        let (mut next, mut offset, mut prefetched) = (0, 0, 0);
         for (at, &(stream, block)) in order.iter().enumerate() {
             if next <= at {
-                // It was not asked for as a whole, and is fetched now.
-                held -= into;
-                (next, into) = (at + 1, 0);
+                // The block was not prefetched completely. The rest is fetched now.
+                prefetched -= offset;
+                (next, offset) = (at + 1, 0);
             } else {
-                held -= packed[stream].size(block);
+                prefetched -= packed[stream].size(block);
             }
             let time = profiles[stream].blocks[block].compute as f64;
             let mut budget = (time / ps_per_byte) as usize / workers;
-            budget = budget.min((capacity as usize / workers).saturating_sub(held));
-            let mut ahead = Vec::new();
+            budget = budget.min((capacity as usize / workers).saturating_sub(prefetched));
+            let mut prefetches = Vec::new();
             while budget > 0
                 && let Some(&(stream, block)) = order.get(next)
             {
                 let part = &packed[stream].parts[block];
                 let size = packed[stream].size(block);
                 let first = part.panels.start * packed[stream].weights[part.layer].panel_bytes();
-                let count = budget.min(size - into);
-                ahead.push((stream, part.layer, first + into..first + into + count));
-                (budget, held, into) = (budget - count, held + count, into + count);
-                if into == size {
-                    (next, into) = (next + 1, 0);
+                let count = budget.min(size - offset);
+                let bytes = first + offset..first + offset + count;
+                prefetches.push(WeightRange { stream, layer: part.layer, bytes });
+                (budget, prefetched, offset) = (budget - count, prefetched + count, offset + count);
+                if offset == size {
+                    (next, offset) = (next + 1, 0);
                 }
             }
-            steps.push(Step { stream, block, ahead });
+            steps.push(Step { stream, block, prefetches });
         }
-        self.go(&steps, None)
+        self.run_steps(&steps, None)
     }
 
-    /// Runs steps on all workers; with so many rows, if that is said, instead of the networks'.
-    fn go(&mut self, steps: &[Step], rows: Option<usize>) -> Nanos {
+    /// Runs steps on all workers. Returns the duration. `rows` replaces the number of rows of all
+    /// networks.
+    fn run_steps(&mut self, steps: &[Step], rows: Option<usize>) -> Nanos {
         let Self { isa, team, packed, scratch, .. } = self;
         let (isa, packed, scratch) = (*isa, &*packed, &*scratch);
         let clock = Clock::start();
@@ -240,38 +278,38 @@ impl Interleaved {
                 let weights = &network.weights[part.layer];
                 let rows = rows.unwrap_or(network.rows) * weights.k();
                 parts.clear();
-                parts.extend(step.ahead.iter().map(|(stream, layer, bytes)| Prefetch {
-                    weights: &networks[*stream].weights[*layer],
-                    bytes: bytes.clone(),
+                parts.extend(step.prefetches.iter().map(|range| Prefetch {
+                    weights: &networks[range.stream].weights[range.layer],
+                    bytes: range.bytes.clone(),
                 }));
-                let of = (weights, part.panels.clone());
-                multiply_ahead(isa, &from[..rows], of, outputs, &parts);
+                let part = (weights, part.panels.clone());
+                multiply_ahead(isa, &from[..rows], part, outputs, &parts);
             }
         });
         clock.now() - start
     }
 }
 
-impl Packed {
-    /// Bytes of a block.
+impl PackedNetwork {
+    /// Returns the bytes of a block.
     fn size(&self, block: usize) -> usize {
         let part = &self.parts[block];
         part.panels.len() * self.weights[part.layer].panel_bytes()
     }
 }
 
-/// A worker's part of a network.
-fn pack(stack: &Stack, workers: usize, seed: usize) -> Packed {
-    let mut packed = Packed {
-        rows: stack.rows.max(1),
+/// Packs the part of a network for one worker.
+fn pack(network: &DenseNetwork, workers: usize, seed: usize) -> PackedNetwork {
+    let mut packed = PackedNetwork {
+        rows: network.rows.max(1),
         weights: Vec::new(),
         parts: Vec::new(),
         labels: Vec::new(),
     };
-    for (layer, dense) in stack.layers.iter().enumerate() {
+    for (layer, dense) in network.layers.iter().enumerate() {
         let (inputs, outputs) = (dense.inputs.max(1), dense.outputs.max(1));
         let panels = outputs.div_ceil(WIDTH).div_ceil(workers);
-        // Small whole numbers, so that sums of any length are far from infinite and from subnormal.
+        // Small whole numbers, so that sums are neither infinite nor subnormal.
         let weight = |at: usize| ((at * 7 + seed) % 13) as f32 - 6.0;
         let row: Vec<f32> = (0..inputs).map(weight).collect();
         packed.weights.push(Panels::pack(

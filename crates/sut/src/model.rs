@@ -1,94 +1,92 @@
-//! A queue with servers, in virtual time: what queueing theory knows the
-//! answers of.
+//! Queue with servers in virtual time, whose results can be compared with queueing theory.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::fmt;
 use std::num::NonZero;
 
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::record::{Failure, Outcome};
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
+use thiserror::Error;
 
-/// Time that a query of `n` samples takes: `base + n * per_sample`.
+/// Service time of a query with `n` samples: `base + n * per_sample`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Per query, ns.
+    /// Time per query, ns.
     pub base: Nanos,
-    /// Per sample, ns.
+    /// Time per sample, ns.
     pub per_sample: Nanos,
 }
 
 impl Cost {
-    fn of(self, samples: usize) -> Nanos {
+    fn query_time(self, samples: usize) -> Nanos {
         self.base.saturating_add(self.per_sample.saturating_mul(samples as u64))
     }
 }
 
-/// How long a server works on a query.
+/// Distribution of service times.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServiceTime {
-    /// Always the cost.
+    /// The cost itself.
     Deterministic(Cost),
-    /// Exponentially distributed with the cost as mean.
+    /// Exponential with the cost as mean.
     Exponential(Cost),
     /// Lognormal with the cost as mean.
     LogNormal {
         /// Mean.
         mean: Cost,
-        /// Standard deviation of the logarithm (>= 0).
+        /// Standard deviation of the logarithm; at least 0.
         sigma: f64,
     },
-    /// One of these measured times (at least one, ns), drawn at random with
-    /// replacement; whatever the query's size.
+    /// Measured times in ns, at least one, drawn at random with replacement. They do not depend on
+    /// the size of the query.
     Drawn(Vec<Nanos>),
-    /// Query `i` takes the `i`-th of these times (at least one, ns), beginning
-    /// again at the end; whatever the query's size.
+    /// Query `i` takes the `i`-th of these times in ns, at least one; the list repeats. Times do
+    /// not depend on the size of the query.
     Listed(Vec<Nanos>),
 }
 
-/// Output tokens of a system that generates.
+/// Output tokens of a system that generates text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tokens {
-    /// Each query has a count drawn uniformly from `fewest..=most`, the same
-    /// for all of its samples.
+    /// Minimum number of tokens. The number is drawn uniformly from `fewest..=most` for each query
+    /// and applies to all of its samples.
     pub fewest: u32,
-    /// At least `fewest`.
+    /// Maximum number of tokens; at least `fewest`.
     pub most: u32,
     /// Time per output token after the first, ns.
     pub per_token: Nanos,
 }
 
-/// Queries that go wrong, at random and independently.
+/// Random, independent faults of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Faults {
-    /// Share of queries whose samples all fail, at the time when they would be
-    /// complete, in [0, 1].
+    /// Share of queries, in [0, 1], whose samples all fail at the time when they would complete.
     pub failed: f64,
-    /// Share of queries that are never answered, though they occupy a server
-    /// for their time, in [0, 1].
+    /// Share of queries, in [0, 1], that are never answered. They occupy a server for their service
+    /// time.
     pub unanswered: f64,
 }
 
-/// What a [`ServiceModel`] is built from.
+/// Parameters of a [`ServiceModel`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Servers that share one queue, first come first served. A query is
-    /// served whole by one of them, and its samples are complete together.
+    /// Number of servers that share one queue, first come, first served. A server serves a whole
+    /// query, and its samples complete together.
     pub servers: NonZero<usize>,
-    /// How long they work. With tokens, this is the time to the first one.
+    /// Service time. With tokens, it is the time to the first token.
     pub service: ServiceTime,
-    /// Output tokens, if it has any.
+    /// Output tokens; `None` for systems without tokens.
     pub tokens: Option<Tokens>,
-    /// What goes wrong.
+    /// Faults.
     pub faults: Faults,
-    /// Same seed, same times.
+    /// Seed of service times and faults.
     pub seed: u64,
 }
 
 impl Model {
-    /// One server without tokens or faults, seed 0.
+    /// Returns the parameters of one server without tokens or faults, with seed 0.
     #[must_use]
     pub fn single(service: ServiceTime) -> Self {
         let servers = NonZero::<usize>::MIN;
@@ -96,39 +94,30 @@ impl Model {
     }
 }
 
-/// What is wrong with a [`Model`].
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Error: a [`Model`] has invalid parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ModelError {
     /// A list of service times is empty.
+    #[error("a list of service times needs at least one")]
     NoTimes,
     /// The standard deviation of the logarithm is negative or not finite.
+    #[error("sigma is {0}; it must be 0 or more")]
     Sigma(f64),
-    /// Shares of failed and of unanswered queries are not in [0, 1], or exceed 1
-    /// together.
+    /// The shares of failed and of unanswered queries are not in [0, 1], or their sum exceeds 1.
+    #[error(
+        "{} of the queries fail and {} are never answered; both shares must lie in 0..=1, and so \
+         must their sum",
+        .0.failed, .0.unanswered
+    )]
     Faults(Faults),
     /// The range of token counts is empty or starts below 1.
+    #[error(
+        "tokens are {} to {}; the range must start at 1 or more",
+        .0.fewest, .0.most
+    )]
     Tokens(Tokens),
 }
-
-impl fmt::Display for ModelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTimes => f.write_str("a list of service times needs at least one"),
-            Self::Sigma(sigma) => write!(f, "sigma is {sigma}; it must be 0 or more"),
-            Self::Faults(Faults { failed, unanswered }) => write!(
-                f,
-                "{failed} of the queries fail and {unanswered} are never answered; both shares \
-                 must lie in 0..=1, and so must their sum"
-            ),
-            Self::Tokens(Tokens { fewest, most, .. }) => {
-                write!(f, "tokens are {fewest} to {most}; the range must start at 1 or more")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ModelError {}
 
 impl Model {
     fn check(&self) -> Result<(), ModelError> {
@@ -155,25 +144,41 @@ impl Model {
     }
 }
 
-/// Servers behind one queue, first come first served.
+/// Servers behind one queue, first come, first served.
 ///
-/// The first query after a flush begins a new run: the servers are idle and time
-/// starts again, while the random numbers go on.
+/// The first query after a flush begins a new run: the servers are idle and time restarts at 0. The
+/// random numbers continue.
 ///
-/// When a query arrives, the time at which each server becomes free is known,
-/// so a query gets its server and its end at once; what remains are the ends,
-/// in order. With one server they are in order by themselves.
+/// When a query arrives, the time at which each server becomes free is known. The query therefore
+/// gets its server and its end immediately, and only the ends have to be sorted. With one server
+/// they are already in order.
+///
+/// ```
+/// use dyno_loadgen::sut::{ResponseId, SimulatedQuery, SimulatedSystem};
+/// use dyno_sut::model::{Cost, Model, ServiceModel, ServiceTime};
+///
+/// let cost = Cost { base: 1_000, per_sample: 10 };
+/// let mut model = ServiceModel::new(Model::single(ServiceTime::Deterministic(cost)))?;
+/// let query = SimulatedQuery { tenant: 0, first: ResponseId::new(1, 0, 0), indices: &[0, 1] };
+/// model.issue(500, &query);
+/// assert_eq!(model.next_event(), Some(500 + 1_020));
+/// let mut completions = Vec::new();
+/// model.advance(1_520, &mut completions);
+/// assert_eq!(completions.len(), 2);
+/// # Ok::<(), dyno_sut::model::ModelError>(())
+/// ```
 #[derive(Debug)]
 pub struct ServiceModel {
     service: ServiceTime,
     tokens: Option<Tokens>,
     faults: Faults,
-    /// Service times; apart from the faults, so that these do not change them.
+    /// Generator of service times. Faults have their own generator, so that they do not change
+    /// service times.
     service_rng: Mt19937,
     fault_rng: Mt19937,
     queries: u64,
     servers: Servers,
-    /// The run is over; time starts again with the next query.
+    /// The run is over: time restarts with the next query.
     flushed: bool,
 }
 
@@ -183,19 +188,19 @@ enum Servers {
     Many { free_at: BinaryHeap<Reverse<Nanos>>, ends: BinaryHeap<Reverse<Job>> },
 }
 
-/// A query in service or in the queue. The order is the order of ends, then of
-/// arrival, since the number is unique.
+/// A query in service or in the queue. Jobs are ordered by end and then by arrival, because the
+/// number is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Job {
     end: Nanos,
     number: u64,
     first: ResponseId,
     samples: usize,
-    fate: Fate,
+    outcome: JobOutcome,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fate {
+enum JobOutcome {
     Plain,
     Tokens { first_at: Nanos, count: i64 },
     Failed,
@@ -213,7 +218,7 @@ impl Servers {
         }
     }
 
-    /// Idle at time 0, whatever was left over.
+    /// Makes all servers idle at time 0.
     fn reset(&mut self) {
         match self {
             Self::One { free_at, ends } => {
@@ -226,10 +231,10 @@ impl Servers {
 }
 
 impl ServiceModel {
-    /// An idle system.
+    /// Returns an idle system.
     ///
     /// # Errors
-    /// [`ModelError`] if the model contradicts itself.
+    /// [`ModelError`] if a parameter is invalid.
     pub fn new(model: Model) -> Result<Self, ModelError> {
         model.check()?;
         Ok(Self {
@@ -247,40 +252,40 @@ impl ServiceModel {
     fn service_time(&mut self, samples: usize) -> Nanos {
         let rng = &mut self.service_rng;
         match &self.service {
-            ServiceTime::Deterministic(cost) => cost.of(samples),
+            ServiceTime::Deterministic(cost) => cost.query_time(samples),
             ServiceTime::Exponential(mean) => {
-                scaled(mean.of(samples), rng.exponential(SECOND as f64) * SECOND as f64)
+                scaled(mean.query_time(samples), rng.exponential(SECOND as f64) * SECOND as f64)
             }
             ServiceTime::LogNormal { mean, sigma } => {
                 // exp(sigma z - sigma^2 / 2) has mean 1.
                 let factor = (sigma * rng.normal() - sigma * sigma / 2.0).exp();
-                scaled(mean.of(samples), factor)
+                scaled(mean.query_time(samples), factor)
             }
             ServiceTime::Drawn(times) => times[below(times.len() as u64, rng) as usize],
             ServiceTime::Listed(times) => times[(self.queries % times.len() as u64) as usize],
         }
     }
 
-    fn fate(&mut self) -> (Fate, Nanos) {
-        let mut fate = Fate::Plain;
+    fn outcome(&mut self) -> (JobOutcome, Nanos) {
+        let mut outcome = JobOutcome::Plain;
         let mut decoding = 0;
         if let Some(tokens) = self.tokens {
             let span = u64::from(tokens.most - tokens.fewest) + 1;
             let more = below(span, &mut self.service_rng);
             let count = u64::from(tokens.fewest) + more;
             decoding = tokens.per_token.saturating_mul(count - 1);
-            fate = Fate::Tokens { first_at: 0, count: count as i64 };
+            outcome = JobOutcome::Tokens { first_at: 0, count: count as i64 };
         }
         let Faults { failed, unanswered } = self.faults;
         if failed > 0.0 || unanswered > 0.0 {
             let draw = self.fault_rng.canonical();
             if draw < unanswered {
-                fate = Fate::Unanswered;
+                outcome = JobOutcome::Unanswered;
             } else if draw < unanswered + failed {
-                fate = Fate::Failed;
+                outcome = JobOutcome::Failed;
             }
         }
-        (fate, decoding)
+        (outcome, decoding)
     }
 }
 
@@ -304,7 +309,7 @@ impl SimulatedSystem for ServiceModel {
         }
         let samples = query.indices.len();
         let service = self.service_time(samples);
-        let (mut fate, decoding) = self.fate();
+        let (mut outcome, decoding) = self.outcome();
         let number = self.queries;
         self.queries += 1;
         let free_at = match &mut self.servers {
@@ -313,10 +318,10 @@ impl SimulatedSystem for ServiceModel {
         };
         let first_token = free_at.max(now).saturating_add(service);
         let end = first_token.saturating_add(decoding);
-        if let Fate::Tokens { first_at, .. } = &mut fate {
+        if let JobOutcome::Tokens { first_at, .. } = &mut outcome {
             *first_at = first_token;
         }
-        let job = Job { end, number, first: query.first, samples, fate };
+        let job = Job { end, number, first: query.first, samples, outcome };
         match &mut self.servers {
             Servers::One { free_at, ends } => {
                 *free_at = end;
@@ -352,11 +357,11 @@ impl SimulatedSystem for ServiceModel {
 }
 
 fn complete(job: &Job, completions: &mut Vec<SimulatedCompletion>) {
-    let (first_token_at, outcome) = match job.fate {
-        Fate::Plain => (None, Outcome::Ok { tokens: 0 }),
-        Fate::Tokens { first_at, count } => (Some(first_at), Outcome::Ok { tokens: count }),
-        Fate::Failed => (None, Outcome::Failed(Failure::Internal)),
-        Fate::Unanswered => return,
+    let (first_token_at, outcome) = match job.outcome {
+        JobOutcome::Plain => (None, Outcome::Ok { tokens: 0 }),
+        JobOutcome::Tokens { first_at, count } => (Some(first_at), Outcome::Ok { tokens: count }),
+        JobOutcome::Failed => (None, Outcome::Failed(Failure::Internal)),
+        JobOutcome::Unanswered => return,
     };
     completions.extend((0..job.samples as u64).map(|i| SimulatedCompletion {
         id: ResponseId(job.first.0 + i),

@@ -1,4 +1,4 @@
-//! An earlier run once more, in virtual time: each sample takes what it took.
+//! Replay of a recorded run in virtual time: each sample takes as long as it took before.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -7,40 +7,52 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::{Failure, Outcome, Record};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 
-/// What happened to one sample.
+/// Recorded reply to one sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
-    /// From the issue of its query to its completion, ns; `None` if it was
-    /// never complete.
-    pub after: Option<Nanos>,
-    /// From the issue of its query to its first token, ns.
-    pub first_token_after: Option<Nanos>,
-    /// How it ended.
+    /// Time from the issue of its query to its completion, ns; `None` if it was never completed.
+    pub latency: Option<Nanos>,
+    /// Time from the issue of its query to its first token, ns.
+    pub first_token_latency: Option<Nanos>,
+    /// Outcome of the sample.
     pub outcome: Outcome,
 }
 
-/// Repeats recorded replies: sample `i` of the run gets reply `i`, beginning
-/// again at the end and in each run.
+/// Repeats recorded replies: sample `i` of a run gets reply `i`. The list repeats after its end and
+/// restarts in each run.
 ///
-/// The recorded latencies hold the queueing of the recorded run, so they are
-/// not queued again. To queue recorded *service times*, use
+/// The recorded latencies contain the queueing of the recorded run, so they are not queued again.
+/// To queue recorded *service times*, use
 /// [`ServiceTime::Listed`](crate::model::ServiceTime::Listed).
+///
+/// ```
+/// use dyno_loadgen::sut::{ResponseId, SimulatedQuery, SimulatedSystem};
+/// use dyno_sut::replay::Replay;
+///
+/// let mut replay = Replay::from_latencies(&[300, 100]);
+/// let query = SimulatedQuery { tenant: 0, first: ResponseId::new(1, 0, 0), indices: &[0, 1] };
+/// replay.issue(1_000, &query);
+/// let mut completions = Vec::new();
+/// replay.advance(1_100, &mut completions);
+/// assert_eq!(completions[0].id, ResponseId::new(1, 0, 1));
+/// assert_eq!(replay.next_event(), Some(1_300));
+/// ```
 #[derive(Debug, Clone)]
 pub struct Replay {
     replies: Vec<Reply>,
     issued: usize,
-    /// By time, then by order of issue.
+    /// Pending samples, ordered by time and then by issue.
     pending: BinaryHeap<Reverse<(Nanos, usize, ResponseId)>>,
     first_tokens: HashMap<ResponseId, Nanos>,
-    /// The run is over; the next query begins another, with the first reply.
+    /// The run is over: the next query begins another run, with the first reply.
     flushed: bool,
 }
 
 impl Replay {
-    /// Replies in the order of issue.
+    /// Returns a system with these replies, in the order of issue.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no replies.
     #[must_use]
     pub fn new(replies: Vec<Reply>) -> Self {
         assert!(!replies.is_empty(), "a replay needs at least one reply");
@@ -53,23 +65,24 @@ impl Replay {
         }
     }
 
-    /// Answers after these latencies, ns.
+    /// Returns a system that answers after these latencies, ns.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no latencies.
     #[must_use]
-    pub fn of_latencies(latencies: &[Nanos]) -> Self {
+    pub fn from_latencies(latencies: &[Nanos]) -> Self {
         let outcome = Outcome::Ok { tokens: 0 };
-        let reply = |&after| Reply { after: Some(after), first_token_after: None, outcome };
+        let reply = |&latency| Reply { latency: Some(latency), first_token_latency: None, outcome };
         Self::new(latencies.iter().map(reply).collect())
     }
 
-    /// The replies of a recorded run, with its failures and its missing answers.
+    /// Returns a system with the replies of a recorded run, including its failures and missing
+    /// answers.
     ///
     /// # Panics
     /// If the run has no samples.
     #[must_use]
-    pub fn of_record(record: &Record) -> Self {
+    pub fn from_record(record: &Record) -> Self {
         let failed: HashMap<u64, Failure> = record.failed.iter().copied().collect();
         let replies = record.completed_at.iter().enumerate().map(|(i, &completed_at)| {
             let issued_at = record.issued_at[i / record.samples_per_query];
@@ -80,8 +93,8 @@ impl Replay {
             };
             let first_token_at = record.first_token_at.get(i).copied().unwrap_or(0);
             Reply {
-                after: since_issue(completed_at),
-                first_token_after: since_issue(first_token_at),
+                latency: since_issue(completed_at),
+                first_token_latency: since_issue(first_token_at),
                 outcome,
             }
         });
@@ -103,9 +116,9 @@ impl SimulatedSystem for Replay {
         for i in 0..query.indices.len() as u64 {
             let id = ResponseId(query.first.0 + i);
             let reply = self.replies[self.issued % self.replies.len()];
-            if let Some(after) = reply.after {
-                self.pending.push(Reverse((now + after, self.issued, id)));
-                if let Some(first) = reply.first_token_after {
+            if let Some(latency) = reply.latency {
+                self.pending.push(Reverse((now + latency, self.issued, id)));
+                if let Some(first) = reply.first_token_latency {
                     self.first_tokens.insert(id, now + first);
                 }
             }

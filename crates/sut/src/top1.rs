@@ -1,25 +1,33 @@
-//! Accuracy of a classifier: the share of samples whose answer is the label.
+//! Top-1 accuracy of a classifier: the share of samples whose answer is the label.
+//!
+//! ```
+//! use dyno_sut::top1::{Score, argmax, encode, score};
+//!
+//! let labels = [3, 1];
+//! let answers = [encode(3), encode(argmax(&[0.7, 0.2]))];
+//! let log = answers.iter().enumerate().map(|(index, answer)| (index as u32, &answer[..]));
+//! assert_eq!(score(log, &labels), Score { correct: 1, total: 2, malformed: 0 });
+//! ```
 
 use std::fmt;
 
 use dyno_loadgen::qsl::SampleIndex;
 
-/// A class as it is answered: eight bytes, a little-endian `i64`, which the
-/// accuracy scripts of the MLPerf image classification tasks read with
-/// `dtype=int64`.
+/// Encodes a class as an answer: eight bytes, a little-endian `i64`. The accuracy scripts of the
+/// MLPerf image classification tasks read it with `dtype=int64`.
 #[must_use]
 pub fn encode(class: usize) -> [u8; 8] {
     (class as i64).to_le_bytes()
 }
 
-/// The class in an answer; `None` unless it is eight bytes.
+/// Decodes the class of an answer; `None` if it does not have eight bytes.
 #[must_use]
 pub fn decode(data: &[u8]) -> Option<i64> {
     data.try_into().ok().map(i64::from_le_bytes)
 }
 
-/// The greatest element's position, the first one of equals. NaN is never
-/// greatest; an empty slice has class 0.
+/// Returns the position of the greatest element, the first of equal ones. NaN is never the
+/// greatest. The result for an empty slice is 0.
 #[must_use]
 pub fn argmax(scores: &[f32]) -> usize {
     let mut best = (0, f32::NEG_INFINITY);
@@ -31,20 +39,20 @@ pub fn argmax(scores: &[f32]) -> usize {
     best.0
 }
 
-/// Samples answered correctly, of the samples answered at all.
+/// Number of correct answers among the answered samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Score {
     /// Distinct samples whose first answer is their label.
     pub correct: usize,
     /// Distinct samples in the log.
     pub total: usize,
-    /// Of these, answers that are no class (not eight bytes) or samples that
-    /// the data set does not have. They count as wrong.
+    /// Distinct samples whose answer is not a class (not eight bytes), or that the data set does
+    /// not have. They count as wrong.
     pub malformed: usize,
 }
 
 impl Score {
-    /// Share of correct answers in [0, 1]; 0 for an empty log.
+    /// Returns the share of correct answers in [0, 1]; 0 for an empty log.
     #[must_use]
     pub fn accuracy(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.correct as f64 / self.total as f64 }
@@ -60,7 +68,7 @@ impl fmt::Display for Score {
 
 /// Scores the entries of an accuracy log against the labels of the data set.
 ///
-/// A sample that is logged more than once counts once, by its first entry.
+/// Only the first entry of a sample counts.
 pub fn score<'a>(
     entries: impl IntoIterator<Item = (SampleIndex, &'a [u8])>,
     labels: &[i64],

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use dyno_metrics::{AnswerError, DataError, RepeatPolicy, Scorer, Scores};
 use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{Callable, Fed, OrtModel, OrtOptions};
+use dyno_sut::onnx::ort::{CallableModel, InputValue, OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
 use dyno_sut::tensors::{Element, Elements};
 
@@ -143,9 +143,10 @@ struct NetworkSessions {
 impl NetworkSessions {
     fn new(networks: &FeatureNetworks) -> Result<Self, OnnxError> {
         // The runtime has already been found if a system was loaded.
-        let search = Search::everywhere(None);
+        let search = Search::from_environment(None);
         let options = OrtOptions { threads: 0, ..OrtOptions::default() };
-        let open = |path: &Path| OrtModel::open(path, &search, options).map(OrtModel::callable);
+        let open =
+            |path: &Path| OrtModel::open(path, &search, options).map(OrtModel::into_callable);
         Ok(Self {
             inception: InceptionNetwork::new(open(&networks.inception)?)?,
             clip: ClipNetwork::new(open(&networks.clip)?)?,
@@ -179,12 +180,12 @@ fn square(answer: &[u8]) -> Option<Picture<u8>> {
 }
 
 struct InceptionNetwork {
-    model: Callable,
+    model: CallableModel,
     side: usize,
 }
 
 impl InceptionNetwork {
-    fn new(model: Callable) -> Result<Self, OnnxError> {
+    fn new(model: CallableModel) -> Result<Self, OnnxError> {
         let [input] = model.inputs() else {
             let why = format!("expected one input, found {}", model.inputs().len());
             return Err(model.unfit(why));
@@ -203,21 +204,22 @@ impl InceptionNetwork {
         };
         let planes = planes(&image.values);
         let shape = [1, 3, self.side, self.side];
-        let found = self.model.call(&[Fed::Elements(&shape, Elements::F32(planes.into()))])?;
+        let found =
+            self.model.call(&[InputValue::Elements(&shape, Elements::F32(planes.into()))])?;
         let first = found.first().ok_or("the network put out nothing")?;
         Ok(first.read()?.1.to_f32().into_owned())
     }
 }
 
 struct ClipNetwork {
-    model: Callable,
+    model: CallableModel,
     side: usize,
     /// Indices of both output vectors.
     outputs: [usize; 2],
 }
 
 impl ClipNetwork {
-    fn new(model: Callable) -> Result<Self, OnnxError> {
+    fn new(model: CallableModel) -> Result<Self, OnnxError> {
         let known = [IMAGES, TOKENS, COUNTED];
         if let Some(other) = model.inputs().iter().find(|input| !known.contains(&&input.name[..])) {
             return Err(model.unfit(format!("it takes '{}' besides {known:?}", other.name)));
@@ -251,9 +253,9 @@ impl ClipNetwork {
         let image_shape = [1, 3, self.side, self.side];
         let text_shape = [1, caption.len()];
         let fed = self.model.inputs().iter().map(|input| match &input.name[..] {
-            IMAGES => Fed::Elements(&image_shape, Elements::F32(planes[..].into())),
-            TOKENS => Fed::Elements(&text_shape, Elements::I64(caption.into())),
-            _ => Fed::Elements(&text_shape, Elements::I64(counted[..].into())),
+            IMAGES => InputValue::Elements(&image_shape, Elements::F32(planes[..].into())),
+            TOKENS => InputValue::Elements(&text_shape, Elements::I64(caption.into())),
+            _ => InputValue::Elements(&text_shape, Elements::I64(counted[..].into())),
         });
         let found = self.model.call(&fed.collect::<Vec<_>>())?;
         let mut features = Vec::new();
@@ -266,7 +268,7 @@ impl ClipNetwork {
 
 /// Returns the side of the images that a network takes, in pixels.
 fn side(
-    model: &Callable,
+    model: &CallableModel,
     element: Element,
     shape: &[Option<usize>],
     usual: usize,

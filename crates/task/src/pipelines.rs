@@ -17,9 +17,9 @@ use std::sync::{Arc, OnceLock};
 use dyno_loadgen::clock::Clock;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
-use dyno_sut::engine::{About, Answers, Engine, Port};
+use dyno_sut::engine::{Answers, Engine, EngineInfo, Port};
 use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{Callable, OrtModel};
+use dyno_sut::onnx::ort::{CallableModel, OrtModel};
 use dyno_sut::tensors::{SampleTensor, TensorLibrary};
 
 /// Loads a model with the options of a run.
@@ -32,7 +32,7 @@ pub(crate) type PipelineLoader =
 /// Answers samples with several calls of models.
 pub(crate) trait Pipeline: Send + Sync {
     /// Returns the models; the result is named after the first.
-    fn models(&self) -> Vec<&Callable>;
+    fn models(&self) -> Vec<&CallableModel>;
 
     /// Answers each of the samples, of which there is at least one. An error fails the samples that
     /// have no answer yet and is reported unchanged.
@@ -72,7 +72,7 @@ struct PipelineEngine {
     name: String,
     pipeline: Box<dyn Pipeline>,
     library: Arc<TensorLibrary>,
-    about: About,
+    info: EngineInfo,
     trouble: OnceLock<String>,
 }
 
@@ -88,33 +88,33 @@ pub(crate) fn engine(
 ) -> Result<Arc<dyn Engine>, OnnxError> {
     let pipeline = load(open)?;
     let models = pipeline.models();
-    let named = |model: &Callable, port: &Port| Port {
+    let named = |model: &CallableModel, port: &Port| Port {
         name: match models.len() {
             1 => port.name.clone(),
             _ => format!("{}.{}", model.name(), port.name),
         },
         ..port.clone()
     };
-    let ports = |list: fn(&Callable) -> Vec<Port>| {
+    let ports = |list: fn(&CallableModel) -> Vec<Port>| {
         let all = models.iter().map(|model| (model, list(model)));
         all.flat_map(|(model, ports)| ports.into_iter().map(|port| named(model, &port))).collect()
     };
     let largest_batch = if pipeline.takes_one() { 1 } else { largest_batch };
-    let about = About {
+    let info = EngineInfo {
         inputs: ports(|model| model.inputs().iter().map(Port::from).collect()),
         outputs: ports(|model| model.outputs().to_vec()),
         largest_batch,
-        ..OrtModel::about()
+        ..OrtModel::info()
     };
     let name = models.first().map_or("pipeline", |model| model.name());
     let name = format!("onnxruntime-{name}");
     let library = Arc::clone(library);
-    let mut running = PipelineEngine { name, pipeline, library, about, trouble: OnceLock::new() };
+    let mut running = PipelineEngine { name, pipeline, library, info, trouble: OnceLock::new() };
     let clock = Clock::start();
     let first = running.load(QuerySample { id: ResponseId(1), index: 0 });
     let tried = first.and_then(|first| running.pipeline.try_out(&first));
     tried.map_err(|why| OnnxError::Trial { why })?;
-    running.about.first_call = Some(clock.now());
+    running.info.first_call = Some(clock.now());
     Ok(Arc::new(running))
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn engine(
 /// # Errors
 /// An input has another fixed number of rows.
 fn has_rows(
-    model: &Callable,
+    model: &CallableModel,
     mut inputs: impl Iterator<Item = usize>,
     rows: usize,
 ) -> Result<bool, OnnxError> {
@@ -145,7 +145,7 @@ fn has_rows(
 
 impl PipelineEngine {
     fn load(&self, sample: QuerySample) -> Result<LoadedSample, String> {
-        Ok(LoadedSample { sample, inputs: self.library.loaded(sample.index)? })
+        Ok(LoadedSample { sample, inputs: self.library.loaded_sample(sample.index)? })
     }
 
     fn fail(&self, ids: impl Iterator<Item = ResponseId>, why: String, answers: &mut Answers) {
@@ -160,7 +160,7 @@ impl Engine for PipelineEngine {
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
-        for samples in samples.chunks(self.about.largest_batch.max(1)) {
+        for samples in samples.chunks(self.info.largest_batch.max(1)) {
             let mut batch = Vec::with_capacity(samples.len());
             for sample in samples {
                 match self.load(*sample) {
@@ -182,12 +182,12 @@ impl Engine for PipelineEngine {
         }
     }
 
-    fn trouble(&self) -> Option<&str> {
+    fn failure_reason(&self) -> Option<&str> {
         self.trouble.get().map(String::as_str)
     }
 
-    fn about(&self) -> About {
-        self.about.clone()
+    fn info(&self) -> EngineInfo {
+        self.info.clone()
     }
 
     fn is_streaming(&self) -> bool {
@@ -222,7 +222,7 @@ mod tests {
     use std::num::NonZero;
 
     use dyno_onnx::{Builder, Dim, Element, Weights};
-    use dyno_sut::onnx::ort::{Fed, OrtOptions};
+    use dyno_sut::onnx::ort::{InputValue, OrtOptions};
     use dyno_sut::onnx::runtime::Search;
     use dyno_sut::tensors::{Elements, Tensor};
 
@@ -232,7 +232,7 @@ mod tests {
     struct UntilTwo;
 
     impl Pipeline for UntilTwo {
-        fn models(&self) -> Vec<&Callable> {
+        fn models(&self) -> Vec<&CallableModel> {
             Vec::new()
         }
 
@@ -279,23 +279,24 @@ mod tests {
             (10, None),
         ];
         assert_eq!(found, expected);
-        assert_eq!(engine.trouble(), Some("two"));
+        assert_eq!(engine.failure_reason(), Some("two"));
         let refused = super::engine(load(), &library(&[2]), 4, &open).map(drop).unwrap_err();
         assert_eq!(refused, OnnxError::Trial { why: "two".into() });
     }
 
     /// A model that outputs another number in each call of a session.
-    struct RandomModel(Arc<Callable>);
+    struct RandomModel(Arc<CallableModel>);
 
     impl RandomModel {
         fn call(&self) -> Result<Vec<f32>, String> {
-            let call = self.0.call(&[Fed::Elements(&[1], Elements::F32(vec![0.0].into()))])?;
+            let call =
+                self.0.call(&[InputValue::Elements(&[1], Elements::F32(vec![0.0].into()))])?;
             Ok(call[0].read()?.1.to_f32().into_owned())
         }
     }
 
     impl Pipeline for RandomModel {
-        fn models(&self) -> Vec<&Callable> {
+        fn models(&self) -> Vec<&CallableModel> {
             vec![&self.0]
         }
 
@@ -335,9 +336,9 @@ mod tests {
         let open = |sessions: usize| {
             let sessions = NonZero::new(sessions).unwrap();
             let options = OrtOptions { sessions, ..OrtOptions::default() };
-            OrtModel::open(&path, &Search::everywhere(None), options)
+            OrtModel::open(&path, &Search::from_environment(None), options)
         };
-        let found = open(1).and_then(|one| Ok((one.callable(), open(2)?.callable())));
+        let found = open(1).and_then(|one| Ok((one.into_callable(), open(2)?.into_callable())));
         std::fs::remove_file(&path).unwrap();
         let (one, two) = match found {
             Err(OnnxError::Runtime(missing)) => return without_onnx_runtime(&missing),
@@ -359,6 +360,6 @@ mod tests {
         assert_eq!(dice.call().unwrap(), expected[4]);
         two.prefer(1);
         assert_eq!(dice.call().unwrap(), expected[3]);
-        assert_eq!(engine.trouble(), None);
+        assert_eq!(engine.failure_reason(), None);
     }
 }

@@ -26,7 +26,7 @@ fn figures(task: &str) -> Option<BTreeMap<&'static str, f64>> {
     let expected = card::named(task).unwrap().data.accuracy_samples;
     assert_eq!(library.total_sample_count() as u64, expected, "{task}");
     let answers = engines::answers(&*engine, &library);
-    assert_eq!(engine.trouble(), None, "{task}");
+    assert_eq!(engine.failure_reason(), None, "{task}");
     for (index, answer) in answers {
         scorer.take(index, &answer.unwrap()).unwrap();
     }

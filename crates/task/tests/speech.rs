@@ -31,7 +31,7 @@ fn answers(
     let engine = engines::engine(model, samples, largest_batch)?;
     let engine = engine.expect("it is a model that fits its samples");
     let answers = engines::answers(&*engine, samples);
-    assert_eq!(engine.trouble(), None);
+    assert_eq!(engine.failure_reason(), None);
     let answered = |(index, data): (u64, Result<Vec<u8>, _>)| (index, data.expect("an answer"));
     Some(answers.into_iter().map(answered).collect())
 }
@@ -115,7 +115,7 @@ fn speech_and_silence_are_distinguished_as_well_as_the_card_states() {
     assert!((area - reference.unwrap()).abs() < 0.002, "{area}");
 
     // A step outputs the state that the next sample has.
-    let state = Answer::made(|outputs, position, bytes| {
+    let state = Answer::from_fn(|outputs, position, bytes| {
         let next = outputs.named("stateN")?.part(position)?;
         next.elements.to_f32().iter().for_each(|value| bytes.extend(value.to_le_bytes()));
         Ok(0)

@@ -20,7 +20,7 @@ use dyno_net::serve::{
 use dyno_results::units::parse_duration;
 use dyno_sut::batch::Policy;
 use dyno_sut::cores::Cores;
-use dyno_sut::infer::Infer;
+use dyno_sut::infer::InferenceModel;
 
 use crate::exit::Exit;
 use crate::interrupt;
@@ -166,7 +166,7 @@ impl Serve {
             ServerModel::Tensors(model, stations) => {
                 by_value::warm_up(&*model, self.warm_up, &self.system, &run)?;
                 let _ = writeln!(page, "model {name}: {}", signature(&*model));
-                let largest = NonZero::new(model.about().largest_batch);
+                let largest = NonZero::new(model.info().largest_batch);
                 let max_size = largest.map_or(self.batch, |largest| self.batch.min(largest));
                 let policy = Policy { max_size, max_wait: self.batch_wait };
                 let queue = Queue::start(model, policy, stations, self.queue.get());
@@ -309,8 +309,8 @@ fn default_name(spec: &str) -> String {
 }
 
 /// Returns a signature such as `ink float32 [-1, 64] -> scores float32 [-1, 10]`.
-fn signature(model: &dyn Infer) -> String {
-    let about = model.about();
+fn signature(model: &dyn InferenceModel) -> String {
+    let about = model.info();
     let all = |ports: &[dyno_sut::engine::Port]| {
         let one = |port: &dyno_sut::engine::Port| {
             let dimension = |n: &Option<usize>| n.map_or("-1".into(), |n| n.to_string());

@@ -217,7 +217,7 @@ fn a_dry_run_rejects_a_folder_that_is_taken() {
 
 /// Files of the test images, changed by `change`, and of their labels.
 fn damaged(folder: &Folder, change: impl Fn(usize, f32) -> f32) {
-    let images = digits::test().collect::<Vec<_>>();
+    let images = digits::test_digits().collect::<Vec<_>>();
     let all = images.iter().flat_map(|digit| digits::Perceptron::input(digit.pixels));
     let all = all.enumerate().flat_map(|(at, ink)| change(at, ink).to_le_bytes());
     let shape = format!("({}, 64)", images.len());
@@ -233,7 +233,7 @@ fn data_and_labels_that_are_none_are_rejected_with_their_place() {
     damaged(&folder, |at, ink| if at == 64 { f32::NEG_INFINITY } else { ink });
     check_rejected(&folder, &format!("{system} --data x.npy"), 3, "x.npy: -inf at [1, 0]");
 
-    let labels: Vec<i64> = digits::test().map(|digit| i64::from(digit.label)).collect();
+    let labels: Vec<i64> = digits::test_digits().map(|digit| i64::from(digit.label)).collect();
     let count = labels.len();
     let check = |kind: &str, shape: &str, bytes: Vec<u8>, expected: &str| {
         write(&folder, "y.npy", &npy(kind, shape, &bytes));

@@ -140,7 +140,7 @@ fn without_onnx_runtime(why: &dyn std::fmt::Display) {
 
 /// A folder with the perceptron as an ONNX model; `None` without ONNX Runtime.
 pub fn with_model() -> Option<Folder> {
-    let search = Search { system: false, ..Search::everywhere(None) };
+    let search = Search { system: false, ..Search::from_environment(None) };
     if let Err(missing) = search.find() {
         without_onnx_runtime(&missing);
         return None;
@@ -148,10 +148,12 @@ pub fn with_model() -> Option<Folder> {
     let folder = Folder::new();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.0.join(name), bytes).unwrap();
     write("digits.onnx", &Perceptron::trained().to_onnx());
-    let ink = digits::test().take(4).flat_map(|digit| Perceptron::input(digit.pixels));
+    let ink = digits::test_digits().take(4).flat_map(|digit| Perceptron::input(digit.pixels));
     let ink: Vec<u8> = ink.flat_map(f32::to_le_bytes).collect();
-    let labels: Vec<u8> =
-        digits::test().take(4).flat_map(|digit| i64::from(digit.label).to_le_bytes()).collect();
+    let labels: Vec<u8> = digits::test_digits()
+        .take(4)
+        .flat_map(|digit| i64::from(digit.label).to_le_bytes())
+        .collect();
     write("ink.npy", &npy("<f4", "(4, 64)", &ink));
     write("narrow.npy", &npy("<f4", "(8, 32)", &ink));
     write("labels.npy", &npy("<i8", "(4,)", &labels));

@@ -69,7 +69,7 @@ fn library() -> PathBuf {
 fn folder() -> Folder {
     let folder = Folder::new();
     let (mut images, mut labels) = (Vec::new(), Vec::new());
-    for digit in dyno_sut::digits::test() {
+    for digit in dyno_sut::digits::test_digits() {
         // 8 x 8 pixels as 24 x 24, with a border of 2.
         let place = |at: usize| (at.wrapping_sub(2) / 3 < 8).then(|| (at - 2) / 3);
         let ink = |y, x| Some(15 * digit.pixels[place(y)? * 8 + place(x)?]);

@@ -30,7 +30,7 @@ pub const FORMATS: &str = "Gemm.weight FIXED 5 0\nGemm.input FIXED 4 0\nGemm_1.w
 pub fn folder() -> Folder {
     let folder = Folder::new();
     write(&folder, "digits.onnx", &Perceptron::trained().to_onnx());
-    images(&folder, "test", &digits::test().collect::<Vec<_>>());
+    images(&folder, "test", &digits::test_digits().collect::<Vec<_>>());
     folder.write("formats.txt", FORMATS);
     folder
 }
@@ -146,7 +146,7 @@ fn a_system_that_fails_ends_the_job_with_its_reason() {
 /// A network of which closed mode has both sets.
 pub fn closed_folder() -> Folder {
     let folder = folder();
-    let train: Vec<digits::Digit> = digits::train().collect();
+    let train: Vec<digits::Digit> = digits::training_digits().collect();
     images(&folder, "calibration", &train[..200]);
     let text = "validation_samples = \"test.npy\"\nvalidation_labels = \"test-labels.npy\"\n";
     descriptor(&folder, "net.toml", text);
@@ -176,7 +176,7 @@ fn closed_mode_has_arrays_as_its_calibration_and_validation_sets() {
     assert_eq!(confirmed, measured, "the accuracy run of the answer");
     assert_eq!(found["job"]["err_margin"], 0.01);
     // By an image of the validation set nothing may be chosen.
-    images(&folder, "calibration", &digits::test().take(50).collect::<Vec<_>>());
+    images(&folder, "calibration", &digits::test_digits().take(50).collect::<Vec<_>>());
     let ran = folder.dyno("tune run net.toml --closed current --out other").exits(2);
     assert!(ran.stderr.contains("formats may not be chosen by it"), "{}", ran.stderr);
     descriptor(&folder, "open.toml", "");

@@ -6,7 +6,7 @@ use dyno_npu::profile::Picos;
 use dyno_results::series::{Block, Timeline};
 use dyno_results::summary::accelerator::{Network, Version};
 use dyno_results::summary::{Accelerator, Test};
-use dyno_sut::npu::{Answered, Bar, Observed};
+use dyno_sut::npu::{Bar, NetworkLoad, NpuObservation};
 
 fn ns(time: Picos) -> u64 {
     time / 1_000
@@ -14,19 +14,19 @@ fn ns(time: Picos) -> u64 {
 
 /// Returns the summary of simulated NPUs in a test; `tests` are the parts of the tenants.
 pub fn accelerator(
-    observed: &Observed,
+    observed: &NpuObservation,
     deployment: &Deployment,
     tests: &[Test],
 ) -> Option<Accelerator> {
     let test = tests.first()?;
     let count = observed.npus.len().max(1) as u64;
-    let whole = (observed.lasted.max(1) * count) as f64;
-    let sum = |of: fn(&Answered) -> Picos| -> Picos { observed.networks.iter().map(of).sum() };
+    let whole = (observed.duration.max(1) * count) as f64;
+    let sum = |of: fn(&NetworkLoad) -> Picos| -> Picos { observed.networks.iter().map(of).sum() };
     let [compute, memory] = [sum(|of| of.compute), sum(|of| of.fetch)];
     let bound = compute.max(memory) / count;
     let networks = observed.networks.iter().enumerate();
     let networks: Vec<Network> = networks
-        .map(|(at, answered)| network((at, answered), observed.lasted, deployment, tests))
+        .map(|(at, answered)| network((at, answered), observed.duration, deployment, tests))
         .collect();
     let busy: (Picos, Picos) =
         observed.npus.iter().fold((0, 0), |sum, busy| (sum.0 + busy.compute, sum.1 + busy.memory));
@@ -34,20 +34,20 @@ pub fn accelerator(
         scenario: test.scenario.clone(),
         mode: test.mode.clone(),
         npus: count,
-        lasted_ns: ns(observed.lasted),
+        lasted_ns: ns(observed.duration),
         pe_busy: busy.0 as f64 / whole,
         memory_busy: busy.1 as f64 / whole,
         stp: networks.iter().map(|network| network.share).sum(),
         stp_bound: throughput(&deployment.largest(), false).0 * count as f64,
         compute_bound_ns: ns(compute / count),
         memory_bound_ns: ns(memory / count),
-        over_bound: (bound > 0).then(|| observed.lasted as f64 / bound as f64),
+        over_bound: (bound > 0).then(|| observed.duration as f64 / bound as f64),
         networks,
     })
 }
 
 fn network(
-    (at, answered): (usize, &Answered),
+    (at, answered): (usize, &NetworkLoad),
     lasted: Picos,
     deployment: &Deployment,
     tests: &[Test],
@@ -62,10 +62,10 @@ fn network(
     let versions: Vec<Version> = answered
         .versions
         .iter()
-        .map(|(name, accuracy, requests)| Version {
-            name: name.clone(),
-            accuracy: *accuracy,
-            requests: *requests,
+        .map(|version| Version {
+            name: version.name.clone(),
+            accuracy: version.accuracy,
+            requests: version.requests,
         })
         .collect();
     let answers: u64 = versions.iter().map(|version| version.requests).sum();
@@ -81,7 +81,7 @@ fn network(
 }
 
 /// Returns the beginning of the timeline of the first NPU.
-pub fn timeline(observed: &Observed, deployment: &Deployment) -> Timeline {
+pub fn timeline(observed: &NpuObservation, deployment: &Deployment) -> Timeline {
     let block = |bar: &Bar| {
         let is_one = observed.networks[bar.stream].versions.is_empty();
         let labels = &deployment.profiles[bar.stream].labels;

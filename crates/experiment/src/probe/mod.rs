@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::{Failure, Misuse, Record};
 use dyno_loadgen::settings::Scenario;
-use dyno_sut::engine::{About, Port};
+use dyno_sut::engine::{EngineInfo, Port};
 use serde::Serialize;
 
 pub use answer::Answer;
@@ -210,7 +210,7 @@ impl Probe {
     }
 }
 
-fn query(system: &System, about: &About, record: &Record, q: usize) -> Query {
+fn query(system: &System, about: &EngineInfo, record: &Record, q: usize) -> Query {
     let due = record.scheduled(q);
     let samples = q * record.samples_per_query..(q + 1) * record.samples_per_query;
     let done = |at: Nanos| (at != 0).then(|| at.saturating_sub(due));

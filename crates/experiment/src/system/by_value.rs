@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dyno_net::serve::{Station, Tokens};
 use dyno_number::Dictionary;
 use dyno_sut::digits::DigitsPerceptron;
-use dyno_sut::infer::{Infer, zeros};
+use dyno_sut::infer::{InferenceModel, zeros};
 use dyno_sut::null::Null;
 use dyno_sut::onnx::ort::OrtModel;
 use dyno_sut::onnx::runtime::Search;
@@ -23,7 +23,7 @@ pub const SERVED: &str = "digits, digits-lstm, null, onnx:FILE, tuned:model=FILE
 /// A loaded model that answers requests.
 pub enum ServerModel {
     /// A model of tensors, with the stations that compute it.
-    Tensors(Arc<dyn Infer>, Vec<Station>),
+    Tensors(Arc<dyn InferenceModel>, Vec<Station>),
     /// A model of text in tokens.
     Text(Tokens),
 }
@@ -37,7 +37,7 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
     let workers = run.workers.unwrap_or(1).max(1);
     let batch = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run)).get();
     let stations = || (0..workers).map(|_| Station { cores: run.cores.clone() }).collect();
-    let model: Arc<dyn Infer> = match name {
+    let model: Arc<dyn InferenceModel> = match name {
         "digits" => Arc::new(DigitsPerceptron::new().by_value(batch)),
         "null" => Arc::new(Null.by_value()),
         "onnx" => Arc::new(load_onnx(argument, batch, run)?),
@@ -62,7 +62,7 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
 /// # Errors
 /// The model fails, or a shape does not fit it.
 pub fn warm_up(
-    model: &dyn Infer,
+    model: &dyn InferenceModel,
     calls: usize,
     spec: &str,
     run: &RunOptions,
@@ -88,17 +88,21 @@ pub fn warm_up(
     Ok(())
 }
 
-fn load_onnx(file: &str, batch: usize, run: &RunOptions) -> Result<dyno_sut::infer::Rows, Failure> {
+fn load_onnx(
+    file: &str,
+    batch: usize,
+    run: &RunOptions,
+) -> Result<dyno_sut::infer::RowModel, Failure> {
     let path = PathBuf::from(file);
     if !path.is_file() {
         return Err(Failure::set_up(format!("there is no model {}", path.display()))
             .hint("write --system onnx:FILE.onnx"));
     }
     let _bound = policy::bound(run.cores.as_ref())?;
-    let search = Search::everywhere(run.ort_lib.clone());
+    let search = Search::from_environment(run.ort_lib.clone());
     let model = OrtModel::open(&path, &search, onnx::ort_options(run));
     let model = model.map_err(|error| onnx::missing(error, &[], run))?;
-    Ok(model.callable().by_value(batch))
+    Ok(model.into_callable().by_value(batch))
 }
 
 fn tuned_model(text: &str) -> Result<TunedModel, Failure> {

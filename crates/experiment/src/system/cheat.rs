@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dyno_loadgen::plan::{Plan, Seeds};
 use dyno_loadgen::sut::SimulatedSystem;
 use dyno_rules::Round;
-use dyno_sut::cheat::{Cheat, Form, Images, Told, Trick};
+use dyno_sut::cheat::{Cheat, Form, Images, TestContext, Trick};
 use dyno_sut::digits;
 
 use super::digits::TARGET;
@@ -89,6 +89,10 @@ impl Simulation for CheatSpec {
         });
         let published: Vec<Seeds> = seeds.collect();
         let seed = repeated(self.seed, repeat);
-        Box::new(Cheat::new(self.trick, self.images, Told { plan, published: &published, seed }))
+        Box::new(Cheat::new(
+            self.trick,
+            self.images,
+            TestContext { plan, published_seeds: &published, seed },
+        ))
     }
 }

@@ -169,7 +169,7 @@ pub(super) trait Simulation: Send + Sync {
 pub(super) struct WorkerPool {
     pub policy: batch::Policy,
     pub workers: NonZero<usize>,
-    pub sizes: batch::Sizes,
+    pub sizes: batch::BatchSizes,
 }
 
 /// A system that is open, with its data set.

@@ -69,9 +69,9 @@ impl Simulation for Model {
         let system = ServiceModel::new(seeded).expect("the model was built when it was read");
         match batching {
             None => Box::new(system),
-            Some(WorkerPool { policy, workers, sizes }) => {
-                Box::new(batch::Simulated::new(system, policy, workers).counting(sizes))
-            }
+            Some(WorkerPool { policy, workers, sizes }) => Box::new(
+                batch::SimulatedBatcher::new(system, policy, workers).with_batch_sizes(sizes),
+            ),
         }
     }
 }

@@ -15,7 +15,7 @@ use dyno_npu::serve::BatchingPolicy;
 use dyno_npu::spatial::{PartitionPolicy, Partitions};
 use dyno_npu::workload::Network;
 use dyno_results::units::parse_duration;
-use dyno_sut::npu::{Npu, Npus, Observed, Seen};
+use dyno_sut::npu::{NpuObservation, NpuSetup, NpuSystem, ObservationSlot};
 
 use super::kind::{Drive, OpenedSystem, Resources, Simulation, SystemKind, WorkerPool};
 use super::model::SIMULATED;
@@ -69,9 +69,9 @@ const PICOS_PER_NANO: Picos = 1_000;
 #[derive(Debug, Clone)]
 pub struct NpuSpec {
     deployment: Deployment,
-    npus: Npus,
+    npus: NpuSetup,
     batching: BatchingPolicy,
-    seen: Seen,
+    seen: ObservationSlot,
 }
 
 /// The values of a specification before they are checked.
@@ -116,13 +116,13 @@ impl NpuSpec {
         let mut deployment = Deployment::new(&plan).map_err(Failure::usage)?;
         written.offer(&plan, &mut deployment, watch)?;
         let npus = match &written.split[..] {
-            [] => Npus::Fleet { count: written.npus, balancer: written.balancer },
+            [] => NpuSetup::Fleet { count: written.npus, balancer: written.balancer },
             proportion => {
                 let parts = Partitions::new(&plan, proportion).map_err(Failure::usage)?;
-                Npus::Split(Box::new(parts), written.apart)
+                NpuSetup::Split(Box::new(parts), written.apart)
             }
         };
-        Ok(Self { deployment, npus, batching: written.batching, seen: Seen::default() })
+        Ok(Self { deployment, npus, batching: written.batching, seen: ObservationSlot::default() })
     }
 
     /// Returns the networks on the NPU.
@@ -131,7 +131,7 @@ impl NpuSpec {
     }
 
     /// Takes the observations of its last system, which must be dropped.
-    pub fn seen(&self) -> Option<Observed> {
+    pub fn seen(&self) -> Option<NpuObservation> {
         self.seen.take()
     }
 }
@@ -143,8 +143,8 @@ impl Simulation for NpuSpec {
 
     fn system(&self, _: &LoadPlan, _: u64, _: Option<WorkerPool>) -> Box<dyn SimulatedSystem> {
         let npus = self.npus.clone();
-        let npu = Npu::new(self.deployment.clone(), npus, self.batching);
-        Box::new(npu.seen_by(self.seen.clone()))
+        let npu = NpuSystem::new(self.deployment.clone(), npus, self.batching);
+        Box::new(npu.with_observation(self.seen.clone()))
     }
 
     fn npu(&self) -> Option<&NpuSpec> {

@@ -141,7 +141,7 @@ fn load_ort(
     run: &RunOptions,
 ) -> Result<LoadedModel, Failure> {
     let _bound = policy::bound(run.cores.as_ref())?;
-    let search = Search::everywhere(run.ort_lib.clone());
+    let search = Search::from_environment(run.ort_lib.clone());
     let model = OrtModel::open(path, &search, ort_options(run));
     let model = model.map_err(|error| missing(error, &[], run))?;
     let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
@@ -163,7 +163,7 @@ pub fn load_prepared(
     library: TensorLibrary,
     run: &RunOptions,
 ) -> Result<LoadedModel, Failure> {
-    let (options, search) = (ort_options(run), Search::everywhere(run.ort_lib.clone()));
+    let (options, search) = (ort_options(run), Search::from_environment(run.ort_lib.clone()));
     let _bound = policy::bound(run.cores.as_ref())?;
     let inputs = RefCell::default();
     let open = |path: &Path| {
@@ -307,7 +307,7 @@ pub fn library(
         let inputs = &shapes::bound(inputs, symbols, run)?[..];
         let samples = run.samples.map_or_else(
             || {
-                let most = LARGEST_SET / TensorLibrary::bytes_of_random(inputs, BATCH);
+                let most = LARGEST_SET / TensorLibrary::random_sample_bytes(inputs, BATCH);
                 run.samples_or_of_round(SAMPLES_DEFAULT).min(most.max(1))
             },
             NonZero::get,

@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use dyno_loadgen::settings::Scenario;
 use dyno_sut::batch::Policy;
-use dyno_sut::cores::{Bound, Cores, CoresError};
+use dyno_sut::cores::{Binding, Cores, CoresError};
 use dyno_sut::engine::Engine;
 
 use super::BATCH_DEFAULT;
@@ -74,7 +74,7 @@ impl Policies {
     ///
     /// # Errors
     /// Processors that this process may not use.
-    pub fn bound(&self) -> Result<Option<Bound>, Failure> {
+    pub fn bound(&self) -> Result<Option<Binding>, Failure> {
         bound(self.cores.as_ref())
     }
 }
@@ -83,7 +83,7 @@ impl Policies {
 ///
 /// # Errors
 /// Processors that this process may not use, or an operating system that cannot bind threads.
-pub fn bound(cores: Option<&Cores>) -> Result<Option<Bound>, Failure> {
+pub fn bound(cores: Option<&Cores>) -> Result<Option<Binding>, Failure> {
     cores.map(Cores::bind).transpose().map_err(|error| {
         let failure = Failure::usage(format!("--cores: {error}"));
         match error {

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_rnn::engine::EngineOptions;
 use dyno_rnn::{Isa, Layer};
-use dyno_sut::batch::{Policy, RealTime, Sizes, Split, Station};
+use dyno_sut::batch::{BatchSizes, BatchingPool, Policy, PoolRouter, Station};
 use dyno_sut::cores::Cores;
 use dyno_sut::digits::DigitsLstm;
 use dyno_sut::engine::Engine;
-use dyno_sut::rnn::{Batching, ByValue, Runner, SequenceLibrary, Sequences, Sequential};
+use dyno_sut::rnn::{Batching, RecurrentModel, Runner, SequenceEngine, SequenceLibrary, Sequences};
 use dyno_task::judge::Judge;
 
 use super::kind::{Drive, OpenedSystem, Resources, SystemKind};
@@ -83,7 +83,7 @@ impl From<LoadedNetworks> for OpenedSystem {
 /// Loaded models with their samples.
 pub struct LoadedNetworks {
     /// Engine that computes batches.
-    pub engine: Arc<Sequential>,
+    pub engine: Arc<SequenceEngine>,
     /// Samples of all models.
     pub library: Arc<SequenceLibrary>,
     /// Workers with separate engines.
@@ -98,9 +98,9 @@ pub struct LoadedNetworks {
 
 /// Workers with separate engines and cores; each model has a queue.
 pub struct Pools {
-    engine: Arc<Sequential>,
+    engine: Arc<SequenceEngine>,
     /// Engines with their cores, by model.
-    stations: Vec<Vec<(Arc<Sequential>, Option<Cores>)>>,
+    stations: Vec<Vec<(Arc<SequenceEngine>, Option<Cores>)>>,
 }
 
 impl Pools {
@@ -110,7 +110,7 @@ impl Pools {
     }
 
     /// Returns the engines of all models.
-    pub fn engines(&self) -> impl Iterator<Item = &Arc<Sequential>> {
+    pub fn engines(&self) -> impl Iterator<Item = &Arc<SequenceEngine>> {
         self.stations.iter().flatten().map(|(engine, _)| engine)
     }
 
@@ -121,7 +121,7 @@ impl Pools {
     pub fn start(
         &self,
         policy: Policy,
-        sizes: &Sizes,
+        sizes: &BatchSizes,
     ) -> Result<Arc<dyn SystemUnderTest>, Failure> {
         let name = || Engine::name(&*self.engine).to_owned();
         let mut pools = Vec::new();
@@ -130,15 +130,16 @@ impl Pools {
                 engine: Arc::clone(engine) as Arc<dyn Engine>,
                 cores: cores.clone(),
             });
-            let pool = RealTime::on(name(), stations, policy, Some(self.engine.classes()));
+            let pool =
+                BatchingPool::from_stations(name(), stations, policy, Some(self.engine.classes()));
             let pool = pool.map_err(|error| {
                 Failure::set_up(format!("cannot start workers: {error}")).hint("lower --workers")
             })?;
-            pools.push(pool.counting(sizes.clone()));
+            pools.push(pool.with_batch_sizes(sizes.clone()));
         }
         Ok(match pools.len() {
             1 => Arc::new(pools.remove(0)),
-            _ => Arc::new(Split::new(name(), pools, self.engine.route())),
+            _ => Arc::new(PoolRouter::new(name(), pools, self.engine.route())),
         })
     }
 }
@@ -170,7 +171,7 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     let steps = layers.map(|(_, set)| set.longest()).max().unwrap_or(1);
     let open = |model: usize, options: &EngineOptions| models[model].runner(options);
     let (name, batching) =
-        (format!("dyno-rnn-{}", short(&spec)), Batching { largest, near: spec.near });
+        (format!("dyno-rnn-{}", short(&spec)), Batching { largest, length_classes: spec.near });
     let parts = Parts { name, batching, steps, open: &open };
     let (engine, pools) = parts.build(&spec, &library, run)?;
     Ok(LoadedNetworks { engine, library, pools, judge, is_synthetic: run.data.is_empty(), remarks })
@@ -204,7 +205,7 @@ pub fn load_digits(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failu
     let library = Arc::new(DigitsLstm::library());
     let largest = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
     let open = |_: usize, options: &EngineOptions| DigitsLstm::runner(options);
-    let batching = Batching { largest, near: spec.near };
+    let batching = Batching { largest, length_classes: spec.near };
     let steps = dyno_sut::digits::ROWS;
     let parts = Parts { name: "digits-lstm".into(), batching, steps, open: &open };
     let (engine, pools) = parts.build(&spec, &library, run)?;
@@ -227,14 +228,14 @@ pub fn by_value(
     system: &str,
     text: &str,
     run: &RunOptions,
-) -> Result<(ByValue, Vec<Option<Cores>>), Failure> {
+) -> Result<(RecurrentModel, Vec<Option<Cores>>), Failure> {
     let spec = read(text, system)?;
     let [(model, _)] = &spec.models[..] else {
         return Err(Failure::usage(format!("system {system}:{text} has several models"))
             .hint("serve each by itself"));
     };
     let largest = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
-    let batching = Batching { largest, near: spec.near };
+    let batching = Batching { largest, length_classes: spec.near };
     let sets = core_sets(&spec, run)?;
     let made = if system == "digits-lstm" {
         let open = |_: usize, options: &EngineOptions| DigitsLstm::runner(options);
@@ -250,7 +251,7 @@ pub fn by_value(
     let (mut firsts, mut others) = made?;
     firsts.append(&mut others[0]);
     let name = if system == "rnn" { format!("dyno-rnn-{}", short(&spec)) } else { system.into() };
-    let model = ByValue::new(name, firsts, batching);
+    let model = RecurrentModel::new(name, firsts, batching);
     let model = model.map_err(|why| Failure::set_up(format!("system {system}: {why}")))?;
     Ok((model, sets.into_iter().flatten().collect()))
 }
@@ -289,11 +290,11 @@ impl Parts<'_> {
         spec: &Spec,
         library: &Arc<SequenceLibrary>,
         run: &RunOptions,
-    ) -> Result<(Arc<Sequential>, Pools), Failure> {
+    ) -> Result<(Arc<SequenceEngine>, Pools), Failure> {
         let sets = core_sets(spec, run)?;
         let (firsts, others) = self.runners(spec, &sets, run)?;
         let failed = |why: String| Failure::set_up(format!("system rnn: {why}"));
-        let engine = Sequential::new(self.name, Arc::clone(library), firsts, self.batching);
+        let engine = SequenceEngine::new(self.name, Arc::clone(library), firsts, self.batching);
         let engine = Arc::new(engine.map_err(failed)?);
         let mut stations = Vec::new();
         for (model, (others, sets)) in others.into_iter().zip(sets).enumerate() {
@@ -341,7 +342,7 @@ impl Parts<'_> {
             {
                 engine.prepare(size).map_err(failed)?;
             }
-            let replica = |at: usize| engine.beside(beside(sets[at].as_ref())).map_err(failed);
+            let replica = |at: usize| engine.on_cores(beside(sets[at].as_ref())).map_err(failed);
             others.push((1..replicas).map(replica).collect::<Result<Vec<_>, Failure>>()?);
             firsts.push(engine);
         }

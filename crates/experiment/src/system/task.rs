@@ -149,7 +149,7 @@ fn opened(
     let ready = ready(card, cache, watch, &run.with)?;
     let labels = ready.samples.labels().map(<[i64]>::to_vec);
     let watch = watch.clone();
-    let samples = ready.samples.telling(move |samples| tell_broken(samples, &*watch));
+    let samples = ready.samples.on_broken_samples(move |samples| tell_broken(samples, &*watch));
     let loaded = onnx::load_prepared(ready.model, samples, run)?;
     let judge = ready.judge.map(|judge| of_round(judge, card, run));
     let least = judge.as_ref().and_then(|judge| match (judge.unit, judge.targets.first()?.bound) {

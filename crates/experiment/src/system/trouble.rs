@@ -9,7 +9,7 @@ impl System {
     /// Returns the message for the first failed sample, if known.
     pub fn trouble(&self) -> Option<String> {
         match &self.drive {
-            Drive::Engine(engine) => engine.trouble().map(str::to_owned),
+            Drive::Engine(engine) => engine.failure_reason().map(str::to_owned),
             Drive::Remote(remote) => remote.trouble(),
             Drive::Null | Drive::Virtual(_) => None,
         }

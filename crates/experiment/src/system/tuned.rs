@@ -189,7 +189,7 @@ fn load_file(
     if let Some(path) = lengths {
         let lengths = whole_numbers(path).map_err(Failure::usage)?;
         let of = |error| Failure::usage(format!("{}: {error}", path.display()));
-        library = library.cut(&lengths).map_err(of)?;
+        library = library.without_padding(&lengths).map_err(of)?;
     }
     let library = Arc::new(library);
     let remarks = vec![remark(model.layers())];

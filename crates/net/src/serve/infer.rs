@@ -1,6 +1,6 @@
 //! Inference between the codecs and the queue, shared by HTTP and gRPC.
 
-use dyno_sut::batch::Full;
+use dyno_sut::batch::QueueFull;
 use dyno_sut::infer::{Value, fit};
 use dyno_tensors::Elements;
 
@@ -17,7 +17,7 @@ use crate::oip::{Datatype, InferRequest, InferResponse, ModelMetadata, Tensor, T
 pub(super) async fn infer(state: &State, request: InferRequest) -> Result<InferResponse, Refusal> {
     let model = state.model(&request.model_name, &request.model_version)?;
     let queue = tensors(model)?;
-    let about = queue.model().about();
+    let about = queue.model().info();
     let wanted: Vec<&str> = request.outputs.iter().map(|output| &output.name[..]).collect();
     let known: Vec<&str> = about.outputs.iter().map(|port| &port.name[..]).collect();
     if let Some(odd) = wanted.iter().find(|name| !known.contains(*name)) {
@@ -28,7 +28,7 @@ pub(super) async fn infer(state: &State, request: InferRequest) -> Result<InferR
     let given = request.inputs.into_iter().map(value).collect::<Result<_, _>>()?;
     let values = fit(queue.model().inputs(), given);
     let values = values.map_err(|unfit| RefusalKind::Invalid.because(unfit.to_string()))?;
-    let answer = queue.offer(values).map_err(|Full { most }| {
+    let answer = queue.offer(values).map_err(|QueueFull { most }| {
         RefusalKind::Full
             .because(format!("the queue of model '{}' is full: {most} wait", model.name))
     })?;
@@ -83,7 +83,7 @@ pub(super) fn metadata(model: &Model) -> ModelMetadata {
     let (platform, inputs, outputs) = match &model.answers {
         Answers::Text(_) => ("dyno_tokens".to_owned(), Vec::new(), Vec::new()),
         Answers::Tensors(queue) => {
-            let about = queue.model().about();
+            let about = queue.model().info();
             let of = |port: &dyno_sut::engine::Port| {
                 let datatype = Elements::type_from_name(&port.element);
                 let datatype = datatype.and_then(Datatype::from_element).map(Datatype::name);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use dyno_loadgen::clock::{SECOND, WallTime};
-use dyno_sut::batch::Full;
+use dyno_sut::batch::QueueFull;
 use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -56,7 +56,7 @@ pub(super) async fn answer(
     let id = format!("dyno-{}", state.clock.now());
     let writer = Writer::new(api, &id, &model.name, created);
     // The slot is acquired before the head is sent, so that a refusal has its own status.
-    let refused = |Full { most }: Full| {
+    let refused = |QueueFull { most }: QueueFull| {
         RefusalKind::Full
             .because(format!("all slots of model '{}' stream, and {most} wait", model.name))
     };

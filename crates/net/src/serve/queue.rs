@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use dyno_loadgen::record::Failure;
-use dyno_sut::batch::{self, Full, Policy};
+use dyno_sut::batch::{self, Policy, QueueFull};
 use dyno_sut::cores::Cores;
-use dyno_sut::infer::{Infer, Refusal, Value};
+use dyno_sut::infer::{InferenceModel, Refusal, Value};
 use tokio::sync::oneshot;
 
 use super::counts::Histogram;
@@ -31,7 +31,7 @@ pub struct Queue {
 pub(super) type Answer = Result<Vec<Value>, Refusal>;
 
 struct QueueState {
-    model: Arc<dyn Infer>,
+    model: Arc<dyn InferenceModel>,
     /// Maximum number of waiting requests.
     most: usize,
     waiting: batch::Queue<Job>,
@@ -53,7 +53,7 @@ impl Queue {
     /// # Panics
     /// If there is no station, or `most` is 0.
     pub fn start(
-        model: Arc<dyn Infer>,
+        model: Arc<dyn InferenceModel>,
         policy: Policy,
         stations: impl IntoIterator<Item = Station>,
         most: usize,
@@ -81,7 +81,7 @@ impl Queue {
 
     /// Returns the model.
     #[must_use]
-    pub fn model(&self) -> &dyn Infer {
+    pub fn model(&self) -> &dyn InferenceModel {
         &*self.shared.model
     }
 
@@ -105,7 +105,10 @@ impl Queue {
     ///
     /// # Errors
     /// The queue is full.
-    pub(super) fn offer(&self, request: Vec<Value>) -> Result<oneshot::Receiver<Answer>, Full> {
+    pub(super) fn offer(
+        &self,
+        request: Vec<Value>,
+    ) -> Result<oneshot::Receiver<Answer>, QueueFull> {
         let class = self.shared.model.class(&request);
         let (reply, answer) = oneshot::channel();
         let job = Job { request, reply };

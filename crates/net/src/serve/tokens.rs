@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dyno_loadgen::rng::Mt19937;
-use dyno_sut::batch::Full;
+use dyno_sut::batch::QueueFull;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Times of the tokens of an answer.
@@ -91,7 +91,7 @@ impl Tokens {
     ///
     /// # Errors
     /// Too many requests wait already.
-    pub(super) async fn slot(&self) -> Result<OwnedSemaphorePermit, Full> {
+    pub(super) async fn slot(&self) -> Result<OwnedSemaphorePermit, QueueFull> {
         struct WaitGuard<'a>(&'a AtomicUsize);
         impl Drop for WaitGuard<'_> {
             fn drop(&mut self) {
@@ -104,7 +104,7 @@ impl Tokens {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waits = WaitGuard(&self.waiting);
         if before >= self.most_waiting {
-            return Err(Full { most: self.most_waiting });
+            return Err(QueueFull { most: self.most_waiting });
         }
         let slot = Arc::clone(&self.slots).acquire_owned().await;
         Ok(slot.expect("slots are never closed"))

@@ -5,7 +5,7 @@ use dyno_npu::bounds::load;
 use dyno_npu::lowering::Granularity;
 use dyno_npu::schedule::NamedScheduler;
 use dyno_npu::serve::BatchingPolicy;
-use dyno_sut::npu::served::{Search, Served};
+use dyno_sut::npu::service::{NpuService, PeakSearch};
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
@@ -36,13 +36,13 @@ fn served(
     scheduler: &str,
     mapping: &str,
     active: usize,
-) -> Result<Served, Failure> {
+) -> Result<NpuService, Failure> {
     let setting = setting("chapter-v", mapping, 4, Granularity::Layer)?;
     let networks = [(names[0], LIMITS[0]), (names[1], LIMITS[1])];
     let scheduler = NamedScheduler::find(scheduler).map_err(Failure::usage)?;
     let deployment = setting.deploy(&networks, scheduler).map_err(Failure::usage)?;
     let batching = BatchingPolicy { window: MILLI, active, wake: MILLI / 2 };
-    Ok(Served { deployment, batching })
+    Ok(NpuService { deployment, batching })
 }
 
 /// Two networks, and the ratio of their query rates.
@@ -76,7 +76,7 @@ fn search(
     points: &[Point],
     schedulers: &[&str],
 ) -> Result<Vec<(Vec<f64>, f64)>, Failure> {
-    let search = Search { queries: 1_000.0, steps: 9 };
+    let search = PeakSearch { queries: 1_000.0, steps: 9 };
     let items: Vec<(Point, &str)> = points
         .iter()
         .flat_map(|point| schedulers.iter().map(move |scheduler| (*point, *scheduler)))
@@ -84,7 +84,7 @@ fn search(
     let found = spread(name, &items, |(point, scheduler)| {
         let served = served(point.names, scheduler, GRID, 4)?;
         let mix = [1.0, point.ratio];
-        Ok((served.peak(&mix, search).map_err(Failure::usage)?, served.bound(&mix)))
+        Ok((served.peak_rate(&mix, search).map_err(Failure::usage)?, served.bound(&mix)))
     })?;
     let row = |found: &[(f64, f64)]| (found.iter().map(|point| point.0).collect(), found[0].1);
     Ok(found.chunks(schedulers.len()).map(row).collect())
@@ -212,7 +212,7 @@ pub fn late(context: &mut StudyContext) -> Result<Part, Failure> {
         }
         let found = spread("v6", &items, |(mapping, _, scheduler)| {
             let served = served(case.names, scheduler, mapping, 16)?;
-            served.late(&case.rates, case.seconds).map_err(Failure::usage)
+            served.late_shares(&case.rates, case.seconds).map_err(Failure::usage)
         })?;
         let [first, second] = case.names.map(|name| format!("{name} late, %"));
         let columns = ["mapping", "PEs, memory at least busy, %", "scheduler", &first, &second];

@@ -1,4 +1,4 @@
-//! Pairs of networks behind the instrument, in the scenario Server (Figures V.5 and V.6).
+//! Pairs of networks on a simulated NPU in the Server scenario (Figures V.5 and V.6).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,25 +9,26 @@ use dyno_npu::lowering::LoweringOptions;
 use dyno_npu::schedule::NamedScheduler;
 use dyno_npu::serve::BatchingPolicy;
 use dyno_npu::setting::Setting;
-use dyno_sut::npu::served::{Search, Served};
+use dyno_sut::npu::service::{NpuService, PeakSearch};
 
 use super::streams::SEQ;
-use super::{Asked, figure};
+use super::{Arguments, figure};
 
-/// Limits of chapter V, ns: vision and language.
+/// Latency limits of chapter V in ns: vision and language.
 const LIMITS: [u64; 2] = [15_000_000, 130_000_000];
 const COMPUTE: [&str; 3] = ["IC", "MN", "RN"];
 const MEMORY: [&str; 3] = ["BB", "BL", "XL"];
-/// Queries of the second network for each of the first.
+/// Ratio of the second network's queries to the first network's queries.
 const RATIOS: [f64; 7] = [64.0, 16.0, 4.0, 1.0, 0.25, 0.0625, 0.015625];
 const SCHEDULERS: [&str; 4] = ["double-buffer", "layerweaver", "layerweaver+", "balanced"];
-/// Queries of the rarer network in a test: enough for early stopping at the 99th percentile.
+/// Queries of the network with the lower rate in a test: enough for early stopping at the 99th
+/// percentile.
 const RARE: f64 = 1_000.0;
-/// Steps of a search by halves; the range is a factor of 64, so that the last step is 0.8 %.
+/// Steps of the bisection. The range is a factor of 64, so that the last step is 0.8 %.
 const STEPS: u32 = 9;
 
-/// Two networks on the NPU of chapter V, under a scheduler.
-fn served(names: [&str; 2], scheduler: &str, mapping: &str, active: usize) -> Served {
+/// Returns two networks on the NPU of chapter V with a scheduler.
+fn served(names: [&str; 2], scheduler: &str, mapping: &str, active: usize) -> NpuService {
     let setting = Setting {
         npu: Npu::preset("chapter-v").unwrap(),
         mapping: mapping.parse().unwrap(),
@@ -38,24 +39,24 @@ fn served(names: [&str; 2], scheduler: &str, mapping: &str, active: usize) -> Se
     let networks = [(names[0], limits[0]), (names[1], limits[1])];
     let deployment = setting.deploy(&networks, NamedScheduler::find(scheduler).unwrap()).unwrap();
     let batching = BatchingPolicy { window: 1_000_000_000, active, wake: 500_000_000 };
-    Served { deployment, batching }
+    NpuService { deployment, batching }
 }
 
 /// Prints the figures.
-pub fn run(asked: &Asked) {
-    ten_minutes(asked);
-    violations(asked);
-    grid(asked);
+pub fn run(arguments: &Arguments) {
+    ten_minutes(arguments);
+    violations(arguments);
+    grid(arguments);
 }
 
-/// Ten minutes of 1,000 queries a second, from the start of the test to its logs.
-fn ten_minutes(asked: &Asked) {
+/// Runs ten minutes of 1,000 queries a second, from the start of the test to its logs.
+fn ten_minutes(arguments: &Arguments) {
     let name = "npu.ten_minute_server_seconds";
-    if !asked.wants(name) {
+    if !arguments.wants(name) {
         return;
     }
     let served = served(["RN", "BB"], "balanced", "kcp+1:128", 16);
-    let seconds = if asked.quick { 10.0 } else { 600.0 };
+    let seconds = if arguments.quick { 10.0 } else { 600.0 };
     let clock = Clock::start();
     let queries: usize = served
         .test(&[800.0, 200.0], seconds)
@@ -70,16 +71,16 @@ fn ten_minutes(asked: &Asked) {
     figure(name, took, None, None, &unit, "");
 }
 
-/// RN at 800 and BB at 200 queries a second.
-fn violations(asked: &Asked) {
+/// Runs RN at 800 and BB at 200 queries a second.
+fn violations(arguments: &Arguments) {
     let name = "npu.rn800_bb200_violation_percent";
-    if !asked.wants(name) {
+    if !arguments.wants(name) {
         return;
     }
-    let seconds = if asked.quick { 5.0 } else { 120.0 };
+    let seconds = if arguments.quick { 5.0 } else { 120.0 };
     let late = |scheduler: &str, mapping: &str| {
         let served = served(["RN", "BB"], scheduler, mapping, 16);
-        let late = served.late(&[800.0, 200.0], seconds).unwrap();
+        let late = served.late_shares(&[800.0, 200.0], seconds).unwrap();
         100.0 * late.into_iter().fold(0.0, f64::max)
     };
     let mapping = "kcp+1:128";
@@ -89,27 +90,29 @@ fn violations(asked: &Asked) {
     more += &format!(", \"balanced_kcp+1:64\": {:.3}", late("balanced", "kcp+1:64"));
     let ours = late("balanced", mapping);
     let unit = format!(
-        "percent of queries over their limit, of the network with more; {mapping}, {SEQ} tokens, batches to 4"
+        "percent of queries over their limit, of the network with more; {mapping}, {SEQ} tokens, \
+         batches to 4"
     );
     figure(name, ours, None, None, &unit, &more);
 }
 
-/// A point of the grid: two networks, and how many queries of the second come for each of the first.
+/// Point of the grid: two networks, and the ratio of the second network's queries to the first
+/// network's.
 #[derive(Clone, Copy)]
 struct Point {
     names: [&'static str; 2],
     ratio: f64,
 }
 
-/// Rates that are held in all points, by all schedulers, on all cores.
-fn grid(asked: &Asked) {
+/// Measures the sustained rates of all schedulers at all points, on all cores.
+fn grid(arguments: &Arguments) {
     let [seconds, won] = ["npu.grid_seconds", "npu.grid_points_won"];
-    if !asked.wants(seconds) && !asked.wants(won) {
+    if !arguments.wants(seconds) && !arguments.wants(won) {
         return;
     }
-    let ratios: &[f64] = if asked.quick { &RATIOS[3..4] } else { &RATIOS };
+    let ratios: &[f64] = if arguments.quick { &RATIOS[3..4] } else { &RATIOS };
     let pairs = COMPUTE.iter().flat_map(|a| MEMORY.iter().map(move |b| [*a, *b]));
-    let pairs = pairs.take(if asked.quick { 1 } else { usize::MAX });
+    let pairs = pairs.take(if arguments.quick { 1 } else { usize::MAX });
     let points: Vec<Point> =
         pairs.flat_map(|names| ratios.iter().map(move |&ratio| Point { names, ratio })).collect();
     let clock = Clock::start();
@@ -123,8 +126,8 @@ fn grid(asked: &Asked) {
                     let Some(point) = points.get(at / SCHEDULERS.len()) else { return };
                     let scheduler = at % SCHEDULERS.len();
                     let served = served(point.names, SCHEDULERS[scheduler], "kcp+1", 4);
-                    let search = Search { queries: RARE, steps: STEPS };
-                    let peak = served.peak(&[1.0, point.ratio], search).unwrap();
+                    let search = PeakSearch { queries: RARE, steps: STEPS };
+                    let peak = served.peak_rate(&[1.0, point.ratio], search).unwrap();
                     held.lock().unwrap()[at / SCHEDULERS.len()][scheduler] = peak;
                 }
             });
@@ -135,7 +138,7 @@ fn grid(asked: &Asked) {
     for (point, rates) in points.iter().zip(&held) {
         eprintln!("{}+{} 1:{} {rates:.0?}", point.names[0], point.names[1], point.ratio);
     }
-    if asked.wants(seconds) {
+    if arguments.wants(seconds) {
         let unit = format!(
             "s for peaks of {} points and {} schedulers, all cores",
             points.len(),
@@ -143,8 +146,8 @@ fn grid(asked: &Asked) {
         );
         figure(seconds, took, None, None, &unit, "");
     }
-    if asked.wants(won) {
-        // A step of the search is 0.8 %: equal.
+    if arguments.wants(won) {
+        // Rates within one step of the search (0.8 %) count as equal.
         let best = |rates: &[f64; 4]| rates.iter().copied().fold(0.0, f64::max);
         let wins = held.iter().filter(|rates| rates[3] >= 0.99 * best(rates)).count();
         let over = |at: usize| {
@@ -153,7 +156,8 @@ fn grid(asked: &Asked) {
             (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
         };
         let more = format!(
-            ", \"over_double_buffer\": {:.3}, \"over_layerweaver\": {:.3}, \"over_layerweaver_plus\": {:.3}",
+            ", \"over_double_buffer\": {:.3}, \"over_layerweaver\": {:.3}, \
+             \"over_layerweaver_plus\": {:.3}",
             over(0),
             over(1),
             over(2)

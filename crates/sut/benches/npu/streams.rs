@@ -1,4 +1,4 @@
-//! Pairs of streams that never run dry (Figure IV.10), and how fast they are scheduled.
+//! Pairs of streams that never run dry (Figure IV.10), and the speed of their scheduling.
 
 use dyno_loadgen::clock::{Clock, SECOND};
 use dyno_npu::hardware::Npu;
@@ -7,12 +7,12 @@ use dyno_npu::profile::Picos;
 use dyno_npu::schedule::NamedScheduler;
 use dyno_npu::setting::{Setting, StreamRun, pairs};
 
-use super::{Asked, figure};
+use super::{Arguments, figure};
 
-/// The documented setting: SPEC section 3.1's, where the thesis says nothing.
+/// The documented setting: that of SPEC section 3.1 where the thesis does not specify one.
 pub const SEQ: u64 = 16;
 const MAPPING: &str = "kcpx+1:128";
-/// Tiles of ours compute for so long at most.
+/// Maximum computation time of a tile.
 const TILE: Picos = 100_000_000;
 
 fn setting(npu: &str, batch: u64, granularity: Granularity) -> Setting {
@@ -30,17 +30,17 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Prints the figures.
-pub fn run(asked: &Asked) {
-    speed(asked);
+pub fn run(arguments: &Arguments) {
+    speed(arguments);
     let settings = [
         ("npu.stp_gain.memory_b1_percent", "memory-centric", 1),
         ("npu.stp_gain.compute_b16_percent", "compute-centric", 16),
     ];
     let wanted = ["npu.ours_over_layerweaver_percent", "npu.ours_max_slowdown_ratio"];
-    if !settings.iter().map(|setting| setting.0).chain(wanted).any(|name| asked.wants(name)) {
+    if !settings.iter().map(|setting| setting.0).chain(wanted).any(|name| arguments.wants(name)) {
         return;
     }
-    let passes = if asked.quick { 20 } else { 300 };
+    let passes = if arguments.quick { 20 } else { 300 };
     let tiles = Granularity::Tile { bytes: u64::MAX, time: TILE };
     let (mut over, mut over_same, mut slower) = (Vec::new(), Vec::new(), Vec::new());
     for (name, npu, batch) in settings {
@@ -58,8 +58,9 @@ pub fn run(asked: &Asked) {
         let bound = mean(theirs.iter().map(|played| played.bound(false)));
         let widest = theirs.iter().map(StreamRun::gap).fold(0.0, f64::max);
         let more = format!(
-            ", \"ours_with_tiles\": {:.2}, \"ours_same_blocks\": {:.2}, \"layerweaver_with_tiles\": {:.2}, \
-             \"bound\": {:.2}, \"gap_percent\": {{\"mean\": {:.2}, \"widest\": {:.2}}}",
+            ", \"ours_with_tiles\": {:.2}, \"ours_same_blocks\": {:.2}, \
+             \"layerweaver_with_tiles\": {:.2}, \"bound\": {:.2}, \
+             \"gap_percent\": {{\"mean\": {:.2}, \"widest\": {:.2}}}",
             gain(&ours),
             gain(&same),
             gain(&tiled),
@@ -67,9 +68,10 @@ pub fn run(asked: &Asked) {
             100.0 * mean(theirs.iter().map(StreamRun::gap)),
             100.0 * widest,
         );
-        if asked.wants(name) {
+        if arguments.wants(name) {
             let unit = format!(
-                "percent of STP over one network at a time, mean of 16 pairs, Layerweaver; {MAPPING}, {SEQ} tokens, batch {batch}"
+                "percent of STP over one network at a time, mean of 16 pairs, Layerweaver; \
+                 {MAPPING}, {SEQ} tokens, batch {batch}"
             );
             figure(name, gain(&theirs), None, None, &unit, &more);
         }
@@ -81,25 +83,27 @@ pub fn run(asked: &Asked) {
     }
     let geomean = |values: &[f64]| mean(values.iter().map(|value| value.ln())).exp();
     let percent = |values: &[f64]| 100.0 * (geomean(values) - 1.0);
-    if asked.wants(wanted[0]) {
+    if arguments.wants(wanted[0]) {
         let more = format!(", \"same_blocks\": {:.3}", percent(&over_same));
-        let unit = "percent of STP over Layerweaver, geometric mean of 32 pairs; ours splits layers of more than 100 us";
+        let unit = "percent of STP over Layerweaver, geometric mean of 32 pairs; ours splits \
+                    layers of more than 100 us";
         figure(wanted[0], percent(&over), None, Some(geomean(&over)), unit, &more);
     }
-    if asked.wants(wanted[1]) {
+    if arguments.wants(wanted[1]) {
         let unit = "largest slowdown, ours over Layerweaver's, geometric mean of 32 pairs";
         figure(wanted[1], geomean(&slower), Some(1.0), Some(1.0 / geomean(&slower)), unit, "");
     }
 }
 
-/// Blocks scheduled in a microsecond for two networks, the best of some rounds.
-fn speed(asked: &Asked) {
+/// Returns the number of blocks scheduled per microsecond for two networks, the best of several
+/// rounds.
+fn speed(arguments: &Arguments) {
     let name = "npu.layers_per_us";
-    if !asked.wants(name) {
+    if !arguments.wants(name) {
         return;
     }
     let setting = setting("memory-centric", 1, Granularity::Layer);
-    let (rounds, passes) = if asked.quick { (1, 200) } else { (9, 5_000) };
+    let (rounds, passes) = if arguments.quick { (1, 200) } else { (9, 5_000) };
     let rate = |scheduler: &str| {
         let networks = [("RN", Picos::MAX), ("BB", Picos::MAX)];
         let deployed = setting.deploy(&networks, NamedScheduler::find(scheduler).unwrap()).unwrap();

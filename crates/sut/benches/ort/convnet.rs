@@ -4,12 +4,12 @@
 
 use dyno_loadgen::rng::Mt19937;
 
-/// `[N, 3, 64, 64]` goes in, `[N, 10]` comes out.
+/// The model maps `[N, 3, 64, 64]` to `[N, 10]`.
 pub const SIDE: usize = 64;
 pub const CLASSES: usize = 10;
 const CHANNELS: [usize; 4] = [3, 16, 32, 64];
 
-/// The file.
+/// Returns the content of the file.
 pub fn convnet() -> Vec<u8> {
     let mut rng = Mt19937::new(1);
     let (mut graph, mut from) = (Vec::new(), "image".to_owned());
@@ -59,7 +59,7 @@ fn tensor(name: &str, shape: &[usize], rng: &mut Mt19937) -> Vec<u8> {
     tensor
 }
 
-/// `ValueInfoProto` of a float tensor `[N, rest...]`.
+/// Returns the `ValueInfoProto` of a float tensor `[N, rest...]`.
 fn value(name: &str, rest: &[usize]) -> Vec<u8> {
     let (mut any, mut shape) = (Vec::new(), Vec::new());
     bytes(&mut any, 2, b"N");

@@ -1,7 +1,7 @@
-//! What ONNX Runtime loses through Dyno: the same model, batch and threads, driven in
-//! a bare loop and by a test, in turn. Prints one JSON line a figure; `bench/tasks`
-//! runs it. `--model FILE` measures that model instead of small ones, `--batch N` and
-//! `--threads N` say how.
+//! Overhead of Dyno over ONNX Runtime: the same model, batch and threads, driven alternately by a
+//! bare loop and by a test. Prints one JSON line per figure; `bench/tasks` runs it. `--model FILE`
+//! measures that model instead of small ones. `--batch N` and `--threads N` set the batch and the
+//! threads.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
 
@@ -20,7 +20,7 @@ use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_sut::batch::{self, Policy};
 use dyno_sut::digits::Perceptron;
-use dyno_sut::engine::{Engine, Inline};
+use dyno_sut::engine::{Engine, InlineSystem};
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{Search, environment};
 use dyno_sut::onnx::{Answer, EngineOptions};
@@ -30,16 +30,16 @@ use ort::value::TensorRef;
 
 const OVERHEAD: &str = "tasks.ort_overhead_percent";
 
-/// Rounds of both sides in turn, and how long each takes. Many short ones: what else a
-/// machine does then falls on both sides of a pair, or on few pairs.
+/// Rounds of both sides in turn, and the duration of each. There are many short rounds, so that
+/// other load of the machine affects both sides of a pair or only few pairs.
 const ROUNDS: usize = 61;
 const ROUND_SECONDS: f64 = 0.3;
 const QUICK: (usize, f64) = (1, 0.2);
 
-/// Samples in the library, of a model of any size.
+/// Samples in the library, for models of any size.
 const SAMPLES: usize = 256;
 
-/// One comparison.
+/// A comparison.
 struct Case {
     name: String,
     model: PathBuf,
@@ -54,7 +54,7 @@ fn main() {
     let (mut model, mut batch, mut threads) = (None, 8, 1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            // `cargo bench` adds it.
+            // `cargo bench` adds this argument.
             "--bench" => {}
             "--quick" => is_quick = true,
             "--model" => model = Some(PathBuf::from(args.next().unwrap())),
@@ -63,8 +63,8 @@ fn main() {
             _ => wanted.push(arg),
         }
     }
-    let mut search = Search::everywhere(None);
-    // Its loader panics over a name that is nowhere.
+    let mut search = Search::from_environment(None);
+    // The loader of `ort` panics if the library does not exist.
     search.system = false;
     if let Err(missing) = search.find() {
         eprintln!("skipped {OVERHEAD}: {missing}");
@@ -116,12 +116,12 @@ fn compare(case: &Case, search: &Search, rounds: usize, seconds: f64) {
     let mut session = builder.commit_from_file(&case.model).unwrap();
     let batches = batches(&library, &inputs, case.batch);
 
-    // What both are warmed up with tells how many samples a round needs.
+    // The warm-up calls of both sides show how many samples a round needs.
     let rate = bare(&mut session, &batches, case.batch, 2 * SAMPLES);
     let samples = ((rate * seconds) as usize).next_multiple_of(case.batch);
     let (mut ours, mut peer) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        // Who comes first alternates.
+        // The first side alternates.
         for of in [round % 2, (round + 1) % 2] {
             match of {
                 0 => peer.push(bare(&mut session, &batches, case.batch, samples)),
@@ -166,7 +166,7 @@ fn batches(library: &TensorLibrary, inputs: &[ModelInput], batch: usize) -> Vec<
     (0..SAMPLES / batch).map(|number| batch_of(number * batch)).collect()
 }
 
-/// Samples/s of the session alone: no queue, no copies.
+/// Returns the samples/s of the session alone, without queue and copies.
 fn bare(session: &mut Session, batches: &[Batch], batch: usize, samples: usize) -> f64 {
     let clock = Clock::start();
     for number in 0..samples / batch {
@@ -180,7 +180,7 @@ fn bare(session: &mut Session, batches: &[Batch], batch: usize, samples: usize) 
     (samples / batch * batch) as f64 / (clock.now() as f64 / SECOND as f64)
 }
 
-/// Samples/s of a whole test.
+/// Returns the samples/s of a whole test.
 fn through_dyno(
     engine: &Arc<dyn Engine>,
     library: &Arc<TensorLibrary>,
@@ -194,7 +194,7 @@ fn through_dyno(
         min_duration_ms: if case.scenario == Scenario::Offline { 1_000 } else { 0 },
         min_query_count: queries,
         max_query_count: queries,
-        // 10 % are added to it.
+        // The test adds 10 % to the expected rate.
         offline_expected_qps: samples as f64 / 1.1,
         ..TestSettings::default()
     };
@@ -210,13 +210,13 @@ fn through_dyno(
         Scenario::Offline => {
             let policy = Policy { max_size: NonZero::new(case.batch).unwrap(), max_wait: 0 };
             let one = NonZero::<usize>::MIN;
-            Arc::new(batch::RealTime::start(Arc::clone(engine), policy, one).unwrap())
+            Arc::new(batch::BatchingPool::start(Arc::clone(engine), policy, one).unwrap())
         }
-        _ => Arc::new(Inline::new(Arc::clone(engine))),
+        _ => Arc::new(InlineSystem::new(Arc::clone(engine))),
     };
     let logs = run(&mut RealTime::new(system), &[tenant], RecordRetention::Every, &mut |_| ());
     let record = &logs[0].runs().next().unwrap().record;
-    assert_eq!(record.missing(), 0, "{:?}", engine.trouble());
+    assert_eq!(record.missing(), 0, "{:?}", engine.failure_reason());
     let last = record.completed_at.iter().max().copied().unwrap();
     record.completed_at.len() as f64 / (last as f64 / SECOND as f64)
 }

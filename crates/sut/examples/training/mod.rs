@@ -1,5 +1,5 @@
-//! What the trainings of both networks for `dyno_sut::digits` have in common: cross-validation within the
-//! training images, images that are moved at random, batches in random order.
+//! Common parts of the training of both networks of `dyno_sut::digits`: cross-validation within the
+//! training images, random movements of images, and batches in random order.
 
 use std::fs;
 use std::path::Path;
@@ -8,49 +8,50 @@ use dyno_loadgen::rng::Mt19937;
 use dyno_sut::digits::{self, CLASSES, Digit, PIXELS};
 use dyno_sut::top1;
 
-/// Images of a step.
+/// Images per step.
 pub const BATCH: usize = 16;
-/// Contiguous parts of the training images for cross-validation: contiguous,
-/// since neighbours in the file resemble each other.
+/// Parts of the training images for cross-validation. They are contiguous, because neighbors in the
+/// file resemble each other.
 const FOLDS: usize = 4;
 
-/// Greatest displacement, pixels.
+/// Maximum displacement, pixels.
 const SHIFT: f32 = 0.6;
-/// Greatest turn, radians.
+/// Maximum rotation, radians.
 const TURN: f32 = 0.2;
-/// Greatest relative change of width and of height.
+/// Maximum relative change of width and of height.
 const SCALE: f32 = 0.2;
 
-/// What a training is of.
+/// A kind of network and how to train it.
 pub struct Training<N> {
-    /// Makes a network of images.
+    /// Trains a network on images.
     pub train: fn(&[Digit]) -> N,
-    /// The class that it finds in an image.
+    /// Returns the class of an image.
     pub classify: fn(&N, &[u8; PIXELS]) -> usize,
-    /// As its file holds it.
+    /// Returns the content of the weight file.
     pub bytes: fn(&N) -> Vec<u8>,
-    /// The file, below `data`.
+    /// Name of the weight file in `data`.
     pub file: &'static str,
 }
 
 impl<N> Training<N> {
-    /// Says how well a network does that was trained on a part of the images, trains one on all of them,
-    /// and writes it.
+    /// Prints the accuracy of cross-validation, trains a network on all training images, and writes
+    /// it.
     pub fn run(&self) -> std::io::Result<()> {
-        let images: Vec<Digit> = digits::train().collect();
+        let images: Vec<Digit> = digits::training_digits().collect();
         let validated: usize = (0..FOLDS).map(|fold| self.validate(&images, fold)).sum();
         println!("cross-validation: {validated} of {} correct", images.len());
 
         let network = (self.train)(&images);
         self.report("training", &network, images.iter().copied());
-        self.report("test", &network, digits::test());
+        self.report("test", &network, digits::test_digits());
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(self.file);
         fs::write(&path, (self.bytes)(&network))?;
         println!("wrote {}", path.display());
         Ok(())
     }
 
-    /// Images of one fold that a network trained on the others gets right.
+    /// Returns how many images of one fold a network classifies correctly that was trained on the
+    /// other folds.
     fn validate(&self, images: &[Digit], fold: usize) -> usize {
         let (begin, end) = (images.len() * fold / FOLDS, images.len() * (fold + 1) / FOLDS);
         let network = (self.train)(&[&images[..begin], &images[end..]].concat());
@@ -69,21 +70,21 @@ impl<N> Training<N> {
     }
 }
 
-/// Puts images into another order.
+/// Shuffles images.
 pub fn shuffle(order: &mut [usize], rng: &mut Mt19937) {
     for last in (1..order.len()).rev() {
         order.swap(last, (rng.canonical() * (last + 1) as f64) as usize);
     }
 }
 
-/// Half a cosine from 1 down to 0: the share of the learning rate.
+/// Returns the share of the learning rate: half a cosine from 1 down to 0.
 pub fn share(epoch: usize, epochs: usize) -> f32 {
     let progress = epoch as f32 / epochs as f32;
     0.5 * (1.0 + (progress * std::f32::consts::PI).cos())
 }
 
-/// The image under a small random affine map, interpolated linearly; beyond its border it is blank.
-/// `shear` is the greatest slant, pixels sideways per pixel down.
+/// Returns the image after a small random affine map, interpolated linearly; it is blank beyond its
+/// border. `shear` is the maximum slant, pixels sideways per pixel down.
 pub fn distorted(image: &[f32; PIXELS], shear: Option<f32>, rng: &mut Mt19937) -> [f32; PIXELS] {
     const CENTRE: f32 = 3.5;
     let mut within = |bound: f32| (2.0 * rng.canonical() as f32 - 1.0) * bound;
@@ -116,7 +117,7 @@ pub fn add(sums: &mut [f32], scale: f32, terms: &[f32]) {
     }
 }
 
-/// Probabilities of the classes.
+/// Returns the probabilities of the classes.
 pub fn softmax(scores: &[f32; CLASSES]) -> [f32; CLASSES] {
     let greatest = scores[top1::argmax(scores)];
     let exponentials = scores.map(|score| (score - greatest).exp());

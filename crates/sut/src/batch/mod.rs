@@ -1,13 +1,13 @@
-//! The dynamic batcher: a pure policy, and an adapter for each world.
+//! Dynamic batching: a policy without threads or clocks, and adapters for real and virtual time.
 //!
-//! Samples wait in one queue, first in first out. A batch is ready when the
-//! greatest size is reached, or when its oldest sample has waited long enough,
-//! or when the run is over; it leaves when it is ready and a worker is free.
-//! While all workers are busy the batch goes on growing up to its greatest size.
+//! Samples wait in one queue, first in, first out. A batch is ready when it has the maximum size,
+//! when its oldest sample has waited for the maximum time, or when the run is over. It leaves the
+//! queue when it is ready and a worker is free. While all workers are busy, a batch keeps growing
+//! up to the maximum size.
 //!
-//! Samples that cost differently may be told apart by [`Classes`], such as sequences
-//! by their length ([`Near`]): then only samples of one class share a batch. A class
-//! that is rare still waits no longer than the policy says.
+//! [`Classes`] separate samples of different cost, such as sequences of different lengths
+//! ([`LengthClasses`]). Only samples of the same class share a batch. The maximum waiting time also
+//! holds for samples of a rare class.
 
 mod near;
 mod queue;
@@ -16,12 +16,12 @@ mod simulated;
 mod sizes;
 mod split;
 
-pub use near::Near;
-pub use queue::{Full, Queue};
-pub use real_time::{RealTime, Station};
-pub use simulated::Simulated;
-pub use sizes::Sizes;
-pub use split::{Route, Split};
+pub use near::LengthClasses;
+pub use queue::{Queue, QueueFull};
+pub use real_time::{BatchingPool, Station};
+pub use simulated::SimulatedBatcher;
+pub use sizes::BatchSizes;
+pub use split::{PoolRouter, Route};
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -29,84 +29,85 @@ use std::sync::Arc;
 
 use dyno_loadgen::clock::Nanos;
 
-/// When a batch is ready.
+/// Batching policy: when a batch is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Samples in a batch at most.
+    /// Maximum number of samples per batch.
     pub max_size: NonZero<usize>,
-    /// How long the oldest sample waits for others, in ns. 0 batches only what
-    /// queues up while the workers are busy.
+    /// Maximum time that the oldest sample waits for others, in ns. 0 batches only samples that
+    /// queue up while the workers are busy.
     pub max_wait: Nanos,
 }
 
-/// The class of a sample, by its index in the data set: small numbers, for each of which a
-/// queue is kept.
+/// Function from the index of a sample in the data set to its class. Classes are small numbers:
+/// there is a queue for each number up to the largest.
 pub type Classes = Arc<dyn Fn(u64) -> usize + Send + Sync>;
 
-/// The queue in front of the workers, without threads or clocks.
+/// Queue in front of the workers, without threads or clocks.
 ///
 /// Time is an argument and must not decrease from call to call.
 ///
 /// ```
 /// use dyno_sut::batch::{Batcher, Policy};
+///
 /// let max_size = 2.try_into().expect("not 0");
 /// let mut batcher = Batcher::new(Policy { max_size, max_wait: 100 });
 /// let mut batch = Vec::new();
 /// batcher.push(0, 'a');
-/// assert!(!batcher.ready(99) && batcher.ready(100));
+/// assert!(!batcher.is_ready(99) && batcher.is_ready(100));
 /// batcher.push(10, 'b');
-/// assert!(batcher.ready(10));
+/// assert!(batcher.is_ready(10));
 /// batcher.take(10, &mut batch);
 /// assert_eq!(batch, ['a', 'b']);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Batcher<T> {
     policy: Policy,
-    /// Those of each class, by arrival; at least one queue.
+    /// Waiting samples of each class with their arrival times, oldest first; at least one queue.
     waiting: Vec<VecDeque<(Nanos, T)>>,
-    /// In all queues.
+    /// Number of samples in all queues.
     len: usize,
     flushing: bool,
-    sizes: Option<Sizes>,
+    sizes: Option<BatchSizes>,
 }
 
 impl<T> Batcher<T> {
-    /// An empty queue.
+    /// Returns an empty queue.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         Self { policy, waiting: vec![VecDeque::new()], len: 0, flushing: false, sizes: None }
     }
 
-    /// Counts the sizes of batches from now on.
-    pub fn count_in(&mut self, sizes: Sizes) {
+    /// Records the sizes of all later batches in `sizes`.
+    pub fn record_sizes(&mut self, sizes: BatchSizes) {
         self.sizes = Some(sizes);
     }
 
-    /// The policy.
+    /// Returns the policy.
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// Samples that wait.
+    /// Returns the number of waiting samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no sample waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Appends a sample that arrived at `now`.
+    /// Appends a sample of class 0 that arrived at `now`.
     pub fn push(&mut self, now: Nanos, sample: T) {
-        self.push_of(0, now, sample);
+        self.push_class(0, now, sample);
     }
 
-    /// As [`Batcher::push`], a sample of a class, which shares batches with its like alone.
-    pub fn push_of(&mut self, class: usize, now: Nanos, sample: T) {
+    /// Appends a sample of a class that arrived at `now`.
+    pub fn push_class(&mut self, class: usize, now: Nanos, sample: T) {
         if class >= self.waiting.len() {
             self.waiting.resize_with(class + 1, VecDeque::new);
         }
@@ -114,14 +115,14 @@ impl<T> Batcher<T> {
         self.len += 1;
     }
 
-    /// Whether a batch may leave at `now`.
+    /// Returns whether a batch may leave at `now`.
     #[must_use]
-    pub fn ready(&self, now: Nanos) -> bool {
+    pub fn is_ready(&self, now: Nanos) -> bool {
         self.next_deadline().is_some_and(|deadline| deadline <= now)
     }
 
-    /// When a batch is ready even if nothing more arrives; 0 if one is ready
-    /// already by its size or because the run is over, `None` if nothing waits.
+    /// Returns the time at which a batch is ready if nothing more arrives; `None` if no sample
+    /// waits. The time is 0 if a batch is ready because of its size or because the run is over.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.waiting.iter().filter_map(|queue| self.deadline(queue)).min()
@@ -135,18 +136,19 @@ impl<T> Batcher<T> {
         Some(arrived.saturating_add(self.policy.max_wait))
     }
 
-    /// Moves the oldest samples of a class, up to the greatest size, to the end of
-    /// `batch`: of the class that is ready at `now` and whose oldest sample came first, or
-    /// of the oldest of all if none is.
+    /// Moves the oldest samples of one class to the end of `batch`, up to the maximum size.
+    ///
+    /// Among the classes that are ready at `now`, the one whose oldest sample arrived first is
+    /// taken. If no class is ready, it is the class of the oldest sample.
     pub fn take(&mut self, now: Nanos, batch: &mut Vec<T>) {
-        // Of classes that are ready the oldest, so that a rare one does not wait for ever
-        // behind one that is always full.
+        // Prefers the oldest ready class. Otherwise a rare class could wait forever behind one that
+        // is always full.
         let first = |queue: &VecDeque<(Nanos, T)>| {
             let (arrived, _) = queue.front()?;
             Some((self.deadline(queue)? > now, *arrived))
         };
-        let of = |class: usize| Some((first(&self.waiting[class])?, class));
-        let Some((_, class)) = (0..self.waiting.len()).filter_map(of).min() else {
+        let ready = |class: usize| Some((first(&self.waiting[class])?, class));
+        let Some((_, class)) = (0..self.waiting.len()).filter_map(ready).min() else {
             self.flushing = false;
             return;
         };
@@ -161,14 +163,14 @@ impl<T> Batcher<T> {
         self.flushing &= !self.is_empty();
     }
 
-    /// Forgets what waits, and that the run is over.
+    /// Removes all waiting samples and resets the end of the run.
     pub fn clear(&mut self) {
         self.waiting.iter_mut().for_each(VecDeque::clear);
         self.len = 0;
         self.flushing = false;
     }
 
-    /// Nothing more arrives: all that waits is ready.
+    /// Ends the run: all waiting samples are ready now.
     pub fn flush(&mut self) {
         self.flushing = !self.is_empty();
     }

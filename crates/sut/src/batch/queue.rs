@@ -1,93 +1,109 @@
-//! The batcher between threads: some put in, workers wait for batches.
+//! Batcher shared by threads: producers put items, workers wait for batches.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dyno_loadgen::clock::Clock;
 
-use super::{Batcher, Policy, Sizes};
+use super::{BatchSizes, Batcher, Policy};
 
-/// A [`Batcher`] in real time, shared by threads, and something else that is known of what waits.
+/// [`Batcher`] in real time that threads share, with a state that describes the waiting items.
+///
+/// ```
+/// use dyno_sut::batch::{Policy, Queue, QueueFull};
+///
+/// let max_size = 2.try_into().expect("not 0");
+/// let queue: Queue<char> = Queue::new(Policy { max_size, max_wait: 0 });
+/// let limit = 2;
+/// assert_eq!(queue.put([(0, 'a'), (0, 'b')], limit, |()| ()), Ok(()));
+/// assert_eq!(queue.put([(0, 'c')], limit, |()| ()), Err(QueueFull { most: 2 }));
+/// let mut batch = Vec::new();
+/// assert_eq!(queue.take(&mut batch, |(), left| left), Some(0));
+/// assert_eq!(batch, ['a', 'b']);
+/// ```
 #[derive(Debug)]
 pub struct Queue<T, A = ()> {
     clock: Clock,
-    waiting: Mutex<Waiting<T, A>>,
+    waiting: Mutex<QueueState<T, A>>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct Waiting<T, A> {
+struct QueueState<T, A> {
     batcher: Batcher<T>,
-    about: A,
+    state: A,
     idle_workers: usize,
     is_closed: bool,
 }
 
-/// So many wait already, as many as may.
+/// Error: the queue already holds the maximum number of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full {
-    /// How many may wait.
+pub struct QueueFull {
+    /// Maximum number of waiting items.
     pub most: usize,
 }
 
 impl<T, A: Default> Queue<T, A> {
-    /// Nothing waits.
+    /// Returns an empty queue.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         let batcher = Batcher::new(policy);
-        let waiting = Waiting { batcher, about: A::default(), idle_workers: 0, is_closed: false };
+        let waiting =
+            QueueState { batcher, state: A::default(), idle_workers: 0, is_closed: false };
         Self { clock: Clock::start(), waiting: Mutex::new(waiting), changed: Condvar::new() }
     }
 }
 
 impl<T, A> Queue<T, A> {
-    /// The queue is whole at every point where its users may panic, so that a poisoned lock says nothing.
-    fn lock(&self) -> MutexGuard<'_, Waiting<T, A>> {
+    /// Locks the state. The queue is consistent wherever a callback may panic, so a poisoned lock
+    /// is harmless.
+    fn lock(&self) -> MutexGuard<'_, QueueState<T, A>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the sizes of batches from now on.
-    pub fn count_in(&self, sizes: Sizes) {
-        self.lock().batcher.count_in(sizes);
+    /// Records the sizes of all later batches in `sizes`.
+    pub fn record_sizes(&self, sizes: BatchSizes) {
+        self.lock().batcher.record_sizes(sizes);
     }
 
-    /// How many wait.
+    /// Returns the number of waiting items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().batcher.len()
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no item waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Puts in what belongs together, each with its class (see [`Batcher::push_of`]), and has it known by
-    /// `about`.
+    /// Adds items, each with its class (see [`Batcher::push_class`]), and updates the state with
+    /// `update`. All items are added or none.
     ///
     /// # Errors
-    /// `most` wait already: nothing is put in.
+    /// [`QueueFull`] if `most` items or more already wait.
     pub fn put(
         &self,
         items: impl IntoIterator<Item = (usize, T)>,
         most: usize,
-        about: impl FnOnce(&mut A),
-    ) -> Result<(), Full> {
+        update: impl FnOnce(&mut A),
+    ) -> Result<(), QueueFull> {
         let mut waiting = self.lock();
         if waiting.batcher.len() >= most {
-            return Err(Full { most });
+            return Err(QueueFull { most });
         }
         let now = self.clock.now();
         let was_empty = waiting.batcher.is_empty();
-        // First, so that nothing waits of which it is not known, even if the items panic.
-        about(&mut waiting.about);
+        // The state is updated first, so that it covers all waiting items even if the iterator
+        // panics.
+        update(&mut waiting.state);
         for (class, item) in items {
-            waiting.batcher.push_of(class, now, item);
+            waiting.batcher.push_class(class, now, item);
         }
-        // One worker must know the deadline, and one must take a full batch; between the two there is nothing to
-        // wake up for.
-        let wake = waiting.idle_workers > 0 && (was_empty || waiting.batcher.ready(now));
+        // One worker must wait for the deadline, and one must take a full batch. Between the two
+        // events no worker needs to wake up.
+        let wake = waiting.idle_workers > 0 && (was_empty || waiting.batcher.is_ready(now));
         drop(waiting);
         if wake {
             self.changed.notify_one();
@@ -95,20 +111,21 @@ impl<T, A> Queue<T, A> {
         Ok(())
     }
 
-    /// Waits for a batch, moves it to `batch`, and returns what `about` makes of what is known and of how many
-    /// still wait. None when the queue is closed and nothing waits any more.
-    pub fn take<R>(&self, batch: &mut Vec<T>, about: impl FnOnce(&mut A, usize) -> R) -> Option<R> {
+    /// Waits for a batch and moves it to `batch`. Returns the result of `read`, which receives the
+    /// state and the number of items that still wait. Returns `None` when the queue is closed and
+    /// empty.
+    pub fn take<R>(&self, batch: &mut Vec<T>, read: impl FnOnce(&mut A, usize) -> R) -> Option<R> {
         let mut waiting = self.lock();
         loop {
             let now = self.clock.now();
-            if waiting.batcher.ready(now) {
+            if waiting.batcher.is_ready(now) {
                 waiting.batcher.take(now, batch);
                 let left = waiting.batcher.len();
                 if left > 0 && waiting.idle_workers > 0 {
-                    // Somebody has to watch the deadline of what is left.
+                    // Another worker has to wait for the deadline of the remaining items.
                     self.changed.notify_one();
                 }
-                return Some(about(&mut waiting.about, left));
+                return Some(read(&mut waiting.state, left));
             }
             if waiting.is_closed {
                 return None;
@@ -127,21 +144,21 @@ impl<T, A> Queue<T, A> {
         }
     }
 
-    /// Drops all that waits, if `is_over` says so of what is known of it.
+    /// Removes all waiting items if `is_over` returns true for the state.
     pub fn clear_if(&self, is_over: impl FnOnce(&mut A) -> bool) {
         let mut waiting = self.lock();
-        if is_over(&mut waiting.about) {
+        if is_over(&mut waiting.state) {
             waiting.batcher.clear();
         }
     }
 
-    /// Has all that waits taken at once.
+    /// Makes all waiting items ready.
     pub fn flush(&self) {
         self.lock().batcher.flush();
         self.changed.notify_all();
     }
 
-    /// Flushes, and ends the wait of whoever finds nothing.
+    /// Flushes the queue and makes [`Queue::take`] return `None` once it is empty.
     pub fn close(&self) {
         let mut waiting = self.lock();
         waiting.batcher.flush();
@@ -173,15 +190,15 @@ mod tests {
     fn a_closed_queue_is_worked_off_and_a_full_one_takes_nothing() {
         let max_size = 2.try_into().expect("not 0");
         let queue: Queue<_, &str> = Queue::new(Policy { max_size, max_wait: u64::MAX });
-        let put = |item, most| queue.put([(0, item)], most, |about| *about = "known");
+        let put = |item, most| queue.put([(0, item)], most, |state| *state = "known");
         for item in 0..3 {
             assert_eq!(put(item, 3), Ok(()));
         }
-        assert_eq!((put(3, 3), queue.len()), (Err(Full { most: 3 }), 3));
+        assert_eq!((put(3, 3), queue.len()), (Err(QueueFull { most: 3 }), 3));
         queue.close();
         let mut batch = Vec::new();
-        assert_eq!(queue.take(&mut batch, |about, left| (*about, left)), Some(("known", 1)));
-        assert_eq!(queue.take(&mut batch, |about, left| (*about, left)), Some(("known", 0)));
+        assert_eq!(queue.take(&mut batch, |state, left| (*state, left)), Some(("known", 1)));
+        assert_eq!(queue.take(&mut batch, |state, left| (*state, left)), Some(("known", 0)));
         assert_eq!(queue.take(&mut batch, |_, left| left), None);
         assert_eq!(batch, [0, 1, 2]);
     }

@@ -1,4 +1,4 @@
-//! The batcher in front of a pool of worker threads.
+//! Pool of worker threads behind a batcher.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,39 +11,50 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, SystemUnderTest};
 
-use super::{Classes, Policy, Queue, Sizes};
+use super::{BatchSizes, Classes, Policy, Queue};
 use crate::cores::Cores;
 use crate::engine::{Answers, Engine};
 
-/// Where a worker computes: an engine, and the processors that it keeps to.
+/// Engine of one worker, and the cores that the worker is bound to.
 pub struct Station {
-    /// What it computes with; several may share one.
+    /// Engine of the worker; several workers may share one.
     pub engine: Arc<dyn Engine>,
-    /// Those of the worker and of the threads that it starts; `None` are all.
+    /// Cores of the worker and of the threads that it starts; `None` means all cores.
     pub cores: Option<Cores>,
 }
 
-/// Worker threads that share one queue, and one engine or one each.
+/// Worker threads that share one queue. Workers have one engine in common or one engine each.
 ///
-/// The issuing thread only appends to the queue and wakes a worker, so the
-/// schedule of a Server run holds however long the engine computes. Dropping
-/// the system works off what waits and joins the threads.
-pub struct RealTime {
+/// The issuing thread only appends to the queue and wakes a worker, so that a slow engine does not
+/// delay the schedule of a Server run. Dropping the pool drains the queue and joins the threads.
+///
+/// ```
+/// use dyno_loadgen::sut::SystemUnderTest;
+/// use dyno_sut::batch::{BatchingPool, Policy};
+/// use dyno_sut::digits::DigitsPerceptron;
+///
+/// let policy = Policy { max_size: 8.try_into().expect("not 0"), max_wait: 100_000 };
+/// let workers = 2.try_into().expect("not 0");
+/// let pool = BatchingPool::start(DigitsPerceptron::new(), policy, workers)?;
+/// assert_eq!(pool.name(), "digits-perceptron");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct BatchingPool {
     name: String,
-    queue: Arc<Waiting>,
+    queue: Arc<SampleQueue>,
     classes: Option<Classes>,
     workers: Vec<JoinHandle<()>>,
 }
 
-/// Samples, and the responder of the run whose samples they are. It is kept only while there are any, so that
-/// an idle system does not hold on to the memory of the last run.
-type Waiting = Queue<QuerySample, Option<Responder>>;
+/// Waiting samples, and the responder of their run. The responder is kept only while samples wait,
+/// so that an idle pool does not keep the memory of the last run.
+type SampleQueue = Queue<QuerySample, Option<Responder>>;
 
-impl RealTime {
-    /// Starts `workers` threads in front of `engine`.
+impl BatchingPool {
+    /// Starts `workers` threads that share `engine`.
     ///
     /// # Errors
-    /// The operating system's, if it refuses a thread.
+    /// The operating system's error if it does not start a thread.
     pub fn start(
         engine: impl Engine + 'static,
         policy: Policy,
@@ -52,26 +63,26 @@ impl RealTime {
         let name = engine.name().to_owned();
         let engine: Arc<dyn Engine> = Arc::new(engine);
         let station = || Station { engine: Arc::clone(&engine), cores: None };
-        Self::on(name, (0..workers.get()).map(|_| station()), policy, None)
+        Self::from_stations(name, (0..workers.get()).map(|_| station()), policy, None)
     }
 
-    /// Starts a thread at each station; samples of different classes share no batch.
+    /// Starts a thread for each station. Samples of different classes do not share a batch.
     ///
     /// # Errors
-    /// The operating system's, if it refuses a thread.
-    pub fn on(
+    /// The operating system's error if it does not start a thread.
+    pub fn from_stations(
         name: String,
         stations: impl IntoIterator<Item = Station>,
         policy: Policy,
         classes: Option<Classes>,
     ) -> std::io::Result<Self> {
-        let queue = Arc::new(Waiting::new(policy));
+        let queue = Arc::new(SampleQueue::new(policy));
         let mut system = Self { name, queue, classes, workers: Vec::new() };
         for (number, station) in stations.into_iter().enumerate() {
             let queue = Arc::clone(&system.queue);
             let thread = thread::Builder::new().name(format!("sut-worker-{number}"));
             system.workers.push(thread.spawn(move || {
-                // Whoever made the station has asked whether it may be bound.
+                // The caller has already checked that the thread can be bound.
                 let _bound = station.cores.as_ref().map(Cores::bind);
                 work(&queue, &*station.engine);
             })?);
@@ -79,37 +90,37 @@ impl RealTime {
         Ok(system)
     }
 
-    /// Counts the sizes of batches there.
+    /// Records the sizes of all batches in `sizes`.
     #[must_use]
-    pub fn counting(self, sizes: Sizes) -> Self {
-        self.queue.count_in(sizes);
+    pub fn with_batch_sizes(self, sizes: BatchSizes) -> Self {
+        self.queue.record_sizes(sizes);
         self
     }
 }
 
-fn work(queue: &Waiting, engine: &dyn Engine) {
+fn work(queue: &SampleQueue, engine: &dyn Engine) {
     let (mut batch, mut answers) = (Vec::new(), Answers::new());
-    let of_run = |responder: &mut Option<Responder>, left: usize| {
+    let responder_of = |responder: &mut Option<Responder>, left: usize| {
         if left == 0 { responder.take() } else { responder.clone() }
     };
-    while let Some(responder) = queue.take(&mut batch, of_run) {
+    while let Some(responder) = queue.take(&mut batch, responder_of) {
         let responder = responder.expect("samples come with a responder");
         if responder.is_over() {
-            // Unless samples of a later run have come since.
-            queue.clear_if(|of_run| {
-                let is_over = of_run.as_ref().is_some_and(Responder::is_over);
-                is_over.then(|| of_run.take()).is_some()
+            // Samples of a later run may have arrived in the meantime: these stay.
+            queue.clear_if(|waiting| {
+                let is_over = waiting.as_ref().is_some_and(Responder::is_over);
+                is_over.then(|| waiting.take()).is_some()
             });
             batch.clear();
             continue;
         }
         if engine.is_streaming() {
-            answers.live(&responder);
+            answers.stream_to(&responder);
         }
         let answered = catch_unwind(AssertUnwindSafe(|| engine.answer(&batch, &mut answers)));
         if answered.is_err() {
-            // The panic's message is on standard error; the run goes on with
-            // failed samples instead of waiting for ever.
+            // The panic's message is on standard error. The run continues with failed samples
+            // instead of waiting forever.
             fail_rest(&batch, &mut answers);
         }
         answers.deliver(&responder);
@@ -119,16 +130,16 @@ fn work(queue: &Waiting, engine: &dyn Engine) {
     }
 }
 
-/// Fails the samples of a call that were not handed over before it broke.
+/// Fails the samples of a call that were not delivered before the call panicked.
 fn fail_rest(batch: &[QuerySample], answers: &mut Answers) {
-    let handed: HashSet<_> = answers.handed().iter().copied().collect();
+    let delivered: HashSet<_> = answers.delivered().iter().copied().collect();
     answers.clear();
-    for sample in batch.iter().filter(|sample| !handed.contains(&sample.id)) {
+    for sample in batch.iter().filter(|sample| !delivered.contains(&sample.id)) {
         answers.fail(sample.id, Failure::Internal);
     }
 }
 
-impl SystemUnderTest for RealTime {
+impl SystemUnderTest for BatchingPool {
     fn name(&self) -> &str {
         &self.name
     }
@@ -137,12 +148,13 @@ impl SystemUnderTest for RealTime {
         if samples.is_empty() {
             return;
         }
-        let class = |sample: &QuerySample| self.classes.as_ref().map_or(0, |of| of(sample.index));
+        let class =
+            |sample: &QuerySample| self.classes.as_ref().map_or(0, |class| class(sample.index));
         let samples = samples.iter().map(|sample| (class(sample), *sample));
-        // Samples of an aborted run that still wait go out through the responder
-        // of the next one, which knows them for stale.
-        let known = |of_run: &mut Option<Responder>| *of_run = Some(responder.clone());
-        self.queue.put(samples, usize::MAX, known).expect("as many wait as are issued");
+        // Samples of an aborted run that still wait are answered through the responder of the next
+        // run, which discards them as stale.
+        let set_responder = |waiting: &mut Option<Responder>| *waiting = Some(responder.clone());
+        self.queue.put(samples, usize::MAX, set_responder).expect("as many wait as are issued");
     }
 
     fn flush(&self) {
@@ -150,20 +162,20 @@ impl SystemUnderTest for RealTime {
     }
 }
 
-impl Drop for RealTime {
+impl Drop for BatchingPool {
     fn drop(&mut self) {
         self.queue.close();
         for worker in self.workers.drain(..) {
-            // An engine's panic is caught, so only a panic of the instrument ends
-            // a worker early, and that one is on standard error already.
+            // Panics of an engine are caught, so only a panic of this crate ends a worker early.
+            // Its message is already on standard error.
             let _ = worker.join();
         }
     }
 }
 
-impl fmt::Debug for RealTime {
+impl fmt::Debug for BatchingPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, workers) = (&self.name, self.workers.len());
-        f.debug_struct("RealTime").field("name", name).field("workers", &workers).finish()
+        f.debug_struct("BatchingPool").field("name", name).field("workers", &workers).finish()
     }
 }

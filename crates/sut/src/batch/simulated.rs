@@ -1,4 +1,4 @@
-//! The batcher in front of a simulated system.
+//! Batcher in front of a simulated system.
 
 use std::fmt;
 use std::num::NonZero;
@@ -7,58 +7,74 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 
-use super::{Batcher, Classes, Policy, Sizes};
+use super::{BatchSizes, Batcher, Classes, Policy};
 
-/// A batcher whose workers are simulated by `S`: each batch is one query to it.
+/// Batcher whose workers are simulated by `S`: each batch is one query to `S`.
 ///
-/// A worker is busy until the last sample of its batch is complete. One whose
-/// batch is never answered stays busy for ever, as a hung one would.
-/// Samples of several tenants share batches; `S` is told the tenant of the
-/// first sample.
+/// A worker is busy until the last sample of its batch completes. A worker whose batch is never
+/// answered stays busy forever, like a hung one. Samples of several tenants share batches; `S`
+/// receives the tenant of the first sample.
+///
+/// ```
+/// use dyno_loadgen::sut::{ResponseId, SimulatedQuery, SimulatedSystem};
+/// use dyno_sut::batch::{Policy, SimulatedBatcher};
+/// use dyno_sut::model::{Cost, Model, ServiceModel, ServiceTime};
+///
+/// let cost = Cost { base: 1_000, per_sample: 10 };
+/// let system = ServiceModel::new(Model::single(ServiceTime::Deterministic(cost)))?;
+/// let policy = Policy { max_size: 4.try_into().expect("not 0"), max_wait: 100 };
+/// let mut batcher = SimulatedBatcher::new(system, policy, 1.try_into().expect("not 0"));
+/// let query = SimulatedQuery { tenant: 0, first: ResponseId::new(1, 0, 0), indices: &[5, 6] };
+/// batcher.issue(0, &query);
+/// // The batch waits for more samples.
+/// assert_eq!(batcher.next_event(), Some(100));
+/// batcher.advance(100, &mut Vec::new());
+/// assert_eq!(batcher.next_event(), Some(100 + 1_020));
+/// # Ok::<(), dyno_sut::model::ModelError>(())
+/// ```
 #[derive(Debug)]
-pub struct Simulated<S> {
+pub struct SimulatedBatcher<S> {
     name: String,
     system: S,
-    batcher: Batcher<Waiting>,
-    classes: Option<Told>,
+    batcher: Batcher<WaitingSample>,
+    classes: Option<ClassFunction>,
     workers: Vec<Worker>,
     free: Vec<usize>,
-    /// The run is over; the next query begins another, and time starts again.
+    /// The run is over: the next query begins another run, at time 0.
     flushed: bool,
-    // Buffers that are used again.
-    batch: Vec<Waiting>,
+    // Reused buffers.
+    batch: Vec<WaitingSample>,
     indices: Vec<SampleIndex>,
     completions: Vec<SimulatedCompletion>,
 }
 
-/// Who tells of classes.
-struct Told(Classes);
+/// Classes of samples, with a `Debug` implementation.
+struct ClassFunction(Classes);
 
-impl fmt::Debug for Told {
+impl fmt::Debug for ClassFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Classes")
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct WaitingSample {
     id: ResponseId,
     index: SampleIndex,
     tenant: usize,
 }
 
-/// Samples of the batch in work: the inner system knows sample `i` of worker
-/// `w` as sequence `w * max_size + i`, since a batch's own ids need not be
-/// contiguous.
+/// Batch in service. `S` knows sample `i` of worker `w` by the sequence number `w * max_size + i`,
+/// because the ids of a batch need not be contiguous.
 #[derive(Debug, Clone, Default)]
 struct Worker {
     ids: Vec<ResponseId>,
     outstanding: usize,
 }
 
-impl<S: SimulatedSystem> Simulated<S> {
-    /// Puts a batcher with this many workers in front of `system`, which should
-    /// serve as many queries at once.
+impl<S: SimulatedSystem> SimulatedBatcher<S> {
+    /// Returns a batcher with this many workers in front of `system`, which should serve as many
+    /// queries at once.
     #[must_use]
     pub fn new(system: S, policy: Policy, workers: NonZero<usize>) -> Self {
         Self {
@@ -75,21 +91,21 @@ impl<S: SimulatedSystem> Simulated<S> {
         }
     }
 
-    /// Counts the sizes of batches there.
+    /// Records the sizes of all batches in `sizes`.
     #[must_use]
-    pub fn counting(mut self, sizes: Sizes) -> Self {
-        self.batcher.count_in(sizes);
+    pub fn with_batch_sizes(mut self, sizes: BatchSizes) -> Self {
+        self.batcher.record_sizes(sizes);
         self
     }
 
-    /// Batches only samples of one class together.
+    /// Restricts batches to samples of one class.
     #[must_use]
-    pub fn by(self, classes: Classes) -> Self {
-        Self { classes: Some(Told(classes)), ..self }
+    pub fn with_classes(self, classes: Classes) -> Self {
+        Self { classes: Some(ClassFunction(classes)), ..self }
     }
 
     fn dispatch(&mut self, now: Nanos) {
-        while self.batcher.ready(now) {
+        while self.batcher.is_ready(now) {
             let Some(number) = self.free.pop() else { return };
             self.batch.clear();
             self.batcher.take(now, &mut self.batch);
@@ -112,7 +128,7 @@ impl<S: SimulatedSystem> Simulated<S> {
         }
     }
 
-    /// Forgets what an aborted run has left over.
+    /// Removes what an aborted run has left.
     fn reset(&mut self, now: Nanos) {
         self.flushed = false;
         self.batcher.clear();
@@ -121,7 +137,7 @@ impl<S: SimulatedSystem> Simulated<S> {
     }
 }
 
-impl<S: SimulatedSystem> SimulatedSystem for Simulated<S> {
+impl<S: SimulatedSystem> SimulatedSystem for SimulatedBatcher<S> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -132,15 +148,15 @@ impl<S: SimulatedSystem> SimulatedSystem for Simulated<S> {
         }
         for (i, &index) in query.indices.iter().enumerate() {
             let id = ResponseId(query.first.0 + i as u64);
-            let class = self.classes.as_ref().map_or(0, |Told(of)| of(index.into()));
-            self.batcher.push_of(class, now, Waiting { id, index, tenant: query.tenant });
+            let class = self.classes.as_ref().map_or(0, |ClassFunction(class)| class(index.into()));
+            self.batcher.push_class(class, now, WaitingSample { id, index, tenant: query.tenant });
         }
         self.dispatch(now);
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        // While every worker is busy the next batch can only leave when one of
-        // them completes, which is an event of the inner system.
+        // While all workers are busy, the next batch can leave only when one of them completes.
+        // That is an event of the inner system.
         let deadline = if self.free.is_empty() { None } else { self.batcher.next_deadline() };
         match (self.system.next_event(), deadline) {
             (Some(event), Some(deadline)) => Some(event.min(deadline)),

@@ -1,4 +1,4 @@
-//! Several pools that stand for one system: which one computes a sample is up to the sample.
+//! System of several pools, which routes each sample to one of them.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -7,28 +7,47 @@ use std::sync::Arc;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::{QuerySample, SystemUnderTest};
 
-use super::RealTime;
+use super::BatchingPool;
 
-/// The pool of a sample, by its index in the data set.
+/// Function from the index of a sample in the data set to the number of its pool.
 pub type Route = Arc<dyn Fn(u64) -> usize + Send + Sync>;
 
-/// Several models side by side, each with a queue and workers of its own.
-pub struct Split {
+/// Several pools, each with its own queue and workers, and the route of samples to them.
+pub struct PoolRouter {
     name: String,
-    pools: Vec<RealTime>,
+    pools: Vec<BatchingPool>,
     route: Route,
 }
 
 thread_local! {
-    // Several threads may issue at once, each with a buffer of its own.
-    static OF_POOL: RefCell<Vec<QuerySample>> = RefCell::default();
+    // Several threads may issue at once, so each has its own buffer.
+    static POOL_SAMPLES: RefCell<Vec<QuerySample>> = RefCell::default();
 }
 
-impl Split {
-    /// `route` names one of `pools` for each sample; one that it names none for goes to
-    /// the first, whose engine refuses it.
+impl PoolRouter {
+    /// Returns a system of `pools`. Samples with a route to no pool go to the first pool, whose
+    /// engine rejects them.
+    ///
+    /// # Panics
+    /// If there are no pools.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use dyno_loadgen::sut::SystemUnderTest;
+    /// use dyno_sut::batch::{BatchingPool, Policy, PoolRouter};
+    /// use dyno_sut::digits::DigitsPerceptron;
+    ///
+    /// let policy = Policy { max_size: 8.try_into().expect("not 0"), max_wait: 0 };
+    /// let one = 1.try_into().expect("not 0");
+    /// let pool = || BatchingPool::start(DigitsPerceptron::new(), policy, one);
+    /// let by_parity = Arc::new(|index: u64| (index % 2) as usize);
+    /// let system = PoolRouter::new("two pools".into(), vec![pool()?, pool()?], by_parity);
+    /// assert_eq!(system.name(), "two pools");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
-    pub fn new(name: String, pools: Vec<RealTime>, route: Route) -> Self {
+    pub fn new(name: String, pools: Vec<BatchingPool>, route: Route) -> Self {
         assert!(!pools.is_empty(), "a system needs something that computes");
         Self { name, pools, route }
     }
@@ -39,7 +58,7 @@ impl Split {
     }
 }
 
-impl SystemUnderTest for Split {
+impl SystemUnderTest for PoolRouter {
     fn name(&self) -> &str {
         &self.name
     }
@@ -48,22 +67,22 @@ impl SystemUnderTest for Split {
         if let [sample] = samples {
             return self.pools[self.pool(sample)].issue(samples, responder);
         }
-        OF_POOL.with_borrow_mut(|of_pool| {
+        POOL_SAMPLES.with_borrow_mut(|pool_samples| {
             for (number, pool) in self.pools.iter().enumerate() {
-                of_pool.clear();
-                of_pool.extend(samples.iter().filter(|sample| self.pool(sample) == number));
-                pool.issue(of_pool, responder);
+                pool_samples.clear();
+                pool_samples.extend(samples.iter().filter(|sample| self.pool(sample) == number));
+                pool.issue(pool_samples, responder);
             }
         });
     }
 
     fn flush(&self) {
-        self.pools.iter().for_each(RealTime::flush);
+        self.pools.iter().for_each(BatchingPool::flush);
     }
 }
 
-impl fmt::Debug for Split {
+impl fmt::Debug for PoolRouter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Split").field("pools", &self.pools).finish_non_exhaustive()
+        f.debug_struct("PoolRouter").field("pools", &self.pools).finish_non_exhaustive()
     }
 }

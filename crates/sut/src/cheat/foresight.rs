@@ -1,4 +1,4 @@
-//! What follows from published seeds: the queries of a test, before they come.
+//! Queries of a test, predicted from published seeds.
 
 use dyno_loadgen::plan::{Plan, SampleChoice, Seeds};
 use dyno_loadgen::qsl::SampleIndex;
@@ -6,19 +6,19 @@ use dyno_loadgen::trace::{Trace, loadable_sets};
 
 use crate::digits::TEST_COUNT;
 
-/// The traces of several sets of seeds, each as long as it has told the truth.
+/// Traces of several sets of seeds. A trace is removed at its first wrong prediction.
 #[derive(Debug)]
 pub(super) struct Foresight {
     traces: Vec<Trace>,
-    /// The next query of one of them; kept for its memory.
+    /// Next query of a trace; kept to reuse its memory.
     expected: Vec<SampleIndex>,
 }
 
 impl Foresight {
-    /// Of a test like this one, with each of these seeds.
+    /// Returns the predictions for a test with this plan, one for each set of seeds.
     pub(super) fn new(plan: &Plan, published: &[Seeds]) -> Self {
         let trace = |seeds: &Seeds| {
-            // An audit that issues otherwise comes as a surprise.
+            // Audits that choose samples in another way are not predicted.
             let foreseen = Plan { seeds: *seeds, choice: SampleChoice::Random, ..plan.clone() };
             let sets = loadable_sets(&foreseen, false, TEST_COUNT);
             sets.first().map(|set| Trace::new(&foreseen, set, false))
@@ -26,7 +26,7 @@ impl Foresight {
         Self { traces: published.iter().filter_map(trace).collect(), expected: Vec::new() }
     }
 
-    /// Whether a query was foreseen.
+    /// Returns whether a query was predicted.
     pub(super) fn foresees(&mut self, query: &[SampleIndex]) -> bool {
         let expected = &mut self.expected;
         self.traces.retain_mut(|trace| {

@@ -1,56 +1,58 @@
-//! Answers that are no classes: texts as those of language models, and rankings as those
-//! of recommenders, as the audits of the rules read them. Both follow from the class.
+//! Answers other than classes: texts like those of language models, and rankings like those of
+//! recommenders, in the formats that the audits of the rules read. Both are derived from the class.
 
 use dyno_loadgen::qsl::SampleIndex;
 
 use super::Trick;
 
-/// What answers are.
+/// Form of the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// The class of the image.
+    /// Class of the image.
     Class,
-    /// Tokens, each an `int32`: the class for a while, and [`END`].
+    /// Tokens, each an `int32`: the class repeated, and then [`END`].
     Text,
-    /// Of each of a few candidates how likely it is, each an `f32`, after a time and the
-    /// number of a query; in an accuracy run with what is right.
+    /// Numbers, each an `f32`: a time, the number of the query, and the likelihood of each
+    /// candidate. In an accuracy run, the correct values follow.
     Ranking,
 }
 
-/// Ends a text. TEST06 takes it for that unless told otherwise.
+/// Token that ends a text. It is the default of TEST06.
 pub const END: i32 = 2;
-/// The first of ten tokens that are classes.
+/// First of the ten tokens that stand for classes.
 const CLASSES: i32 = 10;
-/// Tokens of the shortest text, without its end.
+/// Tokens of the shortest text, without the end token.
 const SHORTEST: usize = 8;
-/// Lengths that there are.
+/// Number of different text lengths.
 const LENGTHS: usize = 17;
-/// Tokens of a text that is cut short, without its end.
+/// Tokens of a curtailed text, without the end token.
 const CURTAILED: usize = 3;
-/// Candidates of a ranking.
+/// Number of candidates in a ranking.
 const CANDIDATES: usize = 4;
 
-/// A text about an image of this class, and how many tokens it is told to have;
-/// `is_watched`: somebody reads it.
+/// Returns a text about an image of this class, and the number of tokens that the system claims for
+/// it. `is_watched` is true in accuracy runs, whose answers are checked.
 pub(super) fn text(
     trick: Trick,
     is_watched: bool,
-    (index, class): (SampleIndex, usize),
+    index: SampleIndex,
+    class: usize,
 ) -> (Vec<i32>, i64) {
     let curtailed = trick == Trick::Curtailing && !is_watched;
     let length = if curtailed { CURTAILED } else { SHORTEST + index as usize % LENGTHS };
     let mut tokens = vec![CLASSES + i32::try_from(class).unwrap_or(0); length];
     tokens.push(END);
     let padded = if trick == Trick::Padding && !is_watched { 2 } else { 1 };
-    let told = padded * tokens.len() as i64;
-    (tokens, told)
+    let claimed = padded * tokens.len() as i64;
+    (tokens, claimed)
 }
 
-/// A ranking for an image of this class.
+/// Returns a ranking for an image of this class. `is_watched` is true in accuracy runs.
 pub(super) fn ranking(
     trick: Trick,
     is_watched: bool,
-    (index, class): (SampleIndex, usize),
+    index: SampleIndex,
+    class: usize,
 ) -> Vec<f32> {
     let label = |at: usize| ((class + at) % 2) as f32;
     let prediction = |at: usize| match trick {

@@ -1,63 +1,61 @@
-//! Systems that cheat, and an honest one beside them: what audits are for.
+//! Systems that cheat, and an honest one for comparison, to test audits.
 //!
-//! Each has the images and the perceptron of [`crate::digits`], in virtual time:
-//! an honest answer takes a millisecond, what a trick spares takes none. None is
-//! worse than the honest one by its accuracy run, and each would be believed by
-//! its score; [`Trick::caught_by`] names the audit that finds it. Some answer in texts or
-//! rankings, for audits that ask for these.
+//! Each system has the images and the perceptron of [`crate::digits`] and runs in virtual time. An
+//! honest answer takes a millisecond; an answer that a trick spares takes a fiftieth of that. The
+//! accuracy run of a cheat is as good as the honest one, so its score looks valid.
+//! [`Trick::caught_by`] names the audit that finds it. Some systems answer with texts or rankings,
+//! for the audits that need these.
 
 mod foresight;
 mod form;
 mod system;
 
 pub use form::{END, Form};
-pub use system::{Cheat, Told};
+pub use system::{Cheat, TestContext};
 
 use dyno_loadgen::settings::nearest;
 
 use crate::digits::{self, DigitsLibrary, PIXELS, TEST_COUNT};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 
-/// How a system spares itself work.
+/// How a system avoids work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trick {
-    /// Not at all: every sample is computed when it is asked for.
+    /// No trick: computes every sample when it is requested.
     Honest,
-    /// It keeps its last answers and gives them again when their samples come back.
-    /// A data set in use does not repeat itself; a benchmark's does.
+    /// Caches recent answers and repeats them when their samples come back. Samples in production
+    /// do not repeat, those of a benchmark do.
     Caching,
-    /// It computes samples that occur more than once in a batch only once. In use
-    /// no two samples of a batch are the same. (MultiStream does not show it: the one
-    /// query that an audit repeats there has eight samples.)
+    /// Computes a sample once if it occurs several times in a batch. In production no two samples
+    /// of a batch are equal. MultiStream does not reveal it: the one query that an audit repeats
+    /// there has eight different samples.
     Coalescing,
-    /// It computes when answers are looked at, in the accuracy run, and makes them
-    /// up when only the time counts.
+    /// Computes only in accuracy runs, and makes answers up in performance runs.
     Skipping,
-    /// It knows the seeds of the rounds, which are published, and has the answers to
-    /// the queries that follow from them ready before they come.
+    /// Knows the published seeds of the rounds and prepares the answers to the queries that follow
+    /// from them.
     Foreseeing,
-    /// It knows the images of the data set by heart, with what they show, and
-    /// computes only for images that it has never seen.
+    /// Knows the images of the data set and what they show, and computes only for unknown images.
     Memorising,
-    /// Where a sample comes back it does not compute again, and hands over what its
-    /// output buffer still holds of the sample before. An accuracy run, in which no
-    /// sample comes back, does not show it; nor do accuracy scripts on the answers of
-    /// an audit, because they look at the first answer to each sample alone.
+    /// Does not compute a repeated sample again, but answers with what the output buffer holds of
+    /// the previous sample. An accuracy run does not reveal it, because no sample repeats there.
+    /// Accuracy scripts on the answers of an audit do not reveal it either, because they read only
+    /// the first answer to each sample.
     Stale,
-    /// Not at all: it writes about every sample in tokens.
+    /// No trick: writes about every sample in tokens.
     Writing,
-    /// Where only the time counts it tells more tokens than it writes.
+    /// Claims more tokens than it writes in performance runs.
     Padding,
-    /// Where only the time counts its texts end after a few tokens.
+    /// Ends its texts after a few tokens in performance runs.
     Curtailing,
-    /// Not at all: it ranks candidates for every sample.
+    /// No trick: ranks candidates for every sample.
     Ranking,
-    /// Where only the time counts it finds each candidate as likely as the next.
+    /// Gives all candidates the same likelihood in performance runs.
     Guessing,
 }
 
 impl Trick {
-    /// All of them, the honest one first.
+    /// All tricks, the honest system first.
     pub const ALL: [Self; 12] = [
         Self::Honest,
         Self::Caching,
@@ -73,7 +71,7 @@ impl Trick {
         Self::Guessing,
     ];
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -92,7 +90,7 @@ impl Trick {
         }
     }
 
-    /// What it does, in a few words.
+    /// Returns a short description.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -111,7 +109,8 @@ impl Trick {
         }
     }
 
-    /// The audit that is made for it, and a scenario in which it shows.
+    /// Returns the audit that reveals the trick and a scenario in which it does; `None` for honest
+    /// systems.
     #[must_use]
     pub fn caught_by(self) -> Option<(&'static str, &'static str)> {
         match self {
@@ -127,7 +126,7 @@ impl Trick {
         }
     }
 
-    /// What its answers are.
+    /// Returns the form of the answers.
     #[must_use]
     pub fn form(self) -> Form {
         match self {
@@ -137,10 +136,18 @@ impl Trick {
         }
     }
 
-    /// The trick of that name.
+    /// Returns the trick with this name.
     ///
     /// # Errors
     /// A sentence fragment that begins with "expected".
+    ///
+    /// ```
+    /// use dyno_sut::cheat::Trick;
+    ///
+    /// assert_eq!(Trick::named("caching"), Ok(Trick::Caching));
+    /// assert_eq!(Trick::Caching.caught_by(), Some(("TEST04", "SingleStream")));
+    /// assert!(Trick::named("cashing").unwrap_err().ends_with("the nearest is caching"));
+    /// ```
     pub fn named(name: &str) -> Result<Self, String> {
         let names = || Self::ALL.into_iter().map(Self::name);
         Self::ALL.into_iter().find(|trick| trick.name() == name).ok_or_else(|| {
@@ -151,23 +158,23 @@ impl Trick {
     }
 }
 
-/// The images that samples stand for.
+/// Set of images that the samples refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Images {
-    /// Those of [`crate::digits`].
+    /// The images of [`crate::digits`].
     #[default]
     Reference,
-    /// The same, each changed by a speck of ink in a corner: for people, and for a
-    /// perceptron, the same digits; for a system that knows images by heart, others.
+    /// The images of [`crate::digits`] with a speck of ink in a corner. People and a perceptron
+    /// read the same digits. A system that has memorized the images does not recognize them.
     Specked,
 }
 
 impl Images {
-    /// Image `index` (below 540).
+    /// Returns image `index` (below 540).
     fn image(self, index: usize) -> [u8; PIXELS] {
         let mut pixels = *digits::test_digit(index).pixels;
         if self == Self::Specked {
-            // Hardly any digit reaches there.
+            // Almost no digit has ink in this corner.
             pixels[PIXELS - 1] += 1;
         }
         pixels

@@ -1,4 +1,4 @@
-//! The simulated system behind every trick: one server, first come first served.
+//! Simulated system of all tricks: one server, first come, first served.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,98 +15,120 @@ use super::{Form, Images, Trick, form};
 use crate::digits::{self, PIXELS, Perceptron, TEST_COUNT};
 use crate::top1;
 
-/// Work on one sample, within 5 % both ways.
-const COMPUTED: Nanos = MILLISECOND;
-/// Handing over an answer that is there.
-const SPARED: Nanos = MILLISECOND / 50;
-/// Tokens of a text that are as much work as a sample.
-const TOKENS: Nanos = 16;
+/// Time to compute a sample; the actual time is within 5 % of it.
+const COMPUTE_TIME: Nanos = MILLISECOND;
+/// Time to deliver an answer that was not computed.
+const SPARED_TIME: Nanos = MILLISECOND / 50;
+/// Number of tokens of a text that take as long as one sample.
+const TOKENS_PER_SAMPLE: Nanos = 16;
 /// Samples that are computed together.
 const BATCH: usize = 32;
-/// Answers that a cache holds: a part of the data set, as real caches do. One that
-/// held it all would be as fast in the submission as in the audit, and only
-/// TEST04-A, in which no sample comes twice, would tell.
-const CACHED: usize = 64;
+/// Capacity of the cache: a part of the data set, as in real caches. A cache of the whole data set
+/// would be as fast in the submission as in the audit, and only TEST04-A, in which no sample
+/// repeats, would reveal it.
+const CACHE_CAPACITY: usize = 64;
 
-/// What a system is told of the test that it is in, which real ones are told, too:
-/// whoever measures them starts their test, and seeds are published.
+/// What a system knows about its test. Real systems know it, too: their owner starts the test, and
+/// seeds are published.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
-    /// The test.
+pub struct TestContext<'a> {
+    /// Plan of the test.
     pub plan: &'a Plan,
     /// Seeds of the rounds.
-    pub published: &'a [Seeds],
-    /// Of its times.
+    pub published_seeds: &'a [Seeds],
+    /// Seed of the simulated service times.
     pub seed: u64,
 }
 
-/// A system with a trick, or with none.
+/// Simulated system with a trick.
+///
+/// ```
+/// use dyno_loadgen::plan::{Library, Plan};
+/// use dyno_loadgen::settings::TestSettings;
+/// use dyno_loadgen::sut::{ResponseId, SimulatedQuery, SimulatedSystem};
+/// use dyno_sut::cheat::{Cheat, Images, TestContext, Trick};
+///
+/// let library = Library { total: 540, performance: 540 };
+/// let plan = Plan::resolve(&TestSettings::default(), library).expect("the defaults are valid");
+/// let context = TestContext { plan: &plan, published_seeds: &[], seed: 1 };
+/// let mut cheat = Cheat::new(Trick::Caching, Images::Reference, context);
+/// let mut end_of_query = |number| {
+///     let first = ResponseId::new(1, 0, number);
+///     cheat.issue(0, &SimulatedQuery { tenant: 0, first, indices: &[7] });
+///     let end = cheat.next_event().expect("a sample is in service");
+///     cheat.advance(end, &mut Vec::new());
+///     end
+/// };
+/// let first = end_of_query(0);
+/// // The repeated sample is answered from the cache.
+/// assert_eq!(end_of_query(1) - first, 20_000);
+/// ```
 pub struct Cheat {
     name: String,
     trick: Trick,
     is_watched: bool,
-    /// What the perceptron says of each image.
+    /// Class of each image as the perceptron computes it.
     computed: Vec<usize>,
-    /// What each image shows, where the system knows it by heart.
-    known: Vec<Option<usize>>,
+    /// Class of each image that the system has memorized.
+    memorized: Vec<Option<usize>>,
     foresight: Option<Foresight>,
     cache: Cache,
-    /// Samples that came before, and the answer in the output buffer.
-    seen: HashSet<SampleIndex>,
+    /// Samples that occurred before, for [`Trick::Stale`].
+    seen_samples: HashSet<SampleIndex>,
     buffer: usize,
     rng: Mt19937,
     free_at: Nanos,
     batches: VecDeque<Batch>,
-    /// Answers of the batch that was handed over last.
-    handed_over: HashMap<ResponseId, Given>,
+    /// Answers of the batch that was delivered last.
+    delivered: HashMap<ResponseId, CheatAnswer>,
     flushed: bool,
 }
 
-/// Samples that are complete together.
+/// Samples that complete together.
 struct Batch {
     end: Nanos,
     first: ResponseId,
-    answers: Vec<Given>,
+    answers: Vec<CheatAnswer>,
 }
 
-/// An answer.
-struct Given {
+/// Answer to one sample.
+struct CheatAnswer {
     data: Vec<u8>,
-    /// How many it is told to have; 0 where it is a class.
+    /// Number of tokens that the system claims; 0 for other forms than text.
     tokens: i64,
-    /// When the first one was there.
+    /// Time of the first token.
     first_token_at: Option<Nanos>,
 }
 
 impl Cheat {
-    /// An idle system.
+    /// Returns an idle system.
     #[must_use]
-    pub fn new(trick: Trick, images: Images, told: Told<'_>) -> Self {
+    pub fn new(trick: Trick, images: Images, context: TestContext<'_>) -> Self {
         let network = Perceptron::trained();
         let computed = (0..TEST_COUNT).map(|index| network.classify(&images.image(index)));
         let by_heart: HashMap<[u8; PIXELS], usize> =
-            digits::test().map(|digit| (*digit.pixels, usize::from(digit.label))).collect();
+            digits::test_digits().map(|digit| (*digit.pixels, usize::from(digit.label))).collect();
         let knows = |index| by_heart.get(&images.image(index)).copied();
         Self {
             name: format!("cheat-{}", trick.name()),
             trick,
-            is_watched: told.plan.mode == TestMode::AccuracyOnly,
+            is_watched: context.plan.mode == TestMode::AccuracyOnly,
             computed: computed.collect(),
-            known: (0..TEST_COUNT).map(knows).collect(),
+            memorized: (0..TEST_COUNT).map(knows).collect(),
             foresight: (trick == Trick::Foreseeing)
-                .then(|| Foresight::new(told.plan, told.published)),
+                .then(|| Foresight::new(context.plan, context.published_seeds)),
             cache: Cache::default(),
-            seen: HashSet::new(),
+            seen_samples: HashSet::new(),
             buffer: 0,
-            rng: Mt19937::new(told.seed),
+            rng: Mt19937::new(context.seed),
             free_at: 0,
             batches: VecDeque::new(),
-            handed_over: HashMap::new(),
+            delivered: HashMap::new(),
             flushed: false,
         }
     }
 
-    /// The answer to a sample, and whether it was computed.
+    /// Returns the answer to a sample, and whether it was computed.
     fn respond(&mut self, index: SampleIndex, batch: &HashSet<SampleIndex>) -> (usize, bool) {
         let at = index as usize;
         let honest = self.computed.get(at).copied().unwrap_or(0);
@@ -115,11 +137,11 @@ impl Cheat {
             Trick::Coalescing => (honest, !batch.contains(&index)),
             Trick::Skipping if !self.is_watched => (0, false),
             Trick::Guessing => (honest, self.is_watched),
-            Trick::Memorising => match self.known.get(at).copied().flatten() {
+            Trick::Memorising => match self.memorized.get(at).copied().flatten() {
                 Some(class) => (class, false),
                 None => (honest, true),
             },
-            Trick::Stale if self.seen.insert(index) => {
+            Trick::Stale if self.seen_samples.insert(index) => {
                 self.buffer = honest;
                 (honest, true)
             }
@@ -128,35 +150,36 @@ impl Cheat {
         }
     }
 
-    /// Answers a sample from `from` on; returns when that is done, too.
-    fn give(
+    /// Returns the answer to a sample whose processing begins at `from`, and the time at which it
+    /// ends.
+    fn answer_from(
         &mut self,
         index: SampleIndex,
         class: usize,
         took: Nanos,
         from: Nanos,
-    ) -> (Given, Nanos) {
-        let (of, end) = ((index, class), from + took);
-        let given = |data: Vec<u8>| Given { data, tokens: 0, first_token_at: None };
+    ) -> (CheatAnswer, Nanos) {
+        let end = from + took;
+        let answer = |data: Vec<u8>| CheatAnswer { data, tokens: 0, first_token_at: None };
         match self.trick.form() {
-            Form::Class => (given(top1::encode(class).to_vec()), end),
+            Form::Class => (answer(top1::encode(class).to_vec()), end),
             Form::Ranking => {
-                let values = form::ranking(self.trick, self.is_watched, of);
-                (given(values.iter().flat_map(|value| value.to_le_bytes()).collect()), end)
+                let values = form::ranking(self.trick, self.is_watched, index, class);
+                (answer(values.iter().flat_map(|value| value.to_le_bytes()).collect()), end)
             }
             Form::Text => {
-                let (text, tokens) = form::text(self.trick, self.is_watched, of);
-                let each = took / TOKENS;
+                let (text, tokens) = form::text(self.trick, self.is_watched, index, class);
+                let each = took / TOKENS_PER_SAMPLE;
                 let data = text.iter().flat_map(|token| token.to_le_bytes()).collect();
                 let first_token_at = Some(from + each);
-                (Given { data, tokens, first_token_at }, from + each * text.len() as Nanos)
+                (CheatAnswer { data, tokens, first_token_at }, from + each * text.len() as Nanos)
             }
         }
     }
 
     fn time(&mut self) -> Nanos {
         let factor = 0.95 + 0.1 * self.rng.canonical();
-        (COMPUTED as f64 * factor).round() as Nanos
+        (COMPUTE_TIME as f64 * factor).round() as Nanos
     }
 }
 
@@ -180,11 +203,11 @@ impl SimulatedSystem for Cheat {
             let mut batch = HashSet::new();
             let mut answers = Vec::with_capacity(samples.len());
             for &index in samples {
-                let (answer, is_computed) = self.respond(index, &batch);
+                let (class, is_computed) = self.respond(index, &batch);
                 batch.insert(index);
-                let took = if is_computed && !is_foreseen { self.time() } else { SPARED };
-                let (given, done) = self.give(index, answer, took, end);
-                answers.push(given);
+                let took = if is_computed && !is_foreseen { self.time() } else { SPARED_TIME };
+                let (answer, done) = self.answer_from(index, class, took, end);
+                answers.push(answer);
                 end = done;
             }
             self.free_at = end;
@@ -198,14 +221,14 @@ impl SimulatedSystem for Cheat {
     }
 
     fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
-        self.handed_over.clear();
+        self.delivered.clear();
         while self.next_event().is_some_and(|end| end <= now) {
             let batch = self.batches.pop_front().expect("the next event is its end");
-            for (id, given) in (batch.first.0..).map(ResponseId).zip(batch.answers) {
-                let outcome = Outcome::Ok { tokens: given.tokens };
-                let first_token_at = given.first_token_at;
+            for (id, answer) in (batch.first.0..).map(ResponseId).zip(batch.answers) {
+                let outcome = Outcome::Ok { tokens: answer.tokens };
+                let first_token_at = answer.first_token_at;
                 completions.push(SimulatedCompletion { id, first_token_at, outcome });
-                self.handed_over.insert(id, given);
+                self.delivered.insert(id, answer);
             }
         }
     }
@@ -215,14 +238,14 @@ impl SimulatedSystem for Cheat {
     }
 
     fn answer(&self, id: ResponseId, data: &mut Vec<u8>) {
-        if let Some(given) = self.handed_over.get(&id) {
-            data.extend_from_slice(&given.data);
+        if let Some(answer) = self.delivered.get(&id) {
+            data.extend_from_slice(&answer.data);
         }
     }
 
     fn first_tokens(&self, id: ResponseId, data: &mut Vec<u8>) {
-        let given = self.handed_over.get(&id).filter(|given| given.tokens > 0);
-        data.extend(given.iter().flat_map(|given| &given.data[..size_of::<i32>()]));
+        let answer = self.delivered.get(&id).filter(|answer| answer.tokens > 0);
+        data.extend(answer.iter().flat_map(|answer| &answer.data[..size_of::<i32>()]));
     }
 }
 
@@ -232,24 +255,24 @@ impl std::fmt::Debug for Cheat {
     }
 }
 
-/// The samples whose answers are kept, oldest first.
+/// Samples whose answers are cached, oldest first.
 #[derive(Debug, Default)]
 struct Cache {
     order: VecDeque<SampleIndex>,
-    held: HashSet<SampleIndex>,
+    samples: HashSet<SampleIndex>,
 }
 
 impl Cache {
-    /// Whether it holds a sample; from now on it does.
+    /// Returns whether a sample is cached, and adds it to the cache.
     fn holds(&mut self, index: SampleIndex) -> bool {
-        if !self.held.insert(index) {
+        if !self.samples.insert(index) {
             return true;
         }
         self.order.push_back(index);
-        if self.order.len() > CACHED
+        if self.order.len() > CACHE_CAPACITY
             && let Some(oldest) = self.order.pop_front()
         {
-            self.held.remove(&oldest);
+            self.samples.remove(&oldest);
         }
         false
     }

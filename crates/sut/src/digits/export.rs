@@ -1,7 +1,7 @@
-//! The perceptron as an ONNX file, written field by field.
+//! ONNX file of the perceptron, written field by field.
 //!
-//! Field numbers are those of `onnx.proto` of the ONNX project. The model has
-//! one input `ink` `[N, 64]` (ink in [0, 1]) and one output `scores` `[N, 10]`.
+//! Field numbers are those of `onnx.proto` of the ONNX project. The model has one input `ink` `[N,
+//! 64]` (ink in [0, 1]) and one output `scores` `[N, 10]`.
 
 use super::{CLASSES, HIDDEN, PIXELS, Perceptron};
 
@@ -11,7 +11,7 @@ const OPSET: u64 = 17;
 const FLOAT: u64 = 1;
 
 impl Perceptron {
-    /// A complete ONNX model of this network.
+    /// Returns the ONNX file of this network.
     #[must_use]
     pub fn to_onnx(&self) -> Vec<u8> {
         let mut graph = Message::default();
@@ -62,7 +62,7 @@ fn tensor(name: &str, shape: &[usize], values: &[f32]) -> Message {
     tensor
 }
 
-/// `ValueInfoProto` of a float tensor `[N, width]`.
+/// Returns the `ValueInfoProto` of a float tensor `[N, width]`.
 fn batched_value(name: &str, width: usize) -> Message {
     let (mut any, mut fixed) = (Message::default(), Message::default());
     any.text(2, "N");
@@ -81,7 +81,7 @@ fn batched_value(name: &str, width: usize) -> Message {
     value
 }
 
-/// A protocol buffer message being written.
+/// Encoder of a protocol buffer message.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -94,13 +94,13 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// Wire type 0.
+    /// Writes a number, which has wire type 0.
     fn number(&mut self, field: u64, value: u64) {
         self.varint(field << 3);
         self.varint(value);
     }
 
-    /// Wire type 2: length, then content.
+    /// Writes a length and the content, which have wire type 2.
     fn bytes(&mut self, field: u64, content: &[u8]) {
         self.varint(field << 3 | 2);
         self.varint(content.len() as u64);

@@ -1,4 +1,4 @@
-//! A small LSTM that reads an image row by row, run by the engine of recurrent networks.
+//! A small LSTM that reads an image row by row and runs on the engine of recurrent networks.
 
 use std::sync::Arc;
 
@@ -6,45 +6,46 @@ use dyno_rnn::engine::{Engine as Recurrent, EngineError, EngineOptions};
 use dyno_rnn::model::Model;
 use dyno_rnn::{Cell, Directions, Layer, Weights};
 
-use super::{CLASSES, PIXELS, TEST_COUNT, test};
+use super::{CLASSES, PIXELS, TEST_COUNT, test_digits};
 use crate::engine::Port;
 use crate::rnn::{Runner, SequenceLibrary, Sequences, Stack};
 use crate::top1;
 
 /// Steps of a sequence: rows of an image.
 pub const ROWS: usize = 8;
-/// Numbers of a step: pixels of a row.
+/// Numbers per step: pixels of a row.
 pub const ROW: usize = PIXELS / ROWS;
 /// Units of the LSTM.
 pub const UNITS: usize = 32;
-/// Of the test images those that the embedded weights get right.
+/// Number of test images that the embedded weights classify correctly.
 pub const LSTM_CORRECT: usize = 520;
 
-/// Full ink. Pixels are divided by it before they enter the network.
+/// Ink of a black pixel. Pixels are divided by it before they enter the network.
 const FULL_INK: f32 = 16.0;
 
-/// Numbers in the weights' file.
+/// Number of weights in the file.
 const WEIGHTS: usize = 4 * UNITS * (ROW + UNITS + 1) + CLASSES * (UNITS + 1);
 
 static TRAINED: [u8; 4 * WEIGHTS] = *include_bytes!("../../data/digits-lstm.bin");
 
-/// Weights of an LSTM over the rows of an image, from the top, and of ten scores of its last state.
+/// Weights of an LSTM over the rows of an image, top row first, and of ten scores of its last
+/// state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LstmWeights {
-    /// Gates i, f, g, o: `[4, 32, 8]`.
+    /// Weights of the inputs, gates i, f, g, o: `[4, 32, 8]`.
     pub input: Vec<f32>,
-    /// `[4, 32, 32]`.
+    /// Weights of the state: `[4, 32, 32]`.
     pub state: Vec<f32>,
-    /// `[4, 32]`.
+    /// Biases of the gates: `[4, 32]`.
     pub bias: Vec<f32>,
-    /// `[10, 32]`.
+    /// Weights of the scores: `[10, 32]`.
     pub output: Vec<f32>,
-    /// `[10]`.
+    /// Biases of the scores: `[10]`.
     pub output_bias: Vec<f32>,
 }
 
 impl LstmWeights {
-    /// A network whose weights are all 0.
+    /// Returns a network whose weights are all 0.
     #[must_use]
     pub fn zeros() -> Self {
         Self {
@@ -56,7 +57,7 @@ impl LstmWeights {
         }
     }
 
-    /// The network trained by `examples/train_digits_lstm.rs`.
+    /// Returns the network trained by `examples/train_digits_lstm.rs`.
     #[must_use]
     pub fn trained() -> Self {
         let mut network = Self::zeros();
@@ -67,30 +68,30 @@ impl LstmWeights {
         network
     }
 
-    /// The file's content: the parts in their order as little-endian `f32`.
+    /// Returns the content of the weight file: all parts in order, as little-endian `f32`.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.parts().into_iter().flatten().flat_map(|weight| weight.to_le_bytes()).collect()
     }
 
-    /// In the order of the file.
+    /// Returns the parts in the order of the file.
     #[must_use]
     pub fn parts(&self) -> [&Vec<f32>; 5] {
         [&self.input, &self.state, &self.bias, &self.output, &self.output_bias]
     }
 
-    /// In the order of the file.
+    /// Returns the parts in the order of the file, for changes.
     pub fn parts_mut(&mut self) -> [&mut Vec<f32>; 5] {
         [&mut self.input, &mut self.state, &mut self.bias, &mut self.output, &mut self.output_bias]
     }
 
-    /// What enters the network for an image: ink in [0, 1], row by row.
+    /// Returns the input of the network for an image: ink in [0, 1], row by row.
     #[must_use]
     pub fn input(pixels: &[u8; PIXELS]) -> [f32; PIXELS] {
         pixels.map(|ink| f32::from(ink) / FULL_INK)
     }
 
-    /// One score per class for the last state.
+    /// Returns one score per class for the last state.
     #[must_use]
     pub fn scores(&self, state: &[f32; UNITS]) -> [f32; CLASSES] {
         std::array::from_fn(|class| {
@@ -99,7 +100,7 @@ impl LstmWeights {
         })
     }
 
-    /// The LSTM without its scores.
+    /// Returns the LSTM without its scores.
     fn model(&self) -> Model {
         let weights = Weights {
             input: self.input.clone(),
@@ -113,7 +114,18 @@ impl LstmWeights {
     }
 }
 
-/// The trained LSTM. Answers are classes, as [`top1::encode`] writes them.
+/// The trained LSTM. Its answers are classes, encoded by [`top1::encode`].
+///
+/// ```
+/// use dyno_rnn::engine::EngineOptions;
+/// use dyno_sut::digits::{DigitsLstm, ROW, ROWS};
+/// use dyno_sut::rnn::Runner;
+///
+/// let options = EngineOptions { steps: ROWS, ..EngineOptions::default() };
+/// let lstm = DigitsLstm::new(DigitsLstm::engine(&options).expect("the options are valid"));
+/// assert_eq!(lstm.inputs(), ROW);
+/// assert_eq!(DigitsLstm::library().sets()[0].count(), 540);
+/// ```
 #[derive(Debug)]
 pub struct DigitsLstm {
     weights: Arc<LstmWeights>,
@@ -121,33 +133,34 @@ pub struct DigitsLstm {
 }
 
 impl DigitsLstm {
-    /// The engine of the trained weights.
+    /// Returns an engine with the trained weights.
     ///
     /// # Errors
-    /// It cannot be planned as the options say.
+    /// [`EngineError`] if the engine cannot be planned with these options.
     pub fn engine(options: &EngineOptions) -> Result<Recurrent, EngineError> {
         Recurrent::new(LstmWeights::trained().model(), options)
     }
 
-    /// With this engine, which is one of [`DigitsLstm::engine`] or [beside](Recurrent::beside) one.
+    /// Returns the classifier on an engine, which is either from [`DigitsLstm::engine`] or a
+    /// [copy](Recurrent::beside) of one.
     #[must_use]
     pub fn new(engine: Recurrent) -> Self {
         Self { weights: Arc::new(LstmWeights::trained()), stack: Stack::new(engine) }
     }
 
-    /// The same, ready to run.
+    /// Returns the classifier with its own engine.
     ///
     /// # Errors
-    /// It cannot be planned as the options say, in words.
+    /// The message of the [`EngineError`] if the engine cannot be planned with these options.
     pub fn runner(options: &EngineOptions) -> Result<Box<dyn Runner>, String> {
         let engine = Self::engine(options).map_err(|error| error.to_string())?;
         Ok(Box::new(Self::new(engine)))
     }
 
-    /// The test images as sequences of rows.
+    /// Returns the test images as sequences of rows.
     #[must_use]
     pub fn library() -> SequenceLibrary {
-        let numbers = test().flat_map(|digit| LstmWeights::input(digit.pixels)).collect();
+        let numbers = test_digits().flat_map(|digit| LstmWeights::input(digit.pixels)).collect();
         let sequences = Sequences::new(ROW, numbers, &[ROWS; TEST_COUNT]);
         SequenceLibrary::new("digits", vec![sequences.expect("ink is finite")])
     }
@@ -172,12 +185,12 @@ impl Runner for DigitsLstm {
 
     fn answer(&self, row: usize, bytes: &mut Vec<u8>) {
         let mut state = [0.0; UNITS];
-        state.iter_mut().zip(self.stack.last(row)).for_each(|(to, h)| *to = h);
+        state.iter_mut().zip(self.stack.last_state(row)).for_each(|(to, h)| *to = h);
         bytes.extend_from_slice(&top1::encode(top1::argmax(&self.weights.scores(&state))));
     }
 
-    fn beside(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
-        let (weights, stack) = (Arc::clone(&self.weights), self.stack.other(cores));
+    fn on_cores(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
+        let (weights, stack) = (Arc::clone(&self.weights), self.stack.fork(cores));
         Ok(Box::new(Self { weights, stack }))
     }
 }

@@ -1,44 +1,44 @@
-//! A perceptron with one hidden layer, in a few lines, equal on every machine.
+//! A perceptron with one hidden layer, with the same results on every machine.
 
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::QuerySample;
 
 use super::{CLASSES, PIXELS, TEST_COUNT, test_digit};
-use crate::engine::{About, Answers, Engine, Port};
-use crate::infer::{Rows, Value};
+use crate::engine::{Answers, Engine, EngineInfo, Port};
+use crate::infer::{RowModel, Value};
 use crate::tensors::{Element, Elements, ModelInput};
 use crate::top1;
 
 /// Units of the hidden layer.
 pub const HIDDEN: usize = 48;
 
-/// Full ink. Pixels are divided by it before they enter the network.
+/// Ink of a black pixel. Pixels are divided by it before they enter the network.
 const FULL_INK: f32 = 16.0;
 
-/// Numbers in the weights' file.
+/// Number of weights in the file.
 const WEIGHTS: usize = PIXELS * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES;
 
 static TRAINED: [u8; 4 * WEIGHTS] = *include_bytes!("../../data/digits-mlp.bin");
 
 /// Weights of a 64-48-10 network with ReLU between the layers.
 ///
-/// Matrices are row by row with the layer's inputs as rows, so that a layer
-/// adds one scaled row at a time: this vectorises over the outputs and still
-/// adds each output's terms in one fixed order, without fused multiply-add.
+/// Matrices are row-major, with the inputs of the layer as rows, so that a layer adds one scaled
+/// row at a time. This vectorizes over the outputs and still adds the terms of each output in a
+/// fixed order, without fused multiply-add.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Perceptron {
-    /// `[64, 48]`.
+    /// Weights of the hidden layer: `[64, 48]`.
     pub hidden: Box<[[f32; HIDDEN]; PIXELS]>,
-    /// `[48]`.
+    /// Biases of the hidden layer: `[48]`.
     pub hidden_bias: [f32; HIDDEN],
-    /// `[48, 10]`.
+    /// Weights of the scores: `[48, 10]`.
     pub output: Box<[[f32; CLASSES]; HIDDEN]>,
-    /// `[10]`.
+    /// Biases of the scores: `[10]`.
     pub output_bias: [f32; CLASSES],
 }
 
 impl Perceptron {
-    /// A network whose weights are all 0.
+    /// Returns a network whose weights are all 0.
     #[must_use]
     pub fn zeros() -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Perceptron {
         }
     }
 
-    /// The network trained by `examples/train_digits.rs`.
+    /// Returns the network trained by `examples/train_digits.rs`.
     #[must_use]
     pub fn trained() -> Self {
         let mut network = Self::zeros();
@@ -62,44 +62,44 @@ impl Perceptron {
         network
     }
 
-    /// The file's content: hidden, hidden bias, output, output bias as
-    /// little-endian `f32`.
+    /// Returns the content of the weight file: hidden weights, hidden biases, output weights and
+    /// output biases as little-endian `f32`.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.weights().flat_map(|weight| weight.to_le_bytes()).collect()
     }
 
-    /// Every weight, in the order of the file.
+    /// Returns all weights in the order of the file.
     pub fn weights(&self) -> impl Iterator<Item = &f32> {
         let hidden = self.hidden.as_flattened().iter().chain(&self.hidden_bias);
         hidden.chain(self.output.as_flattened()).chain(&self.output_bias)
     }
 
-    /// Every weight, in the order of the file.
+    /// Returns all weights in the order of the file, for changes.
     pub fn weights_mut(&mut self) -> impl Iterator<Item = &mut f32> {
         let hidden = self.hidden.as_flattened_mut().iter_mut().chain(&mut self.hidden_bias);
         hidden.chain(self.output.as_flattened_mut()).chain(&mut self.output_bias)
     }
 
-    /// What enters the network for an image: ink in [0, 1].
+    /// Returns the input of the network for an image: ink in [0, 1].
     #[must_use]
     pub fn input(pixels: &[u8; PIXELS]) -> [f32; PIXELS] {
         pixels.map(|ink| f32::from(ink) / FULL_INK)
     }
 
-    /// The hidden layer's activations.
+    /// Returns the activations of the hidden layer.
     #[must_use]
     pub fn activate(&self, input: &[f32; PIXELS]) -> [f32; HIDDEN] {
         layer(input, &self.hidden, &self.hidden_bias).map(|sum| sum.max(0.0))
     }
 
-    /// One score per class for the hidden layer's activations.
+    /// Returns one score per class for the activations of the hidden layer.
     #[must_use]
     pub fn scores(&self, hidden: &[f32; HIDDEN]) -> [f32; CLASSES] {
         layer(hidden, &self.output, &self.output_bias)
     }
 
-    /// The class with the greatest score.
+    /// Returns the class with the highest score.
     #[must_use]
     pub fn classify(&self, pixels: &[u8; PIXELS]) -> usize {
         top1::argmax(&self.scores(&self.activate(&Self::input(pixels))))
@@ -120,15 +120,29 @@ fn layer<const I: usize, const O: usize>(
     sums
 }
 
-/// The trained perceptron over the sample library. Answers are classes, as
-/// [`top1::encode`] writes them.
+/// Engine of the trained perceptron on the sample library. Its answers are classes, encoded by
+/// [`top1::encode`].
+///
+/// ```
+/// use dyno_loadgen::sut::{QuerySample, ResponseId};
+/// use dyno_sut::digits::{DigitsPerceptron, test_digit};
+/// use dyno_sut::engine::{Answers, Engine};
+/// use dyno_sut::top1;
+///
+/// let mut answers = Answers::new();
+/// let sample = QuerySample { id: ResponseId(1), index: 3 };
+/// DigitsPerceptron::new().answer(&[sample], &mut answers);
+/// let (_, answer) = answers.iter().next().expect("one answer");
+/// let class = top1::decode(answer.expect("the sample exists"));
+/// assert_eq!(class, Some(test_digit(3).label.into()));
+/// ```
 #[derive(Debug, Clone)]
 pub struct DigitsPerceptron {
     network: Perceptron,
 }
 
 impl DigitsPerceptron {
-    /// With the trained weights.
+    /// Returns an engine with the trained weights.
     #[must_use]
     pub fn new() -> Self {
         Self { network: Perceptron::trained() }
@@ -136,19 +150,20 @@ impl DigitsPerceptron {
 }
 
 impl DigitsPerceptron {
-    /// The same as a model that is asked by value: `ink` `[rows, 64]` in [0, 1] gives `scores`
-    /// `[rows, 10]`, as its [ONNX file](Perceptron::to_onnx) does.
+    /// Returns the model without the data set: `ink` `[rows, 64]` in [0, 1] gives `scores` `[rows,
+    /// 10]`, as in its [ONNX file](Perceptron::to_onnx). A call has at most `largest_batch` rows of
+    /// several requests.
     #[must_use]
-    pub fn by_value(self, largest_batch: usize) -> Rows {
+    pub fn by_value(self, largest_batch: usize) -> RowModel {
         let shape = vec![None, Some(PIXELS)];
         let input = ModelInput { name: "ink".into(), element: Element::F32, shape };
         let shape = vec![None, Some(CLASSES)];
         let output = Port { name: "scores".into(), element: "float32".into(), shape };
-        let about = About {
+        let info = EngineInfo {
             inputs: vec![Port::from(&input)],
             outputs: vec![output],
             largest_batch,
-            ..About::default()
+            ..EngineInfo::default()
         };
         let call = move |values: &[Value]| {
             let ink = values[0].elements.to_f32();
@@ -158,7 +173,7 @@ impl DigitsPerceptron {
             let shape = vec![images.len(), CLASSES];
             Ok(vec![Value { shape, elements: Elements::F32(scores.into()) }])
         };
-        Rows::new("digits-perceptron", vec![input], about, Box::new(call))
+        RowModel::new("digits-perceptron", vec![input], info, Box::new(call))
     }
 }
 

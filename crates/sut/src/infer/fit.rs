@@ -1,126 +1,122 @@
-//! Whether what a request brings is what a model takes.
+//! Check of the tensors of a request against the inputs of a model.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::Value;
 use crate::tensors::{Element, ModelInput};
 
-/// Why a request does not fit a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error: a request does not fit the model.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Unfit {
-    /// A tensor that no input has the name of.
+pub enum FitError {
+    /// No input has the name of this tensor.
+    #[error("the model has no input '{name}'; it takes {}", .inputs.join(", "))]
     Unknown {
-        /// Its name.
+        /// Name of the tensor.
         name: String,
-        /// Those of the inputs.
+        /// Names of the inputs.
         inputs: Vec<String>,
     },
-    /// A tensor that is there twice.
-    Twice(String),
-    /// An input without a tensor.
+    /// There are two tensors of this name.
+    #[error("input '{0}' is given twice")]
+    Duplicate(String),
+    /// There is no tensor for this input.
+    #[error("input '{}' is missing; expected {}", .0.name, signature(.0))]
     Missing(ModelInput),
-    /// Elements of another type.
+    /// The elements are of another type.
+    #[error(
+        "input '{}' has elements of type {found}; expected {}",
+        .input.name, signature(.input)
+    )]
     Type {
-        /// What is asked for.
+        /// Input of the model.
         input: ModelInput,
-        /// What there is.
+        /// Type of the request.
         found: Element,
     },
-    /// Another shape.
+    /// The shape does not match.
+    #[error(
+        "input '{}' has the shape {found:?}; expected {}, each dimension at least 1",
+        .input.name, signature(.input)
+    )]
     Shape {
-        /// What is asked for.
+        /// Input of the model.
         input: ModelInput,
-        /// What there is.
+        /// Shape of the request.
         found: Vec<usize>,
     },
-    /// Inputs of which one has more rows than another.
+    /// Two inputs have different numbers of rows.
+    #[error(
+        "input '{}' has {} rows and input '{}' has {}; expected as many of each",
+        .one.0, .one.1, .other.0, .other.1
+    )]
     Rows {
-        /// One of them, with its rows.
+        /// Name and rows of the first input.
         one: (String, usize),
-        /// The other.
+        /// Name and rows of the second input.
         other: (String, usize),
     },
 }
 
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let takes = |input: &ModelInput| {
-            let dimension = |n: &Option<usize>| n.map_or("-1".into(), |n| n.to_string());
-            let shape: Vec<String> = input.shape.iter().map(dimension).collect();
-            format!("{} of shape [{}]", input.element, shape.join(", "))
-        };
-        match self {
-            Self::Unknown { name, inputs } => {
-                write!(f, "the model has no input '{name}'; it takes {}", inputs.join(", "))
-            }
-            Self::Twice(name) => write!(f, "input '{name}' is given twice"),
-            Self::Missing(input) => {
-                write!(f, "input '{}' is missing; expected {}", input.name, takes(input))
-            }
-            Self::Type { input, found } => write!(
-                f,
-                "input '{}' has elements of type {found}; expected {}",
-                input.name,
-                takes(input)
-            ),
-            Self::Shape { input, found } => write!(
-                f,
-                "input '{}' has the shape {found:?}; expected {}, each dimension at least 1",
-                input.name,
-                takes(input)
-            ),
-            Self::Rows { one, other } => write!(
-                f,
-                "input '{}' has {} rows and input '{}' has {}; expected as many of each",
-                one.0, one.1, other.0, other.1
-            ),
-        }
-    }
+fn signature(input: &ModelInput) -> String {
+    let dimension = |n: &Option<usize>| n.map_or("-1".into(), |n| n.to_string());
+    let shape: Vec<String> = input.shape.iter().map(dimension).collect();
+    format!("{} of shape [{}]", input.element, shape.join(", "))
 }
 
-impl std::error::Error for Unfit {}
-
-/// The values in the order of the inputs.
+/// Returns the values of a request in the order of the inputs.
 ///
 /// # Errors
-/// What does not fit, and what was expected.
-pub fn fit(inputs: &[ModelInput], given: Vec<(String, Value)>) -> Result<Vec<Value>, Unfit> {
+/// [`FitError`] with the mismatch and the expected input.
+///
+/// ```
+/// use dyno_sut::infer::{Value, fit};
+/// use dyno_sut::tensors::{Element, Elements, ModelInput};
+///
+/// let input = ModelInput { name: "x".into(), element: Element::F32, shape: vec![None, Some(2)] };
+/// let value = Value { shape: vec![1, 2], elements: Elements::F32(vec![0.5, 1.5].into()) };
+/// let fitted = fit(std::slice::from_ref(&input), vec![("x".into(), value.clone())])?;
+/// assert_eq!(fitted, [value]);
+/// let error = fit(&[input], Vec::new()).unwrap_err();
+/// assert_eq!(error.to_string(), "input 'x' is missing; expected float32 of shape [-1, 2]");
+/// # Ok::<(), dyno_sut::infer::FitError>(())
+/// ```
+pub fn fit(inputs: &[ModelInput], values: Vec<(String, Value)>) -> Result<Vec<Value>, FitError> {
     let mut places: Vec<Option<Value>> = inputs.iter().map(|_| None).collect();
-    for (name, value) in given {
+    for (name, value) in values {
         let Some(at) = inputs.iter().position(|input| input.name == name) else {
             let inputs = inputs.iter().map(|input| input.name.clone()).collect();
-            return Err(Unfit::Unknown { name, inputs });
+            return Err(FitError::Unknown { name, inputs });
         };
         if places[at].replace(value).is_some() {
-            return Err(Unfit::Twice(name));
+            return Err(FitError::Duplicate(name));
         }
     }
     let mut rows: Option<(&str, usize)> = None;
-    let mut values = Vec::with_capacity(inputs.len());
+    let mut fitted = Vec::with_capacity(inputs.len());
     for (input, value) in inputs.iter().zip(places) {
-        let value = value.ok_or_else(|| Unfit::Missing(input.clone()))?;
+        let value = value.ok_or_else(|| FitError::Missing(input.clone()))?;
         let found = value.elements.element();
         if found != input.element {
-            return Err(Unfit::Type { input: input.clone(), found });
+            return Err(FitError::Type { input: input.clone(), found });
         }
         let pairs = || input.shape.iter().zip(&value.shape);
         let fits = input.shape.len() == value.shape.len()
             && pairs().all(|(takes, n)| *n > 0 && takes.is_none_or(|takes| takes == *n));
         if !fits {
-            return Err(Unfit::Shape { input: input.clone(), found: value.shape });
+            return Err(FitError::Shape { input: input.clone(), found: value.shape });
         }
         if input.shape.first() == Some(&None) {
             let own = (&input.name[..], value.shape[0]);
             let first = *rows.get_or_insert(own);
             if first.1 != own.1 {
                 let owned = |(name, rows): (&str, usize)| (name.to_owned(), rows);
-                return Err(Unfit::Rows { one: owned(first), other: owned(own) });
+                return Err(FitError::Rows { one: owned(first), other: owned(own) });
             }
         }
-        values.push(value);
+        fitted.push(value);
     }
-    Ok(values)
+    Ok(fitted)
 }
 
 #[cfg(test)]

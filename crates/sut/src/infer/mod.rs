@@ -1,56 +1,66 @@
-//! Models that are asked by value: what a server does, whose samples come with the requests.
+//! Models without a data set: the samples come with the requests, as in a server.
 //!
-//! An [`Engine`](crate::engine::Engine) answers samples of a data set that it holds, by their
-//! index. [`Infer`] is the same model without the data set: tensors go in, tensors come out.
-//! [`Rows`] is any function of tensors whose first dimension counts rows (ONNX Runtime, tract,
-//! formats of few bits, the built-in perceptron); [`crate::rnn::ByValue`] are recurrent
-//! networks, whose sequences differ in length. Neither queues: that is the policy of
-//! [`crate::batch`], in front of either.
+//! An [`Engine`](crate::engine::Engine) holds a data set and answers its samples by index. An
+//! [`InferenceModel`] is the same model without the data set: it maps tensors to tensors.
+//! [`RowModel`] is a function of tensors whose first dimension counts rows (ONNX Runtime, tract,
+//! number formats of few bits, the built-in perceptron). [`crate::rnn::RecurrentModel`] is a
+//! recurrent network, whose sequences differ in length. Neither has a queue: [`crate::batch`]
+//! provides the queue and the batching policy.
 
 mod fit;
 mod rows;
 
 use dyno_loadgen::record::Failure;
 
-use crate::engine::About;
+use crate::engine::EngineInfo;
 use crate::tensors::{Elements, ModelInput, Scalar, each_type};
 
-pub use fit::{Unfit, fit};
-pub use rows::{Rows, RowsCall};
+pub use fit::{FitError, fit};
+pub use rows::{RowFunction, RowModel};
 
-/// A tensor of a request, or of an answer.
+/// Tensor of a request or of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value {
-    /// All dimensions, the batch first where the model has one; their product is the number of
-    /// elements.
+    /// All dimensions; their product is the number of elements. The batch is the first dimension of
+    /// models that have one.
     pub shape: Vec<usize>,
-    /// Row by row.
+    /// Elements in row-major order.
     pub elements: Elements<'static>,
 }
 
-/// Why a request has no answer: whose fault it is, and in words.
+/// Failure of a request, with a message. The failure names the side at fault.
 pub type Refusal = (Failure, String);
 
-/// A model that is asked by value, by several threads at once.
-pub trait Infer: Send + Sync {
-    /// Name for the logs, such as `onnxruntime-iris`.
+/// Model that is called with tensors, by several threads at once.
+pub trait InferenceModel: Send + Sync {
+    /// Returns the name for the logs, such as `onnxruntime-iris`.
     fn name(&self) -> &str;
-    /// What it takes, in the order of a request's values.
+    /// Returns the inputs, in the order of the values of a request.
     fn inputs(&self) -> &[ModelInput];
-    /// What it tells of itself; its outputs are in the order of an answer's values.
-    fn about(&self) -> About;
-    /// Requests of one class may share a call (small numbers, for each of which a queue is
-    /// kept).
+    /// Returns a description. Its outputs are in the order of the values of an answer.
+    fn info(&self) -> EngineInfo;
+    /// Returns the class of a request. Requests of the same class may share a call. Classes are
+    /// small numbers, because each has a queue.
     fn class(&self, _request: &[Value]) -> usize {
         0
     }
-    /// Answers each of these requests, which [`fit`] the inputs and are of one class, in their
-    /// order. One that cannot be answered takes no other with it.
+    /// Answers requests in their order. All requests [fit](fit()) the inputs and have the same class. A
+    /// request that fails does not affect the others.
     fn infer(&self, requests: &[&[Value]]) -> Vec<Result<Vec<Value>, Refusal>>;
 }
 
-/// One row of zeros for each input, and 1 for each open dimension: what a model is warmed up
-/// with.
+/// Returns a request for warm-up calls: zeros for each input, with 1 for each dynamic dimension.
+///
+/// ```
+/// use dyno_sut::digits::DigitsPerceptron;
+/// use dyno_sut::infer::{InferenceModel, zeros};
+///
+/// let model = DigitsPerceptron::new().by_value(1);
+/// let request = zeros(model.inputs());
+/// assert_eq!(request[0].shape, [1, 64]);
+/// let answers = model.infer(&[&request]);
+/// assert_eq!(answers[0].as_ref().expect("the request fits")[0].shape, [1, 10]);
+/// ```
 #[must_use]
 pub fn zeros(inputs: &[ModelInput]) -> Vec<Value> {
     let one = |input: &ModelInput| {
@@ -65,7 +75,7 @@ pub fn zeros(inputs: &[ModelInput]) -> Vec<Value> {
     inputs.iter().map(one).collect()
 }
 
-/// Elements of values one after the other, all of the type of `_first`.
+/// Concatenates the elements of values, all of which have the type of `_first`.
 fn joined_like<'a, T: Scalar>(
     _first: &[T],
     values: impl Iterator<Item = &'a Value>,
@@ -74,7 +84,7 @@ fn joined_like<'a, T: Scalar>(
     T::wrap(values.flat_map(numbers).copied().collect::<Vec<T>>().into())
 }
 
-/// Values one after the other along the first dimension; all are of one type.
+/// Concatenates values of the same type along the first dimension.
 fn joined<'a>(values: impl Iterator<Item = &'a Value> + Clone) -> Value {
     let first = values.clone().next().expect("something is joined");
     let mut shape = first.shape.clone();

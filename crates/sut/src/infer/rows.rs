@@ -1,57 +1,78 @@
-//! Functions of tensors whose first dimension counts rows: requests share a call by being put
-//! one below the other.
+//! Models whose first dimension counts rows: requests share a call when their rows are
+//! concatenated.
 
 use std::fmt;
 
 use dyno_loadgen::record::Failure;
 
-use super::{Infer, Refusal, Value, joined};
-use crate::engine::About;
+use super::{InferenceModel, Refusal, Value, joined};
+use crate::engine::EngineInfo;
 use crate::tensors::{Elements, ModelInput, Scalar, each_type};
 
-/// Computes all outputs of all inputs, in the order of the model; an error is in words.
-pub type RowsCall = dyn Fn(&[Value]) -> Result<Vec<Value>, String> + Send + Sync;
+/// Function that computes all outputs from all inputs, in the order of the model. Its error is a
+/// message.
+pub type RowFunction = dyn Fn(&[Value]) -> Result<Vec<Value>, String> + Send + Sync;
 
-/// A model that is such a function.
-pub struct Rows {
+/// Model that calls a [`RowFunction`].
+///
+/// ```
+/// use dyno_sut::engine::{EngineInfo, Port};
+/// use dyno_sut::infer::{InferenceModel, RowModel, Value};
+/// use dyno_sut::tensors::{Element, Elements, ModelInput};
+///
+/// let shape = vec![None, Some(1)];
+/// let input = ModelInput { name: "x".into(), element: Element::F32, shape };
+/// let port = Port::from(&input);
+/// let info = EngineInfo { outputs: vec![port], largest_batch: 8, ..EngineInfo::default() };
+/// let double = |values: &[Value]| {
+///     let doubled: Vec<f32> = values[0].elements.to_f32().iter().map(|x| 2.0 * x).collect();
+///     let elements = Elements::F32(doubled.into());
+///     Ok(vec![Value { shape: values[0].shape.clone(), elements }])
+/// };
+/// let model = RowModel::new("double", vec![input], info, Box::new(double));
+/// let request = [Value { shape: vec![1, 1], elements: Elements::F32(vec![1.5].into()) }];
+/// let answers = model.infer(&[&request]);
+/// assert_eq!(&*answers[0].as_ref().expect("it computes")[0].elements.to_f32(), [3.0]);
+/// ```
+pub struct RowModel {
     name: String,
     inputs: Vec<ModelInput>,
-    about: About,
-    /// Rows in a call at most; 1 where requests cannot share one.
+    info: EngineInfo,
+    /// Maximum number of rows per call; 1 if requests cannot share a call.
     largest: usize,
-    call: Box<RowsCall>,
+    call: Box<RowFunction>,
 }
 
-impl Rows {
-    /// Calls of `call` with at most `about.largest_batch` rows of several requests; requests
-    /// share none where an input or output has no open first dimension.
+impl RowModel {
+    /// Returns a model whose calls have at most `info.largest_batch` rows of several requests.
+    /// Requests do not share calls if an input or output has a fixed first dimension.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
         inputs: Vec<ModelInput>,
-        about: About,
-        call: Box<RowsCall>,
+        info: EngineInfo,
+        call: Box<RowFunction>,
     ) -> Self {
         let counts = |shape: &[Option<usize>]| shape.first() == Some(&None);
         let shares = inputs.iter().all(|input| counts(&input.shape))
-            && about.outputs.iter().all(|port| counts(&port.shape));
-        let largest = if shares { about.largest_batch.max(1) } else { 1 };
-        let about = About { largest_batch: largest, ..about };
-        Self { name: name.into(), inputs, about, largest, call }
+            && info.outputs.iter().all(|port| counts(&port.shape));
+        let largest = if shares { info.largest_batch.max(1) } else { 1 };
+        let info = EngineInfo { largest_batch: largest, ..info };
+        Self { name: name.into(), inputs, info, largest, call }
     }
 
-    /// Whether both may share a call.
+    /// Returns whether two requests may share a call.
     fn is_alike(a: &[Value], b: &[Value]) -> bool {
         a.iter().zip(b).all(|(a, b)| a.shape[1..] == b.shape[1..])
     }
 
-    fn alone(&self, request: &[Value]) -> Result<Vec<Value>, Refusal> {
+    fn answer_alone(&self, request: &[Value]) -> Result<Vec<Value>, Refusal> {
         (self.call)(request).map_err(|why| (Failure::Internal, why))
     }
 
-    /// The answers to requests in one call; `None` where that does not work, so that each is to
-    /// be computed on its own, and fails on its own.
-    fn together(&self, requests: &[&[Value]]) -> Option<Vec<Vec<Value>>> {
+    /// Returns the answers to requests in one call. Returns `None` if the call fails; then each
+    /// request is computed separately, and fails separately.
+    fn answer_together(&self, requests: &[&[Value]]) -> Option<Vec<Vec<Value>>> {
         let inputs = (0..self.inputs.len())
             .map(|at| joined(requests.iter().map(|request| &request[at])))
             .collect::<Vec<_>>();
@@ -84,7 +105,7 @@ fn part(output: &Value, rows: std::ops::Range<usize>) -> Value {
     Value { shape, elements }
 }
 
-impl Infer for Rows {
+impl InferenceModel for RowModel {
     fn name(&self) -> &str {
         &self.name
     }
@@ -93,8 +114,8 @@ impl Infer for Rows {
         &self.inputs
     }
 
-    fn about(&self) -> About {
-        self.about.clone()
+    fn info(&self) -> EngineInfo {
+        self.info.clone()
     }
 
     fn infer(&self, requests: &[&[Value]]) -> Vec<Result<Vec<Value>, Refusal>> {
@@ -104,7 +125,8 @@ impl Infer for Rows {
             if answers[first].is_some() {
                 continue;
             }
-            // Requests of other shapes wait for calls of their own; a large one has one alone.
+            // Requests of other shapes are computed in other calls. A request with too many rows is
+            // computed alone.
             let mut rows = 0;
             let shares = |(at, answer): (usize, &Option<_>)| {
                 let own = rows_of(requests[at]);
@@ -119,13 +141,13 @@ impl Infer for Rows {
                 _ => answers.iter().enumerate().skip(first).filter_map(shares).collect(),
             };
             let group: Vec<&[Value]> = members.iter().map(|at| requests[*at]).collect();
-            match (members.len() > 1).then(|| self.together(&group)).flatten() {
+            match (members.len() > 1).then(|| self.answer_together(&group)).flatten() {
                 Some(all) => members
                     .into_iter()
                     .zip(all)
                     .for_each(|(at, answer)| answers[at] = Some(Ok(answer))),
                 None => members.into_iter().for_each(|at| {
-                    answers[at] = Some(self.alone(requests[at]));
+                    answers[at] = Some(self.answer_alone(requests[at]));
                 }),
             }
         }
@@ -133,9 +155,9 @@ impl Infer for Rows {
     }
 }
 
-impl fmt::Debug for Rows {
+impl fmt::Debug for RowModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rows").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("RowModel").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -151,13 +173,14 @@ mod tests {
         Value { shape: shape.to_vec(), elements: Elements::F32(numbers.to_vec().into()) }
     }
 
-    /// Sums each row; negative numbers fail the call. Tells the rows of each call.
-    fn sums(first: Option<usize>, calls: &Arc<Mutex<Vec<usize>>>) -> Rows {
+    /// Returns a model that sums each row and fails for negative numbers. It records the rows of
+    /// each call.
+    fn sums(first: Option<usize>, calls: &Arc<Mutex<Vec<usize>>>) -> RowModel {
         let calls = Arc::clone(calls);
         let shape = vec![first, None];
         let input = ModelInput { name: "x".into(), element: Element::F32, shape: shape.clone() };
         let port = Port { name: "sum".into(), element: "float32".into(), shape };
-        let about = About { outputs: vec![port], largest_batch: 4, ..About::default() };
+        let info = EngineInfo { outputs: vec![port], largest_batch: 4, ..EngineInfo::default() };
         let call = move |inputs: &[Value]| {
             let (rows, all) = (inputs[0].shape[0], inputs[0].elements.to_f32().into_owned());
             calls.lock().unwrap().push(rows);
@@ -167,10 +190,10 @@ mod tests {
             let sums: Vec<f32> = all.chunks(all.len() / rows).map(|row| row.iter().sum()).collect();
             Ok(vec![Value { shape: vec![rows, 1], elements: Elements::F32(sums.into()) }])
         };
-        Rows::new("sums", vec![input], about, Box::new(call))
+        RowModel::new("sums", vec![input], info, Box::new(call))
     }
 
-    fn asked(model: &Rows, requests: &[Value]) -> Vec<Result<Vec<f64>, String>> {
+    fn answers(model: &RowModel, requests: &[Value]) -> Vec<Result<Vec<f64>, String>> {
         let requests: Vec<&[Value]> = requests.iter().map(std::slice::from_ref).collect();
         let answers = model.infer(&requests).into_iter();
         let numbers = |all: Vec<Value>| {
@@ -191,10 +214,10 @@ mod tests {
             value(&[2, 2], &[0.0, 1.0, 0.0, 2.0]),
             value(&[9, 2], &[1.0; 18]),
         ];
-        let found = asked(&model, &requests);
+        let found = answers(&model, &requests);
         let expected = [vec![3.0], vec![3.0], vec![7.0, 11.0], vec![1.0, 2.0], vec![2.0; 9]];
         assert_eq!(found, expected.map(Ok));
-        // One and two rows share the first call; the next two would be five rows.
+        // One and two rows share the first call. The next request would make it five rows.
         assert_eq!(*calls.lock().unwrap(), [3, 1, 2, 9]);
     }
 
@@ -202,7 +225,7 @@ mod tests {
     fn one_that_fails_takes_no_other_with_it() {
         let calls = Arc::default();
         let model = sums(None, &calls);
-        let found = asked(&model, &[value(&[1, 1], &[2.0]), value(&[1, 1], &[-1.0])]);
+        let found = answers(&model, &[value(&[1, 1], &[2.0]), value(&[1, 1], &[-1.0])]);
         assert_eq!(found, [Ok(vec![2.0]), Err("a number below 0".to_owned())]);
         assert_eq!(*calls.lock().unwrap(), [2, 1, 1]);
     }
@@ -211,8 +234,8 @@ mod tests {
     fn a_fixed_first_dimension_is_no_batch() {
         let calls = Arc::default();
         let model = sums(Some(1), &calls);
-        assert_eq!(model.about().largest_batch, 1);
-        let found = asked(&model, &[value(&[1, 1], &[2.0]), value(&[1, 1], &[3.0])]);
+        assert_eq!(model.info().largest_batch, 1);
+        let found = answers(&model, &[value(&[1, 1], &[2.0]), value(&[1, 1], &[3.0])]);
         assert_eq!(found, [Ok(vec![2.0]), Ok(vec![3.0])]);
         assert_eq!(*calls.lock().unwrap(), [1, 1]);
     }

@@ -1,4 +1,4 @@
-//! What the answer to a sample is, made of the outputs of a call.
+//! Answers to samples, made from the outputs of a call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,60 +9,61 @@ use smallvec::SmallVec;
 use super::windows::Windows;
 use crate::tensors::Elements;
 
-/// What the answer to a sample is.
+/// How the answer to a sample is made.
 ///
-/// Whatever makes it is part of the call and therefore timed.
+/// Making the answer is part of the call and is therefore timed.
 #[derive(Clone, Default)]
 pub enum Answer {
     /// The sample's part of the first output, as little-endian bytes.
     #[default]
     Output,
-    /// The class that this part tells, as [`crate::top1::encode`] writes it: the
-    /// position of the greatest element, or the element itself if it is a single
-    /// integer.
+    /// The class of the sample's part of the first output, encoded by [`crate::top1::encode`]: the
+    /// position of the greatest element, or the element itself if it is a single integer.
     Argmax,
-    /// What a function makes of all outputs of the call.
-    Made(Arc<AnswerFn>),
-    /// A label a voxel of a volume that the model sees in windows, several calls a sample.
+    /// The result of a function of all outputs of the call.
+    Function(Arc<AnswerFn>),
+    /// One label per voxel of a volume that the model sees in windows, in several calls per sample.
     Windows(Windows),
 }
 
-/// Appends the answer to the sample at this position of the call to the bytes, and
-/// returns its count of tokens (0 where it has none).
+/// Appends the answer to the sample at this position of the call to the bytes. Returns its number
+/// of tokens; 0 for answers without tokens.
 ///
-/// It is called once for each sample of a call, by the thread that computed it, and
-/// several threads call it at once. An error fails the samples of the call.
+/// The function is called once for each sample of a call, on the thread that computed the call.
+/// Several threads call it at once. An error fails all samples of the call.
 pub type AnswerFn = dyn Fn(&Outputs<'_>, usize, &mut Vec<u8>) -> Result<i64, String> + Send + Sync;
 
 impl Answer {
-    /// What `make` makes of all outputs of a call.
+    /// Returns an answer that is made by a function of all outputs of the call.
     ///
     /// ```
     /// use dyno_sut::onnx::Answer;
+    ///
     /// // The sum of the sample's part of the output `loss`.
-    /// let answer = Answer::made(|outputs, position, bytes| {
+    /// let answer = Answer::from_fn(|outputs, position, bytes| {
     ///     let part = outputs.named("loss")?.part(position)?;
     ///     let sum: f32 = part.elements.to_f32().iter().sum();
     ///     bytes.extend_from_slice(&sum.to_le_bytes());
     ///     Ok(0)
     /// });
-    /// # let _ = answer;
+    /// assert!(matches!(answer, Answer::Function(_)));
     /// ```
-    pub fn made(
-        make: impl Fn(&Outputs<'_>, usize, &mut Vec<u8>) -> Result<i64, String> + Send + Sync + 'static,
-    ) -> Self {
-        Self::Made(Arc::new(make))
+    pub fn from_fn<F>(make: F) -> Self
+    where
+        F: Fn(&Outputs<'_>, usize, &mut Vec<u8>) -> Result<i64, String> + Send + Sync + 'static,
+    {
+        Self::Function(Arc::new(make))
     }
 
-    /// How many outputs of a call it looks at, from the first one on.
+    /// Returns how many outputs of a call it reads, from the first one.
     pub(super) fn outputs(&self) -> usize {
         match self {
             Self::Output | Self::Argmax | Self::Windows(_) => 1,
-            Self::Made(_) => usize::MAX,
+            Self::Function(_) => usize::MAX,
         }
     }
 
-    /// Appends the answer to the sample at `position`; returns its count of tokens.
+    /// Appends the answer to the sample at `position`. Returns its number of tokens.
     pub(super) fn write(
         &self,
         outputs: &Outputs<'_>,
@@ -75,7 +76,7 @@ impl Answer {
                 let class = outputs.first()?.part(position)?.elements.class();
                 bytes.extend_from_slice(&class.to_le_bytes());
             }
-            Self::Made(make) => return make(outputs, position, bytes),
+            Self::Function(make) => return make(outputs, position, bytes),
             Self::Windows(_) => unreachable!("an answer of several calls is of none of them"),
         }
         Ok(0)
@@ -87,86 +88,99 @@ impl fmt::Debug for Answer {
         f.write_str(match self {
             Self::Output => "Output",
             Self::Argmax => "Argmax",
-            Self::Made(_) => "Made",
+            Self::Function(_) => "Function",
             Self::Windows(_) => "Windows",
         })
     }
 }
 
 /// All outputs of a call.
+///
+/// ```
+/// use dyno_sut::onnx::Outputs;
+/// use dyno_sut::onnx::answer::Output;
+/// use dyno_sut::tensors::Elements;
+///
+/// let elements = Ok(Elements::F32(vec![0.25, 0.75, 1.0, 0.0].into()));
+/// let output = Output { name: "scores", shape: vec![2, 2], elements, samples: 2 };
+/// let outputs = Outputs::new([output]);
+/// let part = outputs.named("scores")?.part(1)?;
+/// assert_eq!((part.shape, &*part.elements.to_f32()), (&[2][..], &[1.0, 0.0][..]));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug)]
 pub struct Outputs<'a> {
     all: SmallVec<[Output<'a>; 2]>,
     samples: &'a [QuerySample],
 }
 
-/// One output of a call, for all of its samples.
+/// One output of a call, for all samples of the call.
 #[derive(Debug)]
 pub struct Output<'a> {
-    /// As the model names it.
+    /// Name in the model.
     pub name: &'a str,
     /// All dimensions.
     pub shape: Vec<usize>,
-    /// Row by row; an error for what is no tensor of a type that is read.
+    /// Elements in row-major order; an error if the output is not a tensor of a supported type.
     pub elements: Result<Elements<'a>, String>,
-    /// Samples in the call.
+    /// Number of samples in the call.
     pub samples: usize,
 }
 
-/// A sample's part of an output.
+/// The part of an output that belongs to one sample.
 #[derive(Debug, PartialEq)]
 pub struct Part<'a> {
-    /// Its dimensions, without that of the batch.
+    /// Dimensions without the batch.
     pub shape: &'a [usize],
-    /// Row by row.
+    /// Elements in row-major order.
     pub elements: Elements<'a>,
 }
 
 impl<'a> Outputs<'a> {
-    /// The outputs of a call, in the order of the model.
+    /// Returns the outputs of a call, in the order of the model.
     #[must_use]
     pub fn new(all: impl IntoIterator<Item = Output<'a>>) -> Self {
         Self { all: all.into_iter().collect(), samples: &[] }
     }
 
-    /// The same, of a call with these samples.
+    /// Sets the samples of the call.
     #[must_use]
-    pub fn of(self, samples: &'a [QuerySample]) -> Self {
+    pub fn for_samples(self, samples: &'a [QuerySample]) -> Self {
         Self { samples, ..self }
     }
 
-    /// The place in the data set of the sample at this position of the call, for answers
-    /// that name it, as those of detectors do.
+    /// Returns the index in the data set of the sample at this position of the call. Answers of
+    /// detectors contain it.
     ///
-    /// It is a number to be written, and opens no way to an answer that was not computed:
-    /// outputs are those of this call alone, a library holds inputs only, and whoever
-    /// makes answers is made before the samples are known.
+    /// The index does not allow answers that were not computed: the outputs are those of this call,
+    /// a library holds only inputs, and the function that makes answers exists before the samples
+    /// are known.
     ///
     /// # Errors
-    /// If the call has no sample there.
+    /// If the call has no sample at this position.
     pub fn index(&self, position: usize) -> Result<u64, String> {
         let sample = self.samples.get(position).map(|sample| sample.index);
         sample.ok_or_else(|| format!("the call has {} samples", self.samples.len()))
     }
 
-    /// All of them, in the order of the model.
+    /// Returns all outputs, in the order of the model.
     #[must_use]
     pub fn all(&self) -> &[Output<'a>] {
         &self.all
     }
 
-    /// The first one.
+    /// Returns the first output.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the model has no outputs.
     pub fn first(&self) -> Result<&Output<'a>, String> {
         self.all.first().ok_or_else(|| "the model has no outputs".into())
     }
 
-    /// The one of this name.
+    /// Returns the output with this name.
     ///
     /// # Errors
-    /// Which names there are.
+    /// A message with the names of all outputs.
     pub fn named(&self, name: &str) -> Result<&Output<'a>, String> {
         self.all.iter().find(|output| output.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.all.iter().map(|output| output.name).collect();
@@ -176,26 +190,26 @@ impl<'a> Outputs<'a> {
 }
 
 impl Output<'_> {
-    /// The whole output, for all samples of the call.
+    /// Returns the whole output, for all samples of the call.
     ///
     /// # Errors
-    /// If it is no tensor of a type that is read.
+    /// If the output is not a tensor of a supported type.
     pub fn elements(&self) -> Result<&Elements<'_>, String> {
         let unread = |why: &String| format!("output '{}' {why}", self.name);
         self.elements.as_ref().map_err(unread)
     }
 
-    /// The part of the sample at this position of the call: a row, where the first
-    /// dimension counts the samples. The whole output, with all of its dimensions,
-    /// belongs to the only sample of a call; of an output `[1, ...]` that is its row.
+    /// Returns the part of the sample at this position of the call. If the first dimension counts
+    /// the samples, it is a row. In a call with one sample it is the whole output with all
+    /// dimensions, or the row of an output `[1, ...]`.
     ///
-    /// An output whose first dimension is something else, such as the boxes
-    /// `[boxes, 7]` that non-maximum suppression leaves, has no rows in a call of
-    /// several samples. With one sample in a call (`largest_batch` 1) its part is the
-    /// output; a single box has the shape `[7]`, and the same elements.
+    /// If the first dimension is something else, as in the boxes `[boxes, 7]` of non-maximum
+    /// suppression, the output has no rows in a call with several samples. With one sample per call
+    /// (`largest_batch` 1) the part is the whole output. A single box has the shape `[7]` and the
+    /// same elements.
     ///
     /// # Errors
-    /// If it cannot be read, or has no part for each sample.
+    /// If the output cannot be read, or has no part for each sample.
     pub fn part(&self, position: usize) -> Result<Part<'_>, String> {
         let elements = self.elements()?;
         let (shape, samples) = (&self.shape[..], self.samples);

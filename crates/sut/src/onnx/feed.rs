@@ -1,4 +1,4 @@
-//! How samples enter a model and answers leave it, the same for all engines.
+//! Inputs and answers of calls, common to all ONNX engines.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -12,45 +12,45 @@ use dyno_loadgen::sut::{QuerySample, ResponseId};
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Outputs};
-use super::windows::Windows;
+use super::windows::{Volume, WindowBatch, Windows};
 use super::{EngineOptions, OnnxError};
 use crate::engine::{Answers, Engine};
 use crate::tensors::{
-    Elements, Loaded, ModelInput, Sample, SampleTensor, Scalar, Store, TensorLibrary, each_type,
+    Elements, LoadedSamples, ModelInput, Sample, SampleTensor, Scalar, Store, TensorLibrary,
+    each_type,
 };
 
-/// A library matched with a model's inputs.
+/// A library matched with the inputs of a model.
 ///
-/// Nothing here is kept from one call to the next but the first trouble: an answer
-/// is made of the outputs of its own call, for every query anew, and there is no
-/// table in which an answer could be found by its sample.
+/// Only the first failure reason is kept from one call to the next. Answers are made of the outputs
+/// of their own call, for every query again. There is no table that maps samples to answers.
 #[derive(Debug, Clone)]
 pub(super) struct Feed {
     library: Arc<TensorLibrary>,
-    /// Per input of the model, the position of its tensor in the library.
+    /// Inputs of the model, each with the position of its tensor in the library.
     inputs: Vec<(ModelInput, usize)>,
-    /// How samples of the first one's shape are computed.
+    /// Shapes for samples like the first one.
     first: Shapes,
-    /// What the first sample has for each input.
+    /// Shape of each input of the first sample.
     first_sample: Vec<Vec<usize>>,
     largest_batch: usize,
     answer: Answer,
-    /// While a sample is tried, one call shows that the model runs.
+    /// Set during the trial of a sample, in which one call is enough to show that the model runs.
     is_tried: Arc<AtomicBool>,
-    trouble: OnceLock<String>,
+    failure_reason: OnceLock<String>,
 }
 
-/// How samples of one shape are computed.
+/// Shapes of calls for samples of one shape.
 #[derive(Debug, Clone)]
 struct Shapes {
-    /// The shape of each input in a call with one sample.
+    /// Shape of each input in a call with one sample.
     inputs: Vec<Vec<usize>>,
-    /// Samples in a call at most; 1 where the model has a place for one only.
+    /// Maximum number of samples per call; 1 if the model has no batch dimension.
     batch: usize,
 }
 
-/// One call of a model: the shape and the elements of each input, and the samples in
-/// it, go in; all outputs come out.
+/// Function that makes one call of a model. It takes the inputs and the samples of the call, and
+/// passes all outputs to a callback.
 pub(super) type Call<'c> = dyn FnMut(
         CallInputs<'_>,
         &[QuerySample],
@@ -58,32 +58,32 @@ pub(super) type Call<'c> = dyn FnMut(
     ) -> Result<(), String>
     + 'c;
 
-/// Shape and elements of each input of a call. Few models have more than four, and a call
-/// of a small one takes microseconds.
+/// Inputs of a call. Few models have more than four, and a call of a small model takes only
+/// microseconds.
 pub(super) type CallInputs<'a> = SmallVec<[CallInput<'a>; 4]>;
 
-/// Shape and elements of one input.
+/// Shape and elements of an input.
 pub(super) type CallInput<'a> = (Cow<'a, [usize]>, Elements<'a>);
 
-/// Samples of one shape, and their tensors.
+/// Samples of one shape, with their tensors.
 type Group = (Vec<QuerySample>, Vec<Arc<[SampleTensor]>>);
 
 thread_local! {
-    /// Per input, memory to gather samples in.
+    /// Buffers to gather samples in, one per input.
     static SCRATCH: RefCell<Vec<Elements<'static>>> = RefCell::default();
 }
 
-/// Why samples were not answered.
+/// Failure of samples, with a message.
 type Refusal = (Failure, String);
 
 impl Feed {
-    /// Matches by name, or by position where both have exactly one.
+    /// Matches inputs with tensors by name, or by position if there is exactly one of each.
     pub(super) fn new(
         model: &[ModelInput],
         library: &Arc<TensorLibrary>,
         options: EngineOptions,
     ) -> Result<Self, OnnxError> {
-        let available = library.first();
+        let available = library.first_sample();
         let mut inputs = Vec::new();
         for input in model {
             let at =
@@ -113,33 +113,32 @@ impl Feed {
             largest_batch,
             answer: options.answer,
             is_tried: Arc::default(),
-            trouble: OnceLock::new(),
+            failure_reason: OnceLock::new(),
         })
     }
 
-    /// Whether a call may hold several samples.
+    /// Returns whether a call may hold several samples.
     #[cfg(feature = "tract")]
     pub(super) fn is_batched(&self) -> bool {
         self.first.batch > 1
     }
 
-    /// The shape of each input of a call with one sample.
+    /// Returns the shape of each input of a call with one sample.
     #[cfg(feature = "tract")]
     pub(super) fn shapes(&self) -> impl Iterator<Item = &[usize]> {
         self.first.inputs.iter().map(|shape| &shape[..])
     }
 
-    /// Splits the samples into calls, runs them, and notes what comes of it. A sample
-    /// that cannot be computed fails, and with it, where the call itself fails, those
-    /// of its call.
+    /// Splits the samples into calls, runs the calls, and adds the answers. A sample that cannot be
+    /// prepared fails alone. If a call fails, all samples of the call fail.
     pub(super) fn answer(
         &self,
         samples: &[QuerySample],
         answers: &mut Answers,
         call: &mut Call<'_>,
     ) {
-        // A batch is large enough for the allocator to ask the system for its memory,
-        // and to hand it back, in every call.
+        // Buffers are reused. A batch is so large that the allocator would otherwise request its
+        // memory from the operating system in every call.
         let mut scratch = SCRATCH.take();
         if scratch.len() != self.inputs.len() {
             scratch.resize(self.inputs.len(), Elements::U8(Cow::Borrowed(&[])));
@@ -161,10 +160,10 @@ impl Feed {
         SCRATCH.set(scratch);
     }
 
-    /// Samples whose shapes differ cannot share a call.
+    /// Answers samples of a source. Samples of different shapes do not share a call.
     fn answer_loaded(
         &self,
-        loaded: &Loaded,
+        loaded: &LoadedSamples,
         samples: &[QuerySample],
         scratch: &mut [Elements<'static>],
         answers: &mut Answers,
@@ -201,8 +200,8 @@ impl Feed {
             let calls = samples.chunks(at_once).zip(tensors.chunks(at_once));
             for (samples, tensors) in calls {
                 let mut inputs = CallInputs::new();
-                let fed = self.inputs.iter().zip(scratch.iter_mut());
-                for (input, ((_, at), scratch)) in fed.enumerate() {
+                let pairs = self.inputs.iter().zip(scratch.iter_mut());
+                for (input, ((_, at), scratch)) in pairs.enumerate() {
                     let shape = match windows {
                         Some(_) => Cow::Borrowed(&tensors[0][*at].shape[..]),
                         None => shapes.of_call(input, samples.len()),
@@ -215,7 +214,7 @@ impl Feed {
         }
     }
 
-    fn loaded(&self, loaded: &Loaded, sample: &QuerySample) -> Sample {
+    fn loaded(&self, loaded: &LoadedSamples, sample: &QuerySample) -> Sample {
         match u32::try_from(sample.index) {
             Ok(index) => loaded.loaded(index),
             Err(_) => Err(self.library.no_such_sample(sample.index)),
@@ -244,7 +243,7 @@ impl Feed {
         Ok(inputs)
     }
 
-    /// Samples that share a call; none do where one takes several.
+    /// Returns the number of samples that share a call; 1 if a sample needs several calls.
     fn at_once(&self, shapes: &Shapes) -> usize {
         windows(&self.answer).map_or(shapes.batch, |_| 1)
     }
@@ -260,13 +259,14 @@ impl Feed {
         let mark = answers.mark();
         if let Some(windows) = windows(&self.answer) {
             let (shape, elements) = &inputs[0];
-            let (volume, window) = ((&shape[..], elements), (&shapes.inputs[0][..], shapes.batch));
+            let volume = Volume { shape, elements };
+            let batch = WindowBatch { shape: &shapes.inputs[0], count: shapes.batch };
             let calls = if self.is_tried.load(Ordering::Relaxed) { 1 } else { usize::MAX };
             let answered = answers.push_with(samples[0].id, |bytes| {
-                windows.label(volume, window, samples[0], calls, call, bytes).map(|()| 0)
+                windows.label(volume, batch, samples[0], calls, call, bytes).map(|()| 0)
             });
             return answered.map_err(|why| {
-                answers.back_to(mark);
+                answers.roll_back(mark);
                 (Failure::Internal, why)
             });
         }
@@ -278,27 +278,27 @@ impl Feed {
             Ok(())
         });
         answered.map_err(|why| {
-            answers.back_to(mark);
+            answers.roll_back(mark);
             (Failure::Internal, why)
         })
     }
 
-    /// Fails the samples that were not answered.
+    /// Fails the samples if they were not answered.
     fn note(&self, samples: &[QuerySample], answered: Result<(), Refusal>, answers: &mut Answers) {
         let Err((failure, why)) = answered else { return };
         for sample in samples {
             answers.fail(sample.id, failure);
         }
-        self.trouble.get_or_init(|| why);
+        self.failure_reason.get_or_init(|| why);
     }
 
-    /// Why the first sample that failed did so.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.get().map(String::as_str)
+    /// Returns the reason why the first failed sample failed.
+    pub(super) fn failure_reason(&self) -> Option<&str> {
+        self.failure_reason.get().map(String::as_str)
     }
 
-    /// Answers sample 0, so that a model that cannot run is told before a run.
-    /// Returns how long that took.
+    /// Answers sample 0, so that a model that cannot run is reported before the run. Returns the
+    /// duration.
     pub(super) fn trial(&self, engine: &dyn Engine) -> Result<Nanos, OnnxError> {
         let first = QuerySample { id: ResponseId(1), index: 0 };
         let clock = Clock::start();
@@ -306,15 +306,15 @@ impl Feed {
         engine.answer(&[first], &mut Answers::new());
         self.is_tried.store(false, Ordering::Relaxed);
         let took = clock.now();
-        self.trouble().map_or(Ok(took), |why| Err(OnnxError::Trial { why: why.to_owned() }))
+        self.failure_reason().map_or(Ok(took), |why| Err(OnnxError::Trial { why: why.to_owned() }))
     }
 
-    /// How many outputs of a call its answers are made of, from the first one on.
+    /// Returns how many outputs of a call the answers need, from the first one.
     pub(super) fn outputs(&self) -> usize {
         self.answer.outputs()
     }
 
-    /// Samples in a call at most.
+    /// Returns the maximum number of samples per call.
     pub(super) fn largest_batch(&self) -> usize {
         self.first.batch
     }
@@ -332,15 +332,15 @@ impl Shapes {
     }
 }
 
-/// The windows in which the model sees samples, if it does not see them whole.
+/// Returns the windows of a model that sees samples in windows.
 fn windows(answer: &Answer) -> Option<&Windows> {
     match answer {
         Answer::Windows(windows) => Some(windows),
-        Answer::Output | Answer::Argmax | Answer::Made(_) => None,
+        Answer::Output | Answer::Argmax | Answer::Function(_) => None,
     }
 }
 
-/// How samples such as this one, or windows of it, enter the model.
+/// Returns the shapes of calls for samples like this one, or for its windows.
 fn shapes(
     inputs: &[(ModelInput, usize)],
     sample: &[SampleTensor],
@@ -359,24 +359,24 @@ fn shapes(
             let (name, sample) = (input.name.clone(), sample.to_vec());
             OnnxError::Shape { name, expected, sample }
         };
-        let seen = match windows {
+        let window = match windows {
             None => tensor.shape.clone(),
             Some(windows) => windows
                 .shape(&tensor.shape)
                 .ok_or_else(|| unfit(windows.expected(), &tensor.shape))?,
         };
-        let shape = call_shape(&input.shape, &seen);
-        let shape = shape.ok_or_else(|| unfit(input.shape.clone(), &seen))?;
-        // One input whose first dimension is fixed, or is the sample's own, and the
-        // model takes one sample a call.
+        let shape = call_shape(&input.shape, &window);
+        let shape = shape.ok_or_else(|| unfit(input.shape.clone(), &window))?;
+        // If the first dimension of an input is fixed, or belongs to the sample, the model takes
+        // one sample per call.
         let grows = input.shape.first() == Some(&None);
-        batched &= grows && shape.len() == seen.len() + 1;
+        batched &= grows && shape.len() == window.len() + 1;
         shapes.push(shape);
     }
     Ok(Shapes { inputs: shapes, batch: if batched { largest_batch } else { 1 } })
 }
 
-/// Whether both may share a call.
+/// Returns whether two samples may share a call.
 fn is_alike(a: &[SampleTensor], b: &[SampleTensor]) -> bool {
     let alike = |(a, b): (&SampleTensor, &SampleTensor)| {
         a.shape == b.shape && a.elements.element() == b.elements.element()
@@ -384,8 +384,8 @@ fn is_alike(a: &[SampleTensor], b: &[SampleTensor]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(alike)
 }
 
-/// One input of samples of one shape and type, one after the other: borrowed of a
-/// single sample, else gathered in `scratch`.
+/// Concatenates one input of samples of the same shape and type. It is borrowed from a single
+/// sample, and otherwise gathered in `scratch`.
 fn joined<'a>(
     samples: &'a [Arc<[SampleTensor]>],
     input: usize,
@@ -410,8 +410,8 @@ fn joined<'a>(
     })))
 }
 
-/// The shape of a call with one sample: the sample's own shape if it has all of
-/// the model's dimensions, or the same with a first dimension of 1.
+/// Returns the shape of a call with one sample: the sample's own shape if it has all dimensions of
+/// the model, otherwise the shape with a first dimension of 1.
 fn call_shape(model: &[Option<usize>], sample: &[usize]) -> Option<Vec<usize>> {
     let whole = sample.to_vec();
     let one = [&[1], sample].concat();

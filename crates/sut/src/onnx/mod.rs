@@ -1,6 +1,6 @@
-//! ONNX models as engines: through ONNX Runtime, found on the machine and
-//! loaded while the program runs ([`ort`]), or through tract, compiled in
-//! (`tract`, behind the feature of that name).
+//! ONNX models as engines: on ONNX Runtime, which is found on the machine and loaded at run time
+//! ([`ort`]), on tract, which is compiled in (`tract`, behind the feature of that name), or in
+//! number formats of few bits ([`tuned`]).
 
 pub mod answer;
 mod feed;
@@ -11,21 +11,29 @@ pub mod tract;
 pub mod tuned;
 pub mod windows;
 
-use std::fmt;
 use std::path::PathBuf;
+
+use thiserror::Error;
 
 use crate::tensors::{Element, Elements};
 
 pub use answer::{Answer, Outputs};
-pub use runtime::RuntimeMissing;
+pub use runtime::RuntimeError;
 
-/// How an engine answers.
+/// Options of an engine.
+///
+/// ```
+/// use dyno_sut::onnx::{Answer, EngineOptions};
+///
+/// let options = EngineOptions { answer: Answer::Argmax, ..EngineOptions::default() };
+/// assert_eq!(options.largest_batch, 64);
+/// ```
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// What the answer is.
+    /// How answers are made.
     pub answer: Answer,
-    /// Samples in one call of the model at most (>= 1), where its first
-    /// dimension is dynamic.
+    /// Maximum number of samples per call, at least 1. It applies to models with a dynamic first
+    /// dimension.
     pub largest_batch: usize,
 }
 
@@ -35,94 +43,82 @@ impl Default for EngineOptions {
     }
 }
 
-/// Why a model cannot be loaded or does not fit its samples.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error: a model cannot be loaded or does not fit its samples.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OnnxError {
-    /// ONNX Runtime is not there.
-    Runtime(RuntimeMissing),
-    /// The engine refuses the model.
+    /// ONNX Runtime is not available.
+    #[error("{0}")]
+    Runtime(RuntimeError),
+    /// The engine does not load the model.
+    #[error("cannot load {}: {why}", .path.display())]
     Model {
-        /// The model's file.
+        /// File of the model.
         path: PathBuf,
-        /// The engine's message.
+        /// Message of the engine.
         why: String,
     },
-    /// An input's elements are of a type that samples cannot have.
+    /// An input has elements of a type that is not supported.
+    #[error("input '{name}' has elements of type {found}; {} can be fed", supported_types())]
     InputType {
-        /// The input.
+        /// Name of the input.
         name: String,
-        /// Its type.
+        /// Type of the elements.
         found: String,
     },
     /// The library has no tensor for an input.
+    #[error(
+        "no samples for input '{name}'; the sample library has {}",
+        .available.join(", ")
+    )]
     InputMissing {
-        /// The input.
+        /// Name of the input.
         name: String,
-        /// Tensors of the library.
+        /// Names of the tensors of the library.
         available: Vec<String>,
     },
     /// The tensor for an input has elements of another type.
+    #[error("input '{name}' takes {expected}, the samples are {found}")]
     ElementType {
-        /// The input.
+        /// Name of the input.
         name: String,
-        /// The model's.
+        /// Type of the model.
         expected: Element,
-        /// The library's.
+        /// Type of the library.
         found: Element,
     },
     /// The tensor for an input has another shape.
+    #[error(
+        "input '{name}' takes [{}], which samples of shape {sample:?} do not fit",
+        dimensions(.expected)
+    )]
     Shape {
-        /// The input.
+        /// Name of the input.
         name: String,
-        /// The model's; `None` is any.
+        /// Shape of the model; `None` is a dynamic dimension.
         expected: Vec<Option<usize>>,
-        /// Of one sample in the library.
+        /// Shape of one sample of the library.
         sample: Vec<usize>,
     },
     /// The model fails on the first sample.
+    #[error("the model fails on sample 0: {why}")]
     Trial {
-        /// The engine's message.
+        /// Message of the engine.
         why: String,
     },
 }
 
-impl fmt::Display for OnnxError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Runtime(missing) => missing.fmt(f),
-            Self::Model { path, why } => write!(f, "cannot load {}: {why}", path.display()),
-            Self::InputType { name, found } => write!(
-                f,
-                "input '{name}' has elements of type {found}; {} can be fed",
-                Elements::TYPES.iter().map(|element| element.name()).collect::<Vec<_>>().join(", ")
-            ),
-            Self::InputMissing { name, available } => write!(
-                f,
-                "no samples for input '{name}'; the sample library has {}",
-                available.join(", ")
-            ),
-            Self::ElementType { name, expected, found } => {
-                write!(f, "input '{name}' takes {expected}, the samples are {found}")
-            }
-            Self::Shape { name, expected, sample } => {
-                let dimension = |n: &Option<usize>| n.map_or("?".into(), |n| n.to_string());
-                let expected: Vec<String> = expected.iter().map(dimension).collect();
-                write!(
-                    f,
-                    "input '{name}' takes [{}], which samples of shape {sample:?} do not fit",
-                    expected.join(", ")
-                )
-            }
-            Self::Trial { why } => write!(f, "the model fails on sample 0: {why}"),
-        }
-    }
+fn supported_types() -> String {
+    Elements::TYPES.iter().map(|element| element.name()).collect::<Vec<_>>().join(", ")
 }
 
-impl std::error::Error for OnnxError {}
+fn dimensions(shape: &[Option<usize>]) -> String {
+    let dimension = |n: &Option<usize>| n.map_or("?".into(), |n| n.to_string());
+    shape.iter().map(dimension).collect::<Vec<_>>().join(", ")
+}
 
-impl From<RuntimeMissing> for OnnxError {
-    fn from(missing: RuntimeMissing) -> Self {
+impl From<RuntimeError> for OnnxError {
+    fn from(missing: RuntimeError) -> Self {
         Self::Runtime(missing)
     }
 }

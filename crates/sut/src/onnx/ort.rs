@@ -1,4 +1,4 @@
-//! Models run by ONNX Runtime.
+//! Models on ONNX Runtime.
 
 mod callable;
 
@@ -16,24 +16,35 @@ use super::answer::{Output, Outputs};
 use super::feed::Feed;
 use super::runtime::{Search, environment, loaded};
 use super::{EngineOptions, OnnxError};
-use crate::engine::{About, Answers, Engine, Port};
+use crate::engine::{Answers, Engine, EngineInfo, Port};
 use crate::tensors::{Element, Elements, ModelInput, Scalar, TensorLibrary, each_type};
 
-pub use callable::{Callable, Fed, Kept};
+pub use callable::{CallableModel, InputValue, OutputValue};
 
-/// A loaded model whose inputs are known.
+/// A loaded model with known inputs.
+///
+/// ```
+/// use dyno_sut::onnx::OnnxError;
+/// use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
+/// use dyno_sut::onnx::runtime::Search;
+///
+/// // ONNX Runtime is searched only at the path that the caller names.
+/// let search = Search { library: Some("missing.so".into()), ..Search::default() };
+/// let model = OrtModel::open("model.onnx".as_ref(), &search, OrtOptions::default());
+/// assert!(matches!(model, Err(OnnxError::Runtime(_))));
+/// ```
 pub struct OrtModel {
     path: PathBuf,
     inputs: Vec<ModelInput>,
     sessions: Vec<Session>,
 }
 
-/// How a model is loaded.
+/// Options for loading a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrtOptions {
-    /// Threads that work on one call. 0 leaves it to ONNX Runtime.
+    /// Threads per call; 0 uses the default of ONNX Runtime.
     pub threads: usize,
-    /// Calls that may be in work at once; each costs a copy of the weights.
+    /// Maximum number of simultaneous calls. Each session has a copy of the weights.
     pub sessions: NonZero<usize>,
 }
 
@@ -44,11 +55,11 @@ impl Default for OrtOptions {
 }
 
 impl OrtModel {
-    /// Finds ONNX Runtime and loads a model with it.
+    /// Finds ONNX Runtime and loads a model.
     ///
     /// # Errors
-    /// [`OnnxError`] if there is no ONNX Runtime, or it refuses the model, or an
-    /// input cannot be fed.
+    /// [`OnnxError`] if ONNX Runtime is missing or does not load the model, or an input has a type
+    /// that is not supported.
     pub fn open(path: &Path, search: &Search, options: OrtOptions) -> Result<Self, OnnxError> {
         let environment = environment(search)?;
         let load = || -> Result<Session, String> {
@@ -67,14 +78,13 @@ impl OrtModel {
         Ok(Self { path: path.to_path_buf(), inputs: inputs.collect::<Result<_, _>>()?, sessions })
     }
 
-    /// The inputs that the model declares.
+    /// Returns the inputs of the model.
     #[must_use]
     pub fn inputs(&self) -> &[ModelInput] {
         &self.inputs
     }
 
-    /// An engine that feeds the model from this library. It has answered sample
-    /// 0 once.
+    /// Returns an engine that feeds the model from this library. It has answered sample 0 once.
     ///
     /// # Errors
     /// [`OnnxError`] if the samples do not fit the inputs or the model fails.
@@ -86,39 +96,39 @@ impl OrtModel {
         let feed = Feed::new(&self.inputs, library, options)?;
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let outputs = self.sessions[0].outputs().iter();
-        let about = About {
+        let info = EngineInfo {
             inputs: self.inputs.iter().map(Port::from).collect(),
             outputs: outputs.map(|output| port(output.name(), output.dtype())).collect(),
             largest_batch: feed.largest_batch(),
-            ..Self::about()
+            ..Self::info()
         };
         let mut engine = OrtEngine {
             name: format!("onnxruntime-{stem}"),
             sessions: self.sessions.into_iter().map(Mutex::new).collect(),
             feed,
-            about,
+            info,
         };
-        engine.about.first_call = Some(engine.feed.trial(&engine)?);
+        engine.info.first_call = Some(engine.feed.trial(&engine)?);
         Ok(engine)
     }
 
-    /// What every engine on ONNX Runtime tells of itself.
+    /// Returns the description that all engines on ONNX Runtime share.
     #[must_use]
-    pub fn about() -> About {
+    pub fn info() -> EngineInfo {
         let library = loaded();
-        About {
+        EngineInfo {
             runtime: library.as_ref().map(|(version, _)| format!("ONNX Runtime{version}")),
             library: library.map(|(_, path)| path),
-            // No other one is asked for.
+            // No other provider is requested.
             provider: Some("CPUExecutionProvider".into()),
-            ..About::default()
+            ..EngineInfo::default()
         }
     }
 
-    /// The same to be called by whoever answers.
+    /// Returns a model that can be called with tensors.
     #[must_use]
-    pub fn callable(self) -> Callable {
-        Callable::new(self)
+    pub fn into_callable(self) -> CallableModel {
+        CallableModel::new(self)
     }
 }
 
@@ -161,34 +171,33 @@ fn port(name: &str, value: &ValueType) -> Port {
     Port { name: name.to_owned(), element, shape }
 }
 
-/// A model and its samples.
+/// Engine of a model and its samples.
 pub struct OrtEngine {
     name: String,
     /// A session runs one call at a time.
     sessions: Vec<Mutex<Session>>,
     feed: Feed,
-    about: About,
+    info: EngineInfo,
 }
 
 impl OrtEngine {
     fn compute(&self, session: &mut Session, samples: &[QuerySample], answers: &mut Answers) {
         self.feed.answer(samples, answers, &mut |inputs, samples, take| {
-            // In the order of the model's inputs, so that no names are looked up.
-            let fed = inputs.iter().map(|(shape, elements)| value(shape, elements));
-            let fed = fed.collect::<ort::Result<SmallVec<[_; 4]>>>();
-            let fed = fed.map_err(|error| error.to_string())?;
-            let outputs = session.run(&fed[..]).map_err(|error| error.to_string())?;
-            // A model may return more than its answers are made of, each to be asked for.
-            let ports = self.about.outputs.iter().enumerate().take(self.feed.outputs());
+            // Inputs are in the order of the model, which avoids a lookup by name.
+            let values = inputs.iter().map(|(shape, elements)| value(shape, elements));
+            let values = values.collect::<ort::Result<SmallVec<[_; 4]>>>();
+            let values = values.map_err(|error| error.to_string())?;
+            let outputs = session.run(&values[..]).map_err(|error| error.to_string())?;
+            // Reading an output costs time, so only those that the answers need are read.
+            let ports = self.info.outputs.iter().enumerate().take(self.feed.outputs());
             let all =
                 ports.map(|(number, port)| output(&port.name, &outputs[number], samples.len()));
-            take(&Outputs::new(all).of(samples))
+            take(&Outputs::new(all).for_samples(samples))
         });
     }
 }
 
-/// A session that nobody uses, this one before all others; else this one, as soon as it is
-/// free.
+/// Locks a free session, preferably number `first`. If none is free, waits for number `first`.
 fn free(sessions: &[Mutex<Session>], first: usize) -> MutexGuard<'_, Session> {
     let (before, from) = sessions.split_at(first);
     for session in from.iter().chain(before) {
@@ -210,7 +219,7 @@ fn output<'a>(name: &'a str, value: &'a DynValue, samples: usize) -> Output<'a> 
         value: &DynValue,
     ) -> Result<(Vec<usize>, Elements<'_>), String> {
         let (shape, all) = value.try_extract_tensor::<T>().map_err(|error| error.to_string())?;
-        // A dimension of what has been computed is never negative.
+        // Dimensions of a computed tensor are never negative.
         let shape = shape.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
         Ok((shape, T::wrap(all.into())))
     }
@@ -246,7 +255,7 @@ impl Engine for OrtEngine {
         self.compute(&mut free(&self.sessions, 0), samples, answers);
     }
 
-    /// Each session on its own: what is slow at first is slow in each.
+    /// Warms up each session, because the first calls of each are slow.
     fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
         let first = QuerySample { id: ResponseId(1), index: 0 };
         let (samples, mut answers) = (vec![first; samples.get()], Answers::new());
@@ -259,12 +268,12 @@ impl Engine for OrtEngine {
         }
     }
 
-    fn trouble(&self) -> Option<&str> {
-        self.feed.trouble()
+    fn failure_reason(&self) -> Option<&str> {
+        self.feed.failure_reason()
     }
 
-    fn about(&self) -> About {
-        self.about.clone()
+    fn info(&self) -> EngineInfo {
+        self.info.clone()
     }
 }
 

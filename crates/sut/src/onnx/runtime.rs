@@ -1,76 +1,74 @@
-//! Where ONNX Runtime is, and loading it: once in a process.
+//! Search for ONNX Runtime. It is loaded once per process.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use ort::environment::Environment;
+use thiserror::Error;
 
-/// Where to look, in this order.
+/// Places to search, in this order.
+///
+/// ```
+/// use dyno_sut::onnx::runtime::{RuntimeError, Search};
+///
+/// // A library that the caller names is the only place that is searched.
+/// let search = Search { library: Some("missing.so".into()), ..Search::default() };
+/// let error = search.find().unwrap_err();
+/// assert!(matches!(error, RuntimeError::NotFound { .. } | RuntimeError::StaticProgram));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Search {
-    /// The library that the user names (`--ort-lib`). If there is one, nothing
-    /// else is tried.
-    pub given: Option<PathBuf>,
-    /// `ORT_DYLIB_PATH`. If it is set, nothing further is tried.
+    /// Library that the user names with `--ort-lib`. If it is set, no other place is searched.
+    pub library: Option<PathBuf>,
+    /// Value of `ORT_DYLIB_PATH`. If it is set, no later place is searched.
     pub dylib_path: Option<PathBuf>,
     /// Root of the active virtual environment (`VIRTUAL_ENV`).
     pub virtual_env: Option<PathBuf>,
-    /// Root of the environment that this program is installed in: it is often
-    /// started without being activated.
+    /// Root of the environment in which this program is installed. It is often not active.
     pub installed_in: Option<PathBuf>,
-    /// Ask `python3` where its package is.
+    /// Ask `python3` for the folder of its package.
     pub python: bool,
-    /// Let the system's loader look.
+    /// Let the loader of the operating system search.
     pub system: bool,
 }
 
-/// ONNX Runtime is not there, or is not usable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error: ONNX Runtime is missing or cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum RuntimeMissing {
-    /// It is nowhere, or what was found is no such library.
+pub enum RuntimeError {
+    /// No place has a usable library.
+    #[error(
+        "ONNX Runtime 1.17 or newer was not found; run `pip install onnxruntime`, or name the \
+         library with --ort-lib or ORT_DYLIB_PATH; tried:{}",
+        lines(.tried)
+    )]
     NotFound {
-        /// Each place that was tried, with what was wrong there.
+        /// Each place that was searched, with the problem there.
         tried: Vec<String>,
     },
-    /// This program is static, so that nothing can be loaded.
+    /// This program is linked statically and cannot load a library.
+    #[error(
+        "ONNX Runtime is not available in this build: it is a static program, which can load no \
+         library; use tract:FILE, or the build for glibc (pip install dyno-bench)"
+    )]
     StaticProgram,
 }
 
-impl fmt::Display for RuntimeMissing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tried = match self {
-            Self::StaticProgram => {
-                return f.write_str(
-                    "ONNX Runtime is not available in this build: it is a static program, which \
-                     can load no library; use tract:FILE, or the build for glibc \
-                     (pip install dyno-bench)",
-                );
-            }
-            Self::NotFound { tried } => tried,
-        };
-        f.write_str(
-            "ONNX Runtime 1.17 or newer was not found; run `pip install onnxruntime`, or name the \
-             library with --ort-lib or ORT_DYLIB_PATH; tried:",
-        )?;
-        tried.iter().try_for_each(|place| write!(f, "\n  {place}"))
-    }
+fn lines(places: &[String]) -> String {
+    places.iter().map(|place| format!("\n  {place}")).collect()
 }
 
-/// Whether this program can load ONNX Runtime at all: a static one cannot.
+/// Whether this program can load ONNX Runtime; static programs cannot.
 pub const CAN_LOAD: bool = !cfg!(all(unix, target_feature = "crt-static"));
 
-impl std::error::Error for RuntimeMissing {}
-
 impl Search {
-    /// Everywhere, as the environment variables of this process say.
+    /// Returns a search of all places, with the environment variables of this process.
     #[must_use]
-    pub fn everywhere(given: Option<PathBuf>) -> Self {
+    pub fn from_environment(library: Option<PathBuf>) -> Self {
         let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         Self {
-            given,
+            library,
             dylib_path: variable("ORT_DYLIB_PATH"),
             virtual_env: variable("VIRTUAL_ENV"),
             installed_in: installed_in(),
@@ -79,31 +77,31 @@ impl Search {
         }
     }
 
-    /// The library to load.
+    /// Returns the path of the library.
     ///
     /// # Errors
-    /// [`RuntimeMissing`] tells each place that was looked at.
-    pub fn find(&self) -> Result<PathBuf, RuntimeMissing> {
+    /// [`RuntimeError`] with each place that was searched.
+    pub fn find(&self) -> Result<PathBuf, RuntimeError> {
         if !CAN_LOAD {
-            return Err(RuntimeMissing::StaticProgram);
+            return Err(RuntimeError::StaticProgram);
         }
         let mut tried = Vec::new();
-        self.locate(&mut tried).ok_or(RuntimeMissing::NotFound { tried })
+        self.locate(&mut tried).ok_or(RuntimeError::NotFound { tried })
     }
 
-    /// Notes where it was not.
+    /// Returns the path of the library, and adds the places without it to `tried`.
     fn locate(&self, tried: &mut Vec<String>) -> Option<PathBuf> {
-        for (what, named) in [("--ort-lib", &self.given), ("ORT_DYLIB_PATH", &self.dylib_path)] {
+        for (what, named) in [("--ort-lib", &self.library), ("ORT_DYLIB_PATH", &self.dylib_path)] {
             let Some(path) = named else { continue };
             if path.is_file() {
-                // The loader takes relative paths from the program's folder.
+                // The loader resolves relative paths from the folder of the program.
                 return Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
             }
             tried.push(format!("{what} {}: no such file", path.display()));
             return None;
         }
-        let beside = ("the environment of this program,", &self.installed_in);
-        for (what, root) in [("VIRTUAL_ENV", &self.virtual_env), beside] {
+        let installed = ("the environment of this program,", &self.installed_in);
+        for (what, root) in [("VIRTUAL_ENV", &self.virtual_env), installed] {
             let Some(root) = root else { continue };
             let library = in_virtual_env(root);
             if library.is_some() {
@@ -128,7 +126,7 @@ const SYSTEM_NAME: &str = "libonnxruntime.dylib";
 #[cfg(not(any(windows, target_os = "macos")))]
 const SYSTEM_NAME: &str = "libonnxruntime.so";
 
-/// The folder above the one of this program, wherever a link to it lies.
+/// Returns the folder above that of this program, with links resolved.
 fn installed_in() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?.canonicalize().ok()?;
     program.ancestors().nth(2).map(Path::to_path_buf)
@@ -142,7 +140,7 @@ fn in_virtual_env(root: &Path) -> Option<PathBuf> {
 }
 
 fn of_python() -> Result<PathBuf, String> {
-    // Finding the package does not import it, which would take a second.
+    // `find_spec` does not import the package, which would take a second.
     const QUESTION: &str = "import importlib.util as u; s = u.find_spec('onnxruntime'); \
                             print(s.submodule_search_locations[0] if s else '')";
     let reply = Command::new("python3").args(["-c", QUESTION]).output();
@@ -154,16 +152,16 @@ fn of_python() -> Result<PathBuf, String> {
     in_package(Path::new(&package)).ok_or_else(|| format!("no library in {package}"))
 }
 
-/// The library of a wheel: its name carries the version.
+/// Returns the library in the package of a wheel. Its file name contains the version.
 fn in_package(package: &Path) -> Option<PathBuf> {
     entries(&package.join("capi")).into_iter().find(|path| {
         let name = file_name(path);
-        // `libonnxruntime_providers_shared.so` lies beside it and is not it.
+        // `libonnxruntime_providers_shared.so` is in the same folder and is not the library.
         name.starts_with("libonnxruntime.") || name == "onnxruntime.dll"
     })
 }
 
-/// What a folder holds, sorted; nothing if it cannot be read.
+/// Returns the entries of a folder, sorted; empty if the folder cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let read = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = read.map(|entry| entry.path()).collect();
@@ -175,28 +173,28 @@ fn file_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or("")
 }
 
-/// The process's one environment, made by the first call that succeeds. Later
-/// calls get it whatever they search. For those who drive sessions of their own.
+/// Returns the environment of this process, which the first successful call creates. Later calls
+/// return it whatever they search for. Callers use it for their own sessions.
 ///
 /// # Errors
-/// [`RuntimeMissing`] tells each place that was looked at.
-pub fn environment(search: &Search) -> Result<Environment, RuntimeMissing> {
+/// [`RuntimeError`] with each place that was searched.
+pub fn environment(search: &Search) -> Result<Environment, RuntimeError> {
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((environment, _)) = &*loaded {
         return Ok(environment.clone());
     }
     if !CAN_LOAD {
-        return Err(RuntimeMissing::StaticProgram);
+        return Err(RuntimeError::StaticProgram);
     }
     let mut tried = Vec::new();
     let Some(path) = search.locate(&mut tried) else {
-        return Err(RuntimeMissing::NotFound { tried });
+        return Err(RuntimeError::NotFound { tried });
     };
     let made = ort::init_from(&path).map_err(|error| error.to_string());
     let made = made.and_then(|builder| builder.build().map_err(|error| error.to_string()));
     let environment = made.map_err(|why| {
         tried.push(why);
-        RuntimeMissing::NotFound { tried }
+        RuntimeError::NotFound { tried }
     })?;
     *loaded = Some((environment.clone(), path));
     Ok(environment)
@@ -204,13 +202,14 @@ pub fn environment(search: &Search) -> Result<Environment, RuntimeMissing> {
 
 static LOADED: Mutex<Option<(Environment, PathBuf)>> = Mutex::new(None);
 
-/// The version of the library that is loaded, with a space before it, or
-/// nothing if its name does not tell; and where it is.
+/// Returns the version of the loaded library, with a leading space, and its path. The version is
+/// empty if the file name does not contain it.
 pub(super) fn loaded() -> Option<(String, PathBuf)> {
     let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, path) = loaded.as_ref()?;
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-    // `libonnxruntime.so.1.31.1`; the system's loader may leave the number out.
+    // Such as `libonnxruntime.so.1.31.1`. The name has no version if the loader of the operating
+    // system found the library.
     let version = file_name(&real).split_once(".so.").map(|(_, version)| format!(" {version}"));
     Some((version.unwrap_or_default(), real))
 }

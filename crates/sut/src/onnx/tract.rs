@@ -1,4 +1,4 @@
-//! Models run by tract, which is compiled in and needs nothing on the machine.
+//! Models on tract, which is compiled in and needs no library on the machine.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use tract_onnx::tract_hir::infer::Factoid;
 use super::answer::{Output, Outputs};
 use super::feed::{CallInput, Feed};
 use super::{EngineOptions, OnnxError};
-use crate::engine::{About, Answers, Engine, Port};
+use crate::engine::{Answers, Engine, EngineInfo, Port};
 use crate::tensors::{Element, Elements, ModelInput, Scalar, TensorLibrary};
 
-/// A model that has been read and whose inputs are known.
+/// A loaded model with known inputs.
 #[derive(Debug)]
 pub struct TractModel {
     path: PathBuf,
@@ -29,7 +29,19 @@ impl TractModel {
     /// Reads a model.
     ///
     /// # Errors
-    /// [`OnnxError`] if tract refuses the model or an input cannot be fed.
+    /// [`OnnxError`] if tract does not read the model or an input has a type that is not supported.
+    ///
+    /// ```
+    /// use dyno_sut::digits::Perceptron;
+    /// use dyno_sut::onnx::tract::TractModel;
+    ///
+    /// let path = std::env::temp_dir().join(format!("dyno-tract-{}.onnx", std::process::id()));
+    /// std::fs::write(&path, Perceptron::trained().to_onnx())?;
+    /// let model = TractModel::open(&path)?;
+    /// assert_eq!(model.inputs()[0].name, "ink");
+    /// std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(path: &Path) -> Result<Self, OnnxError> {
         let model = tract_onnx::onnx().model_for_path(path);
         let model = model.map_err(|error| refused(path, &error))?;
@@ -42,17 +54,16 @@ impl TractModel {
         Ok(Self { path: path.to_path_buf(), inputs, model })
     }
 
-    /// The inputs that the model declares.
+    /// Returns the inputs of the model.
     #[must_use]
     pub fn inputs(&self) -> &[ModelInput] {
         &self.inputs
     }
 
-    /// An engine that feeds the model from this library. It has answered sample
-    /// 0 once.
+    /// Returns an engine that feeds the model from this library. It has answered sample 0 once.
     ///
-    /// A batch whose size is open is tried first; a model that tract cannot
-    /// plan so takes its samples one by one.
+    /// The engine first tries a dynamic batch size. If tract cannot plan that, samples are computed
+    /// one by one.
     ///
     /// # Errors
     /// [`OnnxError`] if the samples do not fit the inputs or the model fails.
@@ -66,29 +77,27 @@ impl TractModel {
         let mut feed = Feed::new(&self.inputs, library, options.clone())?;
         if feed.is_batched() {
             if let Ok(plan) = plan(self.model.clone(), &self.inputs, &feed, true) {
-                let about = about(&self.inputs, &plan, &feed);
-                let mut engine =
-                    TractEngine { name: name.clone(), plan, feed: feed.clone(), about };
+                let info = info(&self.inputs, &plan, &feed);
+                let mut engine = TractEngine { name: name.clone(), plan, feed: feed.clone(), info };
                 if let Ok(took) = engine.feed.trial(&engine) {
-                    engine.about.first_call = Some(took);
+                    engine.info.first_call = Some(took);
                     return Ok(engine);
                 }
             }
-            let one = EngineOptions { largest_batch: 1, ..options.clone() };
+            let one = EngineOptions { largest_batch: 1, ..options };
             feed = Feed::new(&self.inputs, library, one)?;
         }
         let plan = plan(self.model, &self.inputs, &feed, false);
         let plan = plan.map_err(|error| refused(&self.path, &error))?;
-        let about = about(&self.inputs, &plan, &feed);
-        let mut engine = TractEngine { name, plan, feed, about };
-        engine.about.first_call = Some(engine.feed.trial(&engine)?);
+        let info = info(&self.inputs, &plan, &feed);
+        let mut engine = TractEngine { name, plan, feed, info };
+        engine.info.first_call = Some(engine.feed.trial(&engine)?);
         Ok(engine)
     }
 }
 
 fn refused(path: &Path, error: &impl fmt::Debug) -> OnnxError {
-    // The alternate form holds the chain of causes, the innermost of which
-    // names the operator.
+    // The alternate form contains the chain of causes. The innermost one names the operator.
     OnnxError::Model { path: path.to_path_buf(), why: format!("{error:?}") }
 }
 
@@ -101,7 +110,7 @@ fn model_input(name: &str, fact: &InferenceFact) -> Result<ModelInput, OnnxError
     Ok(ModelInput { name: name.to_owned(), element, shape })
 }
 
-/// Types that both know; tract has no bfloat16.
+/// Types that tract and this crate have in common. tract has no bfloat16.
 const TYPES: [(DatumType, Element); 8] = [
     (DatumType::F32, Element::F32),
     (DatumType::F64, Element::F64),
@@ -136,14 +145,14 @@ fn plan(
         }
         model = model.with_input_fact(number, InferenceFact::dt_shape(element, shape))?;
     }
-    // An output's declared shape may name the batch by the model's own symbol.
+    // The declared shape of an output may contain the model's own symbol for the batch.
     for number in 0..model.outputs.len() {
         model = model.with_output_fact(number, InferenceFact::default())?;
     }
     model.into_optimized()?.into_runnable()
 }
 
-fn about(inputs: &[ModelInput], plan: &TypedRunnableModel, feed: &Feed) -> About {
+fn info(inputs: &[ModelInput], plan: &TypedRunnableModel, feed: &Feed) -> EngineInfo {
     let output = |number: usize| {
         let model = plan.model();
         let fact = model.output_fact(number).ok()?;
@@ -153,21 +162,21 @@ fn about(inputs: &[ModelInput], plan: &TypedRunnableModel, feed: &Feed) -> About
         let element = named.unwrap_or_else(|| format!("{:?}", fact.datum_type));
         Some(Port { name: name.clone(), element, shape: fact.shape.iter().map(fixed).collect() })
     };
-    About {
+    EngineInfo {
         runtime: Some("tract".into()),
         inputs: inputs.iter().map(Port::from).collect(),
         outputs: (0..plan.model().outputs.len()).filter_map(output).collect(),
         largest_batch: feed.largest_batch(),
-        ..About::default()
+        ..EngineInfo::default()
     }
 }
 
-/// A model and its samples.
+/// Engine of a model and its samples.
 pub struct TractEngine {
     name: String,
     plan: Arc<TypedRunnableModel>,
     feed: Feed,
-    about: About,
+    info: EngineInfo,
 }
 
 fn output<'a>(name: &'a str, tensor: &'a Tensor, samples: usize) -> Output<'a> {
@@ -209,23 +218,23 @@ impl Engine for TractEngine {
                 Elements::BF16(_) => unreachable!("no input of tract's is of this type"),
             };
             let call = || -> TractResult<TVec<TValue>> {
-                let fed = inputs.iter().map(|input| Ok(tensor(input)?.into()));
-                self.plan.run(fed.collect::<TractResult<_>>()?)
+                let values = inputs.iter().map(|input| Ok(tensor(input)?.into()));
+                self.plan.run(values.collect::<TractResult<_>>()?)
             };
             let outputs = call().map_err(|error| format!("{error:#}"))?;
-            let names = self.about.outputs.iter().map(|port| &port.name[..]);
+            let names = self.info.outputs.iter().map(|port| &port.name[..]);
             let all = names.zip(&outputs);
             let all = all.map(|(name, tensor)| output(name, tensor, samples.len()));
-            take(&Outputs::new(all).of(samples))
+            take(&Outputs::new(all).for_samples(samples))
         });
     }
 
-    fn trouble(&self) -> Option<&str> {
-        self.feed.trouble()
+    fn failure_reason(&self) -> Option<&str> {
+        self.feed.failure_reason()
     }
 
-    fn about(&self) -> About {
-        self.about.clone()
+    fn info(&self) -> EngineInfo {
+        self.info.clone()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Models in number formats of few bits, run by Dyno's own engine ([`dyno_number::evaluate::PackedNetwork`]).
+//! Models in number formats of few bits, on Dyno's own engine
+//! ([`dyno_number::evaluate::PackedNetwork`]).
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -17,11 +18,11 @@ use smallvec::SmallVec;
 use super::answer::{Output, Outputs};
 use super::feed::Feed;
 use super::{EngineOptions, OnnxError};
-use crate::engine::{About, Answers, Engine, Port};
-use crate::infer::{Rows, Value};
+use crate::engine::{Answers, Engine, EngineInfo, Port};
+use crate::infer::{RowModel, Value};
 use crate::tensors::{Element, Elements, ModelInput, Scalar, TensorLibrary};
 
-/// A model whose weights are packed, and whose inputs are known.
+/// A model with packed weights and known inputs.
 #[derive(Debug)]
 pub struct TunedModel {
     path: PathBuf,
@@ -29,7 +30,7 @@ pub struct TunedModel {
     network: Network,
 }
 
-/// What computes, and what it answers.
+/// Packed network, and the type of its output.
 #[derive(Debug)]
 struct Network {
     packed: PackedNetwork,
@@ -37,19 +38,38 @@ struct Network {
 }
 
 impl TunedModel {
-    /// Reads a model, whose objects have these formats; FLOAT(32) where they have none.
+    /// Reads a model and applies number formats to its objects. Objects without a format have
+    /// FLOAT(32).
     ///
     /// # Errors
-    /// [`OnnxError`] if the engine cannot do the model, or it has not the objects of `formats`.
+    /// [`OnnxError`] if the engine does not support the model, or the model has no object of a name
+    /// in `formats`.
+    ///
+    /// ```
+    /// use dyno_number::Dictionary;
+    /// use dyno_sut::digits::Perceptron;
+    /// use dyno_sut::infer::{InferenceModel, zeros};
+    /// use dyno_sut::onnx::tuned::TunedModel;
+    ///
+    /// let path = std::env::temp_dir().join(format!("dyno-tuned-{}.onnx", std::process::id()));
+    /// std::fs::write(&path, Perceptron::trained().to_onnx())?;
+    /// let model = TunedModel::open(&path, &Dictionary::default())?;
+    /// std::fs::remove_file(path)?;
+    /// assert_eq!(model.inputs()[0].name, "ink");
+    /// let model = model.by_value(8);
+    /// let answers = model.infer(&[&zeros(model.inputs())]);
+    /// assert_eq!(answers[0].as_ref().expect("zeros fit")[0].shape, [1, 10]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(path: &Path, formats: &Dictionary) -> Result<Self, OnnxError> {
         let packed = PackedNetwork::read(path, formats).map_err(|error| wrong(path, &error))?;
-        Self::of(path, packed)
+        Self::from_packed(path, packed)
     }
 
-    /// Reads a file of `dyno tune pack`; with a model, it has to be what that file was made of.
+    /// Reads a file of `dyno tune pack`. With a model, checks that the file was packed from it.
     ///
     /// # Errors
-    /// [`OnnxError`] if the file does not read, or was made of another model.
+    /// [`OnnxError`] if the file cannot be read, or was packed from another model.
     pub fn open_packed(path: &Path, model: Option<&Path>) -> Result<Self, OnnxError> {
         let read = |path: &Path| std::fs::read(path).map_err(|error| wrong(path, &error));
         let file = PackedFile::from_bytes(&read(path)?).map_err(|error| wrong(path, &error))?;
@@ -67,10 +87,10 @@ impl TunedModel {
             }
         }
         let packed = file.network().map_err(|error| wrong(path, &error))?;
-        Self::of(path, packed)
+        Self::from_packed(path, packed)
     }
 
-    fn of(path: &Path, packed: PackedNetwork) -> Result<Self, OnnxError> {
+    fn from_packed(path: &Path, packed: PackedNetwork) -> Result<Self, OnnxError> {
         let input = |port: &PackedPort| {
             let unfit =
                 || OnnxError::InputType { name: port.name.clone(), found: port.element.into() };
@@ -87,53 +107,53 @@ impl TunedModel {
         Ok(Self { path: path.to_path_buf(), inputs, network })
     }
 
-    /// The inputs that the model declares.
+    /// Returns the inputs of the model.
     #[must_use]
     pub fn inputs(&self) -> &[ModelInput] {
         &self.inputs
     }
 
-    /// Layers with weights: their formats, their bytes and how they are executed.
+    /// Returns the layers with weights, with their formats, bytes and kinds of execution.
     #[must_use]
     pub fn layers(&self) -> &[PackedLayer] {
         self.network.packed.layers()
     }
 
-    /// The same as a model that is asked by value, with at most so many rows of several
-    /// requests in a call.
+    /// Returns the model as an [`InferenceModel`](crate::infer::InferenceModel). A call has at most
+    /// `largest_batch` rows of several requests.
     #[must_use]
-    pub fn by_value(self, largest_batch: usize) -> Rows {
+    pub fn by_value(self, largest_batch: usize) -> RowModel {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
-        let about = About { largest_batch, ..self.about() };
+        let info = EngineInfo { largest_batch, ..self.info() };
         let (name, network) = (format!("tuned-{stem}"), self.network);
         let call = move |values: &[Value]| {
-            let fed = values.iter().map(|value| (&value.shape[..], &value.elements));
-            network.run(fed, |shape, elements| {
+            let inputs = values.iter().map(|value| (&value.shape[..], &value.elements));
+            network.run(inputs, |shape, elements| {
                 let (shape, elements) = (shape.to_vec(), elements.into_owned());
                 Ok(vec![Value { shape, elements }])
             })
         };
-        Rows::new(name, self.inputs, about, Box::new(call))
+        RowModel::new(name, self.inputs, info, Box::new(call))
     }
 
-    fn about(&self) -> About {
+    fn info(&self) -> EngineInfo {
         let PackedPort { name, shape, .. } = self.network.packed.output();
         let element = self.network.output.to_string();
         let output = Port { name: name.clone(), element, shape: shape.clone() };
-        About {
+        EngineInfo {
             runtime: Some("dyno-number".into()),
             provider: Some(dyno_number::evaluate::instructions().to_owned()),
             inputs: self.inputs.iter().map(Port::from).collect(),
             outputs: vec![output],
-            ..About::default()
+            ..EngineInfo::default()
         }
     }
 
-    /// An engine that feeds the model from this library. It has answered sample 0 once.
+    /// Returns an engine that feeds the model from this library. It has answered sample 0 once.
     ///
     /// # Errors
-    /// [`OnnxError`] if the samples do not fit the input, or a number of the first one is NaN where a format
-    /// has none.
+    /// [`OnnxError`] if the samples do not fit the input, or the first sample has a NaN that a
+    /// format cannot represent.
     pub fn engine(
         self,
         library: &Arc<TensorLibrary>,
@@ -141,10 +161,10 @@ impl TunedModel {
     ) -> Result<TunedEngine, OnnxError> {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let feed = Feed::new(&self.inputs, library, options)?;
-        let about = About { largest_batch: feed.largest_batch(), ..self.about() };
+        let info = EngineInfo { largest_batch: feed.largest_batch(), ..self.info() };
         let mut engine =
-            TunedEngine { name: format!("tuned-{stem}"), network: self.network, feed, about };
-        engine.about.first_call = Some(engine.feed.trial(&engine)?);
+            TunedEngine { name: format!("tuned-{stem}"), network: self.network, feed, info };
+        engine.info.first_call = Some(engine.feed.trial(&engine)?);
         Ok(engine)
     }
 }
@@ -154,7 +174,7 @@ fn wrong(path: &Path, why: &dyn fmt::Display) -> OnnxError {
 }
 
 impl Network {
-    /// Computes a call on this thread; `take` gets the shape and the elements of the answer.
+    /// Computes a call on this thread. `take` receives the shape and the elements of the answer.
     fn run<'a, T>(
         &self,
         inputs: impl Iterator<Item = (&'a [usize], &'a Elements<'a>)>,
@@ -175,10 +195,10 @@ impl Network {
     }
 }
 
-/// Up to here `f32` has all whole numbers.
+/// Largest whole number up to which `f32` represents all whole numbers.
 const LARGEST: i64 = 1 << 24;
 
-/// Whether whole numbers are the same as `f32`.
+/// Returns whether `f32` represents all elements exactly.
 fn is_exact(elements: &Elements<'_>) -> bool {
     let is_small = |x: &i64| (-LARGEST..=LARGEST).contains(x);
     match elements {
@@ -188,10 +208,10 @@ fn is_exact(elements: &Elements<'_>) -> bool {
     }
 }
 
-/// Numbers as elements of a type; truths are 0 or 1.
+/// Converts numbers to elements of a type. Numbers other than 0 are true.
 fn elements(element: Element, numbers: &[f32]) -> Elements<'_> {
-    fn each<T: Scalar>(numbers: &[f32], of: impl Fn(f32) -> T) -> Elements<'static> {
-        T::wrap(Cow::Owned(numbers.iter().map(|x| of(*x)).collect()))
+    fn each<T: Scalar>(numbers: &[f32], convert: impl Fn(f32) -> T) -> Elements<'static> {
+        T::wrap(Cow::Owned(numbers.iter().map(|x| convert(*x)).collect()))
     }
     match element {
         Element::F32 => Elements::F32(numbers.into()),
@@ -207,12 +227,12 @@ fn elements(element: Element, numbers: &[f32]) -> Elements<'_> {
     }
 }
 
-/// A model in its formats, and its samples. A call is computed by the thread that makes it.
+/// Engine of a model in its formats and its samples. The calling thread computes.
 pub struct TunedEngine {
     name: String,
     network: Network,
     feed: Feed,
-    about: About,
+    info: EngineInfo,
 }
 
 thread_local! {
@@ -227,21 +247,21 @@ impl Engine for TunedEngine {
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
         let name = &self.network.packed.output().name;
         self.feed.answer(samples, answers, &mut |inputs, samples, take| {
-            let fed = inputs.iter().map(|(shape, elements)| (&shape[..], elements));
-            self.network.run(fed, |shape, elements| {
+            let inputs = inputs.iter().map(|(shape, elements)| (&shape[..], elements));
+            self.network.run(inputs, |shape, elements| {
                 let (shape, elements, count) = (shape.to_vec(), Ok(elements), samples.len());
                 let output = Output { name, shape, elements, samples: count };
-                take(&Outputs::new([output]).of(samples))
+                take(&Outputs::new([output]).for_samples(samples))
             })
         });
     }
 
-    fn trouble(&self) -> Option<&str> {
-        self.feed.trouble()
+    fn failure_reason(&self) -> Option<&str> {
+        self.feed.failure_reason()
     }
 
-    fn about(&self) -> About {
-        self.about.clone()
+    fn info(&self) -> EngineInfo {
+        self.info.clone()
     }
 }
 

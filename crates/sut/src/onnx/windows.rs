@@ -1,8 +1,8 @@
-//! Volumes that are larger than what a model sees: cut into windows that overlap, whose
-//! scores are summed with weights that fall from the middle.
+//! Volumes that are larger than the input of the model. They are cut into overlapping windows,
+//! whose scores are summed with weights that decrease from the center.
 //!
-//! Source: `inference_utils.py` and `base_SUT.py` of the reference's benchmark 3D-UNet on
-//! KiTS19: float32 throughout, windows in the order of the axes.
+//! Source: `inference_utils.py` and `base_SUT.py` of the reference's benchmark 3D-UNet on KiTS19.
+//! All arithmetic is float32, with windows in the order of the axes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,24 +15,51 @@ use super::answer::Outputs;
 use super::feed::Call;
 use crate::tensors::{Elements, Scalar, each_type};
 
-/// How volumes are cut, and what the scores of each voxel count.
+/// Size and distance of windows, and the weight of each voxel.
+///
+/// ```
+/// use dyno_sut::onnx::Answer;
+/// use dyno_sut::onnx::windows::Windows;
+///
+/// // Cubes with a side of 8 voxels that overlap by half.
+/// let answer = Answer::Windows(Windows::gaussian(8, 4, 1.0));
+/// assert!(matches!(answer, Answer::Windows(_)));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Windows {
     side: usize,
     step: usize,
-    /// Of each voxel of a window, the last axis the fastest; the greatest is 1.
+    /// Weight of each voxel of a window, the last axis fastest; the greatest is 1.
     weights: Arc<[f32]>,
 }
 
-/// Where a window begins.
+/// Shape and elements of a sample.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Volume<'a> {
+    /// Channels and three axes.
+    pub shape: &'a [usize],
+    /// Elements in row-major order.
+    pub elements: &'a Elements<'a>,
+}
+
+/// Windows of one call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WindowBatch<'a> {
+    /// Shape of a call with one window.
+    pub shape: &'a [usize],
+    /// Maximum number of windows per call.
+    pub count: usize,
+}
+
+/// First voxel of a window.
 type Corner = [usize; 3];
 
 impl Windows {
-    /// Cubes of this side that begin `step` voxels apart, with Gaussian weights of the
+    /// Returns cubes with this side that begin `step` voxels apart, with Gaussian weights of
     /// standard deviation `spread`.
     ///
     /// # Panics
-    /// If the side or the step is 0, or the spread no positive number.
+    /// If the side or the step is 0, or the spread is not positive.
     #[must_use]
     pub fn gaussian(side: usize, step: usize, spread: f64) -> Self {
         assert!(side > 0 && step > 0 && spread > 0.0, "windows have an extent");
@@ -47,8 +74,8 @@ impl Windows {
         Self { side, step, weights }
     }
 
-    /// The shape of a window of a sample of this shape; none where the sample is no volume
-    /// of channels that is as large.
+    /// Returns the shape of a window for samples of this shape. Returns `None` if the sample is not
+    /// a volume with channels, or is smaller than a window.
     pub(super) fn shape(&self, sample: &[usize]) -> Option<Vec<usize>> {
         match sample {
             [channels, axes @ ..] if axes.len() == 3 && axes.iter().all(|n| *n >= self.side) => {
@@ -58,55 +85,56 @@ impl Windows {
         }
     }
 
-    /// What a sample must be, for messages.
+    /// Returns the shape that a sample must have, for messages.
     pub(super) fn expected(&self) -> Vec<Option<usize>> {
         vec![None, Some(self.side), Some(self.side), Some(self.side)]
     }
 
-    /// Appends the label of each voxel: the class of the greatest of the weighted scores
-    /// of all windows that hold it, as a byte.
+    /// Appends the label of each voxel as a byte: the class with the greatest sum of weighted
+    /// scores over all windows that contain the voxel.
     ///
-    /// `call` is called with at most `batch` windows of the shape `window`, the first of
-    /// its dimensions counting them, and its first output has the scores of each. After so
-    /// many `calls` the rest of the volume is left as it is.
+    /// `call` receives at most `batch.count` windows, which the first dimension counts. Its first
+    /// output has the scores of each window. After `most_calls` calls, the rest of the volume is
+    /// skipped.
     ///
     /// # Errors
-    /// That of a call, or an output that has no score for each voxel.
+    /// The error of a call, or an output without a score for each voxel.
     pub(super) fn label(
         &self,
-        (shape, elements): (&[usize], &Elements<'_>),
-        (window, batch): (&[usize], usize),
+        volume: Volume<'_>,
+        batch: WindowBatch<'_>,
         sample: QuerySample,
-        calls: usize,
+        most_calls: usize,
         call: &mut Call<'_>,
         labels: &mut Vec<u8>,
     ) -> Result<(), String> {
+        let Volume { shape, elements } = volume;
         let axes: [usize; 3] =
-            shape[shape.len() - 3..].try_into().expect("three axes were looked at");
-        let mut sums = Sums::of(axes);
+            shape[shape.len() - 3..].try_into().expect("three axes were checked");
+        let mut sums = Sums::new(axes);
         let corners = self.corners(axes);
-        for corners in corners.chunks(batch.max(1)).take(calls) {
+        for corners in corners.chunks(batch.count.max(1)).take(most_calls) {
             let cut = self.cut(shape, elements, corners);
-            let mut of_call = window.to_vec();
-            if batch > 1 {
-                of_call[0] = corners.len();
+            let mut call_shape = batch.shape.to_vec();
+            if batch.count > 1 {
+                call_shape[0] = corners.len();
             }
             let samples = vec![sample; corners.len()];
-            let inputs = smallvec![(Cow::Owned(of_call), cut)];
+            let inputs = smallvec![(Cow::Owned(call_shape), cut)];
             call(inputs, &samples, &mut |outputs| self.add(outputs, corners, &mut sums))?;
         }
         sums.labels(labels);
         Ok(())
     }
 
-    /// Where windows begin that lie in the volume as a whole.
+    /// Returns the first voxels of all windows that are completely inside the volume.
     fn corners(&self, axes: [usize; 3]) -> Vec<Corner> {
         let [x, y, z] = axes.map(|n| (0..=n - self.side).step_by(self.step));
         let planes = x.flat_map(|a| y.clone().map(move |b| [a, b]));
         planes.flat_map(|[a, b]| z.clone().map(move |c| [a, b, c])).collect()
     }
 
-    /// The windows that begin there, one after the other.
+    /// Concatenates the windows with these first voxels.
     fn cut(
         &self,
         shape: &[usize],
@@ -128,7 +156,7 @@ impl Windows {
         each_type!(elements, all => Scalar::wrap(rows(all, ranges).into()))
     }
 
-    /// Where the rows of a window begin in a volume of one channel.
+    /// Returns the positions at which the rows of a window begin in a volume of one channel.
     fn rows(&self, [x, y, z]: Corner, [height, depth]: [usize; 2]) -> impl Iterator<Item = usize> {
         let side = self.side;
         (x..x + side).flat_map(move |a| (y..y + side).map(move |b| (a * height + b) * depth + z))
@@ -151,7 +179,7 @@ impl Windows {
                     "expected scores for each of {side} x {side} x {side} voxels, found {shape:?}"
                 ));
             }
-            sums.hold(scores.len() / voxels)?;
+            sums.allocate(scores.len() / voxels)?;
             let rows = self.rows(*corner, [height, depth]);
             for (row, at) in rows.enumerate() {
                 let weights = &self.weights[row * self.side..][..self.side];
@@ -168,21 +196,21 @@ impl Windows {
     }
 }
 
-/// Weighted scores of a volume.
+/// Sums of weighted scores of a volume.
 struct Sums {
     axes: [usize; 3],
-    /// Of each class, a sum a voxel.
+    /// Sum per voxel, for each class.
     scores: Vec<Vec<f32>>,
     weights: Vec<f32>,
 }
 
 impl Sums {
-    fn of(axes: [usize; 3]) -> Self {
+    fn new(axes: [usize; 3]) -> Self {
         Self { axes, scores: Vec::new(), weights: vec![0.0; axes.iter().product()] }
     }
 
-    /// Makes room for so many classes, of which all windows have as many.
-    fn hold(&mut self, classes: usize) -> Result<(), String> {
+    /// Allocates the sums for this many classes. All windows must have the same number.
+    fn allocate(&mut self, classes: usize) -> Result<(), String> {
         match self.scores.len() {
             0 if classes <= 1 << u8::BITS => {
                 self.scores = vec![vec![0.0; self.weights.len()]; classes];
@@ -194,7 +222,8 @@ impl Sums {
         Ok(())
     }
 
-    /// The first of the greatest; 0 where no window is.
+    /// Appends the class with the greatest sum for each voxel, the first of equal ones. It is 0 for
+    /// voxels outside all windows.
     fn labels(&self, labels: &mut Vec<u8>) {
         labels.reserve(self.weights.len());
         labels.extend(self.weights.iter().enumerate().map(|(voxel, weight)| {
@@ -214,7 +243,7 @@ mod tests {
 
     const SAMPLE: QuerySample = QuerySample { id: ResponseId(1), index: 0 };
 
-    /// Two classes, the scores of which are the voxel itself and a half.
+    /// Labels voxels with two classes, whose scores are 0.5 and the voxel itself.
     fn labelled(
         windows: &Windows,
         axes: [usize; 3],
@@ -225,8 +254,8 @@ mod tests {
         let window = [1, 1, windows.side, windows.side, windows.side];
         let (mut labels, mut calls) = (vec![9], Vec::new());
         let done = windows.label(
-            (&shape, &Elements::F32(voxels.into())),
-            (&window, batch),
+            Volume { shape: &shape, elements: &Elements::F32(voxels.into()) },
+            WindowBatch { shape: &window, count: batch },
             SAMPLE,
             usize::MAX,
             &mut |inputs, samples, take| {
@@ -234,8 +263,8 @@ mod tests {
                 calls.push(shape[0]);
                 assert_eq!((shape[0], shape[1..] == window[1..]), (samples.len(), true));
                 let cut = elements.to_f32();
-                let of = |window: &[f32]| [vec![0.5; window.len()], window.to_vec()].concat();
-                let scores: Vec<f32> = cut.chunks(windows.side.pow(3)).flat_map(of).collect();
+                let scores = |window: &[f32]| [vec![0.5; window.len()], window.to_vec()].concat();
+                let scores: Vec<f32> = cut.chunks(windows.side.pow(3)).flat_map(scores).collect();
                 let shape = [&[samples.len(), 2], &shape[2..]].concat();
                 let elements = Ok(Elements::F32(scores.into()));
                 take(&Outputs::new(vec![Output {
@@ -264,8 +293,8 @@ mod tests {
         }
     }
 
-    /// scipy.signal.windows.gaussian(4, 0.5) is 0.011109 0.606531 0.606531 0.011109; of three
-    /// the cube root of the product, and the greatest is 1.
+    /// scipy.signal.windows.gaussian(4, 0.5) is 0.011109 0.606531 0.606531 0.011109. Weights are
+    /// the cube root of the product of three of them, scaled so that the greatest is 1.
     #[test]
     fn weights_fall_from_the_middle_as_the_references_do() {
         let windows = Windows::gaussian(4, 2, 0.5);
@@ -277,7 +306,7 @@ mod tests {
         assert!(near(at(0, 3, 0), rim / middle));
     }
 
-    /// Where two windows disagree, the one in whose middle the voxel lies prevails.
+    /// If two windows disagree, the one whose center is nearer to the voxel decides.
     #[test]
     fn scores_of_windows_are_weighted() {
         let windows = Windows::gaussian(4, 2, 0.5);
@@ -285,7 +314,7 @@ mod tests {
         let mut labels = Vec::new();
         let mut window = 0;
         let call: &mut Call<'_> = &mut |_, samples, take| {
-            // The first window says class 0 of all, the second class 1.
+            // The first window has class 0 everywhere, the second has class 1.
             let scores = [vec![f32::from(1 - window); 64], vec![f32::from(window); 64]].concat();
             window += 1_u8;
             let elements = Ok(Elements::F32(scores.into()));
@@ -295,10 +324,17 @@ mod tests {
         };
         let volume = Elements::F32(vec![0.0; 96].into());
         windows
-            .label((&shape, &volume), (&[1, 1, 4, 4, 4], 1), SAMPLE, usize::MAX, call, &mut labels)
+            .label(
+                Volume { shape: &shape, elements: &volume },
+                WindowBatch { shape: &[1, 1, 4, 4, 4], count: 1 },
+                SAMPLE,
+                usize::MAX,
+                call,
+                &mut labels,
+            )
             .unwrap();
-        // Along the last axis both hold the third and fourth voxel: the middle of the first
-        // window's end and of the second's beginning.
+        // Along the last axis, both windows contain the third and the fourth voxel. These are in
+        // the middle of the end of the first window and of the beginning of the second.
         assert_eq!(labels[..6], [0, 0, 0, 1, 1, 1]);
     }
 
@@ -314,7 +350,9 @@ mod tests {
         };
         let (shape, volume) = ([1, 8, 8, 8], Elements::F32(vec![0.0; 512].into()));
         let (window, mut labels) = ([1, 1, 4, 4, 4], Vec::new());
-        windows.label((&shape, &volume), (&window, 1), SAMPLE, 1, call, &mut labels).unwrap();
+        let volume = Volume { shape: &shape, elements: &volume };
+        let batch = WindowBatch { shape: &window, count: 1 };
+        windows.label(volume, batch, SAMPLE, 1, call, &mut labels).unwrap();
         assert_eq!((count, labels.len()), (1, 512));
     }
 
@@ -327,10 +365,9 @@ mod tests {
             take(&Outputs::new(vec![output]))
         };
         let volume = Elements::F32(vec![0.0; 8].into());
-        let window = ([1, 1, 2, 2, 2], 1);
         let done = windows.label(
-            (&[1, 2, 2, 2], &volume),
-            (&window.0, window.1),
+            Volume { shape: &[1, 2, 2, 2], elements: &volume },
+            WindowBatch { shape: &[1, 1, 2, 2, 2], count: 1 },
             SAMPLE,
             usize::MAX,
             call,

@@ -1,4 +1,4 @@
-//! Recurrent networks that are asked by value.
+//! Recurrent networks without a data set.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -6,25 +6,41 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use dyno_loadgen::record::Failure;
 
-use super::{Batching, Place, Runner, place, prepare};
-use crate::engine::{About, Port};
-use crate::infer::{Infer, Refusal, Value};
+use super::{Batching, Runner, RunnerSlot, prepare, slot};
+use crate::engine::{EngineInfo, Port};
+use crate::infer::{InferenceModel, Refusal, Value};
 use crate::tensors::{Element, Elements, ModelInput};
 
-/// A network whose sequences come with the requests: `[rows, steps, inputs]`, each row a
-/// sequence. Requests of near lengths share calls, each row running for as many steps as it has.
-pub struct ByValue {
+/// Recurrent network whose sequences come with the requests: `[rows, steps, inputs]`, each row a
+/// sequence. Requests of similar lengths share calls. Each row runs for its own number of steps.
+///
+/// ```
+/// use dyno_rnn::engine::EngineOptions;
+/// use dyno_sut::batch::LengthClasses;
+/// use dyno_sut::digits::{DigitsLstm, ROWS};
+/// use dyno_sut::infer::{InferenceModel, zeros};
+/// use dyno_sut::rnn::{Batching, RecurrentModel};
+///
+/// let options = EngineOptions { steps: ROWS, ..EngineOptions::default() };
+/// let length_classes = LengthClasses::default();
+/// let batching = Batching { largest: 1.try_into().expect("not 0"), length_classes };
+/// let model = RecurrentModel::new("lstm", vec![DigitsLstm::runner(&options)?], batching)?;
+/// let answers = model.infer(&[&zeros(model.inputs())]);
+/// assert_eq!(answers[0].as_ref().expect("zeros fit")[0].shape, [1, 1]);
+/// # Ok::<(), String>(())
+/// ```
+pub struct RecurrentModel {
     name: String,
     inputs: Vec<ModelInput>,
-    about: About,
-    /// Type of an answer's elements.
+    info: EngineInfo,
+    /// Type of the elements of an answer.
     answers: Element,
     batching: Batching,
-    /// One for each call that may be in work.
-    places: Vec<Arc<Mutex<Place>>>,
+    /// One slot for each simultaneous call.
+    slots: Vec<Arc<Mutex<RunnerSlot>>>,
 }
 
-/// A row of a request.
+/// Row of a request.
 struct Row<'a> {
     request: usize,
     row: usize,
@@ -32,11 +48,11 @@ struct Row<'a> {
     steps: usize,
 }
 
-impl ByValue {
-    /// Of these runners, which are one model on cores of their own.
+impl RecurrentModel {
+    /// Returns a model with these runners, all of which run the same network on different cores.
     ///
     /// # Errors
-    /// A runner is not ready for batches of the greatest size, in words.
+    /// A message if a runner cannot prepare for the largest batch.
     ///
     /// # Panics
     /// If there is no runner.
@@ -55,41 +71,42 @@ impl ByValue {
             element: Element::F32,
             shape: vec![None, None, Some(width)],
         };
-        let about = About {
+        let info = EngineInfo {
             runtime: Some(format!("dyno-rnn {}", env!("CARGO_PKG_VERSION"))),
             inputs: vec![Port::from(&input)],
             outputs: vec![Port { name: answer, element, shape }],
             largest_batch: batching.largest.get(),
-            ..About::default()
+            ..EngineInfo::default()
         };
-        let mut places = Vec::new();
+        let mut slots = Vec::new();
         for mut runner in runners {
             prepare(&mut *runner, batching.largest)?;
-            places.push(place(runner));
+            slots.push(slot(runner));
         }
-        Ok(Self { name: name.into(), inputs: vec![input], about, answers, batching, places })
+        Ok(Self { name: name.into(), inputs: vec![input], info, answers, batching, slots })
     }
 
-    /// A place that nobody uses, or the first one as soon as it is free.
-    fn free(&self) -> MutexGuard<'_, Place> {
-        for place in &self.places {
-            match place.try_lock() {
-                Ok(place) => return place,
-                Err(TryLockError::Poisoned(place)) => return place.into_inner(),
+    /// Locks a free slot. If none is free, waits for the first one.
+    fn free(&self) -> MutexGuard<'_, RunnerSlot> {
+        for slot in &self.slots {
+            match slot.try_lock() {
+                Ok(slot) => return slot,
+                Err(TryLockError::Poisoned(slot)) => return slot.into_inner(),
                 Err(TryLockError::WouldBlock) => {}
             }
         }
-        self.places[0].lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots[0].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answers to rows by falling length, one after the other.
+    /// Returns the answers to rows, which are sorted by descending length.
     fn call(&self, rows: &[Row<'_>]) -> Result<Vec<Vec<u8>>, String> {
-        let mut place = self.free();
-        let Place { runner, input, lengths } = &mut *place;
+        let mut slot = self.free();
+        let RunnerSlot { runner, input, lengths } = &mut *slot;
         let (width, steps) = (runner.inputs(), rows[0].steps);
         lengths.clear();
         lengths.extend(rows.iter().map(|row| row.steps));
-        // Behind the last step of a row may be what was there before: it is not looked at.
+        // Data after the last step of a row may be left from earlier calls. The runner does not
+        // read it.
         input.resize(steps * rows.len() * width, 0.0);
         for (at, row) in rows.iter().enumerate() {
             for (step, from) in row.sequence.chunks_exact(width).enumerate() {
@@ -106,7 +123,7 @@ impl ByValue {
     }
 }
 
-impl Infer for ByValue {
+impl InferenceModel for RecurrentModel {
     fn name(&self) -> &str {
         &self.name
     }
@@ -115,12 +132,12 @@ impl Infer for ByValue {
         &self.inputs
     }
 
-    fn about(&self) -> About {
-        self.about.clone()
+    fn info(&self) -> EngineInfo {
+        self.info.clone()
     }
 
     fn class(&self, request: &[Value]) -> usize {
-        self.batching.near.class(request[0].shape[1])
+        self.batching.length_classes.class(request[0].shape[1])
     }
 
     fn infer(&self, requests: &[&[Value]]) -> Vec<Result<Vec<Value>, Refusal>> {
@@ -142,7 +159,7 @@ impl Infer for ByValue {
             let sequences = numbers.chunks_exact((numbers.len() / count).max(1)).enumerate();
             rows.extend(sequences.map(|(row, sequence)| Row { request, row, sequence, steps }));
         }
-        // The longest first; of equal ones in the order of their arrival.
+        // Longest rows first; rows of equal length in order of arrival.
         rows.sort_by_key(|row| Reverse(row.steps));
         let mut note = |row: &Row<'_>, answered: Result<Vec<u8>, String>| match (
             &mut answers[row.request],
@@ -155,7 +172,8 @@ impl Infer for ByValue {
         for part in rows.chunks(self.batching.largest.get()) {
             match self.call(part) {
                 Ok(all) => part.iter().zip(all).for_each(|(row, bytes)| note(row, Ok(bytes))),
-                // One row that cannot run takes no other with it.
+                // If a call fails, each of its rows is computed alone, so that one bad row does not
+                // fail the others.
                 Err(_) => part.iter().for_each(|row| {
                     let alone = self.call(std::slice::from_ref(row));
                     note(row, alone.map(|mut all| all.swap_remove(0)));
@@ -172,8 +190,8 @@ impl Infer for ByValue {
     }
 }
 
-impl fmt::Debug for ByValue {
+impl fmt::Debug for RecurrentModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByValue").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("RecurrentModel").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -1,119 +1,115 @@
-//! A sample library of sequences: what recurrent networks are fed with.
+//! Sample library of sequences, the input of recurrent networks.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::rng::Mt19937;
 use dyno_tensors::npy::{Npy, NpyError};
+use thiserror::Error;
 
-/// Sequences of one width: samples of one model.
+/// Sequences of one width: the samples of one model.
+///
+/// ```
+/// use dyno_sut::rnn::{Sequences, SequencesError};
+///
+/// let numbers = vec![0.0, 0.1, 0.2, 0.3, 0.4, 0.5];
+/// let sequences = Sequences::new(2, numbers, &[1, 2])?;
+/// assert_eq!((sequences.count(), sequences.longest()), (2, 2));
+/// assert_eq!(sequences.sequence(1), Some(&[0.2, 0.3, 0.4, 0.5][..]));
+/// assert_eq!(Sequences::random(2, 1..=4, 0, 1), Err(SequencesError::Empty));
+/// # Ok::<(), SequencesError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sequences {
     inputs: usize,
-    /// One sequence after the other, steps x inputs each.
+    /// All sequences, steps x inputs each.
     numbers: Vec<f32>,
-    /// Where each begins, in steps, and where the last one ends.
+    /// First step of each sequence, and the end of the last one.
     starts: Vec<usize>,
 }
 
-/// Why sequences are no samples.
-#[derive(Debug, Clone, PartialEq)]
+/// Error: sequences are invalid or cannot be read.
+#[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum SequencesError {
-    /// There is none.
+    /// There are no sequences.
+    #[error("there are no sequences")]
     Empty,
     /// A sequence has no steps.
+    #[error("sequence {sample} has no steps; each needs at least one")]
     NoSteps {
-        /// Which.
+        /// Number of the sequence.
         sample: usize,
     },
-    /// A number is infinite or none.
+    /// A number is infinite or NaN.
+    #[error("sequence {sample} has {found} at step {step}; every number must be finite")]
     NotFinite {
-        /// In which sequence.
+        /// Number of the sequence.
         sample: usize,
-        /// At which of its steps.
+        /// Step in the sequence.
         step: usize,
-        /// What it is.
+        /// The number.
         found: f32,
     },
-    /// There are not as many numbers as sequences of these lengths have.
+    /// The count of numbers does not match the lengths.
+    #[error("expected {expected} numbers in all sequences, found {found}")]
     Numbers {
-        /// Numbers that there should be.
+        /// Expected count.
         expected: usize,
-        /// Numbers that there are.
+        /// Actual count.
         found: usize,
     },
-    /// An array of other dimensions.
+    /// An array has another shape.
+    #[error("{}: expected {expected}, found {found:?}", .path.display())]
     Shape {
         /// The file.
         path: PathBuf,
-        /// What it should be.
+        /// Expected shape.
         expected: String,
-        /// What it is.
+        /// Actual shape.
         found: Vec<usize>,
     },
-    /// A length that the samples do not have.
+    /// A length is not between 1 and the steps of the samples.
+    #[error(
+        "sequence {sample} has a length of {length}; lengths are from 1 to the {most} steps of the \
+         samples"
+    )]
     Length {
-        /// Of which sequence.
+        /// Number of the sequence.
         sample: usize,
         /// The length.
         length: i64,
-        /// The most.
+        /// Maximum length.
         most: usize,
     },
     /// A file cannot be read.
+    #[error("cannot read {}: {why}", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's message.
+        /// Message of the operating system.
         why: String,
     },
-    /// A file is no array that is understood.
+    /// A file is not a supported array.
+    #[error("{}: {problem}", .path.display())]
     Npy {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: NpyError,
     },
 }
 
-impl fmt::Display for SequencesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("there are no sequences"),
-            Self::NoSteps { sample } => {
-                write!(f, "sequence {sample} has no steps; each needs at least one")
-            }
-            Self::NotFinite { sample, step, found } => write!(
-                f,
-                "sequence {sample} has {found} at step {step}; every number must be finite"
-            ),
-            Self::Numbers { expected, found } => {
-                write!(f, "expected {expected} numbers in all sequences, found {found}")
-            }
-            Self::Shape { path, expected, found } => {
-                write!(f, "{}: expected {expected}, found {found:?}", path.display())
-            }
-            Self::Length { sample, length, most } => write!(
-                f,
-                "sequence {sample} has a length of {length}; lengths are from 1 to the {most} steps \
-                 of the samples"
-            ),
-            Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
-            Self::Npy { path, problem } => write!(f, "{}: {problem}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for SequencesError {}
-
 impl Sequences {
-    /// Sequences of these lengths, one after the other, `inputs` (at least 1) numbers a step.
+    /// Returns sequences of these lengths with `inputs` numbers per step.
     ///
     /// # Errors
-    /// There is none, one has no steps, numbers are missing or not finite.
+    /// [`SequencesError`] if there are no sequences, a sequence has no steps, or numbers are
+    /// missing or not finite.
+    ///
+    /// # Panics
+    /// If `inputs` is 0.
     pub fn new(
         inputs: usize,
         numbers: Vec<f32>,
@@ -143,10 +139,10 @@ impl Sequences {
         Ok(Self { inputs, numbers, starts })
     }
 
-    /// Random numbers in [-1, 1) in sequences of random lengths within `lengths` (from 1 on).
+    /// Returns sequences of random numbers in [-1, 1), with random lengths within `lengths`.
     ///
     /// # Errors
-    /// There is none, or one may have no steps.
+    /// [`SequencesError`] if `count` is 0 or a length is 0.
     pub fn random(
         inputs: usize,
         lengths: RangeInclusive<usize>,
@@ -162,11 +158,12 @@ impl Sequences {
         Self::new(inputs, numbers, &lengths)
     }
 
-    /// Reads an array `[samples, steps, inputs]`, and their lengths if they differ: an array of
-    /// integers `[samples]`.
+    /// Reads an array `[samples, steps, inputs]`. Sequences of different lengths need a second
+    /// array: the length of each sample, as integers `[samples]`.
     ///
     /// # Errors
-    /// A file does not read, has other dimensions, or sequences that are none.
+    /// [`SequencesError`] if a file cannot be read, an array has another shape, or sequences are
+    /// invalid.
     pub fn open(
         inputs: usize,
         samples: &Path,
@@ -211,25 +208,25 @@ impl Sequences {
         Self::new(inputs, numbers, &of)
     }
 
-    /// How many there are.
+    /// Returns the number of sequences.
     #[must_use]
     pub fn count(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Numbers of a step.
+    /// Returns the numbers per step.
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// Steps of the longest.
+    /// Returns the steps of the longest sequence.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
     }
 
-    /// A sequence, steps x inputs.
+    /// Returns a sequence, steps x inputs; `None` if it does not exist.
     #[must_use]
     pub fn sequence(&self, at: usize) -> Option<&[f32]> {
         let [start, end] = [*self.starts.get(at)?, *self.starts.get(at + 1)?];
@@ -245,28 +242,38 @@ fn read(path: &Path) -> Result<Npy, SequencesError> {
     Npy::parse(&bytes).map_err(|problem| SequencesError::Npy { path: path.to_owned(), problem })
 }
 
-/// Sequences of one or more models, those of the first one first.
+/// Sequences of one or more models. Sample indices count the sequences of the first model first.
+///
+/// ```
+/// use dyno_sut::rnn::{SequenceLibrary, Sequences};
+///
+/// let sets = vec![Sequences::random(1, 3..=3, 2, 0)?, Sequences::random(2, 1..=4, 5, 1)?];
+/// let library = SequenceLibrary::new("two models", sets);
+/// assert_eq!(library.length(1), Some((0, 3)));
+/// assert_eq!(library.length(2).map(|(model, _)| model), Some(1));
+/// # Ok::<(), dyno_sut::rnn::SequencesError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct SequenceLibrary {
     name: String,
-    /// Of each model.
+    /// Sequences of each model.
     sets: Vec<Sequences>,
 }
 
 impl SequenceLibrary {
-    /// The samples of each model.
+    /// Returns a library with the sequences of each model.
     #[must_use]
     pub fn new(name: impl Into<String>, sets: Vec<Sequences>) -> Self {
         Self { name: name.into(), sets }
     }
 
-    /// Of each model.
+    /// Returns the sequences of each model.
     #[must_use]
     pub fn sets(&self) -> &[Sequences] {
         &self.sets
     }
 
-    /// Which model a sample is for, and its sequence.
+    /// Returns the model of a sample, and its sequence.
     #[must_use]
     pub fn sample(&self, index: u64) -> Option<(usize, &[f32])> {
         let mut at = usize::try_from(index).ok()?;
@@ -279,7 +286,7 @@ impl SequenceLibrary {
         None
     }
 
-    /// Which model a sample is for, and its steps.
+    /// Returns the model of a sample, and its number of steps.
     #[must_use]
     pub fn length(&self, index: u64) -> Option<(usize, usize)> {
         let (model, sequence) = self.sample(index)?;

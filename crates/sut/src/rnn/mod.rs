@@ -1,9 +1,9 @@
 //! Recurrent networks as a system: batches of sequences on teams of pinned threads.
 //!
-//! Whatever runs a batch of sequences is a [`Runner`]: [`Stack`] runs the layers of a model, [`Served`] has
-//! those of whole networks, [`crate::digits::DigitsLstm`] classifies images. [`Sequential`] feeds one from a
-//! [`SequenceLibrary`], several models side by side included, and makes batches of sequences
-//! whose lengths are near each other. Answers are those of the call: nothing is kept.
+//! A [`Runner`] runs a batch of sequences: [`Stack`] runs the layers of a model, [`ServedNetwork`]
+//! provides runners of whole networks, and [`crate::digits::DigitsLstm`] classifies images.
+//! [`SequenceEngine`] feeds runners from a [`SequenceLibrary`], for one or several models, and
+//! batches sequences of similar lengths. Answers belong to their call: nothing is kept.
 
 mod by_value;
 mod library;
@@ -17,41 +17,57 @@ use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_rnn::engine::Engine as Recurrent;
 
-pub use by_value::ByValue;
+pub use by_value::RecurrentModel;
 pub use library::{SequenceLibrary, Sequences, SequencesError};
-pub use served::Served;
+pub use served::ServedNetwork;
 
-use crate::batch::{Classes, Near, Route};
-use crate::engine::{About, Answers, Engine, Port};
+use crate::batch::{Classes, LengthClasses, Route};
+use crate::engine::{Answers, Engine, EngineInfo, Port};
 
 /// Runs batches of sequences.
 pub trait Runner: Send {
-    /// Numbers of a step.
+    /// Returns the numbers per step.
     fn inputs(&self) -> usize;
-    /// What it answers with, for people.
+    /// Returns a description of the answers.
     fn answers(&self) -> Port;
-    /// Makes what it needs for batches of so many rows, before they are timed.
+    /// Prepares for batches of this many rows, before they are timed.
     ///
     /// # Errors
-    /// Why it cannot, in words.
+    /// A message if that is not possible.
     fn prepare(&mut self, rows: usize) -> Result<(), String>;
-    /// Runs a batch, `input` steps x rows x inputs, each row for as many steps as its length says
-    /// (at least one). What [`Runner::answer`] gives then is of this batch.
+    /// Runs a batch. `input` is steps x rows x inputs. Each row runs for its length, at least one
+    /// step. [`Runner::answer`] then returns the answers of this batch.
     ///
     /// # Errors
-    /// Why it did not run, in words.
+    /// A message if the batch did not run.
     fn run(&mut self, input: &[f32], lengths: &[usize]) -> Result<(), String>;
     /// Appends the answer to a row of the last batch.
     fn answer(&self, row: usize, bytes: &mut Vec<u8>);
-    /// The same on a team of its own, of as many workers: on `cores` beside the caller.
+    /// Returns a copy with its own team of as many workers: the caller, and one on each of `cores`.
     ///
     /// # Errors
-    /// Why it cannot be made, in words.
-    fn beside(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String>;
+    /// A message if the copy cannot be made.
+    fn on_cores(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String>;
 }
 
-/// The layers of a model. The answer is the hidden state of the last layer after the last step of
-/// each direction, as little-endian `f32`.
+/// Runner of the layers of a model. The answer is the hidden state of the last layer after the last
+/// step of each direction, as little-endian `f32`.
+///
+/// ```
+/// use dyno_rnn::engine::{Engine, EngineOptions};
+/// use dyno_rnn::model::Model;
+/// use dyno_sut::rnn::{Runner, Stack};
+///
+/// let engine = Engine::new(Model::open("lstm:3x8")?, &EngineOptions::default())?;
+/// let mut stack = Stack::new(engine);
+/// stack.prepare(1)?;
+/// // One row of two steps.
+/// stack.run(&[0.5; 6], &[2])?;
+/// let mut answer = Vec::new();
+/// stack.answer(0, &mut answer);
+/// assert_eq!(answer.len(), 8 * size_of::<f32>());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Stack {
     engine: Recurrent,
@@ -60,19 +76,19 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Of this engine.
+    /// Returns a runner on this engine.
     #[must_use]
     pub fn new(engine: Recurrent) -> Self {
         Self { engine, output: Vec::new(), lengths: Vec::new() }
     }
 
-    /// The same on other cores; weights are shared.
-    pub(crate) fn other(&self, cores: Vec<usize>) -> Self {
+    /// Returns a copy on other cores, which shares the weights.
+    pub(crate) fn fork(&self, cores: Vec<usize>) -> Self {
         Self::new(self.engine.beside(cores))
     }
 
-    /// The last hidden state of a row of the last batch.
-    pub(crate) fn last(&self, row: usize) -> impl Iterator<Item = f32> {
+    /// Returns the last hidden state of a row of the last batch.
+    pub(crate) fn last_state(&self, row: usize) -> impl Iterator<Item = f32> {
         self.engine.last(&self.output, &self.lengths, row)
     }
 }
@@ -101,48 +117,68 @@ impl Runner for Stack {
     }
 
     fn answer(&self, row: usize, bytes: &mut Vec<u8>) {
-        self.last(row).for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        self.last_state(row).for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
     }
 
-    fn beside(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
-        Ok(Box::new(self.other(cores)))
+    fn on_cores(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
+        Ok(Box::new(self.fork(cores)))
     }
 }
 
-/// A runner with room for a batch.
-struct Place {
+/// A runner with the buffers of a batch.
+struct RunnerSlot {
     runner: Box<dyn Runner>,
     input: Vec<f32>,
     lengths: Vec<usize>,
 }
 
-/// How batches are made.
+/// Batching of sequences.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Batching {
-    /// Sequences in a call at most.
+    /// Maximum number of sequences per call.
     pub largest: NonZero<usize>,
-    /// Whose lengths are near enough to share one.
-    pub near: Near,
+    /// Classes of lengths that may share a call.
+    pub length_classes: LengthClasses,
 }
 
-/// Models with their samples, as an engine; one call computes on one thread and the team of its
-/// runner.
-pub struct Sequential {
+/// Engine of one or several models and their samples. A call is computed by the calling thread and
+/// the team of its runner.
+pub struct SequenceEngine {
     name: String,
     library: Arc<SequenceLibrary>,
-    /// Of each model; a station has that of its own alone.
-    places: Vec<Option<Arc<Mutex<Place>>>>,
+    /// Slot of each model. A station has only the slot of its own model.
+    slots: Vec<Option<Arc<Mutex<RunnerSlot>>>>,
     batching: Batching,
-    about: About,
-    trouble: Arc<OnceLock<String>>,
+    info: EngineInfo,
+    failure_reason: Arc<OnceLock<String>>,
 }
 
-impl Sequential {
-    /// A runner for each model of the library.
+impl SequenceEngine {
+    /// Returns an engine with one runner for each model of the library.
     ///
     /// # Errors
-    /// A runner takes other sequences than its samples are, or is not ready for batches of the
-    /// greatest size.
+    /// A message if a runner does not fit its samples, or cannot prepare for the largest batch.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use dyno_loadgen::sut::{QuerySample, ResponseId};
+    /// use dyno_rnn::engine::EngineOptions;
+    /// use dyno_sut::batch::LengthClasses;
+    /// use dyno_sut::digits::{DigitsLstm, ROWS};
+    /// use dyno_sut::engine::{Answers, Engine};
+    /// use dyno_sut::rnn::{Batching, SequenceEngine};
+    ///
+    /// let options = EngineOptions { steps: ROWS, ..EngineOptions::default() };
+    /// let length_classes = LengthClasses::default();
+    /// let batching = Batching { largest: 1.try_into().expect("not 0"), length_classes };
+    /// let (library, runner) = (Arc::new(DigitsLstm::library()), DigitsLstm::runner(&options)?);
+    /// let engine = SequenceEngine::new("lstm", library, vec![runner], batching)?;
+    /// let mut answers = Answers::new();
+    /// engine.answer(&[QuerySample { id: ResponseId(1), index: 0 }], &mut answers);
+    /// assert_eq!(answers.answered().count(), 1);
+    /// # Ok::<(), String>(())
+    /// ```
     pub fn new(
         name: impl Into<String>,
         library: Arc<SequenceLibrary>,
@@ -153,12 +189,12 @@ impl Sequential {
         if models != samples {
             return Err(format!("there are samples for {samples} models, and {models} models"));
         }
-        let mut about = About {
+        let mut info = EngineInfo {
             runtime: Some(format!("dyno-rnn {}", env!("CARGO_PKG_VERSION"))),
             largest_batch: batching.largest.get(),
-            ..About::default()
+            ..EngineInfo::default()
         };
-        let mut places = Vec::new();
+        let mut slots = Vec::new();
         for (mut runner, set) in runners.into_iter().zip(library.sets()) {
             let (takes, inputs) = (runner.inputs(), set.inputs());
             if takes != inputs {
@@ -169,59 +205,62 @@ impl Sequential {
             prepare(&mut *runner, batching.largest)?;
             let shape = vec![None, Some(inputs)];
             let name = "sequence".into();
-            about.inputs.push(Port { name, element: "float32".into(), shape });
-            about.outputs.push(runner.answers());
-            places.push(Some(place(runner)));
+            info.inputs.push(Port { name, element: "float32".into(), shape });
+            info.outputs.push(runner.answers());
+            slots.push(Some(slot(runner)));
         }
-        let trouble = Arc::default();
-        Ok(Self { name: name.into(), library, places, batching, about, trouble })
+        let failure_reason = Arc::default();
+        Ok(Self { name: name.into(), library, slots, batching, info, failure_reason })
     }
 
-    /// The same for one model alone, with a runner of its own if one is given.
+    /// Returns an engine for one model only, with its own runner or, without one, the runner of
+    /// this engine.
     ///
     /// # Errors
-    /// The runner is not ready for batches of the greatest size.
+    /// A message if the runner cannot prepare for the largest batch.
     pub fn station(&self, model: usize, own: Option<Box<dyn Runner>>) -> Result<Self, String> {
-        let mut places: Vec<_> = self.places.iter().map(|_| None).collect();
-        places[model] = match own {
-            None => self.places[model].clone(),
+        let mut slots: Vec<_> = self.slots.iter().map(|_| None).collect();
+        slots[model] = match own {
+            None => self.slots[model].clone(),
             Some(mut runner) => {
                 prepare(&mut *runner, self.batching.largest)?;
-                Some(place(runner))
+                Some(slot(runner))
             }
         };
-        let (about, trouble) = (self.about.clone(), Arc::clone(&self.trouble));
+        let (info, failure_reason) = (self.info.clone(), Arc::clone(&self.failure_reason));
         let (name, library) = (self.name.clone(), Arc::clone(&self.library));
-        Ok(Self { name, library, places, batching: self.batching, about, trouble })
+        Ok(Self { name, library, slots, batching: self.batching, info, failure_reason })
     }
 
-    /// Classes of samples for a batcher: sequences of near lengths.
+    /// Returns the classes of samples for a batcher, by their lengths.
     #[must_use]
     pub fn classes(&self) -> Classes {
-        let (library, near) = (Arc::clone(&self.library), self.batching.near);
-        Arc::new(move |index| library.length(index).map_or(0, |(_, steps)| near.class(steps)))
+        let (library, classes) = (Arc::clone(&self.library), self.batching.length_classes);
+        Arc::new(move |index| library.length(index).map_or(0, |(_, steps)| classes.class(steps)))
     }
 
-    /// Which model a sample is for.
+    /// Returns the route of samples to their models.
     #[must_use]
     pub fn route(&self) -> Route {
         let library = Arc::clone(&self.library);
         Arc::new(move |index| library.length(index).map_or(0, |(model, _)| model))
     }
 
-    /// Samples of one model, by falling length; no more than a call takes.
+    /// Computes samples of one model in one call. Samples are sorted by descending length.
     fn call(&self, model: usize, samples: &[(usize, QuerySample)], answers: &mut Answers) {
         let fail = |answers: &mut Answers, failure| {
             samples.iter().for_each(|(_, sample)| answers.fail(sample.id, failure));
         };
-        let Some(place) = &self.places[model] else { return fail(answers, Failure::Rejected) };
-        let mut place: MutexGuard<'_, Place> = place.lock().unwrap_or_else(PoisonError::into_inner);
-        let Place { runner, input, lengths } = &mut *place;
+        let Some(slot) = &self.slots[model] else { return fail(answers, Failure::Rejected) };
+        let mut slot: MutexGuard<'_, RunnerSlot> =
+            slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let RunnerSlot { runner, input, lengths } = &mut *slot;
         let (rows, inputs) = (samples.len(), runner.inputs());
         let steps = samples.first().map_or(0, |(steps, _)| *steps);
         lengths.clear();
         lengths.extend(samples.iter().map(|(steps, _)| *steps));
-        // Behind the last step of a row may be what was there before: it is not looked at.
+        // Data after the last step of a row may be left from earlier calls. The runner does not
+        // read it.
         input.resize(steps * rows * inputs, 0.0);
         for (row, (_, sample)) in samples.iter().enumerate() {
             let sequence = self.library.sample(sample.index).map_or(&[][..], |(_, own)| own);
@@ -230,7 +269,7 @@ impl Sequential {
             }
         }
         if let Err(why) = runner.run(input, lengths) {
-            let _ = self.trouble.set(why);
+            let _ = self.failure_reason.set(why);
             return fail(answers, Failure::Internal);
         }
         for (row, (_, sample)) in samples.iter().enumerate() {
@@ -244,11 +283,11 @@ impl Sequential {
     }
 }
 
-fn place(runner: Box<dyn Runner>) -> Arc<Mutex<Place>> {
-    Arc::new(Mutex::new(Place { runner, input: Vec::new(), lengths: Vec::new() }))
+fn slot(runner: Box<dyn Runner>) -> Arc<Mutex<RunnerSlot>> {
+    Arc::new(Mutex::new(RunnerSlot { runner, input: Vec::new(), lengths: Vec::new() }))
 }
 
-/// For every size of a batch that there may be.
+/// Prepares a runner for all batch sizes that may occur.
 fn prepare(runner: &mut dyn Runner, largest: NonZero<usize>) -> Result<(), String> {
     let sizes = std::iter::successors(Some(1_usize), |size| size.checked_mul(2));
     for rows in sizes.take_while(|size| *size < largest.get()).chain([largest.get()]) {
@@ -257,7 +296,7 @@ fn prepare(runner: &mut dyn Runner, largest: NonZero<usize>) -> Result<(), Strin
     Ok(())
 }
 
-impl Engine for Sequential {
+impl Engine for SequenceEngine {
     fn name(&self) -> &str {
         &self.name
     }
@@ -270,11 +309,11 @@ impl Engine for Sequential {
                 None => answers.fail(sample.id, Failure::Rejected),
             }
         }
-        // The longest first; of equal ones in the order of their arrival.
+        // Longest sequences first; sequences of equal length in order of arrival.
         of_models.sort_by_key(|(model, (steps, _))| (*model, std::cmp::Reverse(*steps)));
-        let Batching { largest, near } = self.batching;
+        let Batching { largest, length_classes } = self.batching;
         let shares = |one: &(usize, (usize, QuerySample)), next: &(usize, (usize, QuerySample))| {
-            one.0 == next.0 && near.class(one.1.0) == near.class(next.1.0)
+            one.0 == next.0 && length_classes.class(one.1.0) == length_classes.class(next.1.0)
         };
         let mut batch = smallvec::SmallVec::<[(usize, QuerySample); 32]>::new();
         for alike in of_models.chunk_by(shares) {
@@ -286,20 +325,20 @@ impl Engine for Sequential {
         }
     }
 
-    fn trouble(&self) -> Option<&str> {
-        self.trouble.get().map(String::as_str)
+    fn failure_reason(&self) -> Option<&str> {
+        self.failure_reason.get().map(String::as_str)
     }
 
-    fn about(&self) -> About {
-        self.about.clone()
+    fn info(&self) -> EngineInfo {
+        self.info.clone()
     }
 
-    /// The first sample of each model that it has.
+    /// Uses the first sample of each model that this engine runs.
     fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
         let counts = self.library.sets().iter().map(Sequences::count);
         let firsts = counts.scan(0, |next, count| Some(std::mem::replace(next, *next + count)));
         let mut answers = Answers::new();
-        for (_, first) in self.places.iter().zip(firsts).filter(|(place, _)| place.is_some()) {
+        for (_, first) in self.slots.iter().zip(firsts).filter(|(slot, _)| slot.is_some()) {
             let sample = QuerySample { id: ResponseId(1), index: first as u64 };
             for _ in 0..calls {
                 answers.clear();
@@ -309,8 +348,8 @@ impl Engine for Sequential {
     }
 }
 
-impl fmt::Debug for Sequential {
+impl fmt::Debug for SequenceEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sequential").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("SequenceEngine").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,5 @@
-//! The models that DeepCPU serves, as runners: a sample is the words of one query and of what is asked
-//! about, an answer all numbers that the network puts out.
+//! Runners of the models that DeepCPU serves. A sample is the words of one query and of the texts
+//! that it refers to. An answer is all numbers that the network outputs.
 
 use std::sync::Arc;
 
@@ -14,22 +14,38 @@ use dyno_rnn::tuner::Effort;
 use super::{Runner, Sequences};
 use crate::engine::Port;
 
-/// A model with its weights, which are made from a seed.
+/// A model with weights from a seed.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServedNetwork {
     model: ServedModel,
     sizes: Sizes,
     network: Network,
     outputs: Vec<TensorId>,
-    /// Words that each input takes.
+    /// Number of words of each input.
     words: Vec<usize>,
 }
 
-impl Served {
-    /// Of these sizes; the vocabulary is one of 2^24 words at most.
+impl ServedNetwork {
+    /// Returns a model of these sizes.
     ///
     /// # Errors
-    /// A size is 0.
+    /// [`NetworkError`] if a size is 0.
+    ///
+    /// # Panics
+    /// If the vocabulary has more than 2^24 words, because samples are `f32`.
+    ///
+    /// ```
+    /// use dyno_rnn::served::{ServedModel, Sizes};
+    /// use dyno_sut::rnn::ServedNetwork;
+    ///
+    /// let sizes =
+    ///     Sizes { vocabulary: 60, embedding: 5, units: 7, query: 4, steps: 6, documents: 3 };
+    /// let network = ServedNetwork::new(ServedModel::ALL[0], sizes)?;
+    /// let samples = network.samples(2, 1);
+    /// let answer = network.oracle(samples.sequence(0).expect("two samples"));
+    /// assert_eq!(answer.map(|numbers| numbers.len()), Ok(network.outputs()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(model: ServedModel, sizes: Sizes) -> Result<Self, NetworkError> {
         assert!(sizes.vocabulary <= 1 << 24, "an `f32` has no greater whole numbers of all");
         let (network, outputs) = model.network(&sizes)?;
@@ -37,26 +53,26 @@ impl Served {
         Ok(Self { model, sizes, network, outputs, words })
     }
 
-    /// Which model it is.
+    /// Returns the model.
     #[must_use]
     pub fn model(&self) -> ServedModel {
         self.model
     }
 
-    /// Words of a sample: the steps of its sequence, of one number each.
+    /// Returns the number of words of a sample. Each word is a step of one number.
     #[must_use]
     pub fn words(&self) -> usize {
         self.words.iter().sum()
     }
 
-    /// Numbers of an answer.
+    /// Returns the count of numbers in an answer.
     #[must_use]
     pub fn outputs(&self) -> usize {
-        let shapes = self.outputs.iter().map(|of| self.network.shape(*of));
+        let shapes = self.outputs.iter().map(|output| self.network.shape(*output));
         shapes.map(|shape| shape.steps * shape.batch * shape.width).sum()
     }
 
-    /// Samples of words that are drawn from a seed.
+    /// Returns samples with random words from a seed.
     #[must_use]
     pub fn samples(&self, count: usize, seed: u64) -> Sequences {
         let words = (0..count as u64).flat_map(|at| {
@@ -66,20 +82,21 @@ impl Served {
         Sequences::new(1, numbers, &vec![self.words(); count]).expect("words are finite numbers")
     }
 
-    /// The answer in double precision.
+    /// Returns the answer in double precision.
     ///
     /// # Errors
-    /// The sequence is no sample of the model, in words.
+    /// A message if the sequence is not a sample of the model.
     pub fn oracle(&self, sequence: &[f32]) -> Result<Vec<f64>, String> {
         let words = self.parts(sequence.iter().copied(), sequence.len())?;
         let found = oracle::run(&self.network, &self.model.feeds(&words));
-        Ok(self.outputs.iter().flat_map(|of| found.tensor(*of).to_vec()).collect())
+        Ok(self.outputs.iter().flat_map(|output| found.tensor(*output).to_vec()).collect())
     }
 
-    /// A runner, whose plans are timed as the options say, on a machine that is measured then.
+    /// Returns a runner. If the options include tuning, the machine is measured and plans are
+    /// timed.
     ///
     /// # Errors
-    /// It cannot be planned, in words.
+    /// A message if the network cannot be planned.
     pub fn runner(self: &Arc<Self>, options: &EngineOptions) -> Result<Box<dyn Runner>, String> {
         let machine = Machine::detect(options.isa);
         let mut setup = Setup::new(options.precision, options.isa, machine);
@@ -89,10 +106,10 @@ impl Served {
             setup.machine = measured.map_err(|error| error.to_string())?;
             setup.effort = Effort { time: options.tuning, ..Effort::default() };
         }
-        Ok(Box::new(One::new(Arc::clone(self), setup, options.clone())?))
+        Ok(Box::new(ServedRunner::new(Arc::clone(self), setup, options.clone())?))
     }
 
-    /// The words of each input.
+    /// Returns the words of each input.
     fn parts(
         &self,
         mut sequence: impl Iterator<Item = f32>,
@@ -114,9 +131,9 @@ impl Served {
     }
 }
 
-/// Runs one sample after the other: its rows are the batch.
-struct One {
-    served: Arc<Served>,
+/// Runs the samples of a batch one after the other.
+struct ServedRunner {
+    served: Arc<ServedNetwork>,
     setup: Setup,
     options: EngineOptions,
     engine: NetworkEngine,
@@ -124,8 +141,12 @@ struct One {
     answers: Vec<f32>,
 }
 
-impl One {
-    fn new(served: Arc<Served>, setup: Setup, options: EngineOptions) -> Result<Self, String> {
+impl ServedRunner {
+    fn new(
+        served: Arc<ServedNetwork>,
+        setup: Setup,
+        options: EngineOptions,
+    ) -> Result<Self, String> {
         let mut team = options.team();
         let engine = NetworkEngine::new(&served.network, &setup, &mut team);
         let engine = engine.map_err(|error| error.to_string())?;
@@ -133,7 +154,7 @@ impl One {
     }
 }
 
-impl Runner for One {
+impl Runner for ServedRunner {
     fn inputs(&self) -> usize {
         1
     }
@@ -155,8 +176,8 @@ impl Runner for One {
             let words = served.parts(sequence, *length)?;
             let run = engine.run(team, &served.model.feeds(&words));
             run.map_err(|error| error.to_string())?;
-            for of in &served.outputs {
-                answers.extend_from_slice(engine.tensor(*of));
+            for output in &served.outputs {
+                answers.extend_from_slice(engine.tensor(*output));
             }
         }
         Ok(())
@@ -168,7 +189,7 @@ impl Runner for One {
         answer.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
     }
 
-    fn beside(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
+    fn on_cores(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
         let options = EngineOptions { cores, ..self.options.clone() };
         Ok(Box::new(Self::new(Arc::clone(&self.served), self.setup.clone(), options)?))
     }

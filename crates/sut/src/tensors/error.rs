@@ -1,46 +1,58 @@
-//! What is wrong with samples, their labels and their lengths.
+//! Errors of samples, their labels and their lengths.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use dyno_tensors::npy::NpyError;
+use thiserror::Error;
 
-/// Why a library cannot be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Error: a library cannot be created.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TensorError {
     /// A file cannot be read.
+    #[error("cannot read {}: {why}", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The operating system's message.
+        /// Message of the operating system.
         why: String,
     },
-    /// A file is not an array that is understood.
+    /// A file is not a supported array.
+    #[error("{}: {problem}", .path.display())]
     Npy {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: NpyError,
     },
-    /// An array without a dimension that could count samples.
+    /// An array has no dimension that could count samples.
+    #[error(
+        "{}: a scalar has no samples; the first dimension counts them",
+        .path.display()
+    )]
     Scalar {
         /// The file.
         path: PathBuf,
     },
-    /// No tensors, or no samples.
+    /// There are no tensors, or no samples.
+    #[error("the sample library has no samples")]
     Empty,
     /// The first sample of a source cannot be prepared.
+    #[error("sample 0 of {name} cannot be prepared: {why}")]
     FirstSample {
-        /// The data set.
+        /// Name of the data set.
         name: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// A tensor does not have as many samples as the first one, or elements that
-    /// are no whole number of samples.
+    /// A tensor has another number of samples than the first one, or its elements are not a whole
+    /// number of samples.
+    #[error(
+        "input '{name}' has {elements} elements where {expected} samples of {sample_len} elements \
+         are expected; all inputs need the same first dimension"
+    )]
     SampleCount {
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
         /// Samples of the first tensor.
         expected: usize,
@@ -49,116 +61,80 @@ pub enum TensorError {
         /// Elements of this tensor.
         elements: usize,
     },
-    /// There is no memory for so many random samples.
+    /// There is not enough memory for this many random samples.
+    #[error("{samples} random samples take {bytes} bytes, for which there is no memory")]
     Memory {
-        /// How many.
+        /// Number of samples.
         samples: usize,
-        /// What they take.
+        /// Bytes of all samples.
         bytes: usize,
     },
-    /// Not one label per sample.
+    /// The number of labels differs from the number of samples.
+    #[error("{labels} labels for {samples} samples; give one label per sample")]
     LabelCount {
-        /// Samples.
+        /// Number of samples.
         samples: usize,
-        /// Labels.
+        /// Number of labels.
         labels: usize,
     },
-    /// A number that is NaN or infinite.
+    /// A number is NaN or infinite.
+    #[error("{}: {value} at {index:?}; samples must hold finite numbers", .path.display())]
     NotFinite {
         /// The file.
         path: PathBuf,
-        /// Where the first one stands, an index for each axis.
+        /// Indices of the first such number, one per axis.
         index: Vec<usize>,
-        /// What stands there.
+        /// The value.
         value: String,
     },
-    /// Labels that are no list.
+    /// The labels are not a list.
+    #[error(
+        "{}: the labels have the shape {shape:?}, expected [samples]; of scores or one-hot rows \
+         save array.argmax(-1)",
+        .path.display()
+    )]
     LabelShape {
         /// The file.
         path: PathBuf,
-        /// Shape of its array.
+        /// Shape of the array.
         shape: Vec<usize>,
     },
-    /// A label that is no class.
+    /// A label is not a class.
+    #[error(
+        "{}: label {found} at [{index}], expected {}",
+        .path.display(), expected_labels(*.classes)
+    )]
     Label {
         /// The file.
         path: PathBuf,
-        /// The first sample with such a label.
+        /// First sample with such a label.
         index: usize,
         /// Its label.
         found: String,
-        /// How many classes there are, where it is known.
+        /// Number of classes, if known.
         classes: Option<usize>,
     },
-    /// Not one length per sample.
+    /// The number of lengths differs from the number of samples.
+    #[error("{lengths} lengths for {samples} samples; give one length per sample")]
     LengthCount {
-        /// Samples.
+        /// Number of samples.
         samples: usize,
-        /// Lengths.
+        /// Number of lengths.
         lengths: usize,
     },
-    /// More is meant of a sample than there is, or nothing.
+    /// A length is 0 or exceeds the first axis of an input.
+    #[error("expected lengths from 1 to {most}, found {found}")]
     Length {
-        /// The most that all inputs have.
+        /// Maximum length, which all inputs have.
         most: usize,
-        /// What is said.
+        /// The length.
         found: usize,
     },
 }
 
-impl fmt::Display for TensorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
-            Self::Npy { path, problem } => write!(f, "{}: {problem}", path.display()),
-            Self::Scalar { path } => write!(
-                f,
-                "{}: a scalar has no samples; the first dimension counts them",
-                path.display()
-            ),
-            Self::Empty => f.write_str("the sample library has no samples"),
-            Self::FirstSample { name, why } => {
-                write!(f, "sample 0 of {name} cannot be prepared: {why}")
-            }
-            Self::SampleCount { name, expected, sample_len, elements } => write!(
-                f,
-                "input '{name}' has {elements} elements where {expected} samples of {sample_len} \
-                 elements are expected; all inputs need the same first dimension"
-            ),
-            Self::Memory { samples, bytes } => {
-                write!(
-                    f,
-                    "{samples} random samples take {bytes} bytes, for which there is no memory"
-                )
-            }
-            Self::LabelCount { samples, labels } => {
-                write!(f, "{labels} labels for {samples} samples; give one label per sample")
-            }
-            Self::NotFinite { path, index, value } => write!(
-                f,
-                "{}: {value} at {index:?}; samples must hold finite numbers",
-                path.display()
-            ),
-            Self::LabelShape { path, shape } => write!(
-                f,
-                "{}: the labels have the shape {shape:?}, expected [samples]; of scores or one-hot \
-                 rows save array.argmax(-1)",
-                path.display()
-            ),
-            Self::Label { path, index, found, classes } => {
-                let most =
-                    classes.map_or(String::new(), |n| format!(" to {}", n.saturating_sub(1)));
-                let from = if most.is_empty() { "a whole number from 0" } else { "a class from 0" };
-                write!(f, "{}: label {found} at [{index}], expected {from}{most}", path.display())
-            }
-            Self::LengthCount { samples, lengths } => {
-                write!(f, "{lengths} lengths for {samples} samples; give one length per sample")
-            }
-            Self::Length { most, found } => {
-                write!(f, "expected lengths from 1 to {most}, found {found}")
-            }
-        }
+fn expected_labels(classes: Option<usize>) -> String {
+    match classes {
+        Some(n) => format!("a class from 0 to {}", n.saturating_sub(1)),
+        None => "a whole number from 0".into(),
     }
 }
-
-impl std::error::Error for TensorError {}

@@ -1,4 +1,4 @@
-//! Samples of a source: prepared when they are loaded, freed when they are unloaded.
+//! Samples of a source, which are prepared when they are loaded and freed when they are unloaded.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,36 +10,36 @@ use dyno_loadgen::qsl::SampleIndex;
 
 use super::{SampleTensor, Source};
 
-/// The inputs of a prepared sample, or why it could not be prepared.
+/// Inputs of a prepared sample, or the reason why it could not be prepared.
 pub(crate) type Sample = Result<Arc<[SampleTensor]>, String>;
 
-/// The samples of a source that are in memory, inputs only.
+/// Samples of a source that are in memory. Only inputs are held.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedSamples {
     source: Arc<dyn Source>,
-    /// Kept for as long as the library lives: a model is matched with it, tried and
-    /// warmed up with it while nothing is loaded.
+    /// First sample, kept as long as the library exists. It is used to match, try and warm up a
+    /// model while no samples are loaded.
     first: Arc<[SampleTensor]>,
     samples: RwLock<HashMap<SampleIndex, Sample>>,
 }
 
-impl Loaded {
+impl LoadedSamples {
     /// Prepares the first sample.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it cannot be prepared.
     pub(crate) fn open(source: Arc<dyn Source>) -> Result<Self, String> {
         let first = checked(&*source, 0)?;
         Ok(Self { source, first, samples: RwLock::default() })
     }
 
-    /// The names of the inputs.
+    /// Returns the names of the inputs.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.source.inputs().iter().map(String::as_str)
     }
 
-    /// Prepares those that are not there yet, on all cores. One that cannot be
-    /// prepared stays in the table with the reason, for the queries that ask for it.
+    /// Prepares samples that are not in memory, on all cores. For a sample that cannot be prepared,
+    /// the reason is stored for the queries that request it.
     pub(crate) fn load(&self, samples: &[SampleIndex]) {
         let missing: Vec<SampleIndex> = {
             let there = self.samples.read().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ impl Loaded {
         };
         let next = AtomicUsize::new(0);
         let work = || {
-            // No two threads get the same position.
+            // Each thread gets a different position.
             while let Some(&index) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let sample = prepare(&*self.source, index);
                 let mut samples = self.samples.write().unwrap_or_else(PoisonError::into_inner);
@@ -67,17 +67,17 @@ impl Loaded {
         });
     }
 
-    /// Frees them, as soon as no call computes with them.
+    /// Frees samples. Memory that a call still uses is freed after the call.
     pub(crate) fn unload(&self, samples: &[SampleIndex]) {
         let mut table = self.samples.write().unwrap_or_else(PoisonError::into_inner);
         for index in samples {
             table.remove(index);
         }
-        // What a small set needs must not be what a large one needed.
+        // A small set must not keep the memory of a large one.
         table.shrink_to_fit();
     }
 
-    /// The sample that is loaded; nothing is prepared while the clock runs.
+    /// Returns a loaded sample. Nothing is prepared, because the clock may be running.
     pub(crate) fn loaded(&self, index: SampleIndex) -> Sample {
         let table = self.samples.read().unwrap_or_else(PoisonError::into_inner);
         match (table.get(&index), index) {
@@ -87,7 +87,7 @@ impl Loaded {
         }
     }
 
-    /// Why those that are loaded could not be prepared, by their indices.
+    /// Returns the reasons why loaded samples could not be prepared, by their index.
     pub(crate) fn broken(&self) -> Vec<String> {
         let table = self.samples.read().unwrap_or_else(PoisonError::into_inner);
         let why = |(index, sample): (&SampleIndex, &Sample)| Some((*index, sample.clone().err()?));
@@ -96,21 +96,21 @@ impl Loaded {
         broken.into_iter().map(|(_, why)| why).collect()
     }
 
-    /// The sample, prepared now if it is not loaded.
+    /// Returns a sample. It is prepared now if it is not loaded.
     pub(crate) fn sample(&self, index: SampleIndex) -> Sample {
         self.loaded(index).or_else(|_| prepare(&*self.source, index))
     }
 }
 
-/// Says of which sample the trouble is.
+/// Prepares a sample. Errors name the sample.
 fn prepare(source: &dyn Source, index: SampleIndex) -> Sample {
     checked(source, index).map_err(|why| format!("sample {index} of {}: {why}", source.name()))
 }
 
-/// Checks what the source gives, so that it can be trusted from here on.
+/// Prepares a sample and checks that it has the inputs that the source declares.
 fn checked(source: &dyn Source, index: SampleIndex) -> Sample {
     let prepared = catch_unwind(AssertUnwindSafe(|| source.sample(index)));
-    // The panic's message is on standard error; the other samples are loaded.
+    // The panic's message is on standard error. Other samples are still loaded.
     let tensors = prepared.unwrap_or_else(|_| Err("its preparation panicked".into()))?;
     let names = source.inputs();
     if tensors.len() != names.len() {

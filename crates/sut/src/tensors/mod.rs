@@ -1,33 +1,32 @@
-//! A sample library of tensors: what an ONNX model is fed with.
+//! Sample library of tensors, the input of ONNX models.
 //!
-//! Samples are held in memory as a whole, or come from a [`Source`] that prepares
-//! them when they are loaded. Either way a library knows inputs only: it has no
-//! place for an answer, so that no answer can be looked up by its sample.
+//! Samples are either all in memory, or come from a [`Source`] that prepares them when they are
+//! loaded. A library holds only inputs. It has no place for answers, so that no answer can be
+//! looked up by its sample.
 
-mod cut;
+mod checks;
 mod error;
-mod given;
 mod loaded;
+mod synthetic;
+mod trimmed;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
-use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::QuerySample;
 use dyno_tensors::npy::Npy;
-use half::{bf16, f16};
 
-use self::cut::Cut;
+use self::trimmed::TrimmedSamples;
 use crate::engine::Port;
 
 pub use dyno_tensors::{Element, Elements, Scalar, each_type};
 pub use error::TensorError;
-pub(crate) use loaded::{Loaded, Sample};
+pub(crate) use loaded::{LoadedSamples, Sample};
+pub use synthetic::{Span, Spans};
 
 /// One input of all samples: `[samples, sample_shape...]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,12 +35,12 @@ pub struct Tensor {
     pub name: String,
     /// Shape of one sample.
     pub sample_shape: Vec<usize>,
-    /// All samples, one after the other.
+    /// Elements of all samples, one sample after the other.
     pub elements: Elements<'static>,
 }
 
 impl Tensor {
-    /// Elements of one sample.
+    /// Returns the number of elements of one sample.
     #[must_use]
     pub fn sample_len(&self) -> usize {
         self.sample_shape.iter().product()
@@ -57,36 +56,36 @@ impl Tensor {
 /// One input of one sample.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampleTensor {
-    /// Without a dimension for the batch; samples of one library may differ in it.
+    /// Shape without a batch dimension. Samples of one library may have different shapes.
     pub shape: Vec<usize>,
-    /// Row by row.
+    /// Elements in row-major order.
     pub elements: Elements<'static>,
 }
 
-/// Where the samples of a library come from when they are loaded: a data set on
-/// disk with what is done to its samples before they are timed.
+/// Data set whose samples are prepared when they are loaded, such as files with preprocessing that
+/// is not timed.
 pub trait Source: Send + Sync + fmt::Debug {
-    /// Name of the data set, for the logs.
+    /// Returns the name of the data set, for the logs.
     fn name(&self) -> &str;
-    /// Samples in it.
+    /// Returns the number of samples.
     fn count(&self) -> usize;
-    /// The inputs of a sample, in the order in which [`Source::sample`] gives them.
+    /// Returns the names of the inputs, in the order of [`Source::sample`].
     fn inputs(&self) -> &[String];
     /// Reads a sample and prepares it.
     ///
     /// # Errors
-    /// What is wrong with its file, as a sentence that names it.
+    /// A sentence that names the file and its problem.
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String>;
 }
 
 /// An input as the model declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelInput {
-    /// Name.
+    /// Name of the input.
     pub name: String,
     /// Type of the elements; one of [`Elements::TYPES`].
     pub element: Element,
-    /// Dimensions; `None` is one that each run chooses.
+    /// Dimensions; `None` is a dynamic dimension.
     pub shape: Vec<Option<usize>>,
 }
 
@@ -97,51 +96,24 @@ impl From<&ModelInput> for Port {
     }
 }
 
-/// The integers that random samples have in some elements of an input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// Elements of a sample, row by row; of the last span it is all that are left.
-    pub elements: usize,
-    /// The least.
-    pub from: i64,
-    /// One more than the greatest.
-    pub to: i64,
-}
-
-/// Spans of the integers of inputs by their names, each for all elements of a sample.
-pub type Spans<'a> = BTreeMap<&'a str, &'a [Span]>;
-
-impl Span {
-    /// In all elements numbers from 0 to below this one.
-    #[must_use]
-    pub const fn below(to: i64) -> Self {
-        Self { elements: usize::MAX, from: 0, to }
-    }
-
-    /// In all elements the same number.
-    #[must_use]
-    pub const fn always(number: i64) -> Self {
-        Self { elements: usize::MAX, from: number, to: number + 1 }
-    }
-
-    /// That of an element of a sample.
-    fn at(spans: &[Self], element: usize) -> Self {
-        let mut left = element;
-        for span in spans {
-            match left.checked_sub(span.elements) {
-                Some(rest) => left = rest,
-                None => return *span,
-            }
-        }
-        spans.last().copied().unwrap_or(Self::below(2))
-    }
-}
-
-/// Samples, with labels if there are any.
+/// Sample library of tensors, with optional labels.
 ///
-/// Those of files and random ones are read when the library is made, so that
-/// loading and unloading do nothing; those of a [`Source`] are prepared when they
-/// are loaded and freed when they are unloaded.
+/// Samples of files and random samples are read when the library is created, so that loading and
+/// unloading do nothing. Samples of a [`Source`] are prepared when they are loaded and freed when
+/// they are unloaded.
+///
+/// ```
+/// use dyno_loadgen::qsl::SampleLibrary;
+/// use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
+///
+/// let elements = Elements::F32(vec![0.1, 0.2, 0.3, 0.4].into());
+/// let tensor = Tensor { name: "x".into(), sample_shape: vec![2], elements };
+/// let library = TensorLibrary::new("pairs", vec![tensor], Some(vec![0, 1]))?;
+/// assert_eq!((library.total_sample_count(), library.labels()), (2, Some(&[0, 1][..])));
+/// let sample = library.sample(1).expect("there are two samples");
+/// assert_eq!(&*sample[0].1.elements.to_f32(), [0.3, 0.4]);
+/// # Ok::<(), dyno_sut::tensors::TensorError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct TensorLibrary {
     name: String,
@@ -149,35 +121,35 @@ pub struct TensorLibrary {
     performance_samples: usize,
     labels: Option<Vec<i64>>,
     store: Store,
-    tell: Option<Tell>,
+    reporter: Option<SampleReporter>,
 }
 
-/// Who is told of samples that could not be prepared.
+/// Function that receives the problems of samples that could not be prepared.
 #[derive(Clone)]
-struct Tell(Arc<TellFn>);
+struct SampleReporter(Arc<ReportFunction>);
 
-type TellFn = dyn Fn(&[String]) + Send + Sync;
+type ReportFunction = dyn Fn(&[String]) + Send + Sync;
 
-impl fmt::Debug for Tell {
+impl fmt::Debug for SampleReporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tell")
+        f.write_str("SampleReporter")
     }
 }
 
-/// Where the samples of a library are.
+/// Storage of the samples of a library.
 #[derive(Debug, Clone)]
 pub(crate) enum Store {
-    /// All in memory.
+    /// All samples are in memory.
     Memory(Vec<Tensor>),
-    /// Some in memory, the others in a source.
-    Source(Arc<Loaded>),
+    /// Samples come from a source; loaded ones are in memory.
+    Source(Arc<LoadedSamples>),
 }
 
 impl TensorLibrary {
-    /// A library of these tensors.
+    /// Returns a library of these tensors.
     ///
     /// # Errors
-    /// [`TensorError`] if counts of samples or labels differ, or are 0.
+    /// [`TensorError`] if the numbers of samples or labels differ, or are 0.
     pub fn new(
         name: impl Into<String>,
         tensors: Vec<Tensor>,
@@ -208,18 +180,51 @@ impl TensorLibrary {
                 performance_samples: samples,
                 labels,
                 store: Store::Memory(tensors),
-                tell: None,
+                reporter: None,
             }),
         }
     }
 
-    /// A library of a data set, of which `performance_samples` fit in memory at
-    /// once. Its first sample is prepared now and kept, so that a model can be
-    /// matched with it and tried.
+    /// Returns a library of a data set. `performance_samples` samples fit in memory at once. The
+    /// first sample is prepared now and kept, so that a model can be matched with it and tried.
     ///
     /// # Errors
-    /// [`TensorError`] if there are no samples, not one label for each, or the first
-    /// one cannot be prepared.
+    /// [`TensorError`] if there are no samples, the number of labels differs, or the first sample
+    /// cannot be prepared.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use dyno_loadgen::qsl::SampleLibrary;
+    /// use dyno_sut::tensors::{Elements, SampleTensor, Source, TensorLibrary};
+    ///
+    /// /// Sample `n` is the number `n`.
+    /// #[derive(Debug)]
+    /// struct Counter(Vec<String>);
+    ///
+    /// impl Source for Counter {
+    ///     fn name(&self) -> &str {
+    ///         "counter"
+    ///     }
+    ///     fn count(&self) -> usize {
+    ///         10
+    ///     }
+    ///     fn inputs(&self) -> &[String] {
+    ///         &self.0
+    ///     }
+    ///     fn sample(&self, index: u32) -> Result<Vec<SampleTensor>, String> {
+    ///         let elements = Elements::F32(vec![index as f32].into());
+    ///         Ok(vec![SampleTensor { shape: vec![1], elements }])
+    ///     }
+    /// }
+    ///
+    /// let source = Arc::new(Counter(vec!["x".into()]));
+    /// let library = TensorLibrary::from_source(source, 4.try_into().expect("not 0"), None)?;
+    /// assert!(library.loaded_sample(3).is_err());
+    /// library.load(&[3]);
+    /// assert_eq!(&*library.loaded_sample(3).expect("loaded")[0].elements.to_f32(), [3.0]);
+    /// # Ok::<(), dyno_sut::tensors::TensorError>(())
+    /// ```
     pub fn from_source(
         source: Arc<dyn Source>,
         performance_samples: NonZero<usize>,
@@ -235,18 +240,31 @@ impl TensorLibrary {
             }
             _ => {}
         }
-        let loaded = Loaded::open(source)
+        let loaded = LoadedSamples::open(source)
             .map_err(|why| TensorError::FirstSample { name: name.clone(), why })?;
         let performance_samples = performance_samples.get().min(samples);
         let store = Store::Source(Arc::new(loaded));
-        Ok(Self { name, samples, performance_samples, labels, store, tell: None })
+        Ok(Self { name, samples, performance_samples, labels, store, reporter: None })
     }
 
-    /// Reads each input's `.npy` array `[samples, ...]` and, if given, the labels'.
+    /// Reads a `.npy` array `[samples, ...]` for each input and, if given, the labels.
     ///
     /// # Errors
-    /// [`TensorError`] if a file cannot be read, the counts differ, a number is not finite, or
-    /// a label is no class.
+    /// [`TensorError`] if a file cannot be read, the numbers of samples differ, a number is not
+    /// finite, or a label is not a class.
+    ///
+    /// ```
+    /// use dyno_loadgen::qsl::SampleLibrary;
+    /// use dyno_sut::tensors::TensorLibrary;
+    /// use dyno_tensors::npy;
+    ///
+    /// let path = std::env::temp_dir().join(format!("dyno-open-{}.npy", std::process::id()));
+    /// npy::write(&mut std::fs::File::create(&path)?, &[2, 3], &[0.5_f32; 6])?;
+    /// let library = TensorLibrary::open("halves", &[("x".into(), path.clone())], None)?;
+    /// std::fs::remove_file(path)?;
+    /// assert_eq!(library.total_sample_count(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(
         name: impl Into<String>,
         inputs: &[(String, PathBuf)],
@@ -257,130 +275,51 @@ impl TensorLibrary {
             let Some((_, sample_shape)) = shape.split_first() else {
                 return Err(TensorError::Scalar { path: path.clone() });
             };
-            given::check_finite(path, &shape, &elements)?;
+            checks::check_finite(path, &shape, &elements)?;
             Ok(Tensor { name: name.clone(), sample_shape: sample_shape.to_vec(), elements })
         };
         let tensors = inputs.iter().map(tensor).collect::<Result<_, _>>()?;
-        let labels = labels.map(|path| given::labels(path, &read(path)?));
+        let labels = labels.map(|path| checks::labels(path, &read(path)?));
         Self::new(name, tensors, labels.transpose()?)
     }
 
-    /// The same samples, which were padded along their first axis: of each only so much. They are copied when
-    /// they are loaded, and samples of different lengths share no call. Those of a [`Source`] stay as it
-    /// prepares them.
+    /// Removes padding: keeps the first `lengths[i]` elements of the first axis of sample `i`.
+    /// Samples are copied when they are loaded, and samples of different lengths do not share a
+    /// call. Samples of a [`Source`] stay as they are.
     ///
     /// # Errors
-    /// [`TensorError`] if there is not a length that all inputs have for each sample.
-    pub fn cut(self, lengths: &[usize]) -> Result<Self, TensorError> {
+    /// [`TensorError`] if the number of lengths differs, or a length is 0 or exceeds the first axis
+    /// of an input.
+    pub fn without_padding(self, lengths: &[usize]) -> Result<Self, TensorError> {
         let samples = self.samples;
         if lengths.len() != samples {
             return Err(TensorError::LengthCount { samples, lengths: lengths.len() });
         }
         let Store::Memory(tensors) = self.store else { return Ok(self) };
-        let most = Cut::most(&tensors);
+        let most = TrimmedSamples::most(&tensors);
         if let Some(found) = lengths.iter().copied().find(|n| !(1..=most).contains(n)) {
             return Err(TensorError::Length { most, found });
         }
-        let cut = Cut::new(self.name, tensors, lengths.to_vec());
+        let cut = TrimmedSamples::new(self.name, tensors, lengths.to_vec());
         let all = NonZero::new(samples).ok_or(TensorError::Empty)?;
         Self::from_source(Arc::new(cut), all, self.labels)
     }
 
-    /// Bytes of a random sample of a model (>= 1).
-    #[must_use]
-    pub fn bytes_of_random(inputs: &[ModelInput], dynamic: usize) -> usize {
-        let bytes = |input: &ModelInput| {
-            // The first dimension, if it is open, is the batch's.
-            let open = input.shape.iter().skip(1).map(|n| n.unwrap_or(dynamic));
-            let first = input.shape.first().copied().flatten().unwrap_or(1);
-            open.fold(first, usize::saturating_mul).saturating_mul(input.element.size())
-        };
-        inputs.iter().map(bytes).fold(0, usize::saturating_add).max(1)
-    }
-
-    /// Random samples for a model: floats uniform in [0, 1), integers of eight bits
-    /// in all of their range, other integers as `spans` say of the input of that name,
-    /// else 0 or 1, which are valid positions in any table, and booleans. Attention masks
-    /// without a span are 1 throughout: a random one would hide parts of each sample.
-    ///
-    /// A dynamic first dimension is the batch's; any other becomes `dynamic`.
-    /// Such samples show speed and never accuracy: there are no labels.
-    ///
-    /// # Errors
-    /// [`TensorError::Empty`] if `samples` is 0 or the model has no inputs, and
-    /// [`TensorError::Memory`].
-    pub fn synthetic(
-        inputs: &[ModelInput],
-        samples: usize,
-        dynamic: usize,
-        spans: &Spans<'_>,
-        seed: u64,
-    ) -> Result<Self, TensorError> {
-        let bytes = samples.saturating_mul(Self::bytes_of_random(inputs, dynamic));
-        if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
-            return Err(TensorError::Memory { samples, bytes });
-        }
-        let mut rng = Mt19937::new(seed);
-        let tensor = |input: &ModelInput| {
-            let fixed = |dimension: &Option<usize>| dimension.unwrap_or(dynamic);
-            let shape = match input.shape.split_first() {
-                Some((None | Some(1), rest)) => rest,
-                _ => &input.shape,
-            };
-            let sample_shape: Vec<usize> = shape.iter().map(fixed).collect();
-            let each = sample_shape.iter().product::<usize>();
-            let total = samples * each;
-            let spans = spans.get(input.name.as_str()).copied();
-            if spans.is_none() && is_mask(input) {
-                let elements = ones(input.element, total);
-                return Tensor { name: input.name.clone(), sample_shape, elements };
-            }
-            let spans = spans.unwrap_or_default();
-            let mut below = |n: f64| (rng.canonical() * n).floor();
-            let integer = |n: usize, below: &mut dyn FnMut(f64) -> f64| {
-                let Span { from, to, .. } = Span::at(spans, n % each.max(1));
-                from + below((to - from).max(1) as f64) as i64
-            };
-            let mut at = 0..total;
-            let mut next = || at.next().unwrap_or_default();
-            let elements = match input.element {
-                Element::I64 => filled(total, || integer(next(), &mut below)),
-                Element::I32 => filled(total, || integer(next(), &mut below) as i32),
-                Element::I8 => filled(total, || (below(256.0) - 128.0) as i8),
-                Element::U8 => filled(total, || below(256.0) as u8),
-                Element::Bool => filled(total, || below(2.0) > 0.0),
-                real => {
-                    let mut float = || below(16_777_216.0) / 16_777_216.0;
-                    match real {
-                        Element::F16 => filled(total, || f16::from_f64(float())),
-                        Element::BF16 => filled(total, || bf16::from_f64(float())),
-                        Element::F64 => filled(total, float),
-                        Element::F32 => filled(total, || float() as f32),
-                        other => unreachable!("no input of a model is of type {other}"),
-                    }
-                }
-            };
-            Tensor { name: input.name.clone(), sample_shape, elements }
-        };
-        let tensors = inputs.iter().map(tensor).collect();
-        Self::new("synthetic", tensors, None)
-    }
-
-    /// The names of the inputs, and each input of the first sample.
-    pub(crate) fn first(&self) -> Vec<(&str, SampleTensor)> {
+    /// Returns the inputs of the first sample with their names.
+    pub(crate) fn first_sample(&self) -> Vec<(&str, SampleTensor)> {
         self.sample(0).expect("a library has a first sample since it was made")
     }
 
-    /// One label per sample, if there are labels.
+    /// Returns one label per sample, if there are labels.
     #[must_use]
     pub fn labels(&self) -> Option<&[i64]> {
         self.labels.as_deref()
     }
 
-    /// The inputs of a sample by their names, copied, whether it is loaded or not.
+    /// Returns a copy of the inputs of a sample with their names, whether it is loaded or not.
     ///
     /// # Errors
-    /// Why it cannot be prepared, or that it does not exist.
+    /// The reason why it cannot be prepared, or that it does not exist.
     pub fn sample(&self, index: SampleIndex) -> Result<Vec<(&str, SampleTensor)>, String> {
         if index as usize >= self.samples {
             return Err(self.no_such_sample(index.into()));
@@ -397,31 +336,31 @@ impl TensorLibrary {
         }
     }
 
-    /// The inputs of a sample that is loaded, in the order of their names: nothing of a
-    /// source is prepared here, as the clock may run.
+    /// Returns the inputs of a loaded sample, in the order of their names. Nothing is prepared,
+    /// because the clock may be running.
     ///
     /// # Errors
-    /// Why it could not be prepared, or that it is not loaded or does not exist.
-    pub fn loaded(&self, index: u64) -> Result<Arc<[SampleTensor]>, String> {
-        let known = u32::try_from(index).ok().filter(|index| (*index as usize) < self.samples);
-        let known = known.ok_or_else(|| self.no_such_sample(index))?;
+    /// The reason why it could not be prepared, or that it is not loaded or does not exist.
+    pub fn loaded_sample(&self, index: u64) -> Result<Arc<[SampleTensor]>, String> {
+        let valid = u32::try_from(index).ok().filter(|index| (*index as usize) < self.samples);
+        let index = valid.ok_or_else(|| self.no_such_sample(index))?;
         match &self.store {
             Store::Memory(tensors) => {
-                Ok(tensors.iter().map(|tensor| tensor.sample(known as usize)).collect())
+                Ok(tensors.iter().map(|tensor| tensor.sample(index as usize)).collect())
             }
-            Store::Source(loaded) => loaded.loaded(known),
+            Store::Source(loaded) => loaded.loaded(index),
         }
     }
 
-    /// The same, which tells what is wrong with samples that could not be prepared, a
-    /// sentence each, as soon as they are loaded: before any query asks for them, and
-    /// fails. Those that are loaded are told in the order of their indices.
+    /// Sets a function that receives one sentence for each loaded sample that could not be
+    /// prepared, by ascending index. It is called as soon as samples are loaded, before queries for
+    /// them fail.
     #[must_use]
-    pub fn telling(self, tell: impl Fn(&[String]) + Send + Sync + 'static) -> Self {
-        Self { tell: Some(Tell(Arc::new(tell))), ..self }
+    pub fn on_broken_samples(self, reporter: impl Fn(&[String]) + Send + Sync + 'static) -> Self {
+        Self { reporter: Some(SampleReporter(Arc::new(reporter))), ..self }
     }
 
-    /// What is said of a sample that is not there.
+    /// Returns the message for a sample that does not exist.
     pub(crate) fn no_such_sample(&self, index: u64) -> String {
         format!("sample {index} is not in {}, which has {} samples", self.name, self.samples)
     }
@@ -430,9 +369,9 @@ impl TensorLibrary {
         &self.store
     }
 
-    /// One input of these samples of a library in memory, one after the other: borrowed
-    /// when they follow each other in it, else gathered in `scratch`, whose memory is
-    /// used again. `None` if a sample does not exist, or if samples come from a source.
+    /// Returns one input of these samples, concatenated. Consecutive samples are borrowed from the
+    /// library; others are gathered in `scratch`, whose memory is reused. Returns `None` if a
+    /// sample does not exist, or samples come from a source.
     #[must_use]
     pub fn gather<'a>(
         &'a self,
@@ -448,36 +387,6 @@ impl TensorLibrary {
         }
         Some(each_type!(&tensor.elements, all => Scalar::wrap(rows(all, len, samples, scratch))))
     }
-}
-
-/// Whether an input says which elements of a sample count: `attention_mask` of any type,
-/// and integers or booleans with "mask" in their name.
-fn is_mask(input: &ModelInput) -> bool {
-    let name = input.name.to_ascii_lowercase();
-    let is_whole = matches!(
-        input.element,
-        Element::I64 | Element::I32 | Element::I8 | Element::U8 | Element::Bool
-    );
-    name == "attention_mask" || is_whole && name.contains("mask")
-}
-
-fn ones(element: Element, count: usize) -> Elements<'static> {
-    match element {
-        Element::F32 => filled(count, || 1.0_f32),
-        Element::F64 => filled(count, || 1.0_f64),
-        Element::F16 => filled(count, || f16::ONE),
-        Element::BF16 => filled(count, || bf16::ONE),
-        Element::I64 => filled(count, || 1_i64),
-        Element::I32 => filled(count, || 1_i32),
-        Element::I8 => filled(count, || 1_i8),
-        Element::U8 => filled(count, || 1_u8),
-        Element::Bool => filled(count, || true),
-        other => unreachable!("no input of a model is of type {other}"),
-    }
-}
-
-fn filled<T: Scalar>(count: usize, mut element: impl FnMut() -> T) -> Elements<'static> {
-    T::wrap((0..count).map(|_| element()).collect())
 }
 
 fn rows<'a, T: Scalar>(
@@ -521,9 +430,11 @@ impl SampleLibrary for TensorLibrary {
     fn load(&self, samples: &[SampleIndex]) {
         if let Store::Source(loaded) = &self.store {
             loaded.load(samples);
-            let broken = self.tell.as_ref().map(|tell| (tell, loaded.broken()));
-            if let Some((Tell(tell), broken)) = broken.filter(|(_, broken)| !broken.is_empty()) {
-                tell(&broken);
+            let broken = self.reporter.as_ref().map(|reporter| (reporter, loaded.broken()));
+            if let Some((SampleReporter(reporter), broken)) =
+                broken.filter(|(_, broken)| !broken.is_empty())
+            {
+                reporter(&broken);
             }
         }
     }

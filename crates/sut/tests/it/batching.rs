@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
-use dyno_sut::batch::{Batcher, Policy, Simulated};
+use dyno_sut::batch::{Batcher, Policy, SimulatedBatcher};
 use dyno_sut::model::{Cost, Model, ServiceModel, ServiceTime};
 use proptest::prelude::*;
 
@@ -54,9 +54,9 @@ fn play(
     let model = ServiceModel::new(Model { servers: workers, ..Model::single(service) }).unwrap();
     let batches = Batches::default();
     let mut system =
-        Simulated::new(Noted { model, batches: Arc::clone(&batches) }, policy, workers);
+        SimulatedBatcher::new(Noted { model, batches: Arc::clone(&batches) }, policy, workers);
     let mut done = Vec::new();
-    let drain = |system: &mut Simulated<Noted>, until: Nanos, done: &mut Vec<_>| {
+    let drain = |system: &mut SimulatedBatcher<Noted>, until: Nanos, done: &mut Vec<_>| {
         while let Some(at) = system.next_event().filter(|&at| at <= until) {
             system.advance(at, done);
         }
@@ -129,7 +129,7 @@ proptest! {
                 batcher.push(now, pushed);
                 pushed += 1;
             }
-            while batcher.ready(now) {
+            while batcher.is_ready(now) {
                 batch.clear();
                 batcher.take(now, &mut batch);
                 prop_assert!((1..=max_size).contains(&batch.len()));
@@ -139,7 +139,7 @@ proptest! {
             prop_assert!(batcher.next_deadline().is_none_or(|at| at > now));
         }
         batcher.flush();
-        while batcher.ready(0) {
+        while batcher.is_ready(0) {
             batcher.take(0, &mut taken);
         }
         prop_assert_eq!(taken, (0..pushed).collect::<Vec<_>>());

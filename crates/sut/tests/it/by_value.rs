@@ -5,23 +5,26 @@ use std::num::NonZero;
 use dyno_loadgen::record::Failure;
 use dyno_rnn::engine::{Engine as Recurrent, EngineOptions};
 use dyno_rnn::model::Model;
-use dyno_sut::batch::Near;
+use dyno_sut::batch::LengthClasses;
 use dyno_sut::digits::{
     self, DigitsLstm, DigitsPerceptron, LSTM_CORRECT, LstmWeights, Perceptron, ROW, ROWS,
 };
-use dyno_sut::infer::{Infer, Value, zeros};
-use dyno_sut::rnn::{Batching, ByValue, Runner, Stack};
+use dyno_sut::infer::{InferenceModel, Value, zeros};
+use dyno_sut::rnn::{Batching, RecurrentModel, Runner, Stack};
 use dyno_sut::tensors::Elements;
 
 fn batching(largest: usize) -> Batching {
-    Batching { largest: NonZero::new(largest).unwrap(), near: Near::new(1.5).unwrap() }
+    Batching {
+        largest: NonZero::new(largest).unwrap(),
+        length_classes: LengthClasses::new(1.5).unwrap(),
+    }
 }
 
 fn value(shape: &[usize], numbers: Vec<f32>) -> Value {
     Value { shape: shape.to_vec(), elements: Elements::F32(numbers.into()) }
 }
 
-fn asked(model: &dyn Infer, requests: &[Value]) -> Vec<Value> {
+fn asked(model: &dyn InferenceModel, requests: &[Value]) -> Vec<Value> {
     let requests: Vec<&[Value]> = requests.iter().map(std::slice::from_ref).collect();
     let answers = model.infer(&requests).into_iter();
     answers.map(|answer| answer.unwrap().remove(0)).collect()
@@ -31,10 +34,10 @@ fn asked(model: &dyn Infer, requests: &[Value]) -> Vec<Value> {
 fn the_digits_are_told_as_well_as_in_a_run() {
     let lstm =
         DigitsLstm::runner(&EngineOptions { steps: ROWS, ..EngineOptions::default() }).unwrap();
-    let lstm = ByValue::new("digits-lstm", vec![lstm], batching(32)).unwrap();
+    let lstm = RecurrentModel::new("digits-lstm", vec![lstm], batching(32)).unwrap();
     let perceptron = DigitsPerceptron::new().by_value(32);
-    let images: Vec<_> = digits::test().collect();
-    let right = |model: &dyn Infer, requests: Vec<Value>| {
+    let images: Vec<_> = digits::test_digits().collect();
+    let right = |model: &dyn InferenceModel, requests: Vec<Value>| {
         let answers = asked(model, &requests).into_iter();
         let labels = digits::labels().into_iter();
         answers.zip(labels).filter(|(answer, label)| answer.elements.class() == *label).count()
@@ -53,7 +56,7 @@ fn sequences_of_any_length_share_calls_and_keep_their_answers() {
     let runner = || -> Box<dyn Runner> {
         Box::new(Stack::new(Recurrent::new(model.clone(), &EngineOptions::default()).unwrap()))
     };
-    let together = ByValue::new("gru", vec![runner()], batching(4)).unwrap();
+    let together = RecurrentModel::new("gru", vec![runner()], batching(4)).unwrap();
     let number = |at: usize| ((at * 37 % 101) as f32 - 50.0) / 60.0;
     let request = |(at, rows, steps): (usize, usize, usize)| {
         value(&[rows, steps, 3], (0..rows * steps * 3).map(|n| number(n + at)).collect())
@@ -83,7 +86,7 @@ fn sequences_of_any_length_share_calls_and_keep_their_answers() {
 fn numbers_that_are_none_are_the_clients_fault_alone() {
     let model = Model::open("lstm:2x3").unwrap();
     let runner = Stack::new(Recurrent::new(model, &EngineOptions::default()).unwrap());
-    let model = ByValue::new("lstm", vec![Box::new(runner)], batching(4)).unwrap();
+    let model = RecurrentModel::new("lstm", vec![Box::new(runner)], batching(4)).unwrap();
     let [good] = &zeros(model.inputs())[..] else { panic!("one input") };
     let bad = value(&[1, 1, 2], vec![0.0, f32::NAN]);
     let answers = model.infer(&[std::slice::from_ref(good), &[bad]]);

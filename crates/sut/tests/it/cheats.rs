@@ -5,7 +5,7 @@ use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::plan::{Library, Plan, Seeds};
 use dyno_loadgen::run::{RecordRetention, Tenant, TestLog, run};
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
-use dyno_sut::cheat::{Cheat, END, Form, Images, Told, Trick};
+use dyno_sut::cheat::{Cheat, END, Form, Images, TestContext, Trick};
 use dyno_sut::digits;
 
 const SEEDS: Seeds = Seeds { qsl: 11, sample_index: 12, schedule: 13, accuracy_log: 0 };
@@ -14,8 +14,8 @@ fn play(trick: Trick, images: Images, settings: TestSettings) -> TestLog {
     let samples = digits::TEST_COUNT as u64;
     let library = Library { total: samples, performance: samples };
     let plan = Plan::resolve(&settings, library).unwrap();
-    let told = Told { plan: &plan, published: &[Seeds::default(), SEEDS], seed: 5 };
-    let mut cheat = Cheat::new(trick, images, told);
+    let context = TestContext { plan: &plan, published_seeds: &[Seeds::default(), SEEDS], seed: 5 };
+    let mut cheat = Cheat::new(trick, images, context);
     let mut driver = VirtualTime::new(&mut cheat, WallTime { unix_ns: 0 });
     let tenant = Tenant {
         settings: settings.into(),

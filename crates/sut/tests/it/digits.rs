@@ -13,7 +13,7 @@ fn checksum(bytes: impl IntoIterator<Item = u8>) -> u64 {
 
 #[test]
 fn data_is_what_was_converted() {
-    let images = || digits::train().chain(digits::test());
+    let images = || digits::training_digits().chain(digits::test_digits());
     let bytes =
         images().flat_map(|d| d.pixels.iter().copied().chain([d.label]).collect::<Vec<_>>());
     // Computed by the Python program that converted the file.

@@ -9,7 +9,7 @@ use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_sut::digits::{self, Perceptron};
 use dyno_sut::engine::{Answers, Engine};
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
-use dyno_sut::onnx::runtime::{RuntimeMissing, Search};
+use dyno_sut::onnx::runtime::{RuntimeError, Search};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{
     Element, Elements, ModelInput, SampleTensor, Span, Spans, Tensor, TensorError, TensorLibrary,
@@ -45,7 +45,8 @@ fn digits_model(folder: &Folder) -> PathBuf {
 }
 
 fn ink() -> Tensor {
-    let inputs: Vec<f32> = digits::test().flat_map(|d| Perceptron::input(d.pixels)).collect();
+    let inputs: Vec<f32> =
+        digits::test_digits().flat_map(|d| Perceptron::input(d.pixels)).collect();
     let elements = Elements::F32(inputs.into());
     Tensor { name: "ink".into(), sample_shape: vec![digits::PIXELS], elements }
 }
@@ -111,7 +112,7 @@ fn without_onnx_runtime(why: &dyn std::fmt::Display) {
 
 /// ONNX Runtime, or `None` after saying that a test is skipped.
 fn onnx_runtime() -> Option<Search> {
-    let mut search = Search::everywhere(None);
+    let mut search = Search::from_environment(None);
     // Without a file that is known to be there the test would fail, not skip.
     search.system = false;
     match search.find() {
@@ -224,7 +225,7 @@ fn tract_agrees_with_our_own_evaluation() {
 
 #[test]
 fn a_missing_onnx_runtime_is_an_error_that_says_what_to_do() {
-    let given = Search { given: Some("/nowhere/libonnxruntime.so".into()), ..Search::default() };
+    let given = Search { library: Some("/nowhere/libonnxruntime.so".into()), ..Search::default() };
     let missing = given.find().unwrap_err();
     let text = missing.to_string();
     assert!(text.contains("pip install onnxruntime"), "{text}");
@@ -233,7 +234,7 @@ fn a_missing_onnx_runtime_is_an_error_that_says_what_to_do() {
     // A file that is there but is no library is refused when it is loaded.
     let folder = Folder::new("missing");
     let file = folder.file("libonnxruntime.so", b"no library");
-    let search = Search { given: Some(file), ..Search::default() };
+    let search = Search { library: Some(file), ..Search::default() };
     let model = digits_model(&folder);
     if onnx_runtime().is_none() {
         let error = OrtModel::open(&model, &search, OrtOptions::default()).unwrap_err();
@@ -243,13 +244,13 @@ fn a_missing_onnx_runtime_is_an_error_that_says_what_to_do() {
 
 #[test]
 fn a_static_program_says_that_it_has_no_onnx_runtime() {
-    let text = RuntimeMissing::StaticProgram.to_string();
+    let text = RuntimeError::StaticProgram.to_string();
     for part in ["not available in this build", "static", "tract:FILE", "dyno-bench"] {
         assert!(text.contains(part), "{text}");
     }
     let is_static = cfg!(all(unix, target_feature = "crt-static"));
     let found = Search { system: true, ..Search::default() }.find();
-    assert_eq!(found == Err(RuntimeMissing::StaticProgram), is_static);
+    assert_eq!(found == Err(RuntimeError::StaticProgram), is_static);
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn the_library_is_found_in_the_order_of_precedence() {
     let named = folder.file("named.so", b"");
     let given = folder.file("given.so", b"");
     let mut search = Search {
-        given: Some(given.clone()),
+        library: Some(given.clone()),
         dylib_path: Some(named.clone()),
         virtual_env: Some(folder.0.join("venv")),
         installed_in: None,
@@ -269,7 +270,7 @@ fn the_library_is_found_in_the_order_of_precedence() {
         system: false,
     };
     assert_eq!(search.find().as_deref(), Ok(Path::new(&given)));
-    search.given = None;
+    search.library = None;
     assert_eq!(search.find().as_deref(), Ok(Path::new(&named)));
     search.dylib_path = None;
     assert_eq!(search.find().as_deref(), Ok(Path::new(&wheel)));
@@ -279,7 +280,7 @@ fn the_library_is_found_in_the_order_of_precedence() {
     search.installed_in = None;
     let missing = search.find().unwrap_err();
     assert!(
-        matches!(&missing, RuntimeMissing::NotFound { tried } if tried.len() == 1),
+        matches!(&missing, RuntimeError::NotFound { tried } if tried.len() == 1),
         "{missing:?}"
     );
 }

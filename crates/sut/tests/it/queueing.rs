@@ -6,7 +6,7 @@ use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::record::{Failure, Outcome};
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
-use dyno_sut::batch::Simulated;
+use dyno_sut::batch::SimulatedBatcher;
 use dyno_sut::model::{Cost, Faults, Model, ModelError, ServiceModel, ServiceTime, Tokens};
 use dyno_sut::replay::Replay;
 
@@ -167,7 +167,7 @@ fn faults_have_their_share_and_leave_the_times_alone() {
 
 #[test]
 fn replay_gives_each_sample_its_latency_again() {
-    let done = play(&mut Replay::of_latencies(&[500, 20, 30]), &[0, 100, 200, 1_000]);
+    let done = play(&mut Replay::from_latencies(&[500, 20, 30]), &[0, 100, 200, 1_000]);
     let seen: Vec<_> = done.iter().map(|(at, c)| (*at, c.id.sequence())).collect();
     assert_eq!(seen, [(120, 1), (230, 2), (500, 0), (1_500, 3)]);
 }
@@ -180,8 +180,8 @@ fn a_flush_ends_the_run_and_time_starts_again() {
     let systems: [Box<dyn SimulatedSystem>; 4] = [
         Box::new(model(ServiceTime::Listed(vec![900, 500]), 1)),
         Box::new(listed()),
-        Box::new(Replay::of_latencies(&[700, 20])),
-        Box::new(Simulated::new(listed(), policy, workers)),
+        Box::new(Replay::from_latencies(&[700, 20])),
+        Box::new(SimulatedBatcher::new(listed(), policy, workers)),
     ];
     for mut system in systems {
         let first = play(&mut *system, &[10, 20, 30, 600]);

@@ -13,9 +13,9 @@ use dyno_loadgen::record::{Failure, Record};
 use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::{QuerySample, SimulatedSystem, SystemUnderTest};
-use dyno_sut::batch::{self, Policy, Simulated};
+use dyno_sut::batch::{self, Policy, SimulatedBatcher};
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
-use dyno_sut::engine::{Answers, Engine, Inline};
+use dyno_sut::engine::{Answers, Engine, InlineSystem};
 use dyno_sut::model::{Cost, Faults, Model, ServiceModel, ServiceTime};
 use dyno_sut::null::Null;
 use dyno_sut::replay::Replay;
@@ -53,8 +53,8 @@ fn in_real_time(system: impl SystemUnderTest + 'static, settings: TestSettings) 
     play(&mut RealTime::new(Arc::new(system)), settings)
 }
 
-fn pool(engine: impl Engine + 'static, policy: Policy, workers: usize) -> batch::RealTime {
-    batch::RealTime::start(engine, policy, NonZero::new(workers).unwrap()).unwrap()
+fn pool(engine: impl Engine + 'static, policy: Policy, workers: usize) -> batch::BatchingPool {
+    batch::BatchingPool::start(engine, policy, NonZero::new(workers).unwrap()).unwrap()
 }
 
 fn score(record: &Record) -> Score {
@@ -69,7 +69,7 @@ fn digits_have_their_accuracy_in_every_scenario() {
         [Scenario::SingleStream, Scenario::MultiStream, Scenario::Server, Scenario::Offline]
     {
         let accuracy = || settings(scenario, TestMode::AccuracyOnly, 1);
-        let inline = in_real_time(Inline::new(DigitsPerceptron::new()), accuracy());
+        let inline = in_real_time(InlineSystem::new(DigitsPerceptron::new()), accuracy());
         let pooled = in_real_time(pool(DigitsPerceptron::new(), policy, 2), accuracy());
         for record in [inline, pooled] {
             let expected = Score { correct: 519, total: 540, malformed: 0 };
@@ -116,7 +116,7 @@ fn both_adapters_make_the_same_batches() {
         let cost = Cost { base: 1_000, per_sample: 10 };
         let model = ServiceModel::new(Model::single(ServiceTime::Deterministic(cost))).unwrap();
         let inner = Noted { model, batches: Arc::clone(&noted) };
-        let mut system = Simulated::new(inner, policy, NonZero::<usize>::MIN);
+        let mut system = SimulatedBatcher::new(inner, policy, NonZero::<usize>::MIN);
         let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
         let simulated = play(&mut driver, settings());
 
@@ -182,7 +182,7 @@ fn a_replayed_run_takes_what_it_took() {
         play(&mut VirtualTime::new(system, WallTime { unix_ns: 0 }), settings())
     };
     let recorded = in_virtual_time(&mut model);
-    let replayed = in_virtual_time(&mut Replay::of_record(&recorded));
+    let replayed = in_virtual_time(&mut Replay::from_record(&recorded));
     assert!(recorded.failed.len() > 100);
     assert_eq!(recorded.completed_at, replayed.completed_at);
     assert_eq!(recorded.failed.len(), replayed.failed.len());
@@ -210,7 +210,7 @@ fn an_inline_engine_is_warmed_up_and_gets_no_more_than_was_asked_for() {
     let engine = CallSizes(sizes.clone());
     engine.warm_up(2, NonZero::new(3).unwrap());
     assert_eq!(std::mem::take(&mut *sizes.lock().unwrap()), [3, 3]);
-    let system = Inline::new(engine).at_most(NonZero::new(5).unwrap());
+    let system = InlineSystem::new(engine).with_batch_limit(NonZero::new(5).unwrap());
     let record =
         in_real_time(system, settings(Scenario::MultiStream, TestMode::PerformanceOnly, 2));
     assert_eq!(record.missing(), 0);
@@ -248,7 +248,7 @@ fn a_streaming_engine_tells_first_tokens_before_its_answers() {
     let mut settings = settings(Scenario::Offline, TestMode::PerformanceOnly, 1);
     settings.use_token_latencies = true;
     let whole = Streams { breaks_at: u64::MAX };
-    let inline = in_real_time(Inline::new(whole), settings.clone());
+    let inline = in_real_time(InlineSystem::new(whole), settings.clone());
     let pooled = pool(Streams { breaks_at: u64::MAX }, policy(8, 0), 2);
     for record in [inline, in_real_time(pooled, settings)] {
         assert_eq!((record.missing(), record.misuse.total(), record.failed.len()), (0, 0, 0));
@@ -302,7 +302,7 @@ fn what_waits_is_dropped_when_the_run_is_over() {
     let engine = |calls: &Arc<Mutex<usize>>| Breaks { good_calls: 5, calls: calls.clone() };
     let at_once = NonZero::new(16).unwrap();
     let systems: [(Arc<dyn SystemUnderTest>, _); 2] = [
-        (Arc::new(Inline::new(engine(&inline)).at_most(at_once)), inline.clone()),
+        (Arc::new(InlineSystem::new(engine(&inline)).with_batch_limit(at_once)), inline.clone()),
         (Arc::new(pool(engine(&pooled), policy(16, 0), 1)), pooled.clone()),
     ];
     for (system, calls) in systems {

@@ -17,11 +17,13 @@ use dyno_loadgen::sut::{QuerySample, ResponseId, SystemUnderTest};
 use dyno_rnn::engine::{Engine as Recurrent, EngineOptions};
 use dyno_rnn::model::Model;
 use dyno_rnn::served::{ServedModel as Network, Sizes};
-use dyno_sut::batch::{self, Batcher, Near, Simulated, Split, Station};
+use dyno_sut::batch::{self, Batcher, LengthClasses, PoolRouter, SimulatedBatcher, Station};
 use dyno_sut::digits::{self, DigitsLstm};
-use dyno_sut::engine::{Answers, Engine, Inline, Port};
+use dyno_sut::engine::{Answers, Engine, InlineSystem, Port};
 use dyno_sut::model::{Cost, Model as Service, ServiceModel, ServiceTime};
-use dyno_sut::rnn::{Batching, Runner, SequenceLibrary, Sequences, Sequential, Served, Stack};
+use dyno_sut::rnn::{
+    Batching, Runner, SequenceEngine, SequenceLibrary, Sequences, ServedNetwork, Stack,
+};
 use proptest::prelude::*;
 
 use crate::batching::{Batches, Noted, policy};
@@ -51,11 +53,14 @@ fn settings(scenario: Scenario, mode: TestMode, queries: u64) -> TestSettings {
 }
 
 fn batching(largest: usize) -> Batching {
-    Batching { largest: NonZero::new(largest).unwrap(), near: Near::new(1.5).unwrap() }
+    Batching {
+        largest: NonZero::new(largest).unwrap(),
+        length_classes: LengthClasses::new(1.5).unwrap(),
+    }
 }
 
 /// Two models, each with samples of its own, in batches of up to eight.
-fn two_models() -> (Vec<Model>, Arc<SequenceLibrary>, Arc<Sequential>) {
+fn two_models() -> (Vec<Model>, Arc<SequenceLibrary>, Arc<SequenceEngine>) {
     let models: Vec<Model> =
         ["lstm:3x8", "bigru:5x4"].map(|text| Model::open(text).unwrap()).into();
     let sets = vec![
@@ -64,7 +69,7 @@ fn two_models() -> (Vec<Model>, Arc<SequenceLibrary>, Arc<Sequential>) {
     ];
     let library = Arc::new(SequenceLibrary::new("two", sets));
     let runners = models.iter().map(runner).collect();
-    let engine = Sequential::new("two", Arc::clone(&library), runners, batching(8)).unwrap();
+    let engine = SequenceEngine::new("two", Arc::clone(&library), runners, batching(8)).unwrap();
     (models, library, Arc::new(engine))
 }
 
@@ -73,7 +78,7 @@ fn runner(model: &Model) -> Box<dyn Runner> {
 }
 
 /// A pool for each model, of two workers with an engine each.
-fn split(models: &[Model], engine: &Sequential) -> Split {
+fn split(models: &[Model], engine: &SequenceEngine) -> PoolRouter {
     let pool = |(model, of): (usize, &Model)| {
         let own = [None, Some(runner(of))];
         let stations = own.map(|own| Station {
@@ -81,10 +86,11 @@ fn split(models: &[Model], engine: &Sequential) -> Split {
             cores: None,
         });
         let policy = policy(8, MILLISECOND / 10);
-        batch::RealTime::on("two".into(), stations, policy, Some(engine.classes())).unwrap()
+        batch::BatchingPool::from_stations("two".into(), stations, policy, Some(engine.classes()))
+            .unwrap()
     };
     let pools = models.iter().enumerate().map(pool).collect();
-    Split::new("two".into(), pools, engine.route())
+    PoolRouter::new("two".into(), pools, engine.route())
 }
 
 /// The last states of a sample by the oracle.
@@ -109,7 +115,7 @@ fn all_scenarios_answer_each_sample_by_its_own_model() {
     let (models, library, engine) = two_models();
     for scenario in SCENARIOS {
         let systems: [Arc<dyn SystemUnderTest>; 2] =
-            [Arc::new(Inline::new(Arc::clone(&engine))), Arc::new(split(&models, &engine))];
+            [Arc::new(InlineSystem::new(Arc::clone(&engine))), Arc::new(split(&models, &engine))];
         for system in systems {
             let accuracy = settings(scenario, TestMode::AccuracyOnly, 1);
             let mut driver = RealTime::new(Arc::clone(&system));
@@ -137,12 +143,13 @@ fn the_embedded_lstm_has_its_accuracy_in_every_scenario() {
     let library = Arc::new(DigitsLstm::library());
     let engine = DigitsLstm::engine(&EngineOptions::default()).unwrap();
     let runner: Box<dyn Runner> = Box::new(DigitsLstm::new(engine));
-    let engine = Sequential::new("digits-lstm", Arc::clone(&library), vec![runner], batching(16));
+    let engine =
+        SequenceEngine::new("digits-lstm", Arc::clone(&library), vec![runner], batching(16));
     let engine = Arc::new(engine.unwrap());
     for scenario in SCENARIOS {
         let station = engine.station(0, None).unwrap();
         let policy = policy(16, MILLISECOND / 10);
-        let pool = batch::RealTime::start(station, policy, NonZero::<usize>::MIN).unwrap();
+        let pool = batch::BatchingPool::start(station, policy, NonZero::<usize>::MIN).unwrap();
         let accuracy = settings(scenario, TestMode::AccuracyOnly, 1);
         let record = play(&mut RealTime::new(Arc::new(pool)), &*library, accuracy);
         let index = |sequence: u64| record.indices[sequence as usize];
@@ -174,14 +181,14 @@ fn a_call_that_fails_fails_its_samples_and_no_others() {
         fn answer(&self, row: usize, bytes: &mut Vec<u8>) {
             bytes.push(row as u8);
         }
-        fn beside(&self, _cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
+        fn on_cores(&self, _cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
             Ok(Box::new(Self))
         }
     }
 
     let set = Sequences::new(1, vec![0.5; 2 + 9 + 2], &[2, 9, 2]).unwrap();
     let library = Arc::new(SequenceLibrary::new("short", vec![set]));
-    let engine = Sequential::new("short", library, vec![Box::new(Short)], batching(8)).unwrap();
+    let engine = SequenceEngine::new("short", library, vec![Box::new(Short)], batching(8)).unwrap();
     let sample = |index: u64| QuerySample { id: ResponseId(index + 1), index };
     let mut answers = Answers::new();
     engine.answer(&[sample(0), sample(1), sample(2), sample(3)], &mut answers);
@@ -191,10 +198,10 @@ fn a_call_that_fails_fails_its_samples_and_no_others() {
     let expected: [(u64, Result<&[u8], Failure>); 4] =
         [(1, Ok(&[0])), (2, internal), (3, Ok(&[1])), (4, rejected)];
     assert_eq!(found, expected.map(|(id, answer)| (ResponseId(id), answer)));
-    assert_eq!(engine.trouble(), Some("too long"));
+    assert_eq!(engine.failure_reason(), Some("too long"));
     let narrow = Sequences::random(2, 1..=2, 3, 0).unwrap();
     let narrow = Arc::new(SequenceLibrary::new("narrow", vec![narrow]));
-    let refused = Sequential::new("narrow", narrow, vec![Box::new(Short)], batching(8));
+    let refused = SequenceEngine::new("narrow", narrow, vec![Box::new(Short)], batching(8));
     let why = refused.map(drop).unwrap_err();
     assert_eq!(why, "the model takes 1 numbers a step, its samples have 2");
 }
@@ -204,11 +211,11 @@ fn served_networks_answer_each_query_as_the_oracle_does() {
     for model in Network::ALL {
         let sizes =
             Sizes { vocabulary: 60, embedding: 5, units: 7, query: 4, steps: 6, documents: 3 };
-        let served = Arc::new(Served::new(model, sizes).unwrap());
+        let served = Arc::new(ServedNetwork::new(model, sizes).unwrap());
         let samples = served.samples(5, 1);
         let options = EngineOptions { threads: 2, ..EngineOptions::default() };
         let mut first = served.runner(&options).unwrap();
-        let mut beside = first.beside(Vec::new()).unwrap();
+        let mut beside = first.on_cores(Vec::new()).unwrap();
         // Two queries in a call, steps x rows.
         let [one, other] = [0, 3].map(|at| samples.sequence(at).unwrap());
         assert_eq!(one.len(), served.words());
@@ -264,7 +271,7 @@ proptest! {
         max_wait in 0_u64..500,
         ratio in 1.05_f64..3.0,
     ) {
-        let near = Near::new(ratio).unwrap();
+        let near = LengthClasses::new(ratio).unwrap();
         let mut batcher = Batcher::new(policy(max_size, max_wait));
         let (mut now, mut arrived, mut taken) = (0, Vec::new(), Vec::new());
         let take = |batcher: &mut Batcher<usize>, now: Nanos, arrived: &[(Nanos, usize)]| {
@@ -287,11 +294,11 @@ proptest! {
                 taken.extend(batch);
             }
             now += gap;
-            batcher.push_of(near.class(length), now, arrived.len());
+            batcher.push_class(near.class(length), now, arrived.len());
             arrived.push((now, length));
         }
         batcher.flush();
-        while batcher.ready(now) {
+        while batcher.is_ready(now) {
             taken.extend(take(&mut batcher, now, &arrived).1);
         }
         taken.sort_unstable();
@@ -305,7 +312,7 @@ fn batches_by_length_are_the_same_in_virtual_time_in_every_scenario() {
     let lengths: Vec<usize> = (0..64).map(|at| 1 + at * 7 % 40).collect();
     let set = Sequences::new(1, vec![0.0; lengths.iter().sum()], &lengths).unwrap();
     let library = Arc::new(SequenceLibrary::new("lengths", vec![set]));
-    let near = Near::new(1.5).unwrap();
+    let near = LengthClasses::new(1.5).unwrap();
     for scenario in SCENARIOS {
         let batches = Batches::default();
         let cost = Cost { base: 20_000, per_sample: 1_000 };
@@ -313,8 +320,9 @@ fn batches_by_length_are_the_same_in_virtual_time_in_every_scenario() {
         let noted = Noted { model, batches: Arc::clone(&batches) };
         let of = Arc::clone(&library);
         let class = move |index| of.length(index).map_or(0, |(_, steps)| near.class(steps));
-        let mut system = Simulated::new(noted, policy(8, MILLISECOND / 2), NonZero::<usize>::MIN)
-            .by(Arc::new(class));
+        let mut system =
+            SimulatedBatcher::new(noted, policy(8, MILLISECOND / 2), NonZero::<usize>::MIN)
+                .with_classes(Arc::new(class));
         let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
         let settings = settings(scenario, TestMode::PerformanceOnly, 300);
         let record = play(&mut driver, &*library, settings);

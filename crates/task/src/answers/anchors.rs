@@ -80,7 +80,7 @@ impl Anchors {
     /// Returns the conversion of the outputs of these names to an answer.
     #[must_use]
     pub fn answer(self, scores: &'static str, offsets: &'static str) -> Answer {
-        Answer::made(move |outputs, position, bytes| {
+        Answer::from_fn(move |outputs, position, bytes| {
             let scores = outputs.named(scores)?.part(position)?.elements;
             let offsets = outputs.named(offsets)?.part(position)?.elements;
             let found = self.detections(&scores.to_f32(), &offsets.to_f32())?;

@@ -11,7 +11,7 @@ use dyno_sut::top1::argmax;
 /// `offset` is added.
 #[must_use]
 pub fn answer(offset: i64, output: Option<String>) -> Answer {
-    Answer::made(move |outputs, position, bytes| {
+    Answer::from_fn(move |outputs, position, bytes| {
         let output = output.as_deref().map_or_else(|| outputs.first(), |name| outputs.named(name));
         let class = output?.part(position)?.elements.class();
         bytes.extend_from_slice(&payload(numbered(class, offset)));

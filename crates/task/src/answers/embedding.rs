@@ -10,7 +10,7 @@ use dyno_sut::onnx::answer::Part;
 /// as float32. If the first output is one vector per text, that vector is scaled.
 #[must_use]
 pub fn answer() -> Answer {
-    Answer::made(|outputs, position, bytes| {
+    Answer::from_fn(|outputs, position, bytes| {
         let vector = vector(&outputs.first()?.part(position)?)?;
         bytes.extend(vector.into_iter().flat_map(f32::to_le_bytes));
         Ok(0)

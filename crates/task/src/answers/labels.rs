@@ -6,7 +6,7 @@ use dyno_sut::onnx::Answer;
 /// score at each place, the first of equal ones, as a byte.
 #[must_use]
 pub fn answer() -> Answer {
-    Answer::made(|outputs, position, bytes| {
+    Answer::from_fn(|outputs, position, bytes| {
         let part = outputs.first()?.part(position)?;
         let classes = part.shape.first().copied().unwrap_or(0);
         bytes.extend_from_slice(&labels(&part.elements.to_f32(), classes)?);

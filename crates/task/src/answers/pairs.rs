@@ -9,7 +9,7 @@ use dyno_sut::onnx::Answer;
 /// pair per token.
 #[must_use]
 pub fn answer() -> Answer {
-    Answer::made(|outputs, position, bytes| {
+    Answer::from_fn(|outputs, position, bytes| {
         let [first, second, ..] = outputs.all() else {
             return Err(format!("expected two outputs, found {}", outputs.all().len()));
         };

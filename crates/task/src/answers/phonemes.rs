@@ -19,7 +19,7 @@ const END: i64 = 3;
 /// end of the word. Each phoneme counts as a token.
 #[must_use]
 pub fn answer() -> Answer {
-    Answer::made(|outputs, position, bytes| {
+    Answer::from_fn(|outputs, position, bytes| {
         let part = outputs.first()?.part(position)?;
         let numbers = part.elements.to_i64().ok_or("phonemes are whole numbers")?;
         write(&numbers, bytes)

@@ -77,7 +77,7 @@ impl Scene {
         for _ in 0..=random.bounded(MOST) {
             let digit = match part {
                 Part::Training => {
-                    let mut all = digits::train();
+                    let mut all = digits::training_digits();
                     all.nth(random.bounded(TRAIN_COUNT as u32) as usize).expect("one of them")
                 }
                 Part::Test => digits::test_digit(random.bounded(TEST_COUNT as u32) as usize),

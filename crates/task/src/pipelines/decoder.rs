@@ -6,14 +6,14 @@
 use std::borrow::Cow;
 
 use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{Callable, Fed, Kept};
+use dyno_sut::onnx::ort::{CallableModel, InputValue, OutputValue};
 use dyno_sut::tensors::{Element, Elements, ModelInput};
 
 use super::{has_rows, recurrent};
 
 /// A decoder model with the roles of its inputs.
 pub(super) struct Decoder {
-    model: Callable,
+    model: CallableModel,
     /// Role of each input of the model.
     inputs: Vec<InputRole>,
     /// Index of the output with the scores of the next token.
@@ -62,14 +62,14 @@ pub(super) struct TokenBatch {
 
 /// Scores and cache that a call outputs.
 pub(super) struct DecoderOutput {
-    scores: Kept,
+    scores: OutputValue,
     caches: Vec<CacheTensor>,
 }
 
 /// Keys or values of a layer.
 enum CacheTensor {
     /// The output of a call.
-    Output(Kept),
+    Output(OutputValue),
     /// Some rows of the output, with their shape.
     Rows(Vec<usize>, Elements<'static>),
 }
@@ -79,7 +79,7 @@ impl Decoder {
     ///
     /// # Errors
     /// An input or output is missing, or an input is unknown.
-    pub fn from_model(model: Callable) -> Result<Self, OnnxError> {
+    pub fn from_model(model: CallableModel) -> Result<Self, OnnxError> {
         let mut caches = Vec::new();
         let mut inputs = Vec::new();
         model.input("input_ids")?;
@@ -116,7 +116,7 @@ impl Decoder {
         Ok(Self { model, inputs, scores, caches, has_one_row })
     }
 
-    pub fn model(&self) -> &Callable {
+    pub fn model(&self) -> &CallableModel {
         &self.model
     }
 
@@ -147,28 +147,33 @@ impl Decoder {
         let empty: Vec<[usize; 4]> =
             self.caches.iter().map(|cache| [*rows, cache.heads, 0, cache.width]).collect();
         let is_behind = [before.is_some()];
-        let fed: Vec<Fed<'_>> = self
+        let fed: Vec<InputValue<'_>> = self
             .inputs
             .iter()
             .map(|role| match *role {
-                InputRole::Tokens(element) => Fed::Elements(&shapes[0], integers(tokens, element)),
-                InputRole::Mask(element) => Fed::Elements(&shapes[1], integers(mask, element)),
+                InputRole::Tokens(element) => {
+                    InputValue::Elements(&shapes[0], integers(tokens, element))
+                }
+                InputRole::Mask(element) => {
+                    InputValue::Elements(&shapes[1], integers(mask, element))
+                }
                 InputRole::Positions(element) => {
-                    Fed::Elements(&shapes[2], integers(positions, element))
+                    InputValue::Elements(&shapes[2], integers(positions, element))
                 }
                 InputRole::HasPast => {
-                    Fed::Elements(&[1], Elements::Bool(Cow::Borrowed(&is_behind)))
+                    InputValue::Elements(&[1], Elements::Bool(Cow::Borrowed(&is_behind)))
                 }
                 InputRole::Cache(at) => match before.map(|output| &output.caches[at]) {
-                    None => Fed::Elements(&empty[at], self.caches[at].no_elements()),
-                    Some(CacheTensor::Output(output)) => Fed::Kept(output),
+                    None => InputValue::Elements(&empty[at], self.caches[at].no_elements()),
+                    Some(CacheTensor::Output(output)) => InputValue::Output(output),
                     Some(CacheTensor::Rows(shape, all)) => {
-                        Fed::Elements(shape, all.slice(0..all.len()))
+                        InputValue::Elements(shape, all.slice(0..all.len()))
                     }
                 },
             })
             .collect();
-        let mut outputs: Vec<Option<Kept>> = self.model.call(&fed)?.into_iter().map(Some).collect();
+        let mut outputs: Vec<Option<OutputValue>> =
+            self.model.call(&fed)?.into_iter().map(Some).collect();
         let mut take = |at: usize| outputs[at].take().expect("each output is taken once");
         let scores = take(self.scores);
         let caches =
@@ -178,7 +183,7 @@ impl Decoder {
 }
 
 impl CachePort {
-    fn from_model(model: &Callable, input: &ModelInput) -> Result<Self, OnnxError> {
+    fn from_model(model: &CallableModel, input: &ModelInput) -> Result<Self, OnnxError> {
         let [_, Some(heads), None, Some(width)] = input.shape[..] else {
             return Err(model.unfit(format!(
                 "expected '{}' of rows, a known number of heads, any number of tokens and a known \
@@ -254,7 +259,7 @@ impl DecoderOutput {
 ///
 /// # Errors
 /// The input has another type or shape.
-fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<Element, OnnxError> {
+fn whole_numbers(model: &CallableModel, input: &ModelInput) -> Result<Element, OnnxError> {
     match (&input.shape[..], input.element) {
         ([_, None], Element::I64 | Element::I32) => Ok(input.element),
         (_, element) => Err(model.unfit(format!(

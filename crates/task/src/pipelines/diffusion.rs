@@ -10,7 +10,7 @@ use std::path::Path;
 
 use dyno_sut::engine::{Answers, Port};
 use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{Callable, Fed, Kept};
+use dyno_sut::onnx::ort::{CallableModel, InputValue, OutputValue};
 use dyno_sut::tensors::{Element, Elements};
 use half::{bf16, f16};
 
@@ -160,7 +160,7 @@ impl DiffusionPipeline {
 }
 
 impl Pipeline for DiffusionPipeline {
-    fn models(&self) -> Vec<&Callable> {
+    fn models(&self) -> Vec<&CallableModel> {
         let [first, second] = &self.encoders;
         vec![&self.denoiser.model, &first.model, &second.model, &self.decoder.model]
     }
@@ -193,7 +193,7 @@ impl Pipeline for DiffusionPipeline {
 
 /// A text encoder.
 struct TextEncoder {
-    model: Callable,
+    model: CallableModel,
     element: Element,
     hidden: usize,
     pooled: Option<usize>,
@@ -211,7 +211,7 @@ impl TextEncoder {
         hidden: &str,
         pooled: Option<&str>,
     ) -> Result<Self, OnnxError> {
-        let model = open(path)?.callable();
+        let model = open(path)?.into_callable();
         let element = only_inputs(&model, ["input_ids"])?[0].1;
         if !matches!(element, Element::I64 | Element::I32) {
             return Err(model.unfit(format!("it takes tokens as {element}, not int64 or int32")));
@@ -230,7 +230,7 @@ impl TextEncoder {
             }
             _ => Elements::I64(tokens.into()),
         };
-        let found = self.model.call(&[Fed::Elements(&[rows, length], tokens)])?;
+        let found = self.model.call(&[InputValue::Elements(&[rows, length], tokens)])?;
         let output_rows = |at: usize, dims: usize| {
             let found = self::rows(&self.model, at, &found[at], rows)?;
             if found.shape.len() == dims && (dims < 3 || found.shape[1] == length) {
@@ -254,7 +254,7 @@ impl TextEncoder {
 
 /// The network that estimates noise.
 struct Denoiser {
-    model: Callable,
+    model: CallableModel,
     /// Index and type of the inputs for the image, the step, the text, the pooled text, and the
     /// sizes.
     inputs: [(usize, Element); 5],
@@ -265,7 +265,7 @@ struct Denoiser {
 
 impl Denoiser {
     fn new(path: &Path, open: &ModelOpener<'_>) -> Result<Self, OnnxError> {
-        let model = open(path)?.callable();
+        let model = open(path)?.into_callable();
         let names = ["sample", "timestep", "encoder_hidden_states", "text_embeds", "time_ids"];
         let inputs = only_inputs(&model, names)?;
         let step = model.inputs()[inputs[1].0].shape.len();
@@ -303,10 +303,10 @@ impl Denoiser {
         ];
         let mut inputs = Vec::with_capacity(fed.len());
         for ((place, element), (shape, values)) in self.inputs.iter().zip(fed) {
-            inputs.push((*place, Fed::Elements(shape, to_elements(*element, values)?)));
+            inputs.push((*place, InputValue::Elements(shape, to_elements(*element, values)?)));
         }
         inputs.sort_by_key(|(place, _)| *place);
-        let inputs: Vec<Fed<'_>> = inputs.into_iter().map(|(_, fed)| fed).collect();
+        let inputs: Vec<InputValue<'_>> = inputs.into_iter().map(|(_, fed)| fed).collect();
         let found = self.model.call(&inputs)?;
         let found = self::rows(&self.model, self.output, &found[self.output], rows)?;
         if found.shape != image.shape {
@@ -323,7 +323,7 @@ impl Denoiser {
 
 /// The network that decodes latents to an image.
 struct ImageDecoder {
-    model: Callable,
+    model: CallableModel,
     element: Element,
     output: usize,
     side: usize,
@@ -331,14 +331,14 @@ struct ImageDecoder {
 
 impl ImageDecoder {
     fn new(path: &Path, open: &ModelOpener<'_>, side: usize) -> Result<Self, OnnxError> {
-        let model = open(path)?.callable();
+        let model = open(path)?.into_callable();
         let element = only_inputs(&model, ["latent_sample"])?[0].1;
         Ok(Self { output: model.output("sample")?, model, element, side })
     }
 
     /// Returns the bytes of red, green and blue, pixel by pixel.
     fn image(&self, latents: &FloatRows) -> Result<Vec<u8>, String> {
-        let fed = Fed::Elements(&latents.shape, to_elements(self.element, &latents.values)?);
+        let fed = InputValue::Elements(&latents.shape, to_elements(self.element, &latents.values)?);
         let found = self.model.call(&[fed])?;
         let found = rows(&self.model, self.output, &found[self.output], 1)?;
         let expected = [1, 3, self.side, self.side];
@@ -376,7 +376,7 @@ fn pixels(planes: &[f32], length: usize) -> Option<Vec<u8>> {
 /// # Errors
 /// An input is missing, or the model has others.
 fn only_inputs<const N: usize>(
-    model: &Callable,
+    model: &CallableModel,
     names: [&str; N],
 ) -> Result<[(usize, Element); N], OnnxError> {
     let other = model.inputs().iter().find(|input| !names.contains(&&input.name[..]));
@@ -406,7 +406,12 @@ fn to_elements(element: Element, values: &[f32]) -> Result<Elements<'_>, String>
 }
 
 /// Returns an output of `rows` rows.
-fn rows(model: &Callable, at: usize, output: &Kept, rows: usize) -> Result<FloatRows, String> {
+fn rows(
+    model: &CallableModel,
+    at: usize,
+    output: &OutputValue,
+    rows: usize,
+) -> Result<FloatRows, String> {
     let (shape, elements) = output.read()?;
     if shape.first() != Some(&rows) {
         let model_name = model.name();

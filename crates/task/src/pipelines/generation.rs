@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use dyno_loadgen::sut::ResponseId;
 use dyno_metrics::payload::{Element, element_named};
 use dyno_sut::engine::Answers;
-use dyno_sut::onnx::ort::Callable;
+use dyno_sut::onnx::ort::CallableModel;
 use dyno_sut::tensors::SampleTensor;
 
 use super::beam::TextSearch;
@@ -46,7 +46,7 @@ pub(crate) fn open(
     let element = files.card().quality.as_ref().and_then(|quality| quality.element.as_deref());
     let element = element.and_then(element_named).unwrap_or(Element::I64);
     Ok(Box::new(move |open| {
-        let decoder = Decoder::from_model(open(&path)?.callable())?;
+        let decoder = Decoder::from_model(open(&path)?.into_callable())?;
         if decoder.has_one_row()
             && let Some(BeamSettings { count, .. }) = &rules.beams
         {
@@ -73,7 +73,7 @@ fn onnx_file(path: PathBuf) -> Result<PathBuf, OpenError> {
 }
 
 impl Pipeline for GenerationPipeline {
-    fn models(&self) -> Vec<&Callable> {
+    fn models(&self) -> Vec<&CallableModel> {
         vec![self.decoder.model()]
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{Callable, Fed};
+use dyno_sut::onnx::ort::{CallableModel, InputValue};
 use dyno_sut::tensors::{Element, Elements, ModelInput, Scalar};
 use half::f16;
 
@@ -38,7 +38,7 @@ enum InputRole {
 /// The pipeline with its graph and model.
 struct RgatPipeline {
     graph: Igbh,
-    model: Callable,
+    model: CallableModel,
     /// Roles in the order of the model's inputs.
     roles: Vec<InputRole>,
     fan_outs: [usize; HOPS],
@@ -61,7 +61,7 @@ pub(crate) fn open(
     files.report_progress("turning the edges of IGBH to the neighbours of each node, in memory");
     let graph = Igbh::open(&folder).map_err(OpenError::content)?;
     Ok(Box::new(move |open| {
-        let model = open(&path)?.callable();
+        let model = open(&path)?.into_callable();
         let roles = roles(&model, graph.features[PAPER].width)?;
         check_output(&model)?;
         Ok(Box::new(RgatPipeline { graph, model, roles, fan_outs }))
@@ -69,7 +69,7 @@ pub(crate) fn open(
 }
 
 /// Returns the role of each input of the model.
-fn roles(model: &Callable, width: usize) -> Result<Vec<InputRole>, OnnxError> {
+fn roles(model: &CallableModel, width: usize) -> Result<Vec<InputRole>, OnnxError> {
     let role_of = |input: &ModelInput| {
         let known = role_of(&input.name);
         let known = known.ok_or_else(|| model.unfit(format!("'{}': {INPUTS}", input.name)))?;
@@ -124,7 +124,7 @@ fn role_of(name: &str) -> Option<InputRole> {
 }
 
 /// Checks that the first output has the scores or the class of each paper.
-fn check_output(model: &Callable) -> Result<(), OnnxError> {
+fn check_output(model: &CallableModel) -> Result<(), OnnxError> {
     let Some(output) = model.outputs().first() else {
         return Err(model.unfit("it has no output".to_owned()));
     };
@@ -191,7 +191,7 @@ fn gather<T: Scalar, U: Scalar>(
 }
 
 impl Pipeline for RgatPipeline {
-    fn models(&self) -> Vec<&Callable> {
+    fn models(&self) -> Vec<&CallableModel> {
         vec![&self.model]
     }
 
@@ -212,8 +212,10 @@ impl Pipeline for RgatPipeline {
         let drawn = draw(&self.graph.incoming, &papers, self.fan_outs, SEED);
         let inputs = self.roles.iter().map(|role_of| self.input(*role_of, &drawn));
         let inputs: Vec<ShapedElements> = inputs.collect::<Result<_, _>>()?;
-        let fed: Vec<Fed<'_>> =
-            inputs.iter().map(|(shape, elements)| Fed::Elements(shape, elements.clone())).collect();
+        let fed: Vec<InputValue<'_>> = inputs
+            .iter()
+            .map(|(shape, elements)| InputValue::Elements(shape, elements.clone()))
+            .collect();
         let outputs = self.model.call(&fed)?;
         let (shape, elements) = outputs.first().ok_or("the model put out nothing")?.read()?;
         let classes = classes(&shape, &elements).filter(|classes| classes.len() == papers.len());

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{Callable, Fed, Kept};
+use dyno_sut::onnx::ort::{CallableModel, InputValue, OutputValue};
 use dyno_sut::tensors::{Element, Elements, ModelInput};
 
 /// Prefix of the output of a state.
@@ -51,7 +51,7 @@ impl RecurrentStates {
     ///
     /// # Errors
     /// A state is not float32, or a dimension other than the rows is not fixed.
-    pub(super) fn from_model(model: &Callable) -> Result<Self, OnnxError> {
+    pub(super) fn from_model(model: &CallableModel) -> Result<Self, OnnxError> {
         let mut states = Vec::new();
         for (input, port) in model.inputs().iter().enumerate() {
             let next = format!("{NEXT}{}", port.name);
@@ -102,8 +102,8 @@ impl RecurrentStates {
     /// A state has another size than its input.
     pub(super) fn next(
         &self,
-        model: &Callable,
-        outputs: &[Kept],
+        model: &CallableModel,
+        outputs: &[OutputValue],
         rows: usize,
     ) -> Result<StateRows, String> {
         let next = |state: &State| {
@@ -161,7 +161,7 @@ impl RecurrentStates {
 /// # Errors
 /// An input would not be fed.
 pub(super) fn all_fed(
-    model: &Callable,
+    model: &CallableModel,
     inputs: &[Option<usize>],
     states: &RecurrentStates,
 ) -> Result<(), OnnxError> {
@@ -177,7 +177,7 @@ pub(super) fn all_fed(
 }
 
 /// Returns the shape of a row of a state.
-fn row(model: &Callable, port: &ModelInput) -> Result<Vec<usize>, OnnxError> {
+fn row(model: &CallableModel, port: &ModelInput) -> Result<Vec<usize>, OnnxError> {
     let sizes = port.shape.split_first().map(|(_, rest)| rest.iter().copied().collect());
     match (sizes.flatten(), port.element) {
         (Some(shape), Element::F32) => Ok(shape),
@@ -202,7 +202,7 @@ pub(super) fn shape(port: &ModelInput) -> String {
 /// # Errors
 /// The type or a dimension differs.
 pub(super) fn takes(
-    model: &Callable,
+    model: &CallableModel,
     input: usize,
     element: Element,
     sizes: &[DimensionRule],
@@ -235,12 +235,15 @@ pub(super) fn takes(
 /// Calls a model with inputs in any order.
 ///
 /// # Errors
-/// The error of [`Callable::call`].
-pub(super) fn call(model: &Callable, mut inputs: Vec<CallInput<'_>>) -> Result<Vec<Kept>, String> {
+/// The error of [`CallableModel::call`].
+pub(super) fn call(
+    model: &CallableModel,
+    mut inputs: Vec<CallInput<'_>>,
+) -> Result<Vec<OutputValue>, String> {
     inputs.sort_by_key(|input| input.at);
-    let inputs = inputs
-        .iter()
-        .map(|input| Fed::Elements(&input.shape, input.elements.slice(0..input.elements.len())));
+    let inputs = inputs.iter().map(|input| {
+        InputValue::Elements(&input.shape, input.elements.slice(0..input.elements.len()))
+    });
     model.call(&inputs.collect::<Vec<_>>())
 }
 
@@ -249,8 +252,8 @@ pub(super) fn call(model: &Callable, mut inputs: Vec<CallInput<'_>>) -> Result<V
 /// # Errors
 /// The output has another number of rows, or no elements.
 pub(super) fn rows<'a>(
-    model: &Callable,
-    output: &'a Kept,
+    model: &CallableModel,
+    output: &'a OutputValue,
     count: usize,
 ) -> Result<Cow<'a, [f32]>, String> {
     let (shape, elements) = output.read()?;

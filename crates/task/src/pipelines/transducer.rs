@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{Callable, Kept};
+use dyno_sut::onnx::ort::{CallableModel, OutputValue};
 use dyno_sut::tensors::{Element, Elements};
 
 use super::recurrent::{self, CallInput, DimensionRule, RecurrentStates};
@@ -35,9 +35,9 @@ pub(crate) fn open(files: &Files<'_>) -> Result<PipelineLoader, OpenError> {
     let prediction = prediction?;
     let joint = joint?;
     Ok(Box::new(move |open| {
-        let encoder = Encoder::new(open(&encoder)?.callable())?;
-        let prediction = Prediction::new(open(&prediction)?.callable())?;
-        let joint = Joint::new(open(&joint)?.callable())?;
+        let encoder = Encoder::new(open(&encoder)?.into_callable())?;
+        let prediction = Prediction::new(open(&prediction)?.into_callable())?;
+        let joint = Joint::new(open(&joint)?.into_callable())?;
         let mut takes_one = false;
         for model in [&encoder.model, &prediction.model, &joint.model] {
             takes_one |= has_rows(model, 0..model.inputs().len(), 1)?;
@@ -61,7 +61,7 @@ struct Transducer {
 }
 
 struct Encoder {
-    model: Callable,
+    model: CallableModel,
     features: usize,
     /// Index of the input for the numbers of frames; without it all utterances of a call must have
     /// the same length.
@@ -70,14 +70,14 @@ struct Encoder {
 }
 
 struct Prediction {
-    model: Callable,
+    model: CallableModel,
     character: usize,
     prediction: usize,
     states: RecurrentStates,
 }
 
 struct Joint {
-    model: Callable,
+    model: CallableModel,
     heard: usize,
     prediction: usize,
     scores: usize,
@@ -97,7 +97,7 @@ impl Utterance {
 }
 
 impl Encoder {
-    fn new(model: Callable) -> Result<Self, OnnxError> {
+    fn new(model: CallableModel) -> Result<Self, OnnxError> {
         let features = model.input("features")?;
         let heard = model.output("heard")?;
         let lengths = model.input("lengths").ok();
@@ -115,7 +115,7 @@ impl Encoder {
     }
 
     /// Returns the encodings of utterances, which are padded to the longest.
-    fn call(&self, utterances: &[&Utterance]) -> Result<Kept, String> {
+    fn call(&self, utterances: &[&Utterance]) -> Result<OutputValue, String> {
         let longest = utterances.iter().map(|one| one.count()).max().unwrap_or(0);
         let mut padded = vec![0.0; utterances.len() * longest * FEATURES];
         for (to, one) in padded.chunks_mut(longest * FEATURES).zip(utterances) {
@@ -149,7 +149,7 @@ impl Encoder {
 }
 
 impl Prediction {
-    fn new(model: Callable) -> Result<Self, OnnxError> {
+    fn new(model: CallableModel) -> Result<Self, OnnxError> {
         let character = model.input("character")?;
         let prediction = model.output("said")?;
         recurrent::takes(
@@ -181,7 +181,7 @@ impl Prediction {
 }
 
 impl Joint {
-    fn new(model: Callable) -> Result<Self, OnnxError> {
+    fn new(model: CallableModel) -> Result<Self, OnnxError> {
         let heard = model.input("heard")?;
         let prediction = model.input("said")?;
         let scores = model.output("scores")?;
@@ -290,7 +290,7 @@ impl Transducer {
 }
 
 impl Pipeline for Transducer {
-    fn models(&self) -> Vec<&Callable> {
+    fn models(&self) -> Vec<&CallableModel> {
         vec![&self.encoder.model, &self.prediction.model, &self.joint.model]
     }
 

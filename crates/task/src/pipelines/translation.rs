@@ -12,7 +12,7 @@ use std::path::Path;
 
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{Callable, Kept};
+use dyno_sut::onnx::ort::{CallableModel, OutputValue};
 use dyno_sut::tensors::{Element, Elements};
 
 use super::recurrent::{self, CallInput, DimensionRule, RecurrentStates, StateRows};
@@ -48,14 +48,14 @@ struct Translation {
 }
 
 struct Encoder {
-    model: Callable,
+    model: CallableModel,
     pieces: usize,
     /// Index of the input for the numbers of pieces.
     lengths: Option<usize>,
 }
 
 struct Decoder {
-    model: Callable,
+    model: CallableModel,
     piece: usize,
     /// Whether the input for the last piece is a column.
     is_column: bool,
@@ -84,8 +84,8 @@ impl Translation {
         rules: SearchRules,
         open: &ModelOpener<'_>,
     ) -> Result<Self, OnnxError> {
-        let encoder = Encoder::new(open(encoder)?.callable())?;
-        let decoder = Decoder::new(open(decoder)?.callable(), &encoder.model)?;
+        let encoder = Encoder::new(open(encoder)?.into_callable())?;
+        let decoder = Decoder::new(open(decoder)?.into_callable(), &encoder.model)?;
         let takes_one = has_rows(&encoder.model, 0..encoder.model.inputs().len(), 1)?;
         // Beams are rows of the decoder.
         let has_one = has_rows(&decoder.model, 0..decoder.model.inputs().len(), 1)?;
@@ -154,7 +154,7 @@ impl Translation {
 }
 
 impl Encoder {
-    fn new(model: Callable) -> Result<Self, OnnxError> {
+    fn new(model: CallableModel) -> Result<Self, OnnxError> {
         let pieces = model.input("pieces")?;
         let lengths = model.input("lengths").ok();
         recurrent::takes(
@@ -171,7 +171,7 @@ impl Encoder {
     }
 
     /// Returns all outputs for sentences, which are padded with ends.
-    fn call(&self, sentences: &[Sentence]) -> Result<Vec<Kept>, String> {
+    fn call(&self, sentences: &[Sentence]) -> Result<Vec<OutputValue>, String> {
         let count = sentences.len();
         let longest = longest(sentences);
         let padded = sentences.iter().flat_map(|one| {
@@ -193,7 +193,7 @@ fn longest(sentences: &[Sentence]) -> usize {
 }
 
 impl Decoder {
-    fn new(model: Callable, encoder: &Callable) -> Result<Self, OnnxError> {
+    fn new(model: CallableModel, encoder: &CallableModel) -> Result<Self, OnnxError> {
         let piece = model.input("piece")?;
         let lengths = model.input("lengths").ok();
         let is_column = model.inputs()[piece].shape.len() == 2;
@@ -232,7 +232,7 @@ impl Decoder {
 
     /// Returns the states before the first piece, one row per sentence: the encoder outputs of
     /// their names, otherwise zeros.
-    fn first_states(&self, outputs: &[Kept], sentences: usize) -> Result<StateRows, String> {
+    fn first_states(&self, outputs: &[OutputValue], sentences: usize) -> Result<StateRows, String> {
         let mut states = self.states.zeros(sentences);
         for (output, name) in &self.first {
             let (shape, elements) = outputs[*output].read()?;
@@ -253,7 +253,7 @@ impl Decoder {
         pieces: Vec<i64>,
         states: &StateRows,
         context: &EncoderContext,
-    ) -> Result<Vec<Kept>, String> {
+    ) -> Result<Vec<OutputValue>, String> {
         let count = pieces.len();
         let shape = if self.is_column { vec![count, 1] } else { vec![count] };
         let mut inputs = self.states.inputs(states, count);
@@ -272,7 +272,7 @@ impl Decoder {
     /// Returns the scores of all pieces that a call of `rows` rows output; they are megabytes.
     fn scores<'a>(
         &self,
-        outputs: &'a [Kept],
+        outputs: &'a [OutputValue],
         rows: usize,
         pieces: usize,
     ) -> Result<Cow<'a, [f32]>, String> {
@@ -304,7 +304,7 @@ impl EncoderContext {
         &mut self,
         rows_of: Vec<usize>,
         read: &[(usize, usize)],
-        outputs: &[Kept],
+        outputs: &[OutputValue],
         sentences: &[Sentence],
     ) -> Result<(), String> {
         if self.rows_of == rows_of {
@@ -329,7 +329,7 @@ impl EncoderContext {
 }
 
 impl Pipeline for Translation {
-    fn models(&self) -> Vec<&Callable> {
+    fn models(&self) -> Vec<&CallableModel> {
         vec![&self.encoder.model, &self.decoder.model]
     }
 

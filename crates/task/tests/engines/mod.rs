@@ -34,7 +34,7 @@ pub fn engine(
     library: &Arc<TensorLibrary>,
     batch: usize,
 ) -> Option<Result<Arc<dyn Engine>, OnnxError>> {
-    let search = Search::everywhere(None);
+    let search = Search::from_environment(None);
     let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
     let batch = NonZero::new(batch).expect("a call has samples");
     match model.engine(library, batch, &open) {

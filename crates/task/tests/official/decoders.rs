@@ -58,7 +58,7 @@ fn texts(ready: PreparedTask, batch: usize) -> Option<Vec<Vec<i32>>> {
     let library = Arc::new(ready.samples);
     let engine = engines::engine(ready.model, &library, batch)?.unwrap();
     let answers = engines::answers(&*engine, &library);
-    assert_eq!(engine.trouble(), None);
+    assert_eq!(engine.failure_reason(), None);
     let tokens = |answer: Result<Vec<u8>, _>| -> Vec<i32> {
         answer.unwrap().as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect()
     };

@@ -137,7 +137,7 @@ pub fn answered_in(ready: PreparedTask, batch: usize) -> Option<TaskOutcome> {
     Some(TaskOutcome {
         answers: told,
         failed,
-        trouble: engine.trouble().map(str::to_owned),
+        trouble: engine.failure_reason().map(str::to_owned),
         figure,
     })
 }

@@ -156,7 +156,8 @@ fn a_picture_that_is_cut_off_fails_its_own_queries_and_is_named() {
     folder.model(&classifier([3, 224, 224], 1001));
     let mut ready = folder.open(&made::card("resnet50"), &CLASSES).unwrap();
     let (send, told) = mpsc::channel();
-    ready.samples = ready.samples.telling(move |broken| send.send(broken.to_vec()).unwrap());
+    ready.samples =
+        ready.samples.on_broken_samples(move |broken| send.send(broken.to_vec()).unwrap());
     ready.samples.load(&[0, 1, 2]);
     let [broken] = &told.recv().unwrap()[..] else { panic!("one is broken") };
     for part in ["sample 1 of imagenet", "green.png: expected a whole JPEG or PNG file"] {

@@ -16,7 +16,7 @@ use dyno_npu::profile::{NetworkProfile, Picos};
 use dyno_npu::schedule::NamedScheduler;
 use dyno_npu::streams::simulate_observed;
 use dyno_npu::workload::{LayerType, Network};
-use dyno_sut::interleaved::{Dense, Interleaved, Isa, Stack};
+use dyno_sut::interleaved::{DenseLayer, DenseNetwork, InterleavedNetworks, Isa};
 use serde_json::json;
 
 use crate::exit::Exit;
@@ -94,7 +94,7 @@ impl Cores {
             return Err(Failure::usage("--repeat, --passes and --buffer: expected at least 1"));
         }
         output::say(format_args!("packing weights for {workers} workers"));
-        let cores = Interleaved::new(Isa::best(), workers, &stacks);
+        let cores = InterleavedNetworks::new(Isa::best(), workers, &stacks);
         let measurement = self.measure(cores, workers, scheduler);
         if let Some(path) = &self.profiles {
             for profile in &measurement.profiles {
@@ -110,7 +110,7 @@ impl Cores {
         output::print(text).map(|()| Exit::Valid)
     }
 
-    fn stacks(&self) -> Result<Vec<Stack>, Failure> {
+    fn stacks(&self) -> Result<Vec<DenseNetwork>, Failure> {
         let [first, second] = self.rows[..] else {
             return Err(Failure::usage("--rows: expected two numbers, such as 128,1"));
         };
@@ -124,7 +124,7 @@ impl Cores {
                     .hint("take a transformer, such as BB, BL or XL")
             })
         };
-        let mut stacks: Vec<Stack> =
+        let mut stacks: Vec<DenseNetwork> =
             self.networks.iter().zip([first, second]).map(stack).collect::<Result<_, _>>()?;
         for (stack, rows) in stacks.iter_mut().zip([first, second]) {
             stack.name = format!("{}-{rows}", stack.name);
@@ -134,7 +134,7 @@ impl Cores {
 
     fn measure(
         &self,
-        mut cores: Interleaved,
+        mut cores: InterleavedNetworks,
         workers: usize,
         scheduler: &NamedScheduler,
     ) -> GainMeasurement {
@@ -160,7 +160,7 @@ impl Cores {
         let serial = serial(&cores, shares);
         let mut run = |order: &[(usize, usize)], hints: bool| -> Nanos {
             if hints {
-                cores.run_ahead(order, &profiles, ps_per_byte, self.buffer)
+                cores.run_with_prefetch(order, &profiles, ps_per_byte, self.buffer)
             } else {
                 cores.run(order)
             }
@@ -287,21 +287,21 @@ impl Cores {
 }
 
 /// Returns the fully connected layers of a network, or `None` if it has none.
-fn stack(network: &Network, rows: usize) -> Option<Stack> {
+fn stack(network: &Network, rows: usize) -> Option<DenseNetwork> {
     let of_rows = |layer: &&dyno_npu::workload::NetworkLayer| {
         layer.kind == LayerType::FullyConnected && layer.groups == 1
     };
     let size = |size: u64| usize::try_from(size).ok().filter(|size| *size > 0);
-    let layers: Vec<Dense> = network
+    let layers: Vec<DenseLayer> = network
         .layers
         .iter()
         .filter(of_rows)
         .filter_map(|layer| {
             let (inputs, outputs) = (size(layer.cin_g * layer.rs)?, size(layer.cout_g)?);
-            Some(Dense { name: layer.name.clone(), inputs, outputs })
+            Some(DenseLayer { name: layer.name.clone(), inputs, outputs })
         })
         .collect();
-    (!layers.is_empty()).then(|| Stack { name: network.name.clone(), rows, layers })
+    (!layers.is_empty()).then(|| DenseNetwork { name: network.name.clone(), rows, layers })
 }
 
 /// Returns the passes of each network that the blocks amount to, by their times.
@@ -316,7 +316,7 @@ fn shares(order: &[(usize, usize)], passes: &[Arc<Pass>]) -> Shares {
 }
 
 /// Returns an order of whole passes with about the same shares, the networks in turn.
-fn serial(cores: &Interleaved, shares: Shares) -> Vec<(usize, usize)> {
+fn serial(cores: &InterleavedNetworks, shares: Shares) -> Vec<(usize, usize)> {
     let counts = shares.map(|share| (share.round() as usize).max(1));
     let (mut order, mut had) = (Vec::new(), [0; 2]);
     while had != counts {

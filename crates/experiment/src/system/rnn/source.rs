@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dyno_rnn::engine::{Engine, EngineOptions};
 use dyno_rnn::model::{Model, ModelError};
 use dyno_rnn::{Directions, Layer};
-use dyno_sut::rnn::{Runner, Served, Stack};
+use dyno_sut::rnn::{Runner, ServedNetwork, Stack};
 
 use super::spec::Spec;
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ pub enum Source {
     /// Layers of a file, or of a shape.
     Layers(Model),
     /// A network with random weights.
-    Served(Arc<Served>),
+    Served(Arc<ServedNetwork>),
 }
 
 /// Returns the name of a network in the grammar of `rnn:`.
@@ -51,7 +51,7 @@ impl Source {
         }
         let mut sizes = network.paper();
         sizes.documents = spec.documents.unwrap_or(sizes.documents);
-        let served = Served::new(network, sizes);
+        let served = ServedNetwork::new(network, sizes);
         Ok(Self::Served(Arc::new(served.map_err(Failure::usage)?)))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dyno_loadgen::settings::nearest;
 use dyno_results::units::parse_duration;
 use dyno_rnn::Precision;
-use dyno_sut::batch::Near;
+use dyno_sut::batch::LengthClasses;
 use dyno_sut::cores::Cores;
 
 /// Grammar for help texts.
@@ -26,7 +26,7 @@ pub struct Spec {
     pub models: Vec<(String, Option<Cores>)>,
     pub precision: Precision,
     pub lengths: Option<RangeInclusive<usize>>,
-    pub near: Near,
+    pub near: LengthClasses,
     /// Documents that a query of a network is compared with, instead of the number in the paper.
     pub documents: Option<usize>,
     /// How long plans are timed, for each layer and size of a batch.
@@ -48,7 +48,7 @@ pub fn parse(text: &str) -> Result<Spec, String> {
         models: Vec::new(),
         precision: Precision::F32,
         lengths: None,
-        near: Near::default(),
+        near: LengthClasses::default(),
         documents: None,
         tune: TUNE_DEFAULT,
     };
@@ -89,7 +89,7 @@ fn option(spec: &mut Spec, key: &str, value: &str) -> Result<(), String> {
             }
         }
         "near" => {
-            let near = value.parse().ok().and_then(Near::new);
+            let near = value.parse().ok().and_then(LengthClasses::new);
             spec.near =
                 near.ok_or_else(|| format!("expected a ratio of 1.05 or more, found `{value}`"))?;
         }

@@ -15,8 +15,8 @@ use std::time::Duration;
 use dyno_net::serve::{Answers, Limits, Listener, Model, Queue, Server, Settings, Station};
 use dyno_sut::batch::Policy;
 use dyno_sut::digits::DigitsPerceptron;
-use dyno_sut::engine::{About, Port};
-use dyno_sut::infer::{Infer, Rows, Value};
+use dyno_sut::engine::{EngineInfo, Port};
+use dyno_sut::infer::{InferenceModel, RowModel, Value};
 use dyno_sut::tensors::{Element, ModelInput};
 
 /// Where a test's server listens.
@@ -32,7 +32,7 @@ fn server_of(limits: Limits, models: Vec<Model>) -> (Server, SocketAddr) {
     (server, address)
 }
 
-fn tensors(name: &str, model: Arc<dyn Infer>, workers: usize, queue: usize) -> Model {
+fn tensors(name: &str, model: Arc<dyn InferenceModel>, workers: usize, queue: usize) -> Model {
     let policy = Policy { max_size: 4.try_into().unwrap(), max_wait: 0 };
     let stations = (0..workers).map(|_| Station::default());
     let queue = Queue::start(model, policy, stations, queue).unwrap();
@@ -64,13 +64,16 @@ impl Gate {
     }
 
     /// A model `x` `[1]` -> `y` `[1]`, the same number, once the gate is open.
-    fn model(self: &Arc<Self>) -> Arc<dyn Infer> {
+    fn model(self: &Arc<Self>) -> Arc<dyn InferenceModel> {
         let gate = Arc::clone(self);
         let shape = vec![Some(1)];
         let input = ModelInput { name: "x".into(), element: Element::F32, shape: shape.clone() };
         let output = Port { name: "y".into(), element: "float32".into(), shape };
-        let about =
-            About { inputs: vec![Port::from(&input)], outputs: vec![output], ..About::default() };
+        let about = EngineInfo {
+            inputs: vec![Port::from(&input)],
+            outputs: vec![output],
+            ..EngineInfo::default()
+        };
         let call = move |values: &[Value]| {
             *gate.calls.lock().unwrap() += 1;
             let closed = gate.is_open.lock().unwrap();
@@ -80,7 +83,7 @@ impl Gate {
             assert!(!waited.timed_out(), "nobody opened the gate");
             Ok(vec![values[0].clone()])
         };
-        Arc::new(Rows::new("gated", vec![input], about, Box::new(call)))
+        Arc::new(RowModel::new("gated", vec![input], about, Box::new(call)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What calls are made of, and what becomes of their answers.
+//! Contents of calls, and their answers.
 
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -17,14 +17,14 @@ fn samples_enter_with_or_without_a_first_dimension_of_one() {
     assert_eq!(call_shape(&[Some(2), Some(5)], &[5]), None);
 }
 
-/// Sample n has n % 2 + 1 numbers n; sample 5 cannot be read.
+/// Sample n has n % 2 + 1 elements of value n. Sample 5 cannot be read.
 #[derive(Debug)]
-struct Ragged {
+struct RaggedSource {
     inputs: Vec<String>,
     read: Mutex<Vec<u32>>,
 }
 
-impl Source for Ragged {
+impl Source for RaggedSource {
     fn name(&self) -> &str {
         "ragged"
     }
@@ -48,8 +48,8 @@ impl Source for Ragged {
     }
 }
 
-fn ragged() -> (Arc<Ragged>, Arc<TensorLibrary>) {
-    let source = Arc::new(Ragged { inputs: vec!["x".into()], read: Mutex::default() });
+fn ragged() -> (Arc<RaggedSource>, Arc<TensorLibrary>) {
+    let source = Arc::new(RaggedSource { inputs: vec!["x".into()], read: Mutex::default() });
     let library = TensorLibrary::from_source(source.clone(), NonZero::new(4).unwrap(), None);
     (source, Arc::new(library.unwrap()))
 }
@@ -65,7 +65,8 @@ fn query(indices: &[u64]) -> Vec<QuerySample> {
     indices.iter().map(sample).collect()
 }
 
-/// Returns what went in; `same` and, of another shape, `all` come out.
+/// Feeds samples to a model that returns its inputs as `same` and, in another shape, as `all`.
+/// Returns the inputs of each call.
 fn echo(feed: &Feed, indices: &[u64], answers: &mut Answers) -> Vec<Vec<usize>> {
     let mut calls = Vec::new();
     feed.answer(&query(indices), answers, &mut |inputs, samples, take| {
@@ -78,16 +79,16 @@ fn echo(feed: &Feed, indices: &[u64], answers: &mut Answers) -> Vec<Vec<usize>> 
             samples: samples.len(),
         };
         let all = [elements.len()];
-        take(&Outputs::new(vec![output("same", shape), output("all", &all)]).of(samples))
+        take(&Outputs::new(vec![output("same", shape), output("all", &all)]).for_samples(samples))
     });
     calls
 }
 
-fn told(answers: &Answers) -> Vec<(u64, Result<Vec<u8>, Failure>)> {
-    let mut told: Vec<_> =
+fn answer_list(answers: &Answers) -> Vec<(u64, Result<Vec<u8>, Failure>)> {
+    let mut list: Vec<_> =
         answers.iter().map(|(id, data)| (id.0 - 1, data.map(<[u8]>::to_vec))).collect();
-    told.sort_by_key(|(index, _)| *index);
-    told
+    list.sort_by_key(|(index, _)| *index);
+    list
 }
 
 fn numbers(n: i32, len: usize) -> Result<Vec<u8>, Failure> {
@@ -110,8 +111,8 @@ fn samples_of_one_shape_share_a_call_and_broken_ones_fail() {
         (5, Err(Failure::Rejected)),
         (7, Err(Failure::Rejected)),
     ];
-    assert_eq!(told(&answers), expected);
-    assert_eq!(feed.trouble(), Some("sample 5 of ragged: 5.jpg: the image is cut off"));
+    assert_eq!(answer_list(&answers), expected);
+    assert_eq!(feed.failure_reason(), Some("sample 5 of ragged: 5.jpg: the image is cut off"));
     let mut read = source.read.lock().unwrap().clone();
     read.sort_unstable();
     assert_eq!(read, [0, 1, 2, 3, 4, 5], "each once, and sample 0 for the model's sake");
@@ -126,33 +127,33 @@ fn unloaded_samples_are_gone() {
     let feed = feed(&library, Answer::Output, 8);
     let mut answers = Answers::new();
     assert!(echo(&feed, &[1], &mut answers).is_empty());
-    assert_eq!(feed.trouble(), Some("sample 1 of ragged is not loaded"));
-    assert_eq!(told(&answers), [(1, Err(Failure::Rejected))]);
+    assert_eq!(feed.failure_reason(), Some("sample 1 of ragged is not loaded"));
+    assert_eq!(answer_list(&answers), [(1, Err(Failure::Rejected))]);
 }
 
 #[test]
 fn answers_are_made_of_all_outputs() {
     let (_, library) = ragged();
     library.load(&[1, 3]);
-    // The second output is of another shape than the batch's.
+    // The second output does not have the shape of the batch.
     let count = |outputs: &Outputs<'_>, position: usize, bytes: &mut Vec<u8>| {
         let all = outputs.named("all")?.elements()?.len();
         let part = outputs.named("same")?.part(position)?;
         bytes.extend([all as u8, part.elements.len() as u8, part.elements.class() as u8]);
         if part.elements.to_f64()[0] > 2.0 { Err("too great".into()) } else { Ok(7) }
     };
-    let made = feed(&library, Answer::made(count), 1);
+    let made = feed(&library, Answer::from_fn(count), 1);
     let mut answers = Answers::new();
     echo(&made, &[1, 3], &mut answers);
     let expected = [(1, Ok(vec![2, 2, 0])), (3, Err(Failure::Internal))];
-    assert_eq!(told(&answers), expected);
-    assert_eq!(made.trouble(), Some("too great"));
-    // In one call, all of it fails: what the first one wrote is taken back.
-    let made = feed(&library, Answer::made(count), 2);
+    assert_eq!(answer_list(&answers), expected);
+    assert_eq!(made.failure_reason(), Some("too great"));
+    // The whole call fails, so the answer to its first sample is removed.
+    let made = feed(&library, Answer::from_fn(count), 2);
     let mut answers = Answers::new();
     echo(&made, &[1, 3], &mut answers);
     let failed = [(1, Err(Failure::Internal)), (3, Err(Failure::Internal))];
-    assert_eq!(told(&answers), failed);
+    assert_eq!(answer_list(&answers), failed);
 }
 
 #[test]
@@ -163,12 +164,12 @@ fn answers_know_the_place_of_their_sample_in_the_data_set() {
         bytes.push(outputs.index(position)? as u8);
         outputs.index(9).map_or(Ok(0), |index| Err(format!("sample {index} from nowhere")))
     };
-    let made = feed(&library, Answer::made(index), 8);
+    let made = feed(&library, Answer::from_fn(index), 8);
     let mut answers = Answers::new();
-    // 3 and 1 are of one shape and share a call, 2 has its own.
+    // Samples 3 and 1 have the same shape and share a call. Sample 2 has its own call.
     echo(&made, &[3, 2, 1], &mut answers);
     let expected = [1, 2, 3].map(|index: u8| (u64::from(index), Ok(vec![index])));
-    assert_eq!(told(&answers), expected);
+    assert_eq!(answer_list(&answers), expected);
 }
 
 #[test]
@@ -177,7 +178,7 @@ fn the_same_sample_is_computed_anew_in_each_query_and_within_one() {
     library.load(&[1, 3]);
     let feed = feed(&library, Answer::Output, 8);
     let (mut answers, mut computed) = (Answers::new(), 0_i32);
-    // A model whose answers tell how many samples it has computed.
+    // A model that counts the samples that it has computed.
     for _ in 0..2 {
         feed.answer(&query(&[3, 1, 3, 3]), &mut answers, &mut |_, samples, take| {
             let samples = samples.len();
@@ -189,14 +190,14 @@ fn the_same_sample_is_computed_anew_in_each_query_and_within_one() {
         });
     }
     assert_eq!(computed, 8, "nothing is left out that was computed before");
-    let told: Vec<_> = answers.iter().map(|(_, data)| data.unwrap().to_vec()).collect();
+    let list: Vec<_> = answers.iter().map(|(_, data)| data.unwrap().to_vec()).collect();
     let each: Vec<_> = (0..8_i32).map(|n| n.to_le_bytes().to_vec()).collect();
-    assert_eq!(told, each, "each answer is a copy of its own call's");
+    assert_eq!(list, each, "each answer is a copy of its own call's");
 }
 
 #[test]
 fn a_first_sample_that_cannot_be_prepared_is_told_when_the_library_is_made() {
-    let source = Ragged { inputs: vec!["x".into(), "y".into()], read: Mutex::default() };
+    let source = RaggedSource { inputs: vec!["x".into(), "y".into()], read: Mutex::default() };
     let one = NonZero::<usize>::MIN;
     let error = TensorLibrary::from_source(Arc::new(source), one, None).unwrap_err();
     assert_eq!(

@@ -1,5 +1,4 @@
-//! Models that whoever answers calls several times for a sample: decoders with a cache,
-//! chains of models.
+//! Models that are called several times per sample: decoders with a cache, and chains of models.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,39 +10,61 @@ use ort::value::DynValue;
 use smallvec::SmallVec;
 
 use super::{OrtModel, free, output, port, value};
-use crate::engine::{About, Port};
-use crate::infer::{Rows, Value};
+use crate::engine::{EngineInfo, Port};
+use crate::infer::{RowModel, Value};
 use crate::onnx::OnnxError;
 use crate::onnx::answer::Output;
 use crate::tensors::{Elements, ModelInput};
 
-/// A model to be called, by several threads at once where it has several sessions.
-pub struct Callable {
+/// A model that can be called by as many threads at once as it has sessions.
+///
+/// It needs ONNX Runtime, so this example is compiled but runs only if the library is found:
+///
+/// ```
+/// use dyno_sut::onnx::ort::{InputValue, OrtModel, OrtOptions};
+/// use dyno_sut::onnx::runtime::Search;
+/// use dyno_sut::tensors::Elements;
+///
+/// fn scores(model: OrtModel, ink: &[f32]) -> Result<Vec<f32>, String> {
+///     let model = model.into_callable();
+///     let inputs = [InputValue::Elements(&[1, 64], Elements::F32(ink.into()))];
+///     let outputs = model.call(&inputs)?;
+///     let (shape, elements) = outputs[0].read()?;
+///     assert_eq!(shape, [1, 10]);
+///     Ok(elements.to_f32().into_owned())
+/// }
+///
+/// let search = Search { library: Some("missing.so".into()), ..Search::default() };
+/// if let Ok(model) = OrtModel::open("digits.onnx".as_ref(), &search, OrtOptions::default()) {
+///     assert_eq!(scores(model, &[0.0; 64]).map(|scores| scores.len()), Ok(10));
+/// }
+/// ```
+pub struct CallableModel {
     name: String,
     path: PathBuf,
     inputs: Vec<ModelInput>,
     outputs: Vec<Port>,
     sessions: Vec<Mutex<Session>>,
-    /// The session that calls take if it is free.
+    /// Number of the session that calls use if it is free.
     preferred: AtomicUsize,
 }
 
-/// An input of a call.
+/// Input of a call.
 #[derive(Debug)]
-pub enum Fed<'a> {
-    /// Elements with their shape, row by row.
+pub enum InputValue<'a> {
+    /// Shape and elements in row-major order.
     Elements(&'a [usize], Elements<'a>),
-    /// What an earlier call put out, of the same model or of another; it is not copied.
-    Kept(&'a Kept),
+    /// Output of an earlier call of this or another model. It is not copied.
+    Output(&'a OutputValue),
 }
 
-/// What a call put out, in the memory of ONNX Runtime.
-pub struct Kept(DynValue);
+/// Output of a call, in the memory of ONNX Runtime.
+pub struct OutputValue(DynValue);
 
-impl Callable {
+impl CallableModel {
     pub(super) fn new(model: OrtModel) -> Self {
         let stem = model.path.file_stem().unwrap_or_default();
-        // Exports of several models have each in a folder of its own.
+        // Exports of several models have one folder per model.
         let folder = model.path.parent().and_then(Path::file_name);
         let name = folder.filter(|_| stem == "model").unwrap_or(stem);
         let name = name.to_string_lossy().into_owned();
@@ -54,139 +75,140 @@ impl Callable {
         Self { name, path: model.path, inputs: model.inputs, outputs, sessions, preferred }
     }
 
-    /// The stem of its file's name; of a `model.onnx` that of its folder.
+    /// Returns the stem of the file name; for `model.onnx`, the name of its folder.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What a call takes, in this order.
+    /// Returns the inputs of a call, in their order.
     #[must_use]
     pub fn inputs(&self) -> &[ModelInput] {
         &self.inputs
     }
 
-    /// What a call puts out, in this order.
+    /// Returns the outputs of a call, in their order.
     #[must_use]
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
     }
 
-    /// Calls that may be in work at once.
+    /// Returns the maximum number of simultaneous calls.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Has calls take this session if it is free: what is slow at first is slow in each, and
-    /// each is to be warmed up.
+    /// Sets the session that calls use if it is free. The first calls of each session are slow, so
+    /// each has to be warmed up.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If there is no session with this number.
     pub fn prefer(&self, session: usize) {
         assert!(session < self.sessions.len(), "there are {} sessions", self.sessions.len());
         self.preferred.store(session, Ordering::Relaxed);
     }
 
-    /// The same as a model that is asked by value, with at most so many rows of several
-    /// requests in a call.
+    /// Returns the model as an [`InferenceModel`](crate::infer::InferenceModel). A call has at most
+    /// `largest_batch` rows of several requests.
     #[must_use]
-    pub fn by_value(self, largest_batch: usize) -> Rows {
+    pub fn by_value(self, largest_batch: usize) -> RowModel {
         let (name, inputs) = (format!("onnxruntime-{}", self.name), self.inputs.clone());
-        let about = About {
+        let info = EngineInfo {
             inputs: inputs.iter().map(Port::from).collect(),
             outputs: self.outputs.clone(),
             largest_batch,
-            ..OrtModel::about()
+            ..OrtModel::info()
         };
         let call = move |values: &[Value]| {
-            let fed = values.iter().map(|value| {
+            let inputs = values.iter().map(|value| {
                 let elements = value.elements.slice(0..value.elements.len());
-                Fed::Elements(&value.shape, elements)
+                InputValue::Elements(&value.shape, elements)
             });
-            let kept = self.call(&fed.collect::<Vec<_>>())?;
-            let read = |kept: &Kept| {
-                let (shape, elements) = kept.read()?;
+            let outputs = self.call(&inputs.collect::<Vec<_>>())?;
+            let read = |output: &OutputValue| {
+                let (shape, elements) = output.read()?;
                 Ok(Value { shape, elements: elements.into_owned() })
             };
-            kept.iter().map(read).collect()
+            outputs.iter().map(read).collect()
         };
-        Rows::new(name, inputs, about, Box::new(call))
+        RowModel::new(name, inputs, info, Box::new(call))
     }
 
-    /// Where the input of this name stands.
+    /// Returns the position of the input with this name.
     ///
     /// # Errors
-    /// [`OnnxError::Model`] with those that there are.
+    /// [`OnnxError::Model`] with the names of all inputs.
     pub fn input(&self, name: &str) -> Result<usize, OnnxError> {
         let all: Vec<&str> = self.inputs.iter().map(|input| &input.name[..]).collect();
         self.place("input", name, &all)
     }
 
-    /// Where the output of this name stands.
+    /// Returns the position of the output with this name.
     ///
     /// # Errors
-    /// [`OnnxError::Model`] with those that there are.
+    /// [`OnnxError::Model`] with the names of all outputs.
     pub fn output(&self, name: &str) -> Result<usize, OnnxError> {
         let all: Vec<&str> = self.outputs.iter().map(|output| &output.name[..]).collect();
         self.place("output", name, &all)
     }
 
     fn place(&self, kind: &str, name: &str, all: &[&str]) -> Result<usize, OnnxError> {
-        all.iter().position(|known| *known == name).ok_or_else(|| {
+        all.iter().position(|other| *other == name).ok_or_else(|| {
             self.unfit(format!("it has no {kind} '{name}'; it has {}", all.join(", ")))
         })
     }
 
-    /// The error that says why this model does not do.
+    /// Returns the error that this model does not fit, with a reason.
     #[must_use]
     pub fn unfit(&self, why: String) -> OnnxError {
         OnnxError::Model { path: self.path.clone(), why }
     }
 
-    /// Computes all outputs, in the order of [`Callable::outputs`], of all inputs, in the
-    /// order of [`Callable::inputs`].
+    /// Computes all outputs, in the order of [`CallableModel::outputs`], from all inputs, in the
+    /// order of [`CallableModel::inputs`].
     ///
     /// # Errors
-    /// ONNX Runtime's message, with the name of the model.
-    pub fn call(&self, fed: &[Fed<'_>]) -> Result<Vec<Kept>, String> {
+    /// The message of ONNX Runtime, with the name of the model.
+    pub fn call(&self, inputs: &[InputValue<'_>]) -> Result<Vec<OutputValue>, String> {
         let failed = |error: ort::Error| format!("{}: {error}", self.name);
-        let fed = fed.iter().map(Fed::value).collect::<ort::Result<SmallVec<[_; 8]>>>();
-        let fed = fed.map_err(failed)?;
+        let inputs =
+            inputs.iter().map(InputValue::value).collect::<ort::Result<SmallVec<[_; 8]>>>();
+        let inputs = inputs.map_err(failed)?;
         let mut session = free(&self.sessions, self.preferred.load(Ordering::Relaxed));
-        let outputs = session.run(&fed[..]).map_err(failed)?;
-        Ok(outputs.into_iter().map(|(_, value)| Kept(value)).collect())
+        let outputs = session.run(&inputs[..]).map_err(failed)?;
+        Ok(outputs.into_iter().map(|(_, value)| OutputValue(value)).collect())
     }
 }
 
-impl<'a> Fed<'a> {
+impl<'a> InputValue<'a> {
     fn value(&'a self) -> ort::Result<SessionInputValue<'a>> {
         match self {
             Self::Elements(shape, elements) => value(shape, elements),
-            Self::Kept(kept) => Ok((&kept.0).into()),
+            Self::Output(output) => Ok((&output.0).into()),
         }
     }
 }
 
-impl Kept {
-    /// Its dimensions and its elements, row by row.
+impl OutputValue {
+    /// Returns the shape and the elements in row-major order.
     ///
     /// # Errors
-    /// If it is no tensor of a type that is read.
+    /// If the output is not a tensor of a supported type.
     pub fn read(&self) -> Result<(Vec<usize>, Elements<'_>), String> {
         let Output { shape, elements, .. } = output("", &self.0, 1);
         Ok((shape, elements?))
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for OutputValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Kept").field(&self.0.dtype()).finish()
+        f.debug_tuple("OutputValue").field(&self.0.dtype()).finish()
     }
 }
 
-impl fmt::Debug for Callable {
+impl fmt::Debug for CallableModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Callable").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("CallableModel").field("name", &self.name).finish_non_exhaustive()
     }
 }

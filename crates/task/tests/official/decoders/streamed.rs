@@ -13,7 +13,7 @@ use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_sut::batch::{self, Policy};
-use dyno_sut::engine::{Engine, Inline};
+use dyno_sut::engine::{Engine, InlineSystem};
 use dyno_task::system::{BeamSettings, CountedTokens, StopRule};
 
 use super::plain::{DecoderForm, PlainDecoder};
@@ -75,7 +75,7 @@ fn first_tokens_are_heard_before_answers_and_answers_as_they_end() {
     };
     // All samples in one call: every first token, then answers, the shortest first.
     let Some((whole, library)) = engine() else { return };
-    let record = recorded(Inline::new(whole), &*library, Scenario::Offline);
+    let record = recorded(InlineSystem::new(whole), &*library, Scenario::Offline);
     check(&record);
     assert!(record.first_token_at.iter().max() < record.completed_at.iter().min());
     let length = |sample: &usize| expected[record.indices[*sample] as usize].len();
@@ -85,7 +85,7 @@ fn first_tokens_are_heard_before_answers_and_answers_as_they_end() {
     // Several calls, by two threads.
     let (pooled, library) = engine().unwrap();
     let policy = Policy { max_size: NonZero::new(3).unwrap(), max_wait: MILLISECOND };
-    let pool = batch::RealTime::start(pooled, policy, NonZero::new(2).unwrap()).unwrap();
+    let pool = batch::BatchingPool::start(pooled, policy, NonZero::new(2).unwrap()).unwrap();
     check(&recorded(pool, &*library, Scenario::Server));
 }
 
@@ -104,7 +104,7 @@ fn beams_report_no_first_token() {
     let Some(engine) = crate::engines::engine(ready.model, &library, 3) else { return };
     let engine = engine.unwrap();
     assert!(!engine.is_streaming());
-    let record = recorded(Inline::new(engine), &*library, Scenario::Server);
+    let record = recorded(InlineSystem::new(engine), &*library, Scenario::Server);
     assert_eq!((record.missing(), record.failed.len()), (0, 0));
     assert_eq!(record.misuse.first_token_missing, library.total_sample_count() as u64);
 }

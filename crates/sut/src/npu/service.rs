@@ -1,4 +1,5 @@
-//! Networks on a simulated NPU in the scenario Server: tests of them, and the highest rate that they are served at.
+//! Networks on a simulated NPU in the Server scenario: tests at given rates, and the search for the
+//! highest sustained rate.
 
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
@@ -12,9 +13,9 @@ use dyno_npu::bounds::load;
 use dyno_npu::deploy::Deployment;
 use dyno_npu::serve::BatchingPolicy;
 
-use super::{Npu, Npus, PICOS_PER_NANO};
+use super::{NpuSetup, NpuSystem, PICOS_PER_NANO};
 
-/// Samples in name only: a simulated NPU looks at none.
+/// Sample library without data: a simulated NPU does not read samples.
 struct Names;
 
 const LIBRARY: Library = Library { total: 64, performance: 64 };
@@ -33,29 +34,55 @@ impl SampleLibrary for Names {
     fn unload(&self, _: &[SampleIndex]) {}
 }
 
-/// Networks behind the instrument, one a tenant, each with its limit as the deployment has it.
+/// Networks on one simulated NPU, one per tenant, each with the latency limit of the deployment.
+///
+/// ```
+/// use dyno_npu::hardware::Npu;
+/// use dyno_npu::lowering::LoweringOptions;
+/// use dyno_npu::schedule::NamedScheduler;
+/// use dyno_npu::serve::BatchingPolicy;
+/// use dyno_npu::setting::Setting;
+/// use dyno_sut::npu::service::NpuService;
+///
+/// let setting = Setting {
+///     npu: Npu::preset("memory-centric")?,
+///     mapping: "kcpx+1:128".parse()?,
+///     seq: 16,
+///     options: LoweringOptions::default(),
+/// };
+/// // A limit of 15 ms.
+/// let deployment = setting.deploy(&[("RN", 15_000_000_000)], NamedScheduler::find("balanced")?)?;
+/// let batching = BatchingPolicy { window: 0, active: 1, wake: u64::MAX };
+/// let service = NpuService { deployment, batching };
+/// let rate = service.bound(&[1.0]) / 10.0;
+/// let late = service.late_shares(&[rate], 0.1)?;
+/// assert!(late[0] < 0.5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
-pub struct Served {
-    /// Who is served.
+pub struct NpuService {
+    /// Networks and the NPU.
     pub deployment: Deployment,
-    /// How requests become passes.
+    /// Policy that groups requests into passes.
     pub batching: BatchingPolicy,
 }
 
-/// How a peak is searched for.
+/// Parameters of the search for the peak rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Search {
-    /// Queries of the rarest network in a test: 1,000 are enough for early stopping at the 99th percentile.
+pub struct PeakSearch {
+    /// Queries of the network with the lowest rate in a test; 1,000 are enough for early stopping
+    /// at the 99th percentile.
     pub queries: f64,
-    /// Halvings of a range of 64; with 9 the last is 0.8 %.
+    /// Number of halvings of a range of 64; 9 halvings leave 0.8 %.
     pub steps: u32,
 }
 
-impl Served {
-    /// A test of all networks at these rates, queries/s, for so many seconds of virtual time: the log of each.
+impl NpuService {
+    /// Runs a test of all networks at these rates in queries/s, for this many seconds of virtual
+    /// time. Returns the log of each network.
     ///
     /// # Errors
-    /// Rates or limits that make no test.
+    /// [`SettingsErrors`] if a rate or a limit is invalid.
     pub fn test(&self, rates: &[f64], seconds: f64) -> Result<Vec<TestLog>, SettingsErrors> {
         let tenant = |(at, &rate): (usize, &f64)| {
             let limit: Nanos = self.deployment.served[at].limit / PICOS_PER_NANO;
@@ -75,30 +102,30 @@ impl Served {
         };
         let networks = rates.iter().enumerate().take(self.deployment.served.len());
         let tenants = networks.map(tenant).collect::<Result<Vec<_>, _>>()?;
-        let mut system = Npu::new(self.deployment.clone(), Npus::ONE, self.batching);
+        let mut system = NpuSystem::new(self.deployment.clone(), NpuSetup::ONE, self.batching);
         let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
         Ok(run(&mut driver, &tenants, RecordRetention::Every, &mut |_| {}))
     }
 
-    /// Of each network, the share of its queries that are over its limit in such a test.
+    /// Returns, for each network, the share of its queries that exceed its limit in such a test.
     ///
     /// # Errors
-    /// As of [`test`](Self::test).
-    pub fn late(&self, rates: &[f64], seconds: f64) -> Result<Vec<f64>, SettingsErrors> {
+    /// [`SettingsErrors`] if a rate or a limit is invalid.
+    pub fn late_shares(&self, rates: &[f64], seconds: f64) -> Result<Vec<f64>, SettingsErrors> {
         let share = |log: &TestLog| {
             let metrics = log.runs().map(|run| Metrics::from_record(&run.record, &run.plan));
-            let counts = metrics.map(|of| (of.over.latency as f64, of.issued_samples() as f64));
-            let (over, all) = counts.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+            let counts = metrics.map(|run| (run.over.latency as f64, run.issued_samples() as f64));
+            let (over, all) = counts.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
             over / f64::max(all, 1.0)
         };
         Ok(self.test(rates, seconds)?.iter().map(share).collect())
     }
 
-    /// Whether the verdict on all of them is that they are served, by early stopping.
+    /// Returns whether all networks get a valid verdict at these rates, by early stopping.
     ///
     /// # Errors
-    /// As of [`test`](Self::test).
-    pub fn holds(&self, rates: &[f64], queries: f64) -> Result<bool, SettingsErrors> {
+    /// [`SettingsErrors`] if a rate or a limit is invalid.
+    pub fn is_sustained(&self, rates: &[f64], queries: f64) -> Result<bool, SettingsErrors> {
         let rarest = rates.iter().copied().fold(f64::INFINITY, f64::min);
         let logs = self.test(rates, queries / rarest)?;
         Ok(logs.iter().flat_map(TestLog::runs).all(|run| {
@@ -107,30 +134,34 @@ impl Served {
         }))
     }
 
-    /// What no scheduler can pass, queries/s of all networks together whose rates are in these proportions: full
-    /// batches keep the busier resource busy.
+    /// Returns an upper bound on the total rate of all networks, in queries/s, for rates in these
+    /// proportions. At the bound, full batches keep the busier resource busy.
     #[must_use]
     pub fn bound(&self, mix: &[f64]) -> f64 {
         let sum: f64 = mix.iter().sum();
         let served = &self.deployment.served;
-        let batches: Vec<f64> =
-            mix.iter().zip(served).map(|(part, of)| part / sum / of.passes.len() as f64).collect();
+        let batches: Vec<f64> = mix
+            .iter()
+            .zip(served)
+            .map(|(part, network)| part / sum / network.passes.len() as f64)
+            .collect();
         let [compute, memory] = load(&self.deployment.largest(), &batches);
         1.0 / compute.max(memory)
     }
 
-    /// The highest rate of all together that is held, queries/s; 0 if none is within a factor of 64 of the bound.
+    /// Returns the highest sustained total rate of all networks, in queries/s, for rates in these
+    /// proportions. Returns 0 if no rate within a factor of 64 of the bound is sustained.
     ///
     /// # Errors
-    /// As of [`test`](Self::test).
-    pub fn peak(&self, mix: &[f64], search: Search) -> Result<f64, SettingsErrors> {
+    /// [`SettingsErrors`] if a rate or a limit is invalid.
+    pub fn peak_rate(&self, mix: &[f64], search: PeakSearch) -> Result<f64, SettingsErrors> {
         let sum: f64 = mix.iter().sum();
         let (mut low, mut high) = (0.0, self.bound(mix));
         let least = high / 64.0;
         for _ in 0..search.steps {
             let middle = if low == 0.0 { (least * high).sqrt() } else { f64::sqrt(low * high) };
             let rates: Vec<f64> = mix.iter().map(|part| middle * part / sum).collect();
-            if self.holds(&rates, search.queries)? { low = middle } else { high = middle }
+            if self.is_sustained(&rates, search.queries)? { low = middle } else { high = middle }
         }
         Ok(low)
     }
@@ -155,15 +186,16 @@ mod tests {
         };
         let networks = [("RN", 15_000_000_000), ("BB", 130_000_000_000)];
         let scheduler = NamedScheduler::find("balanced").expect("it is one");
-        let served = Served {
+        let served = NpuService {
             deployment: setting.deploy(&networks, scheduler).expect("both fit"),
             batching: BatchingPolicy { window: 1_000_000_000, active: 4, wake: 500_000_000 },
         };
         let mix = [1.0, 1.0];
-        let peak = served.peak(&mix, Search { queries: 600.0, steps: 3 }).expect("it is a test");
+        let peak =
+            served.peak_rate(&mix, PeakSearch { queries: 600.0, steps: 3 }).expect("it is a test");
         assert!(peak > 0.0 && peak <= served.bound(&mix), "{peak} of {}", served.bound(&mix));
-        assert!(served.holds(&[peak / 2.0; 2], 600.0).expect("it is a test"));
-        let late = served.late(&[4.0 * served.bound(&mix); 2], 0.2).expect("it is a test");
+        assert!(served.is_sustained(&[peak / 2.0; 2], 600.0).expect("it is a test"));
+        let late = served.late_shares(&[4.0 * served.bound(&mix); 2], 0.2).expect("it is a test");
         assert!(late.iter().all(|share| (0.0..=1.0).contains(share)) && late[0] > 0.1, "{late:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Checks of what files hold: numbers are finite, labels are classes.
+//! Checks of files: numbers must be finite, labels must be classes.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use super::{Elements, Scalar, TensorError, each_type};
 /// Rejects NaN and infinities.
 ///
 /// # Errors
-/// [`TensorError::NotFinite`] with the place of the first.
+/// [`TensorError::NotFinite`] with the position of the first one.
 pub(super) fn check_finite(
     path: &Path,
     shape: &[usize],
     elements: &Elements<'_>,
 ) -> Result<(), TensorError> {
     fn first<T: Scalar>(all: &[T]) -> Option<(usize, f64)> {
-        // Whole numbers have no other values.
+        // Integers are always finite.
         let all = all.iter().map(|x| x.to_f64()).enumerate();
         all.filter(|_| T::TYPE.is_real()).find(|(_, x)| !x.is_finite())
     }
@@ -30,11 +30,11 @@ pub(super) fn check_finite(
     }
 }
 
-/// The class of each sample.
+/// Returns the class of each sample.
 ///
 /// # Errors
-/// [`TensorError::LabelShape`] of what is no list, and [`TensorError::Label`] of what is no
-/// whole number from 0 on.
+/// [`TensorError::LabelShape`] for arrays that are not a list, and [`TensorError::Label`] for
+/// labels that are not whole numbers from 0.
 pub(super) fn labels(path: &Path, file: &Npy) -> Result<Vec<i64>, TensorError> {
     if !matches!(file.shape[..], [_] | [_, 1]) {
         let (path, shape) = (path.to_path_buf(), file.shape.clone());
@@ -57,9 +57,9 @@ pub(super) fn labels(path: &Path, file: &Npy) -> Result<Vec<i64>, TensorError> {
             .to_f64()
             .into_iter()
             .enumerate()
-            .map(|(index, value)| match value.fract() == 0.0 && value.abs() < MOST_EXACT {
-                true => Ok(value as i64),
-                false => Err(wrong(index, value.to_string())),
+            .map(|(index, value)| {
+                let is_whole = value.fract() == 0.0 && value.abs() < MOST_EXACT;
+                if is_whole { Ok(value as i64) } else { Err(wrong(index, value.to_string())) }
             })
             .collect::<Result<_, _>>()?,
     };
@@ -69,10 +69,10 @@ pub(super) fn labels(path: &Path, file: &Npy) -> Result<Vec<i64>, TensorError> {
     }
 }
 
-/// Up to here `f64` has every whole number.
+/// Largest number up to which `f64` represents all whole numbers.
 const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The indices of an element by its place in the file.
+/// Returns the indices of an element from its position in the file.
 fn position(mut at: usize, shape: &[usize]) -> Vec<usize> {
     let mut index: Vec<usize> = shape
         .iter()

@@ -1,21 +1,23 @@
-//! Samples that are padded in their files, without the padding.
+//! Samples whose padding is removed.
 
 use dyno_loadgen::qsl::SampleIndex;
 
 use super::{SampleTensor, Scalar, Source, Tensor, each_type};
 
-/// Padded samples, and how much of the first axis of each is meant.
+/// Padded samples, and the length of each along the first axis.
 #[derive(Debug)]
-pub(super) struct Cut {
+pub(super) struct TrimmedSamples {
     name: String,
     inputs: Vec<String>,
     tensors: Vec<Tensor>,
     lengths: Vec<usize>,
 }
 
-impl Cut {
+impl TrimmedSamples {
+    /// Returns a source of these samples.
+    ///
     /// # Panics
-    /// There is not a length for each sample.
+    /// If the number of lengths differs from the number of samples.
     pub(super) fn new(name: String, tensors: Vec<Tensor>, lengths: Vec<usize>) -> Self {
         let alike = |tensor: &Tensor| tensor.elements.len() == lengths.len() * tensor.sample_len();
         assert!(tensors.iter().all(alike), "a length for each sample");
@@ -23,14 +25,14 @@ impl Cut {
         Self { name, inputs, tensors, lengths }
     }
 
-    /// The most that a length may be: what all inputs have.
+    /// Returns the maximum length, which all inputs have.
     pub(super) fn most(tensors: &[Tensor]) -> usize {
         let first = tensors.iter().filter_map(|tensor| tensor.sample_shape.first());
         first.min().copied().unwrap_or(0)
     }
 }
 
-impl Source for Cut {
+impl Source for TrimmedSamples {
     fn name(&self) -> &str {
         &self.name
     }
@@ -48,7 +50,7 @@ impl Source for Cut {
         let length = *self.lengths.get(index).ok_or("there is no such sample")?;
         let cut = |tensor: &Tensor| {
             let mut shape = tensor.sample_shape.clone();
-            // What has no axis is one number, and meant as a whole.
+            // An input without axes is one number, which stays.
             shape.iter_mut().take(1).for_each(|first| *first = length);
             let from = index * tensor.sample_len();
             let range = from..from + shape.iter().product::<usize>();
@@ -79,11 +81,11 @@ mod tests {
 
     #[test]
     fn padding_is_cut_off_all_inputs() {
-        let library = library().cut(&[3, 2, 1]).unwrap();
+        let library = library().without_padding(&[3, 2, 1]).unwrap();
         assert_eq!(library.labels(), Some(&[0, 1, 2][..]));
         let found = library.sample(1).unwrap();
         let found: Vec<_> =
-            found.iter().map(|(_, of)| (of.shape.clone(), of.elements.to_f64())).collect();
+            found.iter().map(|(_, input)| (input.shape.clone(), input.elements.to_f64())).collect();
         let expected = [
             (vec![2], vec![4.0, 5.0]),
             (vec![2, 2], vec![6.0, 7.0, 8.0, 9.0]),
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn lengths_that_no_sample_has_are_told() {
-        let refused = |lengths: &[usize]| library().cut(lengths).unwrap_err();
+        let refused = |lengths: &[usize]| library().without_padding(lengths).unwrap_err();
         assert_eq!(refused(&[1, 2]), TensorError::LengthCount { samples: 3, lengths: 2 });
         assert_eq!(refused(&[1, 2, 4]), TensorError::Length { most: 3, found: 4 });
         assert_eq!(refused(&[0, 2, 3]).to_string(), "expected lengths from 1 to 3, found 0");
