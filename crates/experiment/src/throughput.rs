@@ -80,7 +80,7 @@ pub fn samples_per_second(
 pub fn warm_up(
     system: &System,
     options: &Options,
-    test: &Test,
+    test: &PlannedTest,
     control: Control<'_>,
 ) -> Result<Option<u64>, Failure> {
     let requests = options.run.warm_up.unwrap_or(0) as u64;

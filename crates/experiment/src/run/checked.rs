@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use dyno_loadgen::settings::TestMode;
+
 use super::{PreparedRun, variables};
 use crate::effect::{self, Facts, Strictness};
 use crate::failure::Failure;
@@ -31,4 +33,23 @@ impl PreparedRun {
         }
         Ok(prepared)
     }
+}
+
+/// Checks that only performance tests of a single process have a server per tenant.
+pub(super) fn servers_of_tenants(options: &Options) -> Result<(), Failure> {
+    let Some(at) = options.run.tenant_systems.iter().position(Option::is_some) else {
+        return Ok(());
+    };
+    let name = &options.tenants[at].name;
+    if options.modes().iter().any(|mode| *mode != TestMode::PerformanceOnly) {
+        let problem =
+            format!("tenant {name} has a system of its own, whose answers are not scored");
+        return Err(Failure::usage(problem).hint("add --mode performance"));
+    }
+    if options.run.remote_workers.is_some() {
+        let problem =
+            format!("tenant {name} has a system of its own, and workers share one system");
+        return Err(Failure::usage(problem).hint("leave out --remote-workers"));
+    }
+    Ok(())
 }

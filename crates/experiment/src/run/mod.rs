@@ -114,7 +114,7 @@ impl PreparedRun {
 
     fn load(options: Options, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
         division::check(&options.run)?;
-        servers_of_tenants(&options)?;
+        checked::servers_of_tenants(&options)?;
         effect::check_system(&Facts::new(&options, None))?;
         let system = load_system(&options, watch)?;
         effect::check_system(&Facts::new(&options, Some(&system)))?;
@@ -481,25 +481,6 @@ struct TestOutcome {
     client: Option<summary::Client>,
     /// Observers, in real time only.
     observers: Vec<summary::Observer>,
-}
-
-/// Checks that only performance tests of a single process have a server per tenant.
-fn servers_of_tenants(options: &Options) -> Result<(), Failure> {
-    let Some(at) = options.run.tenant_systems.iter().position(Option::is_some) else {
-        return Ok(());
-    };
-    let name = &options.tenants[at].name;
-    if options.modes().iter().any(|mode| *mode != TestMode::PerformanceOnly) {
-        let problem =
-            format!("tenant {name} has a system of its own, whose answers are not scored");
-        return Err(Failure::usage(problem).hint("add --mode performance"));
-    }
-    if options.run.remote_workers.is_some() {
-        let problem =
-            format!("tenant {name} has a system of its own, and workers share one system");
-        return Err(Failure::usage(problem).hint("leave out --remote-workers"));
-    }
-    Ok(())
 }
 
 /// Plays one test and writes its logs and raw records.
