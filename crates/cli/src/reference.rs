@@ -84,7 +84,11 @@ fn with_all_below(command: &Command) -> Vec<&Command> {
 fn argument(arg: &clap::Arg) -> (String, String) {
     let mut name = match (arg.get_short(), arg.get_long()) {
         (Some(short), Some(long)) => format!("-{short}, --{long}"),
-        (None, Some(long)) => format!("--{long}"),
+        (None, Some(long)) => {
+            let aliases = arg.get_visible_aliases().unwrap_or_default();
+            let names: Vec<&str> = std::iter::once(long).chain(aliases).collect();
+            format!("--{}", names.join(", --"))
+        }
         (Some(short), None) => format!("-{short}"),
         (None, None) => String::new(),
     };
@@ -354,7 +358,10 @@ fn misnamed(dyno: &Command, span: &str) -> Option<String> {
         match flag.split_once('.') {
             Some(("settings", key)) => key == "KEY" || is_setting(key),
             Some(("run", key)) => KEYS.iter().any(|known| known.name == key),
-            _ => command.get_arguments().any(|arg| arg.get_long() == Some(flag)),
+            _ => command.get_arguments().any(|arg| {
+                let aliases = arg.get_visible_aliases().unwrap_or_default();
+                arg.get_long() == Some(flag) || aliases.contains(&flag)
+            }),
         }
     };
     match words[..] {

@@ -52,7 +52,7 @@ pub struct Dyno {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
-    Run(run::Run),
+    Run(run::RunCommand),
     /// Ask a system once, and tell everything about it
     Probe(Box<probe::ProbeCommand>),
     /// Find the highest load that keeps several limits at once

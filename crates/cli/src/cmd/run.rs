@@ -20,14 +20,40 @@ use crate::output::console;
 use crate::progress::Progress;
 use crate::{output, render};
 
+/// `dyno run`, perhaps of a server that is only named by its URL.
+#[derive(Debug, Args)]
+pub struct RunCommand {
+    /// A server such as http://localhost:8000. Dyno asks what it is and which model it has. Keys of
+    /// --system may follow, as in http://localhost:8000,model=NAME
+    #[arg(value_name = "URL")]
+    url: Option<String>,
+    #[command(flatten)]
+    run: Run,
+}
+
+impl RunCommand {
+    /// Runs all tests.
+    ///
+    /// # Errors
+    /// The run cannot start, or results cannot be written.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let Some(url) = self.url else { return self.run.execute() };
+        if let Some((_, system)) = self.run.keys.given.0.iter().find(|(k, _)| k.name == "system") {
+            let problem = format!("{url} and --system {system} are two systems");
+            return Err(Failure::usage(problem).hint("keep one of them"));
+        }
+        let found = discover(&url)?;
+        if !self.run.quiet {
+            output::say(&found.found);
+        }
+        self.run.of_system(&found.spec)?.execute()
+    }
+}
+
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
-    /// A server, such as http://localhost:8000: what it is and which model it has is asked, and it is
-    /// measured with --profile llm. Keys of --system may follow: http://localhost:8000,model=NAME
-    #[arg(value_name = "URL")]
-    server: Option<String>,
     /// A dyno.toml; `dyno init` writes one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -87,7 +113,7 @@ impl Run {
     /// # Errors
     /// The run cannot start, or results cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let command_line = self.command_line()?;
+        let command_line = self.command_line();
         let strictness = if self.point { Strictness::Point } else { Strictness::Run };
         let prepared =
             PreparedRun::checked(&command_line, strictness, (!self.quiet).then_some(&console()))?;
@@ -122,34 +148,19 @@ impl Run {
         Ok(measured.end().into())
     }
 
-    /// Returns the options of the command line, with the system of a URL, and with the profile that
-    /// suits a server of texts.
-    ///
-    /// # Errors
-    /// Two systems, or a URL at which no server can be measured.
-    fn command_line(&self) -> Result<CommandLine, Failure> {
+    /// Returns the options of the command line, with the profile that suits a server of texts.
+    fn command_line(&self) -> CommandLine {
         let mut command_line = CommandLine {
             config: self.config.clone(),
             set: self.set.clone(),
             keys: self.keys.given.clone(),
         };
-        if let Some(url) = &self.server {
-            if let Some(system) = command_line.given("system") {
-                let problem = format!("{url} and --system {system} are two systems");
-                return Err(Failure::usage(problem).hint("keep one of them"));
-            }
-            let found = discover(url)?;
-            if !self.quiet {
-                output::say(&found.found);
-            }
-            command_line.give("system", &found.spec);
-        }
         let is_of_texts = command_line.given("system").is_some_and(|s| s.starts_with("openai:"));
         let has_profile = ["profile", "round"].iter().any(|key| command_line.given(key).is_some());
         if is_of_texts && !has_profile && self.config.is_none() && !self.point {
             command_line.give("profile", "llm");
         }
-        Ok(command_line)
+        command_line
     }
 
     fn progress(&self) -> Result<Progress, Failure> {

@@ -255,11 +255,13 @@ fn tenants_load_servers_of_their_own() {
     let samples = |at: usize| &summary["tests"][at]["metrics"]["sample_count"];
     assert_eq!(summary["tests"][0]["tenant"], "one");
     assert_eq!(failed(0)["rejected"], 0, "{summary}");
-    // Every request of the other tenant went to the server that is full.
-    assert_eq!(failed(1)["rejected"].as_u64(), Some(full.heads().len() as u64), "{summary}");
+    // Every request of the other tenant went to the server that is full, as did the short one before
+    // the clock.
+    assert_eq!(failed(1)["rejected"].as_u64(), Some(full.heads().len() as u64 - 1), "{summary}");
     let bodies = full.bodies.lock().unwrap();
-    assert!(bodies.iter().all(|body| body["model"] == "n" && body["max_tokens"] == 5));
-    assert_eq!(samples(0).as_u64(), Some(texts.heads().len() as u64));
+    assert!(bodies[1..].iter().all(|body| body["model"] == "n" && body["max_tokens"] == 5));
+    assert_eq!(bodies[0]["max_tokens"], 1);
+    assert_eq!(samples(0).as_u64(), Some(texts.heads().len() as u64 - 1));
 }
 
 #[test]
@@ -388,4 +390,70 @@ fn an_accuracy_run_that_is_interrupted_has_no_figure() {
     assert_eq!((&accuracy["value"], &accuracy["scored"]), (&Value::Null, &3.into()), "{accuracy}");
     assert!(!String::from_utf8(ended.stdout).unwrap().contains("100.00 %"));
     assert!(!folder.read("out/SingleStream/accuracy/mlperf_log_accuracy.json").is_empty());
+}
+
+/// A server with one model, which chats.
+fn one_model(path: &str, body: &Value) -> (u16, &'static str, String) {
+    match path {
+        "/v1/models" => (200, JSON, json!({"data": [{"id": "tiny"}]}).to_string()),
+        "/v1/chat/completions" if body["stream"] == true => four_words(path, body),
+        "/v1/chat/completions" => {
+            let choice = json!({"message": {"content": "one"}, "finish_reason": "length"});
+            (200, JSON, json!({"choices": [choice]}).to_string())
+        }
+        _ => (404, JSON, json!({"error": {"message": "no such path"}}).to_string()),
+    }
+}
+
+#[test]
+fn a_url_is_enough_to_measure_the_only_model_of_a_server() {
+    let (server, folder) = (Server::start(one_model), Folder::new());
+    for url in ["http://ADDRESS", "ADDRESS/v1", "http://ADDRESS/v1/chat/completions"] {
+        let url = url.replace("ADDRESS", &server.address.to_string());
+        let ran = folder.dyno(&format!(
+            "run {url} --num-prompts 6 --max-concurrency 2 --warm-up 3 --set max_client_lag_ns=0 \
+             --out out"
+        ));
+        assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
+        assert!(ran.stdout.contains("time to first token"), "{}", ran.stdout);
+        let found = summary(&folder);
+        assert_eq!(
+            (&found["profile"], found["tests"].as_array().unwrap().len()),
+            (&json!("llm"), 1)
+        );
+        let test = &found["tests"][0];
+        assert_eq!(test["plan"]["arrivals"], "concurrency:2");
+        assert_eq!(test["metrics"]["answers"]["whole"], 6, "{test}");
+        assert_eq!(test["plan"]["first_token_bound_ns"], Value::Null);
+        assert_eq!(test["metrics"]["over_bound"]["first_token"], Value::Null);
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    }
+    // A question with and one without a stream, and for each run the warm-up and the test.
+    let bodies = server.bodies.lock().unwrap();
+    let asked: Vec<&Value> = bodies.iter().filter(|body| body.is_object()).collect();
+    assert_eq!(asked.len(), 3 * (3 + 6) + 3 + 2, "the last URL names its path");
+    assert!(asked.iter().all(|body| body["model"] == "tiny"));
+}
+
+#[test]
+fn a_url_that_cannot_be_measured_says_what_to_do() {
+    let several: Answer = |path, body| match path {
+        "/v1/models" => (200, JSON, json!({"data": [{"id": "a"}, {"id": "b"}]}).to_string()),
+        _ => one_model(path, body),
+    };
+    let closed: Answer = |_, _| (401, JSON, json!({"error": {"message": "no key"}}).to_string());
+    let other: Answer = |_, _| (404, "text/plain", "nothing here".into());
+    let folder = Folder::new();
+    for (answer, code, words) in [
+        (several, 2, "the server has 2 models: a, b"),
+        (closed, 3, "no key"),
+        (other, 3, "neither OpenAI-compatible"),
+    ] {
+        let ran = folder.dyno(&format!("run http://{}", Server::start(answer).address)).exits(code);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
+    let ran = folder.dyno("run http://localhost:1 --system null").exits(2);
+    assert!(ran.stderr.contains("two systems"), "{}", ran.stderr);
+    let ran = folder.dyno("run http://127.0.0.1:1").exits(3);
+    assert!(ran.stderr.contains("hint: start the server"), "{}", ran.stderr);
 }

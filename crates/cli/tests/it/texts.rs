@@ -212,7 +212,7 @@ fn a_server_that_does_not_stream_is_named_and_not_called_slow() {
     assert_eq!(single.metrics()["first_token_ns"], Value::Null);
     assert_eq!(single.metrics()["latency_ns"]["count"], single.samples());
     assert!(single.test()["notes"].to_string().contains("The server does not stream"));
-    let server = bench.run("ignores_stream", "", "Server --qps 20");
+    let server = bench.run("ignores_stream", "", "Server --qps 20 --profile quick");
     let reasons = server.test()["reasons"].as_array().unwrap();
     assert!(reasons[0].as_str().unwrap().starts_with("The server does not stream"), "{reasons:?}");
     assert!(!reasons.iter().any(|r| r.as_str().unwrap().contains("TTFT p")), "{reasons:?}");

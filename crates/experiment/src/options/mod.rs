@@ -268,15 +268,18 @@ impl Options {
 
     /// Returns the tests of each scenario.
     pub fn modes(&self) -> &'static [TestMode] {
-        // Answers of a language model are seldom scored.
-        let is_fast = self.profile() == Profile::Llm && self.run.accuracy_target.is_none();
-        let default = if is_fast { Mode::Performance } else { Mode::Both };
-        match self.run.mode.unwrap_or(default) {
+        match self.run.mode.unwrap_or(Mode::Both) {
             Mode::Accuracy => &[TestMode::AccuracyOnly],
             Mode::Performance => &[TestMode::PerformanceOnly],
             Mode::Both => &[TestMode::AccuracyOnly, TestMode::PerformanceOnly],
             Mode::Peak => &[TestMode::FindPeakPerformance],
         }
+    }
+
+    /// Returns whether accuracy is tested only if answers can be scored: prompts of a language model
+    /// seldom have references.
+    pub fn scores_if_possible(&self) -> bool {
+        self.profile() == Profile::Llm && self.run.mode.is_none()
     }
 
     /// Returns the profile.

@@ -7,7 +7,7 @@ use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::verdict::{BoundedTime, EarlyStoppingResult, Finding, Verdict, Violation};
-use dyno_results::summary::{Cause, Reason, ReasonKind};
+use dyno_results::summary::{Cause, NO_BOUND, Reason, ReasonKind};
 use dyno_results::units::{count, duration, percentile};
 
 use super::failures::{Failures, Troubles};
@@ -125,15 +125,17 @@ fn span(ns: Nanos) -> String {
     duration(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
-/// Returns the bounds of a Server run.
+/// Returns the bounds of a Server run that are judged.
 fn bounds(plan: &Plan) -> Vec<(BoundedTime, Nanos)> {
-    match (&plan.load, plan.tokens) {
+    let mut bounds = match (&plan.load, plan.tokens) {
         (Load::Server(_), Some(Tokens::Measured { ttft, tpot })) => {
             vec![(BoundedTime::FirstToken, ttft), (BoundedTime::TimePerOutputToken, tpot)]
         }
         (Load::Server(server), _) => vec![(BoundedTime::Latency, server.target_latency)],
         _ => Vec::new(),
-    }
+    };
+    bounds.retain(|(_, bound)| *bound < NO_BOUND);
+    bounds
 }
 
 impl InvalidRun<'_> {

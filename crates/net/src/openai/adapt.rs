@@ -9,7 +9,7 @@ use crate::trouble::{Kind, Trouble};
 use crate::workload::Workload;
 
 /// What a client learned from a server.
-pub struct Adapted {
+pub struct AdaptedServer {
     /// The server, which may have redirected requests to another path.
     pub endpoint: Endpoint,
     /// Settings without what the server rejects.
@@ -34,9 +34,13 @@ pub fn adapt(
     query: &ServerQuery<'_>,
     workload: &Arc<Workload>,
     settings: Settings,
-) -> Result<Adapted, Trouble> {
-    let mut adapted =
-        Adapted { endpoint: query.endpoint.clone(), settings, requests: 0, remarks: Vec::new() };
+) -> Result<AdaptedServer, Trouble> {
+    let mut adapted = AdaptedServer {
+        endpoint: query.endpoint.clone(),
+        settings,
+        requests: 0,
+        remarks: Vec::new(),
+    };
     let mut is_redirected = false;
     while adapted.requests < MOST_REQUESTS {
         adapted.requests += 1;
@@ -59,7 +63,7 @@ pub fn adapt(
     Ok(adapted)
 }
 
-impl Adapted {
+impl AdaptedServer {
     /// Replaces the member that a server's error names; returns false if there is none to replace.
     fn replace_rejected(&mut self, words: &str) -> bool {
         let Settings { limit_member, asks_usage, is_streaming, .. } = &mut self.settings;

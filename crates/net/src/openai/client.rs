@@ -209,7 +209,7 @@ struct AnswerReader {
 }
 
 impl AnswerReader {
-    /// Returns the form of the answer, which the content type tells as long as there is no body.
+    /// Returns the form of the answer; before the first bytes, that of the content type.
     fn form(&self) -> Form {
         let claimed = if self.claims_stream { Form::Stream } else { Form::Whole };
         self.form.unwrap_or(claimed)

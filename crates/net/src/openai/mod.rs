@@ -14,7 +14,7 @@ mod request;
 mod usage;
 mod write;
 
-pub use adapt::{Adapted, adapt};
+pub use adapt::{AdaptedServer, adapt};
 pub use answer::{Part, Usage, error_words, read_part};
 pub use client::{LimitMember, OpenAi, Settings};
 pub use request::{Input, Message, Request};

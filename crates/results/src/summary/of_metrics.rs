@@ -62,7 +62,7 @@ impl Metrics {
             lag_ns: m.lag.map(Into::into),
             client_lag_ns: m.client_lag.map(Into::into),
             conditions: Conditions {
-                performance_met: judgement.performance_met,
+                performance_met: judgement.performance_met.filter(|_| has_bound(plan)),
                 min_duration_met: judgement.min_duration_met,
                 min_queries_met: judgement.min_queries_met,
                 early_stopping_met: judgement.early_stopping_met,
@@ -70,6 +70,16 @@ impl Metrics {
             },
             early_stopping: early_stopping_of(judgement.early_stopping, plan, m.estimates),
         }
+    }
+}
+
+/// Returns whether a bound of a plan is judged; other scenarios than Server have none that a setting
+/// could lift.
+fn has_bound(plan: &plan::Plan) -> bool {
+    match (&plan.load, plan.tokens) {
+        (Load::Server(_), Some(Tokens::Measured { ttft, tpot })) => ttft.min(tpot) < NO_BOUND,
+        (Load::Server(server), _) => server.target_latency < NO_BOUND,
+        _ => true,
     }
 }
 

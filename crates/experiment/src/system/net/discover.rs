@@ -30,12 +30,10 @@ pub struct Discovery {
 /// a system may follow the URL, as in `http://localhost:8000,token-env=KEY`.
 ///
 /// # Errors
-/// No server answers, it is none of these, or it has several models.
+/// No server answers, it speaks neither, or it has several models.
 pub fn discover(argument: &str) -> Result<Discovery, Failure> {
-    let argument = match argument.contains("://") {
-        true => argument.to_owned(),
-        false => format!("http://{argument}"),
-    };
+    let scheme = if argument.contains("://") { "" } else { "http://" };
+    let argument = format!("{scheme}{argument}");
     let mut given = SpecKeys::read("openai", &argument)?;
     let keys = argument[given.url.len()..].to_owned();
     let model = given.text("model");
@@ -181,7 +179,8 @@ impl Questions<'_> {
         Ok(!matches!(answer.status, 404 | 405 | 501) && !has_no_template)
     }
 
-    /// Returns the server as one of the Open Inference Protocol; `None` if it is none.
+    /// Returns the server as one of the Open Inference Protocol; `None` if it does not
+    /// speak it.
     fn tensors(&self, base: &str, keys: &str) -> Result<Option<Discovery>, Failure> {
         let base = base.strip_suffix("/v2").unwrap_or(base);
         if (200..300).contains(&self.get(base, "/v2")?.status) {

@@ -12,7 +12,7 @@ use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::faults::FaultServer;
 use dyno_net::ledger::{AcceptedClasses, Class, Oddity};
-use dyno_net::openai::{Adapted, Input, LimitMember, Message, OpenAi, Settings, adapt};
+use dyno_net::openai::{AdaptedServer, Input, LimitMember, Message, OpenAi, Settings, adapt};
 use dyno_net::tls::Trust;
 use dyno_net::trouble::Kind;
 use dyno_net::workload::{Prompt, Workload};
@@ -137,7 +137,7 @@ fn adapted(
     server: &FaultServer,
     mode: &str,
     fields: &[(String, String)],
-) -> Result<Adapted, String> {
+) -> Result<AdaptedServer, String> {
     let query = ServerQuery {
         endpoint: &below(server, mode),
         version: HttpVersion::Http1,
