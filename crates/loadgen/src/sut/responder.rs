@@ -335,11 +335,12 @@ impl Responder {
         for &id in ids {
             let Some(slab) = self.run.slab(id, 1) else { continue };
             let noted = slab.fail(id, why, at);
-            slab.count(u64::from(noted != FailureNote::Stale), shard);
+            // Before the sample counts as complete: the issuing thread would send the next one.
             if let FailureNote::Failing { window, failed, answers } = noted {
                 let tenant = id.tenant().into();
                 self.run.control.report(MassFailure { tenant, window, failed, answers });
             }
+            slab.count(u64::from(noted != FailureNote::Stale), shard);
         }
         self.run.wake();
     }
