@@ -24,7 +24,7 @@ pub(super) fn requested_wait(status: u16, fields: &dyn Fields) -> Option<Nanos> 
     }
     let text = std::str::from_utf8(fields.field("retry-after")?).ok()?;
     let seconds: f64 = text.trim().parse().ok()?;
-    (seconds >= 0.0 && seconds < 1e9).then(|| (seconds * SECOND as f64) as Nanos)
+    (0.0..1e9).contains(&seconds).then_some((seconds * SECOND as f64) as Nanos)
 }
 
 /// Returns how long to wait before a retry, in ns: as long as the server asked, and up to a tenth
@@ -35,7 +35,7 @@ pub(super) fn wait(kind: Kind, requested: Option<Nanos>, tries: u8, number: u64)
     // The high bits of a product with a large odd number are well mixed.
     let spread = |span: Nanos| {
         let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        (u128::from(span) * u128::from(mixed) >> 32) as Nanos
+        ((u128::from(span) * u128::from(mixed)) >> 32) as Nanos
     };
     match (kind, requested) {
         (_, Some(asked)) => asked + spread(asked / 10),
