@@ -8,7 +8,7 @@
 use std::fs;
 
 use dyno_loadgen::settings::Scenario;
-use dyno_submission::audit::{Accuracies, DTYPES, Evidence, RunFolder, Test, plan, verify, write_folder};
+use dyno_submission::audit::{Accuracies, DTYPES, Evidence, RunFolder, AuditTest, plan, verify, write_folder};
 use dyno_rules::Round;
 use libfuzzer_sys::fuzz_target;
 
@@ -44,7 +44,7 @@ fuzz_target!(|bytes: &[u8]| {
         let known = benchmark.and_then(|name| round.benchmark(name));
         evidence.qualities = Some(Accuracies::from_texts(round, known, texts));
     }
-    for test in Test::ALL {
+    for test in AuditTest::ALL {
         if let Ok(plan) = plan(test, round, benchmark, scenario) {
             let result = verify(&plan, &evidence);
             for part in &result.parts {
