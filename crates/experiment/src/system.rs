@@ -131,6 +131,7 @@ impl System {
     }
 
     fn from_opened(spec: &str, opened: OpenedSystem, run: &RunOptions) -> Result<Self, Failure> {
+        let spec = net::without_secrets(spec);
         let OpenedSystem { drive, library, labels, offline_workers, .. } = opened;
         if let Drive::Engine(engine) = &drive {
             let output = engine.info().outputs.into_iter().next();
@@ -171,7 +172,7 @@ impl System {
             policies,
             batch_sizes: batch::BatchSizes::default(),
             remote_workers: RemoteWorkers::from_options(run)?,
-            spec: spec.to_owned(),
+            spec,
         })
     }
 

@@ -57,6 +57,7 @@ pub mod oip;
 pub mod openai;
 pub mod protocol;
 pub mod raw;
+pub mod secrets;
 pub mod serve;
 pub mod sink;
 pub mod sse;

@@ -29,7 +29,7 @@ use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options, Requirement};
 use crate::outcome::{Context, Outcome, log_folder};
 use crate::system::System;
-use crate::system::net::Remote;
+use crate::system::net::{Remote, without_secrets};
 use crate::test::{PlannedTest, TestTenant};
 use crate::watch::{Control, Interrupt, TestResult, Watch};
 use crate::workers::RemoteWorkers;
@@ -427,11 +427,13 @@ pub fn variables() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Returns the arguments that repeat the run, without the directory of its results.
+/// Returns the arguments that repeat the run, without the directory of its results and without values
+/// of header fields.
 pub fn command() -> Vec<String> {
     let mut kept = Vec::new();
     // Non-UTF-8 arguments are converted lossily.
-    let mut arguments = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
+    let mut arguments =
+        std::env::args_os().skip(1).map(|arg| without_secrets(&arg.to_string_lossy()));
     while let Some(argument) = arguments.next() {
         if argument == "--out" {
             arguments.next();

@@ -19,6 +19,7 @@ use crate::options::{
     Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepKey, SweepTable, meaning,
 };
 use crate::run::{PreparedRun, variables};
+use crate::system::net::{literal_secret, without_secrets};
 use crate::system::{System, SystemKind, cost};
 use crate::watch::quiet;
 
@@ -62,6 +63,7 @@ impl SweepPlan {
         request.fixed.keys.0.retain(|(key, _)| !matches!(key.name, "out" | "name"));
         check_table(options.sweep.as_ref(), &request.flags, &axes)?;
         check_systems(&axes)?;
+        check_secrets(options.run.system.as_ref(), &axes)?;
         let (is_zip, repeat) = (table.zip == Some(true), table.repeat.unwrap_or(1));
         let all = combinations(&axes, is_zip, &table.exclude, repeat as usize);
         let all = all.map_err(|problem| {
@@ -138,6 +140,19 @@ fn check_table(
 }
 
 /// Checks that the values of the axis `system` exist.
+/// Rejects secrets in the command, which a sweep writes down so that it can be resumed.
+fn check_secrets(system: Option<&String>, axes: &[Axis]) -> Result<(), Failure> {
+    let swept = axes.iter().filter(|axis| axis.key == "system").flat_map(|axis| &axis.values);
+    match system.into_iter().chain(swept).find_map(|spec| literal_secret(spec)) {
+        None => Ok(()),
+        Some(name) => {
+            let problem = format!("header.{name}: a sweep writes its command down to be resumed");
+            Err(Failure::usage(problem)
+                .hint(format!("header-env.{name}=VARIABLE takes the value from the environment")))
+        }
+    }
+}
+
 fn check_systems(axes: &[Axis]) -> Result<(), Failure> {
     let systems = axes.iter().filter(|axis| axis.key == "system").flat_map(|axis| &axis.values);
     let problems: Vec<String> =
@@ -254,7 +269,7 @@ impl Check {
                 return self.note(&Failure::usage(problem), &name);
             }
         }
-        let system = options.run.system.clone().unwrap_or_else(|| "digits".into());
+        let system = without_secrets(options.run.system.as_deref().unwrap_or("digits"));
         let run = options.run.clone();
         let facts = Facts::new(&options, None);
         self.common.add(&facts);

@@ -31,6 +31,7 @@ use crate::options::{RunOptions, is_open};
 pub use discover::{Discovery, discover};
 use spec_keys::SpecKeys;
 use spec_keys::named;
+pub use spec_keys::{literal_secret, without_secrets};
 
 pub(super) const OIP: SystemKind = SystemKind {
     name: "oip",
@@ -83,8 +84,8 @@ pub(super) const RAW: SystemKind = SystemKind {
      connection of HTTP/2), max-concurrency=N (requests in flight at most; others wait, which counts in their latency \
      and is shown separately), timeout=TIME (60s), retries=N (0, \
      counted; a refusal waits as long as the server asks by Retry-After, else for growing times), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
-     accept=gzip or deflate (asks for compressed answers, which are unpacked after their time was taken), ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
-     environment variable that holds a bearer token, which is written nowhere)",
+     accept=gzip or deflate (asks for compressed answers, which are unpacked after their time was taken), ca=FILE.pem, header.NAME=TEXT, header-env.NAME=VARIABLE, header-file.NAME=FILE (values are \
+     written nowhere), token-env=NAME (the environment variable that holds a bearer token)",
     accepts: &["data", "warm-up", "max-concurrency"],
     resources: |operand| named("raw", operand),
     check: None,
@@ -158,6 +159,7 @@ fn load(name: &str, request: &Request<'_>) -> Result<LoadedServer, Failure> {
         };
         let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
         if !NAMES.contains(&name) {
+            let spec = without_secrets(spec);
             let problem = format!("`{spec}`, the system of a tenant, is no server");
             return Err(Failure::usage(problem).hint(format!("those are {}", NAMES.join(", "))));
         }

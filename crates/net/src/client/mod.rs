@@ -45,6 +45,7 @@ use crate::endpoint::Endpoint;
 use crate::exchange::HttpVersion;
 use crate::ledger::Entry;
 use crate::protocol::{Protocol, Reader};
+use crate::secrets;
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
 use accepted::SampleTimes;
@@ -511,7 +512,8 @@ impl ClientCore {
             self.retries.add(self.clock.now() + wait, again, responder.clone());
             return None;
         }
-        self.counters.failed(trouble);
+        let words = secrets::hide(&trouble.words, &self.options.fields);
+        self.counters.failed(&Trouble::new(trouble.kind, words));
         let at = responder.time_of(&self.clock, at);
         responder.fail_at(&[job.id], trouble.kind.failure(), at);
         None

@@ -8,6 +8,7 @@ use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::messages::{Empty, SERVER_METADATA, ServerMetadataResponse};
 use dyno_net::openai::{Api, Input, Message, Request as Body};
+use dyno_net::secrets;
 use serde_json::Value;
 
 use super::SpecKeys;
@@ -66,7 +67,7 @@ pub fn discover(argument: &str) -> Result<Discovery, Failure> {
                 found: format!("{text} is OpenAI-compatible: model {model}, {}.", api.path()),
             })
         }
-        401 | 403 => Err(Failure::set_up(format!("{text}: {}", models.words()))
+        401 | 403 => Err(Failure::set_up(format!("{text}: {}", server.words(&models)))
             .hint("token-env=NAME names the environment variable of the token")),
         status => server.tensors(base, &keys)?.ok_or_else(|| {
             Failure::set_up(format!(
@@ -156,6 +157,11 @@ impl Questions<'_> {
         server.exchange(request).map_err(|trouble| {
             Failure::set_up(trouble).hint("start the server, or check the URL and its port")
         })
+    }
+
+    /// Returns the message of an answer, without the values of fields that it repeats.
+    fn words(&self, answer: &HttpAnswer) -> String {
+        secrets::hide(&answer.words(), &self.options.fields)
     }
 
     fn get(&self, base: &str, path: &str) -> Result<HttpAnswer, Failure> {

@@ -35,8 +35,11 @@ const PLAIN: [&str; 6] = ["model", "version", "output", "pointer", "content-type
 pub fn named(system: &str, argument: &str) -> Resources {
     let Ok(mut given) = SpecKeys::read(system, argument) else { return Resources::default() };
     let urls = std::iter::once(given.url.clone()).chain(given.all("node")).collect();
-    let variables = given.all("token-env");
+    let mut variables = given.all("token-env");
+    let named = |keys: Vec<(String, String)>| keys.into_iter().map(|(_, value)| value);
+    variables.extend(named(given.beginning("header-env.")));
     let mut files = [given.all("ca"), given.all("tokenizer")].concat();
+    files.extend(named(given.beginning("header-file.")));
     let bodies = given.all("body");
     files.extend(bodies.iter().filter_map(|body| body.strip_prefix('@')).map(str::to_owned));
     // The values of other keys are files if such files exist.
@@ -198,6 +201,24 @@ impl SpecKeys {
             None => Trust::Public,
         };
         let mut fields: Vec<(String, String)> = self.beginning("header.");
+        if let Some((name, _)) = fields.iter().find(|(_, value)| value == REDACTED) {
+            let problem = format!("header.{name}: {REDACTED} stands for a value that was left out");
+            return Err(Failure::usage(problem)
+                .hint(format!("header-env.{name}=VARIABLE takes it from the environment")));
+        }
+        for (name, variable) in self.beginning("header-env.") {
+            let value = std::env::var(&variable).map_err(|_| {
+                Failure::set_up(format!("header-env.{name}: there is no variable {variable}"))
+                    .hint(format!("export {variable}=..., which Dyno sends and writes nowhere"))
+            })?;
+            fields.push((name, value.trim().to_owned()));
+        }
+        for (name, path) in self.beginning("header-file.") {
+            let value = std::fs::read_to_string(&path).map_err(|error| {
+                Failure::set_up(format!("header-file.{name}: cannot read {path}: {error}"))
+            })?;
+            fields.push((name, value.trim().to_owned()));
+        }
         for (name, _) in &mut fields {
             name.make_ascii_lowercase();
             if OWN_FIELDS.contains(&name.as_str()) {
@@ -267,6 +288,36 @@ impl SpecKeys {
     }
 }
 
+/// Stands for a value that is written nowhere.
+const REDACTED: &str = "***";
+
+/// Returns a text with `***` in place of the values of `header.NAME=`, which may be secrets.
+pub fn without_secrets(text: &str) -> String {
+    let mut parts = text.split(',');
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    let mut is_value = false;
+    for part in parts {
+        // A comma within a value begins a part without a key.
+        let is_header = part.starts_with("header.");
+        is_value = is_header || is_value && !part.contains('=');
+        match part.split_once('=') {
+            Some((key, _)) if is_header => shown += &format!(",{key}={REDACTED}"),
+            _ if is_value => {}
+            _ => shown.extend([",", part]),
+        }
+    }
+    shown
+}
+
+/// Returns the header field of a specification whose name is that of a secret and whose value is given
+/// in place.
+pub fn literal_secret(spec: &str) -> Option<&str> {
+    const NAMES: [&str; 6] = ["authorization", "cookie", "key", "password", "secret", "token"];
+    let fields = spec.split(',').filter_map(|part| part.strip_prefix("header."));
+    let mut names = fields.filter_map(|field| Some(field.split_once('=')?.0));
+    names.find(|name| NAMES.iter().any(|secret| name.to_ascii_lowercase().contains(secret)))
+}
+
 /// Header fields that frame a message or belong to the connection.
 const OWN_FIELDS: [&str; 7] =
     ["connection", "content-length", "expect", "te", "trailer", "transfer-encoding", "upgrade"];
@@ -314,6 +365,21 @@ mod tests {
         let problem = given.finish().unwrap_err().problems()[0].clone();
         assert!(problem.contains("`retrys`; the nearest key is `retries`"), "{problem}");
         assert!(SpecKeys::read("oip", "").is_err() && SpecKeys::read("oip", "http://a,b").is_err());
+    }
+
+    #[test]
+    fn values_of_fields_are_not_shown() {
+        for (spec, shown) in [
+            ("openai:http://a,model=m", "openai:http://a,model=m"),
+            ("openai:http://a,header.x=secret,model=m", "openai:http://a,header.x=***,model=m"),
+            ("raw:http://a,header.x=b,c,d,retries=1", "raw:http://a,header.x=***,retries=1"),
+            ("onnx:m.onnx", "onnx:m.onnx"),
+        ] {
+            assert_eq!(without_secrets(spec), shown);
+        }
+        let mut given = SpecKeys::read("openai", "http://a,header.x=***").unwrap();
+        let problem = given.options(&RunOptions::default()).unwrap_err().problems()[0].clone();
+        assert!(problem.contains("was left out"), "{problem}");
     }
 
     #[test]

@@ -1,0 +1,42 @@
+//! Values of request fields that must not appear in messages.
+
+/// Values shorter than this are not hidden: they are no secrets, and appear by chance.
+const SHORTEST: usize = 6;
+
+/// Replaces each value of these fields in a message, such as a token that a server repeats in its error.
+/// Of `Bearer TOKEN` the token is hidden, too.
+///
+/// ```
+/// use dyno_net::secrets::hide;
+///
+/// let fields = [("authorization".to_owned(), "Bearer sesame".to_owned())];
+/// assert_eq!(hide("wrong key sesame", &fields), "wrong key ***");
+/// ```
+#[must_use]
+pub fn hide(words: &str, fields: &[(String, String)]) -> String {
+    let mut hidden = words.to_owned();
+    for (_, value) in fields {
+        let token = value.split_once(' ').map(|(_, token)| token.trim());
+        let parts = std::iter::once(value.as_str()).chain(token);
+        for part in parts.filter(|part| part.len() >= SHORTEST) {
+            if hidden.contains(part) {
+                hidden = hidden.replace(part, "***");
+            }
+        }
+    }
+    hidden
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_occurrences_of_each_value_are_hidden() {
+        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let fields = [field("authorization", "Bearer sk-123456"), field("x-key", "abcdef")];
+        let words = "sk-123456 of Bearer sk-123456, abcdefabcdef";
+        assert_eq!(hide(words, &fields), "*** of ***, ******");
+        assert_eq!(hide("connection: close", &[field("connection", "close")]), "connection: close");
+    }
+}
