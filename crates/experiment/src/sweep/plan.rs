@@ -139,7 +139,6 @@ fn check_table(
         .hint("pair zip with a second --over, order-seed with --order random, or leave them out"))
 }
 
-/// Checks that the values of the axis `system` exist.
 /// Rejects secrets in the command, which a sweep writes down so that it can be resumed.
 fn check_secrets(system: Option<&String>, axes: &[Axis]) -> Result<(), Failure> {
     let swept = axes.iter().filter(|axis| axis.key == "system").flat_map(|axis| &axis.values);
@@ -153,6 +152,7 @@ fn check_secrets(system: Option<&String>, axes: &[Axis]) -> Result<(), Failure> 
     }
 }
 
+/// Checks that the values of the axis `system` exist.
 fn check_systems(axes: &[Axis]) -> Result<(), Failure> {
     let systems = axes.iter().filter(|axis| axis.key == "system").flat_map(|axis| &axis.values);
     let problems: Vec<String> =
