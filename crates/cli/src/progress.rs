@@ -7,6 +7,7 @@ use std::time::Duration;
 use dyno_experiment::goals::Goals;
 use dyno_experiment::test::PlannedTest;
 use dyno_experiment::{Failure, TestResult, Watch};
+use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 use dyno_loadgen::drive::Glance;
 
 use crate::live::{self, Live};
@@ -30,17 +31,21 @@ enum Display {
     Hidden,
     /// One line of text for each test, for logs.
     Titles,
+    /// A line of text now and then, for the logs of jobs; holds a clock that began with the last one.
+    Lines(Clock),
+    /// A line that is overwritten.
     Line,
     Screen(Box<Screen>),
 }
 
 impl Progress {
-    /// Returns a progress line if stderr is a terminal and the line is allowed, else no display.
+    /// Returns a progress line if it is allowed: one that is overwritten if stderr is a terminal, else
+    /// one every ten seconds.
     pub fn new(is_allowed: bool) -> Self {
-        Self::with_display(if is_allowed && terminal::redraws() {
-            Display::Line
-        } else {
-            Display::Hidden
+        Self::with_display(match (is_allowed, terminal::redraws()) {
+            (false, _) => Display::Hidden,
+            (true, true) => Display::Line,
+            (true, false) => Display::Lines(Clock::start()),
         })
     }
 
@@ -100,7 +105,7 @@ impl Watch for Progress {
     }
 
     fn wants_glances(&self) -> bool {
-        matches!(self.state().display, Display::Line | Display::Screen(_))
+        matches!(self.state().display, Display::Line | Display::Lines(_) | Display::Screen(_))
     }
 
     fn plan(&self, heading: &str, tests: &[PlannedTest]) {
@@ -153,6 +158,12 @@ impl ProgressState {
     fn draw(&mut self) {
         match &mut self.display {
             Display::Hidden | Display::Titles => {}
+            Display::Lines(clock) => {
+                if clock.now() >= PERIOD_OF_LINES {
+                    *clock = Clock::start();
+                    output::say(live::line(&self.live, COLUMNS_OF_LINES));
+                }
+            }
             Display::Line => {
                 let columns = terminal::size().map_or(COLUMNS, |(columns, _)| columns.into());
                 let line = live::line(&self.live, columns);
@@ -166,6 +177,12 @@ impl ProgressState {
 
 /// Interval of key checks: shorter than a person notices.
 const KEYS: Duration = Duration::from_millis(50);
+
+/// Time between the lines of a log.
+const PERIOD_OF_LINES: Nanos = 10 * SECOND;
+
+/// Columns of the lines of a log.
+const COLUMNS_OF_LINES: usize = 100;
 
 /// Columns of a terminal of unknown size.
 const COLUMNS: usize = 80;
