@@ -59,12 +59,23 @@ struct Measurement {
 struct MissingData {
     /// Number of further queries needed, if known.
     more: Option<u64>,
+    /// The value of the few observations, if there are any.
+    value: Option<f64>,
+    /// So many observations exceed the bound that no further ones can help.
+    is_hopeless: bool,
 }
+
+impl MissingData {
+    const NOTHING: Self = Self { more: None, value: None, is_hopeless: false };
+}
+
+/// Observations from which on a bound is missed if half of them exceed it, whatever the interval.
+const ENOUGH: usize = 20;
 
 fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
     let is_share = limit.quantity == Quantity::Errors;
     let bound = if is_share { limit.allowed } else { limit.bound as f64 };
-    let measured = rows.map_or(Err(MissingData { more: None }), |rows| measured(limit, rows));
+    let measured = rows.map_or(Err(MissingData::NOTHING), |rows| measured(limit, rows));
     let mut found = summary::Requirement {
         requirement: limits::show(limit),
         metric: metric(limit),
@@ -88,7 +99,12 @@ fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
                 found.more_queries = more.map(|more| more.saturating_mul(stride(rows)));
             }
         }
-        Err(MissingData { more }) => {
+        Err(MissingData { value, is_hopeless: true, .. }) => {
+            found.value = value;
+            found.finding = RequirementFinding::Missed;
+        }
+        Err(MissingData { more, value, .. }) => {
+            found.value = value;
             found.finding = RequirementFinding::Undecided;
             found.more_queries = more.map(|more| more.saturating_mul(stride(rows)));
         }
@@ -125,11 +141,18 @@ fn measured(limit: &Limit, rows: &Records) -> Result<Measurement, MissingData> {
     let percentile = 1.0 - limit.allowed;
     let count = times.len() as u64;
     if count == 0 {
-        return Err(MissingData { more: None });
+        return Err(MissingData::NOTHING);
     }
+    let over = times.iter().filter(|&&time| time > limit.bound).count();
     let factors =
         single_run::percentile(&times, percentile, 1.0 - CONFIDENCE).map_err(|too_few| {
-            MissingData { more: Some(too_few.needed.saturating_sub(too_few.values).max(1)) }
+            MissingData {
+                more: Some(too_few.needed.saturating_sub(too_few.values).max(1)),
+                value: Some(at(times.clone(), percentile)),
+                is_hopeless: limit.allowed <= 0.1
+                    && times.len() >= ENOUGH
+                    && 2 * over >= times.len(),
+            }
         })?;
     let Factors { low, high } = factors;
     let value = at(times, percentile);
@@ -152,6 +175,7 @@ fn at(mut times: Vec<u64>, percentile: f64) -> f64 {
 fn share(failed: &[bool]) -> Result<Measurement, MissingData> {
     let found = single_run::share(failed, 1.0 - CONFIDENCE).map_err(|too_few| MissingData {
         more: Some(too_few.needed.saturating_sub(too_few.values)),
+        ..MissingData::NOTHING
     })?;
     Ok(Measurement {
         value: found.value,
@@ -217,7 +241,7 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
             };
             let more = match found.more_queries {
                 Some(more) => format!(
-                    "About {} more queries would decide it: raise --duration or min_query_count.",
+                    "About {} more queries would decide it: raise --num-prompts or --duration.",
                     units::count(more)
                 ),
                 None if found.value.is_none() => {
@@ -282,7 +306,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_never_met() {
         let few = finding("p99<=10s", &record(90, 0));
-        assert_eq!((few.finding, few.value), (RequirementFinding::Undecided, None));
+        assert_eq!((few.finding, few.low), (RequirementFinding::Undecided, None));
         assert!(few.more_queries.is_some_and(|more| more > 100), "{few:?}");
         let none = finding("ttft.p90<=10s", &record(2_000, 0));
         assert_eq!((none.finding, none.more_queries), (RequirementFinding::Undecided, None));

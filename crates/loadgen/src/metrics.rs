@@ -1,7 +1,7 @@
 //! Metrics of a run: latencies, percentiles, rates, counts.
 //!
 //! [`Metrics::from_record`] has the arithmetic of the reference, bit for bit, with one exception:
-//! means are signed. [`Definitions::Native`] differs only in tokens. A sample that failed or is
+//! means are signed. [`Definitions::Native`] differs in tokens and in completed rates. A sample that failed or is
 //! missing counts neither as throughput nor as a latency:
 //!
 //! | | answered | failed | missing |
@@ -272,6 +272,7 @@ impl Metrics {
             mean: latency.mean,
             max_latency: times.max_latency,
             final_query,
+            throughput: definitions.throughput_span(record, sample_count, final_query.done),
         };
         Self {
             query_count: record.query_count() as u64,
@@ -498,6 +499,8 @@ struct Denominators {
     mean: i64,
     max_latency: Nanos,
     final_query: FinalQuery,
+    /// Number of completions in a span of this many ns, for completed rates.
+    throughput: (f64, Nanos),
 }
 
 impl Denominators {
@@ -510,7 +513,7 @@ impl Denominators {
             Load::MultiStream { .. } => Rates::MultiStream,
             Load::Server(_) => Rates::Server {
                 scheduled: gaps(self.issued) / seconds(self.final_query.scheduled),
-                completed: gaps(self.samples) / seconds(self.final_query.done),
+                completed: self.throughput.0 / seconds(self.throughput.1),
             },
             Load::Offline => {
                 Rates::Offline { samples: self.samples as f64 / seconds(self.max_latency) }
@@ -528,13 +531,13 @@ impl Denominators {
                 with_overhead: tokens / seconds(self.final_query.issued),
                 without_overhead: tokens / (self.mean_seconds() * self.samples as f64),
                 without_overhead_per_ns: tokens / (self.mean as f64 * self.samples as f64),
-                completed: tokens / seconds(self.final_query.done),
+                completed: tokens / seconds(self.throughput.1),
             }),
             (Tokens::Inferred { scaling_factor }, Load::Offline) => Some(TokenRates::Inferred {
                 tokens: scaling_factor as f64 * self.samples as f64 / seconds(self.max_latency),
             }),
             (Tokens::Inferred { scaling_factor }, Load::Server(_)) => Some(TokenRates::Inferred {
-                tokens: scaling_factor as f64 * gaps(self.samples) / seconds(self.final_query.done),
+                tokens: scaling_factor as f64 * self.throughput.0 / seconds(self.throughput.1),
             }),
             (Tokens::Inferred { .. }, _) => None,
         }

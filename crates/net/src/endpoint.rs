@@ -184,7 +184,7 @@ impl Endpoint {
     /// the target is not a URL or does not end with that path.
     #[must_use]
     pub fn redirected(&self, location: &str, path: &str) -> Option<Self> {
-        let location = location.split(['?', '#']).next()?.trim_end_matches('/');
+        // A target that differs in its query or in a slash at the end could not be asked for.
         let base = location.strip_suffix(path)?;
         if base.is_empty() || base.starts_with('/') && !base.starts_with("//") {
             return Some(Self { path: base.trim_end_matches('/').to_owned(), ..self.clone() });
@@ -253,8 +253,9 @@ mod tests {
         let from: Endpoint = "http://a:8000/v1".parse().unwrap();
         for (location, target) in [
             ("/x/v2/chat/completions", Some("http://a:8000/x/v2")),
-            ("/chat/completions?a=b", Some("http://a:8000")),
-            ("https://b/v1/chat/completions/", Some("https://b/v1")),
+            ("/chat/completions?a=b", None),
+            ("https://b/v1/chat/completions/", None),
+            ("https://b/v1/chat/completions", Some("https://b/v1")),
             ("https://b/login", None),
             ("//b/v1/chat/completions", None),
             ("chat", None),

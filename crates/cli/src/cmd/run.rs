@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use dyno_experiment::effect::Strictness;
-use dyno_experiment::options::{CommandLine, KEYS};
-use dyno_experiment::run::{MeasuredRun, PreparedRun};
+use dyno_experiment::options::{CommandLine, KEYS, Options};
+use dyno_experiment::run::{MeasuredRun, PreparedRun, variables};
 use dyno_experiment::system::net::discover;
 use dyno_experiment::{Control, Failure, Watch};
 use dyno_results::run_directory::check_free;
@@ -42,6 +42,8 @@ impl RunCommand {
             let problem = format!("{url} and --system {system} are two systems");
             return Err(Failure::usage(problem).hint("keep one of them"));
         }
+        // A wrong flag is found before the server is asked.
+        Options::read(&self.run.command_line(), variables())?;
         let found = discover(&url)?;
         if !self.run.quiet {
             output::say(&found.found);
@@ -148,19 +150,12 @@ impl Run {
         Ok(measured.end().into())
     }
 
-    /// Returns the options of the command line, with the profile that suits a server of texts.
     fn command_line(&self) -> CommandLine {
-        let mut command_line = CommandLine {
+        CommandLine {
             config: self.config.clone(),
             set: self.set.clone(),
             keys: self.keys.given.clone(),
-        };
-        let is_of_texts = command_line.given("system").is_some_and(|s| s.starts_with("openai:"));
-        let has_profile = ["profile", "round"].iter().any(|key| command_line.given(key).is_some());
-        if is_of_texts && !has_profile && self.config.is_none() && !self.point {
-            command_line.give("profile", "llm");
         }
-        command_line
     }
 
     fn progress(&self) -> Result<Progress, Failure> {
@@ -187,6 +182,9 @@ impl Run {
             output::say(format_args!("error: {}", failing.reason()));
         }
         if self.quiet {
+            if let Some(reason) = measured.summary.tests.iter().find_map(|t| t.reasons.first()) {
+                output::say(format_args!("{}: {reason}", measured.summary.verdict));
+            }
             return printed;
         }
         output::say(format_args!("report: {}", path.join("report.html").display()));

@@ -6,9 +6,11 @@ use dyno_experiment::options::{Options, is_open};
 use dyno_experiment::system::System;
 use dyno_experiment::test::PlannedTest;
 use dyno_loadgen::clock::SECOND;
-use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
+use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Settings, TestMode};
 use dyno_results::summary::metrics::Distribution;
-use dyno_results::summary::{self, Client, DISCLAIMER, Headline, InputShape, Run, mode_name};
+use dyno_results::summary::{
+    self, Client, DISCLAIMER, Headline, InputShape, NO_BOUND, Run, mode_name,
+};
 use dyno_results::units::{self, count, duration, shortened};
 
 use super::{Alignment, Color, Frame, details, painted, wrap};
@@ -43,7 +45,7 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
             }
         }
         let mut lines: Vec<String> =
-            measured.iter().flat_map(|test| details::lines(test)).collect();
+            measured.iter().flat_map(|test| details::lines(test, run.profile == LLM)).collect();
         lines.extend(measured.iter().flat_map(|test| required(test)));
         lines.iter().for_each(|line| frame.line(line, 2));
         if !lines.is_empty() {
@@ -244,7 +246,8 @@ fn settings(text: &mut String, test: &PlannedTest, settings: &Settings) {
             && !is_of_run
             && dyno_results::effective::is_relevant(field.name, test.scenario)
         {
-            let value = format!("{value} {}", field.unit);
+            let is_no_bound = value == NO_BOUND.to_string();
+            let value = if is_no_bound { "none".into() } else { format!("{value} {}", field.unit) };
             let _ = writeln!(text, "  {} = {}  ({origin})", field.name, value.trim_end());
         }
     }
@@ -253,7 +256,10 @@ fn settings(text: &mut String, test: &PlannedTest, settings: &Settings) {
         Scenario::Offline => "offline_expected_qps",
         Scenario::SingleStream | Scenario::MultiStream => return,
     };
-    if test.mode != TestMode::AccuracyOnly && is_open(settings, rate) {
+    let has_rate =
+        !matches!(settings.values.server_arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
+            || test.scenario != Scenario::Server;
+    if test.mode != TestMode::AccuracyOnly && is_open(settings, rate) && has_rate {
         let _ = writeln!(text, "  {rate} is left to a short probe before the run");
     }
 }

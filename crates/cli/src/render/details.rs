@@ -5,8 +5,9 @@ use dyno_results::summary::metrics::{Bound, EarlyStopping};
 use dyno_results::summary::{Environment, Metrics, Plan, State, Test, Verdict, answer_lines};
 use dyno_results::units::{count, counted, duration, percentile, rate};
 
-/// Returns lines about a performance test; empty without metrics.
-pub fn lines(test: &Test) -> Vec<String> {
+/// Returns lines about a performance test; empty without metrics. `has_times`: a table shows the times of
+/// tokens.
+pub fn lines(test: &Test, has_times: bool) -> Vec<String> {
     let Some(metrics) = &test.metrics else { return Vec::new() };
     let name = match &test.tenant {
         Some(tenant) => format!("{} {tenant}", test.scenario),
@@ -14,7 +15,7 @@ pub fn lines(test: &Test) -> Vec<String> {
     };
     let parts = [
         load(test, metrics),
-        tokens(metrics),
+        if has_times { None } else { tokens(metrics) },
         answer_lines::tokens(metrics),
         answer_lines::end_of_stream(metrics),
         goodput(metrics),

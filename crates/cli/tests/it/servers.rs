@@ -196,7 +196,7 @@ fn streams_are_timed_and_whoever_counts_tokens_is_told() {
     let run = |options: &str| {
         let ran = folder.dyno(&format!(
             "run --system openai:http://{},model=m{options} --data prompts.jsonl --scenario \
-             SingleStream --duration 50ms --set min_query_count=20 --goodput ttft:60000 --out out -q",
+             SingleStream --duration 50ms --mode both --set min_query_count=20 --goodput ttft:60000 --out out -q",
             server.address
         ));
         assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);

@@ -26,6 +26,12 @@ const ROWS: &[Row] = &[
         fix: "leave out the rate, or choose poisson, constant, gamma or burst arrivals",
     },
     Row {
+        keys: &["server_target_latency_ns"],
+        takes_effect: |settings| !settings.values.use_token_latencies,
+        why: "answers come in parts, and bounds on them are server_ttft_latency and server_tpot_latency",
+        fix: "use these, --require 'p99<=TIME', or stream=false",
+    },
+    Row {
         keys: &[
             "server_find_peak_qps_decimals_of_precision",
             "server_find_peak_qps_boundary_step_size",

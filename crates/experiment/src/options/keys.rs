@@ -136,7 +136,7 @@ macro_rules! keys {
 }
 
 keys! {
-    "system" "SYSTEM" "What is measured: digits, null, onnx:FILE, tract:FILE, or model:SERVICE in virtual time (dyno info systems)" "digits"
+    "system" "SYSTEM" "What is measured: digits, null, onnx:FILE, tract:FILE, openai:URL or oip:URL/MODEL (servers), or model:SERVICE in virtual time (dyno info systems)" "digits"
         |o, v, _| { o.system = Some(v.into()); Ok(()) };
     "round" "ROUND" "A round of MLPerf Inference, such as v5.1, whose rules the settings follow; needs --benchmark (dyno info rules)" "none"
         |o, v, _| { o.round = Some(v.into()); o.round = Some(round(v)?); Ok(()) };
@@ -151,7 +151,7 @@ keys! {
     "duration" "TIME" "Each performance test lasts at least this long, such as 10s" "by profile"
         |o, v, _| { o.duration = Some(units::parse_duration(v)?); Ok(()) };
     "qps" "RATE" "Server: mean arrival rate in queries/s" "a tenth of what a short probe reaches, at most 1000"
-        |o, v, _| { o.qps = Some(number(v)?); Ok(()) };
+        |o, v, _| { o.qps = Some(rate(v)?); Ok(()) };
     "num-prompts" "N" "Exactly this many queries in each performance test, however long they take" "as many as the duration needs"
         |o, v, _| { o.num_prompts = Some(at_least_one(v)?); Ok(()) };
     "max-concurrency" "N" "Server: at most this many requests to a server in flight; without a rate always this many" "no limit; 8 with --profile llm"
@@ -316,6 +316,18 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
 /// A sentence fragment that begins with "expected".
 pub fn at_least_one(text: &str) -> Result<NonZero<usize>, String> {
     NonZero::new(number(text)?).ok_or_else(|| "expected a number of at least 1, found `0`".into())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match number(text)? {
+        rate if rate == f64::INFINITY => {
+            Err("expected a finite rate; --scenario Offline sends all \
+                                              requests at once, and --max-concurrency N as many as \
+                                              are answered"
+                .into())
+        }
+        rate => Ok(rate),
+    }
 }
 
 fn positive(text: &str) -> Result<NonZero<u32>, String> {

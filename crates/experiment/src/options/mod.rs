@@ -268,7 +268,10 @@ impl Options {
 
     /// Returns the tests of each scenario.
     pub fn modes(&self) -> &'static [TestMode] {
-        match self.run.mode.unwrap_or(Mode::Both) {
+        // Data of language models often has answers, and scoring them all may take hours.
+        let is_fast = self.profile() == Profile::Llm && self.run.accuracy_target.is_none();
+        let default = if is_fast { Mode::Performance } else { Mode::Both };
+        match self.run.mode.unwrap_or(default) {
             Mode::Accuracy => &[TestMode::AccuracyOnly],
             Mode::Performance => &[TestMode::PerformanceOnly],
             Mode::Both => &[TestMode::AccuracyOnly, TestMode::PerformanceOnly],
@@ -276,15 +279,12 @@ impl Options {
         }
     }
 
-    /// Returns whether accuracy is tested only if answers can be scored: prompts of a language model
-    /// seldom have references.
-    pub fn scores_if_possible(&self) -> bool {
-        self.profile() == Profile::Llm && self.run.mode.is_none()
-    }
-
-    /// Returns the profile.
+    /// Returns the profile, by default the one that suits the system.
     pub fn profile(&self) -> Profile {
-        self.run.profile.unwrap_or(Profile::Quick)
+        let is_of_texts = |spec: &String| spec.starts_with("openai:");
+        let is_llm = self.run.system.as_ref().is_some_and(is_of_texts) && self.tenants.is_empty();
+        let default = if is_llm { Profile::Llm } else { Profile::Quick };
+        self.run.profile.unwrap_or(default)
     }
 
     /// Returns whether a run ends when most answers fail. Under the rules a run continues.

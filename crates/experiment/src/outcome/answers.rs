@@ -22,7 +22,7 @@ pub fn add(
     let accounts = Accounts::new(record, entries)?;
     let window = match report.run.plan.load {
         Load::Offline => report.metrics.max_latency,
-        _ => report.metrics.final_query.done,
+        _ => record.completed_at.iter().copied().max().unwrap_or(0),
     };
     let tokens = accounts.tokens(window);
     note_accepted(test, &accounts);

@@ -85,10 +85,6 @@ pub fn tests(
     let (mut tests, mut problems) = (Vec::<PlannedTest>::new(), Vec::new());
     for scenario in options.scenarios() {
         for &mode in options.modes() {
-            let is_scored = options.run.accuracy_target.is_some() || system.is_scored();
-            if mode == TestMode::AccuracyOnly && options.scores_if_possible() && !is_scored {
-                continue;
-            }
             let tenants: Vec<Option<&TenantTable>> = match &options.tenants[..] {
                 [] => vec![None],
                 tables => tables.iter().map(Some).collect(),

@@ -10,6 +10,7 @@ use dyno_loadgen::settings::{
     Arrivals, FIELDS, Field, Origin, Repetition, Scenario, Setting as _, TestMode, TestSettings,
 };
 use dyno_results::search::{Definition, Load, SettingOverride, limits};
+use dyno_results::summary::NO_BOUND;
 
 use crate::failure::Failure;
 use crate::options::{KeyOrigin, Mode, Options, Profile, is_open};
@@ -149,6 +150,11 @@ fn limits_of_settings(
             "say one: --limit 'p99 <= 50ms', or with --set multi_stream_target_qps=20 an \
                  interval of 50 ms, which is one",
         )),
+        _ if said.server_target_latency_ns >= NO_BOUND => {
+            let problem = "profile llm has no bound that a load could miss";
+            Err(Failure::usage(problem)
+                .hint(format!("name one: --limit, such as {}", limits::GRAMMAR)))
+        }
         _ if said.use_token_latencies => Ok(vec![
             limit(Quantity::FirstToken, said.server_ttft_latency),
             limit(Quantity::TimePerOutputToken, said.server_tpot_latency),

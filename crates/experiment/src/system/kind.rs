@@ -74,6 +74,12 @@ impl SystemKind {
     pub fn of_spec(spec: &str) -> Result<(&'static Self, &str), String> {
         let (name, operand) = spec.split_once(':').unwrap_or((spec, ""));
         let kind = Self::named(name).ok_or_else(|| {
+            if matches!(name, "http" | "https") {
+                return format!(
+                    "`{spec}` is a URL and no system: openai:{spec} is a server of language models, \
+                     and dyno run {spec} finds out what it is"
+                );
+            }
             let near = nearest(name, SYSTEMS.into_iter().map(|kind| kind.name));
             format!("unknown system `{name}`; the nearest is `{}`", near.unwrap_or("digits"))
         })?;

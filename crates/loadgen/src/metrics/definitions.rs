@@ -1,9 +1,10 @@
-//! Two definitions of token metrics; `docs/fidelity.md` compares them.
+//! Two definitions of token metrics and of completed rates; `docs/fidelity.md` compares them.
 
-use super::span;
+use super::{gaps, span};
 use crate::clock::Nanos;
+use crate::record::Record;
 
-/// Definitions of the token count and of the time per output token.
+/// Definitions of the token count, of the time per output token and of completed rates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Definitions {
     /// Definitions of LoadGen, for logs in its format, the drop-in, and runs under the rules: a
@@ -11,7 +12,8 @@ pub enum Definitions {
     #[default]
     Reference,
     /// Each token counts. The time per output token is the mean time between the first token and
-    /// the last; it is defined for at least two tokens at different times.
+    /// the last; it is defined for at least two tokens at different times. Completed rates count all
+    /// answers until the last completion, whichever query it belongs to.
     Native,
 }
 
@@ -34,6 +36,23 @@ impl Definitions {
             Self::Reference => Some(span(first, last) / (if tokens < 2 { -1 } else { tokens - 1 })),
             Self::Native => (tokens >= 2 && first != 0 && last > first)
                 .then(|| span(first, last) / (tokens - 1)),
+        }
+    }
+
+    /// Returns the completions and the time in ns of which completed rates are the ratio. `last_done`:
+    /// when the query that was issued last was done. The reference counts the gaps between answers up to
+    /// then, which exaggerates if earlier queries take longer.
+    pub(super) fn throughput_span(
+        self,
+        record: &Record,
+        answers: u64,
+        last_done: Nanos,
+    ) -> (f64, Nanos) {
+        match self {
+            Self::Reference => (gaps(answers), last_done),
+            Self::Native => {
+                (answers as f64, record.completed_at.iter().copied().max().unwrap_or(0))
+            }
         }
     }
 

@@ -229,9 +229,29 @@ fn the_reference_keeps_its_arithmetic_of_tokens() {
     let reference = Metrics::from_record(&record, &plan);
     assert_eq!(reference.time_per_output_token.unwrap().min, -100);
     assert_eq!(native.time_per_output_token.unwrap().min, 17);
-    // Nothing but tokens differs.
+    // Nothing but tokens and completed rates differs.
     let time_per_output_token = reference.time_per_output_token;
-    assert_eq!(Metrics { time_per_output_token, ..native }, reference);
+    assert_eq!(Metrics { time_per_output_token, rates: reference.rates, ..native }, reference);
+}
+
+#[test]
+fn native_rates_end_with_the_last_completion_of_any_query() {
+    // The first query takes longest.
+    let record = Record { completed_at: vec![900, 160, 360], ..token_record() };
+    let completed = |definitions| {
+        let metrics = Metrics::with_definitions(definitions, &record, &token_server(35, 20));
+        let Rates::Server { completed, .. } = metrics.rates else { panic!() };
+        let Some(TokenRates::Measured { completed: tokens, .. }) = metrics.token_rates else {
+            panic!()
+        };
+        (completed, tokens, metrics.token_count as f64)
+    };
+    let (queries, tokens, count) = completed(Definitions::Native);
+    assert_close(queries, 3.0 / 900e-9);
+    assert_close(tokens, count / 900e-9);
+    let (queries, tokens, count) = completed(Definitions::Reference);
+    assert_close(queries, 2.0 / 360e-9);
+    assert_close(tokens, count / 360e-9);
 }
 
 #[test]

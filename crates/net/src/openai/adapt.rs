@@ -37,7 +37,7 @@ pub fn adapt(
 ) -> Result<AdaptedServer, Trouble> {
     let mut adapted = AdaptedServer {
         endpoint: query.endpoint.clone(),
-        settings,
+        settings: settings.clone(),
         requests: 0,
         remarks: Vec::new(),
     };
@@ -57,6 +57,12 @@ pub fn adapt(
                 adapted.endpoint = target;
             }
             400..500 if adapted.replace_rejected(&answer.words()) => {}
+            // What was replaced did not help.
+            400..500 => {
+                adapted.settings = settings;
+                adapted.remarks.retain(|remark| remark.contains("redirects"));
+                break;
+            }
             _ => break,
         }
     }
@@ -67,12 +73,12 @@ impl AdaptedServer {
     /// Replaces the member that a server's error names; returns false if there is none to replace.
     fn replace_rejected(&mut self, words: &str) -> bool {
         let Settings { limit_member, asks_usage, is_streaming, .. } = &mut self.settings;
-        if words.contains(LimitMember::MaxCompletionTokens.name())
-            && *limit_member == LimitMember::MaxTokens
+        if words.contains(LimitMember::MaxTokens.name()) && *limit_member == LimitMember::MaxTokens
         {
             *limit_member = LimitMember::MaxCompletionTokens;
             self.remarks.push(
-                "The server rejects max_tokens; max_completion_tokens limits its answers.".into(),
+                "The server rejects max_tokens; its answers are limited by max_completion_tokens."
+                    .into(),
             );
             return true;
         }

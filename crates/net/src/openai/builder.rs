@@ -139,6 +139,11 @@ impl AnswerBuilder {
             return;
         }
         let data = event.data.trim_ascii();
+        if data.is_empty() || SIGNS_OF_LIFE.iter().any(|name| event.name.eq_ignore_ascii_case(name))
+        {
+            self.has_signs_of_life = true;
+            return;
+        }
         if data == DONE {
             self.has_blanks = data != event.data;
             self.is_done = true;
@@ -146,10 +151,6 @@ impl AnswerBuilder {
         }
         if self.is_done {
             self.behind_the_end(data);
-            return;
-        }
-        if data.is_empty() || SIGNS_OF_LIFE.contains(&event.name) {
-            self.has_signs_of_life = true;
             return;
         }
         self.part(data);

@@ -30,7 +30,8 @@ pub(super) async fn answer(
 ) -> Result<Response<Outgoing>, Refusal> {
     let api = match path.strip_prefix("/v1").unwrap_or(path).trim_end_matches('/') {
         "/models" => {
-            let names = state.models.iter().map(|model| &model.name[..]);
+            let is_text = |model: &&Model| matches!(model.answers, Answers::Text(_));
+            let names = state.models.iter().filter(is_text).map(|model| &model.name[..]);
             return Ok(json(state, models_body(names)));
         }
         "/chat/completions" => Api::Chat,

@@ -8,16 +8,15 @@ use dyno_loadgen::settings::nearest;
 /// Examples of limits, for help texts and messages.
 pub const GRAMMAR: &str = "p99<=100ms, ttft.p99<=200ms, tpot.p90<=50ms, errors<=0.1%, lag.p99<=1ms";
 
-const NAMES: [(&str, Quantity); 8] = [
+const NAMES: [(&str, Quantity); 7] = [
     ("latency", Quantity::Latency),
     ("e2el", Quantity::Latency),
     ("ttft", Quantity::FirstToken),
     ("tpot", Quantity::TimePerOutputToken),
     ("errors", Quantity::Errors),
     ("lag", Quantity::ClientLag),
-    // Other tools' words.
+    // Another tool's word.
     ("e2e", Quantity::Latency),
-    ("itl", Quantity::TimePerOutputToken),
 ];
 
 /// Parses a limit. `percentile` in (0, 1) applies to a limit that names none.
@@ -49,6 +48,12 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
         Some((name, at)) => (name.trim(), Some(at.trim())),
         None => (&left[..], None),
     };
+    if name == "itl" {
+        return Err(format!(
+            "limit `{text}`: the times between single tokens are shown and not judged; tpot limits the \
+             time per output token"
+        ));
+    }
     let quantity = NAMES.iter().find(|(known, _)| *known == name).map(|(_, quantity)| *quantity);
     let quantity = quantity.ok_or_else(|| {
         let near = nearest(name, NAMES.iter().map(|(name, _)| *name)).unwrap_or("latency");

@@ -64,8 +64,12 @@ impl Requirement {
             "share" => format!("{:.3} %", value * 100.0),
             _ => units::duration(value as i64),
         };
-        let (Some(value), Some(low)) = (self.value, self.low) else {
-            return "not measured".into();
+        let (value, low) = match (self.value, self.low) {
+            (Some(value), Some(low)) => (value, low),
+            (Some(value), None) => {
+                return format!("{} of too few answers for an interval", of(value));
+            }
+            (None, _) => return "not measured".into(),
         };
         let high = self.high.map_or("no upper limit".into(), of);
         let confidence = self.confidence * 100.0;

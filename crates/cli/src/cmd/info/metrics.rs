@@ -69,7 +69,8 @@ pub const METRICS: [Metric; 27] = [
     Metric {
         name: "completed queries/s (Server)",
         keys: &["completed_samples_per_s"],
-        what: "(answered samples - 1) / time until the last query issued was done. Failed and \
+        what: "(answered samples - 1) / time until the last query issued was done; of servers that \
+               stream answered samples / time until the last completion. Failed and \
                missing samples are no throughput.",
         elsewhere: "request_throughput (vllm bench, aiperf) is answered requests / duration; qps of the official endpoints tool is this by default for Poisson",
     },
@@ -242,7 +243,7 @@ pub const METRICS: [Metric; 27] = [
             "tokens_per_s",
         ],
         what: "output tokens of answered samples (token_count; null where they are not counted) / \
-               time until the last query issued was done \
+               time until the last query issued was done, or of servers the last completion \
                (completed), until the last issue (with overhead), the sum of all latencies \
                (without overhead), or the longest latency (Offline). Where \
                they are inferred, samples/s * token_latency_scaling_factor.",

@@ -9,9 +9,11 @@ use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::messages::{Empty, SERVER_METADATA, ServerMetadataResponse};
 use dyno_net::openai::{Api, Input, Message, Request as Body};
 use dyno_net::secrets;
+use dyno_net::trouble::Kind;
 use serde_json::Value;
 
 use super::SpecKeys;
+use super::spec_keys::without_credentials;
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -50,11 +52,8 @@ pub fn discover(argument: &str) -> Result<Discovery, Failure> {
     let text = text_base(base);
     let models = server.get(&text, "/models")?;
     match models.status {
-        200..300 if let Some(names) = model_names(&models) => {
-            let model = match model {
-                Some(model) => model,
-                None => only(&names, &format!("openai:{text}"))?,
-            };
+        200..300 if let Some(names) = model_names(&models).filter(|names| !names.is_empty()) => {
+            let model = chosen(&names, model, &text)?;
             let is_chat = match (is_chat, api) {
                 (Some(value), _) => value == "true",
                 (None, Some(api)) => api == Api::Chat,
@@ -69,6 +68,8 @@ pub fn discover(argument: &str) -> Result<Discovery, Failure> {
         }
         401 | 403 => Err(Failure::set_up(format!("{text}: {}", server.words(&models)))
             .hint("token-env=NAME names the environment variable of the token")),
+        503 => Err(Failure::set_up(format!("{text} is not ready: {}", server.words(&models)))
+            .hint("wait until the server has loaded its model")),
         status => server.tensors(base, &keys)?.ok_or_else(|| {
             Failure::set_up(format!(
                 "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a \
@@ -121,18 +122,18 @@ fn model_names(answer: &HttpAnswer) -> Option<Vec<String>> {
     Some(list.iter().filter_map(name).collect())
 }
 
-/// Returns the name of the only model of a server.
-fn only(names: &[String], system: &str) -> Result<String, Failure> {
-    match names {
-        [name] => Ok(name.clone()),
-        [] => Err(Failure::set_up(format!("{system} has no model loaded"))
-            .hint("load a model, or name one: model=NAME behind the URL")),
-        several => Err(Failure::usage(format!(
-            "the server has {} models: {}",
-            several.len(),
-            several.join(", ")
-        ))
-        .hint(format!("name one, such as --system {system},model={}", several[0]))),
+/// Returns the given model if the server has it, or else its only model.
+fn chosen(names: &[String], given: Option<String>, url: &str) -> Result<String, Failure> {
+    let all = names.join(", ");
+    match (given, names) {
+        (Some(given), _) if names.contains(&given) => Ok(given),
+        (Some(given), _) => Err(Failure::usage(format!("the server has {all}, and not {given}"))
+            .hint(format!("--system openai:{url},model={given} asks for it all the same"))),
+        (None, [name]) => Ok(name.clone()),
+        (None, several) => {
+            Err(Failure::usage(format!("the server has {} models: {all}", several.len()))
+                .hint(format!("name one, such as dyno run {url},model={}", several[0])))
+        }
     }
 }
 
@@ -145,7 +146,8 @@ struct Questions<'a> {
 impl Questions<'_> {
     fn send(&self, base: &str, request: &Request) -> Result<HttpAnswer, Failure> {
         let endpoint: Endpoint = base.parse().map_err(|error| {
-            Failure::usage(format!("{base}: {error}")).hint("for example http://localhost:8000")
+            let shown = without_credentials(base);
+            Failure::usage(format!("{shown}: {error}")).hint("for example http://localhost:8000")
         })?;
         let server = ServerQuery {
             endpoint: &endpoint,
@@ -155,7 +157,11 @@ impl Questions<'_> {
             limit: LIMIT,
         };
         server.exchange(request).map_err(|trouble| {
-            Failure::set_up(trouble).hint("start the server, or check the URL and its port")
+            let hint = match trouble.kind {
+                Kind::Tls => "behind the URL, ca=FILE.pem names the authority of its certificate",
+                _ => "start the server, or check the URL and its port",
+            };
+            Failure::set_up(trouble).hint(hint)
         })
     }
 

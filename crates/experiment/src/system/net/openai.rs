@@ -29,7 +29,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     }
     let tokenizer = tokenizer(given)?;
     let has_tokenizer = tokenizer.is_some();
-    let settings = Settings {
+    let mut settings = Settings {
         model: given.text("model").unwrap_or_default(),
         is_streaming,
         asks_usage: given.switch("usage", true)?,
@@ -45,6 +45,11 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     given.finish()?;
 
     let mut remarks = remarks(&workload, has_tokenizer, choices);
+    if run.data.is_empty() && !is_limited(&workload, &settings) {
+        settings.max_tokens = Some(OUTPUT);
+        remarks
+            .push(format!("Answers are limited to {OUTPUT} tokens; output=N sets another limit."));
+    }
     let schedule = match speed_up {
         Some(speed_up) if workload.arrivals.is_none() => {
             let problem = format!("speed={speed_up}: the samples have no times");
@@ -72,6 +77,17 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         remarks,
     }
     .start()
+}
+
+/// Maximum output tokens for made-up prompts without a limit of their own.
+const OUTPUT: u64 = 128;
+
+/// Returns whether the user limits the output tokens of requests.
+fn is_limited(workload: &Workload, settings: &Settings) -> bool {
+    let members = [LimitMember::MaxTokens, LimitMember::MaxCompletionTokens];
+    settings.max_tokens.is_some()
+        || workload.prompts.iter().any(|prompt| prompt.max_tokens.is_some())
+        || members.iter().any(|member| settings.others.contains_key(member.name()))
 }
 
 /// Time limit for each request that asks what a server accepts.
@@ -103,7 +119,8 @@ fn adapted(
     }
     let plural = if requests == 1 { "request" } else { "requests" };
     remarks.push(format!(
-        "Before the clock, {requests} {plural} for one token showed what the server accepts."
+        "Before the clock, {requests} {plural} for one token showed what the server accepts; a run of a \
+         URL sends one more to find out what it is."
     ));
     Ok((servers, settings, remarks))
 }

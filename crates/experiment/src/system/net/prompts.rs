@@ -90,7 +90,8 @@ fn rows(path: &Path) -> Result<Vec<Row>, Failure> {
     }
     let Some(format) = Format::of_name(&path.to_string_lossy()) else {
         return Err(Failure::usage(format!("{} is of no known format", path.display())).hint(
-            "prompts are read of .jsonl, .json and .csv, and of Parquet by a build with it",
+            "prompts are read from .jsonl (a line is {\"prompt\": \"...\"}), .json and .csv, and from Parquet by \
+             a build with it",
         ));
     };
     format.rows(&bytes).map_err(|error| wrong(&error))

@@ -111,7 +111,13 @@ impl SpecKeys {
             None => Ok(None),
             Some(value) => match value.parse() {
                 Ok(value) => Ok(Some(value)),
-                Err(error) => Err(self.wrong(key, format!("{error}, found `{value}`"))),
+                Err(error) => {
+                    let why = error.to_string();
+                    let is_complete = why.contains("found");
+                    let found =
+                        if is_complete { String::new() } else { format!(", found `{value}`") };
+                    Err(self.wrong(key, why + &found))
+                }
             },
         }
     }
@@ -172,7 +178,9 @@ impl SpecKeys {
         let texts = std::iter::once(first.to_owned()).chain(others.iter().map(|url| complete(url)));
         let nodes = texts.map(|text| {
             let found = text.parse::<Endpoint>();
-            found.map_err(|error| self.wrong("URL", format!("{error}, in `{text}`")))
+            found.map_err(|error| {
+                self.wrong("URL", format!("{error}, in `{}`", without_credentials(&text)))
+            })
         });
         nodes.collect()
     }
@@ -288,6 +296,17 @@ impl SpecKeys {
     }
 }
 
+/// Returns a URL without user, password and query.
+pub fn without_credentials(url: &str) -> String {
+    let (url, query) = url.split_once('?').map_or((url, ""), |(url, _)| (url, "?***"));
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let path = rest.find('/').unwrap_or(rest.len());
+    let host = rest[..path].rfind('@').map_or(0, |at| at + 1);
+    let user = if host > 0 { "***@" } else { "" };
+    let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
+    format!("{scheme}{user}{}{query}", &rest[host..])
+}
+
 /// Stands for a value that is written nowhere.
 const REDACTED: &str = "***";
 
@@ -376,6 +395,14 @@ mod tests {
             ("onnx:m.onnx", "onnx:m.onnx"),
         ] {
             assert_eq!(without_secrets(spec), shown);
+        }
+        for (url, shown) in [
+            ("http://me:secret@a:1/v1", "http://***@a:1/v1"),
+            ("http://a/v1?key=secret", "http://a/v1?***"),
+            ("http://a/x@y", "http://a/x@y"),
+            ("a:1", "a:1"),
+        ] {
+            assert_eq!(without_credentials(url), shown);
         }
         let mut given = SpecKeys::read("openai", "http://a,header.x=***").unwrap();
         let problem = given.options(&RunOptions::default()).unwrap_err().problems()[0].clone();
