@@ -7,7 +7,9 @@
 //!
 //! A late read may bring a token together with later data, such as the next token or `[DONE]`; the
 //! stamp is that of the later data. How late the token can be follows from how long the thread had
-//! waited for a processor.
+//! waited for a processor. Where that does not explain the delay of the later data, the process was
+//! stopped, which the kernel does not count; the token may then have come at any time since the thread
+//! last looked for data.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,8 +28,8 @@ pub struct LateRead {
     pub at: Nanos,
     /// How long the last of its bytes had been available, in ns.
     pub waited: Nanos,
-    /// How long the reading thread had waited for a processor, in ns: the first byte may be older
-    /// than the last by this much. 0 if unknown.
+    /// How long the reading thread may not have run before, in ns: the first byte may be older than
+    /// the last by this much. 0 if unknown.
     pub thread_waited: Nanos,
 }
 
@@ -54,7 +56,7 @@ impl LateReads {
     #[inline]
     pub(super) fn note(&self, at: Nanos, waited: Nanos) {
         if waited >= self.least.load(Relaxed) {
-            let thread_waited = RUN_DELAY.with_borrow_mut(RunDelay::since_wait);
+            let thread_waited = RUN_DELAY.with_borrow_mut(|delay| delay.not_run(at, waited));
             self.keep(LateRead { at, waited, thread_waited });
         }
     }
@@ -93,25 +95,42 @@ struct RunDelay {
     before: (Nanos, Nanos),
     /// Growth since then, if already read.
     grown: Option<Nanos>,
+    /// When the thread last looked for data.
+    looked_at: Nanos,
 }
 
 impl RunDelay {
     /// Minimum time between two readings of the counter, each of which takes a microsecond or two.
     const BETWEEN: Nanos = dyno_loadgen::clock::MILLISECOND;
 
+    /// Delay of data that a wait for a processor need not explain, in ns: taking several reads after one
+    /// another takes some time.
+    const UNEXPLAINED: Nanos = dyno_loadgen::clock::MILLISECOND / 10;
+
     /// Opens the counter of the calling thread.
     fn of_this_thread() -> Self {
         let counter = std::fs::File::open("/proc/thread-self/schedstat").ok();
-        let mut new = Self { counter, before: (0, 0), grown: None };
+        let mut new = Self { counter, before: (0, 0), grown: None, looked_at: 0 };
         new.before.0 = new.count();
         new
     }
 
     /// Records the counter; call it before the thread waits for events.
     fn is_about_to_wait(&mut self, now: Nanos) {
-        self.grown = None;
+        (self.grown, self.looked_at) = (None, now);
         if self.counter.is_some() && now.saturating_sub(self.before.1) >= Self::BETWEEN {
             self.before = (self.count(), now);
+        }
+    }
+
+    /// Returns for how long before a read at `at` the thread may not have run, if the last byte had
+    /// been available for `waited`.
+    fn not_run(&mut self, at: Nanos, waited: Nanos) -> Nanos {
+        let grown = self.since_wait();
+        if self.counter.is_some() && waited > grown + Self::UNEXPLAINED {
+            at.saturating_sub(self.looked_at).max(grown)
+        } else {
+            grown
         }
     }
 
@@ -248,13 +267,30 @@ mod tests {
         assert_eq!(kept, [LateRead { at: 1, waited: 50_000, thread_waited: 7 }]);
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_delay_that_no_wait_explains_may_have_begun_with_the_last_look() {
+        let text = std::env::temp_dir().join(format!("dyno-stopped-{}", std::process::id()));
+        std::fs::write(&text, "900 100 3\n").unwrap();
+        let counter = std::fs::File::open(&text).ok();
+        let mut delay =
+            RunDelay { counter, before: (100, 0), grown: Some(50_000), looked_at: 1_000 };
+        // The thread waited for a processor as long as the data did.
+        assert_eq!(delay.not_run(5_000_000, 60_000), 50_000);
+        // It was stopped.
+        assert_eq!(delay.not_run(5_000_000, 740_000), 4_999_000);
+        delay.counter = None;
+        assert_eq!(delay.not_run(5_000_000, 740_000), 50_000);
+        std::fs::remove_file(&text).unwrap();
+    }
+
     #[test]
     fn a_delay_counts_from_the_last_wait_on() {
         let text = std::env::temp_dir().join(format!("dyno-schedstat-{}", std::process::id()));
         let set = |delay: u64| std::fs::write(&text, format!("900 {delay} 3\n")).unwrap();
         set(100);
         let counter = std::fs::File::open(&text).ok();
-        let mut delay = RunDelay { counter, before: (40, 0), grown: None };
+        let mut delay = RunDelay { counter, before: (40, 0), grown: None, looked_at: 0 };
         assert_eq!(delay.since_wait(), if cfg!(unix) { 60 } else { 0 });
         // Too soon for another look: what was seen before counts once more.
         delay.is_about_to_wait(RunDelay::BETWEEN - 1);
