@@ -108,6 +108,8 @@ fn second_witness(
     dyno: &Path,
     runs: u32,
 ) -> Result<Result<String, String>> {
+    // Both witnesses have a program called `server`.
+    let folder = &folder.join("second");
     folder::create(folder)?;
     let mut python = Command::new("python3");
     python.arg("-B").arg(root.join("crates/peers/scripts/second_witness/witness.py"));
