@@ -15,6 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::exchange::{HttpVersion, Request};
 use crate::grpc;
 use crate::oip::http::error_words;
+use crate::secrets::hide;
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
 
@@ -63,11 +64,12 @@ impl HttpAnswer {
         error_words(&self.body)
     }
 
-    /// Returns the answer if its status is success.
-    fn success(self) -> Result<Self, Trouble> {
+    /// Returns the answer if its status is success. `sent` are fields of the request, whose values
+    /// the trouble does not repeat.
+    fn success(self, sent: &[(String, String)]) -> Result<Self, Trouble> {
         match Kind::of_status(self.status) {
             None => Ok(self),
-            Some(kind) => Err(Trouble::of_status(kind, self.status, &self.words())),
+            Some(kind) => Err(Trouble::of_status(kind, self.status, &hide(&self.words(), sent))),
         }
     }
 }
@@ -78,7 +80,7 @@ impl ServerQuery<'_> {
     /// # Errors
     /// No answer in time, or a status other than success.
     pub fn ask(&self, request: &Request) -> Result<Bytes, Trouble> {
-        Ok(self.exchange(request)?.success()?.body)
+        Ok(self.exchange(request)?.success(self.fields)?.body)
     }
 
     /// Returns the message of a gRPC answer.
@@ -96,10 +98,10 @@ impl ServerQuery<'_> {
             fields: vec![("content-type", grpc::CONTENT_TYPE.into()), ("te", "trailers".into())],
             body: grpc::framed(message),
         };
-        let answered = self.exchange(&request)?.success()?;
-        grpc::status(&answered.fields)?;
-        if let Some(trailers) = &answered.trailers {
-            grpc::status(trailers)?;
+        let answered = self.exchange(&request)?.success(self.fields)?;
+        for fields in std::iter::once(&answered.fields).chain(&answered.trailers) {
+            grpc::status(fields)
+                .map_err(|trouble| Trouble::new(trouble.kind, hide(&trouble.words, self.fields)))?;
         }
         let mut messages = grpc::Deframer::default();
         messages.push(&answered.body);

@@ -4,7 +4,7 @@
 const SHORTEST: usize = 6;
 
 /// Replaces each value of these fields in a message, such as a token that a server repeats in its error.
-/// Of `Bearer TOKEN` the token is hidden, too.
+/// A token without the `Bearer` before it is replaced as well.
 ///
 /// ```
 /// use dyno_net::secrets::hide;

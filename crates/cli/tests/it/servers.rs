@@ -515,6 +515,10 @@ fn secrets_of_requests_are_written_nowhere() {
             assert_eq!(leaks(&inner), [] as [std::path::PathBuf; 0], "{command}, {key}");
         }
     }
+    let folder = Folder::new();
+    let tensors = format!("run --system oip:http://{}/m,header.x-key={PLANTED}", server.address);
+    let ran = folder.dyno(&tensors).exits(3);
+    assert!(ran.stderr.contains("Incorrect API key provided: ***"), "{}", ran.stderr);
     let heads = server.heads();
     assert!(heads.iter().filter(|head| head.contains(PLANTED)).count() > 50, "it is sent");
 }

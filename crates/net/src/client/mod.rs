@@ -509,7 +509,7 @@ impl ClientCore {
             if wait == 0 {
                 return Some(again);
             }
-            self.retries.add(self.clock.now() + wait, again, responder.clone());
+            self.retries.add(self.clock.now().saturating_add(wait), again, responder.clone());
             return None;
         }
         let words = secrets::hide(&trouble.words, &self.options.fields);

@@ -83,7 +83,7 @@ impl Retries {
     }
 
     fn note_next(&self, waiting: &[(Nanos, Job, Responder)]) {
-        let next = waiting.iter().map(|(due, ..)| due + 1).min().unwrap_or(0);
+        let next = waiting.iter().map(|(due, ..)| due.saturating_add(1)).min().unwrap_or(0);
         self.next.store(next, Ordering::Relaxed);
     }
 }
