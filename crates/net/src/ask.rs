@@ -15,7 +15,8 @@ use crate::endpoint::Endpoint;
 use crate::exchange::{HttpVersion, Request};
 use crate::grpc;
 use crate::oip::http::error_words;
-use crate::secrets::hide;
+use crate::proxy::Tunnel;
+use crate::secrets::{hide, hide_values};
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
 
@@ -28,8 +29,10 @@ pub struct ServerQuery<'a> {
     pub version: HttpVersion,
     /// Fields of the connection, such as `authorization`.
     pub fields: &'a [(String, String)],
-    /// Authorities that may vouch for the server.
+    /// How the server is verified.
     pub trust: &'a Trust,
+    /// Secrets of the request beside `fields`, which troubles must not repeat.
+    pub secrets: &'a [String],
     /// Time limit of a request, including the connection.
     pub limit: Duration,
 }
@@ -63,15 +66,6 @@ impl HttpAnswer {
     pub fn words(&self) -> String {
         error_words(&self.body)
     }
-
-    /// Returns the answer if its status is success. `sent` are fields of the request, whose values
-    /// the trouble does not repeat.
-    fn success(self, sent: &[(String, String)]) -> Result<Self, Trouble> {
-        match Kind::of_status(self.status) {
-            None => Ok(self),
-            Some(kind) => Err(Trouble::of_status(kind, self.status, &hide(&self.words(), sent))),
-        }
-    }
 }
 
 impl ServerQuery<'_> {
@@ -80,7 +74,22 @@ impl ServerQuery<'_> {
     /// # Errors
     /// No answer in time, or a status other than success.
     pub fn ask(&self, request: &Request) -> Result<Bytes, Trouble> {
-        Ok(self.exchange(request)?.success(self.fields)?.body)
+        Ok(self.success(self.exchange(request)?)?.body)
+    }
+
+    /// Returns an answer if its status is success.
+    fn success(&self, answer: HttpAnswer) -> Result<HttpAnswer, Trouble> {
+        match Kind::of_status(answer.status) {
+            None => Ok(answer),
+            Some(kind) => {
+                Err(Trouble::of_status(kind, answer.status, &self.hidden(&answer.words())))
+            }
+        }
+    }
+
+    /// Returns a message without secrets of the request.
+    fn hidden(&self, words: &str) -> String {
+        hide_values(&hide(words, self.fields), self.secrets)
     }
 
     /// Returns the message of a gRPC answer.
@@ -98,10 +107,10 @@ impl ServerQuery<'_> {
             fields: vec![("content-type", grpc::CONTENT_TYPE.into()), ("te", "trailers".into())],
             body: grpc::framed(message),
         };
-        let answered = self.exchange(&request)?.success(self.fields)?;
+        let answered = self.success(self.exchange(&request)?)?;
         for fields in std::iter::once(&answered.fields).chain(&answered.trailers) {
             grpc::status(fields)
-                .map_err(|trouble| Trouble::new(trouble.kind, hide(&trouble.words, self.fields)))?;
+                .map_err(|trouble| Trouble::new(trouble.kind, self.hidden(&trouble.words)))?;
         }
         let mut messages = grpc::Deframer::default();
         messages.push(&answered.body);
@@ -135,9 +144,13 @@ impl ServerQuery<'_> {
     async fn connect_and_exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
         let endpoint = self.endpoint;
         let addresses = endpoint.resolve()?;
-        let stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| {
-            Trouble::new(Kind::Connect, format!("nobody answers at {endpoint}: {error}"))
+        let mut stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| {
+            let server = endpoint.proxy().unwrap_or(endpoint);
+            Trouble::new(Kind::Connect, format!("nobody answers at {server}: {error}"))
         })?;
+        if let Some(tunnel) = Tunnel::to(endpoint, self.version) {
+            tunnel.open(&mut stream).await?;
+        }
         if !endpoint.is_tls() {
             return self.over(stream, request).await;
         }
@@ -184,10 +197,14 @@ impl ServerQuery<'_> {
 
     /// Returns the request in the types of `hyper`.
     fn http(&self, request: &Request) -> Result<http::Request<Full<Bytes>>, Trouble> {
-        let path = format!("{}{}", self.endpoint.path(), request.path);
+        let path = self.endpoint.target(&request.path);
         let authority = self.endpoint.authority();
         let scheme = if self.endpoint.is_tls() { "https" } else { "http" };
+        let is_forwarded = self.endpoint.proxy().is_some() && !self.endpoint.is_tls();
         let (uri, host) = match self.version {
+            HttpVersion::Http1 if is_forwarded => {
+                (format!("http://{authority}{path}"), Some(authority))
+            }
             HttpVersion::Http1 => (path, Some(authority)),
             HttpVersion::Http2 => (format!("{scheme}://{authority}{path}"), None),
         };

@@ -1,12 +1,12 @@
-//! Address of a server: the part of a URL that a client connects to.
+//! Address of a server: the part of a URL that all requests to it share, and the proxy on the way.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use crate::trouble::{Kind, Trouble};
 
-/// A server: scheme, host, port, and the path that all its requests begin with.
+/// A server: scheme, host, port, the path that all its requests begin with, and their query.
 ///
 /// ```
 /// use dyno_net::endpoint::Endpoint;
@@ -25,6 +25,10 @@ pub struct Endpoint {
     port: u16,
     /// Empty, or starts with a slash and does not end with one.
     path: String,
+    /// Query of all requests, without the question mark; may hold secrets.
+    query: String,
+    /// Proxy that forwards to the server.
+    proxy: Option<Box<Endpoint>>,
 }
 
 /// Reason why a text is not an endpoint.
@@ -49,10 +53,10 @@ pub enum EndpointError {
     /// It contains user information, which would end up in logs.
     #[error("expected a host, found user and password: give a token by the environment instead")]
     User,
-    /// It has a query or a fragment, which endpoints do not have.
-    #[error("expected nothing after the path of an endpoint, found {found:?}")]
-    Rest {
-        /// Text from the `?` or `#` on.
+    /// It has a fragment, which is not sent to servers.
+    #[error("expected no fragment, found {found:?}")]
+    Fragment {
+        /// Text from the `#` on.
         found: String,
     },
     /// It has a character that URLs do not allow.
@@ -85,9 +89,10 @@ impl FromStr for Endpoint {
             "https" => true,
             _ => return Err(EndpointError::Scheme { found: Some(scheme.to_owned()) }),
         };
-        if let Some(at) = rest.find(['?', '#']) {
-            return Err(EndpointError::Rest { found: rest[at..].to_owned() });
+        if let Some(at) = rest.find('#') {
+            return Err(EndpointError::Fragment { found: rest[at..].to_owned() });
         }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = match rest.find('/') {
             Some(at) => rest.split_at(at),
             None => (rest, ""),
@@ -95,7 +100,7 @@ impl FromStr for Endpoint {
         if authority.contains('@') {
             return Err(EndpointError::User);
         }
-        if let Some(found) = path.chars().find(|c| !c.is_ascii_graphic()) {
+        if let Some(found) = path.chars().chain(query.chars()).find(|c| !c.is_ascii_graphic()) {
             return Err(EndpointError::Character { found });
         }
         let (host, port) = split_authority(authority)?;
@@ -106,7 +111,8 @@ impl FromStr for Endpoint {
                 _ => return Err(EndpointError::Port { found: port.to_owned() }),
             },
         };
-        Ok(Self { is_tls, host, port, path: path.trim_end_matches('/').to_owned() })
+        let path = path.trim_end_matches('/').to_owned();
+        Ok(Self { is_tls, host, port, path, query: query.to_owned(), proxy: None })
     }
 }
 
@@ -162,6 +168,44 @@ impl Endpoint {
         &self.path
     }
 
+    /// Returns the endpoint with a further member in the query of all requests.
+    #[must_use]
+    pub fn with_query(mut self, name: &str, value: &str) -> Self {
+        let separator = if self.query.is_empty() { "" } else { "&" };
+        let _ =
+            write!(self.query, "{separator}{}={}", PercentEncoding(name), PercentEncoding(value));
+        self
+    }
+
+    /// Returns the query of all requests, without the question mark. It may hold secrets.
+    #[must_use]
+    pub fn query(&self) -> &str {
+        &self.query
+    }
+
+    /// Returns the endpoint as reached through a proxy.
+    #[must_use]
+    pub fn through(self, proxy: Self) -> Self {
+        Self { proxy: Some(Box::new(proxy)), ..self }
+    }
+
+    /// Returns the proxy on the way, if there is one.
+    #[must_use]
+    pub fn proxy(&self) -> Option<&Self> {
+        self.proxy.as_deref()
+    }
+
+    /// Returns the target of a request of `path` below this endpoint, with its query.
+    #[must_use]
+    pub fn target(&self, path: &str) -> String {
+        let separator = match (self.query.as_str(), path.contains('?')) {
+            ("", _) => "",
+            (_, true) => "&",
+            (_, false) => "?",
+        };
+        format!("{}{path}{separator}{}", self.path, self.query)
+    }
+
     /// Returns the value of the field `host`: the port only if it is not the scheme's default.
     #[must_use]
     pub fn authority(&self) -> String {
@@ -184,20 +228,26 @@ impl Endpoint {
     /// the target is not a URL or does not end with that path.
     #[must_use]
     pub fn redirected(&self, location: &str, path: &str) -> Option<Self> {
+        let own_query = location.strip_suffix(&self.query).and_then(|rest| rest.strip_suffix('?'));
+        let location = own_query.filter(|_| !self.query.is_empty()).unwrap_or(location);
         // A target that differs in its query or in a slash at the end could not be asked for.
         let base = location.strip_suffix(path)?;
         if base.is_empty() || base.starts_with('/') && !base.starts_with("//") {
             return Some(Self { path: base.trim_end_matches('/').to_owned(), ..self.clone() });
         }
-        base.parse().ok()
+        let target: Self = base.parse().ok()?;
+        Some(Self { query: self.query.clone(), proxy: self.proxy.clone(), ..target })
     }
 
-    /// Returns the addresses of the host in the order of the system's resolver. It blocks as long
-    /// as the resolver does.
+    /// Returns the addresses of the host, or of the proxy on the way, in the order of the system's
+    /// resolver. It blocks as long as the resolver does.
     ///
     /// # Errors
     /// [`Kind::Resolve`], if the host has no address.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, Trouble> {
+        if let Some(proxy) = &self.proxy {
+            return proxy.resolve();
+        }
         let no_address = |why: String| {
             let words = format!("the name {:?} has no address: {why}", self.host);
             Err(Trouble::new(Kind::Resolve, words))
@@ -216,6 +266,24 @@ impl Endpoint {
     }
 }
 
+/// Text with the characters that a query cannot hold as `%XX` (RFC 3986, section 3.4).
+struct PercentEncoding<'a>(&'a str);
+
+impl fmt::Display for PercentEncoding<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.0.as_bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    f.write_char(char::from(byte))?;
+                }
+                _ => write!(f, "%{byte:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Without the query, which may hold secrets.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "https" } else { "http" };
@@ -246,6 +314,20 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(parsed(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn all_requests_have_the_query() {
+        let gateway: Endpoint = "https://a/x/?api-version=1".parse().unwrap();
+        assert_eq!(gateway.target("/chat"), "/x/chat?api-version=1");
+        assert_eq!(gateway.target("/chat?b"), "/x/chat?b&api-version=1");
+        assert_eq!(gateway.to_string(), "https://a/x");
+        let more = gateway.clone().with_query("key", "a b&c/ä");
+        assert_eq!(more.target(""), "/x?api-version=1&key=a%20b%26c%2F%C3%A4");
+        let moved = gateway.redirected("https://b/y/chat?api-version=1", "/chat").unwrap();
+        assert_eq!((moved.to_string(), moved.query()), ("https://b/y".into(), "api-version=1"));
+        assert!(gateway.redirected("https://b/y/chat?api-version=2", "/chat").is_none());
+        assert_eq!("http://a".parse::<Endpoint>().unwrap().target("/b"), "/b");
     }
 
     #[test]
@@ -281,7 +363,8 @@ mod tests {
             ("http://a:70000", "found \"70000\""),
             ("http://[::1]x", "found \"x\""),
             ("http://me:secret@a", "by the environment"),
-            ("http://a/x?y=1", "found \"?y=1\""),
+            ("http://a/x#y", "found \"#y\""),
+            ("http://a/x?y=ä", "found the character 'ä'"),
             ("http://a b", "found the character ' '"),
             ("http://a\r\nx: y", "found the character '\\r'"),
             ("http://a/ä", "found the character 'ä'"),

@@ -228,6 +228,8 @@ pub enum Oddity {
     SignsOfLife,
     /// A part of a stream without `choices`.
     NoChoices,
+    /// A byte order mark before the answer or its events.
+    ByteOrderMark,
 }
 
 /// An element of [`Flags`].
@@ -270,6 +272,7 @@ impl Flag for Oddity {
         Self::DoneBlanks,
         Self::SignsOfLife,
         Self::NoChoices,
+        Self::ByteOrderMark,
     ];
 
     fn position(self) -> u16 {
@@ -486,6 +489,7 @@ impl Oddity {
             Self::DoneBlanks => "blanks around [DONE]",
             Self::SignsOfLife => "events that only keep the connection open",
             Self::NoChoices => "a part without choices",
+            Self::ByteOrderMark => "a byte order mark",
         }
     }
 }

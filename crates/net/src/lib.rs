@@ -56,6 +56,7 @@ pub mod ledger;
 pub mod oip;
 pub mod openai;
 pub mod protocol;
+mod proxy;
 pub mod raw;
 pub mod secrets;
 pub mod serve;

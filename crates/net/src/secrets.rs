@@ -14,14 +14,21 @@ const SHORTEST: usize = 6;
 /// ```
 #[must_use]
 pub fn hide(words: &str, fields: &[(String, String)]) -> String {
-    let mut hidden = words.to_owned();
-    for (_, value) in fields {
+    let parts = fields.iter().flat_map(|(_, value)| {
         let token = value.split_once(' ').map(|(_, token)| token.trim());
-        let parts = std::iter::once(value.as_str()).chain(token);
-        for part in parts.filter(|part| part.len() >= SHORTEST) {
-            if hidden.contains(part) {
-                hidden = hidden.replace(part, "***");
-            }
+        std::iter::once(value.as_str()).chain(token)
+    });
+    hide_values(words, parts)
+}
+
+/// Replaces each of these values in a message.
+#[must_use]
+pub fn hide_values<T: AsRef<str>>(words: &str, values: impl IntoIterator<Item = T>) -> String {
+    let mut hidden = words.to_owned();
+    for value in values {
+        let value = value.as_ref();
+        if value.len() >= SHORTEST && hidden.contains(value) {
+            hidden = hidden.replace(value, "***");
         }
     }
     hidden

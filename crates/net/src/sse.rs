@@ -1,7 +1,8 @@
 //! Parser of server-sent events from bytes that are cut anywhere.
 //!
 //! Source: HTML Living Standard, section 9.2 "Server-sent events". Text is not decoded: invalid
-//! UTF-8 reaches the caller unchanged. `id` and `retry` concern reconnections and are ignored.
+//! UTF-8 reaches the caller unchanged. `id` and `retry` concern reconnections and are ignored. The
+//! standard permits a byte order mark before the first line; some servers write one before each event.
 
 use memchr::memchr2;
 
@@ -42,8 +43,8 @@ pub struct Parser {
     name: Vec<u8>,
     /// The last byte was a carriage return: a following line feed belongs to it.
     after_return: bool,
-    /// The first line, which alone may start with a byte order mark, was seen.
-    is_started: bool,
+    /// A line begins with a byte order mark.
+    has_marks: bool,
 }
 
 /// Data of the current event, borrowed from the input as long as possible.
@@ -70,7 +71,13 @@ impl Parser {
         self.line.clear();
         self.reset_event();
         self.after_return = false;
-        self.is_started = false;
+        self.has_marks = false;
+    }
+
+    /// Returns whether a line of the stream begins with a byte order mark.
+    #[must_use]
+    pub fn has_marks(&self) -> bool {
+        self.has_marks
     }
 
     /// Takes bytes, and passes on each event that they complete.
@@ -132,7 +139,8 @@ impl Parser {
             self.keep(data)?;
         }
         self.take_line(b"", Data::Kept, &mut event)?;
-        self.clear();
+        self.reset_event();
+        self.after_return = false;
         Ok(())
     }
 
@@ -144,9 +152,9 @@ impl Parser {
         data: Data<'a>,
         event: &mut impl FnMut(Event<'_>),
     ) -> Result<Data<'a>, TooLongError> {
-        if !self.is_started {
-            self.is_started = true;
-            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        if let Some(rest) = line.strip_prefix(b"\xef\xbb\xbf") {
+            self.has_marks = true;
+            line = rest;
         }
         if let Some(value) = line.strip_prefix(b"data:") {
             return self.take_data(value.strip_prefix(b" ").unwrap_or(value), data);
@@ -254,11 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_in_three_ways_and_a_mark_may_be_first() {
+    fn lines_end_in_three_ways_and_may_begin_with_marks() {
         assert_eq!(data(b"\xef\xbb\xbfdata: a\r\rdata: b\r\n\r\ndata: c\n\n"), ["a", "b", "c"]);
         assert_eq!(data(b"data: a\r\ndata: b\r\n\r\n"), ["a\nb"]);
-        // Only the first line may have the mark.
-        assert_eq!(data(b"\n\xef\xbb\xbfdata: a\n\n"), [""; 0]);
+        // By the standard only the first line may have the mark.
+        let marks = b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n";
+        assert_eq!(data(marks), ["a", "b"]);
     }
 
     #[test]

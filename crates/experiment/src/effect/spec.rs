@@ -27,16 +27,11 @@ const ROWS: &[Row] = &[
             ])
         },
     },
-    Row {
-        systems: SERVERS,
-        key: "ca",
-        unmet: |spec| {
-            (!spec.text.contains("https://")).then_some([
-                "no server is reached through TLS",
-                "write the URL with https://, or leave it out",
-            ])
-        },
-    },
+    Row { systems: SERVERS, key: "ca", unmet: without_tls },
+    Row { systems: SERVERS, key: "fingerprint", unmet: without_tls },
+    Row { systems: SERVERS, key: "insecure", unmet: without_tls },
+    Row { systems: SERVERS, key: "client-cert", unmet: without_tls },
+    Row { systems: SERVERS, key: "client-key", unmet: without_tls },
     Row {
         systems: SERVERS,
         key: "max-concurrency",
@@ -135,12 +130,19 @@ const ROWS: &[Row] = &[
     },
 ];
 
+fn without_tls(spec: &Spec<'_>) -> Option<[&'static str; 2]> {
+    (!spec.text.contains("https://")).then_some([
+        "no server is reached through TLS",
+        "write the URL with https://, or leave it out",
+    ])
+}
+
 /// Systems whose specification is a list of keys with values.
 const WITH_KEYS: &[&str] =
     &["oip", "oip-grpc", "openai", "raw", "model", "npu", "rnn", "digits-lstm"];
 
 /// Keys that may be repeated.
-const REPEATED: &[&str] = &["node", "version", "accept-answers"];
+const REPEATED: &[&str] = &["node", "version", "accept-answers", "fingerprint"];
 
 /// A specification of a system that is checked.
 struct Spec<'a> {

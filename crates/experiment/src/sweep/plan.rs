@@ -145,9 +145,10 @@ fn check_secrets(system: Option<&String>, axes: &[Axis]) -> Result<(), Failure> 
     match system.into_iter().chain(swept).find_map(|spec| literal_secret(spec)) {
         None => Ok(()),
         Some(name) => {
-            let problem = format!("header.{name}: a sweep writes its command down to be resumed");
+            let problem = format!("{name}: a sweep writes its command down to be resumed");
+            let hidden = name.replacen('.', "-env.", 1);
             Err(Failure::usage(problem)
-                .hint(format!("header-env.{name}=VARIABLE takes the value from the environment")))
+                .hint(format!("{hidden}=VARIABLE takes the value from the environment")))
         }
     }
 }

@@ -5,6 +5,7 @@ mod oip;
 mod openai;
 mod prompts;
 mod raw;
+mod secrets;
 mod spec_keys;
 
 use std::num::NonZero;
@@ -29,9 +30,8 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
 pub use discover::{Discovery, discover};
-use spec_keys::SpecKeys;
-use spec_keys::named;
-pub use spec_keys::{literal_secret, without_secrets};
+pub use secrets::{literal_secret, without_secrets};
+use spec_keys::{SpecKeys, named};
 
 pub(super) const OIP: SystemKind = SystemKind {
     name: "oip",
@@ -63,7 +63,7 @@ pub(super) const OPENAI: SystemKind = SystemKind {
      whole answers, chat=true or false, max-tokens=N, limit-member=max_tokens or \
      max_completion_tokens (where that limit goes; else by what the server accepts), usage=false where the server refuses \
      stream_options or counts wrongly, tokenizer=FILE.json, accept-answers=CLASS,... (empty, cut, \
-     aborted, filtered or short: answers that count as success beside whole ones), KEY:=JSON for any member of the request. --data FILE \
+     aborted, filtered or short: answers that count as success beside whole ones), KEY:=JSON for any member of the request, body-env.KEY=VARIABLE and body-file.KEY=FILE for one that is secret. --data FILE \
      holds the prompts (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X \
      times as fast), else they are made up: input=LENGTHS, output=LENGTHS, prefix=N, groups=N, \
      ids=N (random tokens below N). LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
@@ -84,7 +84,8 @@ pub(super) const RAW: SystemKind = SystemKind {
      connection of HTTP/2), max-concurrency=N (requests in flight at most; others wait, which counts in their latency \
      and is shown separately), timeout=TIME (60s), retries=N (0, \
      counted; a refusal waits as long as the server asks by Retry-After, else for growing times), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
-     accept=gzip or deflate (asks for compressed answers, which are unpacked after their time was taken), ca=FILE.pem, header.NAME=TEXT, header-env.NAME=VARIABLE, header-file.NAME=FILE (values are \
+     accept=gzip or deflate (asks for compressed answers, which are unpacked after their time was taken), ca=FILE.pem (authorities, or the server's own certificate), fingerprint=SHA256 (only the server with this certificate), insecure=true (any certificate), \
+     client-cert=FILE.pem, client-key=FILE.pem, proxy=http://HOST:PORT, header.NAME=TEXT and query.NAME=TEXT, or header-env.NAME=VARIABLE, header-file.NAME=FILE, query-env.NAME=VARIABLE, query-file.NAME=FILE (values are \
      written nowhere), token-env=NAME (the environment variable that holds a bearer token)",
     accepts: &["data", "warm-up", "max-concurrency"],
     resources: |operand| named("raw", operand),
@@ -252,6 +253,10 @@ impl ServerGroup {
         client.reach().map_err(|trouble| {
             Failure::set_up(format!("{name}: {trouble}")).hint("start the server, or check the URL")
         })?;
+        if self.options.trust.is_unverified && self.nodes.iter().any(Endpoint::is_tls) {
+            let remark = "insecure=true: the certificate of the server was not verified.";
+            self.remarks.insert(0, remark.into());
+        }
         self.remarks.extend(named_alike(&self.names));
         if self.nodes.len() > 1 {
             self.remarks.push(format!("{} servers take turns.", self.nodes.len()));

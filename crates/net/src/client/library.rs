@@ -109,11 +109,15 @@ impl Requests {
 
 /// Returns the head of an HTTP/1.1 request (RFC 9112, section 3).
 fn head(node: &Endpoint, fields: &[(&str, &str)], request: &Request) -> String {
+    // A proxy takes the whole URL (RFC 9112, section 3.2.2); within a tunnel it takes nothing.
+    let origin = match node.proxy() {
+        Some(_) if !node.is_tls() => format!("http://{}", node.authority()),
+        _ => String::new(),
+    };
     let mut head = format!(
-        "{} {}{} HTTP/1.1\r\nhost: {}\r\n",
+        "{} {origin}{} HTTP/1.1\r\nhost: {}\r\n",
         request.method.name(),
-        node.path(),
-        request.path,
+        node.target(&request.path),
         node.authority()
     );
     for (name, value) in fields {
@@ -136,7 +140,7 @@ fn stream(
     let uri = http::Uri::builder()
         .scheme(scheme)
         .authority(node.authority())
-        .path_and_query(format!("{}{}", node.path(), request.path))
+        .path_and_query(node.target(&request.path))
         .build()?;
     let builder = http::Request::builder().method(request.method.name()).uri(uri);
     let builder =

@@ -85,8 +85,10 @@ pub struct Options {
     pub retries: u8,
     /// Fields of each request, such as `authorization`. Names are in lower case.
     pub fields: Vec<(String, String)>,
-    /// Authorities that may vouch for the servers.
+    /// How servers are verified.
     pub trust: Trust,
+    /// Secrets of requests beside the values of `fields`, which messages must not repeat.
+    pub secrets: Vec<String>,
     /// How requests are compressed when their samples are loaded, which is untimed.
     pub compress: Option<Coding>,
     /// How answers may be compressed. They are decompressed after their time is taken.
@@ -106,7 +108,8 @@ impl Default for Options {
             connect_limit: 5 * SECOND,
             retries: 0,
             fields: Vec::new(),
-            trust: Trust::Public,
+            trust: Trust::default(),
+            secrets: Vec::new(),
             compress: None,
             accept: None,
         }
@@ -513,6 +516,7 @@ impl ClientCore {
             return None;
         }
         let words = secrets::hide(&trouble.words, &self.options.fields);
+        let words = secrets::hide_values(&words, &self.options.secrets);
         self.counters.failed(&Trouble::new(trouble.kind, words));
         let at = responder.time_of(&self.clock, at);
         responder.fail_at(&[job.id], trouble.kind.failure(), at);

@@ -1,9 +1,11 @@
 //! Retries: when a failed request is sent again, and the requests that wait for that time.
 
+use std::str::FromStr as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
-use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
+use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::real::Responder;
 
 use super::Job;
@@ -17,15 +19,27 @@ const FIRST_WAIT: Nanos = 100 * MILLISECOND;
 const LONGEST_WAIT: Nanos = 5 * SECOND;
 
 /// Returns the time for which an answer with status 429 or 503 asks to wait, in ns (RFC 9110, section
-/// 10.2.3). A date is not read: servers that limit rates send seconds.
+/// 10.2.3): seconds, or a date, which a server writes by its own clock.
 pub(super) fn requested_wait(status: u16, fields: &dyn Fields) -> Option<Nanos> {
     if !matches!(status, 429 | 503) {
         return None;
     }
     let text = std::str::from_utf8(fields.field("retry-after")?).ok()?;
-    let seconds: f64 = text.trim().parse().ok()?;
+    let Ok(seconds) = text.trim().parse::<f64>() else {
+        let date = httpdate::HttpDate::from_str(text.trim()).ok()?;
+        let sent = fields.field("date").and_then(|date| std::str::from_utf8(date).ok());
+        let sent = sent.and_then(|date| httpdate::HttpDate::from_str(date.trim()).ok());
+        // The difference of two times by one clock is right even if that clock is not.
+        let now = sent.map_or_else(|| WallTime::now().unix_ns, unix_ns);
+        return Some(unix_ns(date).saturating_sub(now));
+    };
     // A time that is too long for a number is longer than any that is waited for.
     (seconds >= 0.0).then_some((seconds * SECOND as f64) as Nanos)
+}
+
+fn unix_ns(date: httpdate::HttpDate) -> Nanos {
+    let since = SystemTime::from(date).duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| Nanos::try_from(since.as_nanos()).unwrap_or(Nanos::MAX))
 }
 
 /// Returns how long to wait before a retry, in ns: as long as the server asked, and up to a tenth
@@ -104,10 +118,19 @@ mod tests {
         assert_eq!(requested(503, " 2 "), Some(2 * SECOND));
         assert_eq!(requested(429, "0.5"), Some(SECOND / 2));
         assert_eq!(requested(429, "99999999999999999999999"), Some(Nanos::MAX));
-        for odd in ["-1", "nan", "Wed, 21 Oct 2026 07:28:00 GMT", ""] {
+        for odd in ["-1", "nan", "Wed, 21 Oct 2026", ""] {
             assert_eq!(requested(429, odd), None, "{odd}");
         }
         assert_eq!(requested(500, "1"), None);
+        // A date in the past permits a retry at once.
+        assert_eq!(requested(503, "Wed, 21 Oct 2015 07:28:00 GMT"), Some(0));
+        let dated: http::HeaderMap = [
+            ("date".parse().unwrap(), "Wed, 21 Oct 2015 07:28:00 GMT".parse().unwrap()),
+            ("retry-after".parse().unwrap(), "Wed, 21 Oct 2015 07:28:03 GMT".parse().unwrap()),
+        ]
+        .into_iter()
+        .collect();
+        assert_eq!(requested_wait(503, &dated), Some(3 * SECOND));
         assert_eq!(requested_wait(429, &http::HeaderMap::new()), None);
     }
 

@@ -146,6 +146,7 @@ impl Protocol for OpenAi {
             claims_stream: false,
             events: sse::Parser::default(),
             body: Vec::new(),
+            has_mark: false,
             builder: AnswerBuilder::default(),
             entry: None,
         })
@@ -203,6 +204,8 @@ struct AnswerReader {
     events: sse::Parser,
     /// Body of an answer that is not, or not yet known to be, an event stream.
     body: Vec<u8>,
+    /// The body of a whole answer begins with a byte order mark.
+    has_mark: bool,
     builder: AnswerBuilder,
     /// Account of the finished answer.
     entry: Option<Entry>,
@@ -228,6 +231,9 @@ impl AnswerReader {
         if self.claims_stream != is_stream {
             entry.oddities.insert(Oddity::ContentType);
         }
+        if self.events.has_marks() || self.has_mark {
+            entry.oddities.insert(Oddity::ByteOrderMark);
+        }
         match trouble {
             Some(trouble) if AnswerBuilder::is_in_band(&trouble) => {
                 entry.class = Class::InBand;
@@ -252,6 +258,7 @@ impl Reader for AnswerReader {
     fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {
         self.status = status;
         self.body.clear();
+        self.has_mark = false;
         self.events.clear();
         self.builder.clear();
         self.entry = None;
@@ -319,7 +326,9 @@ impl Reader for AnswerReader {
             return Err(Trouble::of_status(kind, self.status, &error_words(&self.body)));
         }
         if self.form() == Form::Whole {
-            self.builder.whole(&self.body);
+            let body = self.body.strip_prefix(MARK);
+            self.has_mark = body.is_some();
+            self.builder.whole(body.unwrap_or(&self.body));
         }
         self.settle()?;
         let entry = self.entry.unwrap_or_default();
@@ -356,12 +365,14 @@ impl AnswerReader {
     }
 }
 
+/// Byte order mark of UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Returns the form of an answer that begins with these bytes; `None` if more are needed. What claims
 /// to be a stream is one unless it begins as JSON does. Anything else is one if it begins with a
 /// field or a comment, perhaps behind a byte order mark and line ends.
 fn form_of(begin: &[u8], claims_stream: bool) -> Option<Form> {
     const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
-    const MARK: &[u8] = b"\xef\xbb\xbf";
     if begin.len() < MARK.len() && MARK.starts_with(begin) {
         return None;
     }

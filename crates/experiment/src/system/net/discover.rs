@@ -13,7 +13,7 @@ use dyno_net::trouble::Kind;
 use serde_json::Value;
 
 use super::SpecKeys;
-use super::spec_keys::without_credentials;
+use super::spec_keys::Route;
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -41,13 +41,16 @@ pub fn discover(argument: &str) -> Result<Discovery, Failure> {
     let keys = argument[given.url.len()..].to_owned();
     let model = given.text("model");
     let is_chat = given.text("chat");
+    let route = given.route()?;
     let options = given.options(&RunOptions::default())?;
-    let url = given.url.trim_end_matches('/').to_owned();
-    let (base, api) = without_path(&url);
-    let server = Questions { options: &options, version: HttpVersion::Http1 };
+    // The query is one of all requests, and follows the path of each.
+    let url = given.url.clone();
+    let (url, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    let (base, api) = without_path(url.trim_end_matches('/'));
+    let server = Questions { options: &options, route, query, version: HttpVersion::Http1 };
 
     if let Some((oip, model)) = base.split_once("/v2/models/") {
-        return Ok(tensors(oip, model, &keys));
+        return Ok(tensors(oip, model, query, &keys));
     }
     let text = text_base(base);
     let models = server.get(&text, "/models")?;
@@ -62,7 +65,7 @@ pub fn discover(argument: &str) -> Result<Discovery, Failure> {
             let keys = without(&keys, &["model", "chat"]);
             let api = if is_chat { Api::Chat } else { Api::Completions };
             Ok(Discovery {
-                spec: format!("openai:{text},model={model},chat={is_chat}{keys}"),
+                spec: format!("openai:{text}{query},model={model},chat={is_chat}{keys}"),
                 found: format!("{text} is OpenAI-compatible: model {model}, {}.", api.path()),
             })
         }
@@ -103,10 +106,10 @@ fn without(keys: &str, names: &[&str]) -> String {
     kept.fold(String::new(), |text, key| text + "," + key)
 }
 
-fn tensors(base: &str, model: &str, keys: &str) -> Discovery {
+fn tensors(base: &str, model: &str, query: &str, keys: &str) -> Discovery {
     let model = model.split('/').next().unwrap_or(model);
     Discovery {
-        spec: format!("oip:{base}/{model}{}", without(keys, &["model"])),
+        spec: format!("oip:{base}/{model}{query}{}", without(keys, &["model"])),
         found: format!("{base} speaks the Open Inference Protocol: model {model}."),
     }
 }
@@ -140,20 +143,26 @@ fn chosen(names: &[String], given: Option<String>, url: &str) -> Result<String, 
 /// Asks servers single questions.
 struct Questions<'a> {
     options: &'a Options,
+    route: Route,
+    /// Query of the URL, with the question mark; empty without one.
+    query: &'a str,
     version: HttpVersion,
 }
 
 impl Questions<'_> {
+    fn endpoint(&self, base: &str) -> Result<Endpoint, Failure> {
+        let endpoint = self.route.to(&format!("{base}{}", self.query));
+        endpoint.map_err(|why| Failure::usage(why).hint("for example http://localhost:8000"))
+    }
+
     fn send(&self, base: &str, request: &Request) -> Result<HttpAnswer, Failure> {
-        let endpoint: Endpoint = base.parse().map_err(|error| {
-            let shown = without_credentials(base);
-            Failure::usage(format!("{shown}: {error}")).hint("for example http://localhost:8000")
-        })?;
+        let endpoint = self.endpoint(base)?;
         let server = ServerQuery {
             endpoint: &endpoint,
             version: self.version,
             fields: &self.options.fields,
             trust: &self.options.trust,
+            secrets: &self.options.secrets,
             limit: LIMIT,
         };
         server.exchange(request).map_err(|trouble| {
@@ -167,7 +176,8 @@ impl Questions<'_> {
 
     /// Returns the message of an answer, without the values of fields that it repeats.
     fn words(&self, answer: &HttpAnswer) -> String {
-        secrets::hide(&answer.words(), &self.options.fields)
+        let words = secrets::hide(&answer.words(), &self.options.fields);
+        secrets::hide_values(&words, &self.options.secrets)
     }
 
     fn get(&self, base: &str, path: &str) -> Result<HttpAnswer, Failure> {
@@ -204,7 +214,7 @@ impl Questions<'_> {
                 json.as_array().into_iter().flatten().filter_map(name).collect();
             let system = format!("oip:{base}/MODEL");
             return match &names[..] {
-                [name] => Ok(Some(tensors(base, name, keys))),
+                [name] => Ok(Some(tensors(base, name, self.query, keys))),
                 [] => Err(Failure::usage(format!(
                     "{base} speaks the Open Inference Protocol and does not list its models"
                 ))
@@ -217,12 +227,13 @@ impl Questions<'_> {
                 .hint(format!("name one: --system {system}"))),
             };
         }
-        let endpoint: Endpoint = base.parse().map_err(Failure::usage)?;
+        let endpoint = self.endpoint(base)?;
         let grpc = ServerQuery {
             endpoint: &endpoint,
             version: HttpVersion::Http2,
             fields: &self.options.fields,
             trust: &self.options.trust,
+            secrets: &self.options.secrets,
             limit: LIMIT,
         };
         match grpc.call::<ServerMetadataResponse>(SERVER_METADATA, &Empty {}) {

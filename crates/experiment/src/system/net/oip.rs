@@ -58,6 +58,7 @@ pub fn load(
         version: http,
         fields: &options.fields,
         trust: &options.trust,
+        secrets: &options.secrets,
         limit: ASKED_FOR,
     };
     let metadata = metadata(&asking(&nodes[0]), &model, &model_version, is_grpc);
@@ -93,19 +94,20 @@ pub fn load(
 /// Splits a URL into the server and the model: the last segment of the path, or what follows
 /// `/v2/models/`.
 fn split(url: &str, is_grpc: bool) -> (String, Option<String>) {
+    let (url, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     let url = with_scheme(url, is_grpc);
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
     let Some(slash) = url[after_scheme..].find('/').map(|at| at + after_scheme) else {
-        return (url, None);
+        return (url + query, None);
     };
     let path = url[slash..].trim_end_matches('/');
     if let Some((base, model)) = path.split_once("/v2/models/") {
         let model = model.split('/').next().unwrap_or(model);
-        return (format!("{}{base}", &url[..slash]), Some(model.to_owned()));
+        return (format!("{}{base}{query}", &url[..slash]), Some(model.to_owned()));
     }
     match path.rsplit_once('/') {
-        Some((base, model)) => (format!("{}{base}", &url[..slash]), Some(model.to_owned())),
-        None => (url[..slash].to_owned(), None),
+        Some((base, model)) => (format!("{}{base}{query}", &url[..slash]), Some(model.to_owned())),
+        None => (format!("{}{query}", &url[..slash]), None),
     }
 }
 

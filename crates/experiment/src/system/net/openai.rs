@@ -110,6 +110,7 @@ fn adapted(
             version: settings.version,
             fields: &options.fields,
             trust: &options.trust,
+            secrets: &options.secrets,
             limit: SHORT_REQUEST,
         };
         let learned = adapt(&query, workload, settings).map_err(Failure::set_up)?;
@@ -184,11 +185,12 @@ fn missing_references(
 
 /// Adds `/v1` to a URL without a path.
 fn with_path(url: &str) -> String {
-    let after_scheme = url.find("://").map_or(0, |at| at + 3);
-    if url[after_scheme..].trim_end_matches('/').contains('/') {
+    let (base, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    let after_scheme = base.find("://").map_or(0, |at| at + 3);
+    if base[after_scheme..].trim_end_matches('/').contains('/') {
         url.to_owned()
     } else {
-        format!("{}/v1", url.trim_end_matches('/'))
+        format!("{}/v1{query}", base.trim_end_matches('/'))
     }
 }
 
@@ -220,6 +222,9 @@ fn others(given: &mut SpecKeys) -> Result<Map<String, Value>, Failure> {
         let json = serde_json::from_str(&value)
             .map_err(|error| given.wrong(&key, format!("`{value}` is no JSON: {error}")))?;
         others.insert(key, json);
+    }
+    for (key, value) in given.secrets_of("body")? {
+        others.insert(key, value.into());
     }
     Ok(others)
 }

@@ -10,10 +10,13 @@ use dyno_net::client::Options;
 use dyno_net::coding::Coding;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::ledger::AcceptedClasses;
-use dyno_net::tls::Trust;
+use dyno_net::tls::{Authorities, Identity, Trust};
 use dyno_results::units::parse_duration;
 
 use super::Resources;
+use super::secrets::{
+    REDACTED, SECRET_PLACES, is_secret_member, query_secrets, without_credentials,
+};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -26,6 +29,8 @@ pub struct SpecKeys {
     keys: Vec<(String, String)>,
     /// Known keys, for the nearest one in errors.
     known: Vec<&'static str>,
+    /// Secrets of queries and bodies taken so far.
+    secrets: Vec<String>,
 }
 
 /// Keys whose values are not files, even if a file of that name exists.
@@ -34,17 +39,21 @@ const PLAIN: [&str; 6] = ["model", "version", "output", "pointer", "content-type
 /// Returns the resources of a specification; none if it is invalid.
 pub fn named(system: &str, argument: &str) -> Resources {
     let Ok(mut given) = SpecKeys::read(system, argument) else { return Resources::default() };
-    let urls = std::iter::once(given.url.clone()).chain(given.all("node")).collect();
+    let first = std::iter::once(given.url.clone());
+    let urls = first.chain(given.all("node")).chain(given.all("proxy")).collect();
     let mut variables = given.all("token-env");
+    let mut files =
+        ["ca", "client-cert", "client-key", "tokenizer"].map(|key| given.all(key)).concat();
     let named = |keys: Vec<(String, String)>| keys.into_iter().map(|(_, value)| value);
-    variables.extend(named(given.beginning("header-env.")));
-    let mut files = [given.all("ca"), given.all("tokenizer")].concat();
-    files.extend(named(given.beginning("header-file.")));
+    for place in SECRET_PLACES {
+        variables.extend(named(given.beginning(&format!("{place}-env."))));
+        files.extend(named(given.beginning(&format!("{place}-file."))));
+    }
     let bodies = given.all("body");
     files.extend(bodies.iter().filter_map(|body| body.strip_prefix('@')).map(str::to_owned));
     // The values of other keys are files if such files exist.
     for (key, value) in &given.keys {
-        let is_text = key.starts_with("header.") || key.ends_with(':');
+        let is_text = key.starts_with("header.") || key.starts_with("query.") || key.ends_with(':');
         let path = value.strip_prefix('@').unwrap_or(value);
         if !is_text && !PLAIN.contains(&key.as_str()) && Path::new(path).exists() {
             files.push(path.to_owned());
@@ -79,7 +88,10 @@ impl SpecKeys {
             };
             keys.push((key.to_owned(), value.to_owned()));
         }
-        Ok(Self { system, url, keys, known: Vec::new() })
+        let nodes = keys.iter().filter(|(key, _)| key == "node").map(|(_, url)| url);
+        let secrets = std::iter::once(&url).chain(nodes).flat_map(|url| query_secrets(url));
+        let secrets = secrets.map(str::to_owned).collect();
+        Ok(Self { system, url, keys, known: Vec::new(), secrets })
     }
 
     /// Returns the failure of an invalid value of a key.
@@ -176,13 +188,57 @@ impl SpecKeys {
     ) -> Result<Vec<Endpoint>, Failure> {
         let others = self.all("node");
         let texts = std::iter::once(first.to_owned()).chain(others.iter().map(|url| complete(url)));
-        let nodes = texts.map(|text| {
-            let found = text.parse::<Endpoint>();
-            found.map_err(|error| {
-                self.wrong("URL", format!("{error}, in `{}`", without_credentials(&text)))
-            })
+        let texts: Vec<String> = texts.collect();
+        let route = self.route()?;
+        texts.iter().map(|text| route.to(text).map_err(|why| self.wrong("URL", why))).collect()
+    }
+
+    /// Takes what all URLs share: the query of `query.NAME=` and the proxy.
+    ///
+    /// # Errors
+    /// An invalid proxy, or a missing file or variable.
+    pub fn route(&mut self) -> Result<Route, Failure> {
+        let mut query = self.beginning("query.");
+        check_redacted("query", &query)?;
+        let secret = query.iter().filter(|(name, _)| is_secret_member(name));
+        self.secrets.extend(secret.map(|(_, value)| value.clone()));
+        query.extend(self.secrets_of("query")?);
+        let proxy = self.text("proxy");
+        let proxy = proxy.map(|text| match text.parse::<Endpoint>() {
+            Ok(proxy) if proxy.is_tls() || !proxy.target("").is_empty() => {
+                Err(self.wrong("proxy", format!("expected http://HOST:PORT, found `{proxy}`")))
+            }
+            read => read.map_err(|error| {
+                self.wrong("proxy", format!("{error}, in `{}`", without_credentials(&text)))
+            }),
         });
-        nodes.collect()
+        Ok(Route { query, proxy: proxy.transpose()? })
+    }
+
+    /// Takes the values of `PLACE-env.NAME=VARIABLE` and `PLACE-file.NAME=FILE`, which are written
+    /// nowhere.
+    ///
+    /// # Errors
+    /// There is no such variable or file.
+    pub fn secrets_of(&mut self, place: &str) -> Result<Vec<(String, String)>, Failure> {
+        let mut found = Vec::new();
+        let prefix = format!("{place}-env.");
+        for (name, variable) in self.beginning(&prefix) {
+            let value = std::env::var(&variable).map_err(|_| {
+                Failure::set_up(format!("{prefix}{name}: there is no variable {variable}"))
+                    .hint(format!("export {variable}=..., which Dyno sends and writes nowhere"))
+            })?;
+            found.push((name, value.trim().to_owned()));
+        }
+        let prefix = format!("{place}-file.");
+        for (name, path) in self.beginning(&prefix) {
+            let value = std::fs::read_to_string(&path).map_err(|error| {
+                Failure::set_up(format!("{prefix}{name}: cannot read {path}: {error}"))
+            })?;
+            found.push((name, value.trim().to_owned()));
+        }
+        self.secrets.extend(found.iter().map(|(_, value)| value.clone()));
+        Ok(found)
     }
 
     /// Takes the options of the client.
@@ -204,29 +260,10 @@ impl SpecKeys {
                 read => Some(read.map_err(|error| self.wrong("timeout", error))?),
             },
         };
-        let trust = match self.file("ca")? {
-            Some(pem) => Trust::And(pem),
-            None => Trust::Public,
-        };
+        let trust = self.trust()?;
         let mut fields: Vec<(String, String)> = self.beginning("header.");
-        if let Some((name, _)) = fields.iter().find(|(_, value)| value == REDACTED) {
-            let problem = format!("header.{name}: {REDACTED} stands for a value that was left out");
-            return Err(Failure::usage(problem)
-                .hint(format!("header-env.{name}=VARIABLE takes it from the environment")));
-        }
-        for (name, variable) in self.beginning("header-env.") {
-            let value = std::env::var(&variable).map_err(|_| {
-                Failure::set_up(format!("header-env.{name}: there is no variable {variable}"))
-                    .hint(format!("export {variable}=..., which Dyno sends and writes nowhere"))
-            })?;
-            fields.push((name, value.trim().to_owned()));
-        }
-        for (name, path) in self.beginning("header-file.") {
-            let value = std::fs::read_to_string(&path).map_err(|error| {
-                Failure::set_up(format!("header-file.{name}: cannot read {path}: {error}"))
-            })?;
-            fields.push((name, value.trim().to_owned()));
-        }
+        check_redacted("header", &fields)?;
+        fields.extend(self.secrets_of("header")?);
         for (name, _) in &mut fields {
             name.make_ascii_lowercase();
             if OWN_FIELDS.contains(&name.as_str()) {
@@ -251,11 +288,35 @@ impl SpecKeys {
             time_limit,
             retries,
             fields,
+            secrets: std::mem::take(&mut self.secrets),
             trust,
             compress: self.coding("compress")?,
             accept: self.coding("accept")?,
             ..default
         })
+    }
+
+    /// Takes how servers are verified.
+    fn trust(&mut self) -> Result<Trust, Failure> {
+        let authorities = self.file("ca")?.map_or(Authorities::Public, Authorities::And);
+        let fingerprints = self.all("fingerprint");
+        let fingerprints = fingerprints.iter().map(|text| {
+            let parsed = text.parse();
+            parsed.map_err(|error| self.wrong("fingerprint", format!("{error}, found `{text}`")))
+        });
+        let fingerprints = fingerprints.collect::<Result<Vec<_>, _>>()?;
+        let is_unverified = self.switch("insecure", false)?;
+        if is_unverified && (!fingerprints.is_empty() || authorities != Authorities::Public) {
+            let why = "any certificate is accepted, and ca= or fingerprint= names some";
+            return Err(self.wrong("insecure", why));
+        }
+        let identity = match (self.file("client-cert")?, self.file("client-key")?) {
+            (Some(certificates), Some(key)) => Some(Identity { certificates, key }),
+            (None, None) => None,
+            (Some(_), None) => return Err(self.wrong("client-cert", "add client-key=FILE.pem")),
+            (None, Some(_)) => return Err(self.wrong("client-key", "add client-cert=FILE.pem")),
+        };
+        Ok(Trust { authorities, fingerprints, is_unverified, identity })
     }
 
     /// Returns the classes of answers that count as success beside whole ones.
@@ -296,45 +357,44 @@ impl SpecKeys {
     }
 }
 
-/// Returns a URL without user, password and query.
-pub fn without_credentials(url: &str) -> String {
-    let (url, query) = url.split_once('?').map_or((url, ""), |(url, _)| (url, "?***"));
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let path = rest.find('/').unwrap_or(rest.len());
-    let host = rest[..path].rfind('@').map_or(0, |at| at + 1);
-    let user = if host > 0 { "***@" } else { "" };
-    let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
-    format!("{scheme}{user}{}{query}", &rest[host..])
+/// What the requests to all servers of a specification share.
+pub struct Route {
+    query: Vec<(String, String)>,
+    proxy: Option<Endpoint>,
 }
 
-/// Stands for a value that is written nowhere.
-const REDACTED: &str = "***";
+impl Route {
+    /// Returns the server of a URL.
+    ///
+    /// # Errors
+    /// The text is not a URL.
+    pub fn to(&self, url: &str) -> Result<Endpoint, String> {
+        if url.contains(REDACTED) {
+            return Err(format!("{REDACTED} stands for a value that was left out of `{url}`"));
+        }
+        let parsed = url.parse::<Endpoint>();
+        let parsed =
+            parsed.map_err(|error| format!("{error}, in `{}`", without_credentials(url)))?;
+        let with = |to: Endpoint, (name, value): &(String, String)| to.with_query(name, value);
+        let endpoint = self.query.iter().fold(parsed, with);
+        Ok(match &self.proxy {
+            Some(proxy) => endpoint.through(proxy.clone()),
+            None => endpoint,
+        })
+    }
+}
 
-/// Returns a text with `***` in place of the values of `header.NAME=`, which may be secrets.
-pub fn without_secrets(text: &str) -> String {
-    let mut parts = text.split(',');
-    let mut shown = parts.next().unwrap_or_default().to_owned();
-    let mut is_value = false;
-    for part in parts {
-        // A comma within a value begins a part without a key.
-        let is_header = part.starts_with("header.");
-        is_value = is_header || is_value && !part.contains('=');
-        match part.split_once('=') {
-            Some((key, _)) if is_header => shown += &format!(",{key}={REDACTED}"),
-            _ if is_value => {}
-            _ => shown.extend([",", part]),
+/// Rejects values that an earlier output of Dyno left out.
+fn check_redacted(place: &str, given: &[(String, String)]) -> Result<(), Failure> {
+    match given.iter().find(|(_, value)| value == REDACTED) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let problem =
+                format!("{place}.{name}: {REDACTED} stands for a value that was left out");
+            Err(Failure::usage(problem)
+                .hint(format!("{place}-env.{name}=VARIABLE takes it from the environment")))
         }
     }
-    shown
-}
-
-/// Returns the header field of a specification whose name is that of a secret and whose value is given
-/// in place.
-pub fn literal_secret(spec: &str) -> Option<&str> {
-    const NAMES: [&str; 6] = ["authorization", "cookie", "key", "password", "secret", "token"];
-    let fields = spec.split(',').filter_map(|part| part.strip_prefix("header."));
-    let mut names = fields.filter_map(|field| Some(field.split_once('=')?.0));
-    names.find(|name| NAMES.iter().any(|secret| name.to_ascii_lowercase().contains(secret)))
 }
 
 /// Header fields that frame a message or belong to the connection.
@@ -387,26 +447,39 @@ mod tests {
     }
 
     #[test]
-    fn values_of_fields_are_not_shown() {
-        for (spec, shown) in [
-            ("openai:http://a,model=m", "openai:http://a,model=m"),
-            ("openai:http://a,header.x=secret,model=m", "openai:http://a,header.x=***,model=m"),
-            ("raw:http://a,header.x=b,c,d,retries=1", "raw:http://a,header.x=***,retries=1"),
-            ("onnx:m.onnx", "onnx:m.onnx"),
-        ] {
-            assert_eq!(without_secrets(spec), shown);
+    fn urls_share_a_query_and_a_proxy() {
+        let mut given = SpecKeys::read(
+            "openai",
+            "https://a/x?api-version=1,query.k=v,proxy=http://p:3128,node=https://b",
+        )
+        .unwrap();
+        let nodes = given.nodes("https://a/x?api-version=1", str::to_owned).unwrap();
+        let targets: Vec<String> = nodes.iter().map(|node| node.target("/y")).collect();
+        assert_eq!(targets, ["/x/y?api-version=1&k=v", "/y?k=v"]);
+        assert!(nodes.iter().all(|node| node.proxy().is_some_and(|proxy| proxy.port() == 3128)));
+        for wrong in ["proxy=https://p", "proxy=http://p/x", "proxy=p"] {
+            let mut given = SpecKeys::read("openai", &format!("http://a,{wrong}")).unwrap();
+            let problem = given.nodes("http://a", str::to_owned).unwrap_err().problems()[0].clone();
+            assert!(problem.starts_with("system `openai`: proxy: expected http://"), "{problem}");
         }
-        for (url, shown) in [
-            ("http://me:secret@a:1/v1", "http://***@a:1/v1"),
-            ("http://a/v1?key=secret", "http://a/v1?***"),
-            ("http://a/x@y", "http://a/x@y"),
-            ("a:1", "a:1"),
-        ] {
-            assert_eq!(without_credentials(url), shown);
-        }
-        let mut given = SpecKeys::read("openai", "http://a,header.x=***").unwrap();
-        let problem = given.options(&RunOptions::default()).unwrap_err().problems()[0].clone();
-        assert!(problem.contains("was left out"), "{problem}");
+        let mut given = SpecKeys::read("openai", "http://a?key=***").unwrap();
+        let problem = given.nodes("http://a?key=***", str::to_owned).unwrap_err();
+        assert!(problem.problems()[0].contains("left out"));
+    }
+
+    #[test]
+    fn a_trust_is_of_one_kind() {
+        let problem = |keys: &str| {
+            let mut given = SpecKeys::read("openai", &format!("https://a,{keys}")).unwrap();
+            let options = given.options(&RunOptions::default());
+            options.map(|options| options.trust).map_err(|failure| failure.problems()[0].clone())
+        };
+        assert!(problem("insecure=true").unwrap().is_unverified);
+        let hash = "ab".repeat(32);
+        let both = format!("insecure=true,fingerprint=sha256:{hash}");
+        assert!(problem(&both).unwrap_err().contains("any certificate is accepted"));
+        assert_eq!(problem(&both[14..]).unwrap().fingerprints.len(), 1);
+        assert!(problem("fingerprint=abc").unwrap_err().contains("64 hexadecimal digits"));
     }
 
     #[test]

@@ -113,6 +113,11 @@ impl Connection {
         self.tls.as_ref().map(|tls| tls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Returns the socket, which does not block, for what precedes the first request.
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.stream
+    }
+
     pub(super) fn is_tls(&self) -> bool {
         self.tls.is_some()
     }

@@ -12,6 +12,8 @@ use super::connection::Connection;
 use crate::client::Node;
 use crate::client::backoff::{not_reached, tls_error};
 use crate::client::kernel;
+use crate::exchange::HttpVersion;
+use crate::proxy::Tunnel;
 use crate::trouble::{Kind, Trouble};
 
 /// A connection attempt in progress.
@@ -23,6 +25,8 @@ pub(super) struct DialAttempt {
     /// Number of addresses tried.
     pub tried: usize,
     pub is_connected: bool,
+    /// Tunnel through a proxy that is not open yet.
+    tunnel: Option<Tunnel>,
 }
 
 impl DialAttempt {
@@ -54,7 +58,8 @@ impl DialAttempt {
             }
         };
         let connection = Arc::new(Connection::new((number, thread, token.0), stream, tls, clock));
-        Ok(Self { connection, since: clock.now(), address, tried, is_connected: false })
+        let tunnel = Tunnel::to(&node.endpoint, HttpVersion::Http1);
+        Ok(Self { connection, since: clock.now(), address, tried, is_connected: false, tunnel })
     }
 
     /// Continues the attempt; returns whether the connection is established.
@@ -65,6 +70,12 @@ impl DialAttempt {
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(false),
                 Err(error) => return Err(not_reached(&node.endpoint, &error)),
             }
+        }
+        if let Some(tunnel) = &mut self.tunnel {
+            if !tunnel.go_on(self.connection.socket())? {
+                return Ok(false);
+            }
+            self.tunnel = None;
         }
         self.connection.shake_hands().map_err(|error| {
             tls_error(&node.endpoint, &error).unwrap_or_else(|| {

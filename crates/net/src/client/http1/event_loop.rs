@@ -248,7 +248,10 @@ impl EventLoop {
                 let mut state = self.pool.lock();
                 state.now = now;
                 let before = now.saturating_sub(LONGEST_IDLE);
-                let idle = state.take_idle_of(self.thread, node, before);
+                let count = state.idle.iter().map(Vec::len).sum();
+                let has_surplus = state.places.has_surplus(count);
+                let idle =
+                    if has_surplus { state.take_idle_of(self.thread, node, before) } else { None };
                 match idle {
                     Some(idle) if !state.places.give_up(self.thread, node) => {
                         // Marked as fresh so that it is not examined in each tick.

@@ -117,7 +117,12 @@ impl Http1 {
     pub(super) fn expect(&self, in_flight: &[InFlight]) {
         let shared = &self.pool.shared;
         let (connections, most) = shared.options.places(shared.nodes.len(), Some(in_flight));
-        self.pool.lock().places.provide(connections, most);
+        let mut state = self.pool.lock();
+        state.places.provide(connections, most);
+        if shared.options.grows && in_flight.contains(&InFlight::Unknown) {
+            state.places.keep_spares();
+        }
+        drop(state);
         self.pool.wake();
     }
 
@@ -169,6 +174,12 @@ impl PoolState {
             }
         }
         None
+    }
+
+    /// Adds places for spare connections if too few are idle; returns whether it did.
+    #[inline]
+    fn top_up(&mut self) -> bool {
+        self.places.top_up(self.idle.iter().map(Vec::len).sum())
     }
 
     /// Takes an event loop's connection to a node that has been idle since before that time.
@@ -232,14 +243,18 @@ impl Pool {
     #[inline]
     fn dispatch(&self, job: Job, responder: &Responder) {
         loop {
-            let connection = {
+            let (connection, has_grown) = {
                 let mut state = self.lock();
                 let Some(connection) = state.take_idle() else {
                     return self.wait(state, std::iter::once(job), responder);
                 };
-                connection
+                (connection, state.top_up())
             };
-            match self.send(&connection, job, responder) {
+            let sent = self.send(&connection, job, responder);
+            if has_grown {
+                self.wake();
+            }
+            match sent {
                 SendOutcome::Away => return,
                 SendOutcome::Answered => return self.release(connection, ReleaseCause::Answered),
                 SendOutcome::Not => {}

@@ -9,7 +9,14 @@ pub(super) struct Places {
     most: usize,
     /// Number of connections that are kept even if idle.
     least: usize,
+    /// Number of idle connections to have at any time.
+    spare: usize,
 }
+
+/// Maximum number of idle connections to have ready in a run that opens connections on demand. A
+/// request that finds none waits for round trips of the network, which a client of a pool that has
+/// warmed up does not.
+const SPARE: usize = 4;
 
 /// Places of one event loop for one node.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +39,7 @@ impl Share {
 impl Places {
     /// Creates the shares without any places.
     pub(super) fn new(nodes: usize, threads: usize) -> Self {
-        Self { nodes, shares: vec![Share::default(); nodes * threads], most: 0, least: 0 }
+        Self { nodes, shares: vec![Share::default(); nodes * threads], most: 0, least: 0, spare: 0 }
     }
 
     pub(super) fn share_mut(&mut self, thread: usize, node: usize) -> &mut Share {
@@ -44,6 +51,7 @@ impl Places {
     pub(super) fn provide(&mut self, connections: usize, most: usize) {
         let threads = self.shares.len() / self.nodes;
         (self.most, self.least) = (most.max(connections), connections);
+        self.spare = 0;
         self.shares.iter_mut().for_each(|share| share.wanted = 0);
         for number in 0..connections {
             self.share_mut(number / self.nodes % threads, number % self.nodes).wanted += 1;
@@ -62,6 +70,29 @@ impl Places {
             least.expect("there is a node").wanted += 1;
         }
         more > 0
+    }
+
+    /// Keeps spare connections until connections are provided again.
+    pub(super) fn keep_spares(&mut self) {
+        self.spare = SPARE;
+    }
+
+    /// Adds places if fewer connections than the spare ones are idle or in progress. Returns whether it
+    /// did. Requests that never overlap get no spare connection: a server that serves one connection
+    /// after the other might wait on it.
+    #[inline]
+    pub(super) fn top_up(&mut self, idle: usize) -> bool {
+        if idle >= self.spare {
+            return false;
+        }
+        let busy = self.open().saturating_sub(idle);
+        let spare = self.spare.min(busy.saturating_sub(1));
+        idle < spare && self.grow(spare - idle)
+    }
+
+    /// Returns whether one of this many idle connections is surplus.
+    pub(super) fn has_surplus(&self, idle: usize) -> bool {
+        idle > self.spare
     }
 
     /// Removes the place of an idle connection unless it must be kept.
@@ -118,6 +149,26 @@ mod tests {
         assert!((0..3).all(|_| places.give_up(0, 0) || places.give_up(1, 1)));
         assert!(!places.give_up(0, 1));
         assert_eq!(wanted(&places).iter().sum::<usize>(), 5);
+    }
+
+    #[test]
+    fn a_rate_has_spare_connections() {
+        let mut places = Places::new(1, 1);
+        places.provide(1, 100);
+        places.keep_spares();
+        places.share_mut(0, 0).open = 1;
+        assert!(!places.top_up(0), "requests do not overlap");
+        assert!(places.grow(2));
+        places.share_mut(0, 0).open = 3;
+        assert!(places.top_up(0) && !places.top_up(0), "two more are on their way");
+        assert_eq!(wanted(&places), [5]);
+        places.share_mut(0, 0).open = 9;
+        places.share_mut(0, 0).wanted = 9;
+        assert!(!places.top_up(SPARE) && places.top_up(SPARE - 1));
+        assert!(places.has_surplus(SPARE + 1) && !places.has_surplus(SPARE));
+        // A fixed number of connections has none.
+        places.provide(2, 2);
+        assert!(!places.top_up(0) && places.has_surplus(1));
     }
 
     #[test]

@@ -22,6 +22,8 @@ use super::arrivals::Arrivals;
 use super::link::{Departures, Link};
 use super::metered::{MeteredSocket, StampedSocket};
 use crate::client::backoff::{LONGEST_WAIT, not_reached, tls_error};
+use crate::exchange::HttpVersion;
+use crate::proxy::Tunnel;
 use crate::trouble::{Kind, Trouble};
 
 /// Flow-control windows of a stream and of a connection: bytes in flight before the client reads.
@@ -103,10 +105,14 @@ async fn dial(
             Err(error) => reached = Err(not_reached(&node.endpoint, &error)),
         }
     }
+    let mut reached = reached?;
+    if let Some(tunnel) = Tunnel::to(&node.endpoint, HttpVersion::Http2) {
+        tunnel.open(&mut reached).await?;
+    }
     let read_at = Arc::new(AtomicU64::new(0));
     let departures = Arc::<Departures>::default();
     let stream = StampedSocket {
-        stream: reached?,
+        stream: reached,
         lane: lane.clone(),
         read_at: read_at.clone(),
         departures: departures.clone(),

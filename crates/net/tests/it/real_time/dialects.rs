@@ -142,7 +142,8 @@ fn adapted(
         endpoint: &below(server, mode),
         version: HttpVersion::Http1,
         fields,
-        trust: &Trust::Public,
+        trust: &Trust::default(),
+        secrets: &[],
         limit: Duration::from_secs(20),
     };
     adapt(&query, &workload(), openai()).map_err(|trouble| trouble.to_string())

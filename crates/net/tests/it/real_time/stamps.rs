@@ -177,7 +177,7 @@ impl Wire {
             Self::Plain => {
                 let served = Faulty::start(move |stream| server.serve(stream));
                 let node = endpoint(served.address);
-                (Some(served), node, Trust::Public)
+                (Some(served), node, Trust::default())
             }
             Self::Tls => {
                 let (config, pem) = certified("localhost", 4096, b"http/1.1");
@@ -186,7 +186,7 @@ impl Wire {
                     server.serve(StreamOwned::new(connection, stream));
                 });
                 let node = format!("https://localhost:{}", served.address.port());
-                (Some(served), node.parse().unwrap(), Trust::Only(pem))
+                (Some(served), node.parse().unwrap(), Trust::only(pem))
             }
             Self::Http2 => {
                 let address = http2::serve(None, move |_, mut respond| async move {
@@ -198,7 +198,7 @@ impl Wire {
                     let mut sending = respond.send_response(head, false).unwrap();
                     sending.send_data(body.into(), true).unwrap();
                 });
-                (None, endpoint(address), Trust::Public)
+                (None, endpoint(address), Trust::default())
             }
         }
     }
