@@ -202,6 +202,65 @@ impl Npy {
     }
 }
 
+/// An array of strings: bytes (`S`) or Unicode (`U`), without the zeros that pad them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strings {
+    /// Dimensions.
+    pub shape: Vec<usize>,
+    /// Strings in row-major order; Unicode as UTF-8.
+    pub strings: Vec<Vec<u8>>,
+}
+
+impl Strings {
+    /// Parses the content of a file.
+    ///
+    /// # Errors
+    /// [`NpyError`]; arrays of Python objects and big-endian ones are not read.
+    pub fn parse(bytes: &[u8]) -> Result<Self, NpyError> {
+        let Header { code, shape, is_fortran, start } = Header::parse(bytes)?;
+        let other = || NpyError::Element(code.clone());
+        if is_fortran && shape.len() > 1 {
+            return Err(NpyError::FortranOrder);
+        }
+        let (is_unicode, length) = match (code.strip_prefix("|S"), code.strip_prefix("<U")) {
+            (Some(length), _) => (false, length),
+            (_, Some(length)) => (true, length),
+            (None, None) => return Err(other()),
+        };
+        let length: usize = length.parse().map_err(|_| other())?;
+        let width = length.checked_mul(if is_unicode { 4 } else { 1 });
+        let count = shape.iter().try_fold(1_usize, |count, &dim| count.checked_mul(dim));
+        let expected = width.zip(count).and_then(|(width, count)| width.checked_mul(count));
+        let (found, body) = (bytes.len() - start, &bytes[start..]);
+        let (Some(width), Some(count)) = (width.filter(|_| expected == Some(found)), count) else {
+            return Err(NpyError::Length { expected: expected.unwrap_or(usize::MAX), found });
+        };
+        if width == 0 {
+            // A shape alone must not decide how much memory is taken.
+            return if count <= 1 {
+                Ok(Self { shape, strings: vec![Vec::new(); count] })
+            } else {
+                Err(other())
+            };
+        }
+        let unicode = |padded: &[u8]| {
+            let points = padded.chunks_exact(4).map(|point| {
+                char::from_u32(u32::from_le_bytes(point.try_into().expect("four bytes")))
+                    .unwrap_or(char::REPLACEMENT_CHARACTER)
+            });
+            points.collect::<String>().trim_end_matches('\0').to_owned().into_bytes()
+        };
+        let string = |padded: &[u8]| {
+            if is_unicode {
+                return unicode(padded);
+            }
+            let end = padded.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+            padded[..end].to_vec()
+        };
+        Ok(Self { shape, strings: body.chunks(width).map(string).collect() })
+    }
+}
+
 /// Reorders elements whose first index changes fastest to row-major order.
 fn row_major<T: Copy>(all: &[T], shape: &[usize]) -> Vec<T> {
     let place = |mut index: usize| {
@@ -252,6 +311,28 @@ mod tests {
     fn file(header: &str, body: &[u8]) -> Vec<u8> {
         let len = (header.len() as u16).to_le_bytes();
         [MAGIC, &[1, 0], &len, header.as_bytes(), body].concat()
+    }
+
+    /// As `numpy.save` writes `array([[b'one'], [b'tw']])` and `array(['a', 'w\u00f6'])`.
+    #[test]
+    fn strings_lose_the_zeros_that_pad_them() {
+        let file = |code: &str, shape: &str, body: &[u8]| {
+            let head =
+                format!("{{'descr': '{code}', 'fortran_order': False, 'shape': {shape}, }}\n");
+            let length = u16::try_from(head.len()).unwrap().to_le_bytes();
+            [&b"\x93NUMPY\x01\x00"[..], &length, head.as_bytes(), body].concat()
+        };
+        let read = Strings::parse(&file("|S3", "(2, 1)", b"onetw\0")).unwrap();
+        assert_eq!((read.shape, read.strings), (vec![2, 1], vec![b"one".to_vec(), b"tw".to_vec()]));
+        let points =
+            ['a', '\0', 'w', '\u{f6}'].map(|point| u32::from(point).to_le_bytes()).concat();
+        let read = Strings::parse(&file("<U2", "(2,)", &points)).unwrap();
+        assert_eq!(read.strings, ["a".as_bytes(), "w\u{f6}".as_bytes()]);
+        for (code, shape) in
+            [("<f4", "(1,)"), ("|O", "(1,)"), ("|S3", "(9,)"), ("|S0", "(9999999999,)")]
+        {
+            assert!(Strings::parse(&file(code, shape, b"onetwo")).is_err(), "{code} {shape}");
+        }
     }
 
     #[test]

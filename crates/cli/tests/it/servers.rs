@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::program::Folder;
 
 mod gateways;
+mod tensors;
 
 /// What a server answers to a path with a body: status, type, body.
 type Answer = fn(&str, &Value) -> (u16, &'static str, String);
@@ -185,7 +186,7 @@ fn what_a_model_does_not_take_is_refused_before_it_is_measured() {
     let ran = folder.dyno(&format!("run --system oip:http://{}/other", server.address));
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains("HTTP status 404: no /v2/models/other"), "{}", ran.stderr);
-    assert_eq!(server.heads().len(), 2);
+    assert!(server.heads().iter().all(|head| head.starts_with("GET ")), "nothing was measured");
 }
 
 #[test]

@@ -141,9 +141,38 @@ impl<'de> Visitor<'de> for Flat<'_> {
                 self.out.extend(value.as_bytes());
                 Ok(())
             }
-            _ => Err(E::invalid_type(serde::de::Unexpected::Str(value), &self)),
+            _ => match (self.datatype, value) {
+                // As JSON writes numbers that it does not have.
+                (
+                    Datatype::Fp16 | Datatype::Bf16 | Datatype::Fp32 | Datatype::Fp64,
+                    "NaN" | "Infinity" | "-Infinity",
+                ) => self.visit_f64(value.parse().unwrap_or(f64::NAN)),
+                _ => Err(E::invalid_type(serde::de::Unexpected::Str(value), &self)),
+            },
         }
     }
+}
+
+/// Returns JSON with the numbers that are not finite, which some servers write bare, as strings; `None`
+/// without any.
+pub(super) fn with_quoted_numbers(json: &[u8]) -> Option<Vec<u8>> {
+    const BARE: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+    let (mut out, mut rest) = (Vec::with_capacity(json.len() + 64), json);
+    let (mut is_string, mut is_escaped, mut has_any) = (false, false, false);
+    while let Some((&byte, after)) = rest.split_first() {
+        let bare = BARE.iter().find(|bare| !is_string && rest.starts_with(bare));
+        if let Some(bare) = bare {
+            out.extend([b"\"", *bare, b"\""].concat());
+            rest = &rest[bare.len()..];
+            has_any = true;
+            continue;
+        }
+        is_string ^= byte == b'"' && !is_escaped;
+        is_escaped = is_string && byte == b'\\' && !is_escaped;
+        out.push(byte);
+        rest = after;
+    }
+    has_any.then_some(out)
 }
 
 impl Flat<'_> {

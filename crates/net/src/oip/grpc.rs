@@ -232,7 +232,7 @@ impl From<ModelMetadataResponse> for ModelMetadata {
 }
 
 impl From<TensorMetadata> for TensorMetadataMessage {
-    fn from(TensorMetadata { name, datatype, shape }: TensorMetadata) -> Self {
+    fn from(TensorMetadata { name, datatype, shape, .. }: TensorMetadata) -> Self {
         Self { name, datatype, shape }
     }
 }
@@ -240,7 +240,7 @@ impl From<TensorMetadata> for TensorMetadataMessage {
 impl From<TensorMetadataMessage> for TensorMetadata {
     fn from(message: TensorMetadataMessage) -> Self {
         let TensorMetadataMessage { name, datatype, shape } = message;
-        Self { name, datatype, shape }
+        Self { name, datatype, shape, is_optional: false }
     }
 }
 

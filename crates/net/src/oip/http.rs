@@ -109,7 +109,12 @@ impl InferResponse {
     /// # Errors
     /// Not a valid answer.
     pub fn from_http(body: &Bytes, head_length: Option<usize>) -> Result<Self, Trouble> {
-        let (json, mut rest) = split(body, head_length)?;
+        let (mut json, mut rest) = split(body, head_length)?;
+        if serde_json::from_slice::<&serde_json::value::RawValue>(&json).is_err()
+            && let Some(quoted) = elements::with_quoted_numbers(&json)
+        {
+            json = quoted.into();
+        }
         let head: Head<'_> = serde_json::from_slice(&json).map_err(|e| no_json("answer", &e))?;
         let outputs = match (head.outputs, head.error) {
             (Some(outputs), _) => outputs,

@@ -67,8 +67,29 @@ struct JsonModel {
 struct JsonTensorMetadata {
     name: String,
     datatype: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "dimensions")]
     shape: Vec<i64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    optional: bool,
+}
+
+/// Reads dimensions, which some servers write as strings.
+fn dimensions<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<i64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Dimension {
+        Number(i64),
+        Text(String),
+    }
+    let all: Option<Vec<Dimension>> = Option::deserialize(deserializer)?;
+    let dimension = |dimension: Dimension| match dimension {
+        Dimension::Number(number) => Ok(number),
+        Dimension::Text(text) => text
+            .trim()
+            .parse()
+            .map_err(|_| serde::de::Error::custom(format!("expected a dimension, found {text:?}"))),
+    };
+    all.unwrap_or_default().into_iter().map(dimension).collect()
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -143,13 +164,14 @@ impl ServerMetadata {
 
 impl From<&TensorMetadata> for JsonTensorMetadata {
     fn from(tensor: &TensorMetadata) -> Self {
-        let TensorMetadata { name, datatype, shape } = tensor.clone();
-        Self { name, datatype, shape }
+        let TensorMetadata { name, datatype, shape, is_optional } = tensor.clone();
+        Self { name, datatype, shape, optional: is_optional }
     }
 }
 
 impl From<JsonTensorMetadata> for TensorMetadata {
-    fn from(JsonTensorMetadata { name, datatype, shape }: JsonTensorMetadata) -> Self {
-        Self { name, datatype, shape }
+    fn from(tensor: JsonTensorMetadata) -> Self {
+        let JsonTensorMetadata { name, datatype, shape, optional } = tensor;
+        Self { name, datatype, shape, is_optional: optional }
     }
 }

@@ -13,12 +13,14 @@ pub mod http;
 mod json;
 pub mod messages;
 mod samples;
+mod strings;
 
 use bytes::Bytes;
 
 pub use client::{Form, Oip};
 pub use datatype::Datatype;
-pub use samples::{Model, random_inputs};
+pub use samples::{Model, Samples, random_inputs};
+pub use strings::StringInput;
 
 /// Elements of one name, type and shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +99,8 @@ pub struct TensorMetadata {
     pub datatype: String,
     /// Dimensions; -1 means that each request chooses it.
     pub shape: Vec<i64>,
+    /// Whether a request may leave the input out.
+    pub is_optional: bool,
 }
 
 /// Metadata of a server.

@@ -6,20 +6,62 @@ use bytes::Bytes;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary as _};
 use dyno_sut::tensors::{Elements, ModelInput, SampleTensor, TensorLibrary};
 
-use super::{Datatype, InferRequest, InferResponse, ModelMetadata, Tensor, TensorMetadata};
+use super::{
+    Datatype, InferRequest, InferResponse, ModelMetadata, StringInput, Tensor, TensorMetadata,
+};
 use crate::trouble::{Kind, Trouble};
+
+/// Samples of the inputs of a model: tensors of numbers, strings, or both. Each has as many samples.
+#[derive(Debug, Clone, Default)]
+pub struct Samples {
+    /// Inputs of numbers.
+    pub tensors: Option<Arc<TensorLibrary>>,
+    /// Inputs of strings.
+    pub strings: Vec<StringInput>,
+}
+
+impl From<Arc<TensorLibrary>> for Samples {
+    fn from(tensors: Arc<TensorLibrary>) -> Self {
+        Self { tensors: Some(tensors), strings: Vec::new() }
+    }
+}
+
+impl Samples {
+    /// Returns the number of samples.
+    ///
+    /// # Errors
+    /// Inputs with different numbers of samples, or none at all.
+    fn count(&self) -> Result<usize, Trouble> {
+        let tensors = self.tensors.iter().map(|library| library.total_sample_count());
+        let strings = self.strings.iter().map(|input| input.samples.len());
+        let counts: Vec<usize> = tensors.chain(strings).collect();
+        let mismatch = |words: String| Err(Trouble::new(Kind::Mismatch, words));
+        match counts.first() {
+            None | Some(0) => mismatch("there are no samples".into()),
+            Some(first) => match counts.iter().find(|count| *count != first) {
+                None => Ok(*first),
+                Some(other) => {
+                    mismatch(format!("an input has {first} samples, and another one {other}"))
+                }
+            },
+        }
+    }
+}
 
 /// A model of a server with the samples to send.
 ///
-/// Nothing is converted: types, layout and order of the elements are those of the library. A
+/// Nothing is converted: types, layout and order of the elements are those of the samples. A
 /// dimension of 1 is put before those of a sample if the model has one more.
 #[derive(Debug)]
 pub struct Model {
     name: String,
     version: String,
-    library: Arc<TensorLibrary>,
-    /// By input, in the order of the library: whether to prepend a batch dimension of 1.
+    samples: Samples,
+    count: usize,
+    /// By input of numbers, in the order of the library: whether to prepend a batch dimension of 1.
     is_batched: Vec<bool>,
+    /// By input of strings: its declared shape, if the server lists it.
+    declared: Vec<Option<Vec<i64>>>,
     /// Evaluated output, if the server listed its outputs.
     output: Option<TensorMetadata>,
     /// Name of the requested output, if set.
@@ -37,16 +79,26 @@ impl Model {
     pub fn new(
         metadata: &ModelMetadata,
         version: &str,
-        library: Arc<TensorLibrary>,
+        samples: impl Into<Samples>,
         wanted: Option<String>,
     ) -> Result<Self, Trouble> {
-        let first = library.sample(0).map_err(|why| Trouble::new(Kind::Mismatch, why))?;
+        let samples: Samples = samples.into();
+        let count = samples.count()?;
+        let first = match &samples.tensors {
+            None => Vec::new(),
+            Some(library) => library.sample(0).map_err(|why| Trouble::new(Kind::Mismatch, why))?,
+        };
         let is_batched = first.iter().map(|(name, tensor)| needs_batch(metadata, name, tensor));
         let is_batched = is_batched.collect::<Result<Vec<bool>, _>>()?;
-        let missing =
-            metadata.inputs.iter().find(|input| first.iter().all(|(name, _)| *name != input.name));
+        let declared = samples.strings.iter().map(|input| declared_shape(metadata, input));
+        let declared = declared.collect::<Result<Vec<_>, _>>()?;
+        let strings = samples.strings.iter().map(|input| input.name.as_str());
+        let there: Vec<&str> = first.iter().map(|(name, _)| *name).chain(strings).collect();
+        let missing = metadata
+            .inputs
+            .iter()
+            .find(|input| !input.is_optional && there.iter().all(|name| *name != input.name));
         if let Some(missing) = missing {
-            let there: Vec<&str> = first.iter().map(|(name, _)| *name).collect();
             return Err(Trouble::new(
                 Kind::Mismatch,
                 format!(
@@ -75,10 +127,12 @@ impl Model {
             name: metadata.name.clone(),
             version: version.into(),
             is_batched,
+            declared,
             output: output.cloned(),
             wanted,
             answered: OnceLock::new(),
-            library,
+            samples,
+            count,
         })
     }
 
@@ -90,12 +144,23 @@ impl Model {
     }
 
     pub(super) fn sample_count(&self) -> usize {
-        self.library.total_sample_count()
+        self.count
     }
 
     /// Returns the request of a sample; it requests only the evaluated output.
     pub(super) fn request(&self, sample: SampleIndex) -> Result<InferRequest, String> {
-        let inputs = self.library.sample(sample)?.into_iter().zip(&self.is_batched);
+        let numbers = match &self.samples.tensors {
+            None => Vec::new(),
+            Some(library) => library.sample(sample)?,
+        };
+        let numbers = numbers.into_iter().zip(&self.is_batched);
+        let mut inputs: Vec<Tensor> =
+            numbers.map(|((name, input), &batched)| tensor(name, &input, batched)).collect();
+        for (input, declared) in self.samples.strings.iter().zip(&self.declared) {
+            let shape = input.shape(sample as usize, declared.as_deref());
+            let shape = shape.ok_or_else(|| misfit(input, sample as usize, declared.as_deref()))?;
+            inputs.push(input.tensor(sample as usize, shape));
+        }
         let wanted = self.wanted.iter();
         let wanted =
             wanted.map(|name| super::RequestedOutput { name: name.clone(), is_binary: None });
@@ -103,7 +168,7 @@ impl Model {
             model_name: self.name.clone(),
             model_version: self.version.clone(),
             id: String::new(),
-            inputs: inputs.map(|((name, input), &batched)| tensor(name, &input, batched)).collect(),
+            inputs,
             outputs: wanted.collect(),
             wants_binary: false,
         })
@@ -141,6 +206,49 @@ impl Model {
     }
 }
 
+/// Returns the declared shape of an input of strings; `None` if the server lists no inputs.
+fn declared_shape(
+    metadata: &ModelMetadata,
+    input: &StringInput,
+) -> Result<Option<Vec<i64>>, Trouble> {
+    if metadata.inputs.is_empty() {
+        return Ok(None);
+    }
+    let declared = listed(metadata, &input.name)?;
+    if declared.datatype != Datatype::Bytes.name() {
+        let words = format!(
+            "samples of input '{}' are strings, where model '{}' has {}",
+            input.name, metadata.name, declared.datatype
+        );
+        return Err(Trouble::new(Kind::Mismatch, words));
+    }
+    let misfits =
+        (0..input.samples.len()).find(|&at| input.shape(at, Some(&declared.shape)).is_none());
+    match misfits {
+        None => Ok(Some(declared.shape.clone())),
+        Some(at) => Err(Trouble::new(Kind::Mismatch, misfit(input, at, Some(&declared.shape)))),
+    }
+}
+
+fn misfit(input: &StringInput, sample: usize, declared: Option<&[i64]>) -> String {
+    let count = input.samples.get(sample).map_or(0, Vec::len);
+    let declared = declared.unwrap_or_default();
+    format!(
+        "sample {sample} of input '{}' has {count} strings, where the model has the shape {declared:?}",
+        input.name
+    )
+}
+
+/// Returns the metadata of an input.
+fn listed<'m>(metadata: &'m ModelMetadata, name: &str) -> Result<&'m TensorMetadata, Trouble> {
+    metadata.inputs.iter().find(|input| input.name == name).ok_or_else(|| {
+        let there: Vec<&str> = metadata.inputs.iter().map(|input| input.name.as_str()).collect();
+        let (model, there) = (&metadata.name, there.join(", "));
+        let words = format!("model '{model}' has no input '{name}'; there are {there}");
+        Trouble::new(Kind::Mismatch, words)
+    })
+}
+
 /// Returns whether this input of the samples needs a batch dimension of 1.
 fn needs_batch(
     metadata: &ModelMetadata,
@@ -153,11 +261,7 @@ fn needs_batch(
     }
     let mismatch = |words: String| Err(Trouble::new(Kind::Mismatch, words));
     let model = &metadata.name;
-    let Some(input) = metadata.inputs.iter().find(|input| input.name == name) else {
-        let there: Vec<&str> = metadata.inputs.iter().map(|input| input.name.as_str()).collect();
-        let there = there.join(", ");
-        return mismatch(format!("model '{model}' has no input '{name}'; there are {there}"));
-    };
+    let input = listed(metadata, name)?;
     let datatype = Datatype::from_elements(&tensor.elements);
     if input.datatype != datatype.name() {
         return mismatch(format!(
@@ -179,7 +283,7 @@ fn needs_batch(
 }
 
 /// Returns whether a shape matches a declared one, in which -1 matches anything.
-fn is_of(said: &[i64], shape: &[usize]) -> bool {
+pub(super) fn is_of(said: &[i64], shape: &[usize]) -> bool {
     said.len() == shape.len()
         && said.iter().zip(shape).all(|(&said, &n)| said < 0 || usize::try_from(said) == Ok(n))
 }
@@ -196,7 +300,7 @@ fn tensor(name: &str, sample: &SampleTensor, is_batched: bool) -> Tensor {
     }
 }
 
-/// Returns the inputs of a model, for samples of random numbers.
+/// Returns the inputs of a model that requests must have, for samples of random numbers.
 ///
 /// # Errors
 /// A server that does not list inputs, or a type that this process does not support.
@@ -223,5 +327,5 @@ pub fn random_inputs(metadata: &ModelMetadata) -> Result<Vec<ModelInput>, Troubl
         let shape = input.shape.iter().map(|&dimension| usize::try_from(dimension).ok()).collect();
         Ok(ModelInput { name: input.name.clone(), element, shape })
     };
-    metadata.inputs.iter().map(input).collect()
+    metadata.inputs.iter().filter(|input| !input.is_optional).map(input).collect()
 }

@@ -90,7 +90,7 @@ pub(super) fn metadata(model: &Model) -> ModelMetadata {
                 let datatype = datatype.unwrap_or(&port.element).to_owned();
                 let dimension = |n: &Option<usize>| n.map_or(-1, |n| n as i64);
                 let shape = port.shape.iter().map(dimension).collect();
-                TensorMetadata { name: port.name.clone(), datatype, shape }
+                TensorMetadata { name: port.name.clone(), datatype, shape, is_optional: false }
             };
             let inputs = about.inputs.iter().map(of).collect();
             let outputs = about.outputs.iter().map(of).collect();

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use dyno_net::oip::http::{error_words, model_path};
 use dyno_net::oip::{
     Datatype, Form, InferRequest, InferResponse, Model, ModelMetadata, Oip, RequestedOutput,
-    ServerMetadata, Tensor, TensorMetadata, random_inputs,
+    Samples, ServerMetadata, StringInput, Tensor, TensorMetadata, random_inputs,
 };
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Kind;
@@ -182,6 +182,58 @@ fn metadata_comes_back_and_may_lack_what_servers_leave_out() {
     assert_eq!(ServerMetadata::from_json(&server.to_json()).unwrap(), server);
 }
 
+/// As Python's `json` writes them, and as strings.
+#[test]
+fn numbers_that_are_not_finite_are_read_bare_and_quoted() {
+    let body = br#"{"model_name":"NaN","outputs":[{"name":"y","datatype":"FP32","shape":[5],
+        "data":[NaN,-Infinity,Infinity,"NaN",1.0]}]}"#;
+    let answer = InferResponse::from_http(&Bytes::from_static(body), None).unwrap();
+    let read: Vec<f32> = answer.outputs[0]
+        .data
+        .chunks(4)
+        .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+        .collect();
+    assert!(read[0].is_nan() && read[3].is_nan());
+    assert_eq!((read[1], read[2], read[4]), (f32::NEG_INFINITY, f32::INFINITY, 1.0));
+    assert_eq!(answer.model_name, "NaN");
+    let wrong = br#"{"outputs":[{"name":"y","datatype":"INT32","shape":[1],"data":[NaN]}]}"#;
+    assert!(InferResponse::from_http(&Bytes::from_static(wrong), None).is_err());
+}
+
+#[test]
+fn dimensions_may_be_strings() {
+    let json = br#"{"name":"m","inputs":[{"name":"x","datatype":"FP32","shape":["-1","4"]}]}"#;
+    assert_eq!(ModelMetadata::from_json(json).unwrap().inputs[0].shape, [-1, 4]);
+    let wrong = br#"{"name":"m","inputs":[{"name":"x","datatype":"FP32","shape":["n"]}]}"#;
+    assert!(ModelMetadata::from_json(wrong).unwrap_err().to_string().contains("dimension"));
+}
+
+#[test]
+fn strings_are_sent_as_json_and_as_bytes() {
+    let json = br#"{"name":"m","inputs":[{"name":"t","datatype":"BYTES","shape":[-1,1]},
+        {"name":"input0","datatype":"FP32","shape":[-1,2,2]}]}"#;
+    let metadata = ModelMetadata::from_json(json).unwrap();
+    let strings = vec![StringInput::from_lines("t", b"one\ntwo\n")];
+    let samples = Samples { tensors: Some(library()), strings: strings.clone() };
+    let model = Arc::new(Model::new(&metadata, "", samples, None).unwrap());
+    let body = Oip::new(model.clone(), Form::Json).request(1).body;
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let sent = &body["inputs"][1];
+    assert_eq!((&sent["name"], &sent["datatype"]), (&"t".into(), &"BYTES".into()));
+    assert_eq!(
+        (sent["shape"].to_string(), sent["data"].to_string()),
+        ("[1,1]".into(), "[\"two\"]".into())
+    );
+    let body = Oip::new(model, Form::Binary).request(0).body;
+    assert!(body.ends_with(b"\x03\0\0\0one"));
+    let refused = |samples: Samples| Model::new(&metadata, "", samples, None).unwrap_err().words;
+    let more = vec![StringInput::from_lines("t", b"one\ntwo\nthree")];
+    let words = refused(Samples { tensors: Some(library()), strings: more });
+    assert!(words.contains("an input has 2 samples, and another one 3"), "{words}");
+    let words = refused(Samples { tensors: None, strings });
+    assert!(words.contains("'input0', for which there are no samples"), "{words}");
+}
+
 #[test]
 fn samples_that_are_not_the_models_are_refused_with_both_shapes() {
     let refused = |change: &dyn Fn(&mut ModelMetadata)| {
@@ -197,9 +249,16 @@ fn samples_that_are_not_the_models_are_refused_with_both_shapes() {
     assert!(words.contains("FP32") && words.contains("FP16"), "{words}");
     let words = refused(&|model| model.inputs[0].name = "x".into());
     assert!(words.contains("no input 'input0'; there are x"), "{words}");
-    let more = TensorMetadata { name: "b".into(), datatype: "BOOL".into(), shape: vec![1] };
-    let words = refused(&|model| model.inputs.push(more.clone()));
+    let more = |is_optional| {
+        let (name, datatype) = ("b".into(), "BOOL".into());
+        TensorMetadata { name, datatype, shape: vec![1], is_optional }
+    };
+    let words = refused(&|model| model.inputs.push(more(false)));
     assert!(words.contains("an input 'b', for which there are no samples"), "{words}");
+    let mut optional = metadata();
+    optional.inputs.push(more(true));
+    assert!(Model::new(&optional, "", library(), None).is_ok());
+    assert_eq!(random_inputs(&optional).unwrap().len(), 1);
     let words = refused(&|model| model.outputs.truncate(1));
     assert!(words.contains("no output 'scores'; there are output0"), "{words}");
     // A model without a batch is sent none, and one that says nothing one of 1.

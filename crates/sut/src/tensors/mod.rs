@@ -283,6 +283,19 @@ impl TensorLibrary {
         Self::new(name, tensors, labels.transpose()?)
     }
 
+    /// Reads labels from a file, one for each of `samples` samples.
+    ///
+    /// # Errors
+    /// Those of [`TensorLibrary::open`] for labels.
+    pub fn read_labels(path: &Path, samples: usize) -> Result<Vec<i64>, TensorError> {
+        let labels = checks::labels(path, &read(path)?)?;
+        if labels.len() == samples {
+            Ok(labels)
+        } else {
+            Err(TensorError::LabelCount { samples, labels: labels.len() })
+        }
+    }
+
     /// Removes padding: keeps the first `lengths[i]` elements of the first axis of sample `i`.
     /// Samples are copied when they are loaded, and samples of different lengths do not share a
     /// call. Samples of a [`Source`] stay as they are.

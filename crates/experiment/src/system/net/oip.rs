@@ -1,6 +1,6 @@
 //! Models behind the Open Inference Protocol.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,15 +8,19 @@ use dyno_net::ask::ServerQuery;
 use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::http::model_path;
 use dyno_net::oip::messages::{
-    Empty, MODEL_METADATA, ModelMetadataResponse, ModelName, SERVER_METADATA,
+    Empty, Flag, MODEL_METADATA, MODEL_READY, ModelMetadataResponse, ModelName, SERVER_METADATA,
     ServerMetadataResponse,
 };
-use dyno_net::oip::{Form, Model, ModelMetadata, Oip, ServerMetadata, random_inputs};
+use dyno_net::oip::{
+    Datatype, Form, Model, ModelMetadata, Oip, Samples, ServerMetadata, StringInput,
+    TensorMetadata, random_inputs,
+};
 use dyno_net::protocol::Protocol;
-use dyno_net::trouble::Trouble;
+use dyno_net::trouble::{Kind, Trouble};
+use dyno_net::workload::Format;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 
-use super::{Answers, ServerGroup, SpecKeys, StartedServer, version};
+use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::system::shapes::{self, Symbols, check_labels};
@@ -66,12 +70,16 @@ pub fn load(
         Failure::set_up(format!("model `{model}` at {}: {trouble}", nodes[0]))
             .hint("start the server, or check URL and model")
     })?;
-    let library = Arc::new(library(&metadata, run)?);
-    let labels = library.labels().map(<[i64]>::to_vec);
+    check_ready(&asking(&nodes[0]), &metadata.name, &model_version, is_grpc)?;
+    let (samples, labels) = samples(&metadata, run)?;
     check_labels(labels.as_deref(), classes(&metadata, output.as_deref()), run)?;
-    let model = Model::new(&metadata, &model_version, library.clone(), output)
+    let tensors = samples.tensors.clone();
+    let model = Model::new(&metadata, &model_version, samples, output)
         .map_err(|trouble| Failure::usage(trouble).hint("dyno probe shows what a model takes"))?;
     let model = Arc::new(model);
+    if form == Form::Binary {
+        check_binary(&asking(&nodes[0]), &model)?;
+    }
     let names = nodes.iter().map(|node| name(&asking(node), is_grpc)).collect();
     let protocol = Oip::new(model.clone(), form);
     let protocol = if http == HttpVersion::Http2 { protocol.over_http2() } else { protocol };
@@ -83,7 +91,7 @@ pub fn load(
         options,
         answers: Answers::Tensor(model),
         schedule: None,
-        tensors: Some(library),
+        tensors,
         labels,
         is_synthetic: run.data.is_empty(),
         remarks,
@@ -178,42 +186,150 @@ fn classes(metadata: &ModelMetadata, wanted: Option<&str>) -> Option<usize> {
     shapes::classes(&shape)
 }
 
-/// Returns the samples of `--data`, or else random ones for the inputs that the server reports.
-fn library(metadata: &ModelMetadata, run: &RunOptions) -> Result<TensorLibrary, Failure> {
+/// Rejects a model that its server reports as not ready; servers without such a report are asked
+/// for nothing else.
+fn check_ready(
+    asking: &ServerQuery<'_>,
+    model: &str,
+    version: &str,
+    is_grpc: bool,
+) -> Result<(), Failure> {
+    let is_unready = if is_grpc {
+        let name = ModelName { name: model.into(), version: version.into() };
+        matches!(asking.call::<Flag>(MODEL_READY, &name), Ok(answer) if !answer.is_so)
+    } else {
+        let path = model_path(model, version) + "/ready";
+        let request =
+            Request { method: Method::Get, path, fields: Vec::new(), body: Default::default() };
+        // Some servers have no such path.
+        let answer = asking.exchange(&request);
+        answer.is_ok_and(|answer| matches!(answer.status, 400 | 409 | 425 | 503))
+    };
+    if is_unready {
+        let problem = format!("model `{model}` at {} is not ready", asking.endpoint);
+        return Err(Failure::set_up(problem).hint("wait until the server has loaded it"));
+    }
+    Ok(())
+}
+
+/// Sends one sample in binary form, which not every server reads.
+fn check_binary(asking: &ServerQuery<'_>, model: &Arc<Model>) -> Result<(), Failure> {
+    let request = Oip::new(model.clone(), Form::Binary).request(0);
+    match asking.ask(&request) {
+        Err(trouble) if trouble.kind == Kind::Request => {
+            let problem = format!("{} does not accept binary tensors: {trouble}", asking.endpoint);
+            Err(Failure::set_up(problem).hint("leave out binary=true, or check the samples"))
+        }
+        // Anything else is a matter of the run.
+        _ => Ok(()),
+    }
+}
+
+/// Returns the samples of `--data`, or else random ones for the inputs that the server reports, and
+/// their labels.
+fn samples(
+    metadata: &ModelMetadata,
+    run: &RunOptions,
+) -> Result<(Samples, Option<Vec<i64>>), Failure> {
     if run.data.is_empty() {
         if run.labels.is_some() {
             return Err(Failure::usage("--labels needs --data: random samples have no classes"));
         }
         let inputs = random_inputs(metadata).map_err(|trouble| {
-            Failure::usage(trouble).hint("--data INPUT=FILE.npy, once for each input")
+            Failure::usage(trouble)
+                .hint("--data INPUT=FILE.npy, once for each input; .txt (a string on each line), .jsonl and .csv for strings")
         })?;
         // A server does not name its dynamic dimensions.
         let inputs = shapes::bound(&inputs, Symbols::new, run)?;
         let samples = run.samples_or_of_round(RANDOM_SAMPLES);
         let seed = run.seed.unwrap_or(0);
         let made = TensorLibrary::synthetic(&inputs, samples, BATCH, &Spans::new(), seed);
-        return made.map_err(|error| Failure::usage(error).hint("lower --samples"));
+        let made = made.map_err(|error| Failure::usage(error).hint("lower --samples"))?;
+        return Ok((Arc::new(made).into(), None));
     }
-    let only = match metadata.inputs.as_slice() {
-        [only] => Some(only.name.as_str()),
-        _ => None,
+    let (mut numbers, mut strings) = (Vec::new(), Vec::new());
+    for (input, path) in &run.data {
+        let inputs = match input {
+            Some(name) => vec![name.clone()],
+            None => inputs_of(metadata, path)?,
+        };
+        for name in inputs {
+            if is_strings(metadata, &name, path) {
+                strings.push(strings_of(&name, path)?);
+            } else {
+                numbers.push((name, path.clone()));
+            }
+        }
+    }
+    let Some((_, first)) = numbers.first() else {
+        let count = strings.first().map_or(0, |input: &StringInput| input.samples.len());
+        let labels = run.labels.as_deref().map(|path| TensorLibrary::read_labels(path, count));
+        let labels = labels.transpose().map_err(Failure::set_up)?;
+        return Ok((Samples { tensors: None, strings }, labels));
     };
-    let named = |(input, path): &(Option<String>, PathBuf)| {
-        let name = input.as_deref().or(only);
-        let name = name.ok_or_else(|| {
-            let there: Vec<&str> = metadata.inputs.iter().map(|i| i.name.as_str()).collect();
-            let problem = match there.as_slice() {
-                [] => "the server does not say what inputs the model has".to_owned(),
-                there => format!("the model has several inputs: {}", there.join(", ")),
-            };
-            Failure::usage(problem).hint("write --data INPUT=FILE.npy, once for each input")
-        })?;
-        Ok((name.to_owned(), path.clone()))
-    };
-    let files = run.data.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
-    let (_, first) = &files[0];
     let name = first.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
-    TensorLibrary::open(name, &files, run.labels.as_deref()).map_err(Failure::set_up)
+    let library = TensorLibrary::open(name, &numbers, run.labels.as_deref());
+    let library = library.map_err(Failure::set_up)?;
+    let labels = library.labels().map(<[i64]>::to_vec);
+    Ok((Samples { tensors: Some(Arc::new(library)), strings }, labels))
+}
+
+/// Returns the inputs of a file that names none: the only one that requests must have, or, for a file
+/// of rows, all inputs of strings.
+fn inputs_of(metadata: &ModelMetadata, path: &Path) -> Result<Vec<String>, Failure> {
+    let needed: Vec<&TensorMetadata> =
+        metadata.inputs.iter().filter(|input| !input.is_optional).collect();
+    if let [only] = needed[..] {
+        return Ok(vec![only.name.clone()]);
+    }
+    if !needed.is_empty() && has_rows(path) && needed.iter().all(|input| is_bytes(input)) {
+        return Ok(needed.iter().map(|input| input.name.clone()).collect());
+    }
+    let there: Vec<&str> = metadata.inputs.iter().map(|i| i.name.as_str()).collect();
+    let problem = match there.as_slice() {
+        [] => "the server does not say what inputs the model has".to_owned(),
+        there => format!("the model has several inputs: {}", there.join(", ")),
+    };
+    Err(Failure::usage(problem).hint("write --data INPUT=FILE.npy, once for each input"))
+}
+
+fn is_bytes(input: &TensorMetadata) -> bool {
+    input.datatype == Datatype::Bytes.name()
+}
+
+/// Returns whether a file holds strings for an input: by the model, or else by its name.
+fn is_strings(metadata: &ModelMetadata, name: &str, path: &Path) -> bool {
+    match metadata.inputs.iter().find(|input| input.name == name) {
+        Some(input) => is_bytes(input),
+        None => has_rows(path) || path.extension().is_some_and(|extension| extension == "txt"),
+    }
+}
+
+fn has_rows(path: &Path) -> bool {
+    Format::of_name(&path.to_string_lossy()).is_some()
+}
+
+/// Reads the strings of an input. The column of a file of rows is that of the input's name, or its only
+/// column.
+fn strings_of(name: &str, path: &Path) -> Result<StringInput, Failure> {
+    let wrong = |why: &dyn std::fmt::Display| Failure::set_up(format!("{}: {why}", path.display()));
+    if has_rows(path) {
+        let rows = prompts::rows(path)?;
+        let columns: Vec<&String> =
+            rows.first().map(|row| row.keys().collect()).unwrap_or_default();
+        let column = match columns[..] {
+            [only] => only.clone(),
+            _ => name.to_owned(),
+        };
+        return StringInput::from_rows(name, &rows, &column).map_err(|why| wrong(&why));
+    }
+    let bytes = std::fs::read(path).map_err(|error| wrong(&error))?;
+    if path.extension().is_some_and(|extension| extension == "npy") {
+        return StringInput::from_npy(name, &bytes).map_err(|error| {
+            wrong(&error).hint("strings are read as arrays of numpy.bytes_ and numpy.str_")
+        });
+    }
+    Ok(StringInput::from_lines(name, &bytes))
 }
 
 #[cfg(test)]

@@ -80,7 +80,8 @@ pub fn rows_of(run: &RunOptions) -> Result<Option<Vec<Row>>, Failure> {
     }
 }
 
-fn rows(path: &Path) -> Result<Vec<Row>, Failure> {
+/// Returns the rows of a file.
+pub fn rows(path: &Path) -> Result<Vec<Row>, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::set_up(format!("cannot read {}: {why}", path.display()))
     };
