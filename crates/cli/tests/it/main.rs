@@ -26,6 +26,7 @@ mod package;
 mod probe;
 mod program;
 mod prometheus;
+mod prompts;
 #[cfg(target_os = "linux")]
 mod pty;
 mod report;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::client::{LimitMember, OpenAi, Settings};
+use super::{Api, vectors};
 use crate::ask::ServerQuery;
 use crate::endpoint::Endpoint;
 use crate::trouble::{Kind, Trouble};
@@ -44,10 +45,19 @@ pub fn adapt(
     let mut is_redirected = false;
     while adapted.requests < MOST_REQUESTS {
         adapted.requests += 1;
-        let request = OpenAi::new(workload.clone(), adapted.settings.clone()).short_request();
+        let protocol = OpenAi::new(workload.clone(), adapted.settings.clone());
+        let request = protocol.short_request();
         let server = ServerQuery { endpoint: &adapted.endpoint, ..*query };
         let Ok(answer) = server.exchange(&request) else { break };
         match answer.status {
+            200..=299 if protocol.first_api() == Api::Embeddings => {
+                adapted.settings.dimension = vectors::dimension(answer.body());
+                if let Some(dimension) = adapted.settings.dimension {
+                    let remark = format!("Vectors have {dimension} numbers; each is checked.");
+                    adapted.remarks.push(remark);
+                }
+                break;
+            }
             301 | 302 | 307 | 308 if !is_redirected => {
                 is_redirected = true;
                 let location = answer.location().unwrap_or_default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dyno_net::ask::ServerQuery;
 use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
-use dyno_net::openai::{Input, LimitMember, OpenAi, Settings, adapt};
+use dyno_net::openai::{Api, LimitMember, OpenAi, Settings, adapt};
 use dyno_net::tokens::Tokenize;
 use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
@@ -16,36 +16,40 @@ use crate::failure::Failure;
 use crate::options::RunOptions;
 
 pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
-    let nodes = given.nodes(&with_path(&given.url.clone()), with_path)?;
-    let is_chat = given.switch("chat", false)?;
-    let is_streaming = given.switch("stream", true)?;
+    let api = api(given)?;
+    let nodes = given.nodes(&with_path(&given.url.clone(), api), |url| with_path(url, api))?;
+    let is_text = api.is_none_or(Api::is_text);
+    let is_streaming = given.switch("stream", is_text)?;
+    if is_streaming && !is_text {
+        return Err(given.wrong("stream", "vectors and ranks come whole; leave it out"));
+    }
     let speed_up = speed(given)?;
-    let workload = prompts::workload(given, run)?;
-    let workload = if is_chat { workload.as_chat() } else { workload };
-    if let (true, Some(_)) =
-        (is_chat, workload.prompts.iter().find(|p| matches!(p.input, Input::Tokens(_))))
-    {
-        return Err(given.wrong("chat", "tokens are continued, and no messages of a chat"));
+    let mut workload = prompts::workload(given, run, api)?;
+    if let Some(api) = api {
+        workload = workload.for_api(api).map_err(|why| given.wrong("api", why))?;
     }
     let tokenizer = tokenizer(given)?;
     let has_tokenizer = tokenizer.is_some();
+    let (others, without) = members(given)?;
     let mut settings = Settings {
+        api,
         model: given.text("model").unwrap_or_default(),
         is_streaming,
         asks_usage: given.switch("usage", true)?,
         max_tokens: given.read_as("max-tokens")?,
         limit_member: limit_member(given)?,
-        others: others(given)?,
+        others,
+        without,
         tokenizer,
         accepted: given.accepted()?,
         version: version(given)?,
+        ..Settings::default()
     };
-    let choices = settings.others.get("n").and_then(Value::as_u64).unwrap_or(1);
     let options = given.options(run)?;
     given.finish()?;
 
-    let mut remarks = remarks(&workload, has_tokenizer, choices);
-    if run.data.is_empty() && !is_limited(&workload, &settings) {
+    let mut remarks = remarks(&workload, &settings, has_tokenizer);
+    if run.data.is_empty() && is_text && !is_limited(&workload, &settings) {
         settings.max_tokens = Some(OUTPUT);
         remarks
             .push(format!("Answers are limited to {OUTPUT} tokens; output=N sets another limit."));
@@ -84,10 +88,14 @@ const OUTPUT: u64 = 128;
 
 /// Returns whether the user limits the output tokens of requests.
 fn is_limited(workload: &Workload, settings: &Settings) -> bool {
-    let members = [LimitMember::MaxTokens, LimitMember::MaxCompletionTokens];
+    let own = settings.api.and_then(Api::limit);
+    let members = [LimitMember::MaxTokens.name(), LimitMember::MaxCompletionTokens.name()];
     settings.max_tokens.is_some()
         || workload.prompts.iter().any(|prompt| prompt.max_tokens.is_some())
-        || members.iter().any(|member| settings.others.contains_key(member.name()))
+        || members.into_iter().chain(own).any(|name| {
+            settings.others.contains_key(name)
+                || settings.without.iter().any(|without| without == name)
+        })
 }
 
 /// Time limit for each request that asks what a server accepts.
@@ -137,8 +145,16 @@ fn limit_member(given: &mut SpecKeys) -> Result<LimitMember, Failure> {
 }
 
 /// Returns remarks on the prompts, and on how tokens are counted.
-fn remarks(workload: &Workload, has_tokenizer: bool, choices: u64) -> Vec<String> {
+fn remarks(workload: &Workload, settings: &Settings, has_tokenizer: bool) -> Vec<String> {
     let mut remarks = workload.remarks.clone();
+    if !settings.without.is_empty() {
+        let members = settings.without.join(", ");
+        remarks.push(format!("Members that no request has: {members}."));
+    }
+    if !settings.api.is_none_or(Api::is_text) {
+        return remarks;
+    }
+    let choices = settings.others.get("n").and_then(Value::as_u64).unwrap_or(1);
     remarks.push(if has_tokenizer {
         "Output tokens are those that the server counts (usage), else those of the tokenizer, which \
          counts them before an answer is stamped."
@@ -183,14 +199,33 @@ fn missing_references(
     Ok(Some(format!("{missing}; accuracy is that of the other {known}.")))
 }
 
-/// Adds `/v1` to a URL without a path.
-fn with_path(url: &str) -> String {
+/// Takes the endpoint: `api=NAME`, or `chat=true` for chats.
+fn api(given: &mut SpecKeys) -> Result<Option<Api>, Failure> {
+    let api: Option<Api> = given.read_as("api")?;
+    let is_chat = given.switch("chat", false)?;
+    match (api, is_chat) {
+        (Some(api), true) if api != Api::Chat => {
+            let why =
+                format!("api={} names another interface; leave out one of the two", api.name());
+            Err(given.wrong("chat", why))
+        }
+        (None, true) => Ok(Some(Api::Chat)),
+        (api, _) => Ok(api),
+    }
+}
+
+/// Adds `/v1` to a URL without a path. `/generate` is beside it.
+fn with_path(url: &str, api: Option<Api>) -> String {
     let (base, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    let base = base.trim_end_matches('/');
     let after_scheme = base.find("://").map_or(0, |at| at + 3);
-    if base[after_scheme..].trim_end_matches('/').contains('/') {
+    if api == Some(Api::Generate) {
+        let base = base.strip_suffix(Api::Generate.path()).unwrap_or(base);
+        format!("{}{query}", base.strip_suffix("/v1").unwrap_or(base))
+    } else if base[after_scheme..].contains('/') {
         url.to_owned()
     } else {
-        format!("{}/v1{query}", base.trim_end_matches('/'))
+        format!("{base}/v1{query}")
     }
 }
 
@@ -212,10 +247,15 @@ const OWN_MEMBERS: [(&str, &str); 4] = [
     ("stream", "stream=true or stream=false"),
 ];
 
-/// Takes further members of the request, which Dyno does not interpret: `KEY:=JSON`.
-fn others(given: &mut SpecKeys) -> Result<Map<String, Value>, Failure> {
-    let mut others = Map::new();
+/// Takes further members of the request, which Dyno does not interpret, and those that no request
+/// has: `KEY:=JSON`, and `KEY:=` or `without=KEY`.
+fn members(given: &mut SpecKeys) -> Result<(Map<String, Value>, Vec<String>), Failure> {
+    let (mut others, mut without) = (Map::new(), given.all("without"));
     for (key, value) in given.ending(':') {
+        if value.is_empty() {
+            without.push(key);
+            continue;
+        }
         if let Some((_, instead)) = OWN_MEMBERS.iter().find(|(member, _)| *member == key) {
             return Err(given.wrong(&format!("{key}:"), format!("Dyno sends it; use {instead}")));
         }
@@ -226,7 +266,16 @@ fn others(given: &mut SpecKeys) -> Result<Map<String, Value>, Failure> {
     for (key, value) in given.secrets_of("body")? {
         others.insert(key, value.into());
     }
-    Ok(others)
+    for key in &without {
+        if let Some((_, instead)) = OWN_MEMBERS[1..].iter().find(|(member, _)| member == key) {
+            let why = format!("a request needs `{key}`; use {instead}");
+            return Err(given.wrong("without", why));
+        }
+        if others.contains_key(key) {
+            return Err(given.wrong(key, "is set and removed; leave out one of the two"));
+        }
+    }
+    Ok((others, without))
 }
 
 #[cfg(feature = "tokenizer")]
@@ -250,6 +299,20 @@ fn tokenizer(given: &mut SpecKeys) -> Result<Option<Arc<dyn Tokenize>>, Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_have_the_path_of_their_interface() {
+        for (url, api, expected) in [
+            ("http://h:1", None, "http://h:1/v1"),
+            ("http://h:1/", Some(Api::Embeddings), "http://h:1/v1"),
+            ("http://h:1/gateway/", None, "http://h:1/gateway"),
+            ("http://h:1/v1", Some(Api::Generate), "http://h:1"),
+            ("http://h:1/generate", Some(Api::Generate), "http://h:1"),
+            ("http://h:1", Some(Api::Generate), "http://h:1"),
+        ] {
+            assert_eq!(with_path(url, api), expected, "{url}");
+        }
+    }
 
     #[test]
     fn a_target_needs_a_reference_for_each_sample() {
