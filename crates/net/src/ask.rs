@@ -55,6 +55,12 @@ impl HttpAnswer {
         Some(String::from_utf8_lossy(location.as_bytes()).into_owned())
     }
 
+    /// Returns the fields of the head.
+    #[must_use]
+    pub fn fields(&self) -> &HeaderMap {
+        &self.fields
+    }
+
     /// Returns the body.
     #[must_use]
     pub fn body(&self) -> &[u8] {

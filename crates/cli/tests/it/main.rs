@@ -15,6 +15,7 @@ mod formats;
 mod gates;
 mod launch;
 mod launch_tune;
+mod lengths;
 mod messages;
 mod npu;
 mod npu_fleet;

@@ -11,7 +11,7 @@ use crate::program::Folder;
 mod gateways;
 
 /// What a server answers to a path with a body: status, type, body.
-type Answer = fn(&str, &Value) -> (u16, &'static str, String);
+pub type Answer = fn(&str, &Value) -> (u16, &'static str, String);
 
 /// Requests received so far.
 type RequestLog<T> = Arc<Mutex<Vec<T>>>;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use dyno_loadgen::qsl::SampleIndex;
 use serde_json::{Map, Value};
 
+use super::answer::without_choices;
 use super::builder::{AnswerBuilder, Form};
 use super::vectors::Expected;
 use super::{Api, Input, Request as Body, body, error_words};
+use crate::ask::ServerQuery;
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
 use crate::protocol::{
@@ -16,7 +18,7 @@ use crate::protocol::{
 use crate::sse;
 use crate::tokens::Tokenize;
 use crate::trouble::{Kind, Trouble};
-use crate::workload::{Prompt, Workload};
+use crate::workload::{Prompt, UNIQUE_MARK, Workload};
 
 /// Maximum bytes of a whole answer or an error.
 const LONGEST_ANSWER: usize = 64 << 20;
@@ -41,6 +43,11 @@ pub struct Settings {
     pub others: Map<String, Value>,
     /// Members that no request has.
     pub without: Vec<String>,
+    /// Each request has digits of its own in place of
+    /// [`UNIQUE_MARK`](crate::workload::UNIQUE_MARK).
+    pub is_unique: bool,
+    /// The limit of an answer is its minimum, too.
+    pub limit_is_least: bool,
     /// Numbers in each vector of an answer, if known.
     pub dimension: Option<usize>,
     /// Counts tokens if the server does not, or contradicts itself.
@@ -110,6 +117,34 @@ impl OpenAi {
         self.limited_request(&self.workload.prompts[0], Some(least))
     }
 
+    /// Returns the account of the answer to the request of the first sample with this limit, or else
+    /// with that of [`short_request`](Self::short_request).
+    ///
+    /// # Errors
+    /// No answer in time, or a status other than success.
+    pub(super) fn short_answer(
+        &self,
+        query: &ServerQuery<'_>,
+        limit: Option<u64>,
+    ) -> Result<Entry, Trouble> {
+        let request = match limit {
+            Some(_) => self.limited_request(&self.workload.prompts[0], limit),
+            None => self.short_request(),
+        };
+        let answer = query.exchange(&request)?;
+        if let Some(kind) = Kind::of_status(answer.status) {
+            return Err(Trouble::of_status(kind, answer.status, &answer.words()));
+        }
+        let mut reader = self.reader();
+        reader.expect(0);
+        reader.begin(answer.status, answer.fields())?;
+        reader.data(answer.body())?;
+        reader.finish()?;
+        // Whatever its class, an answer has an account.
+        let ended = reader.end(None).map(|_| ());
+        reader.entry().ok_or_else(|| ended.err().unwrap_or_else(without_choices))
+    }
+
     fn limited_request(&self, prompt: &Prompt, limit: Option<u64>) -> Request {
         let Settings { model, asks_usage, limit_member, others, without, .. } = &self.settings;
         let api = self.settings.api(&prompt.input);
@@ -129,6 +164,10 @@ impl OpenAi {
             request.others.entry(limit_member.name()).or_insert_with(|| limit.into());
         }
         let mut members = body::members(&request, api);
+        if let (true, Some(limit), Some(name)) = (self.settings.limit_is_least, limit, api.least())
+        {
+            body::set(&mut members, api, name, limit.into());
+        }
         for (name, value) in &prompt.members {
             body::set(&mut members, api, name, value.clone());
         }
@@ -167,6 +206,10 @@ impl Protocol for OpenAi {
         self.settings.streams(self.first_api())
     }
 
+    fn unique_mark(&self) -> Option<&'static str> {
+        self.settings.is_unique.then_some(UNIQUE_MARK)
+    }
+
     fn reader(&self) -> Box<dyn Reader> {
         let Settings { tokenizer, asks_usage, accepted, is_streaming, dimension, .. } =
             &self.settings;
@@ -199,6 +242,7 @@ struct Demands {
     api: Option<Api>,
     /// Default of samples without their own limit.
     most: Option<u64>,
+    limit_is_least: bool,
     others: Map<String, Value>,
     without: Vec<String>,
 }
@@ -213,6 +257,7 @@ impl Demands {
         Self {
             api: settings.api,
             most: settings.max_tokens,
+            limit_is_least: settings.limit_is_least,
             others,
             without: settings.without.clone(),
         }
@@ -235,8 +280,8 @@ impl Demands {
         let own = prompt.max_tokens.or(self.most);
         let most = most.or_else(|| own.filter(|_| is_sent(limit)));
         let ignores_end = member("ignore_eos") == Some(&Value::Bool(true));
-        let least = number(if api == Api::Generate { "min_new_tokens" } else { "min_tokens" });
-        let least = if ignores_end { most } else { least };
+        let least = api.least().and_then(number);
+        let least = if ignores_end || self.limit_is_least { most } else { least };
         let choices = number("n").and_then(|n| u16::try_from(n).ok()).unwrap_or(1).max(1);
         Demand { most: most.map(count), least: least.map(count), choices }
     }

@@ -12,6 +12,7 @@ mod body;
 mod builder;
 mod client;
 mod content;
+mod fit;
 mod generate;
 mod message;
 mod request;
@@ -22,9 +23,10 @@ mod write;
 
 use std::str::FromStr;
 
-pub use adapt::{AdaptedServer, adapt};
+pub use adapt::{AdaptedServer, adapt, force_lengths};
 pub use answer::{Part, Usage, error_words, read_part};
 pub use client::{LimitMember, OpenAi, Settings};
+pub use fit::{FittedPrompts, TextCounter, fit};
 pub use message::{Input, Message};
 pub use request::Request;
 pub use usage::Claim;
@@ -92,6 +94,16 @@ impl Api {
     #[must_use]
     pub fn is_text(self) -> bool {
         !matches!(self, Self::Embeddings | Self::Rerank)
+    }
+
+    /// Returns the member that demands a number of output tokens; `None` if there is none.
+    #[must_use]
+    pub fn least(self) -> Option<&'static str> {
+        match self {
+            Self::Completions | Self::Chat => Some("min_tokens"),
+            Self::Generate => Some("min_new_tokens"),
+            Self::Responses | Self::Embeddings | Self::Rerank => None,
+        }
     }
 
     /// Returns the member that limits output tokens; `None` if answers have none.

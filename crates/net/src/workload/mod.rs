@@ -14,13 +14,17 @@ use std::sync::Arc;
 use dyno_loadgen::clock::Nanos;
 use serde_json::{Map, Value};
 
-pub use lengths::Lengths;
+pub use lengths::{LengthMix, LengthPair, Lengths};
 pub use members::RowMembers;
 pub use read::{Format, ReadError, Row, Rows};
 pub use rows::RowOptions;
 pub use synthetic::{Shape, SyntheticPrompts};
+pub(crate) use synthetic::{WORDS_REMARK, draw_words};
 
 use crate::openai::{Api, Input, Message};
+
+/// Text before a prompt in whose place each request has another number of as many digits.
+pub const UNIQUE_MARK: &str = "000000000000000";
 
 /// Prompts, each of which is a sample.
 ///
@@ -54,6 +58,8 @@ pub struct Prompt {
     pub max_tokens: Option<u64>,
     /// Correct answer, if known.
     pub reference: Option<String>,
+    /// Input tokens that it should have, if it is made up.
+    pub input_tokens: Option<u64>,
     /// Members of its request, which replace those of the settings.
     pub members: Map<String, Value>,
 }
@@ -62,7 +68,7 @@ impl Prompt {
     /// Creates a prompt of nothing but its content.
     #[must_use]
     pub fn new(input: Input) -> Self {
-        Self { input, max_tokens: None, reference: None, members: Map::new() }
+        Self { input, max_tokens: None, reference: None, input_tokens: None, members: Map::new() }
     }
 }
 
@@ -76,6 +82,35 @@ impl Workload {
         assert!(speed_up > 0.0, "a trace is played forwards");
         let times = self.arrivals.as_ref()?;
         Some(times.iter().map(|&at| (at as f64 / speed_up).round() as Nanos).collect())
+    }
+
+    /// Puts [`UNIQUE_MARK`] in front of each prompt, so that no server finds the beginning of a
+    /// request in a cache.
+    ///
+    /// # Errors
+    /// A prompt that does not begin with a text.
+    pub fn with_unique_prefix(mut self) -> Result<Self, String> {
+        for (at, prompt) in self.prompts.iter_mut().enumerate() {
+            let text = match &mut prompt.input {
+                Input::Text(text) | Input::Ranking { query: text, .. } => Some(text),
+                Input::Messages(all) => {
+                    let content = all.first_mut().map(|first| &mut first.content);
+                    match content {
+                        Some(Value::String(text)) => Some(text),
+                        Some(Value::Array(parts)) => match parts[0].get_mut("text") {
+                            Some(Value::String(text)) => Some(text),
+                            _ => None,
+                        },
+                        _ => None,
+                    }
+                }
+                Input::Texts(_) | Input::Tokens(_) => None,
+            };
+            let text = text.ok_or_else(|| format!("sample {} begins with no text", at + 1))?;
+            text.insert(0, ' ');
+            text.insert_str(0, UNIQUE_MARK);
+        }
+        Ok(self)
     }
 
     /// Returns the prompts for an endpoint: texts for a chat become messages of the user.

@@ -3,7 +3,7 @@
 use dyno_loadgen::rng::Mt19937;
 
 use super::images::{MadeImages, place};
-use super::{Lengths, Prompt, Workload};
+use super::{LengthMix, Prompt, Workload};
 use crate::openai::{Input, Message};
 
 /// Settings of synthetic prompts.
@@ -11,10 +11,8 @@ use crate::openai::{Input, Message};
 pub struct SyntheticPrompts {
     /// Number of prompts (>= 1).
     pub count: usize,
-    /// Tokens of each prompt, including the prefix.
-    pub input: Lengths,
-    /// Maximum number of output tokens.
-    pub output: Option<Lengths>,
+    /// Tokens of each prompt, including the prefix, and limits of output tokens.
+    pub lengths: LengthMix,
     /// Tokens at the start that the prompts of a group share.
     pub prefix: u64,
     /// Groups of prompts (>= 1), each with its own prefix.
@@ -39,6 +37,9 @@ pub enum Shape {
     Numbers(u64),
 }
 
+/// Remark on prompts of words whose tokens nobody counted.
+pub(crate) const WORDS_REMARK: &str = "Prompts are random words, about a token each.";
+
 /// Words that are one token each, including their space, in the common vocabularies of English.
 const WORDS: [&str; 64] = [
     "the", "of", "and", "to", "in", "is", "you", "that", "it", "he", "was", "for", "on", "are",
@@ -55,8 +56,7 @@ impl SyntheticPrompts {
     pub fn workload(&self) -> Workload {
         let mut rng = Mt19937::new(self.seed);
         let prompts = (0..self.count).map(|number| {
-            let length = self.input.draw(&mut rng);
-            let max_tokens = self.output.as_ref().map(|output| output.draw(&mut rng));
+            let (length, max_tokens) = self.lengths.draw(&mut rng);
             let prefix = self.prefix.min(length);
             let mut text = Text::new(self.shape);
             // Groups use their own seeds, which differ from those of prompts.
@@ -64,11 +64,12 @@ impl SyntheticPrompts {
             text.draw(&mut Mt19937::new(!self.seed.wrapping_add(group)), prefix);
             text.draw(&mut rng, length - prefix);
             let input = self.with_documents(text.input(), &mut rng);
-            Prompt { max_tokens, ..Prompt::new(self.with_images(input, number)) }
+            let input_tokens = Some(length);
+            Prompt { max_tokens, input_tokens, ..Prompt::new(self.with_images(input, number)) }
         });
         let mut remarks = Vec::new();
         if self.shape == Shape::Words {
-            remarks.push("Prompts are random words, about a token each.".to_owned());
+            remarks.push(WORDS_REMARK.to_owned());
         }
         if let Some(images) = self.images {
             remarks.push(format!("Each prompt has its own images: {images} pixels, PNG."));
@@ -83,7 +84,7 @@ impl SyntheticPrompts {
             return Input::Text(query);
         }
         let documents = (0..self.documents).map(|_| {
-            let length = self.input.draw(rng);
+            let (length, _) = self.lengths.draw(rng);
             let mut words = String::new();
             draw_words(&mut words, rng, length);
             words
@@ -104,7 +105,7 @@ impl SyntheticPrompts {
 }
 
 /// Appends random words.
-fn draw_words(text: &mut String, rng: &mut Mt19937, words: u64) {
+pub(crate) fn draw_words(text: &mut String, rng: &mut Mt19937, words: u64) {
     for _ in 0..words {
         if !text.is_empty() {
             text.push(' ');
@@ -153,11 +154,9 @@ mod tests {
     use super::*;
 
     fn made(shape: Shape) -> SyntheticPrompts {
-        let (input, output) = (Lengths::Uniform(20, 40), Some(Lengths::Fixed(8)));
         SyntheticPrompts {
             count: 12,
-            input,
-            output,
+            lengths: "20-40/8".parse().unwrap(),
             prefix: 10,
             groups: 3,
             images: None,

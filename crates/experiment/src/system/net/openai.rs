@@ -6,7 +6,9 @@ use std::time::Duration;
 use dyno_net::ask::ServerQuery;
 use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
-use dyno_net::openai::{Api, LimitMember, OpenAi, Settings, adapt};
+use dyno_net::openai::{
+    Api, LimitMember, OpenAi, Settings, TextCounter, adapt, fit, force_lengths,
+};
 use dyno_net::tokens::Tokenize;
 use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
@@ -18,37 +20,22 @@ use crate::options::RunOptions;
 pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
     let api = api(given)?;
     let nodes = given.nodes(&with_path(&given.url.clone(), api), |url| with_path(url, api))?;
-    let is_text = api.is_none_or(Api::is_text);
-    let is_streaming = given.switch("stream", is_text)?;
-    if is_streaming && !is_text {
-        return Err(given.wrong("stream", "vectors and ranks come whole; leave it out"));
-    }
     let speed_up = speed(given)?;
     let mut workload = prompts::workload(given, run, api)?;
     if let Some(api) = api {
         workload = workload.for_api(api).map_err(|why| given.wrong("api", why))?;
     }
-    let tokenizer = tokenizer(given)?;
-    let has_tokenizer = tokenizer.is_some();
-    let (others, without) = members(given)?;
-    let mut settings = Settings {
-        api,
-        model: given.text("model").unwrap_or_default(),
-        is_streaming,
-        asks_usage: given.switch("usage", true)?,
-        max_tokens: given.read_as("max-tokens")?,
-        limit_member: limit_member(given)?,
-        others,
-        without,
-        tokenizer,
-        accepted: given.accepted()?,
-        version: version(given)?,
-        ..Settings::default()
-    };
+    let lengths = LengthKeys::take(given, run)?;
+    if lengths.is_unique {
+        workload =
+            workload.with_unique_prefix().map_err(|why| given.wrong("unique-prefix", why))?;
+    }
+    let mut settings = settings(given, api, &lengths)?;
     let options = given.options(run)?;
     given.finish()?;
 
-    let mut remarks = remarks(&workload, &settings, has_tokenizer);
+    let is_text = api.is_none_or(Api::is_text);
+    let mut remarks = Vec::new();
     if run.data.is_empty() && is_text && !is_limited(&workload, &settings) {
         settings.max_tokens = Some(OUTPUT);
         remarks
@@ -64,10 +51,13 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let references: Vec<Option<String>> =
         workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
     remarks.extend(missing_references(&references, run)?);
-    let is_synthetic = run.data.is_empty();
-    let workload = Arc::new(workload);
-    let (nodes, settings, learned) = adapted(nodes, &options, &workload, settings)?;
+    let (nodes, settings, learned) =
+        adapted(nodes, &options, &Arc::new(workload.clone()), settings)?;
     remarks.extend(learned);
+    let query = query(&nodes[0], &options, &settings, LONG_REQUEST);
+    let (workload, settings, learned) = lengths.apply(&query, workload, settings, run)?;
+    remarks.extend(learned);
+    remarks.splice(0..0, remarks_on(&workload, &settings));
     ServerGroup {
         protocol: Arc::new(OpenAi::new(workload, settings)),
         nodes,
@@ -77,10 +67,111 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         schedule,
         tensors: None,
         labels: None,
-        is_synthetic,
+        is_synthetic: run.data.is_empty(),
         remarks,
     }
     .start()
+}
+
+/// Takes the settings of requests.
+fn settings(
+    given: &mut SpecKeys,
+    api: Option<Api>,
+    lengths: &LengthKeys,
+) -> Result<Settings, Failure> {
+    let is_text = api.is_none_or(Api::is_text);
+    let is_streaming = given.switch("stream", is_text)?;
+    if is_streaming && !is_text {
+        return Err(given.wrong("stream", "vectors and ranks come whole; leave it out"));
+    }
+    let tokenizer = tokenizer(given)?;
+    let (others, without) = members(given)?;
+    Ok(Settings {
+        api,
+        model: given.text("model").unwrap_or_default(),
+        is_streaming,
+        asks_usage: given.switch("usage", true)?,
+        max_tokens: given.read_as("max-tokens")?,
+        limit_member: limit_member(given)?,
+        others: lengths.forced(others),
+        without,
+        is_unique: lengths.is_unique,
+        limit_is_least: lengths.is_forced,
+        tokenizer,
+        accepted: given.accepted()?,
+        version: version(given)?,
+        ..Settings::default()
+    })
+}
+
+/// Returns a query of a server.
+fn query<'a>(
+    endpoint: &'a Endpoint,
+    options: &'a Options,
+    settings: &Settings,
+    limit: Duration,
+) -> ServerQuery<'a> {
+    let Options { fields, trust, secrets, .. } = options;
+    ServerQuery { endpoint, version: settings.version, fields, trust, secrets, limit }
+}
+
+/// Keys that concern lengths in tokens of the server.
+struct LengthKeys {
+    counter: Option<TextCounter>,
+    is_forced: bool,
+    is_unique: bool,
+}
+
+impl LengthKeys {
+    fn take(given: &mut SpecKeys, run: &RunOptions) -> Result<Self, Failure> {
+        let counter: Option<TextCounter> = given.read_as("exact-input")?;
+        if counter.is_some() && !run.data.is_empty() {
+            let why = "made-up prompts are fitted to their lengths, and --data has its own";
+            return Err(given.wrong("exact-input", why));
+        }
+        if counter == Some(TextCounter::Tokenizer) && !given.has("tokenizer") {
+            return Err(given.wrong("exact-input", "add tokenizer=FILE.json"));
+        }
+        let is_forced = given.switch("force-output", false)?;
+        Ok(Self { counter, is_forced, is_unique: given.switch("unique-prefix", false)? })
+    }
+
+    /// Returns the members of requests with those that force lengths.
+    fn forced(&self, mut others: Map<String, Value>) -> Map<String, Value> {
+        if self.is_forced {
+            others.insert("ignore_eos".into(), Value::Bool(true));
+        }
+        others
+    }
+
+    /// Fits the lengths of prompts, and checks that the server forces those of answers. Returns the
+    /// workload, the settings, and remarks.
+    fn apply(
+        &self,
+        query: &ServerQuery<'_>,
+        mut workload: Workload,
+        mut settings: Settings,
+        run: &RunOptions,
+    ) -> Result<(Arc<Workload>, Settings, Vec<String>), Failure> {
+        let mut remarks = Vec::new();
+        if let Some(counter) = self.counter {
+            let fitted = fit(query, &settings, workload, counter, run.seed.unwrap_or(0));
+            let fitted = fitted.map_err(|trouble| {
+                Failure::set_up(format!("exact-input: {trouble}"))
+                    .hint("without exact-input a word stands for a token")
+            })?;
+            remarks.push(fitted.remark);
+            workload = fitted.workload;
+        }
+        let workload = Arc::new(workload);
+        if self.is_forced {
+            let forced = force_lengths(query, &workload, settings)
+                .map_err(|trouble| Failure::set_up(format!("force-output: {trouble}")))?;
+            settings = forced.0;
+            remarks.push(forced.1);
+        }
+        Ok((workload, settings, remarks))
+    }
 }
 
 /// Maximum output tokens for made-up prompts without a limit of their own.
@@ -101,6 +192,9 @@ fn is_limited(workload: &Workload, settings: &Settings) -> bool {
 /// Time limit for each request that asks what a server accepts.
 const SHORT_REQUEST: Duration = Duration::from_secs(2);
 
+/// Time limit for each request that measures lengths.
+const LONG_REQUEST: Duration = Duration::from_secs(30);
+
 /// Asks each server what it accepts. Returns the servers, the settings that suit them, and remarks.
 ///
 /// # Errors
@@ -113,14 +207,7 @@ fn adapted(
 ) -> Result<(Vec<Endpoint>, Settings, Vec<String>), Failure> {
     let (mut servers, mut requests, mut remarks) = (Vec::new(), 0, Vec::new());
     for endpoint in nodes {
-        let query = ServerQuery {
-            endpoint: &endpoint,
-            version: settings.version,
-            fields: &options.fields,
-            trust: &options.trust,
-            secrets: &options.secrets,
-            limit: SHORT_REQUEST,
-        };
+        let query = query(&endpoint, options, &settings, SHORT_REQUEST);
         let learned = adapt(&query, workload, settings).map_err(Failure::set_up)?;
         (servers, settings) = ([servers, vec![learned.endpoint]].concat(), learned.settings);
         requests += learned.requests;
@@ -145,7 +232,7 @@ fn limit_member(given: &mut SpecKeys) -> Result<LimitMember, Failure> {
 }
 
 /// Returns remarks on the prompts, and on how tokens are counted.
-fn remarks(workload: &Workload, settings: &Settings, has_tokenizer: bool) -> Vec<String> {
+fn remarks_on(workload: &Workload, settings: &Settings) -> Vec<String> {
     let mut remarks = workload.remarks.clone();
     if !settings.without.is_empty() {
         let members = settings.without.join(", ");
@@ -155,7 +242,7 @@ fn remarks(workload: &Workload, settings: &Settings, has_tokenizer: bool) -> Vec
         return remarks;
     }
     let choices = settings.others.get("n").and_then(Value::as_u64).unwrap_or(1);
-    remarks.push(if has_tokenizer {
+    remarks.push(if settings.tokenizer.is_some() {
         "Output tokens are those that the server counts (usage), else those of the tokenizer, which \
          counts them before an answer is stamped."
             .into()

@@ -6,7 +6,8 @@ use std::path::Path;
 use dyno_net::openai::{Api, Input};
 use dyno_net::workload::images::MadeImages;
 use dyno_net::workload::{
-    Lengths, Prompt, ReadError, Row, RowMembers, RowOptions, Shape, SyntheticPrompts, Workload,
+    LengthMix, Lengths, Prompt, ReadError, Row, RowMembers, RowOptions, Shape, SyntheticPrompts,
+    Workload,
 };
 
 use super::{SpecKeys, dataset};
@@ -26,6 +27,7 @@ struct PromptKeys {
     shape: Shape,
     // Of prompts that are made up.
     input: Option<Lengths>,
+    lengths: Option<LengthMix>,
     prefix: Option<u64>,
     groups: Option<NonZero<usize>>,
     images: Option<MadeImages>,
@@ -44,6 +46,7 @@ impl PromptKeys {
             output: given.read_as("output")?,
             shape: ids.map_or(Shape::Words, |ids| Shape::Numbers(ids.get())),
             input: given.read_as("input")?,
+            lengths: given.read_as("lengths")?,
             prefix: given.read_as("prefix")?,
             groups: given.read_as("groups")?,
             images: given.read_as("image")?,
@@ -65,6 +68,7 @@ impl PromptKeys {
         ];
         let of_made_up = [
             ("input", self.input.is_some()),
+            ("lengths", self.lengths.is_some()),
             ("prefix", self.prefix.is_some()),
             ("groups", self.groups.is_some()),
             ("image", self.images.is_some()),
@@ -92,10 +96,13 @@ impl PromptKeys {
         if has_ids && (self.images.is_some() || is_ranking) {
             return Err(given.wrong("ids", "images and rankings go with words; leave it out"));
         }
+        if self.lengths.is_some() && (self.input.is_some() || self.output.is_some()) {
+            return Err(given.wrong("lengths", "holds input and output; leave out the other two"));
+        }
+        let single = || LengthMix::of_one(self.input.unwrap_or(INPUT), self.output);
         let made = SyntheticPrompts {
             count: run.samples_or_of_round(MADE_UP),
-            input: self.input.unwrap_or(INPUT),
-            output: self.output,
+            lengths: self.lengths.clone().unwrap_or_else(single),
             prefix: self.prefix.unwrap_or(0),
             groups: self.groups.map_or(1, NonZero::get),
             images: self.images,

@@ -94,7 +94,9 @@ impl SpecKeys {
                     keys.push((ACCEPTED.to_owned(), part.to_owned()));
                     continue;
                 }
-                if key.ends_with(':') && is_cut_off(value) {
+                if key == "lengths" && !part.contains('=')
+                    || key.ends_with(':') && is_cut_off(value)
+                {
                     *value += ",";
                     *value += part;
                     continue;
@@ -122,6 +124,11 @@ impl SpecKeys {
     pub fn all(&mut self, key: &'static str) -> Vec<String> {
         self.known.push(key);
         self.keys.extract_if(.., |(given, _)| given == key).map(|(_, value)| value).collect()
+    }
+
+    /// Returns whether a key is given, and not taken yet.
+    pub fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|(given, _)| given == key)
     }
 
     /// Takes the value of a key; the last one counts.
