@@ -46,13 +46,13 @@ pub struct FittedPrompts {
     pub remark: String,
 }
 
-/// Words of the short and of the long probe.
-const PROBES: [usize; 2] = [16, 80];
+/// Words of the first two probes. The third is as long as the longest prompt.
+const PROBES: [usize; 2] = [8, 16];
 /// Prompts whose lengths are compared with the server's counts.
 const VERIFIED: usize = 4;
 /// Maximum number of corrections of one text.
-const CORRECTIONS: usize = 8;
-/// Maximum number of requests to `/tokenize`.
+const CORRECTIONS: usize = 24;
+/// Number of requests after which no text is corrected any more.
 const MOST_REQUESTS: u64 = 2_000;
 
 /// Makes the text of each prompt longer or shorter until its request has as many input tokens as
@@ -78,10 +78,14 @@ pub fn fit(
         overhead: 0.0,
         per_word: 1.0,
     };
-    let Some(first) = workload.prompts.first().cloned() else {
-        return Err(Trouble::new(Kind::Request, "there are no prompts to fit"));
-    };
-    let is_counted = fitter.calibrate(&first)?;
+    if !workload
+        .prompts
+        .iter()
+        .all(|prompt| prompt.input_tokens.is_some() && text(&prompt.input).is_some())
+    {
+        return Err(Trouble::new(Kind::Request, "only prompts of words can be fitted"));
+    }
+    let is_counted = fitter.calibrate(&workload.prompts)?;
     let mut too_long = 0;
     for prompt in &mut workload.prompts {
         too_long += usize::from(!fitter.fit(prompt)?);
@@ -94,7 +98,7 @@ pub fn fit(
              server's count"
         ),
         Some(worst) => format!(
-            "Input lengths are within {worst} tokens of the requested ones, by the server's count of \
+            "Input lengths differ by up to {worst} from the requested tokens, by the server's count of \
              {VERIFIED} prompts"
         ),
         None => "Input lengths are not verified: the server counts no input tokens".to_owned(),
@@ -127,25 +131,36 @@ struct Fitter<'a> {
 impl Fitter<'_> {
     /// Finds the tokens of a word and those of a request without words. Returns whether the server
     /// counts input tokens.
-    fn calibrate(&mut self, first: &Prompt) -> Result<bool, Trouble> {
-        let [few, many] = PROBES.map(|words| self.probe(first, words));
-        let of_few = self.usage(&few)?;
+    fn calibrate(&mut self, prompts: &[Prompt]) -> Result<bool, Trouble> {
+        let longest = prompts.iter().max_by_key(|prompt| prompt.input_tokens);
+        let Some(longest) = longest else { return Ok(false) };
+        let few = self.probe(longest, PROBES[0]);
+        let of_few = self.usage(&few)?.map(|tokens| tokens as f64);
         if self.counter != TextCounter::Usage {
-            let tokens = self.count(text(&few.input).unwrap_or_default())?;
-            self.overhead = of_few.map_or(0.0, |of_few| of_few as f64 - tokens as f64);
+            let tokens = self.count(text(&few.input).unwrap_or_default())? as f64;
+            self.per_word = (tokens / PROBES[0] as f64).max(f64::MIN_POSITIVE);
+            self.overhead = of_few.map_or(0.0, |of_few| of_few - tokens);
             return Ok(of_few.is_some());
         }
-        let of_many = self.usage(&many)?;
-        let (Some(of_few), Some(of_many)) = (of_few, of_many) else { return Ok(false) };
-        let [words_of_few, words_of_many] = PROBES.map(|words| words as f64);
-        self.per_word = (of_many as f64 - of_few as f64) / (words_of_many - words_of_few);
-        self.overhead = of_few as f64 - words_of_few * self.per_word;
-        if self.per_word <= 0.0 {
-            let words = format!(
-                "usage counts {of_few} input tokens for {words_of_few} words, and {of_many} for \
-                 {words_of_many}"
-            );
-            return Err(Trouble::new(Kind::Malformed, words));
+        let Some(of_few) = of_few else { return Ok(false) };
+        let mut words = PROBES[1];
+        for _ in 0..2 {
+            let probe = self.probe(longest, words);
+            let Some(tokens) = self.usage(&probe)? else { return Ok(false) };
+            self.per_word = (tokens as f64 - of_few) / (words - PROBES[0]) as f64;
+            self.overhead = of_few - PROBES[0] as f64 * self.per_word;
+            if self.per_word <= 0.0 {
+                let words = format!(
+                    "usage counts {of_few} input tokens for {} words, and {tokens} for {words}",
+                    PROBES[0]
+                );
+                return Err(Trouble::new(Kind::Malformed, words));
+            }
+            let target = longest.input_tokens.unwrap_or(0) as f64;
+            words = ((target - self.overhead) / self.per_word) as usize;
+            if words <= PROBES[1] {
+                break;
+            }
         }
         Ok(true)
     }
@@ -155,21 +170,35 @@ impl Fitter<'_> {
         let Some(target) = prompt.input_tokens else { return Ok(true) };
         let goal = target as f64 - self.overhead;
         let Some(text) = text_mut(&mut prompt.input) else { return Ok(true) };
-        let words = |tokens: f64| tokens.round().max(1.0) as usize;
-        let mut length = words(goal / self.per_word);
-        resize(text, length, &mut self.rng);
+        resize(text, (goal / self.per_word).round().max(1.0) as usize, &mut self.rng);
         if self.counter != TextCounter::Usage {
-            for _ in 0..CORRECTIONS {
-                let missing = goal - self.count(text)? as f64;
-                let corrected = words(length as f64 + missing);
-                if missing == 0.0 || corrected == length {
-                    break;
-                }
-                length = corrected;
-                resize(text, length, &mut self.rng);
-            }
+            self.correct(text, goal)?;
         }
         Ok(goal >= 1.0)
+    }
+
+    /// Corrects a text until it has this many tokens: by whole words, then by other last words.
+    fn correct(&mut self, text: &mut String, goal: f64) -> Result<(), Trouble> {
+        let mut best = (f64::INFINITY, String::new());
+        for _ in 0..CORRECTIONS {
+            let missing = goal - self.count(text)? as f64;
+            if missing.abs() < best.0 {
+                best = (missing.abs(), text.clone());
+            }
+            let words = words_of(text);
+            let step = (missing / self.per_word).round();
+            let corrected = (words as f64 + step).max(1.0) as usize;
+            let is_shortest = missing < 0.0 && words == 1;
+            if missing == 0.0 || is_shortest || self.requests >= MOST_REQUESTS {
+                break;
+            }
+            if corrected == words {
+                resize(text, words - 1, &mut self.rng);
+            }
+            resize(text, corrected, &mut self.rng);
+        }
+        *text = best.1;
+        Ok(())
     }
 
     /// Returns the largest difference between the requested and the counted tokens of some prompts
@@ -214,12 +243,6 @@ impl Fitter<'_> {
         if let (TextCounter::Tokenizer, Some(tokenizer)) = (self.counter, &self.settings.tokenizer)
         {
             return Ok(tokenizer.count(text) as u64);
-        }
-        if self.requests >= MOST_REQUESTS {
-            let words = format!(
-                "/tokenize was asked {MOST_REQUESTS} times; take fewer samples, or exact-input=usage"
-            );
-            return Err(Trouble::new(Kind::Request, words));
         }
         if !self.has_content_form {
             let body = json!({"model": self.settings.model, "prompt": text,
@@ -297,18 +320,30 @@ fn text(input: &Input) -> Option<&str> {
     }
 }
 
+/// Returns the position at which the words of a text begin.
+fn start(text: &str) -> usize {
+    if text.starts_with(UNIQUE_MARK) { UNIQUE_MARK.len() } else { 0 }
+}
+
+fn words_of(text: &str) -> usize {
+    text[start(text)..].split_ascii_whitespace().count()
+}
+
 /// Cuts a text behind this many words, or appends random ones.
 fn resize(text: &mut String, words: usize, rng: &mut Mt19937) {
-    let start = if text.starts_with(UNIQUE_MARK) { UNIQUE_MARK.len() } else { 0 };
-    let there = text[start..].split(' ').filter(|word| !word.is_empty()).count();
+    let there = words_of(text);
     if there < words {
         draw_words(text, rng, (words - there) as u64);
         return;
     }
-    let mut spaces = text[start..].match_indices(' ').map(|(at, _)| at);
-    let skipped = usize::from(start > 0 && text[start..].starts_with(' '));
-    if let Some(at) = spaces.nth(words - 1 + skipped) {
-        text.truncate(start + at);
+    let start = start(text);
+    let mut ends = text[start..].match_indices(' ').map(|(at, _)| start + at);
+    // A space follows the mark.
+    let kept = if start > 0 { words } else { words.saturating_sub(1) };
+    match ends.nth(kept) {
+        _ if words == 0 => text.truncate(start),
+        Some(end) => text.truncate(end),
+        None => {}
     }
 }
 
@@ -333,6 +368,10 @@ mod tests {
         let mut bare = UNIQUE_MARK.to_owned();
         resize(&mut bare, 2, &mut rng);
         assert_eq!(words(&bare), 3);
+        resize(&mut bare, 0, &mut rng);
+        assert_eq!(bare, UNIQUE_MARK);
+        resize(&mut text, 0, &mut rng);
+        assert_eq!(text, "");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-"""The server of llama.cpp with a tiny model of random weights: folder, port."""
+"""The server of llama.cpp with a tiny model of random weights: folder, port, and `embeddings`."""
 
 import pathlib
 import sys
@@ -73,5 +73,6 @@ params.n_parallel = 4
 params.warmup = False
 params.port = port
 params.hostnames = ["127.0.0.1"]
+params.embedding = "embeddings" in sys.argv
 server = Server(params)
 lifeline.wait()
