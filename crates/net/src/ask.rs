@@ -80,7 +80,15 @@ impl ServerQuery<'_> {
     /// # Errors
     /// No answer in time, or a status other than success.
     pub fn ask(&self, request: &Request) -> Result<Bytes, Trouble> {
-        Ok(self.success(self.exchange(request)?)?.body)
+        Ok(self.answer(request)?.body)
+    }
+
+    /// Returns the answer.
+    ///
+    /// # Errors
+    /// No answer in time, or a status other than success.
+    pub fn answer(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
+        self.success(self.exchange(request)?)
     }
 
     /// Returns an answer if its status is success.

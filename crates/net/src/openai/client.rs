@@ -131,10 +131,7 @@ impl OpenAi {
             Some(_) => self.limited_request(&self.workload.prompts[0], limit),
             None => self.short_request(),
         };
-        let answer = query.exchange(&request)?;
-        if let Some(kind) = Kind::of_status(answer.status) {
-            return Err(Trouble::of_status(kind, answer.status, &answer.words()));
-        }
+        let answer = query.answer(&request)?;
         let mut reader = self.reader();
         reader.expect(0);
         reader.begin(answer.status, answer.fields())?;

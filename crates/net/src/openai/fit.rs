@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::client::{OpenAi, Settings};
 use super::{Input, Message};
 use crate::ask::ServerQuery;
-use crate::endpoint::Endpoint;
 use crate::exchange::{Method, Request};
 use crate::trouble::{Kind, Trouble};
 use crate::workload::{Prompt, UNIQUE_MARK, WORDS_REMARK, Workload, draw_words};
@@ -264,11 +263,7 @@ impl Fitter<'_> {
     /// Asks `/tokenize`; returns `None` if it is not there or has another form.
     fn tokenize(&mut self, body: &Value) -> Result<Option<u64>, Trouble> {
         self.requests += 1;
-        let base = self.query.endpoint.to_string();
-        let root = base.strip_suffix("/v1").unwrap_or(&base);
-        let endpoint: Endpoint = root
-            .parse()
-            .map_err(|error| Trouble::new(Kind::Request, format!("{root}: {error}")))?;
+        let endpoint = self.query.endpoint.above("/v1");
         let query = ServerQuery { endpoint: &endpoint, ..*self.query };
         let answer = query.exchange(&Request {
             method: Method::Post,

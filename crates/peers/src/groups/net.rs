@@ -254,7 +254,9 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
     // Now and then no word of the list has the number of bytes that is left over.
     let is_exact = input.abs_diff(120 * samples) <= samples;
     ensure!(is_exact, "{samples} prompts of 120 tokens had {input}: {tokens}");
-    llama_embeddings(net, venv)?;
+    for api in ["embeddings", "rerank"] {
+        llama_vectors(net, venv, api)?;
+    }
     for api in ["completions", "chat"] {
         let right = net.folder.join(format!("right-{api}.jsonl"));
         let right = right.to_str().context("the target folder's path is no UTF-8")?;
@@ -270,16 +272,17 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
     Ok(())
 }
 
-fn llama_embeddings(net: &Net<'_>, venv: &Venv) -> Result<()> {
+/// Measures embeddings or rankings of llama.cpp, which a server offers alone.
+fn llama_vectors(net: &Net<'_>, venv: &Venv, api: &str) -> Result<()> {
     let [port] = free_ports()?;
     let mut command = venv.python();
     command.arg(net.script("llama_server.py")).arg(&net.folder).arg(port.to_string());
-    command.arg("embeddings");
+    command.arg(api);
     let address = format!("127.0.0.1:{port}");
     let _server = Server::start(&mut command, &address, "/health")?;
-    let system = format!("openai:http://{address},api=embeddings,input=16");
+    let system = format!("openai:http://{address},api={api},input=16");
     let scenario = ["--mode", "performance", "--scenario", "SingleStream", "--samples", "16"];
-    net.measure("llama-embeddings", &system, &scenario)
+    net.measure(&format!("llama-{api}"), &system, &scenario)
 }
 
 fn ray(net: &Net<'_>, venv: &Venv) -> Result<()> {
