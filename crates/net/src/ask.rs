@@ -55,6 +55,12 @@ impl HttpAnswer {
         Some(String::from_utf8_lossy(location.as_bytes()).into_owned())
     }
 
+    /// Returns the fields of the head.
+    #[must_use]
+    pub fn fields(&self) -> &HeaderMap {
+        &self.fields
+    }
+
     /// Returns the body.
     #[must_use]
     pub fn body(&self) -> &[u8] {
@@ -74,7 +80,15 @@ impl ServerQuery<'_> {
     /// # Errors
     /// No answer in time, or a status other than success.
     pub fn ask(&self, request: &Request) -> Result<Bytes, Trouble> {
-        Ok(self.success(self.exchange(request)?)?.body)
+        Ok(self.answer(request)?.body)
+    }
+
+    /// Returns the answer.
+    ///
+    /// # Errors
+    /// No answer in time, or a status other than success.
+    pub fn answer(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
+        self.success(self.exchange(request)?)
     }
 
     /// Returns an answer if its status is success.

@@ -100,7 +100,8 @@ mod tests {
             pointer: None,
             accepted: crate::ledger::AcceptedClasses::default(),
         };
-        let rows = Format::JsonLines.rows(b"{\"name\": \"some words\"}").unwrap();
+        let rows = Format::JsonLines.rows("{\"name\": \"some words\"}").unwrap();
+        let rows = rows.collect::<Result<_, _>>().unwrap();
         Arc::new(Raw::new(template, rows, HttpVersion::Http1).unwrap())
     }
 

@@ -168,6 +168,13 @@ impl Endpoint {
         &self.path
     }
 
+    /// Returns the endpoint without this end of its path, if it has it.
+    #[must_use]
+    pub fn above(&self, end: &str) -> Self {
+        let path = self.path.strip_suffix(end).unwrap_or(&self.path).to_owned();
+        Self { path, ..self.clone() }
+    }
+
     /// Returns the endpoint with a further member in the query of all requests.
     #[must_use]
     pub fn with_query(mut self, name: &str, value: &str) -> Self {

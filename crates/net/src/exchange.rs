@@ -37,9 +37,10 @@ impl Method {
 }
 
 /// HTTP version of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HttpVersion {
     /// One request at a time on a connection.
+    #[default]
     Http1,
     /// Many streams on a connection.
     Http2,

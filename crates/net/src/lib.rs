@@ -7,7 +7,6 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use dyno_net::exchange::HttpVersion;
 //! use dyno_net::ledger::AcceptedClasses;
 //! use dyno_net::openai::{Input, LimitMember, OpenAi, Settings};
 //! use dyno_net::protocol::Protocol;
@@ -24,7 +23,7 @@
 //!     others: serde_json::Map::new(),
 //!     tokenizer: None,
 //!     accepted: AcceptedClasses::default(),
-//!     version: HttpVersion::Http1,
+//!     ..Settings::default()
 //! };
 //! let protocol = OpenAi::new(workload, settings);
 //! assert!(protocol.request(0).path.ends_with("/completions"));

@@ -20,6 +20,11 @@ pub trait Protocol: Send + Sync {
     fn request(&self, sample: SampleIndex) -> Request;
     /// Returns whether answers come in parts that hold tokens.
     fn is_streaming(&self) -> bool;
+    /// Returns digits in the body of each request in whose place every request that is sent has other
+    /// ones.
+    fn unique_mark(&self) -> Option<&'static str> {
+        None
+    }
     /// Creates a reader of answers, which reads one answer after the other.
     fn reader(&self) -> Box<dyn Reader>;
 }

@@ -294,7 +294,7 @@ mod tests {
             pointer: Some("/out/0".into()),
             accepted: AcceptedClasses::default(),
         };
-        let rows = Format::JsonLines.rows(rows.as_bytes()).unwrap();
+        let rows = Format::JsonLines.rows(rows).unwrap().collect::<Result<_, _>>().unwrap();
         Raw::new(template, rows, HttpVersion::Http1)
     }
 

@@ -15,6 +15,7 @@ mod formats;
 mod gates;
 mod launch;
 mod launch_tune;
+mod lengths;
 mod messages;
 mod npu;
 mod npu_fleet;
@@ -26,6 +27,7 @@ mod package;
 mod probe;
 mod program;
 mod prometheus;
+mod prompts;
 #[cfg(target_os = "linux")]
 mod pty;
 mod report;

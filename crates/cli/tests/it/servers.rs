@@ -12,22 +12,22 @@ mod gateways;
 mod tensors;
 
 /// What a server answers to a path with a body: status, type, body.
-type Answer = fn(&str, &Value) -> (u16, &'static str, String);
+pub type Answer = fn(&str, &Value) -> (u16, &'static str, String);
 
 /// Requests received so far.
 type RequestLog<T> = Arc<Mutex<Vec<T>>>;
 
 /// A server with a thread for each connection, for as long as the tests run.
-struct Server {
-    address: SocketAddr,
+pub struct Server {
+    pub address: SocketAddr,
     /// Request heads received.
     heads: RequestLog<String>,
     /// Request bodies received.
-    bodies: RequestLog<Value>,
+    pub bodies: RequestLog<Value>,
 }
 
 impl Server {
-    fn start(answer: Answer) -> Self {
+    pub fn start(answer: Answer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (heads, bodies) = (Arc::default(), Arc::default());
         let address = listener.local_addr().unwrap();
@@ -88,7 +88,7 @@ fn serve(
     }
 }
 
-const JSON: &str = "application/json";
+pub const JSON: &str = "application/json";
 
 /// A model whose scores are its input.
 fn echo(path: &str, body: &Value) -> (u16, &'static str, String) {

@@ -1,5 +1,6 @@
 //! Systems over the network: `oip:`, `oip-grpc:`, `openai:` and `raw:`.
 
+mod dataset;
 mod discover;
 mod oip;
 mod openai;
@@ -62,11 +63,15 @@ pub(super) const OPENAI: SystemKind = SystemKind {
     help: "a server of texts with the interface of OpenAI: model=NAME, stream=false for \
      whole answers, chat=true or false, max-tokens=N, limit-member=max_tokens or \
      max_completion_tokens (where that limit goes; else by what the server accepts), usage=false where the server refuses \
-     stream_options or counts wrongly, tokenizer=FILE.json, accept-answers=CLASS,... (empty, cut, \
-     aborted, filtered or short: answers that count as success beside whole ones), KEY:=JSON for any member of the request, body-env.KEY=VARIABLE and body-file.KEY=FILE for one that is secret. --data FILE \
+     stream_options or counts wrongly, api=NAME (completions, chat, responses, generate, embeddings or rerank), tokenizer=FILE.json, accept-answers=CLASS,... (empty, cut, \
+     aborted, filtered or short: answers that count as success beside whole ones), KEY:=JSON for any member of the request, KEY:= or \
+     without=KEY for none, body-env.KEY=VARIABLE and body-file.KEY=FILE for one that is secret. --data FILE or FOLDER \
      holds the prompts (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X \
-     times as fast), else they are made up: input=LENGTHS, output=LENGTHS, prefix=N, groups=N, \
-     ids=N (random tokens below N). LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
+     times as fast; row-members=all, known or none: members of rows that are sent; prompt-column=NAME, split=NAME, \
+     turns=N), else they are made up: input=LENGTHS, output=LENGTHS, lengths=INPUT/OUTPUT*WEIGHT,..., prefix=N, groups=N, \
+     ids=N (random tokens below N), image=WxH*N, documents=N. exact-input=usage, tokenize or tokenizer fits words to \
+     tokens, force-output=true demands the length of answers, unique-prefix=true keeps requests out of caches. LENGTHS: \
+     N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
     accepts: &["data", "warm-up", "max-concurrency"],
     resources: |operand| named("openai", operand),
     check: None,

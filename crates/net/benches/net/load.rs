@@ -170,7 +170,7 @@ pub fn texts() -> Arc<dyn Protocol> {
         others: serde_json::Map::new(),
         tokenizer: None,
         accepted: dyno_net::ledger::AcceptedClasses::default(),
-        version: HttpVersion::Http1,
+        ..openai::Settings::default()
     };
     Arc::new(openai::OpenAi::new(Arc::new(workload), settings))
 }
@@ -230,7 +230,8 @@ fn raw() -> Arc<dyn Protocol> {
         pointer: None,
         accepted: AcceptedClasses::default(),
     };
-    let rows = Format::JsonLines.rows(br#"{"prompt": "word"}"#).expect("a row");
+    let rows = Format::JsonLines.rows(br#"{"prompt": "word"}"#).expect("a file");
+    let rows = rows.collect::<Result<_, _>>().expect("a row");
     Arc::new(Raw::new(template, rows, HttpVersion::Http1).expect("the row has the field"))
 }
 

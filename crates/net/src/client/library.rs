@@ -1,9 +1,11 @@
 //! The data set as requests, encoded when samples are loaded (untimed).
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use dyno_loadgen::clock::WallTime;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 
 use crate::endpoint::Endpoint;
@@ -39,6 +41,7 @@ pub(super) struct Requests {
     protocol: Arc<dyn Protocol>,
     nodes: Vec<Endpoint>,
     fields: Vec<(String, String)>,
+    unique: UniqueDigits,
     loaded: Box<[RwLock<Option<Arc<EncodedRequest>>>]>,
 }
 
@@ -49,7 +52,7 @@ impl Requests {
         fields: Vec<(String, String)>,
     ) -> Self {
         let loaded = (0..protocol.sample_count()).map(|_| RwLock::new(None)).collect();
-        Self { protocol, nodes, fields, loaded }
+        Self { protocol, nodes, fields, unique: UniqueDigits::new(), loaded }
     }
 
     /// Returns the request of a sample; encodes it now if it was not loaded.
@@ -58,7 +61,11 @@ impl Requests {
         let slot = self.loaded.get(sample as usize);
         let loaded =
             slot.and_then(|slot| slot.read().unwrap_or_else(PoisonError::into_inner).clone());
-        loaded.unwrap_or_else(|| Arc::new(self.encode(sample)))
+        let encoded = loaded.unwrap_or_else(|| Arc::new(self.encode(sample)));
+        match self.protocol.unique_mark() {
+            Some(mark) => Arc::new(self.unique.replace(mark, &encoded)),
+            None => encoded,
+        }
     }
 
     fn encode(&self, sample: SampleIndex) -> EncodedRequest {
@@ -103,6 +110,42 @@ impl Requests {
             if let Some(slot) = self.loaded.get(sample as usize) {
                 *slot.write().unwrap_or_else(PoisonError::into_inner) = make(sample);
             }
+        }
+    }
+}
+
+/// Source of digits that no other request has, of this run or of another one.
+struct UniqueDigits {
+    /// Where this run begins.
+    begin: u64,
+    requests: AtomicU64,
+}
+
+impl UniqueDigits {
+    fn new() -> Self {
+        Self { begin: WallTime::now().unix_ns, requests: AtomicU64::new(0) }
+    }
+
+    /// Returns a request with other digits in place of a mark.
+    fn replace(&self, mark: &str, request: &EncodedRequest) -> EncodedRequest {
+        let number = self.begin.wrapping_add(self.requests.fetch_add(1, Ordering::Relaxed));
+        // Consecutive numbers would begin with the same digits.
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let digits =
+            format!("{:0width$}", mixed % 10_u64.pow(mark.len() as u32), width = mark.len());
+        let replace = |bytes: &Bytes| match memchr::memmem::find(bytes, mark.as_bytes()) {
+            None => bytes.clone(),
+            Some(at) => {
+                let mut bytes = bytes.to_vec();
+                bytes[at..at + mark.len()].copy_from_slice(digits.as_bytes());
+                bytes.into()
+            }
+        };
+        EncodedRequest {
+            heads: request.heads.iter().map(replace).collect(),
+            streams: request.streams.clone(),
+            rest: replace(&request.rest),
+            wrong: request.wrong.clone(),
         }
     }
 }

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use super::client::{LimitMember, OpenAi, Settings};
+use super::{Api, vectors};
 use crate::ask::ServerQuery;
 use crate::endpoint::Endpoint;
+use crate::ledger::Entry;
+use crate::protocol::TokenCounter;
 use crate::trouble::{Kind, Trouble};
 use crate::workload::Workload;
 
@@ -44,10 +47,19 @@ pub fn adapt(
     let mut is_redirected = false;
     while adapted.requests < MOST_REQUESTS {
         adapted.requests += 1;
-        let request = OpenAi::new(workload.clone(), adapted.settings.clone()).short_request();
+        let protocol = OpenAi::new(workload.clone(), adapted.settings.clone());
+        let request = protocol.short_request();
         let server = ServerQuery { endpoint: &adapted.endpoint, ..*query };
         let Ok(answer) = server.exchange(&request) else { break };
         match answer.status {
+            200..=299 if protocol.first_api() == Api::Embeddings => {
+                adapted.settings.dimension = vectors::dimension(answer.body());
+                if let Some(dimension) = adapted.settings.dimension {
+                    let remark = format!("Vectors have {dimension} numbers; each is checked.");
+                    adapted.remarks.push(remark);
+                }
+                break;
+            }
             301 | 302 | 307 | 308 if !is_redirected => {
                 is_redirected = true;
                 let location = answer.location().unwrap_or_default();
@@ -67,6 +79,57 @@ pub fn adapt(
         }
     }
     Ok(adapted)
+}
+
+/// Output tokens of the request that shows whether a server forces lengths.
+const FORCED: u64 = 8;
+
+/// Sends a request that demands its limit of tokens, and returns the settings without the members
+/// that the server rejects or ignores, with a remark.
+///
+/// # Errors
+/// A request that fails for another reason.
+pub fn force_lengths(
+    query: &ServerQuery<'_>,
+    workload: &Arc<Workload>,
+    mut settings: Settings,
+) -> Result<(Settings, String), Trouble> {
+    let forced = |settings: &Settings| {
+        let whole = Settings { is_streaming: false, asks_usage: true, ..settings.clone() };
+        OpenAi::new(workload.clone(), whole).short_answer(query, Some(FORCED))
+    };
+    let mut answer = forced(&settings);
+    let rejects = |answer: &Result<Entry, Trouble>, name: &str| {
+        answer.as_ref().is_err_and(|trouble| trouble.words.contains(name))
+    };
+    if rejects(&answer, "min_") && settings.limit_is_least {
+        settings.limit_is_least = false;
+        answer = forced(&settings);
+    }
+    let is_rejected = rejects(&answer, "ignore_eos");
+    let output = match answer {
+        Ok(entry) => entry.output.filter(|_| entry.counted_by == TokenCounter::Server),
+        Err(_) if is_rejected => Some(0),
+        Err(trouble) => return Err(trouble),
+    };
+    let remark = match output.map(u64::from) {
+        Some(FORCED..) => format!(
+            "Answers are forced to their requested lengths: a request for {FORCED} tokens had them."
+        ),
+        Some(tokens) => {
+            settings.others.shift_remove("ignore_eos");
+            settings.limit_is_least = false;
+            let what = if is_rejected {
+                "rejects ignore_eos".to_owned()
+            } else {
+                format!("ended an answer of {FORCED} tokens after {tokens}")
+            };
+            format!("The server {what}: answers are not forced to their requested lengths.")
+        }
+        None => "The server does not count output tokens: that it forces lengths is not verified."
+            .to_owned(),
+    };
+    Ok((settings, remark))
 }
 
 impl AdaptedServer {

@@ -168,7 +168,7 @@ pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
 }
 
 /// Omits the message of the parser, which names types of this program.
-fn no_answer(json: &[u8]) -> Trouble {
+pub(super) fn no_answer(json: &[u8]) -> Trouble {
     let found = in_short(&String::from_utf8_lossy(json));
     Trouble::new(Kind::Malformed, format!("expected an answer of the interface, found: {found}"))
 }

@@ -1,7 +1,9 @@
 //! State of an answer during its arrival (text, choices, counts) and its account.
 
-use super::answer::{AnswerSink, in_band, read_into, without_choices};
+use super::answer::{AnswerSink, in_band, no_answer, read_into, without_choices};
 use super::usage::Claim;
+use super::vectors::Expected;
+use super::{Api, generate, responses, vectors};
 use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
 use crate::openai::DONE;
 use crate::protocol::TokenCounter;
@@ -34,8 +36,10 @@ struct Choice {
 }
 
 /// An answer as far as received.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct AnswerBuilder {
+    api: Api,
+    expected: Expected,
     /// Output of all choices, in order of arrival.
     pub text: Vec<u8>,
     /// Parts with output.
@@ -44,6 +48,10 @@ pub(super) struct AnswerBuilder {
     pub is_done: bool,
     /// Trouble that makes further reading pointless.
     pub trouble: Option<Trouble>,
+    /// Vectors or ranks that came, and those expected, if they differ.
+    pub items: Option<(usize, usize)>,
+    /// Bytes of text of the last part that repeated the text so far.
+    repeated: usize,
     claim: Option<Claim>,
     choices: Vec<Choice>,
     /// Index of the current choice.
@@ -115,13 +123,55 @@ impl AnswerSink for AnswerBuilder {
 }
 
 impl AnswerBuilder {
+    /// Creates the builder of an answer of this endpoint.
+    pub fn new(api: Api, expected: Expected) -> Self {
+        Self {
+            api,
+            expected,
+            text: Vec::new(),
+            parts: 0,
+            is_done: false,
+            trouble: None,
+            items: None,
+            repeated: 0,
+            claim: None,
+            choices: Vec::new(),
+            current: 0,
+            thought_bytes: 0,
+            tool_calls: 0,
+            has_content_parts: false,
+            has_signs_of_life: false,
+            has_blanks: false,
+            lacks_choices: false,
+            is_decreasing: false,
+            is_usage_late: false,
+            reason: String::new(),
+        }
+    }
+
     /// Prepares for the next answer, and keeps the memory.
-    pub fn clear(&mut self) {
+    pub fn clear(&mut self, api: Api, expected: Expected) {
         let (mut text, mut choices) =
             (std::mem::take(&mut self.text), std::mem::take(&mut self.choices));
         text.clear();
         choices.clear();
-        *self = Self { text, choices, ..Self::default() };
+        *self = Self { text, choices, ..Self::new(api, expected) };
+    }
+
+    /// Returns whether a tool was called.
+    pub fn has_tool_calls(&self) -> bool {
+        self.tool_calls > 0
+    }
+
+    /// Takes the text so far, or an addition to it, as some versions of the server send.
+    pub fn output_so_far(&mut self, text: &str) {
+        let is_repeated =
+            self.repeated == self.text.len() && text.as_bytes().starts_with(&self.text);
+        let new = if is_repeated { &text[self.text.len()..] } else { text };
+        self.output(new, false);
+        if is_repeated {
+            self.repeated = self.text.len();
+        }
     }
 
     /// Returns whether the server has counted tokens.
@@ -153,14 +203,19 @@ impl AnswerBuilder {
             self.behind_the_end(data);
             return;
         }
-        self.part(data);
+        self.part(data, event.name);
     }
 
     /// Processes a part of a stream. Some gateways send parts about their filters or their state,
     /// which have no choices.
-    fn part(&mut self, json: &[u8]) {
+    fn part(&mut self, json: &[u8], name: &[u8]) {
         let before = self.text.len();
-        match read_into(json, self) {
+        let read = match self.api {
+            Api::Responses => responses::event(json, name, self).map(|()| true),
+            Api::Generate => generate::read(json, self),
+            _ => read_into(json, self),
+        };
+        match read {
             Ok(has_choices) => self.lacks_choices |= !has_choices,
             Err(trouble) => self.trouble = Some(trouble),
         }
@@ -169,9 +224,20 @@ impl AnswerBuilder {
 
     /// Processes a whole answer.
     pub fn whole(&mut self, json: &[u8]) {
-        self.trouble = match read_into(json, self) {
+        let expected = self.expected;
+        let read = match self.api {
+            Api::Completions | Api::Chat => read_into(json, self),
+            Api::Responses => responses::whole(json, self),
+            Api::Generate => generate::read(json, self),
+            Api::Embeddings => vectors::embeddings(json, expected, self),
+            Api::Rerank => vectors::ranks(json, expected, self),
+        };
+        self.trouble = match read {
             Ok(true) => None,
-            Ok(false) => Some(without_choices()),
+            Ok(false) if matches!(self.api, Api::Completions | Api::Chat) => {
+                Some(without_choices())
+            }
+            Ok(false) => Some(no_answer(json)),
             Err(trouble) => Some(trouble),
         };
     }
@@ -238,7 +304,10 @@ impl AnswerBuilder {
             (Oddity::DoneBlanks, self.has_blanks),
             (Oddity::SignsOfLife, self.has_signs_of_life),
             (Oddity::NoChoices, self.lacks_choices),
-            (Oddity::NoFinishReason, entry.choices > 0 && entry.finished == 0),
+            (
+                Oddity::NoFinishReason,
+                entry.choices > 0 && entry.finished == 0 && self.items.is_none(),
+            ),
         ];
         for (oddity, _) in found.into_iter().filter(|(_, is_found)| *is_found) {
             entry.oddities.insert(oddity);
@@ -321,7 +390,8 @@ impl AnswerBuilder {
         let is_partly_finished = (1..entry.choices).contains(&entry.finished);
         // Demanded choices that never came, if at least one came.
         let lacks_choices = (1..entry.demand.choices).contains(&entry.choices);
-        if is_partly_finished || lacks_choices || (!is_over && entry.finished == 0) {
+        let is_partial = is_partly_finished || lacks_choices || self.items.is_some();
+        if is_partial || (!is_over && entry.finished == 0) {
             return Class::Cut;
         }
         let is_without = |choice: Choice| choice.bytes == 0;
@@ -351,11 +421,18 @@ impl AnswerBuilder {
             Class::Cut if choices > 0 && choices < demanded => {
                 format!("the answer has {choices} of the {demanded} choices that were requested")
             }
+            Class::Cut if self.items.is_some() => {
+                let (items, expected) = self.items.unwrap_or_default();
+                format!("the answer has {items} of the {expected} results that were requested")
+            }
             Class::Cut if entry.finished > 0 => {
                 format!(
                     "the answer ended when {} of {choices} choices had finished",
                     entry.finished
                 )
+            }
+            Class::Cut if self.api == Api::Responses => {
+                "the answer has neither response.completed nor another end".into()
             }
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
             Class::Aborted => format!("the server gave up on the answer{reason}"),

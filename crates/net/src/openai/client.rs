@@ -5,8 +5,11 @@ use std::sync::Arc;
 use dyno_loadgen::qsl::SampleIndex;
 use serde_json::{Map, Value};
 
+use super::answer::without_choices;
 use super::builder::{AnswerBuilder, Form};
-use super::{Request as Body, error_words};
+use super::vectors::Expected;
+use super::{Api, Input, Request as Body, body, error_words};
+use crate::ask::ServerQuery;
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
 use crate::protocol::{
@@ -15,14 +18,16 @@ use crate::protocol::{
 use crate::sse;
 use crate::tokens::Tokenize;
 use crate::trouble::{Kind, Trouble};
-use crate::workload::{Prompt, Workload};
+use crate::workload::{Prompt, UNIQUE_MARK, Workload};
 
 /// Maximum bytes of a whole answer or an error.
 const LONGEST_ANSWER: usize = 64 << 20;
 
-/// Settings of requests for text.
-#[derive(Clone)]
+/// Settings of requests.
+#[derive(Clone, Default)]
 pub struct Settings {
+    /// Endpoint; `None` takes that of each input.
+    pub api: Option<Api>,
     /// Model; empty if the server has only one.
     pub model: String,
     /// Answers come in parts.
@@ -34,8 +39,17 @@ pub struct Settings {
     pub max_tokens: Option<u64>,
     /// Member of a request that holds this maximum.
     pub limit_member: LimitMember,
-    /// Further members of each request, such as `temperature`.
+    /// Further members of each request, such as `temperature`. Those of a prompt replace them.
     pub others: Map<String, Value>,
+    /// Members that no request has.
+    pub without: Vec<String>,
+    /// Each request has digits of its own in place of
+    /// [`UNIQUE_MARK`](crate::workload::UNIQUE_MARK).
+    pub is_unique: bool,
+    /// The limit of an answer is its minimum, too.
+    pub limit_is_least: bool,
+    /// Numbers in each vector of an answer, if known.
+    pub dimension: Option<usize>,
     /// Counts tokens if the server does not, or contradicts itself.
     pub tokenizer: Option<Arc<dyn Tokenize>>,
     /// Classes of answers that count as success beside whole ones.
@@ -65,6 +79,18 @@ impl LimitMember {
     }
 }
 
+impl Settings {
+    /// Returns the endpoint for an input.
+    fn api(&self, input: &Input) -> Api {
+        self.api.unwrap_or_else(|| input.api())
+    }
+
+    /// Returns whether an answer is requested in parts.
+    fn streams(&self, api: Api) -> bool {
+        self.is_streaming && api.is_text()
+    }
+}
+
 /// A workload for a server of the OpenAI interface.
 pub struct OpenAi {
     workload: Arc<Workload>,
@@ -79,39 +105,85 @@ impl OpenAi {
         Self { workload, settings }
     }
 
-    /// Returns the request of the first sample, limited to one token.
+    /// Returns the endpoint of the first sample.
+    pub(super) fn first_api(&self) -> Api {
+        self.settings.api(&self.workload.prompts[0].input)
+    }
+
+    /// Returns the request of the first sample, limited to one token, or to the fewest that the
+    /// interface allows.
     pub(super) fn short_request(&self) -> Request {
-        self.limited_request(&self.workload.prompts[0], Some(1))
+        let least = if self.first_api() == Api::Responses { 16 } else { 1 };
+        self.limited_request(&self.workload.prompts[0], Some(least))
+    }
+
+    /// Returns the account of the answer to the request of the first sample with this limit, or else
+    /// with that of [`short_request`](Self::short_request).
+    ///
+    /// # Errors
+    /// No answer in time, or a status other than success.
+    pub(super) fn short_answer(
+        &self,
+        query: &ServerQuery<'_>,
+        limit: Option<u64>,
+    ) -> Result<Entry, Trouble> {
+        let request = match limit {
+            Some(_) => self.limited_request(&self.workload.prompts[0], limit),
+            None => self.short_request(),
+        };
+        let answer = query.answer(&request)?;
+        let mut reader = self.reader();
+        reader.expect(0);
+        reader.begin(answer.status, answer.fields())?;
+        reader.data(answer.body())?;
+        reader.finish()?;
+        // Whatever its class, an answer has an account.
+        let ended = reader.end(None).map(|_| ());
+        reader.entry().ok_or_else(|| ended.err().unwrap_or_else(without_choices))
     }
 
     fn limited_request(&self, prompt: &Prompt, limit: Option<u64>) -> Request {
-        let Settings { model, is_streaming, asks_usage, limit_member, others, .. } = &self.settings;
-        let mut body = Body {
+        let Settings { model, asks_usage, limit_member, others, without, .. } = &self.settings;
+        let api = self.settings.api(&prompt.input);
+        let stream = self.settings.streams(api);
+        let mut request = Body {
             model: model.clone(),
             input: prompt.input.clone(),
             max_tokens: limit,
-            stream: *is_streaming,
+            stream,
             include_usage: *asks_usage,
             others: others.clone(),
         };
         if *limit_member != LimitMember::MaxTokens
-            && let Some(limit) = body.max_tokens.take()
+            && matches!(api, Api::Chat | Api::Completions)
+            && let Some(limit) = request.max_tokens.take()
         {
-            body.others.entry(limit_member.name()).or_insert_with(|| limit.into());
+            request.others.entry(limit_member.name()).or_insert_with(|| limit.into());
         }
-        let accept = if *is_streaming { "text/event-stream" } else { "application/json" };
+        let mut members = body::members(&request, api);
+        if let (true, Some(limit), Some(name)) = (self.settings.limit_is_least, limit, api.least())
+        {
+            body::set(&mut members, api, name, limit.into());
+        }
+        for (name, value) in &prompt.members {
+            body::set(&mut members, api, name, value.clone());
+        }
+        for name in without {
+            body::remove(&mut members, name);
+        }
+        let accept = if stream { "text/event-stream" } else { "application/json" };
         Request {
             method: Method::Post,
-            path: prompt.input.api().path().into(),
+            path: api.path().into(),
             fields: vec![("content-type", "application/json".into()), ("accept", accept.into())],
-            body: body.to_json().into(),
+            body: Value::Object(members).to_string().into(),
         }
     }
 }
 
 impl Protocol for OpenAi {
     fn name(&self) -> &str {
-        if self.settings.is_streaming { "openai-stream" } else { "openai" }
+        if self.is_streaming() { "openai-stream" } else { "openai" }
     }
 
     fn version(&self) -> HttpVersion {
@@ -128,11 +200,17 @@ impl Protocol for OpenAi {
     }
 
     fn is_streaming(&self) -> bool {
-        self.settings.is_streaming
+        self.settings.streams(self.first_api())
+    }
+
+    fn unique_mark(&self) -> Option<&'static str> {
+        self.settings.is_unique.then_some(UNIQUE_MARK)
     }
 
     fn reader(&self) -> Box<dyn Reader> {
-        let Settings { tokenizer, asks_usage, accepted, is_streaming, .. } = &self.settings;
+        let Settings { tokenizer, asks_usage, accepted, is_streaming, dimension, .. } =
+            &self.settings;
+        let api = self.first_api();
         Box::new(AnswerReader {
             workload: self.workload.clone(),
             demands: Demands::new(&self.settings),
@@ -140,6 +218,7 @@ impl Protocol for OpenAi {
             ignores_usage: !asks_usage,
             accepted: *accepted,
             was_asked_to_stream: *is_streaming,
+            expects: (api, Expected { items: 1, dimension: *dimension }),
             demand: Demand::default(),
             status: 0,
             form: None,
@@ -147,43 +226,68 @@ impl Protocol for OpenAi {
             events: sse::Parser::default(),
             body: Vec::new(),
             has_mark: false,
-            builder: AnswerBuilder::default(),
+            builder: AnswerBuilder::new(api, Expected::default()),
             entry: None,
         })
     }
 }
 
 /// Demands of requests on their answers, by the settings.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Demands {
+    /// Endpoint of all requests, if it is set.
+    api: Option<Api>,
     /// Default of samples without their own limit.
     most: Option<u64>,
-    /// Limit in the members of every request, which replaces that of a sample.
-    fixed_most: Option<u64>,
-    least: Option<u64>,
-    ignores_end: bool,
-    choices: u16,
+    limit_is_least: bool,
+    others: Map<String, Value>,
+    without: Vec<String>,
 }
 
 impl Demands {
     fn new(settings: &Settings) -> Self {
-        let count = |name: &str| settings.others.get(name).and_then(Value::as_u64);
+        let mut others = settings.others.clone();
+        // Members of `/generate` for sampling may come in their object.
+        if let Some(Value::Object(sampling)) = settings.others.get("sampling_params") {
+            others.extend(sampling.clone());
+        }
         Self {
+            api: settings.api,
             most: settings.max_tokens,
-            // The newer name takes precedence, as in OpenAI's own service.
-            fixed_most: count("max_completion_tokens").or_else(|| count("max_tokens")),
-            least: count("min_tokens"),
-            ignores_end: settings.others.get("ignore_eos") == Some(&Value::Bool(true)),
-            choices: count("n").and_then(|n| u16::try_from(n).ok()).unwrap_or(1).max(1),
+            limit_is_least: settings.limit_is_least,
+            others,
+            without: settings.without.clone(),
         }
     }
 
-    /// Returns the demand of a request whose sample has this limit.
-    fn demand(&self, max_tokens: Option<u64>) -> Demand {
+    /// Returns the demand of the request of a prompt.
+    fn demand(&self, prompt: &Prompt) -> Demand {
+        let is_sent = |name: &str| !self.without.iter().any(|without| without == name);
+        let member = |name: &str| {
+            let found = prompt.members.get(name).or_else(|| self.others.get(name));
+            found.filter(|_| is_sent(name))
+        };
+        let number = |name: &str| member(name).and_then(Value::as_u64);
         let count = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
-        let most = self.fixed_most.or(max_tokens).or(self.most);
-        let least = if self.ignores_end { most } else { self.least };
-        Demand { most: most.map(count), least: least.map(count), choices: self.choices }
+        let api = self.api.unwrap_or_else(|| prompt.input.api());
+        let Some(limit) = api.limit() else { return Demand { choices: 1, ..Demand::default() } };
+        // A limit in the members of every request replaces that of a sample. The newer name takes
+        // precedence, as in OpenAI's own service.
+        let most = number("max_completion_tokens").or_else(|| number(limit));
+        let own = prompt.max_tokens.or(self.most);
+        let most = most.or_else(|| own.filter(|_| is_sent(limit)));
+        let ignores_end = member("ignore_eos") == Some(&Value::Bool(true));
+        let least = api.least().and_then(number);
+        let least = if ignores_end || self.limit_is_least { most } else { least };
+        let choices = number("n").and_then(|n| u16::try_from(n).ok()).unwrap_or(1).max(1);
+        Demand { most: most.map(count), least: least.map(count), choices }
+    }
+
+    /// Returns the number of ranks that a request asks for; `None` if it asks for all.
+    fn first_ranks(&self, prompt: &Prompt) -> Option<usize> {
+        let is_sent = !self.without.iter().any(|name| name == "top_n");
+        let member = prompt.members.get("top_n").or_else(|| self.others.get("top_n"));
+        usize::try_from(member.filter(|_| is_sent)?.as_u64()?).ok()
     }
 }
 
@@ -194,6 +298,8 @@ struct AnswerReader {
     ignores_usage: bool,
     accepted: AcceptedClasses,
     was_asked_to_stream: bool,
+    /// Endpoint of the current request, and what its answer holds if it is no text.
+    expects: (Api, Expected),
     /// Demand of the current request.
     demand: Demand,
     status: u16,
@@ -222,10 +328,11 @@ impl AnswerReader {
     fn settle(&mut self) -> Result<(), Trouble> {
         let form = self.form();
         let trouble = self.builder.trouble.take();
-        let tokenizer = self.tokenizer.as_deref().filter(|_| trouble.is_none());
+        let is_text = self.expects.0.is_text();
+        let tokenizer = self.tokenizer.as_deref().filter(|_| trouble.is_none() && is_text);
         let mut entry = self.builder.entry(self.demand, form, tokenizer, self.ignores_usage);
         let is_stream = form == Form::Stream;
-        if self.was_asked_to_stream && !is_stream {
+        if self.was_asked_to_stream && is_text && !is_stream {
             entry.oddities.insert(Oddity::NoStream);
         }
         if self.claims_stream != is_stream {
@@ -251,8 +358,18 @@ impl AnswerReader {
 
 impl Reader for AnswerReader {
     fn expect(&mut self, sample: SampleIndex) {
-        let prompt = self.workload.prompts.get(sample as usize);
-        self.demand = self.demands.demand(prompt.and_then(|prompt| prompt.max_tokens));
+        let Some(prompt) = self.workload.prompts.get(sample as usize) else { return };
+        self.demand = self.demands.demand(prompt);
+        let (api, expected) = &mut self.expects;
+        *api = self.demands.api.unwrap_or_else(|| prompt.input.api());
+        expected.items = match &prompt.input {
+            Input::Texts(texts) => texts.len(),
+            Input::Ranking { documents, .. } => {
+                let most = self.demands.first_ranks(prompt);
+                most.map_or(documents.len(), |most| most.min(documents.len()))
+            }
+            _ => 1,
+        };
     }
 
     fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {
@@ -260,7 +377,8 @@ impl Reader for AnswerReader {
         self.body.clear();
         self.has_mark = false;
         self.events.clear();
-        self.builder.clear();
+        let (api, expected) = self.expects;
+        self.builder.clear(api, expected);
         self.entry = None;
         let kind = fields.field("content-type").unwrap_or_default();
         self.claims_stream =

@@ -1,45 +1,130 @@
-//! The OpenAI-compatible interface for text, in both directions and without sockets:
-//! `/v1/completions` and `/v1/chat/completions`, whole answers and streams of events.
+//! Interfaces of servers of language models, without sockets: completions and chats in both
+//! directions, and clients of Responses, embeddings, rankings and SGLang's `/generate`.
 //!
-//! Source: the API reference ("Completions", "Chat", "Streaming"), and observed deviations of
+//! Source: the API reference of OpenAI ("Completions", "Chat", "Responses", "Embeddings",
+//! "Streaming"), those of Jina (rerank) and SGLang (native API), and observed deviations of
 //! servers: no `usage`, a new `id` in each chunk, chunks of several or no characters, errors in the
 //! middle of a stream.
 
 mod adapt;
 mod answer;
+mod body;
 mod builder;
 mod client;
 mod content;
+mod fit;
+mod generate;
+mod message;
 mod request;
+mod responses;
 mod usage;
+mod vectors;
 mod write;
 
-pub use adapt::{AdaptedServer, adapt};
+use std::str::FromStr;
+
+pub use adapt::{AdaptedServer, adapt, force_lengths};
 pub use answer::{Part, Usage, error_words, read_part};
 pub use client::{LimitMember, OpenAi, Settings};
-pub use request::{Input, Message, Request};
+pub use fit::{FittedPrompts, TextCounter, fit};
+pub use message::{Input, Message};
+pub use request::Request;
 pub use usage::Claim;
 pub use write::{Writer, error_body, models_body, write_done};
 
 /// Data of the last event of a stream.
 pub const DONE: &[u8] = b"[DONE]";
 
-/// Endpoint of the interface.
+/// Endpoint of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {
     /// Continues a prompt.
     Completions,
     /// Answers messages.
     Chat,
+    /// Answers messages, with typed events.
+    Responses,
+    /// Continues a prompt, in SGLang's own interface.
+    Generate,
+    /// Returns a vector for each text.
+    Embeddings,
+    /// Returns a score for each document.
+    Rerank,
 }
 
 impl Api {
-    /// Returns the path below that of the interface, which usually is `/v1`.
+    /// All endpoints.
+    pub const ALL: [Self; 6] = [
+        Self::Completions,
+        Self::Chat,
+        Self::Responses,
+        Self::Generate,
+        Self::Embeddings,
+        Self::Rerank,
+    ];
+
+    /// Returns the name in settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Completions => "completions",
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Generate => "generate",
+            Self::Embeddings => "embeddings",
+            Self::Rerank => "rerank",
+        }
+    }
+
+    /// Returns the path below that of the interface, which usually is `/v1`; `/generate` lies
+    /// beside it.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
             Self::Completions => "/completions",
             Self::Chat => "/chat/completions",
+            Self::Responses => "/responses",
+            Self::Generate => "/generate",
+            Self::Embeddings => "/embeddings",
+            Self::Rerank => "/rerank",
         }
+    }
+
+    /// Returns whether answers are texts, which can be streamed.
+    #[must_use]
+    pub fn is_text(self) -> bool {
+        !matches!(self, Self::Embeddings | Self::Rerank)
+    }
+
+    /// Returns the member that demands a number of output tokens; `None` if there is none.
+    #[must_use]
+    pub fn least(self) -> Option<&'static str> {
+        match self {
+            Self::Completions | Self::Chat => Some("min_tokens"),
+            Self::Generate => Some("min_new_tokens"),
+            Self::Responses | Self::Embeddings | Self::Rerank => None,
+        }
+    }
+
+    /// Returns the member that limits output tokens; `None` if answers have none.
+    #[must_use]
+    pub fn limit(self) -> Option<&'static str> {
+        match self {
+            Self::Completions | Self::Chat => Some("max_tokens"),
+            Self::Responses => Some("max_output_tokens"),
+            Self::Generate => Some("max_new_tokens"),
+            Self::Embeddings | Self::Rerank => None,
+        }
+    }
+}
+
+impl FromStr for Api {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|api| api.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("expected one of {names}, found `{name}`")
+        })
     }
 }

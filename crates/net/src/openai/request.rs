@@ -1,8 +1,8 @@
 //! Requests of the interface.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::Api;
+use super::{Api, Input, Message, body};
 use crate::trouble::{Kind, Trouble};
 
 /// A request for one answer.
@@ -22,44 +22,6 @@ pub struct Request {
     pub others: Map<String, Value>,
 }
 
-/// Prompt or messages of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Input {
-    /// Text to continue.
-    Text(String),
-    /// Tokens to continue.
-    Tokens(Vec<u64>),
-    /// Conversation to answer.
-    Messages(Vec<Message>),
-}
-
-/// A message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Message {
-    /// `system`, `user` or `assistant`.
-    pub role: String,
-    /// Its text.
-    pub content: String,
-}
-
-impl Message {
-    /// Creates a message.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into() }
-    }
-}
-
-impl Input {
-    /// Returns the endpoint for this input.
-    #[must_use]
-    pub fn api(&self) -> Api {
-        match self {
-            Self::Text(_) | Self::Tokens(_) => Api::Completions,
-            Self::Messages(_) => Api::Chat,
-        }
-    }
-}
-
 impl Request {
     /// Creates a request for one whole answer of any length.
     pub fn new(model: impl Into<String>, input: Input) -> Self {
@@ -73,36 +35,13 @@ impl Request {
         }
     }
 
-    /// Returns the JSON body.
+    /// Returns the JSON body for the endpoint of the input.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        let mut body = Map::new();
-        if !self.model.is_empty() {
-            body.insert("model".into(), json!(self.model));
-        }
-        match &self.input {
-            Input::Text(text) => body.insert("prompt".into(), json!(text)),
-            Input::Tokens(tokens) => body.insert("prompt".into(), json!(tokens)),
-            Input::Messages(all) => {
-                let message =
-                    |message: &Message| json!({"role": message.role, "content": message.content});
-                body.insert("messages".into(), all.iter().map(message).collect())
-            }
-        };
-        if let Some(max_tokens) = self.max_tokens {
-            body.insert("max_tokens".into(), json!(max_tokens));
-        }
-        if self.stream {
-            body.insert("stream".into(), json!(true));
-            if self.include_usage {
-                body.insert("stream_options".into(), json!({"include_usage": true}));
-            }
-        }
-        body.extend(self.others.clone());
-        Value::Object(body).to_string().into_bytes()
+        Value::Object(body::members(self, self.input.api())).to_string().into_bytes()
     }
 
-    /// Reads a body.
+    /// Reads a body of chats or completions.
     ///
     /// # Errors
     /// A missing member or one of another type, or several prompts, which would each need an
@@ -114,8 +53,8 @@ impl Request {
             return Err(wrong("the body is no JSON object"));
         };
         let input = match api {
-            Api::Completions => prompt(body.shift_remove("prompt"))?,
             Api::Chat => Input::Messages(messages(body.shift_remove("messages"))?),
+            _ => prompt(body.shift_remove("prompt"))?,
         };
         let model = match body.shift_remove("model") {
             Some(Value::String(model)) => model,
@@ -179,34 +118,11 @@ fn prompt(value: Option<Value>) -> Result<Input, Trouble> {
 
 fn messages(value: Option<Value>) -> Result<Vec<Message>, Trouble> {
     match value {
-        Some(Value::Array(all)) if !all.is_empty() => all.into_iter().map(message).collect(),
+        Some(Value::Array(all)) if !all.is_empty() => {
+            all.into_iter().map(|one| Message::from_json(one).map_err(|why| wrong(&why))).collect()
+        }
         Some(Value::Array(_)) => Err(wrong("'messages' is empty")),
         Some(_) => Err(wrong("'messages' is no list")),
         None => Err(wrong("the request has no 'messages'")),
     }
-}
-
-/// Reads a message whose content is a text, or a list of text parts.
-fn message(value: Value) -> Result<Message, Trouble> {
-    let Value::Object(mut message) = value else {
-        return Err(wrong("a message is no object"));
-    };
-    let Some(Value::String(role)) = message.shift_remove("role") else {
-        return Err(wrong("a message has no 'role'"));
-    };
-    let text = |part: Value| match part {
-        Value::Object(mut part) => match part.shift_remove("text") {
-            Some(Value::String(text)) => Ok(text),
-            _ => Err(wrong("a message has a part that is no text")),
-        },
-        _ => Err(wrong("a message has a part that is no object")),
-    };
-    let content = match message.shift_remove("content") {
-        Some(Value::String(content)) => content,
-        Some(Value::Array(parts)) => parts.into_iter().map(text).collect::<Result<_, _>>()?,
-        // An assistant message may have only tool calls.
-        None | Some(Value::Null) => String::new(),
-        Some(_) => return Err(wrong("the 'content' of a message is no text")),
-    };
-    Ok(Message { role, content })
 }

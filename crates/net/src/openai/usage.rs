@@ -44,6 +44,12 @@ impl Claim {
                 claim.cached = detail(of, "cached_tokens");
                 let of = ["completion_tokens_details", "output_tokens_details"];
                 claim.reasoning = detail(of, "reasoning_tokens");
+                if claim.cached.is_none()
+                    && let Some(cached) = usage.get("cached_tokens")
+                {
+                    // SGLang's own interface states it beside the other counts.
+                    claim.cached = count(cached, odd);
+                }
                 if claim.input.is_none() || claim.output.is_none() {
                     claim.oddities.insert(Oddity::PartialUsage);
                 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Api, DONE, Usage};
 use crate::sse;
 
-/// Writer of the answer to one request.
+/// Writer of the answer to one chat or completion.
 #[derive(Debug, Clone)]
 pub struct Writer {
     api: Api,
@@ -20,8 +20,8 @@ impl Writer {
     #[must_use]
     pub fn new(api: Api, id: &str, model: &str, created: u64) -> Self {
         let (whole, part) = match api {
-            Api::Completions => ("text_completion", "text_completion"),
             Api::Chat => ("chat.completion", "chat.completion.chunk"),
+            _ => ("text_completion", "text_completion"),
         };
         let head = |object: &str| {
             let head = json!({"id": id, "object": object, "created": created, "model": model});
@@ -44,8 +44,8 @@ impl Writer {
     /// Appends an event with text, and with the finish reason if it is the last one.
     pub fn write_part(&self, text: &str, finish_reason: Option<&str>, out: &mut Vec<u8>) {
         self.event(out, |out| match self.api {
-            Api::Completions => choice(out, b"text", |out| string(out, text), finish_reason),
             Api::Chat => choice(out, b"delta", |out| delta(out, None, text), finish_reason),
+            _ => choice(out, b"text", |out| string(out, text), finish_reason),
         });
     }
 
@@ -63,10 +63,10 @@ impl Writer {
         let mut out = self.whole_head.clone();
         let reason = Some(finish_reason);
         match self.api {
-            Api::Completions => choice(&mut out, b"text", |out| string(out, text), reason),
             Api::Chat => {
                 choice(&mut out, b"message", |out| delta(out, Some("assistant"), text), reason);
             }
+            _ => choice(&mut out, b"text", |out| string(out, text), reason),
         }
         out.push(b',');
         usage(&mut out, tokens);

@@ -17,7 +17,9 @@ use super::refusal::{Refusal, RefusalKind};
 use super::state::{Flight, State};
 use super::tokens::Pace;
 use super::{Answers, Model};
-use crate::openai::{Api, Input, Request as Asked, Usage, Writer, models_body, write_done};
+use crate::openai::{
+    Api, Input, Message, Request as Asked, Usage, Writer, models_body, write_done,
+};
 
 /// Answers a request below `/v1`.
 ///
@@ -183,8 +185,8 @@ fn text(input: &Input) -> String {
     match input {
         Input::Text(text) => text.clone(),
         Input::Tokens(tokens) => tokens.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
-        Input::Messages(all) => {
-            all.iter().map(|message| &message.content[..]).collect::<Vec<_>>().join("\n")
-        }
+        Input::Messages(all) => all.iter().map(Message::text).collect::<Vec<_>>().join("\n"),
+        Input::Texts(all) => all.join("\n"),
+        Input::Ranking { query, documents } => format!("{query}\n{}", documents.join("\n")),
     }
 }

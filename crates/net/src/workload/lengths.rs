@@ -38,6 +38,71 @@ impl Lengths {
     }
 }
 
+/// Lengths of a prompt and of its answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LengthPair {
+    /// Lengths of the prompt.
+    pub input: Lengths,
+    /// Limits of the answer, if there are any.
+    pub output: Option<Lengths>,
+    /// Share among other pairs, relative to theirs (> 0).
+    pub weight: f64,
+}
+
+/// Pairs of lengths, of which each prompt draws one by its weight.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LengthMix(Vec<LengthPair>);
+
+impl LengthMix {
+    /// Syntax, for help texts.
+    pub const KIND: &'static str = "INPUT/OUTPUT*WEIGHT,...";
+
+    /// Creates a mix of one pair.
+    #[must_use]
+    pub fn of_one(input: Lengths, output: Option<Lengths>) -> Self {
+        Self(vec![LengthPair { input, output, weight: 1.0 }])
+    }
+
+    /// Draws a pair. One alone needs no random number.
+    fn pair(&self, rng: &mut Mt19937) -> &LengthPair {
+        let [pairs @ .., last] = self.0.as_slice() else { unreachable!("there is a pair") };
+        if pairs.is_empty() {
+            return last;
+        }
+        let total: f64 = self.0.iter().map(|pair| pair.weight).sum();
+        let mut left = rng.canonical() * total;
+        let is_it = |pair: &&LengthPair| {
+            left -= pair.weight;
+            left < 0.0
+        };
+        pairs.iter().find(is_it).unwrap_or(last)
+    }
+
+    /// Draws the length of a prompt, and the limit of its answer.
+    pub fn draw(&self, rng: &mut Mt19937) -> (u64, Option<u64>) {
+        let LengthPair { input, output, .. } = *self.pair(rng);
+        (input.draw(rng), output.map(|output| output.draw(rng)))
+    }
+}
+
+impl FromStr for LengthMix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = |part: &str| format!("expected {}, found `{part}`", Self::KIND);
+        let pair = |part: &str| {
+            let (lengths, weight) = part.split_once('*').unwrap_or((part, "1"));
+            let weight = weight.parse().ok().filter(|w: &f64| w.is_finite() && *w > 0.0);
+            let (input, output) = match lengths.split_once('/') {
+                None => (lengths.parse()?, None),
+                Some((input, output)) => (input.parse()?, Some(output.parse()?)),
+            };
+            Ok(LengthPair { input, output, weight: weight.ok_or_else(|| expected(part))? })
+        };
+        text.split(',').map(pair).collect::<Result<_, _>>().map(Self)
+    }
+}
+
 /// Draws a standard normal number by the Box-Muller method; the second of the pair is dropped.
 fn normal(rng: &mut Mt19937) -> f64 {
     // 1 - x is never 0, whose logarithm is undefined.
@@ -99,6 +164,21 @@ mod tests {
         assert!((mean("normal:500:50") - 500.0).abs() < 2.0);
         // exp(sigma^2 / 2) = 1.1331 times the median.
         assert!((mean("lognormal:1000:0.5") - 1133.1).abs() < 20.0);
+    }
+
+    #[test]
+    fn pairs_are_drawn_by_their_weights() {
+        let mix: LengthMix = "512/128*0.7,2048/64*0.3".parse().unwrap();
+        let mut rng = Mt19937::new(7);
+        let all: Vec<_> = (0..20_000).map(|_| mix.draw(&mut rng)).collect();
+        let long = all.iter().filter(|pair| **pair == (2048, Some(64))).count();
+        assert!((5_700..6_300).contains(&long), "{long}");
+        assert_eq!(all.iter().filter(|pair| **pair == (512, Some(128))).count(), 20_000 - long);
+        let ranges: LengthMix = "10-20/normal:5:1,7".parse().unwrap();
+        assert!((0..99).any(|_| ranges.draw(&mut rng) == (7, None)));
+        for odd in ["", "5/", "5/6*0", "5*x", "5/6*0.5,"] {
+            assert!(odd.parse::<LengthMix>().is_err(), "{odd}");
+        }
     }
 
     #[test]

@@ -1,28 +1,39 @@
 //! Prompts for text servers: from files, from recorded traces, or synthetic.
 
+mod chats;
+pub mod images;
 mod lengths;
+mod members;
 mod read;
+mod rows;
 mod synthetic;
 mod trace;
 
 use std::sync::Arc;
 
 use dyno_loadgen::clock::Nanos;
+use serde_json::{Map, Value};
 
-pub use lengths::Lengths;
-pub use read::{Format, ReadError, Row};
+pub use lengths::{LengthMix, LengthPair, Lengths};
+pub use members::RowMembers;
+pub use read::{Format, ReadError, Row, Rows};
+pub use rows::RowOptions;
 pub use synthetic::{Shape, SyntheticPrompts};
+pub(crate) use synthetic::{WORDS_REMARK, draw_words};
 
-use crate::openai::Input;
+use crate::openai::{Api, Input, Message};
+
+/// Text before a prompt in whose place each request has another number of as many digits.
+pub const UNIQUE_MARK: &str = "000000000000000";
 
 /// Prompts, each of which is a sample.
 ///
 /// ```
 /// use dyno_net::openai::Input;
-/// use dyno_net::workload::{Format, Shape, Workload};
+/// use dyno_net::workload::{Format, RowOptions, Workload};
 ///
 /// let rows = Format::JsonLines.rows(br#"{"prompt": "Once upon"}"#)?;
-/// let workload = Workload::of_rows(&rows, Shape::Words, 1)?;
+/// let workload = Workload::of_rows(rows, &RowOptions::default())?;
 /// assert_eq!(workload.prompts[0].input, Input::Text("Once upon".into()));
 /// # Ok::<(), dyno_net::workload::ReadError>(())
 /// ```
@@ -47,13 +58,17 @@ pub struct Prompt {
     pub max_tokens: Option<u64>,
     /// Correct answer, if known.
     pub reference: Option<String>,
+    /// Input tokens that it should have, if it is made up.
+    pub input_tokens: Option<u64>,
+    /// Members of its request, which replace those of the settings.
+    pub members: Map<String, Value>,
 }
 
 impl Prompt {
-    /// Creates a prompt without a limit or a reference.
+    /// Creates a prompt of nothing but its content.
     #[must_use]
     pub fn new(input: Input) -> Self {
-        Self { input, max_tokens: None, reference: None }
+        Self { input, max_tokens: None, reference: None, input_tokens: None, members: Map::new() }
     }
 }
 
@@ -69,16 +84,65 @@ impl Workload {
         Some(times.iter().map(|&at| (at as f64 / speed_up).round() as Nanos).collect())
     }
 
-    /// Returns the prompts as chat messages of the user; prompts that are conversations stay
-    /// unchanged.
-    #[must_use]
-    pub fn as_chat(mut self) -> Self {
-        for prompt in &mut self.prompts {
-            if let Input::Text(text) = &mut prompt.input {
-                let message = crate::openai::Message::new("user", std::mem::take(text));
-                prompt.input = Input::Messages(vec![message]);
+    /// Puts [`UNIQUE_MARK`] in front of each prompt, so that no server finds the beginning of a
+    /// request in a cache.
+    ///
+    /// # Errors
+    /// A prompt that does not begin with a text.
+    pub fn with_unique_prefix(mut self) -> Result<Self, String> {
+        for (at, prompt) in self.prompts.iter_mut().enumerate() {
+            let text = match &mut prompt.input {
+                Input::Text(text) | Input::Ranking { query: text, .. } => Some(text),
+                Input::Messages(all) => {
+                    let content = all.first_mut().map(|first| &mut first.content);
+                    match content {
+                        Some(Value::String(text)) => Some(text),
+                        Some(Value::Array(parts)) => match parts[0].get_mut("text") {
+                            Some(Value::String(text)) => Some(text),
+                            _ => None,
+                        },
+                        _ => None,
+                    }
+                }
+                Input::Texts(_) | Input::Tokens(_) => None,
+            };
+            let text = text.ok_or_else(|| format!("sample {} begins with no text", at + 1))?;
+            text.insert(0, ' ');
+            text.insert_str(0, UNIQUE_MARK);
+        }
+        Ok(self)
+    }
+
+    /// Returns the prompts for an endpoint: texts for a chat become messages of the user.
+    ///
+    /// # Errors
+    /// A prompt that the endpoint does not take.
+    pub fn for_api(mut self, api: Api) -> Result<Self, String> {
+        for (at, prompt) in self.prompts.iter_mut().enumerate() {
+            if let (Api::Chat, Input::Text(text)) = (api, &mut prompt.input) {
+                prompt.input = Input::Messages(vec![Message::new("user", std::mem::take(text))]);
+            }
+            let takes = match &prompt.input {
+                Input::Text(_) => !matches!(api, Api::Chat | Api::Rerank),
+                Input::Tokens(_) => {
+                    matches!(api, Api::Completions | Api::Generate | Api::Embeddings)
+                }
+                Input::Texts(_) => api == Api::Embeddings,
+                Input::Messages(_) => matches!(api, Api::Chat | Api::Responses),
+                Input::Ranking { .. } => api == Api::Rerank,
+            };
+            if !takes {
+                let content = match &prompt.input {
+                    Input::Text(_) => "a text",
+                    Input::Texts(_) => "a list of texts",
+                    Input::Tokens(_) => "tokens",
+                    Input::Messages(_) => "messages",
+                    Input::Ranking { .. } => "a question with documents",
+                };
+                let path = api.path();
+                return Err(format!("sample {} is {content}, which {path} does not take", at + 1));
             }
         }
-        self
+        Ok(self)
     }
 }

@@ -2,22 +2,25 @@
 
 use dyno_loadgen::rng::Mt19937;
 
-use super::{Lengths, Prompt, Workload};
-use crate::openai::Input;
+use super::images::{MadeImages, place};
+use super::{LengthMix, Prompt, Workload};
+use crate::openai::{Input, Message};
 
 /// Settings of synthetic prompts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SyntheticPrompts {
     /// Number of prompts (>= 1).
     pub count: usize,
-    /// Tokens of each prompt, including the prefix.
-    pub input: Lengths,
-    /// Maximum number of output tokens.
-    pub output: Option<Lengths>,
+    /// Tokens of each prompt, including the prefix, and limits of output tokens.
+    pub lengths: LengthMix,
     /// Tokens at the start that the prompts of a group share.
     pub prefix: u64,
     /// Groups of prompts (>= 1), each with its own prefix.
     pub groups: usize,
+    /// Images of each prompt, which make it a message of a chat.
+    pub images: Option<MadeImages>,
+    /// Documents that each prompt is a question about; 0 makes no ranking.
+    pub documents: usize,
     /// Kind of tokens.
     pub shape: Shape,
     /// Seed of all random numbers.
@@ -33,6 +36,9 @@ pub enum Shape {
     /// Numbers below this one (>= 1), sent as token numbers: lengths are exact.
     Numbers(u64),
 }
+
+/// Remark on prompts of words whose tokens nobody counted.
+pub(crate) const WORDS_REMARK: &str = "Prompts are random words, about a token each.";
 
 /// Words that are one token each, including their space, in the common vocabularies of English.
 const WORDS: [&str; 64] = [
@@ -50,22 +56,67 @@ impl SyntheticPrompts {
     pub fn workload(&self) -> Workload {
         let mut rng = Mt19937::new(self.seed);
         let prompts = (0..self.count).map(|number| {
-            let length = self.input.draw(&mut rng);
-            let max_tokens = self.output.as_ref().map(|output| output.draw(&mut rng));
+            let (length, max_tokens) = self.lengths.draw(&mut rng);
             let prefix = self.prefix.min(length);
             let mut text = Text::new(self.shape);
             // Groups use their own seeds, which differ from those of prompts.
             let group = (number % self.groups.max(1)) as u64;
             text.draw(&mut Mt19937::new(!self.seed.wrapping_add(group)), prefix);
             text.draw(&mut rng, length - prefix);
-            Prompt { max_tokens, ..Prompt::new(text.input()) }
+            let input = self.with_documents(text.input(), &mut rng);
+            let input_tokens = Some(length);
+            Prompt { max_tokens, input_tokens, ..Prompt::new(self.with_images(input, number)) }
         });
         let mut remarks = Vec::new();
         if self.shape == Shape::Words {
-            remarks.push("Prompts are random words, about a token each.".to_owned());
+            remarks.push(WORDS_REMARK.to_owned());
+        }
+        if let Some(images) = self.images {
+            remarks.push(format!("Each prompt has its own images: {images} pixels, PNG."));
         }
         Workload { prompts: prompts.collect(), remarks, ..Workload::default() }
     }
+
+    /// Returns a ranking of random documents, each of a length of its own.
+    fn with_documents(&self, input: Input, rng: &mut Mt19937) -> Input {
+        let Input::Text(query) = input else { return input };
+        if self.documents == 0 {
+            return Input::Text(query);
+        }
+        let documents = (0..self.documents).map(|_| {
+            let (length, _) = self.lengths.draw(rng);
+            let mut words = String::new();
+            draw_words(&mut words, rng, length);
+            words
+        });
+        Input::Ranking { query, documents: documents.collect() }
+    }
+
+    /// Returns the message of a text with images. Their seeds are their own, so that a prompt has the
+    /// same text with and without them.
+    fn with_images(&self, input: Input, number: usize) -> Input {
+        let (Some(images), Input::Text(text)) = (self.images, &input) else { return input };
+        let mut messages = [Message::new("user", text.as_str())];
+        let mut rng = Mt19937::new(self.seed.rotate_left(32) ^ (number as u64 + 1));
+        let urls = images.urls(&mut rng).collect();
+        place(urls, &mut messages).expect("a message of the user");
+        Input::Messages(messages.into())
+    }
+}
+
+/// Appends random words.
+pub(crate) fn draw_words(text: &mut String, rng: &mut Mt19937, words: u64) {
+    for _ in 0..words {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(WORDS[below(rng, WORDS.len() as u64) as usize]);
+    }
+}
+
+/// Draws a number below this one.
+fn below(rng: &mut Mt19937, most: u64) -> u64 {
+    ((rng.canonical() * most as f64) as u64).min(most.saturating_sub(1))
 }
 
 /// Builder of a prompt.
@@ -84,17 +135,9 @@ impl Text {
 
     /// Appends this many tokens.
     pub(super) fn draw(&mut self, rng: &mut Mt19937, tokens: u64) {
-        let mut below = |n: u64| ((rng.canonical() * n as f64) as u64).min(n.saturating_sub(1));
-        for _ in 0..tokens {
-            match self {
-                Self::Words(text) => {
-                    if !text.is_empty() {
-                        text.push(' ');
-                    }
-                    text.push_str(WORDS[below(WORDS.len() as u64) as usize]);
-                }
-                Self::Numbers(most, all) => all.push(below(*most)),
-            }
+        match self {
+            Self::Words(text) => draw_words(text, rng, tokens),
+            Self::Numbers(most, all) => all.extend((0..tokens).map(|_| below(rng, *most))),
         }
     }
 
@@ -111,15 +154,23 @@ mod tests {
     use super::*;
 
     fn made(shape: Shape) -> SyntheticPrompts {
-        let (input, output) = (Lengths::Uniform(20, 40), Some(Lengths::Fixed(8)));
-        SyntheticPrompts { count: 12, input, output, prefix: 10, groups: 3, shape, seed: 5 }
+        SyntheticPrompts {
+            count: 12,
+            lengths: "20-40/8".parse().unwrap(),
+            prefix: 10,
+            groups: 3,
+            images: None,
+            documents: 0,
+            shape,
+            seed: 5,
+        }
     }
 
     fn tokens(workload: &Workload) -> Vec<Vec<String>> {
         let of = |prompt: &Prompt| match &prompt.input {
             Input::Text(text) => text.split(' ').map(str::to_owned).collect(),
             Input::Tokens(all) => all.iter().map(ToString::to_string).collect(),
-            Input::Messages(_) => unreachable!("nobody asked for a chat"),
+            other => unreachable!("{other:?} was not requested"),
         };
         workload.prompts.iter().map(of).collect()
     }

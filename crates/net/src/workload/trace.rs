@@ -10,7 +10,8 @@ use dyno_loadgen::rng::Mt19937;
 use serde_json::Value;
 
 use super::Workload;
-use super::read::{Row, cell, number};
+use super::read::Row;
+use super::rows::{number, take};
 use super::synthetic::{Shape, Text};
 use crate::openai::Input;
 
@@ -21,8 +22,8 @@ const OUTPUT: &[&str] =
 /// Tokens of a block that `hash_ids` names.
 const BLOCK: u64 = 512;
 
-/// Returns the number of output tokens of a recorded request.
-pub(super) fn output_length(row: &Row) -> Result<Option<u64>, String> {
+/// Takes the number of output tokens of a recorded request.
+pub(super) fn output_length(row: &mut Row) -> Result<Option<u64>, String> {
     number(row, OUTPUT)
 }
 
@@ -43,8 +44,8 @@ impl TraceReader {
         Self { shape, rng, seed, times: Vec::new(), rows: 0, made_up: 0 }
     }
 
-    /// Returns a prompt of the row's length; `None` if the row has none.
-    pub(super) fn input(&mut self, row: &Row) -> Result<Option<Input>, String> {
+    /// Takes a prompt of the row's length; `None` if the row has none.
+    pub(super) fn input(&mut self, row: &mut Row) -> Result<Option<Input>, String> {
         let Some(length) = number(row, INPUT)? else {
             return Ok(None);
         };
@@ -53,7 +54,8 @@ impl TraceReader {
         }
         let mut text = Text::new(self.shape);
         let mut left = length;
-        for hash in row.get("hash_ids").and_then(Value::as_array).into_iter().flatten() {
+        let hashes = take(row, &["hash_ids"]).map(|(_, value)| value);
+        for hash in hashes.as_ref().and_then(Value::as_array).into_iter().flatten() {
             let hash = hash.as_u64().ok_or("`hash_ids` are no whole numbers")?;
             let block = left.min(BLOCK);
             // Equal blocks are equal texts.
@@ -66,7 +68,7 @@ impl TraceReader {
     }
 
     /// Records the send time of the prompts of a row.
-    pub(super) fn time(&mut self, row: &Row, prompts: usize) -> Result<(), String> {
+    pub(super) fn time(&mut self, row: &mut Row, prompts: usize) -> Result<(), String> {
         self.rows += 1;
         if let Some(at) = time(row)? {
             self.times.extend((0..prompts).map(|_| (at, self.rows)));
@@ -105,8 +107,8 @@ impl TraceReader {
     }
 }
 
-/// Returns the time of a row, in ns.
-fn time(row: &Row) -> Result<Option<i128>, String> {
+/// Takes the time of a row, in ns.
+fn time(row: &mut Row) -> Result<Option<i128>, String> {
     let columns = [
         ("timestamp", MILLISECOND),
         ("Timestamp", SECOND),
@@ -114,7 +116,7 @@ fn time(row: &Row) -> Result<Option<i128>, String> {
         ("arrival_time", SECOND),
         ("timestamp_ms", MILLISECOND),
     ];
-    let found = columns.iter().find_map(|(name, unit)| Some((cell(row, &[name])?, *unit)));
+    let found = columns.iter().find_map(|(name, unit)| Some((take(row, &[name])?, *unit)));
     let Some(((name, value), unit)) = found else {
         return Ok(None);
     };
@@ -159,11 +161,12 @@ fn date(text: &str) -> Option<i128> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Format;
+    use super::super::{Format, RowOptions};
     use super::*;
 
     fn workload(format: Format, text: &str) -> Workload {
-        Workload::of_rows(&format.rows(text.as_bytes()).unwrap(), Shape::Numbers(1000), 3).unwrap()
+        let options = RowOptions { shape: Shape::Numbers(1000), seed: 3, ..RowOptions::default() };
+        Workload::of_rows(format.rows(text).unwrap(), &options).unwrap()
     }
 
     fn tokens(workload: &Workload, prompt: usize) -> &[u64] {
@@ -213,7 +216,7 @@ mod tests {
         let rows = Format::JsonLines
             .rows(b"{\"timestamp\":0,\"input_length\":1}\n{\"input_length\":1}")
             .unwrap();
-        let error = Workload::of_rows(&rows, Shape::Words, 1).unwrap_err();
+        let error = Workload::of_rows(rows, &RowOptions::default()).unwrap_err();
         assert!(error.to_string().contains("others have none"));
     }
 }

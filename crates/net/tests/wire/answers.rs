@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use dyno_net::exchange::HttpVersion;
 use dyno_net::ledger::{AcceptedClasses, Class, Contradiction, Entry, Finish, Oddity};
 use dyno_net::openai::{Input, LimitMember, OpenAi, Settings};
 use dyno_net::protocol::{Protocol, TokenCounter};
@@ -33,7 +32,7 @@ fn settings() -> Settings {
         others: Map::new(),
         tokenizer: None,
         accepted: AcceptedClasses::default(),
-        version: HttpVersion::Http1,
+        ..Settings::default()
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod answers;
 mod grpc;
+mod interfaces;
 mod oip_grpc;
 mod oip_http;
 mod openai;

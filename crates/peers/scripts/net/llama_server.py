@@ -1,4 +1,4 @@
-"""The server of llama.cpp with a tiny model of random weights: folder, port."""
+"""The server of llama.cpp with a tiny model of random weights: folder, port, and `embeddings` or `rerank`."""
 
 import pathlib
 import sys
@@ -64,7 +64,7 @@ model = folder / "tiny.gguf"
 if not model.is_file():
     make(str(model))
 
-from xllamacpp import CommonParams, Server
+from xllamacpp import CommonParams, Server, llama_pooling_type
 
 params = CommonParams()
 params.model.path = str(model)
@@ -73,5 +73,9 @@ params.n_parallel = 4
 params.warmup = False
 params.port = port
 params.hostnames = ["127.0.0.1"]
+kind = sys.argv[3] if len(sys.argv) > 3 else ""
+params.embedding = kind in ("embeddings", "rerank")
+if kind == "rerank":
+    params.pooling_type = llama_pooling_type.LLAMA_POOLING_TYPE_RANK
 server = Server(params)
 lifeline.wait()

@@ -238,9 +238,24 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
         ("llama-chat", "chat=true"),
         ("llama-completions", "chat=false"),
         ("llama-whole", "stream=false"),
+        ("llama-responses", "api=responses"),
     ] {
         let system = format!("openai:http://{address},{keys},max-tokens=16,input=16,{once}");
         net.measure(name, &system, &scenario)?;
+    }
+    // Its tokens are bytes, so that only fitted words have the requested length.
+    let exact = "input=120,exact-input=tokenize,output=8,force-output=true,unique-prefix=true";
+    net.measure("llama-exact", &format!("openai:http://{address},{exact},{once}"), &scenario)?;
+    let summary = fs::read(net.folder.join("llama-exact/summary.json"))?;
+    let summary: Value = serde_json::from_slice(&summary)?;
+    let tokens = &summary["tests"][0]["metrics"]["tokens"];
+    let samples = summary["tests"][0]["metrics"]["sample_count"].as_u64().unwrap_or(0);
+    let input = tokens["input"].as_u64().unwrap_or(0);
+    // Now and then no word of the list has the number of bytes that is left over.
+    let is_exact = input.abs_diff(120 * samples) <= samples;
+    ensure!(is_exact, "{samples} prompts of 120 tokens had {input}: {tokens}");
+    for api in ["embeddings", "rerank"] {
+        llama_vectors(net, venv, api)?;
     }
     for api in ["completions", "chat"] {
         let right = net.folder.join(format!("right-{api}.jsonl"));
@@ -255,6 +270,19 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Measures embeddings or rankings of llama.cpp, which a server offers alone.
+fn llama_vectors(net: &Net<'_>, venv: &Venv, api: &str) -> Result<()> {
+    let [port] = free_ports()?;
+    let mut command = venv.python();
+    command.arg(net.script("llama_server.py")).arg(&net.folder).arg(port.to_string());
+    command.arg(api);
+    let address = format!("127.0.0.1:{port}");
+    let _server = Server::start(&mut command, &address, "/health")?;
+    let system = format!("openai:http://{address},api={api},input=16");
+    let scenario = ["--mode", "performance", "--scenario", "SingleStream", "--samples", "16"];
+    net.measure(&format!("llama-{api}"), &system, &scenario)
 }
 
 fn ray(net: &Net<'_>, venv: &Venv) -> Result<()> {

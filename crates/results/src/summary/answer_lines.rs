@@ -51,12 +51,22 @@ fn totals(tokens: &Tokens) -> Option<String> {
     let of = |n: Option<u64>, name: &str| n.map(|n| format!("{} {name}", count(n)));
     let parts = [
         of(tokens.input, "input"),
-        of(tokens.cached, "of them cached"),
+        cached(tokens),
         output,
         of(tokens.reasoning, "of them reasoning"),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Returns the input tokens from the cache, with their share.
+fn cached(tokens: &Tokens) -> Option<String> {
+    let cached = tokens.cached?;
+    let share = tokens
+        .input
+        .filter(|input| *input > 0)
+        .map(|input| format!(" ({:.1} %)", 100.0 * cached as f64 / input as f64));
+    Some(format!("{} of them cached{}", count(cached), share.unwrap_or_default()))
 }
 
 fn rates(tokens: &Tokens) -> Option<String> {

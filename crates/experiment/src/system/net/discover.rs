@@ -41,12 +41,13 @@ pub fn discover(argument: &str) -> Result<Discovery, Failure> {
     let keys = argument[given.url.len()..].to_owned();
     let model = given.text("model");
     let is_chat = given.text("chat");
+    let named: Option<Api> = given.read_as("api")?;
     let route = given.route()?;
     let options = given.options(&RunOptions::default())?;
     // The query is one of all requests, and follows the path of each.
     let url = given.url.clone();
     let (url, query) = url.split_at(url.find('?').unwrap_or(url.len()));
-    let (base, api) = without_path(url.trim_end_matches('/'));
+    let (base, of_path) = without_path(url.trim_end_matches('/'));
     let server = Questions { options: &options, route, query, version: HttpVersion::Http1 };
 
     if let Some((oip, model)) = base.split_once("/v2/models/") {
@@ -57,15 +58,20 @@ pub fn discover(argument: &str) -> Result<Discovery, Failure> {
     match models.status {
         200..300 if let Some(names) = model_names(&models).filter(|names| !names.is_empty()) => {
             let model = chosen(&names, model, &text)?;
-            let is_chat = match (is_chat, api) {
-                (Some(value), _) => value == "true",
-                (None, Some(api)) => api == Api::Chat,
-                (None, None) => server.chats(&text, &model)?,
+            let api = match (named, is_chat.as_deref(), of_path) {
+                (Some(api), ..) | (None, None, Some(api)) => api,
+                (None, Some("true"), _) => Api::Chat,
+                (None, None, None) if server.chats(&text, &model)? => Api::Chat,
+                _ => Api::Completions,
             };
-            let keys = without(&keys, &["model", "chat"]);
-            let api = if is_chat { Api::Chat } else { Api::Completions };
+            let keys = without(&keys, &["model", "chat", "api"]);
+            let which = match api {
+                Api::Chat => "chat=true".to_owned(),
+                Api::Completions => "chat=false".to_owned(),
+                api => format!("api={}", api.name()),
+            };
             Ok(Discovery {
-                spec: format!("openai:{text}{query},model={model},chat={is_chat}{keys}"),
+                spec: format!("openai:{text}{query},model={model},{which}{keys}"),
                 found: format!("{text} is OpenAI-compatible: model {model}, {}.", api.path()),
             })
         }
@@ -85,7 +91,8 @@ pub fn discover(argument: &str) -> Result<Discovery, Failure> {
 
 /// Splits the path of an endpoint of the OpenAI interface off a URL.
 fn without_path(url: &str) -> (&str, Option<Api>) {
-    let apis = [Api::Chat, Api::Completions];
+    // The path of chats ends with that of completions.
+    let apis = [Api::Chat].into_iter().chain(Api::ALL);
     let found = apis.into_iter().find_map(|api| Some((url.strip_suffix(api.path())?, api)));
     match found {
         Some((base, api)) => (base, Some(api)),
@@ -258,6 +265,8 @@ mod tests {
             ("http://h:1/v1/models", "http://h:1/v1", None),
             ("http://h:1/v1/chat/completions", "http://h:1/v1", Some(Api::Chat)),
             ("http://h:1/v1/completions", "http://h:1/v1", Some(Api::Completions)),
+            ("http://h:1/v1/embeddings", "http://h:1/v1", Some(Api::Embeddings)),
+            ("http://h:1/generate", "http://h:1/v1", Some(Api::Generate)),
             ("https://h/gateway/llm", "https://h/gateway/llm", None),
             ("http://[::1]:1", "http://[::1]:1/v1", None),
         ] {

@@ -17,10 +17,10 @@ use dyno_net::oip::{
 };
 use dyno_net::protocol::Protocol;
 use dyno_net::trouble::{Kind, Trouble};
-use dyno_net::workload::Format;
+use dyno_net::workload::{Format, ReadError, Row};
 use dyno_sut::tensors::{Spans, TensorLibrary};
 
-use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, version};
+use super::{Answers, ServerGroup, SpecKeys, StartedServer, dataset, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::system::shapes::{self, Symbols, check_labels};
@@ -314,7 +314,8 @@ fn has_rows(path: &Path) -> bool {
 fn strings_of(name: &str, path: &Path) -> Result<StringInput, Failure> {
     let wrong = |why: &dyn std::fmt::Display| Failure::set_up(format!("{}: {why}", path.display()));
     if has_rows(path) {
-        let rows = prompts::rows(path)?;
+        let rows: Result<Vec<Row>, ReadError> = dataset::rows(path, None)?.collect();
+        let rows = rows.map_err(|error| wrong(&error))?;
         let columns: Vec<&String> =
             rows.first().map(|row| row.keys().collect()).unwrap_or_default();
         let column = match columns[..] {

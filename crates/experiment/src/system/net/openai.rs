@@ -6,7 +6,9 @@ use std::time::Duration;
 use dyno_net::ask::ServerQuery;
 use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
-use dyno_net::openai::{Input, LimitMember, OpenAi, Settings, adapt};
+use dyno_net::openai::{
+    Api, LimitMember, OpenAi, Settings, TextCounter, adapt, fit, force_lengths,
+};
 use dyno_net::tokens::Tokenize;
 use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
@@ -16,36 +18,25 @@ use crate::failure::Failure;
 use crate::options::RunOptions;
 
 pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
-    let nodes = given.nodes(&with_path(&given.url.clone()), with_path)?;
-    let is_chat = given.switch("chat", false)?;
-    let is_streaming = given.switch("stream", true)?;
+    let api = api(given)?;
+    let nodes = given.nodes(&with_path(&given.url.clone(), api), |url| with_path(url, api))?;
     let speed_up = speed(given)?;
-    let workload = prompts::workload(given, run)?;
-    let workload = if is_chat { workload.as_chat() } else { workload };
-    if let (true, Some(_)) =
-        (is_chat, workload.prompts.iter().find(|p| matches!(p.input, Input::Tokens(_))))
-    {
-        return Err(given.wrong("chat", "tokens are continued, and no messages of a chat"));
+    let mut workload = prompts::workload(given, run, api)?;
+    if let Some(api) = api {
+        workload = workload.for_api(api).map_err(|why| given.wrong("api", why))?;
     }
-    let tokenizer = tokenizer(given)?;
-    let has_tokenizer = tokenizer.is_some();
-    let mut settings = Settings {
-        model: given.text("model").unwrap_or_default(),
-        is_streaming,
-        asks_usage: given.switch("usage", true)?,
-        max_tokens: given.read_as("max-tokens")?,
-        limit_member: limit_member(given)?,
-        others: others(given)?,
-        tokenizer,
-        accepted: given.accepted()?,
-        version: version(given)?,
-    };
-    let choices = settings.others.get("n").and_then(Value::as_u64).unwrap_or(1);
+    let lengths = LengthKeys::take(given, run)?;
+    if lengths.is_unique {
+        workload =
+            workload.with_unique_prefix().map_err(|why| given.wrong("unique-prefix", why))?;
+    }
+    let mut settings = settings(given, api, &lengths)?;
     let options = given.options(run)?;
     given.finish()?;
 
-    let mut remarks = remarks(&workload, has_tokenizer, choices);
-    if run.data.is_empty() && !is_limited(&workload, &settings) {
+    let is_text = api.is_none_or(Api::is_text);
+    let mut remarks = Vec::new();
+    if run.data.is_empty() && is_text && !is_limited(&workload, &settings) {
         settings.max_tokens = Some(OUTPUT);
         remarks
             .push(format!("Answers are limited to {OUTPUT} tokens; output=N sets another limit."));
@@ -60,10 +51,13 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let references: Vec<Option<String>> =
         workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
     remarks.extend(missing_references(&references, run)?);
-    let is_synthetic = run.data.is_empty();
-    let workload = Arc::new(workload);
-    let (nodes, settings, learned) = adapted(nodes, &options, &workload, settings)?;
+    let (nodes, settings, learned) =
+        adapted(nodes, &options, &Arc::new(workload.clone()), settings)?;
     remarks.extend(learned);
+    let query = query(&nodes[0], &options, &settings, LONG_REQUEST);
+    let (workload, settings, learned) = lengths.apply(&query, workload, settings, run)?;
+    remarks.extend(learned);
+    remarks.splice(0..0, remarks_on(&workload, &settings));
     ServerGroup {
         protocol: Arc::new(OpenAi::new(workload, settings)),
         nodes,
@@ -73,10 +67,111 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         schedule,
         tensors: None,
         labels: None,
-        is_synthetic,
+        is_synthetic: run.data.is_empty(),
         remarks,
     }
     .start()
+}
+
+/// Takes the settings of requests.
+fn settings(
+    given: &mut SpecKeys,
+    api: Option<Api>,
+    lengths: &LengthKeys,
+) -> Result<Settings, Failure> {
+    let is_text = api.is_none_or(Api::is_text);
+    let is_streaming = given.switch("stream", is_text)?;
+    if is_streaming && !is_text {
+        return Err(given.wrong("stream", "vectors and ranks come whole; leave it out"));
+    }
+    let tokenizer = tokenizer(given)?;
+    let (others, without) = members(given)?;
+    Ok(Settings {
+        api,
+        model: given.text("model").unwrap_or_default(),
+        is_streaming,
+        asks_usage: given.switch("usage", true)?,
+        max_tokens: given.read_as("max-tokens")?,
+        limit_member: limit_member(given)?,
+        others: lengths.forced(others),
+        without,
+        is_unique: lengths.is_unique,
+        limit_is_least: lengths.is_forced,
+        tokenizer,
+        accepted: given.accepted()?,
+        version: version(given)?,
+        ..Settings::default()
+    })
+}
+
+/// Returns a query of a server.
+fn query<'a>(
+    endpoint: &'a Endpoint,
+    options: &'a Options,
+    settings: &Settings,
+    limit: Duration,
+) -> ServerQuery<'a> {
+    let Options { fields, trust, secrets, .. } = options;
+    ServerQuery { endpoint, version: settings.version, fields, trust, secrets, limit }
+}
+
+/// Keys that concern lengths in tokens of the server.
+struct LengthKeys {
+    counter: Option<TextCounter>,
+    is_forced: bool,
+    is_unique: bool,
+}
+
+impl LengthKeys {
+    fn take(given: &mut SpecKeys, run: &RunOptions) -> Result<Self, Failure> {
+        let counter: Option<TextCounter> = given.read_as("exact-input")?;
+        if counter.is_some() && !run.data.is_empty() {
+            let why = "made-up prompts are fitted to their lengths, and --data has its own";
+            return Err(given.wrong("exact-input", why));
+        }
+        if counter == Some(TextCounter::Tokenizer) && !given.has("tokenizer") {
+            return Err(given.wrong("exact-input", "add tokenizer=FILE.json"));
+        }
+        let is_forced = given.switch("force-output", false)?;
+        Ok(Self { counter, is_forced, is_unique: given.switch("unique-prefix", false)? })
+    }
+
+    /// Returns the members of requests with those that force lengths.
+    fn forced(&self, mut others: Map<String, Value>) -> Map<String, Value> {
+        if self.is_forced {
+            others.insert("ignore_eos".into(), Value::Bool(true));
+        }
+        others
+    }
+
+    /// Fits the lengths of prompts, and checks that the server forces those of answers. Returns the
+    /// workload, the settings, and remarks.
+    fn apply(
+        &self,
+        query: &ServerQuery<'_>,
+        mut workload: Workload,
+        mut settings: Settings,
+        run: &RunOptions,
+    ) -> Result<(Arc<Workload>, Settings, Vec<String>), Failure> {
+        let mut remarks = Vec::new();
+        if let Some(counter) = self.counter {
+            let fitted = fit(query, &settings, workload, counter, run.seed.unwrap_or(0));
+            let fitted = fitted.map_err(|trouble| {
+                Failure::set_up(format!("exact-input: {trouble}"))
+                    .hint("without exact-input a word stands for a token")
+            })?;
+            remarks.push(fitted.remark);
+            workload = fitted.workload;
+        }
+        let workload = Arc::new(workload);
+        if self.is_forced {
+            let forced = force_lengths(query, &workload, settings)
+                .map_err(|trouble| Failure::set_up(format!("force-output: {trouble}")))?;
+            settings = forced.0;
+            remarks.push(forced.1);
+        }
+        Ok((workload, settings, remarks))
+    }
 }
 
 /// Maximum output tokens for made-up prompts without a limit of their own.
@@ -84,14 +179,21 @@ const OUTPUT: u64 = 128;
 
 /// Returns whether the user limits the output tokens of requests.
 fn is_limited(workload: &Workload, settings: &Settings) -> bool {
-    let members = [LimitMember::MaxTokens, LimitMember::MaxCompletionTokens];
+    let own = settings.api.and_then(Api::limit);
+    let members = [LimitMember::MaxTokens.name(), LimitMember::MaxCompletionTokens.name()];
     settings.max_tokens.is_some()
         || workload.prompts.iter().any(|prompt| prompt.max_tokens.is_some())
-        || members.iter().any(|member| settings.others.contains_key(member.name()))
+        || members.into_iter().chain(own).any(|name| {
+            settings.others.contains_key(name)
+                || settings.without.iter().any(|without| without == name)
+        })
 }
 
 /// Time limit for each request that asks what a server accepts.
 const SHORT_REQUEST: Duration = Duration::from_secs(2);
+
+/// Time limit for each request that measures lengths.
+const LONG_REQUEST: Duration = Duration::from_secs(30);
 
 /// Asks each server what it accepts. Returns the servers, the settings that suit them, and remarks.
 ///
@@ -105,14 +207,7 @@ fn adapted(
 ) -> Result<(Vec<Endpoint>, Settings, Vec<String>), Failure> {
     let (mut servers, mut requests, mut remarks) = (Vec::new(), 0, Vec::new());
     for endpoint in nodes {
-        let query = ServerQuery {
-            endpoint: &endpoint,
-            version: settings.version,
-            fields: &options.fields,
-            trust: &options.trust,
-            secrets: &options.secrets,
-            limit: SHORT_REQUEST,
-        };
+        let query = query(&endpoint, options, &settings, SHORT_REQUEST);
         let learned = adapt(&query, workload, settings).map_err(Failure::set_up)?;
         (servers, settings) = ([servers, vec![learned.endpoint]].concat(), learned.settings);
         requests += learned.requests;
@@ -137,9 +232,17 @@ fn limit_member(given: &mut SpecKeys) -> Result<LimitMember, Failure> {
 }
 
 /// Returns remarks on the prompts, and on how tokens are counted.
-fn remarks(workload: &Workload, has_tokenizer: bool, choices: u64) -> Vec<String> {
+fn remarks_on(workload: &Workload, settings: &Settings) -> Vec<String> {
     let mut remarks = workload.remarks.clone();
-    remarks.push(if has_tokenizer {
+    if !settings.without.is_empty() {
+        let members = settings.without.join(", ");
+        remarks.push(format!("Members that no request has: {members}."));
+    }
+    if !settings.api.is_none_or(Api::is_text) {
+        return remarks;
+    }
+    let choices = settings.others.get("n").and_then(Value::as_u64).unwrap_or(1);
+    remarks.push(if settings.tokenizer.is_some() {
         "Output tokens are those that the server counts (usage), else those of the tokenizer, which \
          counts them before an answer is stamped."
             .into()
@@ -183,14 +286,33 @@ fn missing_references(
     Ok(Some(format!("{missing}; accuracy is that of the other {known}.")))
 }
 
-/// Adds `/v1` to a URL without a path.
-fn with_path(url: &str) -> String {
+/// Takes the endpoint: `api=NAME`, or `chat=true` for chats.
+fn api(given: &mut SpecKeys) -> Result<Option<Api>, Failure> {
+    let api: Option<Api> = given.read_as("api")?;
+    let is_chat = given.switch("chat", false)?;
+    match (api, is_chat) {
+        (Some(api), true) if api != Api::Chat => {
+            let why =
+                format!("api={} names another interface; leave out one of the two", api.name());
+            Err(given.wrong("chat", why))
+        }
+        (None, true) => Ok(Some(Api::Chat)),
+        (api, _) => Ok(api),
+    }
+}
+
+/// Adds `/v1` to a URL without a path. `/generate` is beside it.
+fn with_path(url: &str, api: Option<Api>) -> String {
     let (base, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    let base = base.trim_end_matches('/');
     let after_scheme = base.find("://").map_or(0, |at| at + 3);
-    if base[after_scheme..].trim_end_matches('/').contains('/') {
+    if api == Some(Api::Generate) {
+        let base = base.strip_suffix(Api::Generate.path()).unwrap_or(base);
+        format!("{}{query}", base.strip_suffix("/v1").unwrap_or(base))
+    } else if base[after_scheme..].contains('/') {
         url.to_owned()
     } else {
-        format!("{}/v1{query}", base.trim_end_matches('/'))
+        format!("{base}/v1{query}")
     }
 }
 
@@ -212,10 +334,15 @@ const OWN_MEMBERS: [(&str, &str); 4] = [
     ("stream", "stream=true or stream=false"),
 ];
 
-/// Takes further members of the request, which Dyno does not interpret: `KEY:=JSON`.
-fn others(given: &mut SpecKeys) -> Result<Map<String, Value>, Failure> {
-    let mut others = Map::new();
+/// Takes further members of the request, which Dyno does not interpret, and those that no request
+/// has: `KEY:=JSON`, and `KEY:=` or `without=KEY`.
+fn members(given: &mut SpecKeys) -> Result<(Map<String, Value>, Vec<String>), Failure> {
+    let (mut others, mut without) = (Map::new(), given.all("without"));
     for (key, value) in given.ending(':') {
+        if value.is_empty() {
+            without.push(key);
+            continue;
+        }
         if let Some((_, instead)) = OWN_MEMBERS.iter().find(|(member, _)| *member == key) {
             return Err(given.wrong(&format!("{key}:"), format!("Dyno sends it; use {instead}")));
         }
@@ -226,7 +353,16 @@ fn others(given: &mut SpecKeys) -> Result<Map<String, Value>, Failure> {
     for (key, value) in given.secrets_of("body")? {
         others.insert(key, value.into());
     }
-    Ok(others)
+    for key in &without {
+        if let Some((_, instead)) = OWN_MEMBERS[1..].iter().find(|(member, _)| member == key) {
+            let why = format!("a request needs `{key}`; use {instead}");
+            return Err(given.wrong("without", why));
+        }
+        if others.contains_key(key) {
+            return Err(given.wrong(key, "is set and removed; leave out one of the two"));
+        }
+    }
+    Ok((others, without))
 }
 
 #[cfg(feature = "tokenizer")]
@@ -250,6 +386,20 @@ fn tokenizer(given: &mut SpecKeys) -> Result<Option<Arc<dyn Tokenize>>, Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_have_the_path_of_their_interface() {
+        for (url, api, expected) in [
+            ("http://h:1", None, "http://h:1/v1"),
+            ("http://h:1/", Some(Api::Embeddings), "http://h:1/v1"),
+            ("http://h:1/gateway/", None, "http://h:1/gateway"),
+            ("http://h:1/v1", Some(Api::Generate), "http://h:1"),
+            ("http://h:1/generate", Some(Api::Generate), "http://h:1"),
+            ("http://h:1", Some(Api::Generate), "http://h:1"),
+        ] {
+            assert_eq!(with_path(url, api), expected, "{url}");
+        }
+    }
 
     #[test]
     fn a_target_needs_a_reference_for_each_sample() {

@@ -1,11 +1,16 @@
-//! Prompts and rows from files.
+//! Prompts from files, or made up.
 
+use std::num::NonZero;
 use std::path::Path;
 
-use dyno_net::openai::Input;
-use dyno_net::workload::{Format, Lengths, Prompt, Row, Shape, SyntheticPrompts, Workload};
+use dyno_net::openai::{Api, Input};
+use dyno_net::workload::images::MadeImages;
+use dyno_net::workload::{
+    LengthMix, Lengths, Prompt, ReadError, Row, RowMembers, RowOptions, Shape, SyntheticPrompts,
+    Workload,
+};
 
-use super::SpecKeys;
+use super::{SpecKeys, dataset};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -13,50 +18,149 @@ use crate::options::RunOptions;
 const MADE_UP: usize = 256;
 /// Default number of tokens of a generated prompt and of its answer.
 const INPUT: Lengths = Lengths::Fixed(128);
+/// Default number of generated documents of a ranking.
+const DOCUMENTS: usize = 8;
+
+/// Keys of a specification that concern prompts.
+struct PromptKeys {
+    output: Option<Lengths>,
+    shape: Shape,
+    // Of prompts that are made up.
+    input: Option<Lengths>,
+    lengths: Option<LengthMix>,
+    prefix: Option<u64>,
+    groups: Option<NonZero<usize>>,
+    images: Option<MadeImages>,
+    documents: Option<NonZero<usize>>,
+    // Of prompts in a file.
+    members: Option<RowMembers>,
+    prompt_column: Option<String>,
+    split: Option<String>,
+    turns: Option<NonZero<usize>>,
+}
+
+impl PromptKeys {
+    fn take(given: &mut SpecKeys) -> Result<Self, Failure> {
+        let ids: Option<NonZero<u64>> = given.read_as("ids")?;
+        Ok(Self {
+            output: given.read_as("output")?,
+            shape: ids.map_or(Shape::Words, |ids| Shape::Numbers(ids.get())),
+            input: given.read_as("input")?,
+            lengths: given.read_as("lengths")?,
+            prefix: given.read_as("prefix")?,
+            groups: given.read_as("groups")?,
+            images: given.read_as("image")?,
+            documents: given.read_as("documents")?,
+            members: given.read_as("row-members")?,
+            prompt_column: given.text("prompt-column"),
+            split: given.text("split"),
+            turns: given.read_as("turns")?,
+        })
+    }
+
+    /// Returns the name of a key that only prompts of the other source use.
+    fn foreign(&self, is_made_up: bool) -> Option<&'static str> {
+        let of_files = [
+            ("row-members", self.members.is_some()),
+            ("prompt-column", self.prompt_column.is_some()),
+            ("split", self.split.is_some()),
+            ("turns", self.turns.is_some()),
+        ];
+        let of_made_up = [
+            ("input", self.input.is_some()),
+            ("lengths", self.lengths.is_some()),
+            ("prefix", self.prefix.is_some()),
+            ("groups", self.groups.is_some()),
+            ("image", self.images.is_some()),
+            ("documents", self.documents.is_some()),
+        ];
+        let keys = if is_made_up { &of_files[..] } else { &of_made_up[..] };
+        keys.iter().find(|(_, is_set)| *is_set).map(|(name, _)| *name)
+    }
+
+    /// Returns prompts that are made up.
+    fn made_up(
+        self,
+        given: &SpecKeys,
+        run: &RunOptions,
+        api: Option<Api>,
+    ) -> Result<Workload, Failure> {
+        if let Some(key) = self.foreign(true) {
+            return Err(given.wrong(key, "has no effect without --data FILE; leave it out"));
+        }
+        let is_ranking = api == Some(Api::Rerank);
+        let has_ids = matches!(self.shape, Shape::Numbers(_));
+        if self.documents.is_some() && !is_ranking {
+            return Err(given.wrong("documents", "only a ranking has documents; add api=rerank"));
+        }
+        if has_ids && (self.images.is_some() || is_ranking) {
+            return Err(given.wrong("ids", "images and rankings go with words; leave it out"));
+        }
+        if self.lengths.is_some() && (self.input.is_some() || self.output.is_some()) {
+            return Err(given.wrong("lengths", "holds input and output; leave out the other two"));
+        }
+        let single = || LengthMix::of_one(self.input.unwrap_or(INPUT), self.output);
+        let made = SyntheticPrompts {
+            count: run.samples_or_of_round(MADE_UP),
+            lengths: self.lengths.clone().unwrap_or_else(single),
+            prefix: self.prefix.unwrap_or(0),
+            groups: self.groups.map_or(1, NonZero::get),
+            images: self.images,
+            documents: if is_ranking { self.documents.map_or(DOCUMENTS, NonZero::get) } else { 0 },
+            shape: self.shape,
+            seed: run.seed.unwrap_or(0),
+        };
+        Ok(made.workload())
+    }
+
+    /// Returns the prompts of a file or a folder.
+    fn of_file(
+        self,
+        given: &SpecKeys,
+        run: &RunOptions,
+        (api, path): (Option<Api>, &Path),
+    ) -> Result<Workload, Failure> {
+        if let Some(key) = self.foreign(false) {
+            let problem = format!("{key}= makes prompts up, and --data names a file of them");
+            return Err(Failure::usage(problem).hint("leave out one of the two"));
+        }
+        let options = RowOptions {
+            api,
+            prompt_column: self.prompt_column,
+            members: self.members.unwrap_or_default(),
+            most: run.samples.map(NonZero::get),
+            turns: self.turns.map(NonZero::get),
+            shape: self.shape,
+            seed: run.seed.unwrap_or(0),
+        };
+        let rows = dataset::rows(path, self.split.as_deref())?;
+        let mut workload = Workload::of_rows(rows, &options)
+            .map_err(|error| Failure::set_up(format!("{}: {error}", path.display())))?;
+        if let Some(Lengths::Fixed(most)) = self.output {
+            workload.prompts.iter_mut().for_each(|prompt| prompt.max_tokens = Some(most));
+        } else if self.output.is_some() {
+            return Err(given.wrong("output", "of prompts from a file it is one number"));
+        }
+        let is_token_list = |prompt: &Prompt| matches!(prompt.input, Input::Tokens(_));
+        let has_ids = matches!(self.shape, Shape::Numbers(_));
+        if has_ids && !workload.prompts.iter().any(is_token_list) {
+            let why = "has no effect: every prompt of --data has its text; leave it out";
+            return Err(given.wrong("ids", why));
+        }
+        Ok(workload)
+    }
+}
 
 /// Returns the workload from the keys of a specification and `--data`.
-pub fn workload(given: &mut SpecKeys, run: &RunOptions) -> Result<Workload, Failure> {
-    let input: Option<Lengths> = given.read_as("input")?;
-    let output: Option<Lengths> = given.read_as("output")?;
-    let prefix: Option<u64> = given.read_as("prefix")?;
-    let groups: Option<std::num::NonZero<usize>> = given.read_as("groups")?;
-    let ids: Option<std::num::NonZero<u64>> = given.read_as("ids")?;
-    let shape = ids.map_or(Shape::Words, |ids| Shape::Numbers(ids.get()));
-    let seed = run.seed.unwrap_or(0);
-    let is_made_up = input.is_some() || prefix.is_some() || groups.is_some();
+pub fn workload(
+    given: &mut SpecKeys,
+    run: &RunOptions,
+    api: Option<Api>,
+) -> Result<Workload, Failure> {
+    let keys = PromptKeys::take(given)?;
     match run.data.as_slice() {
-        [] => {
-            let made = SyntheticPrompts {
-                count: run.samples_or_of_round(MADE_UP),
-                input: input.unwrap_or(INPUT),
-                output,
-                prefix: prefix.unwrap_or(0),
-                groups: groups.map_or(1, std::num::NonZero::get),
-                shape,
-                seed,
-            };
-            Ok(made.workload())
-        }
-        [(None, path)] if !is_made_up => {
-            let rows = limited(rows(path)?, run);
-            let mut workload = Workload::of_rows(&rows, shape, seed)
-                .map_err(|error| Failure::set_up(format!("{}: {error}", path.display())))?;
-            if let Some(Lengths::Fixed(most)) = output {
-                workload.prompts.iter_mut().for_each(|prompt| prompt.max_tokens = Some(most));
-            } else if output.is_some() {
-                return Err(given.wrong("output", "of prompts from a file it is one number"));
-            }
-            let is_token_list = |prompt: &Prompt| matches!(prompt.input, Input::Tokens(_));
-            if ids.is_some() && !workload.prompts.iter().any(is_token_list) {
-                let why = "has no effect: every prompt of --data has its text; leave it out";
-                return Err(given.wrong("ids", why));
-            }
-            Ok(workload)
-        }
-        [(None, _)] => Err(Failure::usage(
-            "input, prefix and groups make prompts up, and --data names a file of them",
-        )
-        .hint("leave out one of the two")),
+        [] => keys.made_up(given, run, api),
+        [(None, path)] => keys.of_file(given, run, (api, path)),
         [(Some(name), _)] => {
             Err(Failure::usage(format!("--data {name}=FILE names an input, and prompts have none"))
                 .hint("write --data FILE"))
@@ -65,79 +169,18 @@ pub fn workload(given: &mut SpecKeys, run: &RunOptions) -> Result<Workload, Fail
     }
 }
 
-/// Limits rows to the requested number of samples.
-fn limited(mut rows: Vec<Row>, run: &RunOptions) -> Vec<Row> {
-    rows.truncate(run.samples.map_or(usize::MAX, std::num::NonZero::get));
-    rows
-}
-
 /// Returns the rows of `--data FILE`.
 pub fn rows_of(run: &RunOptions) -> Result<Option<Vec<Row>>, Failure> {
     match run.data.as_slice() {
         [] => Ok(None),
-        [(None, path)] => Ok(Some(limited(rows(path)?, run))),
+        [(None, path)] => {
+            let rows = dataset::rows(path, None)?;
+            let most = run.samples.map_or(usize::MAX, NonZero::get);
+            let rows: Result<Vec<Row>, ReadError> = rows.take(most).collect();
+            rows.map(Some).map_err(|error| {
+                Failure::set_up(format!("cannot read {}: {error}", path.display()))
+            })
+        }
         _ => Err(Failure::usage("samples of raw: come of one file, with --data FILE")),
     }
-}
-
-/// Returns the rows of a file.
-pub fn rows(path: &Path) -> Result<Vec<Row>, Failure> {
-    let wrong = |why: &dyn std::fmt::Display| {
-        Failure::set_up(format!("cannot read {}: {why}", path.display()))
-    };
-    let bytes = std::fs::read(path).map_err(|error| wrong(&error))?;
-    if bytes.starts_with(b"PAR1") {
-        return parquet_rows(path);
-    }
-    let Some(format) = Format::of_name(&path.to_string_lossy()) else {
-        return Err(Failure::usage(format!("{} is of no known format", path.display())).hint(
-            "prompts are read from .jsonl (a line is {\"prompt\": \"...\"}), .json and .csv, and from Parquet by \
-             a build with it",
-        ));
-    };
-    format.rows(&bytes).map_err(|error| wrong(&error))
-}
-
-#[cfg(feature = "parquet")]
-fn parquet_rows(path: &Path) -> Result<Vec<Row>, Failure> {
-    use parquet::file::reader::{FileReader as _, SerializedFileReader};
-
-    let wrong = |why: &dyn std::fmt::Display| {
-        Failure::set_up(format!("cannot read {}: {why}", path.display()))
-    };
-    let file = std::fs::File::open(path).map_err(|error| wrong(&error))?;
-    let reader = SerializedFileReader::new(file).map_err(|error| wrong(&error))?;
-    let rows = reader.get_row_iter(None).map_err(|error| wrong(&error))?;
-    let row = |row: parquet::errors::Result<parquet::record::Row>| {
-        let row = row.map_err(|error| wrong(&error))?;
-        Ok(row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect())
-    };
-    rows.map(row).collect()
-}
-
-/// Converts a value of a table to JSON; types that prompts do not use become null.
-#[cfg(feature = "parquet")]
-fn value(field: &parquet::record::Field) -> serde_json::Value {
-    use parquet::record::Field;
-
-    match field {
-        Field::Str(text) => text.clone().into(),
-        Field::Int(number) => (*number).into(),
-        Field::Long(number) => (*number).into(),
-        Field::UInt(number) => (*number).into(),
-        Field::ULong(number) => (*number).into(),
-        Field::Double(number) => (*number).into(),
-        Field::Float(number) => (*number).into(),
-        Field::Group(row) => {
-            row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect()
-        }
-        Field::ListInternal(list) => list.elements().iter().map(value).collect(),
-        _ => serde_json::Value::Null,
-    }
-}
-
-#[cfg(not(feature = "parquet"))]
-fn parquet_rows(path: &Path) -> Result<Vec<Row>, Failure> {
-    Err(Failure::set_up(format!("{} is Parquet, which this build does not read", path.display()))
-        .hint("build with --features parquet, or write it as JSON lines"))
 }

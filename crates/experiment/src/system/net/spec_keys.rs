@@ -34,7 +34,19 @@ pub struct SpecKeys {
 }
 
 /// Keys whose values are not files, even if a file of that name exists.
-const PLAIN: [&str; 6] = ["model", "version", "output", "pointer", "content-type", "method"];
+const PLAIN: [&str; 11] = [
+    "api",
+    "content-type",
+    "method",
+    "model",
+    "output",
+    "pointer",
+    "prompt-column",
+    "row-members",
+    "split",
+    "version",
+    "without",
+];
 
 /// Returns the resources of a specification; none if it is invalid.
 pub fn named(system: &str, argument: &str) -> Resources {
@@ -77,10 +89,18 @@ impl SpecKeys {
         }
         let mut keys: Vec<(String, String)> = Vec::new();
         for part in parts {
-            // This is the only value that is a list.
-            if keys.last().is_some_and(|(key, _)| key == ACCEPTED) && !part.contains('=') {
-                keys.push((ACCEPTED.to_owned(), part.to_owned()));
-                continue;
+            if let Some((key, value)) = keys.last_mut() {
+                if key == ACCEPTED && !part.contains('=') {
+                    keys.push((ACCEPTED.to_owned(), part.to_owned()));
+                    continue;
+                }
+                if key == "lengths" && !part.contains('=')
+                    || key.ends_with(':') && is_cut_off(value)
+                {
+                    *value += ",";
+                    *value += part;
+                    continue;
+                }
             }
             let Some((key, value)) = part.split_once('=') else {
                 let problem = format!("system `{system}`: expected key=value, found `{part}`");
@@ -104,6 +124,11 @@ impl SpecKeys {
     pub fn all(&mut self, key: &'static str) -> Vec<String> {
         self.known.push(key);
         self.keys.extract_if(.., |(given, _)| given == key).map(|(_, value)| value).collect()
+    }
+
+    /// Returns whether a key is given, and not taken yet.
+    pub fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|(given, _)| given == key)
     }
 
     /// Takes the value of a key; the last one counts.
@@ -357,6 +382,12 @@ impl SpecKeys {
     }
 }
 
+/// Returns whether JSON ends before it is complete, because a comma is part of it.
+fn is_cut_off(json: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(json)
+        .is_err_and(|error| error.is_eof() && !json.is_empty())
+}
+
 /// What the requests to all servers of a specification share.
 pub struct Route {
     query: Vec<(String, String)>,
@@ -443,6 +474,10 @@ mod tests {
         given.options(&RunOptions::default()).unwrap();
         let problem = given.finish().unwrap_err().problems()[0].clone();
         assert!(problem.contains("`retrys`; the nearest key is `retries`"), "{problem}");
+        let text = "http://a,stop:=[\"x\",\"a=b,\"],n:=2,seed:=,model=m";
+        let members = SpecKeys::read("openai", text).unwrap().ending(':');
+        let pairs = [("stop", "[\"x\",\"a=b,\"]"), ("n", "2"), ("seed", "")];
+        assert_eq!(members, pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
         assert!(SpecKeys::read("oip", "").is_err() && SpecKeys::read("oip", "http://a,b").is_err());
     }
 

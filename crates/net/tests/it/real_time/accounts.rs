@@ -72,6 +72,7 @@ fn protocol(version: HttpVersion) -> OpenAi {
         tokenizer: None,
         accepted: AcceptedClasses::default(),
         version,
+        ..Settings::default()
     };
     OpenAi::new(Arc::new(workload), settings)
 }

@@ -9,7 +9,6 @@ use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_net::ask::ServerQuery;
 use dyno_net::client::{Client, Options};
 use dyno_net::endpoint::Endpoint;
-use dyno_net::exchange::HttpVersion;
 use dyno_net::faults::FaultServer;
 use dyno_net::ledger::{AcceptedClasses, Class, Oddity};
 use dyno_net::openai::{AdaptedServer, Input, LimitMember, Message, OpenAi, Settings, adapt};
@@ -34,7 +33,7 @@ fn openai() -> Settings {
         others: serde_json::Map::new(),
         tokenizer: None,
         accepted: AcceptedClasses::default(),
-        version: HttpVersion::Http1,
+        ..Settings::default()
     }
 }
 
@@ -140,7 +139,7 @@ fn adapted(
 ) -> Result<AdaptedServer, String> {
     let query = ServerQuery {
         endpoint: &below(server, mode),
-        version: HttpVersion::Http1,
+        version: dyno_net::exchange::HttpVersion::Http1,
         fields,
         trust: &Trust::default(),
         secrets: &[],

@@ -276,7 +276,7 @@ fn texts() -> OpenAi {
         others: serde_json::Map::new(),
         tokenizer: None,
         accepted: AcceptedClasses::default(),
-        version: HttpVersion::Http1,
+        ..openai::Settings::default()
     };
     OpenAi::new(Arc::new(workload), settings)
 }

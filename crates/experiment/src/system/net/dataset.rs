@@ -1,0 +1,272 @@
+//! Files of rows: a single one, or a folder as data sets of Hugging Face have it.
+
+use std::path::{Path, PathBuf};
+
+use dyno_net::workload::{Format, ReadError, Row, Rows, images};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Returns the rows of a file, or of the files of a split of a folder.
+///
+/// # Errors
+/// A file or a folder that holds no rows. An error of a row is that of its item.
+pub fn rows(path: &Path, split: Option<&str>) -> Result<Rows, Failure> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::set_up(format!("cannot read {}: {why}", path.display()))
+    };
+    if path.is_dir() {
+        let files = files_of_split(path, split)?;
+        // A file is read when its turn comes.
+        let rows = files.into_iter().flat_map(|file| {
+            let name = file.display().to_string();
+            let in_file =
+                move |error: ReadError| ReadError { row: 0, why: format!("{name}: {error}") };
+            let rows =
+                file_rows(&file).unwrap_or_else(|error| Box::new(std::iter::once(Err(error))));
+            rows.map(move |row| row.map_err(&in_file))
+        });
+        return Ok(Box::new(rows));
+    }
+    if split.is_some() {
+        let problem = format!("split= names files of a folder, and {} is a file", path.display());
+        return Err(Failure::usage(problem).hint("leave it out, or name the folder"));
+    }
+    if format_of(path).is_none() && !is_parquet(path) {
+        std::fs::metadata(path).map_err(|error| wrong(&error))?;
+        return Err(Failure::usage(format!("{} is of no known format", path.display())).hint(
+            "prompts are read from .jsonl (a line is {\"prompt\": \"...\"}), .json and .csv, from a folder of \
+             such files, and from Parquet by a build with it",
+        ));
+    }
+    file_rows(path).map_err(|error| wrong(&error))
+}
+
+fn format_of(path: &Path) -> Option<Format> {
+    Format::of_name(&path.to_string_lossy())
+}
+
+/// Returns whether a file is one of Parquet, by its name or its first bytes.
+fn is_parquet(path: &Path) -> bool {
+    use std::io::Read as _;
+
+    let begin = || {
+        let mut begin = [0; 4];
+        std::fs::File::open(path).ok()?.read_exact(&mut begin).ok()?;
+        Some(begin)
+    };
+    path.extension().is_some_and(|extension| extension == "parquet") || begin() == Some(*b"PAR1")
+}
+
+/// Returns the rows of a file, with its images.
+fn file_rows(path: &Path) -> Result<Rows, ReadError> {
+    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    let rows = match format_of(path) {
+        Some(format) if !is_parquet(path) => {
+            let bytes = std::fs::read(path);
+            format.rows(bytes.map_err(|error| ReadError { row: 0, why: error.to_string() })?)?
+        }
+        _ => parquet_rows(path)?,
+    };
+    let rows = rows.enumerate().map(move |(at, row)| {
+        let mut row = row?;
+        read_images(&mut row, &folder).map_err(|why| ReadError { row: at + 1, why })?;
+        Ok(row)
+    });
+    Ok(Box::new(rows))
+}
+
+/// Replaces paths of images by the images. They are relative to the file.
+fn read_images(row: &mut Row, folder: &Path) -> Result<(), String> {
+    let read = |value: &mut Value| -> Result<(), String> {
+        match value {
+            Value::String(path) if !path.is_empty() && !images::is_url(path) => {
+                let file = folder.join(path.strip_prefix("file://").unwrap_or(path));
+                let bytes = std::fs::read(&file).map_err(|error| {
+                    format!("cannot read the image {}: {error}", file.display())
+                })?;
+                *path =
+                    images::data_uri(&bytes).map_err(|why| format!("{}: {why}", file.display()))?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    };
+    for column in images::COLUMNS {
+        match row.get_mut(column) {
+            Some(Value::Array(all)) => all.iter_mut().try_for_each(read)?,
+            Some(one) => read(one)?,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Depth of folders that are searched: `DATASET/CONFIG/SPLIT/FILE`.
+const DEPTH: usize = 3;
+
+/// Names that mark the files of a split.
+const SPLITS: [(&str, &[&str]); 3] = [
+    ("train", &["train", "training"]),
+    ("validation", &["validation", "valid", "dev", "val"]),
+    ("test", &["test", "testing", "eval", "evaluation"]),
+];
+
+/// Returns the files of the split of this name, or of the only split, in the order of their names.
+fn files_of_split(folder: &Path, split: Option<&str>) -> Result<Vec<PathBuf>, Failure> {
+    let shown = folder.display();
+    let mut files = Vec::new();
+    collect(folder, DEPTH, &mut files)
+        .map_err(|error| Failure::set_up(format!("cannot read {shown}: {error}")))?;
+    files.sort();
+    if files.is_empty() {
+        let problem = format!("{shown} holds no .jsonl, .json, .csv or .parquet file");
+        let hint = if folder.join("dataset_info.json").exists()
+            || folder.join("dataset_dict.json").exists()
+        {
+            "save_to_disk of the Python library wrote Arrow files; write them with to_json or to_parquet"
+        } else {
+            "name the folder that holds the files of the data set"
+        };
+        return Err(Failure::set_up(problem).hint(hint));
+    }
+    let mut splits: Vec<(String, Vec<PathBuf>)> = Vec::new();
+    for file in files {
+        let name = split_of(file.strip_prefix(folder).unwrap_or(&file));
+        match splits.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, files)) => files.push(file),
+            None => splits.push((name, vec![file])),
+        }
+    }
+    let names = splits.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let chosen = match split {
+        Some(wanted) => splits.iter().position(|(name, _)| name == wanted),
+        None if splits.len() == 1 => Some(0),
+        None => {
+            let problem = format!("{shown} has the splits {names}");
+            return Err(Failure::usage(problem).hint(format!("choose one: split={}", splits[0].0)));
+        }
+    };
+    let Some(chosen) = chosen else {
+        let problem = format!("{shown} has no split `{}`", split.unwrap_or_default());
+        return Err(Failure::usage(problem).hint(format!("it has {names}")));
+    };
+    Ok(splits.swap_remove(chosen).1)
+}
+
+/// Collects files of rows, without those that describe the data set.
+fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    const DESCRIPTIONS: [&str; 4] =
+        ["config.json", "dataset_dict.json", "dataset_infos.json", "state.json"];
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_description = DESCRIPTIONS.contains(&&*name) || name == "dataset_info.json";
+        if name.starts_with('.') || is_description {
+            continue;
+        }
+        if path.is_dir() {
+            if depth > 0 {
+                collect(&path, depth - 1, files)?;
+            }
+        } else if format_of(&path).is_some() || name.ends_with(".parquet") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the split of a file, by its path within the data set: a configuration in a folder of its
+/// own is part of the name.
+fn split_of(path: &Path) -> String {
+    let parts: Vec<String> = path
+        .with_extension("")
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy().to_lowercase())
+        .collect();
+    let is_word = |part: &str, word: &str| {
+        part.split(|letter: char| !letter.is_ascii_alphabetic()).any(|piece| piece == word)
+    };
+    let named = |part: &str| {
+        let found = SPLITS.iter().find(|(_, words)| words.iter().any(|word| is_word(part, word)));
+        found.map(|(name, _)| *name)
+    };
+    // The name of the file is the most specific.
+    let split = parts.iter().rev().find_map(|part| named(part)).unwrap_or("train");
+    let folders = &parts[..parts.len() - 1];
+    let config = folders.iter().find(|part| *part != "data" && named(part).is_none());
+    match config {
+        Some(config) => format!("{config}/{split}"),
+        None => split.to_owned(),
+    }
+}
+
+#[cfg(feature = "parquet")]
+fn parquet_rows(path: &Path) -> Result<Rows, ReadError> {
+    use parquet::file::reader::SerializedFileReader;
+
+    let wrong = |why: &dyn std::fmt::Display| ReadError { row: 0, why: why.to_string() };
+    let file = std::fs::File::open(path).map_err(|error| wrong(&error))?;
+    let reader = SerializedFileReader::new(file).map_err(|error| wrong(&error))?;
+    let row = |(at, row): (usize, parquet::errors::Result<parquet::record::Row>)| {
+        let row = row.map_err(|error| ReadError { row: at + 1, why: error.to_string() })?;
+        Ok(row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect())
+    };
+    Ok(Box::new(reader.into_iter().enumerate().map(row)))
+}
+
+/// Converts a value of a table to JSON; types that prompts do not use become null. Bytes of images
+/// become data URIs.
+#[cfg(feature = "parquet")]
+fn value(field: &parquet::record::Field) -> Value {
+    use parquet::record::Field;
+
+    match field {
+        Field::Bool(truth) => (*truth).into(),
+        Field::Str(text) => text.clone().into(),
+        Field::Int(number) => (*number).into(),
+        Field::Long(number) => (*number).into(),
+        Field::UInt(number) => (*number).into(),
+        Field::ULong(number) => (*number).into(),
+        Field::Double(number) => (*number).into(),
+        Field::Float(number) => (*number).into(),
+        Field::Bytes(bytes) => images::data_uri(bytes.data()).map_or(Value::Null, Value::String),
+        // A column of images holds the bytes, and the name that their file had.
+        Field::Group(row) if row.get_column_iter().any(|(name, _)| name == "bytes") => {
+            let bytes = row.get_column_iter().find(|(name, _)| *name == "bytes");
+            bytes.map_or(Value::Null, |(_, bytes)| value(bytes))
+        }
+        Field::Group(row) => {
+            row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect()
+        }
+        Field::ListInternal(list) => list.elements().iter().map(value).collect(),
+        _ => Value::Null,
+    }
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet_rows(_: &Path) -> Result<Rows, ReadError> {
+    let why = "it is Parquet, which this build does not read; build with --features parquet, or \
+               write it as JSON lines";
+    Err(ReadError { row: 0, why: why.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_data_set_have_their_splits() {
+        for (path, split) in [
+            ("data/train-00000-of-00002.parquet", "train"),
+            ("train.jsonl", "train"),
+            ("my_dataset-test.csv", "test"),
+            ("validation/part1.json", "validation"),
+            ("data.jsonl", "train"),
+            ("easy/test-00000-of-00001.parquet", "easy/test"),
+            ("latest.jsonl", "train"),
+        ] {
+            assert_eq!(split_of(Path::new(path)), split, "{path}");
+        }
+    }
+}

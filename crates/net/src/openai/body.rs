@@ -1,0 +1,222 @@
+//! Bodies of requests, by endpoint.
+
+use serde_json::{Map, Value, json};
+
+use super::{Api, Input, Message, Request};
+
+/// Member of a request for `/generate` that holds what concerns the choice of tokens.
+const SAMPLING: &str = "sampling_params";
+
+/// Members of a request for `/generate` that stand beside the sampling parameters.
+const BESIDE_SAMPLING: [&str; 22] = [
+    "audio_data",
+    "custom_logit_processor",
+    "image_data",
+    "input_embeds",
+    "input_ids",
+    "log_metrics",
+    "logprob_start_len",
+    "lora_path",
+    "modalities",
+    "priority",
+    "return_bytes",
+    "return_hidden_states",
+    "return_logprob",
+    "return_text_in_logprobs",
+    "rid",
+    SAMPLING,
+    "session_params",
+    "stream",
+    "text",
+    "token_ids_logprob",
+    "top_logprobs_num",
+    "video_data",
+];
+
+/// Returns the members of a request to an endpoint.
+pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
+    let mut body = Map::new();
+    if !request.model.is_empty() && api != Api::Generate {
+        body.insert("model".into(), json!(request.model));
+    }
+    input(&request.input, api, &mut body);
+    if let (Some(limit), Some(name)) = (request.max_tokens, api.limit()) {
+        set(&mut body, api, name, json!(limit));
+    }
+    if request.stream && api.is_text() {
+        body.insert("stream".into(), json!(true));
+        if request.include_usage && matches!(api, Api::Chat | Api::Completions) {
+            body.insert("stream_options".into(), json!({"include_usage": true}));
+        }
+    }
+    for (name, value) in &request.others {
+        set(&mut body, api, name, value.clone());
+    }
+    body
+}
+
+fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
+    let name = match api {
+        Api::Completions => "prompt",
+        Api::Chat => "messages",
+        Api::Responses | Api::Embeddings => "input",
+        Api::Generate => "text",
+        Api::Rerank => "query",
+    };
+    let (name, value) = match input {
+        Input::Text(text) => (name, json!(text)),
+        Input::Texts(texts) => (name, json!(texts)),
+        Input::Tokens(tokens) if api == Api::Generate => ("input_ids", json!(tokens)),
+        Input::Tokens(tokens) => (name, json!(tokens)),
+        Input::Messages(all) if api == Api::Responses => {
+            (name, all.iter().flat_map(response_items).collect())
+        }
+        Input::Messages(all) => (name, all.iter().map(Message::to_json).collect()),
+        Input::Ranking { query, documents } => {
+            body.insert("query".into(), json!(query));
+            ("documents", json!(documents))
+        }
+    };
+    body.insert(name.into(), value);
+}
+
+/// Sets a member; sampling parameters of `/generate` have an object of their own.
+pub(super) fn set(body: &mut Map<String, Value>, api: Api, name: &str, value: Value) {
+    if api != Api::Generate || (BESIDE_SAMPLING.contains(&name) && name != SAMPLING) {
+        body.insert(name.into(), value);
+        return;
+    }
+    let sampling = body.entry(SAMPLING).or_insert_with(|| Value::Object(Map::new()));
+    match (sampling, value) {
+        (Value::Object(all), Value::Object(more)) if name == SAMPLING => all.extend(more),
+        (Value::Object(all), value) if name != SAMPLING => {
+            all.insert(name.into(), value);
+        }
+        (sampling, value) => *sampling = value,
+    }
+}
+
+/// Removes a member.
+pub(super) fn remove(body: &mut Map<String, Value>, name: &str) {
+    body.shift_remove(name);
+    if let Some(Value::Object(sampling)) = body.get_mut(SAMPLING) {
+        sampling.shift_remove(name);
+    }
+}
+
+/// Returns the items of the Responses interface that a message of a chat consists of.
+fn response_items(message: &Message) -> Vec<Value> {
+    if message.role == "tool" {
+        let call = message.others.get("tool_call_id").cloned().unwrap_or_default();
+        let output = message.text();
+        return vec![json!({"type": "function_call_output", "call_id": call, "output": output})];
+    }
+    let mut items = Vec::new();
+    let content = match &message.content {
+        Value::Array(parts) => {
+            parts.iter().map(|part| response_part(part, &message.role)).collect()
+        }
+        content => content.clone(),
+    };
+    if !content.is_null() && content != "" {
+        items.push(json!({"role": message.role, "content": content}));
+    }
+    let calls = message.others.get("tool_calls").and_then(Value::as_array);
+    items.extend(calls.into_iter().flatten().map(|call| {
+        let function = &call["function"];
+        json!({"type": "function_call", "call_id": call["id"], "name": function["name"],
+            "arguments": function["arguments"]})
+    }));
+    items
+}
+
+/// Returns a part of a chat message as the Responses interface names it.
+fn response_part(part: &Value, role: &str) -> Value {
+    let text = if role == "assistant" { "output_text" } else { "input_text" };
+    match part["type"].as_str() {
+        Some("text") => json!({"type": text, "text": part["text"]}),
+        Some("image_url") => {
+            let url = part["image_url"].get("url").unwrap_or(&part["image_url"]);
+            json!({"type": "input_image", "image_url": url})
+        }
+        _ => part.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(input: Input) -> Request {
+        let others = [("temperature".to_owned(), json!(0))].into_iter().collect();
+        let more = Request {
+            max_tokens: Some(8),
+            stream: true,
+            include_usage: true,
+            others,
+            ..Request::new("m", input)
+        };
+        more
+    }
+
+    #[track_caller]
+    fn check(input: Input, api: Api, expected: &Value) {
+        assert_eq!(&Value::Object(members(&request(input), api)), expected);
+    }
+
+    #[test]
+    fn each_endpoint_has_its_members() {
+        let text = || Input::Text("a".into());
+        check(
+            text(),
+            Api::Responses,
+            &json!({"model": "m", "input": "a", "max_output_tokens": 8, "stream": true, "temperature": 0}),
+        );
+        check(
+            text(),
+            Api::Generate,
+            &json!({"text": "a", "sampling_params": {"max_new_tokens": 8, "temperature": 0}, "stream": true}),
+        );
+        check(text(), Api::Embeddings, &json!({"model": "m", "input": "a", "temperature": 0}));
+        let tokens = Input::Tokens(vec![1, 2]);
+        let body = members(&request(tokens), Api::Generate);
+        assert_eq!((&body["input_ids"], body.get("text")), (&json!([1, 2]), None));
+        let ranking = Input::Ranking { query: "q".into(), documents: vec!["d".into()] };
+        check(
+            ranking,
+            Api::Rerank,
+            &json!({"model": "m", "query": "q", "documents": ["d"], "temperature": 0}),
+        );
+    }
+
+    #[test]
+    fn sampling_parameters_are_set_and_removed_where_they_belong() {
+        let mut body = members(&request(Input::Text("a".into())), Api::Generate);
+        set(&mut body, Api::Generate, "sampling_params", json!({"top_p": 1, "temperature": 2}));
+        set(&mut body, Api::Generate, "return_logprob", json!(true));
+        remove(&mut body, "max_new_tokens");
+        assert_eq!(body["sampling_params"], json!({"temperature": 2, "top_p": 1}));
+        assert_eq!(body["return_logprob"], true);
+    }
+
+    #[test]
+    fn a_conversation_with_tools_and_images_is_items() {
+        let messages = json!([
+            {"role": "user", "content": [{"type": "text", "text": "see"},
+                {"type": "image_url", "image_url": {"url": "data:x"}}]},
+            {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function",
+                "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "3"}
+        ]);
+        let Value::Array(messages) = messages else { unreachable!("it is a list") };
+        let messages = messages.into_iter().map(|one| Message::from_json(one).unwrap()).collect();
+        let body = members(&Request::new("", Input::Messages(messages)), Api::Responses);
+        let expected = json!([
+            {"role": "user", "content": [{"type": "input_text", "text": "see"},
+                {"type": "input_image", "image_url": "data:x"}]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "3"}
+        ]);
+        assert_eq!(body["input"], expected);
+    }
+}

@@ -1,0 +1,58 @@
+//! Answers of SGLang's `/generate`: whole ones, and streams whose parts repeat the text so far.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::answer::{AnswerSink as _, in_band, no_answer};
+use super::builder::AnswerBuilder;
+use super::usage::Claim;
+use crate::trouble::Trouble;
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    meta_info: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct MetaInfo {
+    /// An object with its type, a name, or null.
+    #[serde(default)]
+    finish_reason: Value,
+}
+
+/// Reads a part or a whole answer. Returns whether it is one.
+///
+/// # Errors
+/// Not an answer of the interface, or the server's message if it reports an error.
+pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
+    // A request for one answer may come back as a list of one.
+    let json = match json.trim_ascii() {
+        [b'[', inside @ .., b']'] => inside,
+        json => json,
+    };
+    let wire: Wire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    if wire.error.is_some_and(|error| error.get() != "null") {
+        return Err(in_band(json));
+    }
+    let Some(text) = wire.text else { return Ok(false) };
+    take.choice(0);
+    take.output_so_far(&text);
+    let Some(meta) = wire.meta_info.map(RawValue::get) else { return Ok(true) };
+    if let Some(claim) = Claim::read(meta) {
+        take.usage(claim);
+    }
+    let meta: MetaInfo = serde_json::from_str(meta).map_err(|_| no_answer(json))?;
+    let reason = meta.finish_reason.get("type").unwrap_or(&meta.finish_reason);
+    if let Some(reason) = reason.as_str() {
+        take.finish(reason);
+    }
+    Ok(true)
+}

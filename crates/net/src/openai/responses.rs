@@ -1,0 +1,180 @@
+//! Answers of the Responses interface: whole ones, and streams of typed events.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::answer::{AnswerSink as _, in_band, no_answer};
+use super::builder::AnswerBuilder;
+use super::content::Content;
+use super::usage::Claim;
+use crate::trouble::Trouble;
+
+/// A typed event.
+#[derive(Deserialize)]
+struct EventWire<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    delta: Option<Content<'a>>,
+    #[serde(borrow, default)]
+    item: Option<Item<'a>>,
+    #[serde(borrow, default)]
+    response: Option<&'a RawValue>,
+}
+
+/// A whole answer.
+#[derive(Deserialize)]
+struct ResponseWire<'a> {
+    #[serde(borrow, default)]
+    status: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    output: Option<Vec<Item<'a>>>,
+    #[serde(borrow, default)]
+    incomplete_details: Option<Incomplete<'a>>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Incomplete<'a> {
+    #[serde(borrow, default)]
+    reason: Option<Cow<'a, str>>,
+}
+
+/// A message, a thought or a call of a function.
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    name: Option<Content<'a>>,
+    #[serde(borrow, default)]
+    arguments: Option<Content<'a>>,
+    #[serde(borrow, default)]
+    content: Option<Content<'a>>,
+    #[serde(borrow, default)]
+    summary: Option<Content<'a>>,
+}
+
+impl<'a> Item<'a> {
+    fn is_call(&self) -> bool {
+        self.kind.as_deref() == Some("function_call")
+    }
+
+    /// Returns the output, and whether each part is a thought.
+    fn output(self) -> impl Iterator<Item = (Content<'a>, bool)> {
+        let is_thought = self.kind.as_deref() == Some("reasoning");
+        // A summary repeats the thought where both are sent.
+        let content = self.content.filter(|content| *content != Content::Nothing);
+        let said = content.or(self.summary).map(|content| (content, is_thought));
+        let call = [self.name, self.arguments].into_iter().flatten().map(|text| (text, false));
+        said.into_iter().chain(call)
+    }
+}
+
+/// Reads an event. `name` is its type where its data have none.
+///
+/// # Errors
+/// Not an event of the interface, or the server's message if it reports an error.
+pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Result<(), Trouble> {
+    let wire: EventWire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    let named = String::from_utf8_lossy(name);
+    let kind = wire.kind.unwrap_or(named);
+    match &*kind {
+        "response.output_text.delta" | "response.refusal.delta" => say(wire.delta, false, take),
+        "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
+            say(wire.delta, true, take);
+        }
+        "response.function_call_arguments.delta" => say(wire.delta, false, take),
+        "response.output_item.added" => {
+            if let Some(item) = wire.item.filter(Item::is_call) {
+                take.choice(0);
+                take.tool_call();
+                say(item.name, false, take);
+            }
+        }
+        // Some servers send calls only when they are complete.
+        "response.output_item.done" if !take.has_tool_calls() => {
+            if let Some(item) = wire.item.filter(Item::is_call) {
+                take.choice(0);
+                take.tool_call();
+                item.output().for_each(|(text, is_thought)| say(Some(text), is_thought, take));
+            }
+        }
+        "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+            let end = wire.response.map_or("{}", RawValue::get);
+            response(end.as_bytes(), kind.rsplit('.').next(), take)?;
+            take.is_done = true;
+        }
+        "error" => return Err(in_band(json)),
+        // Further events repeat the output, or announce it.
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Reads a whole answer.
+///
+/// # Errors
+/// Not an answer of the interface, or the server's message if it reports an error.
+pub(super) fn whole(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
+    response(json, None, take)
+}
+
+/// Reads a response whose status is `status` if it states none. Returns whether it is one. Its
+/// output is read unless it came before.
+fn response(json: &[u8], status: Option<&str>, take: &mut AnswerBuilder) -> Result<bool, Trouble> {
+    let wire: ResponseWire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    let status = wire.status.as_deref().or(status);
+    if status == Some("failed") || wire.error.is_some_and(|error| error.get() != "null") {
+        return Err(in_band(json));
+    }
+    if wire.output.is_none() && status.is_none() {
+        return Ok(false);
+    }
+    take.choice(0);
+    if take.text.is_empty() {
+        for item in wire.output.into_iter().flatten() {
+            if item.is_call() {
+                take.tool_call();
+            }
+            item.output().for_each(|(text, is_thought)| say(Some(text), is_thought, take));
+        }
+    }
+    if let Some(claim) = wire.usage.and_then(|usage| Claim::read(usage.get())) {
+        take.usage(claim);
+    }
+    let incomplete = wire.incomplete_details.and_then(|details| details.reason);
+    match (status, incomplete.as_deref()) {
+        (Some("completed"), _) if take.has_tool_calls() => take.finish("tool_calls"),
+        (Some("completed"), _) => take.finish("stop"),
+        (Some("incomplete"), Some("max_output_tokens")) => take.finish("length"),
+        (Some("incomplete"), Some(reason)) => take.finish(reason),
+        // Without its reason an end before the end is no success.
+        (Some("incomplete"), None) => take.finish("interrupted"),
+        (Some("cancelled"), _) => take.finish("cancelled"),
+        // `in_progress` and `queued` are no ends.
+        _ => {}
+    }
+    Ok(true)
+}
+
+fn say(content: Option<Content<'_>>, is_thought: bool, take: &mut AnswerBuilder) {
+    match content {
+        None | Some(Content::Nothing) => {}
+        Some(Content::Text(text)) => {
+            take.choice(0);
+            take.output(&text, is_thought);
+        }
+        Some(Content::Parts(parts)) => {
+            take.choice(0);
+            for (is_thought_part, text) in parts {
+                take.output(&text, is_thought || is_thought_part);
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Answers of the interfaces for embeddings and rankings.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::answer::{AnswerSink as _, in_band, no_answer};
+use super::builder::AnswerBuilder;
+use super::usage::Claim;
+use crate::ledger::Flags;
+use crate::trouble::{Kind, Trouble};
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow, default)]
+    data: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default)]
+    results: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Embedding {
+    embedding: Vector,
+}
+
+/// A vector, as numbers or as the Base64 of 32-bit floating-point numbers.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Vector {
+    Numbers(Vec<f64>),
+    Base64(String),
+}
+
+impl Vector {
+    fn dimension(&self) -> usize {
+        match self {
+            Self::Numbers(all) => all.len(),
+            Self::Base64(text) => text.trim_end_matches('=').len() * 3 / 4 / size_of::<f32>(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Rank {
+    index: Option<u64>,
+    #[serde(alias = "score")]
+    relevance_score: Option<f64>,
+}
+
+/// What a request expects of vectors or ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Expected {
+    /// Vectors or ranks.
+    pub items: usize,
+    /// Numbers in each vector, if known.
+    pub dimension: Option<usize>,
+}
+
+/// Reads vectors.
+///
+/// # Errors
+/// Not an answer of the interface, a vector of another dimension, or the server's message if it
+/// reports an error.
+pub(super) fn embeddings(
+    json: &[u8],
+    expected: Expected,
+    take: &mut AnswerBuilder,
+) -> Result<bool, Trouble> {
+    let wire = wire(json)?;
+    let Some(data) = &wire.data else { return Ok(false) };
+    let mut expected_dimension = expected.dimension;
+    for item in data {
+        let read: Embedding = serde_json::from_str(item.get()).map_err(|_| no_answer(json))?;
+        let dimension = read.embedding.dimension();
+        let is_first = expected_dimension.is_none();
+        let wanted = *expected_dimension.get_or_insert(dimension);
+        if dimension == 0 {
+            // No output, which makes the answer an empty one.
+            take.choice(0);
+            return Ok(true);
+        }
+        if !is_first && dimension != wanted {
+            let words = format!("a vector of {dimension} numbers, where others have {wanted}");
+            return Err(Trouble::new(Kind::Malformed, words));
+        }
+    }
+    settle(data, expected.items, wire.usage, take);
+    Ok(true)
+}
+
+/// Returns the dimension of the first vector of an answer.
+pub(super) fn dimension(json: &[u8]) -> Option<usize> {
+    let wire: Wire<'_> = serde_json::from_slice(json).ok()?;
+    let first: Embedding = serde_json::from_str(wire.data?.first()?.get()).ok()?;
+    Some(first.embedding.dimension())
+}
+
+/// Reads ranks: `results`, or a list of them.
+///
+/// # Errors
+/// Not an answer of the interface, a document without a score, or the server's message if it
+/// reports an error.
+pub(super) fn ranks(
+    json: &[u8],
+    expected: Expected,
+    take: &mut AnswerBuilder,
+) -> Result<bool, Trouble> {
+    let (results, usage) = if json.trim_ascii_start().starts_with(b"[") {
+        (serde_json::from_slice(json).map_err(|_| no_answer(json))?, None)
+    } else {
+        let wire = wire(json)?;
+        let Some(results) = wire.results.or(wire.data) else { return Ok(false) };
+        (results, wire.usage)
+    };
+    let mut seen = Vec::with_capacity(results.len());
+    for item in &results {
+        let item: &RawValue = item;
+        let rank: Rank = serde_json::from_str(item.get()).map_err(|_| no_answer(json))?;
+        let (Some(index), Some(_)) = (rank.index, rank.relevance_score) else {
+            return Err(Trouble::new(Kind::Malformed, "a result without its index or its score"));
+        };
+        seen.push(index);
+    }
+    seen.sort_unstable();
+    if let Some(twice) = seen.windows(2).find(|pair| pair[0] == pair[1]) {
+        let words = format!("document {} has several scores", twice[0]);
+        return Err(Trouble::new(Kind::Malformed, words));
+    }
+    settle(&results, expected.items, usage, take);
+    Ok(true)
+}
+
+fn wire(json: &[u8]) -> Result<Wire<'_>, Trouble> {
+    let wire: Wire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    match wire.error {
+        Some(error) if error.get() != "null" => Err(in_band(json)),
+        _ if wire.data.is_none() && wire.results.is_none() && wire.usage.is_none() => {
+            Err(no_answer(json))
+        }
+        _ => Ok(wire),
+    }
+}
+
+/// Takes the items as output, and the count of input tokens.
+fn settle(
+    items: &[&RawValue],
+    expected: usize,
+    usage: Option<&RawValue>,
+    take: &mut AnswerBuilder,
+) {
+    take.choice(0);
+    for item in items {
+        take.output(item.get(), false);
+    }
+    if let Some(claim) = usage.and_then(|usage| Claim::read(usage.get())) {
+        // There are no output tokens: a count of them is neither one nor missing.
+        take.usage(Claim { output: None, oddities: Flags::default(), ..claim });
+    }
+    if items.len() == expected {
+        take.finish("stop");
+    } else {
+        take.items = Some((items.len(), expected));
+    }
+}

@@ -1,0 +1,140 @@
+//! Conversations in rows: messages with `role` and `content`, or with `from` and `value` as in
+//! ShareGPT.
+
+use serde_json::Value;
+
+use super::members::RowCount;
+use crate::openai::Message;
+
+/// Reader of conversations, which counts those that it skips.
+#[derive(Debug, Default)]
+pub(super) struct ConversationReader {
+    short: usize,
+    begin_with_answer: usize,
+    cut_off: usize,
+}
+
+impl ConversationReader {
+    /// Reads the messages of a column; `None` if the conversation is skipped.
+    ///
+    /// # Errors
+    /// The value is no list of messages.
+    pub(super) fn read(
+        &mut self,
+        name: &str,
+        value: Value,
+    ) -> Result<Option<Vec<Message>>, String> {
+        let Value::Array(all) = value else {
+            return Err(format!("`{name}` is no list of messages"));
+        };
+        let is_recording = all.iter().any(|message| message.get("from").is_some());
+        if is_recording || (all.is_empty() && name.starts_with("conversation")) {
+            return self.recorded(name, &all);
+        }
+        if all.is_empty() {
+            return Err(format!("`{name}` is no list of messages"));
+        }
+        let message = |value: Value| {
+            if value.get("role").and_then(Value::as_str).is_none() {
+                return Err(format!("a message of `{name}` has no `role`"));
+            }
+            let has = |member| value.get(member).is_some_and(|value| !value.is_null());
+            if !["content", "tool_calls", "function_call"].into_iter().any(has) {
+                return Err(format!("a message of `{name}` has no `content`"));
+            }
+            let mut message = Message::from_json(value)?;
+            message.role = role(&message.role).to_owned();
+            Ok(message)
+        };
+        all.into_iter().map(message).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Reads a conversation as ShareGPT has it. A message without text ends it.
+    fn recorded(&mut self, name: &str, all: &[Value]) -> Result<Option<Vec<Message>>, String> {
+        let mut messages = Vec::with_capacity(all.len());
+        for message in all {
+            let said = |names: [&str; 2]| names.iter().find_map(|name| message.get(name)?.as_str());
+            let Some(from) = said(["from", "role"]) else {
+                return Err(format!("a message of `{name}` has no `from`"));
+            };
+            match said(["value", "content"]).filter(|text| !text.trim().is_empty()) {
+                Some(text) => messages.push(Message::new(role(from), text)),
+                None => break,
+            }
+        }
+        self.cut_off += usize::from(messages.len() < all.len());
+        let mut turns = messages.iter().filter(|message| message.role != "system");
+        match (turns.next(), turns.next()) {
+            (Some(first), _) if first.role == "assistant" => self.begin_with_answer += 1,
+            (Some(_), Some(_)) => return Ok(Some(messages)),
+            _ => self.short += 1,
+        }
+        Ok(None)
+    }
+
+    /// Returns a remark on skipped rows, if there are any.
+    pub(super) fn remark(&self) -> Option<String> {
+        let counts = [
+            (self.short, "skipped, because they have fewer than two turns"),
+            (self.begin_with_answer, "skipped, because they begin with an answer"),
+            (self.cut_off, "read up to a message without text"),
+        ];
+        let found = counts.iter().filter(|(rows, _)| *rows > 0);
+        let found: Vec<String> =
+            found.map(|(rows, what)| format!("{}: {what}", RowCount(*rows))).collect();
+        (!found.is_empty()).then(|| format!("Conversations: {}.", found.join("; ")))
+    }
+}
+
+/// Returns the role of a chat for the name of a speaker.
+fn role(name: &str) -> &str {
+    match name {
+        "human" => "user",
+        "gpt" | "model" | "bing" | "bard" | "chatgpt" => "assistant",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn recordings_without_two_turns_are_skipped_and_counted() {
+        let mut reader = ConversationReader::default();
+        let human = |text: &str| json!({"from": "human", "value": text});
+        let gpt = |text: &str| json!({"from": "gpt", "value": text});
+        let system = json!({"from": "system", "value": "s"});
+        for (conversation, length) in [
+            (json!([]), None),
+            (json!([human("a")]), None),
+            (json!([system, human("a")]), None),
+            (json!([gpt("b"), human("a"), gpt("b")]), None),
+            (json!([human("a"), gpt("")]), None),
+            (json!([human("a"), gpt("b"), human(" "), gpt("c")]), Some(2)),
+            (json!([system, human("a"), gpt("b")]), Some(3)),
+            (json!([{"from": "human"}, gpt("b")]), None),
+        ] {
+            let read = reader.read("conversations", conversation.clone()).unwrap();
+            assert_eq!(read.map(|all| all.len()), length, "{conversation}");
+        }
+        assert_eq!(
+            reader.remark().unwrap(),
+            "Conversations: 5 rows: skipped, because they have fewer than two turns; 1 row: \
+             skipped, because they begin with an answer; 3 rows: read up to a message without text."
+        );
+    }
+
+    #[test]
+    fn messages_keep_all_their_members() {
+        let message = json!({"role": "assistant", "content": null, "name": "n",
+            "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]});
+        let mut reader = ConversationReader::default();
+        let read = reader.read("messages", json!([message])).unwrap().unwrap();
+        assert_eq!(read[0].to_json(), message);
+        assert!(reader.read("messages", json!([{"role": "user"}])).is_err());
+        assert_eq!(reader.remark(), None);
+    }
+}

@@ -1,0 +1,321 @@
+//! Answers of the interfaces besides chats and completions. The bodies follow the examples in the
+//! references of OpenAI (Responses, embeddings), Jina (rerank), Text Embeddings Inference, and SGLang.
+
+use std::sync::Arc;
+
+use dyno_net::ledger::{Class, Entry, Finish, Oddity};
+use dyno_net::openai::{Api, Input, Message, OpenAi, Settings};
+use dyno_net::protocol::{Protocol, TokenCounter};
+use dyno_net::trouble::{Kind, Trouble};
+use dyno_net::workload::{Prompt, Workload};
+use serde_json::{Value, json};
+
+use crate::fields;
+
+fn protocol(api: Api, input: Input, settings: Settings) -> OpenAi {
+    let workload = Workload { prompts: vec![Prompt::new(input)], ..Workload::default() };
+    let settings = Settings {
+        api: Some(api),
+        model: "m".into(),
+        is_streaming: api.is_text(),
+        asks_usage: true,
+        ..settings
+    };
+    OpenAi::new(Arc::new(workload), settings)
+}
+
+fn text(api: Api) -> OpenAi {
+    protocol(api, Input::Text("Say".into()), Settings::default())
+}
+
+/// An answer, the parts with output, and its account.
+type Read = (Result<String, Trouble>, u32, Entry);
+
+/// Reads an answer in pieces of several sizes; neither outcome nor account depends on them.
+#[track_caller]
+fn read(protocol: &OpenAi, kind: &str, body: &str) -> Read {
+    let once = |piece: usize| {
+        let mut reader = protocol.reader();
+        reader.expect(0);
+        reader.begin(200, &fields(&[("content-type", kind)])).unwrap();
+        let mut beats = 0;
+        for piece in body.as_bytes().chunks(piece) {
+            match reader.data(piece) {
+                Ok(progress) => beats += progress.beats,
+                Err(trouble) => return (Err(trouble), beats, reader.entry().unwrap_or_default()),
+            }
+        }
+        beats += reader.finish().unwrap().beats;
+        let read = reader.end(None).map(|answer| String::from_utf8(answer.data.to_vec()).unwrap());
+        (read, beats, reader.entry().unwrap_or_default())
+    };
+    let found = once(1 << 20);
+    assert_eq!(found, once(7), "{body}");
+    found
+}
+
+const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+
+/// Events of the Responses interface, with their types in both places.
+fn events(all: &[Value]) -> String {
+    let event =
+        |data: &Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
+    all.iter().map(event).collect()
+}
+
+fn delta(kind: &str, text: &str) -> Value {
+    json!({"type": format!("response.{kind}.delta"), "item_id": "msg_1", "output_index": 0,
+        "content_index": 0, "delta": text, "sequence_number": 4})
+}
+
+fn end(status: &str, more: Value) -> Value {
+    let mut response = json!({"id": "resp_1", "object": "response", "status": status,
+        "error": null, "incomplete_details": null, "model": "m",
+        "output": [{"type": "message", "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": "Hi there", "annotations": []}]}],
+        "usage": {"input_tokens": 37, "output_tokens": 11, "total_tokens": 48,
+            "input_tokens_details": {"cached_tokens": 16},
+            "output_tokens_details": {"reasoning_tokens": 4}}});
+    let Value::Object(more) = more else { unreachable!("it is an object") };
+    response.as_object_mut().unwrap().extend(more);
+    json!({"type": format!("response.{status}"), "response": response, "sequence_number": 9})
+}
+
+#[test]
+fn a_stream_of_responses_is_read_with_its_tokens() {
+    let body = events(&[
+        json!({"type": "response.created", "response": {"id": "resp_1", "status": "in_progress",
+            "output": []}, "sequence_number": 0}),
+        json!({"type": "response.output_item.added", "output_index": 0, "item": {"id": "msg_1",
+            "type": "message", "status": "in_progress", "content": []}}),
+        delta("reasoning_summary_text", "hm"),
+        delta("output_text", "Hi"),
+        delta("output_text", " there"),
+        json!({"type": "response.output_text.done", "text": "Hi there"}),
+        end("completed", json!({})),
+    ]);
+    let (said, beats, entry) = read(&text(Api::Responses), EVENTS, &body);
+    assert_eq!((said.unwrap().as_str(), beats), ("hmHi there", 3));
+    assert_eq!((entry.class, entry.finish), (Class::Whole, Finish::Stop));
+    assert_eq!((entry.input, entry.output, entry.cached), (Some(37), Some(11), Some(16)));
+    assert_eq!((entry.reasoning, entry.counted_by), (Some(4), TokenCounter::Server));
+    assert!(entry.oddities.is_empty() && entry.contradictions.is_empty(), "{entry:?}");
+}
+
+#[test]
+fn responses_that_are_not_whole_are_no_success() {
+    let class = |last: Option<Value>| {
+        let all: Vec<Value> = [delta("output_text", "Hi there")].into_iter().chain(last).collect();
+        let (said, _, entry) = read(&text(Api::Responses), EVENTS, &events(&all));
+        (said.is_ok(), entry.class, entry.finish)
+    };
+    let reason = |reason| json!({"incomplete_details": {"reason": reason}});
+    let limit = end("incomplete", reason("max_output_tokens"));
+    assert_eq!(class(Some(limit)), (true, Class::Whole, Finish::Length));
+    let filter = end("incomplete", reason("content_filter"));
+    assert_eq!(class(Some(filter)), (false, Class::Filtered, Finish::Filter));
+    assert_eq!(class(None), (false, Class::Cut, Finish::Unstated));
+    assert_eq!(class(Some(end("cancelled", json!({})))).1, Class::Aborted);
+    assert_eq!(class(Some(end("incomplete", json!({})))).1, Class::Aborted);
+    for failed in [
+        end("failed", json!({"error": {"code": "server_error", "message": "out of memory"}})),
+        json!({"type": "error", "code": "server_error", "message": "out of memory", "param": null}),
+    ] {
+        let body = events(&[delta("output_text", "Hi"), failed]);
+        let (said, _, entry) = read(&text(Api::Responses), EVENTS, &body);
+        let trouble = said.unwrap_err();
+        assert_eq!((trouble.kind, entry.class), (Kind::InBand, Class::InBand));
+        assert!(trouble.words.contains("out of memory"), "{}", trouble.words);
+    }
+    // Nothing was said.
+    let (said, _, entry) =
+        read(&text(Api::Responses), EVENTS, &events(&[end("completed", json!({"output": []}))]));
+    assert_eq!((said.unwrap_err().kind, entry.class), (Kind::Empty, Class::Empty));
+}
+
+#[test]
+fn calls_of_functions_are_output_of_responses() {
+    let item = |arguments: &str| {
+        json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "weather",
+            "arguments": arguments})
+    };
+    let streamed = events(&[
+        json!({"type": "response.output_item.added", "item": item("")}),
+        delta("function_call_arguments", "{\"city\":"),
+        delta("function_call_arguments", "\"Paris\"}"),
+        json!({"type": "response.output_item.done", "item": item("{\"city\":\"Paris\"}")}),
+        end("completed", json!({"output": [item("{\"city\":\"Paris\"}")]})),
+    ]);
+    // Some servers send a call only when it is complete.
+    let complete = events(&[
+        json!({"type": "response.output_item.done", "item": item("{\"city\":\"Paris\"}")}),
+        end("completed", json!({"output": [item("{\"city\":\"Paris\"}")]})),
+    ]);
+    for (body, beats) in [(streamed, 3), (complete, 1)] {
+        let (said, found, entry) = read(&text(Api::Responses), EVENTS, &body);
+        assert_eq!((said.unwrap().as_str(), found), ("weather{\"city\":\"Paris\"}", beats));
+        assert_eq!((entry.class, entry.finish), (Class::Whole, Finish::Tools));
+    }
+}
+
+#[test]
+fn a_whole_response_is_read() {
+    let body = end("completed", json!({}))["response"].to_string();
+    let settings = Settings::default();
+    let whole = protocol(Api::Responses, Input::Text("Say".into()), settings);
+    let (said, beats, entry) = read(&whole, JSON, &body);
+    assert_eq!((said.unwrap().as_str(), beats, entry.output), ("Hi there", 0, Some(11)));
+    assert_eq!((entry.class, entry.finish), (Class::Whole, Finish::Stop));
+    assert!(entry.oddities.contains(Oddity::NoStream), "a stream was requested");
+    let (said, _, _) = read(&whole, JSON, "{\"choices\":[]}");
+    assert_eq!(said.unwrap_err().kind, Kind::Malformed);
+}
+
+/// Parts of SGLang's stream.
+fn generated(texts: &[&str], reason: &Value) -> String {
+    let part = |(at, text): (usize, &&str)| {
+        let is_last = at + 1 == texts.len();
+        let meta = json!({"id": "f1", "finish_reason": if is_last { reason } else { &Value::Null },
+            "prompt_tokens": 6, "completion_tokens": at + 1, "cached_tokens": 2});
+        format!("data: {}\n\n", json!({"text": text, "meta_info": meta}))
+    };
+    texts.iter().enumerate().map(part).collect::<String>()
+}
+
+#[test]
+fn text_that_is_repeated_in_each_part_counts_once() {
+    let length = json!({"type": "length", "length": 3});
+    let so_far = generated(&[" Paris", " Paris is", " Paris is it"], &length) + "data: [DONE]\n\n";
+    let additions = generated(&[" Paris", " is", " it"], &length) + "data: [DONE]\n\n";
+    for body in [so_far, additions] {
+        let (said, beats, entry) = read(&text(Api::Generate), EVENTS, &body);
+        assert_eq!((said.unwrap().as_str(), beats), (" Paris is it", 3));
+        assert_eq!((entry.class, entry.finish), (Class::Whole, Finish::Length));
+        assert_eq!((entry.input, entry.output, entry.cached), (Some(6), Some(3), Some(2)));
+        assert!(entry.contradictions.is_empty() && entry.oddities.is_empty(), "{entry:?}");
+    }
+    let whole = json!({"text": " Paris", "meta_info": {"finish_reason": {"type": "stop",
+        "matched": 2}, "prompt_tokens": 6, "completion_tokens": 1}});
+    let (said, beats, entry) = read(&text(Api::Generate), JSON, &whole.to_string());
+    assert_eq!((said.unwrap().as_str(), beats), (" Paris", 0));
+    assert_eq!((entry.finish, entry.output), (Finish::Stop, Some(1)));
+}
+
+#[test]
+fn generations_that_are_not_whole_are_no_success() {
+    let abort = json!({"type": "abort", "message": "out of memory", "status_code": 500});
+    let (said, _, entry) = read(&text(Api::Generate), EVENTS, &generated(&["a"], &abort));
+    assert_eq!((said.unwrap_err().kind, entry.class), (Kind::Aborted, Class::Aborted));
+    let (_, _, entry) = read(&text(Api::Generate), EVENTS, &generated(&["a"], &Value::Null));
+    assert_eq!(entry.class, Class::Cut);
+    let error = "data: {\"error\": {\"message\": \"too long\"}}\n\n";
+    let (said, _, _) = read(&text(Api::Generate), EVENTS, error);
+    assert!(said.unwrap_err().words.contains("too long"));
+}
+
+fn embeddings(vectors: &[&[f64]]) -> String {
+    let item = |(at, vector): (usize, &&[f64])| json!({"object": "embedding", "index": at, "embedding": vector});
+    let data: Vec<Value> = vectors.iter().enumerate().map(item).collect();
+    // vLLM counts output tokens of 0.
+    json!({"object": "list", "data": data, "model": "m", "usage": {"prompt_tokens": 8,
+        "total_tokens": 8, "completion_tokens": 0, "prompt_tokens_details": null}})
+    .to_string()
+}
+
+#[test]
+fn each_text_has_a_vector_of_the_same_dimension() {
+    let two = |dimension| {
+        let settings = Settings { dimension, ..Settings::default() };
+        protocol(Api::Embeddings, Input::Texts(vec!["a".into(), "b".into()]), settings)
+    };
+    let body = embeddings(&[&[0.5, -1e-3], &[1.0, 2.0]]);
+    let (said, beats, entry) = read(&two(Some(2)), JSON, &body);
+    assert!(said.unwrap().contains("-0.001"));
+    assert_eq!((beats, entry.class, entry.output), (0, Class::Whole, None));
+    assert_eq!((entry.input, entry.counted_by), (Some(8), TokenCounter::Nobody));
+    assert!(entry.contradictions.is_empty() && entry.oddities.is_empty(), "{entry:?}");
+    let words = |dimension, vectors: &[&[f64]]| {
+        let (said, _, entry) = read(&two(dimension), JSON, &embeddings(vectors));
+        let trouble = said.unwrap_err();
+        (trouble.kind, trouble.words, entry.class)
+    };
+    let (kind, words_of_one, class) = words(None, &[&[0.5]]);
+    assert_eq!((kind, class), (Kind::Cut, Class::Cut));
+    assert_eq!(words_of_one, "the answer has 1 of the 2 results that were requested");
+    assert_eq!(words(None, &[&[0.5], &[1.0, 2.0]]).0, Kind::Malformed);
+    assert!(
+        words(Some(3), &[&[0.5], &[1.0]]).1.contains("a vector of 1 numbers, where others have 3")
+    );
+    assert_eq!(words(None, &[&[], &[]]).0, Kind::Empty);
+    // 0.5 and -1.5 as 32-bit numbers.
+    let base64 = r#"{"data":[{"embedding":"AAAAPwAAwL8="},{"embedding":"AAAAPwAAwL8="}]}"#;
+    assert_eq!(read(&two(Some(2)), JSON, base64).2.class, Class::Whole);
+    for odd in ["{\"data\":[{\"embedding\":[\"x\"]}]}", "{\"data\":[{\"embedding\":[NaN]}]}", "{}"]
+    {
+        assert_eq!(read(&two(None), JSON, odd).0.unwrap_err().kind, Kind::Malformed, "{odd}");
+    }
+}
+
+#[test]
+fn each_document_has_a_score() {
+    let documents = ["hi", "it is a bear", "The giant panda"].map(str::to_owned).to_vec();
+    let ranking = |top: Option<u64>| {
+        let input =
+            Input::Ranking { query: "What is a panda?".into(), documents: documents.clone() };
+        let others = top.map(|top| ("top_n".to_owned(), json!(top))).into_iter().collect();
+        protocol(Api::Rerank, input, Settings { others, ..Settings::default() })
+    };
+    let results = r#"[{"document":{"text":"The giant panda"},"index":2,"relevance_score":1.95},
+        {"document":{"text":"it is a bear"},"index":1,"relevance_score":-3.73}"#;
+    let hi = r#",{"index":0,"relevance_score":-6.15}"#;
+    let usage = r#","usage":{"prompt_tokens":69,"total_tokens":69}"#;
+    let all = format!("{{\"model\":\"m\",\"results\":{results}{hi}]{usage}}}");
+    let (said, _, entry) = read(&ranking(None), JSON, &all);
+    assert!(said.is_ok());
+    assert_eq!((entry.class, entry.input, entry.output), (Class::Whole, Some(69), None));
+    let two = format!("{{\"results\":{results}]{usage}}}");
+    assert_eq!(read(&ranking(None), JSON, &two).2.class, Class::Cut);
+    assert_eq!(read(&ranking(Some(2)), JSON, &two).2.class, Class::Whole);
+    let list = r#"[{"index":0,"score":0.9},{"index":1,"score":0.1},{"index":2,"score":0.2}]"#;
+    assert_eq!(read(&ranking(None), JSON, list).2.class, Class::Whole);
+    for odd in [
+        r#"[{"index":0,"score":0.9},{"index":0,"score":0.1},{"index":2,"score":0.2}]"#,
+        r#"{"results":[{"index":0}]}"#,
+        r#"{"results":{}}"#,
+    ] {
+        assert_eq!(read(&ranking(None), JSON, odd).0.unwrap_err().kind, Kind::Malformed, "{odd}");
+    }
+}
+
+#[test]
+fn requests_go_where_their_interface_is() {
+    for (api, path) in [
+        (Api::Responses, "/responses"),
+        (Api::Generate, "/generate"),
+        (Api::Embeddings, "/embeddings"),
+    ] {
+        let request = text(api).request(0);
+        assert_eq!(request.path, path);
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        assert_eq!(body.get("stream"), api.is_text().then(|| json!(true)).as_ref());
+        assert_eq!(body.get("stream_options"), None);
+    }
+    let prompt = Prompt {
+        max_tokens: Some(5),
+        members: [("seed".to_owned(), json!(1)), ("top_p".to_owned(), json!(1))]
+            .into_iter()
+            .collect(),
+        ..Prompt::new(Input::Messages(vec![Message::new("user", "a")]))
+    };
+    let workload = Arc::new(Workload { prompts: vec![prompt], ..Workload::default() });
+    let settings = Settings {
+        model: "m".into(),
+        others: [("seed".to_owned(), json!(7))].into_iter().collect(),
+        without: vec!["max_tokens".into(), "top_p".into(), "model".into()],
+        ..Settings::default()
+    };
+    let body = OpenAi::new(workload, settings).request(0).body;
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body, json!({"messages": [{"role": "user", "content": "a"}], "seed": 1}));
+}
