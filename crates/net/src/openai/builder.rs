@@ -2,7 +2,7 @@
 
 use super::answer::{AnswerSink, in_band, no_answer, read_into, without_choices};
 use super::usage::Claim;
-use super::vectors::Expected;
+use super::vectors::Expectation;
 use super::{Api, generate, responses, vectors};
 use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
 use crate::openai::DONE;
@@ -39,7 +39,7 @@ struct Choice {
 #[derive(Debug)]
 pub(super) struct AnswerBuilder {
     api: Api,
-    expected: Expected,
+    expected: Expectation,
     /// Output of all choices, in order of arrival.
     pub text: Vec<u8>,
     /// Parts with output.
@@ -124,7 +124,7 @@ impl AnswerSink for AnswerBuilder {
 
 impl AnswerBuilder {
     /// Creates the builder of an answer of this endpoint.
-    pub fn new(api: Api, expected: Expected) -> Self {
+    pub fn new(api: Api, expected: Expectation) -> Self {
         Self {
             api,
             expected,
@@ -150,7 +150,7 @@ impl AnswerBuilder {
     }
 
     /// Prepares for the next answer, and keeps the memory.
-    pub fn clear(&mut self, api: Api, expected: Expected) {
+    pub fn clear(&mut self, api: Api, expected: Expectation) {
         let (mut text, mut choices) =
             (std::mem::take(&mut self.text), std::mem::take(&mut self.choices));
         text.clear();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::answer::without_choices;
 use super::builder::{AnswerBuilder, Form};
-use super::vectors::Expected;
+use super::vectors::Expectation;
 use super::{Api, Input, Request as Body, body, error_words};
 use crate::ask::ServerQuery;
 use crate::exchange::{Fields, HttpVersion, Method, Request};
@@ -218,7 +218,7 @@ impl Protocol for OpenAi {
             ignores_usage: !asks_usage,
             accepted: *accepted,
             was_asked_to_stream: *is_streaming,
-            expects: (api, Expected { items: 1, dimension: *dimension }),
+            expects: (api, Expectation { items: 1, dimension: *dimension }),
             demand: Demand::default(),
             status: 0,
             form: None,
@@ -226,7 +226,7 @@ impl Protocol for OpenAi {
             events: sse::Parser::default(),
             body: Vec::new(),
             has_mark: false,
-            builder: AnswerBuilder::new(api, Expected::default()),
+            builder: AnswerBuilder::new(api, Expectation::default()),
             entry: None,
         })
     }
@@ -299,7 +299,7 @@ struct AnswerReader {
     accepted: AcceptedClasses,
     was_asked_to_stream: bool,
     /// Endpoint of the current request, and what its answer holds if it is no text.
-    expects: (Api, Expected),
+    expects: (Api, Expectation),
     /// Demand of the current request.
     demand: Demand,
     status: u16,

@@ -52,7 +52,7 @@ struct Rank {
 
 /// What a request expects of vectors or ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Expected {
+pub(super) struct Expectation {
     /// Vectors or ranks.
     pub items: usize,
     /// Numbers in each vector, if known.
@@ -66,7 +66,7 @@ pub(super) struct Expected {
 /// reports an error.
 pub(super) fn embeddings(
     json: &[u8],
-    expected: Expected,
+    expected: Expectation,
     take: &mut AnswerBuilder,
 ) -> Result<bool, Trouble> {
     let wire = wire(json)?;
@@ -105,7 +105,7 @@ pub(super) fn dimension(json: &[u8]) -> Option<usize> {
 /// reports an error.
 pub(super) fn ranks(
     json: &[u8],
-    expected: Expected,
+    expected: Expectation,
     take: &mut AnswerBuilder,
 ) -> Result<bool, Trouble> {
     let (results, usage) = if json.trim_ascii_start().starts_with(b"[") {

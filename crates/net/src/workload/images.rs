@@ -126,7 +126,7 @@ impl MadeImages {
         let mut row = Vec::with_capacity(width as usize * 3 + 1);
         for y in 0..height {
             if y % Self::SQUARE == 0 {
-                // Each row of pixels begins with its filter, which is none.
+                // Each row of pixels begins with the number of its filter: 0 for no filter.
                 row.clear();
                 row.push(0);
                 for x in 0..width {

@@ -37,7 +37,7 @@ pub enum Shape {
     Numbers(u64),
 }
 
-/// Remark on prompts of words whose tokens nobody counted.
+/// Remark on prompts of words whose tokens were not counted.
 pub(crate) const WORDS_REMARK: &str = "Prompts are random words, about a token each.";
 
 /// Words that are one token each, including their space, in the common vocabularies of English.

@@ -392,7 +392,7 @@ mod tests {
         for (url, api, expected) in [
             ("http://h:1", None, "http://h:1/v1"),
             ("http://h:1/", Some(Api::Embeddings), "http://h:1/v1"),
-            ("http://h:1/gateway/", None, "http://h:1/gateway"),
+            ("http://h:1/gateway?v=1", None, "http://h:1/gateway?v=1"),
             ("http://h:1/v1", Some(Api::Generate), "http://h:1"),
             ("http://h:1/generate", Some(Api::Generate), "http://h:1"),
             ("http://h:1", Some(Api::Generate), "http://h:1"),
