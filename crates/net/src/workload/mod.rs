@@ -97,10 +97,12 @@ impl Workload {
                     let content = all.first_mut().map(|first| &mut first.content);
                     match content {
                         Some(Value::String(text)) => Some(text),
-                        Some(Value::Array(parts)) => match parts[0].get_mut("text") {
-                            Some(Value::String(text)) => Some(text),
-                            _ => None,
-                        },
+                        Some(Value::Array(parts)) => {
+                            match parts.first_mut().and_then(|part| part.get_mut("text")) {
+                                Some(Value::String(text)) => Some(text),
+                                _ => None,
+                            }
+                        }
                         _ => None,
                     }
                 }

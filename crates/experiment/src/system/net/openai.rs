@@ -51,8 +51,8 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let references: Vec<Option<String>> =
         workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
     remarks.extend(missing_references(&references, run)?);
-    let (nodes, settings, learned) =
-        adapted(nodes, &options, &Arc::new(workload.clone()), settings)?;
+    let workload = Arc::new(workload);
+    let (nodes, settings, learned) = adapted(nodes, &options, &workload, settings)?;
     remarks.extend(learned);
     let query = query(&nodes[0], &options, &settings, LONG_REQUEST);
     let (workload, settings, learned) = lengths.apply(&query, workload, settings, run)?;
@@ -149,21 +149,21 @@ impl LengthKeys {
     fn apply(
         &self,
         query: &ServerQuery<'_>,
-        mut workload: Workload,
+        mut workload: Arc<Workload>,
         mut settings: Settings,
         run: &RunOptions,
     ) -> Result<(Arc<Workload>, Settings, Vec<String>), Failure> {
         let mut remarks = Vec::new();
         if let Some(counter) = self.counter {
-            let fitted = fit(query, &settings, workload, counter, run.seed.unwrap_or(0));
+            let prompts = Arc::unwrap_or_clone(workload);
+            let fitted = fit(query, &settings, prompts, counter, run.seed.unwrap_or(0));
             let fitted = fitted.map_err(|trouble| {
                 Failure::set_up(format!("exact-input: {trouble}"))
                     .hint("without exact-input a word stands for a token")
             })?;
             remarks.push(fitted.remark);
-            workload = fitted.workload;
+            workload = Arc::new(fitted.workload);
         }
-        let workload = Arc::new(workload);
         if self.is_forced {
             let forced = force_lengths(query, &workload, settings)
                 .map_err(|trouble| Failure::set_up(format!("force-output: {trouble}")))?;
