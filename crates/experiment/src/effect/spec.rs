@@ -142,7 +142,7 @@ const WITH_KEYS: &[&str] =
     &["oip", "oip-grpc", "openai", "raw", "model", "npu", "rnn", "digits-lstm"];
 
 /// Keys that may be repeated.
-const REPEATED: &[&str] = &["node", "version", "accept-answers", "fingerprint"];
+const REPEATED: &[&str] = &["node", "version", "accept-answers", "fingerprint", "metrics"];
 
 /// A specification of a system that is checked.
 struct Spec<'a> {

@@ -42,6 +42,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     };
     let choices = settings.others.get("n").and_then(Value::as_u64).unwrap_or(1);
     let options = given.options(run)?;
+    let metrics = given.metrics(&nodes, &options, settings.version, true)?;
     given.finish()?;
 
     let mut remarks = remarks(&workload, has_tokenizer, choices);
@@ -70,6 +71,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         names: Vec::new(),
         options,
         answers: Answers::Text(references),
+        metrics,
         schedule,
         tensors: None,
         labels: None,
