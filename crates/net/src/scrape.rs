@@ -275,7 +275,7 @@ mod tests {
     fn page(url: &str) -> MetricsPage {
         let endpoint: Endpoint = url.parse().unwrap();
         let path = MetricsPage::usual_path(endpoint.path());
-        let (version, trust) = (HttpVersion::Http1, Trust::Public);
+        let (version, trust) = (HttpVersion::Http1, Trust::default());
         let (fields, secrets) = (Vec::new(), Vec::new());
         MetricsPage { endpoint, path, version, fields, trust, secrets }
     }

@@ -53,7 +53,7 @@ fn serve(stream: TcpStream, turn: &Mutex<()>, answers: &AtomicU64) {
             let _ = never.recv_timeout(Duration::from_millis(20));
         }
         answers.fetch_add(1, Ordering::Relaxed);
-        let body = r#"{"choices":[{"index":0,"text":"a","finish_reason":"stop"}],"usage":{"completion_tokens":1}}"#;
+        let body = r#"{"choices":[{"index":0,"text":"one","finish_reason":"stop"}],"usage":{"completion_tokens":1}}"#;
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()

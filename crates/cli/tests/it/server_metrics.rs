@@ -91,7 +91,7 @@ impl State {
         counts.answered += 1;
         counts.tokens += TOKENS;
         drop((counts, turn));
-        let choice = json!({"index": 0, "text": "a b c", "finish_reason": "stop"});
+        let choice = json!({"index": 0, "text": "one two three four five six seven", "finish_reason": "stop"});
         let usage = json!({"prompt_tokens": 3, "completion_tokens": TOKENS, "total_tokens": 10});
         json!({"object": "text_completion", "choices": [choice], "usage": usage}).to_string()
     }
@@ -229,7 +229,7 @@ fn readings_are_those_that_the_server_gave() {
     let test = &summary["tests"][0];
     let samples = test["metrics"]["sample_count"].as_u64().unwrap();
     assert_eq!(found["counters"]["generated_tokens"].as_f64(), Some((TOKENS * samples) as f64));
-    assert_eq!(test["metrics"]["tokens"]["output"], TOKENS * samples);
+    assert_eq!(test["metrics"]["token_count"], TOKENS * samples);
     assert!(!test["notes"].to_string().contains("own counter"), "{}", test["notes"]);
     let report = folder.read("out/report.html");
     assert!(report.contains("The server's own view") && report.contains("Requests in the server"));
@@ -247,8 +247,6 @@ fn pages_without_known_metrics_are_asked_once_and_told_as_absent() {
         assert_eq!(summary["servers"][0]["absent"], why);
         assert_eq!(summary["servers"][0]["readings"], 0);
         assert_eq!(server.counts().heads.len(), 1);
-        let shown = folder.dyno("report out").exits(0).stdout;
-        drop(shown);
     }
 }
 

@@ -46,12 +46,7 @@ impl ObservedRun<'_> {
 
     /// Returns the output tokens of all answers; `None` if those of a tenant were not counted.
     fn tokens(&self) -> Option<f64> {
-        let tokens = |test: &&Test| {
-            let metrics = test.metrics.as_ref()?;
-            // Whole answers have counts, too, but no times.
-            let counted = metrics.tokens.as_ref().and_then(|tokens| tokens.output);
-            metrics.token_count.or(counted.and_then(|tokens| i64::try_from(tokens).ok()))
-        };
+        let tokens = |test: &&Test| test.metrics.as_ref()?.token_count;
         let all: Option<i64> = self.tests.iter().map(tokens).sum();
         all.filter(|&tokens| tokens > 0).map(|tokens| tokens as f64)
     }

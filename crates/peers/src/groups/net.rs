@@ -149,7 +149,7 @@ fn checked_tests(summary: &Value) -> Result<String> {
 /// Most requests in work of the server of llama.cpp, which are its slots.
 const SLOTS: f64 = 4.0;
 
-/// Returns a description of what the server of llama.cpp told of a run with 8 requests in flight.
+/// Returns a description of the metrics of llama.cpp in a run with 8 requests in flight.
 ///
 /// # Errors
 /// Its counter of tokens differs from the answers, or its queue from the load.

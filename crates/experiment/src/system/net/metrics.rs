@@ -6,6 +6,7 @@ use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::scrape::MetricsPage;
+use dyno_net::tls::Trust;
 use dyno_results::units::parse_duration;
 
 use super::secrets::without_credentials;
@@ -73,7 +74,14 @@ impl SpecKeys {
             let is_node = nodes.iter().any(|node| node.is_same_origin(endpoint));
             let fields = if is_node { options.fields.clone() } else { Vec::new() };
             let version = if is_node { version } else { HttpVersion::Http1 };
-            let (endpoint, trust) = (endpoint.origin(), options.trust.clone());
+            // Neither the fingerprint nor the certificate of the client is meant for other servers.
+            let trust = if is_node {
+                options.trust.clone()
+            } else {
+                let trust = options.trust.clone();
+                Trust { fingerprints: Vec::new(), identity: None, ..trust }
+            };
+            let endpoint = endpoint.origin();
             let secrets = options.secrets.clone();
             MetricsPage { endpoint, path, version, fields, trust, secrets }
         };
@@ -105,7 +113,7 @@ impl SpecKeys {
 
 /// Returns whether all addresses of a server are those of this machine.
 pub(super) fn is_on_this_machine(endpoint: &Endpoint) -> bool {
-    // The address of a proxy says nothing of the server behind it.
+    // The address of a proxy is not that of the server behind it.
     let addresses = endpoint.proxy().is_none().then(|| endpoint.resolve());
     addresses.and_then(Result::ok).is_some_and(|addresses| {
         addresses.iter().all(|address| address.ip().to_canonical().is_loopback())
