@@ -136,6 +136,11 @@ impl Watch for Progress {
         state.draw();
     }
 
+    fn servers(&self, words: &str) {
+        // The next glance draws it.
+        self.state().live.servers = words.into();
+    }
+
     fn clear(&self) {
         let mut state = self.state();
         match state.display {

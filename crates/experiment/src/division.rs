@@ -305,6 +305,7 @@ mod tests {
             requirements: Vec::new(),
             repeated: None,
             failing: None,
+            saturated: None,
             accuracy,
             metrics: None,
             data: summary::Data::default(),
@@ -350,6 +351,8 @@ mod tests {
             accelerators: Vec::new(),
             clients: Vec::new(),
             observers: Vec::new(),
+            servers: Vec::new(),
+            energy: Vec::new(),
             environment: environment::describe(),
         }
     }

@@ -1,34 +1,41 @@
 //! Plays one test, observes it from a second thread, and ends it on Ctrl-C.
 
 use std::ops::ControlFlow;
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
 use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::{View, VirtualTime};
+use dyno_loadgen::plan::Load;
 use dyno_loadgen::run::{self, Tenant, TestLog};
-use dyno_loadgen::settings::TestMode;
-use dyno_results::summary::Failing;
+use dyno_loadgen::saturation::{Saturation, SaturationDetector};
+use dyno_loadgen::settings::{Arrivals, TestMode};
+use dyno_results::summary::{Failing, Saturated};
 
 use crate::failure::Failure;
 use crate::goals::Goals;
+use crate::observe::servers::{ServerObservation, ServerObserver};
 use crate::observe::{Heart, Observation};
 use crate::system::System;
 use crate::system::net::Remote;
-use crate::test::PlannedTest;
+use crate::test::{PlannedTest, TestTenant};
 use crate::watch::Control;
 use crate::workers::RemoteWorkers;
 
 /// Logs and observations of a test.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PlayedTest {
     /// One entry per tenant.
     pub logs: Vec<TestLog>,
     /// The failures that ended the test early.
     pub failing: Option<Failing>,
+    /// The over-saturation that ended the test early.
+    pub saturated: Option<Saturated>,
     /// Observation of this process; `None` if it issued nothing, or in virtual time.
     pub observation: Option<Observation>,
+    /// Observation of servers; `None` if there are none, or remote workers issue the load.
+    pub servers: Option<ServerObservation>,
 }
 
 /// Interval at which progress and Ctrl-C are checked. It is long enough for machines with two
@@ -62,7 +69,7 @@ impl PlannedTest {
         control.watch.begin(title, Goals::from_test(self, system.is_simulated()));
         let played = if system.is_simulated() {
             let logs = self.play_virtual_time(system, &tenants, control);
-            PlayedTest { logs, failing: None, observation: None }
+            PlayedTest { logs, ..PlayedTest::default() }
         } else if let Some(workers) = &system.remote_workers {
             self.play_on_workers(system, workers, control)?
         } else {
@@ -140,7 +147,7 @@ impl PlannedTest {
             logs
         });
         let failing = coordinator.failing().map(|(found, words)| Failing::new(found, words));
-        Ok(PlayedTest { logs, failing, observation: None })
+        Ok(PlayedTest { logs, failing, ..PlayedTest::default() })
     }
 
     fn play_real_time(
@@ -151,8 +158,12 @@ impl PlannedTest {
     ) -> Result<PlayedTest, Failure> {
         let before = system.remote().map(Remote::seen);
         let heart = Heart::begin();
+        let saturated = Mutex::new(None);
+        let mut detector = self.can_saturate().then(SaturationDetector::default);
         let mut driver = RealTime::new(system.real_time(self.scenario, &|| !control.ends(0))?)
             .announce(heart.announce());
+        let remote = system.remote().filter(|_| self.reads_metrics);
+        let servers = remote.map(|remote| ServerObserver::begin(remote, heart.clock()));
         let monitor = driver.monitor();
         let watched = monitor.clone();
         let logs = std::thread::scope(|scope| {
@@ -160,11 +171,27 @@ impl PlannedTest {
             let (running, is_over) = mpsc::channel::<()>();
             // The onlooker must exist before the run begins, otherwise the run does not record for
             // it.
-            let mut onlooker = control.watch.wants_glances().then(|| monitor.observer());
+            let is_shown = control.watch.wants_glances();
+            let mut onlooker = (is_shown || detector.is_some()).then(|| monitor.observer());
+            let (servers, saturated) = (servers.as_ref(), &saturated);
             scope.spawn(move || {
-                let mut saw = onlooker
-                    .as_mut()
-                    .map(|onlooker| || control.watch.saw(onlooker.glance().as_ref()));
+                let mut saw = onlooker.as_mut().map(|onlooker| {
+                    || {
+                        let glance = onlooker.glance();
+                        let found = detector.as_mut().zip(glance.as_ref());
+                        if let Some(found) = found.and_then(|(of, glance)| of.look(glance)) {
+                            *lock(saturated) = Some(found);
+                            watched.abort();
+                            detector = None;
+                        }
+                        if is_shown {
+                            if let Some(servers) = servers {
+                                control.watch.servers(&servers.words());
+                            }
+                            control.watch.saw(glance.as_ref());
+                        }
+                    }
+                });
                 let saw = saw.as_mut().map(|saw| saw as &mut dyn FnMut());
                 look_on(&|| watched.abort(), saw, &is_over, control);
             });
@@ -178,7 +205,26 @@ impl PlannedTest {
         });
         let words = || system.words_of_failure(before.as_ref());
         let failing = monitor.failing().map(|found| Failing::new(found, words()));
-        Ok(PlayedTest { logs, failing, observation: Some(heart.end()) })
+        let saturated = lock(&saturated).take().filter(|_| failing.is_none() && !control.ends(0));
+        Ok(PlayedTest {
+            logs,
+            failing,
+            saturated: saturated.map(Saturated::from),
+            observation: Some(heart.end()),
+            servers: servers.map(ServerObserver::end),
+        })
+    }
+
+    /// Returns whether the test is a single run at a rate that over-saturation ends.
+    fn can_saturate(&self) -> bool {
+        let has_rate = |tenant: &TestTenant| match &tenant.plan.load {
+            Load::Server(server) => !matches!(server.arrivals, Arrivals::Concurrency(_)),
+            _ => false,
+        };
+        self.stops_saturated
+            && self.mode == TestMode::PerformanceOnly
+            && self.repetition_runs() == 1
+            && self.tenants.iter().all(has_rate)
     }
 
     /// Returns whether a run has the requested load. At further loads that a search or a repetition
@@ -200,6 +246,10 @@ impl PlannedTest {
             });
         }
     }
+}
+
+fn lock(found: &Mutex<Option<Saturation>>) -> MutexGuard<'_, Option<Saturation>> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn look_on(

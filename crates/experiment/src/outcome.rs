@@ -75,6 +75,7 @@ impl Outcome {
                 requirements: Vec::new(),
                 repeated: log.search.as_ref().map(|sought| sought.repeated.len() as u64),
                 failing: None,
+                saturated: None,
                 accuracy: None,
                 metrics: None,
                 data: Data {

@@ -31,7 +31,13 @@ pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], record: &R
     if test.state == State::Complete {
         // They come after the reasons of an early end and of failures, and before all others.
         let is_worse = |reason: &&Reason| {
-            matches!(reason.kind, ReasonKind::Ended | ReasonKind::Failures | ReasonKind::Missing)
+            matches!(
+                reason.kind,
+                ReasonKind::Ended
+                    | ReasonKind::Saturated
+                    | ReasonKind::Failures
+                    | ReasonKind::Missing
+            )
         };
         let at = test.causes.iter().take_while(is_worse).count();
         let reasons: Vec<Reason> = found.iter().filter_map(reason).collect();

@@ -20,6 +20,11 @@ pub struct PlannedTest {
     /// Whether it ends when most answers fail, see `--fail-fast`. In virtual time it does not,
     /// because simulated failures are intended.
     pub fails_fast: bool,
+    /// Whether it ends when its queue grows without bound, see `--stop-on-saturation`. This applies to
+    /// a single run at a rate, in real time and from this process.
+    pub stops_saturated: bool,
+    /// Whether the metrics pages of servers are read.
+    pub reads_metrics: bool,
 }
 
 /// One tenant's part of a test.

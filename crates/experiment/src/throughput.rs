@@ -301,6 +301,8 @@ impl RunningProbe<'_> {
             tenants: vec![tenant],
             keep: RecordRetention::Results,
             fails_fast: self.fails_fast,
+            stops_saturated: false,
+            reads_metrics: false,
         })
     }
 }

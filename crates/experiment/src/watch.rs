@@ -33,6 +33,10 @@ pub trait Watch: Send + Sync + std::fmt::Debug {
     /// Receives the progress of the running test; `None` if there is nothing new.
     fn saw(&self, _glance: Option<&Glance>) {}
 
+    /// Receives the latest values of the servers' metrics pages in words, such as `8 running, 3
+    /// waiting`.
+    fn servers(&self, _words: &str) {}
+
     /// Receives the end of the test.
     fn clear(&self) {}
 

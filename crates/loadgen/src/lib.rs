@@ -90,6 +90,7 @@ pub mod qsl;
 pub mod record;
 pub mod rng;
 pub mod run;
+pub mod saturation;
 pub mod search;
 pub mod session;
 pub mod settings;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -36,6 +36,9 @@ pub struct ServerQuery<'a> {
     /// Time limit of a request, including the connection.
     pub limit: Duration,
 }
+
+/// Most bytes of the body of an answer.
+const MOST_BYTES: usize = 64 << 20;
 
 /// Answer with any status.
 #[derive(Debug, Clone)]
@@ -245,7 +248,9 @@ impl ServerQuery<'_> {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         };
         let (head, body) = response.map_err(broken)?.into_parts();
-        let body = body.collect().await.map_err(broken)?;
+        let body = Limited::new(body, MOST_BYTES).collect().await.map_err(|error| {
+            Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
+        })?;
         let trailers = body.trailers().cloned();
         let body = body.to_bytes();
         Ok(HttpAnswer { status: head.status.as_u16(), fields: head.headers, body, trailers })

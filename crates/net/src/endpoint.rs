@@ -223,6 +223,12 @@ impl Endpoint {
         if self.port == default_port(self.is_tls) { host } else { format!("{host}:{}", self.port) }
     }
 
+    /// Returns the server without the path; its query and proxy remain.
+    #[must_use]
+    pub fn origin(&self) -> Self {
+        Self { path: String::new(), ..self.clone() }
+    }
+
     /// Returns whether scheme, host and port are equal, so that both may receive the same
     /// credentials.
     #[must_use]

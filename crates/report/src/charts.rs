@@ -177,6 +177,23 @@ pub fn by_percentile(
     chart
 }
 
+/// Returns lines of values over the time of the slices.
+pub fn over_time(
+    title: &str,
+    axis: &str,
+    format: Format,
+    slices: &[Slice],
+    lines: Vec<(&str, Vec<Point>)>,
+) -> Chart {
+    let values = lines.iter().flat_map(|(_, points)| points).map(|point| point.y);
+    let y = Axis::linear(axis, format, values);
+    let mut chart = Chart::new(title, elapsed(slices), y);
+    for (number, (name, points)) in lines.into_iter().enumerate() {
+        chart = chart.with(name, Ink::nth(number), Shape::Line, points);
+    }
+    chart
+}
+
 fn elapsed(slices: &[Slice]) -> Axis {
     let end = slices.last().map_or(1.0, end_of);
     Axis::between("time since the start", Format::Elapsed, 0.0, end)

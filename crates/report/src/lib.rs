@@ -27,6 +27,7 @@ mod pareto;
 pub mod plot;
 mod searched;
 mod section;
+mod server;
 mod stopping;
 pub mod timeline;
 pub mod words;

@@ -13,7 +13,7 @@ use super::charts::{self, Threshold};
 use super::page::{Tone, badge};
 use super::plot;
 use super::words::{self, counted, escaped, typeset};
-use super::{answers, client, observer, one, stopping};
+use super::{answers, client, observer, one, server, stopping};
 
 /// Appends the section of a test; nothing without metrics.
 pub fn performance(
@@ -51,6 +51,7 @@ pub fn performance(
     }
     percentiles(html, test, metrics);
     client::section(html, test, series, &shown.run.clients);
+    server::section(html, test, series, shown);
     observer::section(html, test, &shown.run.observers);
     stopping::section(html, test, series);
     if shown.is_in_directory {

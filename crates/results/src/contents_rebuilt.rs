@@ -52,6 +52,8 @@ pub fn empty(path: &Path) -> Run {
         accelerators: Vec::new(),
         clients: Vec::new(),
         observers: Vec::new(),
+        servers: Vec::new(),
+        energy: Vec::new(),
         environment: summary::Environment {
             processor: None,
             kernel: None,
@@ -145,6 +147,7 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         requirements: Vec::new(),
         repeated: None,
         failing: None,
+        saturated: None,
         accuracy,
         metrics,
         data: Data {

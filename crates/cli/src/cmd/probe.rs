@@ -51,11 +51,12 @@ Exit codes: 0 it answers, 1 it fails or breaks the protocol, 2 usage, 3 it canno
 4 it does not answer within --deadline (60 s), 130 interrupted.";
 
 /// Flags of `dyno run` that have no effect here.
-const MEANINGLESS: [&str; 10] = [
+const MEANINGLESS: [&str; 11] = [
     "mode",
     "profile",
     "duration",
     "fail-fast",
+    "stop-on-saturation",
     "accuracy-target",
     "audit",
     "out",
@@ -140,7 +141,15 @@ impl ProbeCommand {
         let tenant = TestTenant { name: None, settings, plan, messages };
         let (tenants, keep) = (vec![tenant], RecordRetention::Results);
         // A probe shows each answer, even if all of them failed.
-        Ok(PlannedTest { scenario, mode, tenants, keep, fails_fast: false })
+        Ok(PlannedTest {
+            scenario,
+            mode,
+            tenants,
+            keep,
+            fails_fast: false,
+            stops_saturated: false,
+            reads_metrics: false,
+        })
     }
 }
 

@@ -90,6 +90,9 @@ fn parts(live: &Live) -> Vec<Part> {
         add(4, format!("p99 {}", ns(p99)));
     }
     add(6, format!("{} in flight", units::count(seen.last.in_flight())));
+    if !live.servers.is_empty() {
+        add(6, format!("server {}", live.servers));
+    }
     if let Some(lag) = seen.client_lag.quantile(0.99) {
         // Show the lag if the client is close to its limit.
         let is_high = goals.max_client_lag.is_some_and(|most| lag > most / 2);
@@ -156,6 +159,14 @@ mod tests {
         let shown = line(&live, 90);
         assert!(shown.contains("run 3 at 400/s  32.0 s virtual"), "{shown}");
         assert!(shown.contains("7 failed") && !shown.contains('['), "{shown}");
+    }
+
+    #[test]
+    fn what_the_server_tells_is_shown_where_there_is_room() {
+        let mut live = examples::server();
+        live.servers = "8 running, 3 waiting".into();
+        assert!(line(&live, 120).contains("in flight  server 8 running, 3 waiting"));
+        assert!(!line(&live, 60).contains("waiting"));
     }
 
     #[test]

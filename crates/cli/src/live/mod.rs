@@ -25,6 +25,8 @@ pub struct Live {
     pub title: String,
     /// Details of it, such as which run of a search.
     pub remark: String,
+    /// Latest values of the servers' metrics pages, such as `8 running, 3 waiting`; empty if unknown.
+    pub servers: String,
     /// Goals of the current test.
     pub goals: Goals,
     /// Observations of the current test.
@@ -67,6 +69,7 @@ impl Live {
     pub fn begin(&mut self, title: &str, goals: Goals) {
         self.title = title.into();
         self.remark.clear();
+        self.servers.clear();
         self.seen = Observations::default();
         self.goals = goals;
     }

@@ -95,6 +95,7 @@ fn of_test(frame: &mut Frame, test: &TestReport, is_colored: bool) {
         }
         cells.to_vec()
     }));
+    rows.extend(test.server.iter().map(|row| row.cells().to_vec()));
     let right = Alignment::Right;
     frame.table(&[Alignment::Left, right, right, right, right, Alignment::Left], &rows);
     for omitted in &test.comparison.omitted {

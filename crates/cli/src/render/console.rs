@@ -47,6 +47,7 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         let mut lines: Vec<String> =
             measured.iter().flat_map(|test| details::lines(test, run.profile == LLM)).collect();
         lines.extend(measured.iter().flat_map(|test| required(test)));
+        lines.extend(measured.iter().flat_map(|test| details::of_servers(run, test)));
         lines.iter().for_each(|line| frame.line(line, 2));
         if !lines.is_empty() {
             frame.rule();

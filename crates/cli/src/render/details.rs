@@ -2,7 +2,9 @@
 //! machine and the command.
 
 use dyno_results::summary::metrics::{Bound, EarlyStopping};
-use dyno_results::summary::{Environment, Metrics, Plan, State, Test, Verdict, answer_lines};
+use dyno_results::summary::{
+    Energy, Environment, Metrics, Plan, Run, State, Test, Verdict, answer_lines,
+};
 use dyno_results::units::{count, counted, duration, percentile, rate};
 
 /// Returns lines about a performance test; empty without metrics. `has_times`: a table shows the times of
@@ -24,6 +26,29 @@ pub fn lines(test: &Test, has_times: bool) -> Vec<String> {
     ];
     let texts = parts.into_iter().flatten().filter(|part| !part.is_empty());
     texts.map(|part| format!("{name}: {part}")).collect()
+}
+
+/// Returns a line for each metrics page of a test, and one for its energy. Of several tenants the first
+/// one has them.
+pub fn of_servers(run: &Run, test: &Test) -> Vec<String> {
+    let is_of_test =
+        |scenario: &str, mode: &str| (scenario, mode) == (&*test.scenario, &*test.mode);
+    let first = run.tests.iter().find(|first| is_of_test(&first.scenario, &first.mode));
+    if !first.is_some_and(|first| std::ptr::eq(first, test)) {
+        return Vec::new();
+    }
+    let pages = run.servers.iter().filter(|page| is_of_test(&page.scenario, &page.mode));
+    let pages = pages.map(|page| match (page.text(), &page.absent) {
+        (text, _) if !text.is_empty() => {
+            format!("{} metrics: {text} ({})", page.servers.join(", "), page.page)
+        }
+        (_, Some(why)) => format!("server metrics: none, {}: {why}", page.page),
+        (_, None) => format!("server metrics: none at {}", page.page),
+    });
+    let energy = run.energy.iter().filter(|energy| is_of_test(&energy.scenario, &energy.mode));
+    let energy = energy.map(Energy::text).filter(|text| !text.is_empty());
+    let energy = energy.map(|text| format!("energy: {text}"));
+    pages.chain(energy).map(|line| format!("{}: {line}", test.scenario)).collect()
 }
 
 /// Returns the throughput within the limits of `--goodput`.

@@ -111,6 +111,9 @@ pub fn markdown(report: &ComparisonReport) -> String {
             let cells = cells(row, test);
             text += &format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "));
         }
+        for row in &test.server {
+            text += &format!("| {} |\n", row.cells().map(|text| cell(&text)).join(" | "));
+        }
         text.push('\n');
         text += &list(test.comparison.omitted.iter().map(left_out).chain(test.notes.clone()));
     }

@@ -77,6 +77,9 @@ pub fn now(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
         row("in flight", format!("{}{failed}", units::count(seen.last.in_flight()))),
         row("latency", percentiles(&seen.latency, &[0.5, 0.99])),
     ];
+    if !live.servers.is_empty() {
+        lines.push(row("server", live.servers.clone()));
+    }
     if seen.first_token.quantile(0.5).is_some() {
         lines.push(row("first token", percentiles(&seen.first_token, &[0.5, 0.99])));
     }

@@ -4,7 +4,7 @@
 use dyno_loadgen::compare::{self, Metric, Pairing};
 use serde::Serialize;
 
-use super::{ComparisonReport, TestReport, metric};
+use super::{ComparisonReport, ServerRow, TestReport, metric};
 
 /// Raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -98,8 +98,23 @@ pub struct Test {
     pub metrics: Vec<Row>,
     /// metrics that could not be compared
     pub omitted: Vec<MissingMetric>,
+    /// means of what the servers exposed of themselves, which are not judged
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub server: Vec<ServerValue>,
     /// what a reader must know of it
     pub notes: Vec<String>,
+}
+
+/// A quantity of the servers' metrics pages.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ServerValue {
+    /// such as `waiting`, `running`, `kv_cache_use` or `batch_size`
+    pub quantity: String,
+    /// mean over the runs of the baseline
+    pub baseline: f64,
+    /// likewise of the candidate
+    pub candidate: f64,
 }
 
 /// A metric of both sides.
@@ -228,6 +243,7 @@ impl Test {
             has_records: test.has_records,
             metrics: test.comparison.rows.iter().map(Row::from_row).collect(),
             omitted: test.comparison.omitted.iter().map(MissingMetric::from_omitted).collect(),
+            server: test.server.iter().map(ServerValue::from_row).collect(),
             notes: test.notes.clone(),
         }
     }
@@ -262,6 +278,13 @@ impl Row {
                 _ => None,
             },
         }
+    }
+}
+
+impl ServerValue {
+    fn from_row(row: &ServerRow) -> Self {
+        let [baseline, candidate] = row.values;
+        Self { quantity: row.quantity.clone(), baseline, candidate }
     }
 }
 

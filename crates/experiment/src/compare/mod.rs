@@ -32,6 +32,7 @@ mod json;
 mod label;
 mod layout;
 pub mod metric;
+mod server;
 mod source;
 
 use dyno_loadgen::compare::{
@@ -42,6 +43,7 @@ use dyno_results::summary::State;
 pub use json::{ComparisonDocument, SCHEMA_VERSION};
 pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
+pub use server::ServerRow;
 pub use source::{ComparedRun, refuse_copies};
 
 use crate::End;
@@ -122,6 +124,8 @@ pub struct TestReport {
     pub observations: [usize; 2],
     /// Whether every run kept its queries; if not, every metric is inconclusive.
     pub has_records: bool,
+    /// Values of the servers' metrics pages, which are not judged.
+    pub server: Vec<ServerRow>,
     /// Notes for readers.
     pub notes: Vec<String>,
 }
@@ -311,6 +315,7 @@ impl TestReport {
         let title = baseline[0].conditions.title();
         let runs = [baseline.len(), candidate.len()];
         let has_records = baseline.iter().chain(&candidate).all(|test| test.has_records);
+        let server = server::rows(&baseline, &candidate);
         let (mut comparison, observations) = if has_records {
             let of = |tests: Vec<ComparedTest>| -> Vec<compare::Run> {
                 tests.into_iter().flat_map(|test| test.observations).collect()
@@ -331,6 +336,7 @@ impl TestReport {
             runs,
             observations,
             has_records,
+            server,
             notes,
         })
     }

@@ -12,7 +12,7 @@ use dyno_results::records::{self, Records};
 use dyno_results::summary::{self, State, Verdict};
 
 use super::conditions::Conditions;
-use super::label;
+use super::{label, server};
 
 use crate::failure::Failure;
 
@@ -60,6 +60,8 @@ pub struct ComparedTest {
     pub has_records: bool,
     /// Figures by names of metrics.
     pub figures: Figures,
+    /// Means of the quantities of the servers' metrics pages.
+    pub server: BTreeMap<String, f64>,
 }
 
 impl ComparedRun {
@@ -79,7 +81,7 @@ impl ComparedRun {
             Failure::usage(error).hint("dyno compare takes the folders that dyno run leaves")
         })?;
         let measured = run.tests.iter().filter(|test| test.mode == "performance");
-        let read = |test| ComparedTest::read(path, test, &run.definitions);
+        let read = |test| ComparedTest::read(path, &run, test);
         let tests = measured.map(read).collect::<Result<_, _>>()?;
         let given = label::given(path, &run);
         let environment = &run.environment;
@@ -163,7 +165,7 @@ impl ComparedRun {
 }
 
 impl ComparedTest {
-    fn read(directory: &Path, test: &summary::Test, definitions: &str) -> Result<Self, Failure> {
+    fn read(directory: &Path, run: &summary::Run, test: &summary::Test) -> Result<Self, Failure> {
         let file = directory.join(&test.folder).join(records::FILE);
         let records = Records::read(&file).map_err(|error| {
             Failure::usage(error).hint("only the raw records tell chance from a difference")
@@ -173,7 +175,7 @@ impl ComparedTest {
             state: test.state,
             is_invalid: test.judged() == Verdict::Invalid,
             verdict: test.judged().name().into(),
-            definitions: match definitions {
+            definitions: match &run.definitions[..] {
                 "" => EARLIER.into(),
                 definitions => definitions.into(),
             },
@@ -181,6 +183,7 @@ impl ComparedTest {
             scheduled: records.scheduled_ns,
             has_records: true,
             figures: foreign::of_summary(test),
+            server: server::of_test(run, test),
         })
     }
 
@@ -204,6 +207,7 @@ impl ComparedTest {
             has_records: test.records.is_some(),
             observations: vec![columns],
             figures: test.figures.clone(),
+            server: BTreeMap::new(),
         }
     }
 }

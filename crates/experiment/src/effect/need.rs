@@ -128,6 +128,18 @@ pub fn real_time(facts: &Facts<'_>) -> Option<UnmetNeed> {
     })
 }
 
+/// Needs a run in real time from this process.
+pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
+    let is_on = facts.run.stops_on_saturation == Some(true);
+    let system = facts.loaded.filter(|_| is_on)?;
+    (system.is_simulated() || system.remote_workers.is_some()).then(|| {
+        UnmetNeed::new(
+            "has no effect: only a run in real time from this process is watched",
+            "leave it out, or measure a real system without remote workers",
+        )
+    })
+}
+
 /// Needs generated samples, or a file with more samples.
 pub fn samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
     const FIX: &str = "leave it out";

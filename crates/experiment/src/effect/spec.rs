@@ -142,7 +142,8 @@ const WITH_KEYS: &[&str] =
     &["oip", "oip-grpc", "openai", "raw", "model", "npu", "rnn", "digits-lstm"];
 
 /// Keys that may be repeated.
-const REPEATED: &[&str] = &["node", "version", "accept-answers", "fingerprint", "without"];
+const REPEATED: &[&str] =
+    &["node", "version", "accept-answers", "fingerprint", "without", "metrics"];
 
 /// A specification of a system that is checked.
 struct Spec<'a> {

@@ -28,6 +28,13 @@ pub const ROWS: &[Row] = &[
     ("seed", &[]),
     ("deadline", &[]),
     ("fail-fast", &[Other("real time", need::real_time)]),
+    (
+        "stop-on-saturation",
+        &[
+            Need::Scenario(Scenario::Server),
+            Other("real time, without remote workers", need::saturable),
+        ],
+    ),
     ("model", &[System, Other("a system that names no model", need::model)]),
     ("data", &[System]),
     ("shape", &[System, Other("random samples", need::random_samples)]),

@@ -4,3 +4,4 @@ pub mod accelerator;
 pub mod answers;
 pub mod client;
 pub mod observer;
+pub mod server;

@@ -160,6 +160,7 @@ mod tests {
     fn observation(pauses: &[Pause]) -> Observation {
         Observation {
             clock: dyno_loadgen::clock::Clock::start(),
+            began: 0,
             pauses: pauses.to_vec(),
             brief_stops: Vec::new(),
             run_delay: BTreeMap::new(),

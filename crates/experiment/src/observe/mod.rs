@@ -5,7 +5,9 @@
 //! Without such a cause the process was stopped, for example by a signal.
 //! [`crate::gather::observer`] judges the effect of pauses on the samples of a run.
 
+pub mod energy;
 mod machine;
+pub mod servers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +40,8 @@ const BEATS_TO_STEAL: u64 = 100;
 pub struct Observation {
     /// Clock in which that run began at 0.
     pub clock: Clock,
+    /// Start of that run by [`Heart::clock`].
+    pub began: Nanos,
     /// Pauses of that run, in order.
     pub pauses: Vec<Pause>,
     /// Beats of that run that fell into a stop too short for a pause: due time and lateness. Beats
@@ -80,6 +84,11 @@ impl Heart {
         Self { clock, run_began: Arc::default(), before, beats }
     }
 
+    /// Returns the clock of the observation.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// Returns a function that records when each run begins, for
     /// [`dyno_loadgen::drive::real::RealTime::announce`].
     pub fn announce(&self) -> RunAnnouncer {
@@ -111,6 +120,7 @@ impl Heart {
         };
         Observation {
             clock: self.clock.shifted(began),
+            began,
             pauses: pauses.into_iter().filter_map(of_run).collect(),
             brief_stops: brief_stops
                 .iter()

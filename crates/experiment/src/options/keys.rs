@@ -63,6 +63,7 @@ pub struct RunOptions {
     pub seed: Option<u64>,
     pub deadline: Option<Nanos>,
     pub fails_fast: Option<bool>,
+    pub stops_on_saturation: Option<bool>,
     /// Systems of `[[tenants]]`, in their order; `None` for tenants that use the run's system.
     pub tenant_systems: Vec<Option<String>>,
     pub model: Option<PathBuf>,
@@ -164,6 +165,8 @@ keys! {
         |o, v, _| { o.deadline = Some(above_zero(v)?); Ok(()) };
     "fail-fast" "on|off" "End a run whose first 20 answers all failed, or more than half of the last 200 (not in virtual time)" "on, but off with --profile rules or --round"
         |o, v, _| { o.fails_fast = Some(on_or_off(v)?); Ok(()) };
+    "stop-on-saturation" "on|off" "Server at a rate: end a run whose queue grows without bound, and tell what the system completes (not in virtual time, nor with remote workers)" "off; on with --profile llm"
+        |o, v, _| { o.stops_on_saturation = Some(on_or_off(v)?); Ok(()) };
     "model" "FILE" "ONNX model, for the systems onnx and tract" "named by the system"
         |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
     "data" "[INPUT=]FILE" "Samples for a model (.npy, along the first axis; once for each of its inputs), or prompts for a server (.jsonl, .json, .csv)" "random samples"

@@ -293,6 +293,12 @@ impl Options {
         self.run.fails_fast.unwrap_or(by_default)
     }
 
+    /// Returns whether a run at a rate ends when its queue grows without bound.
+    pub fn stops_on_saturation(&self) -> bool {
+        let by_default = self.profile() == Profile::Llm && self.rules.is_none();
+        self.run.stops_on_saturation.unwrap_or(by_default)
+    }
+
     /// Returns the settings of one test of one tenant, from all layers. Settings that depend on the
     /// system are still open; see [`Options::complete`].
     pub fn settings(

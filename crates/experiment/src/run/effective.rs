@@ -80,6 +80,10 @@ fn system_rows(options: &Options) -> String {
     let rows = [
         ("mode", run.mode.map(|mode| quoted(mode.name()))),
         ("fail_fast", run.fails_fast.map(|is_on| quoted(if is_on { "on" } else { "off" }))),
+        (
+            "stop_on_saturation",
+            run.stops_on_saturation.map(|is_on| quoted(if is_on { "on" } else { "off" })),
+        ),
         ("model", file(&run.model)),
         ("data", (!data.is_empty()).then(|| format!("[{}]", data.join(", ")))),
         ("shape", (!shapes.is_empty()).then(|| format!("[{}]", shapes.join(", ")))),

@@ -8,6 +8,7 @@ mod seen;
 mod tests;
 
 pub use effective::effective_toml;
+pub use remarks::command;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,11 +26,12 @@ use dyno_results::{series, units, write};
 
 use crate::effect::{self, Facts};
 use crate::failure::Failure;
+use crate::gather::server::ServerFindings;
 use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options, Requirement};
 use crate::outcome::{Context, Outcome, log_folder};
 use crate::system::System;
-use crate::system::net::{Remote, without_secrets};
+use crate::system::net::Remote;
 use crate::test::{PlannedTest, TestTenant};
 use crate::watch::{Control, Interrupt, TestResult, Watch};
 use crate::workers::RemoteWorkers;
@@ -263,6 +265,11 @@ impl PreparedRun {
                 run.remarks.push(client.remark());
                 run.clients.push(client);
             }
+            if let Some(found) = played.servers {
+                run.servers.extend(found.servers);
+                run.energy.extend(found.energy);
+                plots.servers.extend(found.series);
+            }
             for outcome in played.outcomes {
                 if outcome.summary.state != State::Complete && run.state == State::Complete {
                     run.state = outcome.summary.state;
@@ -377,6 +384,8 @@ impl PreparedRun {
             accelerators: Vec::new(),
             clients: Vec::new(),
             observers: Vec::new(),
+            servers: Vec::new(),
+            energy: Vec::new(),
             environment: environment::describe(),
         }
     }
@@ -427,23 +436,6 @@ pub fn variables() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Returns the arguments that repeat the run, without the directory of its results and without values
-/// of header fields.
-pub fn command() -> Vec<String> {
-    let mut kept = Vec::new();
-    // Non-UTF-8 arguments are converted lossily.
-    let mut arguments =
-        std::env::args_os().skip(1).map(|arg| without_secrets(&arg.to_string_lossy()));
-    while let Some(argument) = arguments.next() {
-        if argument == "--out" {
-            arguments.next();
-        } else if !argument.starts_with("--out=") {
-            kept.push(argument);
-        }
-    }
-    kept
-}
-
 fn compact(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("keys are texts") + "\n"
 }
@@ -483,6 +475,8 @@ struct TestOutcome {
     client: Option<summary::Client>,
     /// Observers, in real time only.
     observers: Vec<summary::Observer>,
+    /// What servers showed of themselves.
+    servers: Option<ServerFindings>,
 }
 
 /// Plays one test and writes its logs and raw records.
@@ -503,7 +497,7 @@ fn play(
     notes.extend(warmed_up.filter(|failed| *failed > 0).map(|failed| {
         format!("{failed} of the requests that warmed the server up before the test failed.")
     }));
-    let PlayedTest { logs, failing, observation } = played;
+    let PlayedTest { logs, failing, saturated, observation, servers } = played;
     control.writes(true);
     let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
@@ -528,6 +522,9 @@ fn play(
         if let Some(failing) = &failing {
             outcome.summary.end_failing(failing);
         }
+        if let Some(saturated) = &saturated {
+            outcome.summary.end_saturated(saturated);
+        }
         outcome.summary.notes.extend(notes.iter().cloned());
         if let (TestMode::PerformanceOnly, Some(run)) = (test.mode, log.runs().last()) {
             let own = |bound: &&Requirement| bound.is_for(test.scenario);
@@ -549,11 +546,13 @@ fn play(
     let client = before
         .as_ref()
         .and_then(|before| seen_by_client(system, before, took, &logs, &mut outcomes));
+    let began = observation.as_ref().map_or(0, |observation| observation.began);
     let observers = seen::observers(system, observation, &logs, &mut outcomes);
+    let servers = seen::servers(system, servers.as_ref(), began, &mut outcomes);
     if let Some(reported) = reported(system) {
         outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));
     }
-    Ok(TestOutcome { outcomes, client, observers })
+    Ok(TestOutcome { outcomes, client, observers, servers })
 }
 
 /// Returns the reports of a test by the native definitions; empty if they do not differ from those

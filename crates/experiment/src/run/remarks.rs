@@ -1,10 +1,11 @@
-//! Remarks for readers of a run.
+//! Remarks for readers of a run, and the command that repeats it.
 
 use dyno_loadgen::settings::Scenario;
 
 use crate::environment;
 use crate::options::{Options, Profile};
 use crate::system::System;
+use crate::system::net::without_secrets;
 
 /// Returns remarks on the run as a whole. In virtual time the machine does not matter, and equal
 /// seeds must give equal bytes.
@@ -35,4 +36,21 @@ pub fn of_run(options: &Options, system: &System) -> Vec<String> {
         ));
     }
     remarks
+}
+
+/// Returns the arguments that repeat the run, without the directory of its results and without values
+/// of header fields.
+pub fn command() -> Vec<String> {
+    let mut kept = Vec::new();
+    // Non-UTF-8 arguments are converted lossily.
+    let mut arguments =
+        std::env::args_os().skip(1).map(|arg| without_secrets(&arg.to_string_lossy()));
+    while let Some(argument) = arguments.next() {
+        if argument == "--out" {
+            arguments.next();
+        } else if !argument.starts_with("--out=") {
+            kept.push(argument);
+        }
+    }
+    kept
 }

@@ -11,7 +11,9 @@ use dyno_results::summary::{self, Observer};
 use crate::gather::accelerator;
 use crate::gather::client::{self, Sight};
 use crate::gather::observer::{self, Part, Reach};
+use crate::gather::server::{self, ObservedRun, ServerFindings};
 use crate::observe::Observation;
+use crate::observe::servers::ServerObservation;
 use crate::outcome::{Outcome, Troubles};
 use crate::system::System;
 use crate::workers::{RemoteWorkers, WorkerReports};
@@ -124,6 +126,27 @@ pub fn observer<'r>(
     };
     let parts: Vec<Part<'_>> = (0..).zip(tenants).map(part).collect();
     observer::observer(observation, reach, &parts, &late_reads.unwrap_or_default())
+}
+
+/// Returns what the servers of a test showed of themselves; `None` without servers. Adds a note to the
+/// first test if they counted other tokens.
+pub(super) fn servers(
+    system: &System,
+    observation: Option<&ServerObservation>,
+    began: Nanos,
+    outcomes: &mut [Outcome],
+) -> Option<ServerFindings> {
+    let remote = system.remote()?;
+    let tests: Vec<&summary::Test> = outcomes.iter().map(|outcome| &outcome.summary).collect();
+    let run = ObservedRun { began, tests: &tests };
+    let found = match observation {
+        Some(observation) => server::findings(observation, run),
+        None => server::unread(&remote.metrics, run),
+    };
+    if let (Some(note), Some(first)) = (&found.note, outcomes.first_mut()) {
+        first.summary.notes.push(note.clone());
+    }
+    Some(found)
 }
 
 /// Returns the reports of the workers on the test; `None` without workers.

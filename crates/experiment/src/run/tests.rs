@@ -105,9 +105,7 @@ pub fn tests(
             // An audit may force one mode, so that two tests become equal.
             let mode = resolved_tenants[0].plan.mode;
             if tests.iter().all(|test| (test.scenario, test.mode) != (scenario, mode)) {
-                let (tenants, keep) = (resolved_tenants, keep(options));
-                let fails_fast = options.fails_fast();
-                tests.push(PlannedTest { scenario, mode, tenants, keep, fails_fast });
+                tests.push(planned(options, scenario, mode, resolved_tenants));
             }
         }
     }
@@ -121,6 +119,23 @@ pub fn tests(
         workers.check(&tests, system.is_simulated())?;
     }
     Ok(tests)
+}
+
+fn planned(
+    options: &Options,
+    scenario: Scenario,
+    mode: TestMode,
+    tenants: Vec<TestTenant>,
+) -> PlannedTest {
+    PlannedTest {
+        scenario,
+        mode,
+        tenants,
+        keep: keep(options),
+        fails_fast: options.fails_fast(),
+        stops_saturated: options.stops_on_saturation(),
+        reads_metrics: true,
+    }
 }
 
 /// Returns what is kept of records. A trace needs the samples of all runs.
@@ -170,8 +185,7 @@ pub fn performance(
         settings.set(key, value, origin.clone()).expect("settings that exist, values that read");
     }
     let tenant = settle(options, system, scenario, None, settings).map_err(Failure::usages)?;
-    let (keep, fails_fast) = (keep(options), options.fails_fast());
-    let test = PlannedTest { scenario, mode, tenants: vec![tenant], keep, fails_fast };
+    let test = planned(options, scenario, mode, vec![tenant]);
     if let Some(workers) = &system.remote_workers {
         workers.check(std::slice::from_ref(&test), system.is_simulated())?;
     }

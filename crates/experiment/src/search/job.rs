@@ -353,7 +353,7 @@ impl Job {
         let control = Control { most: Some(self.left()), ..control };
         let played = self.prepared.play_and_judge(&test, control, &title);
         self.prepared.system.repeat(0);
-        let (PlayedTest { mut logs, failing, .. }, judged) = played?;
+        let (PlayedTest { mut logs, failing, saturated, .. }, judged) = played?;
         let log = logs.swap_remove(0);
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
         let took = self.took(&log);
@@ -361,17 +361,18 @@ impl Job {
         if let Some(failing) = failing.filter(|_| !self.has_answers()) {
             return Ok(Attempt::Failing(failing));
         }
-        if let Some(made) = self.without_result(&log, took).filter(|_| !is_failing) {
+        let is_ended = is_failing || saturated.is_some();
+        if let Some(made) = self.without_result(&log, took).filter(|_| !is_ended) {
             return Ok(made);
         }
-        let is_early = is_failing
+        let is_early = is_ended
             || matches!(
                 run.ended,
                 EndReason::TooManyOutstanding { .. } | EndReason::MaxDuration { .. }
             );
         let mut observation = self.observe(probe, &[run], took);
         observation.overloaded = is_early && self.load == Load::Qps;
-        observation.passed = !is_failing && self.search.keeps_all(&observation);
+        observation.passed = !is_ended && self.search.keeps_all(&observation);
         let mut told = self.told(probe, observation, (&[run], run), None);
         if !is_failing {
             told.disturb(&judged);
@@ -437,7 +438,8 @@ impl Job {
             let most = self.search.most_outstanding(probe);
             on_top.push(("server_max_async_queries", most.to_string()));
         }
-        self.prepared.performance_test(scenario, &on_top, &ORIGIN)
+        let test = self.prepared.performance_test(scenario, &on_top, &ORIGIN)?;
+        Ok(PlannedTest { reads_metrics: false, ..test })
     }
 
     /// Plays a confirmation: a full run with its own directory.
@@ -447,7 +449,8 @@ impl Job {
         self.prepared.options.depart(self.load.scenario(), &on_top, &ORIGIN);
         on_top.extend(request::repetition(&self.prepared, self.load));
         let test = self.prepared.performance_test(self.load.scenario(), &on_top, &ORIGIN)?;
-        let tests = [test];
+        // A confirmation is judged by its whole length.
+        let tests = [PlannedTest { stops_saturated: false, ..test }];
         let (folder, path) = self.confirm_folder()?;
         let directory = self.prepared.directory(&tests, Some(&path))?;
         let mut made = None;

@@ -2,6 +2,7 @@
 
 mod dataset;
 mod discover;
+mod metrics;
 mod oip;
 mod openai;
 mod prompts;
@@ -31,6 +32,8 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
 pub use discover::{Discovery, discover};
+pub use metrics::MetricsSource;
+use metrics::is_on_this_machine;
 pub use secrets::{literal_secret, without_secrets};
 use spec_keys::{SpecKeys, named};
 
@@ -90,7 +93,8 @@ pub(super) const RAW: SystemKind = SystemKind {
      and is shown separately), timeout=TIME (60s), retries=N (0, \
      counted; a refusal waits as long as the server asks by Retry-After, else for growing times), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
      accept=gzip or deflate (asks for compressed answers, which are unpacked after their time was taken), ca=FILE.pem (authorities, or the server's own certificate), fingerprint=SHA256 (only the server with this certificate), insecure=true (any certificate), \
-     client-cert=FILE.pem, client-key=FILE.pem, proxy=http://HOST:PORT, header.NAME=TEXT and query.NAME=TEXT, or header-env.NAME=VARIABLE, header-file.NAME=FILE, query-env.NAME=VARIABLE, query-file.NAME=FILE (values are \
+     metrics=URL or off (the page of the servers' metrics for Prometheus, once for each; \
+     /metrics beside the requests of openai and oip), metrics-interval=TIME (1s), client-cert=FILE.pem, client-key=FILE.pem, proxy=http://HOST:PORT, header.NAME=TEXT and query.NAME=TEXT, or header-env.NAME=VARIABLE, header-file.NAME=FILE, query-env.NAME=VARIABLE, query-file.NAME=FILE (values are \
      written nowhere), token-env=NAME (the environment variable that holds a bearer token)",
     accepts: &["data", "warm-up", "max-concurrency"],
     resources: |operand| named("raw", operand),
@@ -107,6 +111,10 @@ pub struct Remote {
     pub is_streaming: bool,
     /// Threads of the client.
     pub threads: usize,
+    /// Metrics pages of the servers.
+    pub metrics: MetricsSource,
+    /// Whether all servers run on this machine.
+    pub is_local: bool,
     /// Recorded arrival times of samples, if any.
     schedule: Option<Arc<[Nanos]>>,
 }
@@ -202,9 +210,14 @@ impl StartedServer {
         let is_streaming = all.iter().any(|one| one.wired.protocol.is_streaming());
         let threads = all.iter().map(|one| one.threads).sum();
         let is_synthetic = all.iter().any(|one| one.wired.is_synthetic);
+        let is_local = all.iter().flat_map(|one| &one.wired.nodes).all(is_on_this_machine);
         let (mut clients, mut libraries, mut wired) = (Vec::new(), Vec::new(), Vec::new());
-        let mut remarks = Vec::new();
+        let (mut metrics, mut remarks) = (None::<MetricsSource>, Vec::new());
         for mut one in all {
+            match &mut metrics {
+                None => metrics = Some(one.wired.metrics.clone()),
+                Some(metrics) => metrics.add(&one.wired.metrics),
+            }
             clients.push(one.client);
             libraries.push(one.library);
             for remark in one.wired.remarks.drain(..) {
@@ -221,6 +234,8 @@ impl StartedServer {
                 answers: first.answers,
                 is_streaming,
                 threads,
+                metrics: metrics.unwrap_or_default(),
+                is_local,
                 schedule: first.schedule,
             },
             library: Arc::new(Libraries(libraries)),
@@ -240,6 +255,7 @@ struct ServerGroup {
     names: Vec<String>,
     options: Options,
     answers: Answers,
+    metrics: MetricsSource,
     schedule: Option<Arc<[Nanos]>>,
     tensors: Option<Arc<TensorLibrary>>,
     labels: Option<Vec<i64>>,

@@ -126,6 +126,8 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
         tenants: vec![tenant],
         keep: RecordRetention::Results,
         fails_fast: false,
+        stops_saturated: false,
+        reads_metrics: false,
     };
     let control = Control { watch: &quiet(), interrupt: Some(interrupt), most: None };
     let log = test.play(system, control, "trial")?.logs.swap_remove(0);

@@ -132,6 +132,10 @@ impl State {
             Answers::Text(_) => None,
         });
         let queues: Vec<_> = queues.collect();
+        let waiting: usize = queues.iter().map(|(_, queue)| queue.depth()).sum();
+        let help = "Requests to models that are computed or written";
+        let running = self.in_flight().saturating_sub(waiting) as f64;
+        single(&mut page, "dyno_requests_running", "gauge", help, running);
         if queues.is_empty() {
             return page;
         }

@@ -71,6 +71,7 @@ params.model.path = str(model)
 params.n_ctx = 4 * CONTEXT
 params.n_parallel = 4
 params.warmup = False
+params.endpoint_metrics = True
 params.port = port
 params.hostnames = ["127.0.0.1"]
 kind = sys.argv[3] if len(sys.argv) > 3 else ""

@@ -101,7 +101,7 @@ impl<'a> Net<'a> {
 
     /// Measures a server and fails unless every sample is answered, in an accuracy run correctly.
     /// INVALID performance is no failure, because other load on the machine can cause it.
-    fn measure(&self, name: &str, system: &str, arguments: &[&str]) -> Result<()> {
+    fn measure(&self, name: &str, system: &str, arguments: &[&str]) -> Result<Value> {
         let out = self.folder.join(name);
         let mut run = Command::new(&self.dyno);
         run.args(["run", "--system", system, "--json", "--no-progress", "--duration", "2s"]);
@@ -110,7 +110,7 @@ impl<'a> Net<'a> {
         let summary: Value = serde_json::from_slice(&output.stdout)
             .with_context(|| format!("{name}: dyno run printed no JSON: {}", output.status))?;
         println!("{name}: {}", checked_tests(&summary).with_context(|| name.to_owned())?);
-        Ok(())
+        Ok(summary)
     }
 }
 
@@ -144,6 +144,28 @@ fn checked_tests(summary: &Value) -> Result<String> {
         descriptions.push(format!("{scenario} {mode} of {} samples", count.unwrap_or(0)));
     }
     Ok(descriptions.join(", "))
+}
+
+/// Most requests in work of the server of llama.cpp, which are its slots.
+const SLOTS: f64 = 4.0;
+
+/// Returns a description of the metrics of llama.cpp in a run with 8 requests in flight.
+///
+/// # Errors
+/// Its counter of tokens differs from the answers, or its queue from the load.
+fn checked_metrics(summary: &Value) -> Result<String> {
+    let (server, test) = (&summary["servers"][0], &summary["tests"][0]);
+    ensure!(server["servers"][0] == "llama.cpp", "no metrics of llama.cpp: {server}");
+    let number = |value: &Value| value.as_f64().with_context(|| format!("no number in {server}"));
+    let (gauges, counters) = (&server["gauges"], &server["counters"]);
+    let generated = number(&counters["generated_tokens"])?;
+    let ours = number(&test["metrics"]["token_count"])?;
+    ensure!(generated == ours, "it generated {generated} tokens, and its answers hold {ours}");
+    let (running, waiting) =
+        (number(&gauges["running"]["max"])?, number(&gauges["waiting"]["max"])?);
+    ensure!(running == SLOTS, "{running} requests were in work, where {SLOTS} can be");
+    ensure!((1.0..=8.0 - SLOTS).contains(&waiting), "{waiting} requests waited");
+    Ok(format!("{generated} tokens as in the answers, {running} running, {waiting} waiting"))
 }
 
 fn openai_client(net: &Net<'_>, venv: &Venv) -> Result<()> {
@@ -245,9 +267,8 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
     }
     // Its tokens are bytes, so that only fitted words have the requested length.
     let exact = "input=120,exact-input=tokenize,output=8,force-output=true,unique-prefix=true";
-    net.measure("llama-exact", &format!("openai:http://{address},{exact},{once}"), &scenario)?;
-    let summary = fs::read(net.folder.join("llama-exact/summary.json"))?;
-    let summary: Value = serde_json::from_slice(&summary)?;
+    let exact = format!("openai:http://{address},{exact},{once}");
+    let summary = net.measure("llama-exact", &exact, &scenario)?;
     let tokens = &summary["tests"][0]["metrics"]["tokens"];
     let samples = summary["tests"][0]["metrics"]["sample_count"].as_u64().unwrap_or(0);
     let input = tokens["input"].as_u64().unwrap_or(0);
@@ -257,6 +278,10 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
     for api in ["embeddings", "rerank"] {
         llama_vectors(net, venv, api)?;
     }
+    let system = format!("openai:http://{address},max-tokens=64,input=16,metrics-interval=100ms");
+    let load = ["--mode", "performance", "--scenario", "Server", "--max-concurrency", "8"];
+    let summary = net.measure("llama-metrics", &format!("{system},keep-alive=false"), &load)?;
+    println!("llama-metrics: {}", checked_metrics(&summary)?);
     for api in ["completions", "chat"] {
         let right = net.folder.join(format!("right-{api}.jsonl"));
         let right = right.to_str().context("the target folder's path is no UTF-8")?;
@@ -282,7 +307,8 @@ fn llama_vectors(net: &Net<'_>, venv: &Venv, api: &str) -> Result<()> {
     let _server = Server::start(&mut command, &address, "/health")?;
     let system = format!("openai:http://{address},api={api},input=16");
     let scenario = ["--mode", "performance", "--scenario", "SingleStream", "--samples", "16"];
-    net.measure(&format!("llama-{api}"), &system, &scenario)
+    net.measure(&format!("llama-{api}"), &system, &scenario)?;
+    Ok(())
 }
 
 fn ray(net: &Net<'_>, venv: &Venv) -> Result<()> {

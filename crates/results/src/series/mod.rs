@@ -3,6 +3,7 @@
 
 mod gather;
 mod histogram;
+mod server;
 mod timeline;
 
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use histogram::{Counts, Histogram};
+pub use server::ServerReadings;
 pub use timeline::{Block, Timeline};
 
 use crate::summary::{ReadError, read_json};
@@ -38,6 +40,9 @@ pub struct Run {
     /// of simulated NPUs: what they did at first, in the order of the summary's `accelerators`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timelines: Vec<Timeline>,
+    /// of servers: what their metrics pages showed, one entry a page and test
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerReadings>,
 }
 
 /// The plots of one tenant's test.
@@ -96,9 +101,15 @@ pub struct Slice {
 }
 
 impl Run {
-    /// Returns the plots of tests, without timelines.
+    /// Returns the plots of tests, without timelines and servers.
     pub fn new(tests: Vec<Test>) -> Self {
-        Self { schema: SCHEMA.into(), schema_version: SCHEMA_VERSION, tests, timelines: Vec::new() }
+        Self {
+            schema: SCHEMA.into(),
+            schema_version: SCHEMA_VERSION,
+            tests,
+            timelines: Vec::new(),
+            servers: Vec::new(),
+        }
     }
 
     /// Reads the series of a run directory.

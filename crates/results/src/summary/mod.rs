@@ -8,6 +8,7 @@ pub mod accelerator;
 pub mod answer_lines;
 pub mod answers;
 pub mod client;
+pub mod energy;
 mod failing;
 pub mod goodput;
 pub mod metrics;
@@ -16,6 +17,8 @@ mod of_metrics;
 mod probe;
 mod read;
 mod requirement;
+mod saturated;
+pub mod server_metrics;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -27,6 +30,7 @@ use crate::units;
 
 pub use accelerator::Accelerator;
 pub use client::{Client, Worker};
+pub use energy::Energy;
 pub use failing::Failing;
 pub use goodput::Limits;
 pub use metrics::Metrics;
@@ -34,6 +38,8 @@ pub use observer::Observer;
 pub use probe::Probe;
 pub use read::{ReadError, read_json};
 pub use requirement::{Requirement, RequirementFinding};
+pub use saturated::Saturated;
+pub use server_metrics::ServerMetrics;
 pub use verdict::{Cause, Reason, ReasonKind, Verdict, settle_tenants};
 
 /// A bound on a time that no answer exceeds, ns: 36 years. A test with this bound has none in its
@@ -129,6 +135,13 @@ pub struct Run {
     /// in real time: what kept the client from its work, one entry a performance test, or worker of it
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observers: Vec<Observer>,
+    /// of servers: what they exposed of themselves, one entry a test and page, and one for all pages of
+    /// several
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerMetrics>,
+    /// of servers: energy, one entry a test
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub energy: Vec<Energy>,
     /// machine and build
     pub environment: Environment,
 }
@@ -176,7 +189,7 @@ pub struct Calibration {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// As planned.
+    /// As planned, or because over-saturation was found.
     Complete,
     /// Ctrl-C.
     Interrupted,
@@ -223,6 +236,9 @@ pub struct Test {
     /// failures that ended the test before its time; null where none did
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<Failing>,
+    /// over-saturation that ended the test before its time; null where it did not
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saturated: Option<Saturated>,
     /// what it was run on
     #[serde(default)]
     pub data: Data,

@@ -80,6 +80,8 @@ impl Cause {
 pub enum ReasonKind {
     /// The run ended before it was complete.
     Ended,
+    /// The queue grew without bound.
+    Saturated,
     /// Samples failed.
     Failures,
     /// Samples never came back.
@@ -168,7 +170,13 @@ impl Test {
     /// Adds a reason after those about the end of the run and about failures.
     pub fn add_reason_after_failures(&mut self, reason: Reason) {
         let is_first = |reason: &&Reason| {
-            matches!(reason.kind, ReasonKind::Ended | ReasonKind::Failures | ReasonKind::Missing)
+            matches!(
+                reason.kind,
+                ReasonKind::Ended
+                    | ReasonKind::Saturated
+                    | ReasonKind::Failures
+                    | ReasonKind::Missing
+            )
         };
         let at = self.causes.iter().take_while(is_first).count().min(self.reasons.len());
         self.reasons.insert(at, reason.text.clone());
@@ -290,6 +298,7 @@ mod tests {
             requirements: Vec::new(),
             repeated: None,
             failing: None,
+            saturated: None,
             accuracy: None,
             metrics: None,
             data: Data::default(),

@@ -55,6 +55,7 @@ pub fn load(
     let output = given.text("output");
     let http = if is_grpc { HttpVersion::Http2 } else { version(given)? };
     let options = given.options(run)?;
+    let metrics = given.metrics(&nodes, &options, http, !is_grpc)?;
     given.finish()?;
 
     let asking = |endpoint| ServerQuery {
@@ -90,6 +91,7 @@ pub fn load(
         names,
         options,
         answers: Answers::Tensor(model),
+        metrics,
         schedule: None,
         tensors,
         labels,

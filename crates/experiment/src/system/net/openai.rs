@@ -32,6 +32,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     }
     let mut settings = settings(given, api, &lengths)?;
     let options = given.options(run)?;
+    let metrics = given.metrics(&nodes, &options, settings.version, true)?;
     given.finish()?;
 
     let is_text = api.is_none_or(Api::is_text);
@@ -64,6 +65,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         names: Vec::new(),
         options,
         answers: Answers::Text(references),
+        metrics,
         schedule,
         tensors: None,
         labels: None,

@@ -35,6 +35,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let content_type = given.text("content-type").unwrap_or_else(|| "application/json".into());
     let fields = if body.is_empty() { Vec::new() } else { vec![("content-type", content_type)] };
     let (http, options) = (version(given)?, given.options(run)?);
+    let metrics = given.metrics(&nodes, &options, http, false)?;
     given.finish()?;
     let rows = prompts::rows_of(run)?;
     let is_synthetic = rows.is_none();
@@ -63,6 +64,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         names: Vec::new(),
         options,
         answers: Answers::Bytes,
+        metrics,
         schedule: None,
         tensors: None,
         labels: None,

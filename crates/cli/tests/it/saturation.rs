@@ -1,0 +1,115 @@
+//! Runs at a rate that the server does not keep up with.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::program::Folder;
+
+/// Starts a server of texts that answers 50 requests/s, one after the other. Returns its address and the
+/// number of its answers.
+fn start() -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (turn, answers) = (Arc::new(Mutex::new(())), Arc::<AtomicU64>::default());
+    let counted = Arc::clone(&answers);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (turn, answers) = (Arc::clone(&turn), Arc::clone(&counted));
+            std::thread::spawn(move || serve(stream.unwrap(), &turn, &answers));
+        }
+    });
+    (address, answers)
+}
+
+fn serve(stream: TcpStream, turn: &Mutex<()>, answers: &AtomicU64) {
+    let mut writer = stream.try_clone().unwrap();
+    let mut reader = BufReader::new(stream);
+    let (_sender, never) = std::sync::mpsc::channel::<()>();
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            let line = line.trim().to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        if reader.read_exact(&mut vec![0; length]).is_err() {
+            return;
+        }
+        if length > 0 {
+            let _turn = turn.lock().unwrap();
+            let _ = never.recv_timeout(Duration::from_millis(20));
+        }
+        answers.fetch_add(1, Ordering::Relaxed);
+        let body = r#"{"choices":[{"index":0,"text":"one","finish_reason":"stop"}],"usage":{"completion_tokens":1}}"#;
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        if writer.write_all(format!("{head}{body}").as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn run(folder: &Folder, address: SocketAddr, options: &str) -> (Option<i32>, Value) {
+    let ran = folder.dyno(&format!(
+        "run --system openai:http://{address},model=m,stream=false,metrics=off --scenario Server \
+         --out out -q {options}"
+    ));
+    let summary = std::fs::read_to_string(folder.0.join("out/summary.json"));
+    let summary = summary.unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
+    (ran.code, serde_json::from_str(&summary).unwrap())
+}
+
+#[test]
+fn a_queue_without_bound_ends_the_run_with_that_finding() {
+    let ((address, answers), folder) = (start(), Folder::new());
+    let (code, summary) = run(&folder, address, "--qps 150 --duration 120s");
+    let test = &summary["tests"][0];
+    assert_eq!((code, &test["verdict"]), (Some(1), &"INVALID".into()), "{test}");
+    let reason = test["reasons"][0].as_str().unwrap();
+    assert!(reason.starts_with("Over-saturated: the queue grew by "), "{reason}");
+    assert_eq!(test["causes"][0]["kind"], "saturated");
+    assert_eq!(test["causes"][0]["cause"], "system", "it is not the client's fault");
+    // The run is far shorter than it was to be.
+    let at = test["saturated"]["at_ns"].as_u64().unwrap();
+    assert!(at < 90_000_000_000, "{at}");
+    // The rate is that of the answers that the server counted, over the whole time.
+    let found = test["saturated"]["completions_per_s"].as_f64().unwrap();
+    let counted = answers.load(Ordering::Relaxed) as f64 / (at as f64 / 1e9);
+    assert!((found / counted - 1.0).abs() < 0.4, "{found} and {counted} by the server");
+    assert!(test["saturated"]["backlog"].as_u64().unwrap() > 100, "{test}");
+}
+
+#[test]
+fn a_rate_that_the_server_keeps_is_not_ended() {
+    let ((address, _), folder) = (start(), Folder::new());
+    let (_, summary) = run(&folder, address, "--qps 25 --duration 12s --stop-on-saturation on");
+    let test = &summary["tests"][0];
+    assert_eq!(test["saturated"], Value::Null);
+    assert!(!test["reasons"].to_string().contains("saturated"), "{test}");
+    assert!(test["metrics"]["sample_count"].as_u64() > Some(200), "{test}");
+}
+
+#[test]
+fn the_option_belongs_to_runs_that_can_be_saturated() {
+    let folder = Folder::new();
+    let ran = folder.dyno("run --system model:fixed=1ms --scenario Server --stop-on-saturation on");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("stop"), "{}", ran.stderr);
+    let ran = folder.dyno("run --system digits --scenario Offline --stop-on-saturation on");
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}

@@ -1,0 +1,58 @@
+//! Energy during a test.
+
+use serde::{Deserialize, Serialize};
+
+/// Energy of processors and accelerators during a test, as far as it could be read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Energy {
+    /// of the test
+    pub scenario: String,
+    /// of the test: `accuracy`, `performance` or `peak`
+    pub mode: String,
+    /// what was read; energies of several sources may overlap and are not added
+    pub sources: Vec<EnergySource>,
+    /// what could not be read, and why
+    pub absent: Vec<String>,
+}
+
+/// Energy that one source measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EnergySource {
+    /// `RAPL`, `nvidia-smi`, or whose metrics page
+    pub name: String,
+    /// of what, such as `processors of this machine`
+    pub of: String,
+    /// from the start of the run until its last answer, J; of a counter on a metrics page between the
+    /// readings around the run
+    pub joules: f64,
+    /// mean power, W
+    pub watts: f64,
+    /// for each output token that was counted; null without tokens
+    pub joules_per_token: Option<f64>,
+    /// for each sample that was answered
+    pub joules_per_request: Option<f64>,
+}
+
+impl Energy {
+    /// Returns a line for readers.
+    pub fn text(&self) -> String {
+        let source = |source: &EnergySource| {
+            let mut text = format!(
+                "{} ({}) {:.1} J, {:.1} W",
+                source.name, source.of, source.joules, source.watts
+            );
+            if let Some(joules) = source.joules_per_token {
+                text += &format!(", {joules:.3} J/token");
+            }
+            if let Some(joules) = source.joules_per_request {
+                text += &format!(", {joules:.3} J/request");
+            }
+            text
+        };
+        let mut parts: Vec<String> = self.sources.iter().map(source).collect();
+        parts.extend(self.absent.iter().cloned());
+        parts.join("; ")
+    }
+}
