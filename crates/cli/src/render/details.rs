@@ -2,7 +2,9 @@
 //! machine and the command.
 
 use dyno_results::summary::metrics::{Bound, EarlyStopping};
-use dyno_results::summary::{Environment, Metrics, Plan, State, Test, Verdict, answer_lines};
+use dyno_results::summary::{
+    Environment, Metrics, Plan, Sessions, State, Test, Verdict, answer_lines,
+};
 use dyno_results::units::{count, counted, duration, percentile, rate};
 
 /// Returns lines about a performance test; empty without metrics. `has_times`: a table shows the times of
@@ -22,7 +24,8 @@ pub fn lines(test: &Test, has_times: bool) -> Vec<String> {
         answer_lines::classes(metrics),
         lost(metrics),
     ];
-    let texts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+    let sessions = metrics.sessions.iter().flat_map(Sessions::lines);
+    let texts = parts.into_iter().flatten().filter(|part| !part.is_empty()).chain(sessions);
     texts.map(|part| format!("{name}: {part}")).collect()
 }
 

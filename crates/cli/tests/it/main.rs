@@ -40,6 +40,7 @@ mod search;
 mod search_client;
 mod serve;
 mod servers;
+mod sessions;
 mod shell;
 mod signals;
 mod streams;

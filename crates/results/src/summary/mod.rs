@@ -16,6 +16,7 @@ mod of_metrics;
 mod probe;
 mod read;
 mod requirement;
+pub mod sessions;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ pub use observer::Observer;
 pub use probe::Probe;
 pub use read::{ReadError, read_json};
 pub use requirement::{Requirement, RequirementFinding};
+pub use sessions::Sessions;
 pub use verdict::{Cause, Reason, ReasonKind, Verdict, settle_tenants};
 
 /// A bound on a time that no answer exceeds, ns: 36 years. A test with this bound has none in its

@@ -91,6 +91,7 @@ pub fn load(
         options,
         answers: Answers::Tensor(model),
         schedule: None,
+        sessions: None,
         tensors,
         labels,
         is_synthetic: run.data.is_empty(),

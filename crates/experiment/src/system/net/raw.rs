@@ -64,6 +64,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         options,
         answers: Answers::Bytes,
         schedule: None,
+        sessions: None,
         tensors: None,
         labels: None,
         is_synthetic,
