@@ -276,7 +276,9 @@ impl RunningProbe<'_> {
     }
 
     fn test(&self, samples: u64, in_flight: u64) -> Result<PlannedTest, Failure> {
-        let is_remote = self.system.remote().is_some();
+        let remote = self.system.remote();
+        let sessions = remote.and_then(Remote::sessions).unwrap_or(u64::MAX);
+        let (is_remote, in_flight) = (remote.is_some(), in_flight.min(sessions));
         let scenario = if is_remote { Scenario::Server } else { Scenario::Offline };
         let mut settings = TestSettings {
             scenario,
@@ -292,7 +294,11 @@ impl RunningProbe<'_> {
             settings.max_query_count = samples;
             settings.early_stopping = EarlyStopping::Never;
         }
-        let plan = Plan::resolve(&settings, self.system.library_size()).map_err(Failure::usage)?;
+        let mut plan =
+            Plan::resolve(&settings, self.system.library_size()).map_err(Failure::usage)?;
+        if let Some(remote) = remote {
+            plan = remote.with_sessions(plan).map_err(Failure::usage)?;
+        }
         let tenant =
             TestTenant { name: None, settings: settings.into(), plan, messages: Vec::new() };
         Ok(PlannedTest {

@@ -14,11 +14,14 @@
 //! assert!(errors.to_string().starts_with("`offline_expected_qps` is -1: expected a rate above 0"));
 //! ```
 
+use std::sync::Arc;
+
 use crate::clock::{Nanos, SECOND};
 use crate::early_stopping::Criterion;
 use crate::search::Unit;
 use crate::settings::{Arrivals, Repetition, Scenario, TestMode, TraceRules};
 
+mod chains;
 mod load;
 mod problem;
 mod repeated;
@@ -27,6 +30,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
+pub use chains::Chain;
 pub use problem::{ReferenceBehavior, SettingsErrors, SettingsProblem};
 pub use resolve::{MAX_TRACE_SAMPLES, apply_test05, raise_query_count_for_percentile};
 
@@ -95,6 +99,9 @@ pub struct Plan {
     /// Runs of a performance test. The decrement is resolved, except if it is a share of a rate
     /// that must first be found.
     pub repetition: Repetition,
+    /// Sessions that performance runs play instead of independent queries; see
+    /// [`Plan::with_sessions`].
+    pub sessions: Option<Arc<[Chain]>>,
 }
 
 /// Settings that belong to one scenario.

@@ -147,6 +147,26 @@ pub struct LoggedResponse<'a> {
     pub tokens: i64,
 }
 
+/// The sessions of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlayedSessions {
+    /// Per query: which turn of which session it is.
+    pub turns: Vec<Turn>,
+    /// Sessions that were due while all sessions were in progress, so that they began later or never.
+    pub held: u64,
+}
+
+/// A query as a turn of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Number of the session, in the order in which the run began them, from 0.
+    pub session: u32,
+    /// Number of the turn in its session, from 0.
+    pub number: u32,
+    /// Turns of the whole session.
+    pub turns: u32,
+}
+
 /// Measurements of one tenant in one run.
 ///
 /// Times are ns since the start of the run. Query `q` has the samples
@@ -181,6 +201,8 @@ pub struct Record {
     pub misuse: Misuse,
     /// Responses for the accuracy log.
     pub responses: Responses,
+    /// The sessions; `None` if queries are independent.
+    pub sessions: Option<PlayedSessions>,
 }
 
 impl Record {

@@ -37,6 +37,7 @@
 //! assert_eq!((issued[0].queries, issued[0].ended), (100, EndReason::Naturally));
 //! ```
 
+mod sessions;
 mod tenant;
 
 use std::sync::Arc;
@@ -45,8 +46,9 @@ use crate::clock::Nanos;
 use crate::early_stopping::Look;
 use crate::plan::Plan;
 use crate::qsl::SampleIndex;
+use crate::record::PlayedSessions;
 use crate::share::{Numbering, Share};
-use crate::sut::InFlight;
+use crate::sut::{InFlight, SettledSample};
 use crate::trace::{LoadedSet, TraceSize};
 
 use tenant::{Pacing, State, Tenant, TenantStep};
@@ -150,6 +152,8 @@ pub struct IssueSummary {
     pub samples_per_query: usize,
     /// Queries issued.
     pub queries: usize,
+    /// The sessions, if the plan has any.
+    pub sessions: Option<PlayedSessions>,
 }
 
 /// The queries of one issuing thread: every `lanes`-th query, from query `index` on.
@@ -248,6 +252,19 @@ impl Session {
     #[inline]
     pub fn completed(&mut self, tenant: usize, samples: u64, now: Nanos) {
         self.tenants[tenant].completed(samples, now);
+    }
+
+    /// Reports which of a tenant's outstanding samples are complete, before the same count is
+    /// reported with [`completed`](Self::completed). `look` returns when a sample was complete, and
+    /// how. Only a tenant with sessions needs it.
+    #[inline]
+    pub fn settle(
+        &mut self,
+        tenant: usize,
+        samples: u64,
+        look: impl Fn(u64) -> Option<SettledSample>,
+    ) {
+        self.tenants[tenant].settle(samples, look);
     }
 
     /// Answers [`Step::Look`].

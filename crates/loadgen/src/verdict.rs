@@ -221,7 +221,7 @@ pub const EXTENDED_RUN_NOTE: &str = "The run could be extended until the early-s
 pub fn judge(metrics: &Metrics, plan: &Plan, ended: EndReason) -> Judgement {
     let mut judging = Judge { metrics, plan, violations: Vec::new() };
     let performance_met = judging.performance();
-    let min_duration_met = judging.duration();
+    let min_duration_met = judging.duration(ended);
     let min_queries_met = judging.count();
     let early_stopping = judging.early_stopping();
     let client_lag_met = judging.client_lag();
@@ -358,7 +358,14 @@ impl Judge<'_> {
         });
     }
 
-    fn duration(&mut self) -> bool {
+    fn duration(&mut self, ended: EndReason) -> bool {
+        // The last turn of a session may have been due long before the end, during a think time, and
+        // sessions that are played once last as long as they do.
+        if self.plan.sessions.is_some()
+            && matches!(ended, EndReason::Naturally | EndReason::TraceIssued)
+        {
+            return true;
+        }
         let (scenario, minimum) = (self.plan.scenario(), self.plan.min_duration);
         let lasted = match scenario {
             Scenario::Offline => self.metrics.max_latency,

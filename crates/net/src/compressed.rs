@@ -9,7 +9,7 @@ use dyno_loadgen::qsl::SampleIndex;
 use crate::coding::Coding;
 use crate::exchange::{HttpVersion, Request};
 use crate::grpc;
-use crate::protocol::{Protocol, Reader};
+use crate::protocol::{NextTurn, Protocol, Reader, Reply};
 
 /// A protocol with compressed requests or answers.
 pub(crate) struct CompressedProtocol {
@@ -29,6 +29,24 @@ impl CompressedProtocol {
             (None, None) => inner,
             _ => Arc::new(Self { inner, requests, answers }),
         }
+    }
+
+    fn compressed(&self, mut request: Request) -> Request {
+        let is_grpc = is_grpc(&request);
+        if let Some(coding) = self.requests.filter(|_| !request.body.is_empty()) {
+            request.body = if is_grpc {
+                grpc::message_compressed(&request.body, coding)
+            } else {
+                coding.compressed(&request.body)
+            };
+            let field = if is_grpc { grpc::ENCODING } else { "content-encoding" };
+            request.fields.push((field, coding.name().into()));
+        }
+        if let Some(coding) = self.answers {
+            let field = if is_grpc { grpc::ACCEPT_ENCODING } else { "accept-encoding" };
+            request.fields.push((field, coding.name().into()));
+        }
+        request
     }
 }
 
@@ -52,22 +70,20 @@ impl Protocol for CompressedProtocol {
     }
 
     fn request(&self, sample: SampleIndex) -> Request {
-        let mut request = self.inner.request(sample);
-        let is_grpc = is_grpc(&request);
-        if let Some(coding) = self.requests.filter(|_| !request.body.is_empty()) {
-            request.body = if is_grpc {
-                grpc::message_compressed(&request.body, coding)
-            } else {
-                coding.compressed(&request.body)
-            };
-            let field = if is_grpc { grpc::ENCODING } else { "content-encoding" };
-            request.fields.push((field, coding.name().into()));
-        }
-        if let Some(coding) = self.answers {
-            let field = if is_grpc { grpc::ACCEPT_ENCODING } else { "accept-encoding" };
-            request.fields.push((field, coding.name().into()));
-        }
-        request
+        self.compressed(self.inner.request(sample))
+    }
+
+    fn is_later_turn(&self, sample: SampleIndex) -> bool {
+        self.inner.is_later_turn(sample)
+    }
+
+    fn next_turn(&self, sample: SampleIndex, reply: &Reply) -> Option<NextTurn> {
+        let next = self.inner.next_turn(sample, reply)?;
+        Some(NextTurn { request: self.compressed(next.request), ..next })
+    }
+
+    fn has_sessions(&self) -> bool {
+        self.inner.has_sessions()
     }
 
     fn is_streaming(&self) -> bool {

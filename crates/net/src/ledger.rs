@@ -230,6 +230,8 @@ pub enum Oddity {
     NoChoices,
     /// A byte order mark before the answer or its events.
     ByteOrderMark,
+    /// In a live session: calls of tools that are not those whose results were recorded.
+    OtherTools,
 }
 
 /// An element of [`Flags`].
@@ -273,6 +275,7 @@ impl Flag for Oddity {
         Self::SignsOfLife,
         Self::NoChoices,
         Self::ByteOrderMark,
+        Self::OtherTools,
     ];
 
     fn position(self) -> u16 {
@@ -490,6 +493,7 @@ impl Oddity {
             Self::SignsOfLife => "events that only keep the connection open",
             Self::NoChoices => "a part without choices",
             Self::ByteOrderMark => "a byte order mark",
+            Self::OtherTools => "tool calls other than the recorded ones",
         }
     }
 }

@@ -25,6 +25,20 @@ pub trait Protocol: Send + Sync {
     fn unique_mark(&self) -> Option<&'static str> {
         None
     }
+    /// Returns whether the request of a sample is known only when the answer before it is: it is a
+    /// later turn of a live session.
+    fn is_later_turn(&self, _sample: SampleIndex) -> bool {
+        false
+    }
+    /// Returns the turn that follows the answer to a sample in its session; `None` if it was the
+    /// last one, or if samples are independent.
+    fn next_turn(&self, _sample: SampleIndex, _reply: &Reply) -> Option<NextTurn> {
+        None
+    }
+    /// Returns whether samples are turns of live sessions.
+    fn has_sessions(&self) -> bool {
+        false
+    }
     /// Creates a reader of answers, which reads one answer after the other.
     fn reader(&self) -> Box<dyn Reader>;
 }
@@ -102,6 +116,37 @@ pub struct ReadProgress {
     pub has_more: bool,
 }
 
+/// The message of an answer, as later turns of its session hold it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// Text, without thoughts.
+    pub text: String,
+    /// Calls of tools.
+    pub calls: Vec<ToolCall>,
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolCall {
+    /// Id that its result names; empty if the server gave none.
+    pub id: String,
+    /// Name of the function.
+    pub name: String,
+    /// Arguments, in JSON.
+    pub arguments: String,
+}
+
+/// A turn of a live session after the first one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextTurn {
+    /// Its sample.
+    pub sample: SampleIndex,
+    /// Its request.
+    pub request: Request,
+    /// Whether the answer calls other tools than the recording answers.
+    pub has_other_tools: bool,
+}
+
 /// One answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer<'a> {
@@ -113,13 +158,15 @@ pub struct Answer<'a> {
     pub counted_by: TokenCounter,
     /// Its account, if answers are text.
     pub entry: Option<Entry>,
+    /// Its message, if samples are turns of live sessions.
+    pub reply: Option<&'a Reply>,
 }
 
 impl<'a> Answer<'a> {
     /// Creates an answer without tokens.
     #[must_use]
     pub fn without_tokens(data: &'a [u8]) -> Self {
-        Self { data, tokens: 0, counted_by: TokenCounter::Nobody, entry: None }
+        Self { data, tokens: 0, counted_by: TokenCounter::Nobody, entry: None, reply: None }
     }
 }
 

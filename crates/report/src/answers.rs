@@ -2,6 +2,8 @@
 
 use dyno_results::summary::Metrics;
 use dyno_results::summary::answers::Tokens;
+use dyno_results::summary::metrics::Distribution;
+use dyno_results::summary::sessions::TurnFigures;
 use dyno_results::units::{self, count};
 
 use super::words;
@@ -25,7 +27,34 @@ pub fn facts(metrics: &Metrics) -> Vec<(&'static str, String)> {
         }
     }
     rows.extend(metrics.tokens.iter().flat_map(of_tokens));
+    if let Some(sessions) = &metrics.sessions {
+        rows.extend(sessions.lines().into_iter().map(|line| ("sessions", line)));
+    }
     rows
+}
+
+/// Returns the figures by turn as a table in HTML; empty unless queries are turns of sessions.
+pub fn turns(metrics: &Metrics) -> String {
+    let Some(sessions) = &metrics.sessions else { return String::new() };
+    let head = ["turn", "issued", "answered", "input tokens", "TTFT p50", "TTFT p90", "TTFT p99"];
+    let head = head.iter().chain(&["latency p50", "latency p90", "latency p99"]);
+    let head: String = head.map(|name| format!("<th>{name}</th>")).collect();
+    let times = |times: &Option<Distribution>| match times {
+        Some(times) => [times.p50, times.p90, times.p99].map(words::time_ns),
+        None => ["-"; 3].map(str::to_owned),
+    };
+    let row = |of: &TurnFigures| {
+        let tokens = of.input_tokens.map_or_else(|| "-".into(), |tokens| format!("{tokens:.1}"));
+        let first = [of.name(), count(of.issued), count(of.answered), tokens];
+        let (tokens, latency) = (times(&of.first_token_ns), times(&of.latency_ns));
+        let cells = first.iter().chain(&tokens).chain(&latency);
+        let cells: String = cells.map(|cell| format!("<td>{cell}</td>")).collect();
+        format!("<tr>{cells}</tr>")
+    };
+    let rows: String = sessions.by_turn.iter().map(row).collect();
+    format!(
+        "<h3>Turns of sessions</h3><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
 }
 
 fn of_tokens(tokens: &Tokens) -> Vec<(&'static str, String)> {

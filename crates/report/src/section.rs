@@ -241,6 +241,7 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
         let _ = write!(html, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
     }
     html.push_str("</dl>");
+    html.push_str(&answers::turns(metrics));
 }
 
 /// Returns the client lag of a Server test; `None` in other scenarios, where queries are due when

@@ -304,6 +304,7 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
         token_count: None,
         answers: None,
         tokens: None,
+        sessions: None,
         rates: Rates {
             scheduled_samples_per_s: detail.number("result_scheduled_samples_per_sec"),
             completed_samples_per_s: detail.number("result_completed_samples_per_sec"),

@@ -42,6 +42,7 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
                 };
                 times_table(&mut frame, test, run.clients.iter().find(is_of_test));
                 frame.rule();
+                turns_table(&mut frame, test);
             }
         }
         let mut lines: Vec<String> =
@@ -172,6 +173,39 @@ fn times_table(frame: &mut Frame, test: &summary::Test, client: Option<&Client>)
     if is_marked {
         frame.line("* of too few answers for this percentile: it is the slowest one", 2);
     }
+}
+
+/// Maximum number of turns in the box; the report and the summary have more.
+const TURNS_SHOWN: usize = 6;
+
+/// Adds the figures of each turn of sessions.
+fn turns_table(frame: &mut Frame, test: &summary::Test) {
+    let Some(sessions) = test.metrics.as_ref().and_then(|metrics| metrics.sessions.as_ref()) else {
+        return;
+    };
+    let header = ["turn", "answered", "input", "TTFT p50", "p99", "latency p50", "p99"];
+    let mut rows = vec![header.map(str::to_string).to_vec()];
+    let time = |times: Option<Distribution>, of: fn(Distribution) -> i64| {
+        times.map_or_else(|| "-".into(), |times| duration(of(times)))
+    };
+    for turn in sessions.by_turn.iter().take(TURNS_SHOWN) {
+        let (first, latency) = (turn.first_token_ns, turn.latency_ns);
+        rows.push(vec![
+            turn.name(),
+            count(turn.answered),
+            turn.input_tokens.map_or_else(|| "-".into(), |tokens| format!("{tokens:.0}")),
+            time(first, |times| times.p50),
+            time(first, |times| times.p99),
+            time(latency, |times| times.p50),
+            time(latency, |times| times.p99),
+        ]);
+    }
+    use Alignment::{Left, Right};
+    frame.table(&[Left, Right, Right, Right, Right, Right, Right], &rows);
+    if sessions.by_turn.len() > TURNS_SHOWN {
+        frame.line("further turns: see the report", 2);
+    }
+    frame.rule();
 }
 
 /// Adds one line if all scenarios agree, which is usual for a deterministic model.

@@ -3,7 +3,7 @@
 
 use dyno_results::summary::metrics::{Bound, EarlyStopping};
 use dyno_results::summary::{
-    Energy, Environment, Metrics, Plan, Run, State, Test, Verdict, answer_lines,
+    Energy, Environment, Metrics, Plan, Run, Sessions, State, Test, Verdict, answer_lines,
 };
 use dyno_results::units::{count, counted, duration, percentile, rate};
 
@@ -24,7 +24,8 @@ pub fn lines(test: &Test, has_times: bool) -> Vec<String> {
         answer_lines::classes(metrics),
         lost(metrics),
     ];
-    let texts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+    let sessions = metrics.sessions.iter().flat_map(Sessions::lines);
+    let texts = parts.into_iter().flatten().filter(|part| !part.is_empty()).chain(sessions);
     texts.map(|part| format!("{name}: {part}")).collect()
 }
 

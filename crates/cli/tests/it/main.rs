@@ -42,6 +42,7 @@ mod search_client;
 mod serve;
 mod server_metrics;
 mod servers;
+mod sessions;
 mod shell;
 mod signals;
 mod streams;

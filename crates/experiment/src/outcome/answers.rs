@@ -6,7 +6,7 @@ use dyno_loadgen::plan::{Load, Tokens as PlanTokens};
 use dyno_loadgen::record::Record;
 use dyno_net::ledger::Entry;
 use dyno_results::summary::answers::Tokens;
-use dyno_results::summary::{self, Cause, Reason, ReasonKind};
+use dyno_results::summary::{self, Cause, Reason, ReasonKind, Sessions};
 use dyno_results::units::count;
 
 use crate::gather::answers::Accounts;
@@ -29,6 +29,8 @@ pub fn add(
     judge_stream(test, report, &accounts);
     judge_tokens(test, &accounts, &tokens);
     let metrics = test.metrics.as_mut()?;
+    let input = |sample: usize| entries.get(sample).copied().flatten()?.input.map(u64::from);
+    metrics.sessions = Sessions::from_record(record, test.plan.percentile, &input);
     metrics.answers = Some(accounts.answers(test.plan.percentile));
     metrics.token_count = metrics.token_count.or(tokens.output.map(u64::cast_signed));
     let has_any = tokens.input.is_some()

@@ -237,6 +237,13 @@ fn settle(
         let line = |line: &str| format!("{scenario}{of}: {line}");
         errors.describe(&settings).lines().map(line).collect::<Vec<_>>()
     })?;
+    let plan = match system.remote() {
+        Some(remote) => {
+            let plan = remote.with_sessions(plan);
+            plan.map_err(|problem| vec![format!("{scenario}: {problem}")])?
+        }
+        None => plan,
+    };
     check_memory(&plan).map_err(|problem| vec![format!("{scenario}: {problem}")])?;
     if let (Some(remote), None) = (system.remote(), &system.remote_workers) {
         let is_this = |table: &TenantTable| Some(&table.name) == tenant.map(|one| &one.name);

@@ -8,6 +8,7 @@ mod openai;
 mod prompts;
 mod raw;
 mod secrets;
+mod sessions;
 mod spec_keys;
 
 use std::num::NonZero;
@@ -17,7 +18,7 @@ use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::plan::{Load, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
-use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings};
+use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings, TestMode};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_net::client::{Client, ClientStatistics, Clients, Libraries, Library, Options};
 use dyno_net::endpoint::Endpoint;
@@ -35,6 +36,7 @@ pub use discover::{Discovery, discover};
 pub use metrics::MetricsSource;
 use metrics::is_on_this_machine;
 pub use secrets::{literal_secret, without_secrets};
+use sessions::Sessions;
 use spec_keys::{SpecKeys, named};
 
 pub(super) const OIP: SystemKind = SystemKind {
@@ -73,8 +75,10 @@ pub(super) const OPENAI: SystemKind = SystemKind {
      times as fast; row-members=all, known or none: members of rows that are sent; prompt-column=NAME, split=NAME, \
      turns=N), else they are made up: input=LENGTHS, output=LENGTHS, lengths=INPUT/OUTPUT*WEIGHT,..., prefix=N, groups=N, \
      ids=N (random tokens below N), image=WxH*N, documents=N. exact-input=usage, tokenize or tokenizer fits words to \
-     tokens, force-output=true demands the length of answers, unique-prefix=true keeps requests out of caches. LENGTHS: \
-     N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
+     tokens, force-output=true demands the length of answers, unique-prefix=true keeps requests out of caches. sessions=live \
+     plays conversations whose turns hold the server's own answers (sessions=once: each once), with think=TIMES \
+     before each turn, and turns=LENGTHS where they are made up. TIMES: TIME, TIME-TIME, normal:MEAN:DEVIATION, \
+     lognormal:MEDIAN:SIGMA. LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
     accepts: &["data", "warm-up", "max-concurrency"],
     resources: |operand| named("openai", operand),
     check: None,
@@ -115,8 +119,9 @@ pub struct Remote {
     pub metrics: MetricsSource,
     /// Whether all servers run on this machine.
     pub is_local: bool,
-    /// Recorded arrival times of samples, if any.
+    /// Recorded arrival times of samples or sessions, if any.
     schedule: Option<Arc<[Nanos]>>,
+    sessions: Option<Sessions>,
 }
 
 /// Kinds of answers, for scoring.
@@ -237,6 +242,7 @@ impl StartedServer {
                 metrics: metrics.unwrap_or_default(),
                 is_local,
                 schedule: first.schedule,
+                sessions: first.sessions,
             },
             library: Arc::new(Libraries(libraries)),
             tensors: first.tensors,
@@ -257,6 +263,7 @@ struct ServerGroup {
     answers: Answers,
     metrics: MetricsSource,
     schedule: Option<Arc<[Nanos]>>,
+    sessions: Option<Sessions>,
     tensors: Option<Arc<TensorLibrary>>,
     labels: Option<Vec<i64>>,
     is_synthetic: bool,
@@ -280,7 +287,13 @@ impl ServerGroup {
         }
         self.remarks.extend(named_alike(&self.names));
         if self.nodes.len() > 1 {
-            self.remarks.push(format!("{} servers take turns.", self.nodes.len()));
+            self.remarks.push(match self.sessions {
+                Some(_) => format!(
+                    "{} servers share the sessions, each of which stays at one.",
+                    self.nodes.len()
+                ),
+                None => format!("{} servers take turns.", self.nodes.len()),
+            });
         }
         let client = match self.names.join(", ") {
             names if names.is_empty() => client,
@@ -338,12 +351,35 @@ impl Remote {
             // Each request is sent once, in recorded order.
             set("performance_issue_unique", "true".into(), why);
         }
+        if self.sessions.as_ref().is_some_and(|sessions| sessions.is_once) {
+            set("performance_issue_unique", "true".into(), "sessions=once");
+        }
     }
 
     /// Returns the maximum number of requests in flight of the first tenant; `None` if connections
     /// are opened as needed.
     pub fn most_in_flight(&self) -> Option<usize> {
         self.client.most_in_flight(0)
+    }
+
+    /// Returns the plan of a run that plays the sessions of the server, if it has any.
+    ///
+    /// # Errors
+    /// A run that cannot play them, and a remedy.
+    pub fn with_sessions(&self, plan: Plan) -> Result<Plan, String> {
+        match &self.sessions {
+            None => Ok(plan),
+            Some(_) if matches!(plan.mode, TestMode::AccuracyOnly | TestMode::SubmissionRun) => {
+                Err("sessions have live answers, which no reference fits; use --mode performance"
+                    .into())
+            }
+            Some(sessions) => plan.with_sessions(sessions.chains.clone()),
+        }
+    }
+
+    /// Returns the number of sessions; `None` if samples are independent.
+    pub fn sessions(&self) -> Option<u64> {
+        self.sessions.as_ref().map(|sessions| sessions.chains.len() as u64)
     }
 
     /// Checks that a tenant's run can have its requested number of requests in flight. Otherwise

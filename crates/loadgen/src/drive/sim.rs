@@ -10,7 +10,7 @@ use crate::plan::Load;
 use crate::record::{LoggedResponse, Misuse, Outcome, Record};
 use crate::session::{Issue, IssueSummary, Session, Step};
 use crate::sut::{
-    CHOSEN_AT_ONCE, ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem,
+    CHOSEN_AT_ONCE, ResponseId, SettledSample, SimulatedCompletion, SimulatedQuery, SimulatedSystem,
 };
 use crate::trace::ResponseFilter;
 
@@ -399,12 +399,20 @@ impl SimulatedRun {
 
     fn report(&self, session: &mut Session, now: Nanos) {
         for (tenant, columns) in self.tenants.iter().enumerate() {
+            session.settle(tenant, columns.completed, |sample| columns.settled(sample));
             session.completed(tenant, columns.completed, now);
         }
     }
 }
 
 impl Columns {
+    /// Returns how a sample ended; `None` while it is outstanding.
+    fn settled(&self, sample: u64) -> Option<SettledSample> {
+        let at = usize::try_from(sample).ok().and_then(|at| self.record.completed_at.get(at))?;
+        let is_failed = || self.record.failed.iter().rev().any(|(failed, _)| *failed == sample);
+        (*at != 0).then(|| SettledSample { at: *at, is_failed: is_failed() })
+    }
+
     fn finish(self, issued: IssueSummary) -> TenantOutcome {
         let record = Record {
             samples_per_query: issued.samples_per_query,
@@ -412,6 +420,7 @@ impl Columns {
             client_lag: vec![0; issued.scheduled_at.len()],
             scheduled_at: issued.scheduled_at,
             indices: issued.indices,
+            sessions: issued.sessions,
             ..self.record
         };
         TenantOutcome { ended: issued.ended, generated: issued.generated, record }

@@ -169,6 +169,7 @@ impl Resolution<'_> {
             performance_issue_same_index: s.performance_issue_same_index,
             print_timestamps: s.print_timestamps,
             repetition: self.repetition(&load),
+            sessions: None,
             load,
         }
     }

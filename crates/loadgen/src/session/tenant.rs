@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use super::sessions::{NextTurn, Sessions};
 use super::{EXTENSION_CAP, EndReason, Issue, IssueSummary, Lane};
 use crate::clock::Nanos;
 use crate::early_stopping::{self, Look, Params};
-use crate::plan::{Load, Plan, StreamPacing};
+use crate::plan::{Load, Plan, SampleChoice, Server, StreamPacing};
 use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
 use crate::share::{Numbering, Share};
-use crate::sut::InFlight;
+use crate::sut::{InFlight, SettledSample};
 use crate::trace::{LoadedSet, Trace, TraceSize};
 
 /// Maximum number of coalesced queries per call. It keeps the list of samples in the caches: a
@@ -25,6 +26,8 @@ pub(super) enum Pacing {
     ClosedLoop { in_flight: u64 },
     /// At the first tick at which nothing is outstanding.
     FixedInterval,
+    /// When the turn of a session is due.
+    Sessions,
 }
 
 #[derive(Debug)]
@@ -61,7 +64,7 @@ pub(super) struct Tenant {
     trace: Trace,
     pub(super) generated: TraceSize,
     /// Open loops: when each query of this lane is due. Fixed interval: when each issued query was
-    /// due, and the next one once its tick is known.
+    /// due, and the next one once its tick is known. Sessions: when each issued query was due.
     pub(super) scheduled: Vec<Nanos>,
     /// The samples of each query of this lane.
     pub(super) indices: Vec<SampleIndex>,
@@ -85,6 +88,7 @@ pub(super) struct Tenant {
     tick: u64,
     /// Time of the last issue, until its end conditions are checked.
     unchecked: Option<Nanos>,
+    sessions: Option<Sessions>,
     pub(super) state: State,
     pub(super) ended: Option<EndReason>,
 }
@@ -142,12 +146,34 @@ impl Tenant {
             ready_since: 0,
             tick: 0,
             unchecked: None,
+            sessions: None,
             state: State::Issuing,
             ended: None,
             plan,
         };
-        tenant.generate();
+        tenant.prepare();
         tenant
+    }
+
+    /// Draws the trace, or the times at which sessions begin. Sessions are played by one client and
+    /// one thread.
+    fn prepare(&mut self) {
+        let is_whole = self.share == Share::WHOLE && self.lane == Lane::WHOLE;
+        let chains = self.plan.sessions.clone().filter(|_| is_whole && !self.accuracy);
+        let Some(chains) = chains else { return self.generate() };
+        let is_once = self.plan.choice == SampleChoice::Unique;
+        let sessions = if let Pacing::ClosedLoop { in_flight } = self.pacing {
+            Sessions::with_places(chains, is_once, in_flight)
+        } else {
+            let (mut times, mut samples) = (Vec::new(), Vec::new());
+            while let Some(at) = self.trace.next_query(&mut samples) {
+                samples.clear();
+                times.push(at);
+            }
+            self.generated = self.trace.generated();
+            Sessions::at_times(chains, is_once, times)
+        };
+        (self.sessions, self.pacing) = (Some(sessions), Pacing::Sessions);
     }
 
     /// Returns how many samples are in flight.
@@ -159,6 +185,12 @@ impl Tenant {
             Pacing::OpenLoop { .. } if self.plan.scenario() == Scenario::Offline => {
                 InFlight::AtOnce(self.indices.len() as u64)
             }
+            Pacing::Sessions => match &self.plan.load {
+                Load::Server(Server { arrivals: Arrivals::Concurrency(n), .. }) => {
+                    InFlight::AtMost(u64::from(*n))
+                }
+                _ => InFlight::Unknown,
+            },
             Pacing::OpenLoop { .. } | Pacing::FixedInterval => InFlight::Unknown,
         }
     }
@@ -238,6 +270,7 @@ impl Tenant {
             Pacing::ClosedLoop { .. } => self.plan.continue_trace || self.extends(),
             Pacing::FixedInterval => self.plan.continue_trace,
             Pacing::OpenLoop { .. } => self.further > 0,
+            Pacing::Sessions => false,
         };
         if self.accuracy || !goes_on || self.lane != Lane::WHOLE {
             return false;
@@ -261,7 +294,7 @@ impl Tenant {
 
     fn extends(&self) -> bool {
         self.plan.early_stopping.policy == EarlyStopping::Extend
-            && self.pacing != Pacing::FixedInterval
+            && !matches!(self.pacing, Pacing::FixedInterval | Pacing::Sessions)
             && !self.accuracy
     }
 
@@ -284,6 +317,16 @@ impl Tenant {
                     if let Some(ended) = self.overdue(now) {
                         self.ended = Some(ended);
                         self.state = State::Done;
+                    } else if self.is_long_enough(now) {
+                        self.end(EndReason::Naturally);
+                    } else if let Some(sessions) = &mut self.sessions {
+                        match sessions.next(now) {
+                            NextTurn::Exhausted => self.end(EndReason::TraceIssued),
+                            NextTurn::Ready { due } => return TenantStep::Ready { due },
+                            NextTurn::Later { at, is_any_outstanding } => {
+                                return self.until_turn(at, is_any_outstanding);
+                            }
+                        }
                     } else if self.has_query() {
                         return self.next_query(now);
                     } else {
@@ -329,6 +372,34 @@ impl Tenant {
                 }
             }
             Pacing::FixedInterval => self.next_at_tick(now),
+            Pacing::Sessions => unreachable!("sessions know their next turn"),
+        }
+    }
+
+    /// Returns whether a run of sessions has lasted long enough. Sessions that are played once all
+    /// come to their end.
+    fn is_long_enough(&self, now: Nanos) -> bool {
+        self.sessions.as_ref().is_some_and(|sessions| !sessions.is_once())
+            && self.issued as u64 >= self.min_queries
+            && now >= self.plan.target_duration
+    }
+
+    /// Waits for the next turn, whose time is `at` if it is known, but not beyond the end of the
+    /// run.
+    fn until_turn(&self, at: Option<Nanos>, is_any_outstanding: bool) -> TenantStep {
+        let is_ending = self.is_long_enough(self.plan.target_duration);
+        let end = is_ending.then_some(self.plan.target_duration);
+        let until = at.into_iter().chain(end).chain(self.deadline()).min();
+        TenantStep::Wait { until, on_completion: is_any_outstanding }
+    }
+
+    /// Reports complete samples to the sessions, unless their number is known already.
+    #[inline]
+    pub(super) fn settle(&mut self, samples: u64, look: impl Fn(u64) -> Option<SettledSample>) {
+        if let Some(sessions) = &mut self.sessions
+            && samples != self.completed_samples
+        {
+            sessions.settle(look);
         }
     }
 
@@ -386,6 +457,13 @@ impl Tenant {
         if self.outstanding_samples() == 0 {
             self.progress_at = now;
         }
+        if let Some(sessions) = &mut self.sessions
+            && let Some((sample, due)) = sessions.take(first as u64)
+        {
+            self.indices.push(sample);
+            self.scheduled.push(due);
+            self.known += 1;
+        }
         self.issued += 1;
         if self.pacing == (Pacing::OpenLoop { coalesce: true }) {
             while self.has_query()
@@ -404,8 +482,8 @@ impl Tenant {
     pub(super) fn call(&self, tenant: usize, first: usize, end: usize) -> Issue<'_> {
         let spq = self.samples_per_query;
         let scheduled = match self.pacing {
-            Pacing::OpenLoop { .. } | Pacing::FixedInterval => &self.scheduled[first..end],
             Pacing::ClosedLoop { .. } => &[],
+            _ => &self.scheduled[first..end],
         };
         Issue {
             tenant,
@@ -431,6 +509,9 @@ impl Tenant {
             };
             (limit != 0 && outstanding > limit)
                 .then_some(EndReason::TooManyOutstanding { issued, outstanding })
+        } else if self.sessions.is_some() {
+            // Checked before the issue, too: a turn may be due long after the end.
+            self.is_long_enough(now).then_some(EndReason::Naturally)
         } else {
             (issued >= self.min_queries && now >= plan.target_duration)
                 .then_some(EndReason::Naturally)
@@ -459,7 +540,7 @@ impl Tenant {
         let base = match self.pacing {
             Pacing::OpenLoop { .. } => plan.target_duration.max(self.generated.duration),
             Pacing::ClosedLoop { .. } if (self.issued as u64) < plan.min_query_count => 0,
-            Pacing::ClosedLoop { .. } | Pacing::FixedInterval => plan.target_duration,
+            _ => plan.target_duration,
         };
         base.saturating_mul(EXTENSION_CAP)
     }
@@ -498,7 +579,7 @@ impl Tenant {
     }
 
     pub(super) fn watches_completions(&self) -> bool {
-        matches!(self.pacing, Pacing::ClosedLoop { .. } | Pacing::FixedInterval)
+        !matches!(self.pacing, Pacing::OpenLoop { .. })
             || (self.plan.max_async_queries != 0 && !self.accuracy)
     }
 
@@ -512,6 +593,7 @@ impl Tenant {
             indices: self.indices,
             samples_per_query: self.samples_per_query,
             queries: self.issued,
+            sessions: self.sessions.map(Sessions::into_played),
         }
     }
 }

@@ -211,6 +211,15 @@ pub enum InFlight {
     Unknown,
 }
 
+/// How a sample ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettledSample {
+    /// When it was complete and its answer whole, ns since the start of the run.
+    pub at: Nanos,
+    /// Whether it failed.
+    pub is_failed: bool,
+}
+
 /// A query in virtual time.
 #[derive(Debug, Clone, Copy)]
 pub struct SimulatedQuery<'a> {

@@ -226,6 +226,16 @@ impl Responder {
         });
     }
 
+    /// Reports that an answer was whole only at `at`, in ns since the start of the run, although it
+    /// counts as complete before. The next turn of its session is not due before that. Called before
+    /// the sample is completed.
+    pub fn whole_at(&self, id: ResponseId, at: Nanos) {
+        let tenant = id.run().wrapping_sub(self.run.first_run);
+        if let Some(slab) = usize::try_from(tenant).ok().and_then(|at| self.run.slabs.get(at)) {
+            slab.whole_at(id, self.run.stamp_of(at));
+        }
+    }
+
     /// Completes samples and fetches only the payloads that are logged.
     ///
     /// `fetch` is called for each logged response, after its time was stamped and before its

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::failing::{FailureNote, Failures};
-use super::{AsResponse, ResponseId};
+use super::{AsResponse, ResponseId, SettledSample};
 use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
 use crate::trace::ResponseFilter;
@@ -83,6 +83,8 @@ pub(crate) struct Slab {
     kept: ResponseFilter,
     responses: Box<[CachePadded<Mutex<Responses>>]>,
     first_tokens: Mutex<std::collections::HashMap<u64, Vec<u8>>>,
+    /// Turns of sessions whose answers were whole later than they count as complete.
+    whole_at: Mutex<std::collections::HashMap<u64, Nanos>>,
     failed: Mutex<Failures>,
     duplicate: AtomicU64,
     unknown: AtomicU64,
@@ -100,6 +102,7 @@ impl Slab {
             kept,
             responses: (0..shards).map(|_| CachePadded::default()).collect(),
             first_tokens: Mutex::default(),
+            whole_at: Mutex::default(),
             failed: Mutex::default(),
             duplicate: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
@@ -340,6 +343,24 @@ impl Slab {
     pub(crate) fn completion_of(&self, sample: u64) -> Option<Nanos> {
         let (chunk, within, _) = self.admitted(sample, 1)?;
         Some(chunk.completed_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
+    }
+
+    /// Records when the answer to a turn of a session was whole.
+    pub(crate) fn whole_at(&self, id: ResponseId, at: Nanos) {
+        self.whole().insert(id.sequence(), at);
+    }
+
+    fn whole(&self) -> MutexGuard<'_, std::collections::HashMap<u64, Nanos>> {
+        self.whole_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how a sample ended; `None` while it is outstanding.
+    pub(crate) fn settled(&self, sample: u64) -> Option<SettledSample> {
+        let at = self.completion_of(sample)?;
+        // A failure is listed before its stamp is stored. The latest ones are the likeliest.
+        let is_failed = self.failures().list.iter().rev().any(|(failed, _)| *failed == sample);
+        let at = self.whole().remove(&sample).map_or(at, |whole| whole.max(at));
+        Some(SettledSample { at, is_failed })
     }
 
     /// Returns the first-token stamp of a sample, for observers.

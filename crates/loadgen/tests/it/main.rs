@@ -18,4 +18,5 @@ mod real_time;
 mod repetition;
 mod scenarios;
 mod search;
+mod sessions;
 mod share;

@@ -8,7 +8,7 @@ use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::{Driver, Job, JobTenant, RunOutcome};
 use dyno_loadgen::plan::{Library as Samples, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
-use dyno_loadgen::settings::{Scenario, TestSettings};
+use dyno_loadgen::settings::{Arrivals, Scenario, TestSettings};
 use dyno_loadgen::share::Share;
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_loadgen::trace::loadable_sets;
@@ -20,7 +20,7 @@ use dyno_net::protocol::{Answer, Protocol, ReadProgress, Reader, ReaderCall, Tok
 use dyno_net::raw::{Raw, Template};
 use dyno_net::sink::{Http1, Http2, StreamedAnswer};
 use dyno_net::trouble::{Kind, Trouble};
-use dyno_net::workload::{Format, Prompt, Workload};
+use dyno_net::workload::{Format, Lengths, Prompt, SyntheticConversations, ThinkTimes, Workload};
 
 use crate::CONCURRENCY;
 
@@ -37,6 +37,9 @@ fn until_input_ends(address: std::net::SocketAddr) {
 pub const BYTES: (&str, &[u8]) = ("text/plain", b"0123456789abcdef0123456789abcdef");
 /// Answer of a text server to a prompt: media type and body.
 pub const COMPLETION: (&str, &[u8]) = ("application/json", br#"{"id":"1","object":"text_completion","created":1,"model":"tokens","choices":[{"index":0,"text":" word","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}"#);
+
+/// Answer of a text server to a chat: media type and body.
+pub const MESSAGE: (&str, &[u8]) = ("application/json", br#"{"id":"1","object":"chat.completion","created":1,"model":"tokens","choices":[{"index":0,"message":{"role":"assistant","content":"an answer of about a hundred tokens: one two three four five six seven eight nine ten one two three four five six seven eight nine ten one two three four five six seven eight nine ten one two three four five six seven eight nine ten one two three four five six seven eight nine ten one two three four five six seven eight nine ten one two three four five six seven eight nine ten one two three four five six seven eight nine ten one two three four five six seven eight nine ten"},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":100,"total_tokens":200}}"#);
 
 pub fn sink_http1((media_type, body): (&str, &[u8])) {
     let loopback = LOOPBACK.parse().expect("an address");
@@ -146,6 +149,7 @@ impl Reader for GetReader {
                 tokens: self.tokens,
                 counted_by: TokenCounter::Events,
                 entry: None,
+                reply: None,
             }),
             status => Err(Trouble::of_status(Kind::Server, status, "")),
         }
@@ -161,7 +165,11 @@ pub fn paths() -> Arc<dyn Protocol> {
 pub fn texts() -> Arc<dyn Protocol> {
     let prompt = |number| Prompt::new(Input::Text(format!("word {number}")));
     let workload = Workload { prompts: (0..64).map(prompt).collect(), ..Workload::default() };
-    let settings = openai::Settings {
+    Arc::new(openai::OpenAi::new(Arc::new(workload), whole_answers()))
+}
+
+fn whole_answers() -> openai::Settings {
+    openai::Settings {
         model: "tokens".into(),
         is_streaming: false,
         asks_usage: false,
@@ -171,8 +179,7 @@ pub fn texts() -> Arc<dyn Protocol> {
         tokenizer: None,
         accepted: dyno_net::ledger::AcceptedClasses::default(),
         ..openai::Settings::default()
-    };
-    Arc::new(openai::OpenAi::new(Arc::new(workload), settings))
+    }
 }
 
 fn client(protocol: Arc<dyn Protocol>, address: &str, options: Options) -> (Arc<Client>, Library) {
@@ -182,10 +189,17 @@ fn client(protocol: Arc<dyn Protocol>, address: &str, options: Options) -> (Arc<
 }
 
 fn play(client: &Arc<Client>, library: &Library, settings: &TestSettings) -> RunOutcome {
+    play_plan(client, library, plan(library, settings))
+}
+
+fn plan(library: &Library, settings: &TestSettings) -> Plan {
     let total = library.total_sample_count() as u64;
-    let plan = Plan::resolve(settings, Samples { total, performance: total });
-    let plan = Arc::new(plan.expect("the settings are sound"));
-    let set = loadable_sets(&plan, false, total as usize).swap_remove(0);
+    Plan::resolve(settings, Samples { total, performance: total }).expect("the settings are sound")
+}
+
+fn play_plan(client: &Arc<Client>, library: &Library, plan: Plan) -> RunOutcome {
+    let plan = Arc::new(plan);
+    let set = loadable_sets(&plan, false, library.total_sample_count()).swap_remove(0);
     library.load(&set.samples);
     let system: Arc<dyn SystemUnderTest> = client.clone();
     let mut driver = RealTime::new(system);
@@ -300,11 +314,6 @@ pub fn streams(address: &str, streams: &str, connections: &str) {
     let played = play(&client, &library, &wanted);
     let record = &played.tenants[0].record;
     assert!(record.tokens.iter().all(|&tokens| tokens == TOKENS as i64 - 1), "all tokens came");
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib: f64 = kib
-        .and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok())
-        .unwrap_or(f64::NAN);
     let seen = client.statistics();
     eprintln!(
         "  {} answers in {:.1} s over {} connections; gaps p50 {:?} ns; CPU {:.1} s",
@@ -314,5 +323,45 @@ pub fn streams(address: &str, streams: &str, connections: &str) {
         seen.gaps.quantile(0.5),
         seen.cpu_ns as f64 / 1e9
     );
-    println!("{}", kib * 1_024.0 / 1e9);
+    println!("{}", largest_memory() / 1e9);
+}
+
+/// Returns the largest memory of this process so far, in bytes.
+fn largest_memory() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = kib.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
+    kib.map_or(f64::NAN, |kib| kib * 1_024.0)
+}
+
+/// Prints the largest memory of a client with all these sessions in progress at once, in MB.
+pub fn sessions(address: &str, sessions: &str) {
+    let count: u32 = sessions.parse().expect("a number of sessions");
+    let (turns, input) = (Lengths::Fixed(3), Lengths::Fixed(100));
+    let made = SyntheticConversations {
+        count: count as usize,
+        turns,
+        input,
+        output: None,
+        prefix: 0,
+        seed: 1,
+    };
+    let workload = made.workload();
+    // So long that all are in progress at once, although few requests are.
+    let chains = workload.chains(Some(ThinkTimes(Lengths::Fixed(10_000_000))), 1);
+    let protocol = Arc::new(openai::OpenAi::new(Arc::new(workload), whole_answers()));
+    let options = Options { connections: CONCURRENCY, ..Options::default() };
+    let (client, library) = client(protocol, address, options);
+    let wanted = TestSettings {
+        scenario: Scenario::Server,
+        server_arrivals: Arrivals::Concurrency(count),
+        performance_issue_unique: true,
+        min_duration_ms: 0,
+        min_query_count: 1,
+        ..TestSettings::default()
+    };
+    let plan = plan(&library, &wanted).with_sessions(chains).expect("a load for sessions");
+    let played = play_plan(&client, &library, plan);
+    assert_eq!(played.tenants[0].record.query_count(), 3 * count as usize);
+    println!("{}", largest_memory() / 1e6);
 }

@@ -179,12 +179,37 @@ fn streams(rounds: &Rounds) {
     once.figure((name, &unit), Better::Lower, ours, || Some(GOAL_GB));
 }
 
+/// Measures the memory of a client with many sessions in progress, whose histories it keeps.
+fn sessions(rounds: &Rounds) {
+    const GOAL_MB: f64 = 256.0;
+    let name = "net.sessions_10k_memory_mb";
+    if !rounds.wants(name) {
+        return;
+    }
+    eprintln!("{name} ...");
+    let sessions = rounds.many(10_000).to_string();
+    let everywhere = processes::Cores::all();
+    let ours = || {
+        let sink = Child::sink(&["--sink-chat"], &everywhere.sink)?;
+        let arguments = ["--sessions", sink.address(), &sessions];
+        processes::number_of(&processes::this(&everywhere.client, &arguments))
+    };
+    let unit = format!(
+        "MB resident of a client with {sessions} sessions of three turns in progress, each of about 600 \
+         tokens; the peer is the goal"
+    );
+    let once = Rounds { rounds: 1, is_quick: rounds.is_quick, wanted: Vec::new() };
+    once.figure((name, &unit), Better::Lower, ours, || Some(GOAL_MB));
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let given: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match given[..] {
         ["--sink-http1", ..] => return load::sink_http1(load::BYTES),
         ["--sink-texts", ..] => return load::sink_http1(load::COMPLETION),
+        ["--sink-chat", ..] => return load::sink_http1(load::MESSAGE),
+        ["--sessions", address, sessions, ..] => return load::sessions(address, sessions),
         ["--sink-large", ..] => return load::sink_large(),
         ["--stamp-bias", address, pairs, ..] => return load::stamp_bias(address, pairs),
         ["--sink-http2", streams, ..] => return load::sink_http2(streams),
@@ -205,6 +230,7 @@ fn main() {
     poisson(&rounds);
     stamp_bias(&rounds);
     streams(&rounds);
+    sessions(&rounds);
     if rounds.wants(events::NAME) {
         events::measure(&rounds);
     }

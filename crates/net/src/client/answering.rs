@@ -36,6 +36,8 @@ pub(super) struct PendingAnswer {
     reader: Box<dyn Reader>,
     /// Thread whose counters record this answer.
     thread: usize,
+    /// Node that answers.
+    node: usize,
     outputs: Outputs,
     /// When the last bytes of the body were read.
     last_bytes: Option<NonZero<Nanos>>,
@@ -92,7 +94,7 @@ impl PendingAnswer {
     pub(super) fn new(
         (job, responder): (Job, Responder),
         mut reader: Box<dyn Reader>,
-        thread: usize,
+        (thread, node): (usize, usize),
     ) -> Self {
         reader.expect(job.index);
         Self {
@@ -100,6 +102,7 @@ impl PendingAnswer {
             responder,
             reader,
             thread,
+            node,
             outputs: Outputs::default(),
             last_bytes: None,
             decoder: None,
@@ -201,12 +204,19 @@ impl PendingAnswer {
                 // Counts before the answer is handed over, so that an observer of the end of the
                 // run sees all answers.
                 shared.threads[self.thread].answer(answer.counted_by);
-                let entry = outputs.mark(answer.entry, ended_at);
+                let mut entry = outputs.mark(answer.entry, ended_at);
+                if let Some(reply) = answer.reply.filter(|_| !self.responder.is_over()) {
+                    shared.continue_session(self.job, reply, self.node, &mut entry);
+                }
                 shared.enter(self.job, entry, self.responder.time_of(&shared.clock, ended_at));
                 let id = self.job.id;
                 let response = Response { id, data: answer.data, tokens: answer.tokens };
                 let at = outputs.last.map_or(body_at, NonZero::get);
                 let at = self.responder.time_of(&shared.clock, at);
+                if answer.reply.is_some() {
+                    let whole_at = self.responder.time_of(&shared.clock, ended_at);
+                    self.responder.whole_at(id, whole_at);
+                }
                 self.responder.complete_at(&[response], at);
             }
             Err(trouble) => {

@@ -10,7 +10,7 @@ use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 
 use crate::endpoint::Endpoint;
 use crate::exchange::{HttpVersion, Method, Request};
-use crate::protocol::Protocol;
+use crate::protocol::{NextTurn, Protocol, Reply};
 use crate::trouble::{Kind, Trouble};
 
 /// Bodies up to this size are copied behind each head, so that a request is one piece.
@@ -27,6 +27,8 @@ pub(super) struct EncodedRequest {
     pub rest: Bytes,
     /// Reason why it cannot be sent.
     pub wrong: Option<Trouble>,
+    /// The node that it must go to, if it is a later turn of a session.
+    pub node: Option<usize>,
 }
 
 impl EncodedRequest {
@@ -61,15 +63,45 @@ impl Requests {
         let slot = self.loaded.get(sample as usize);
         let loaded =
             slot.and_then(|slot| slot.read().unwrap_or_else(PoisonError::into_inner).clone());
-        let encoded = loaded.unwrap_or_else(|| Arc::new(self.encode(sample)));
+        let encoded =
+            loaded.unwrap_or_else(|| Arc::new(self.encode(sample, self.protocol.request(sample))));
         match self.protocol.unique_mark() {
             Some(mark) => Arc::new(self.unique.replace(mark, &encoded)),
             None => encoded,
         }
     }
 
-    fn encode(&self, sample: SampleIndex) -> EncodedRequest {
-        let request = self.protocol.request(sample);
+    /// Returns whether samples are turns of live sessions.
+    pub(super) fn has_sessions(&self) -> bool {
+        self.protocol.has_sessions()
+    }
+
+    /// Returns the node that the request of a sample must go to, if it is a later turn of a session.
+    pub(super) fn node_of(&self, sample: SampleIndex) -> Option<usize> {
+        self.encoded(sample).node
+    }
+
+    /// Provides the request of the turn that follows an answer, and drops that of the answer unless
+    /// its sample stays loaded. Returns whether the answer calls other tools than the recording
+    /// answers; `None` if it was the last turn.
+    pub(super) fn continue_session(
+        &self,
+        sample: SampleIndex,
+        reply: &Reply,
+        node: usize,
+    ) -> Option<bool> {
+        let next = self.protocol.next_turn(sample, reply);
+        if self.protocol.is_later_turn(sample) {
+            self.set(&[sample], |_| None);
+        }
+        let NextTurn { sample, request, has_other_tools } = next?;
+        let encoded = EncodedRequest { node: Some(node), ..self.encode(sample, request) };
+        let encoded = Arc::new(encoded);
+        self.set(&[sample], |_| Some(encoded.clone()));
+        Some(has_other_tools)
+    }
+
+    fn encode(&self, sample: SampleIndex, request: Request) -> EncodedRequest {
         let own = request.fields.iter().map(|(name, value)| (*name, value.as_str()));
         let common = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let fields: Vec<(&str, &str)> = own.chain(common).collect();
@@ -146,6 +178,7 @@ impl UniqueDigits {
             streams: request.streams.clone(),
             rest: replace(&request.rest),
             wrong: request.wrong.clone(),
+            node: request.node,
         }
     }
 }
@@ -239,7 +272,12 @@ impl SampleLibrary for Library {
     }
 
     fn load(&self, samples: &[SampleIndex]) {
-        self.requests.set(samples, |sample| Some(Arc::new(self.requests.encode(sample))));
+        let requests = &self.requests;
+        requests.set(samples, |sample| {
+            let is_known = !requests.protocol.is_later_turn(sample);
+            let encode = || Arc::new(requests.encode(sample, requests.protocol.request(sample)));
+            is_known.then(encode)
+        });
     }
 
     fn unload(&self, samples: &[SampleIndex]) {

@@ -15,6 +15,7 @@ mod ledger;
 mod library;
 mod parsers;
 mod retries;
+mod session_nodes;
 mod start_error;
 mod statistics;
 mod tenants;
@@ -54,6 +55,7 @@ use ledger::Ledger;
 use library::Requests;
 use parsers::Parsers;
 use retries::Retries;
+use session_nodes::SessionNodes;
 use start_error::check;
 use statistics::{Counters, ThreadCounters};
 
@@ -221,6 +223,8 @@ struct ClientCore {
     ledger: Ledger,
     /// Requests that wait for their retry.
     retries: Retries,
+    /// Nodes of the sessions in progress, if there are several nodes.
+    session_nodes: Option<SessionNodes>,
 }
 
 /// A server.
@@ -237,7 +241,8 @@ fn make_room(waiting: &mut VecDeque<(Job, Nanos)>, samples: usize) {
     waiting.clear();
     if waiting.capacity() < samples {
         // Nonzero, because the allocator provides zeros without touching memory.
-        waiting.resize(samples, (Job { id: ResponseId(1), index: 1, tries: 1 }, 1));
+        let job = Job { id: ResponseId(1), index: 1, tries: 1, node: None };
+        waiting.resize(samples, (job, 1));
         waiting.clear();
     }
 }
@@ -260,13 +265,15 @@ struct Job {
     index: SampleIndex,
     /// Number of earlier attempts.
     tries: u8,
+    /// The node of its session, if it must go to one.
+    node: Option<u16>,
 }
 
 impl Job {
     #[inline]
     fn for_sample(sample: &QuerySample) -> Self {
         let index = u32::try_from(sample.index).unwrap_or(u32::MAX);
-        Self { id: sample.id, index, tries: 0 }
+        Self { id: sample.id, index, tries: 0, node: None }
     }
 }
 
@@ -326,6 +333,7 @@ impl Client {
             readers: Mutex::default(),
             ledger: Ledger::new(),
             retries: Retries::default(),
+            session_nodes: SessionNodes::for_requests(&requests, nodes.len()),
             protocol,
             options,
         });
@@ -383,6 +391,7 @@ impl Client {
     /// Waits for connections, and reserves memory for this many waiting samples.
     fn prepare(&self, samples: usize) {
         self.shared.accepted.expect_run();
+        self.shared.session_nodes.iter().for_each(SessionNodes::expect_run);
         self.shared.ledger.expect_run();
         self.shared.held.expect_run();
         self.shared.late_reads.expect_run();
@@ -515,6 +524,7 @@ impl ClientCore {
             self.retries.add(self.clock.now().saturating_add(wait), again, responder.clone());
             return None;
         }
+        self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
         let words = secrets::hide(&trouble.words, &self.options.fields);
         let words = secrets::hide_values(&words, &self.options.secrets);
         self.counters.failed(&Trouble::new(trouble.kind, words));

@@ -318,6 +318,6 @@ impl Reader for GrpcReader {
         } else {
             (0, TokenCounter::Nobody)
         };
-        Ok(Answer { data: &self.data, tokens, counted_by, entry: None })
+        Ok(Answer { data: &self.data, tokens, counted_by, entry: None, reply: None })
     }
 }

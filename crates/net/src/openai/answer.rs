@@ -38,12 +38,24 @@ pub(super) trait AnswerSink {
     fn output(&mut self, text: &str, is_thought: bool);
     /// A call of a tool by the last choice.
     fn tool_call(&mut self);
+    /// Content of the message of the last choice, which is output, too.
+    fn said(&mut self, _text: &str) {}
+    /// A part of a call of a tool by the last choice. Names and arguments are output, too.
+    fn called(&mut self, _index: usize, _part: CallPart, _text: &str) {}
     /// Why the last choice ended.
     fn finish(&mut self, reason: &str);
     /// Content is a list of parts.
     fn content_parts(&mut self);
     /// Counts of tokens.
     fn usage(&mut self, claim: Claim);
+}
+
+/// What a text of a tool call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallPart {
+    Id,
+    Name,
+    Arguments,
 }
 
 #[derive(Deserialize)]
@@ -101,6 +113,10 @@ struct MessageText<'a> {
 
 #[derive(Deserialize)]
 struct ToolCall<'a> {
+    #[serde(borrow, default)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    id: Option<Content<'a>>,
     #[serde(borrow, default)]
     function: Option<Function<'a>>,
 }
@@ -193,14 +209,23 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
         for message in [choice.delta, choice.message].into_iter().flatten() {
             // One server sends the same thought under both names.
             content(message.reasoning_content.or(message.reasoning), true, take);
+            if let Some(said) = &message.content {
+                said.each_text(|text| take.said(text));
+            }
             content(message.content, false, take);
             content(message.refusal, false, take);
-            let calls = message.tool_calls.into_iter().flatten();
-            let functions = calls.map(|call| call.function).chain([message.function_call]);
-            for function in functions.flatten() {
-                take.tool_call();
-                content(function.name, false, take);
-                arguments(function.arguments, take);
+            for (position, call) in message.tool_calls.into_iter().flatten().enumerate() {
+                let index = call.index.and_then(|index| index.get().parse().ok());
+                let index = index.unwrap_or(position);
+                if let Some(id) = &call.id {
+                    id.each_text(|id| take.called(index, CallPart::Id, id));
+                }
+                if let Some(called) = call.function {
+                    function(called, Some(index), take);
+                }
+            }
+            if let Some(called) = message.function_call {
+                function(called, None, take);
             }
         }
         if let Some(reason) = choice.finish_reason.filter(is_set) {
@@ -230,12 +255,23 @@ fn content(content: Option<Content<'_>>, is_thought: bool, take: &mut dyn Answer
     }
 }
 
-fn arguments(json: Option<&RawValue>, take: &mut dyn AnswerSink) {
-    let Some(json) = json.map(RawValue::get).filter(|json| *json != "null") else { return };
-    match serde_json::from_str::<String>(json) {
-        Ok(text) => take.output(&text, false),
-        Err(_) => take.output(json, false),
+/// Hands over a call of a function; `index` is that of a call of a tool.
+fn function(called: Function<'_>, index: Option<usize>, take: &mut dyn AnswerSink) {
+    take.tool_call();
+    let part = |part: CallPart, text: &str, take: &mut dyn AnswerSink| {
+        if let Some(index) = index {
+            take.called(index, part, text);
+        }
+    };
+    if let Some(name) = &called.name {
+        name.each_text(|name| part(CallPart::Name, name, take));
     }
+    content(called.name, false, take);
+    let json = called.arguments.map(RawValue::get).filter(|json| *json != "null");
+    let Some(json) = json else { return };
+    let text = serde_json::from_str::<Cow<'_, str>>(json).unwrap_or(Cow::Borrowed(json));
+    part(CallPart::Arguments, &text, take);
+    take.output(&text, false);
 }
 
 /// Returns the trouble of an error within an answer whose status was success. `json` is the object

@@ -1,18 +1,21 @@
 //! State of an answer during its arrival (text, choices, counts) and its account.
 
-use super::answer::{AnswerSink, in_band, no_answer, read_into, without_choices};
+use super::answer::{AnswerSink, CallPart, in_band, no_answer, read_into, without_choices};
 use super::usage::Claim;
 use super::vectors::Expectation;
 use super::{Api, generate, responses, vectors};
 use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
 use crate::openai::DONE;
-use crate::protocol::TokenCounter;
+use crate::protocol::{Reply, TokenCounter};
 use crate::sse::Event;
 use crate::tokens::Tokenize;
 use crate::trouble::{Kind, Trouble};
 
 /// Maximum number of distinct choices; further ones count as the last.
 const MOST_CHOICES: usize = 128;
+
+/// Maximum number of distinct calls of tools; further ones count as the last.
+const MOST_CALLS: usize = 128;
 
 /// Types of events that only keep a connection open.
 const SIGNS_OF_LIFE: [&[u8]; 4] = [b"ping", b"keepalive", b"keep-alive", b"heartbeat"];
@@ -46,6 +49,8 @@ pub(super) struct AnswerBuilder {
     pub parts: u32,
     /// `[DONE]` came.
     pub is_done: bool,
+    /// Message of the first choice, if it is collected.
+    pub reply: Option<Reply>,
     /// Trouble that makes further reading pointless.
     pub trouble: Option<Trouble>,
     /// Vectors or ranks that came, and those expected, if they differ.
@@ -94,6 +99,28 @@ impl AnswerSink for AnswerBuilder {
         self.tool_calls = self.tool_calls.saturating_add(1);
     }
 
+    fn said(&mut self, text: &str) {
+        if let Some(reply) = self.reply.as_mut().filter(|_| self.current == 0) {
+            reply.text.push_str(text);
+        }
+    }
+
+    fn called(&mut self, index: usize, part: CallPart, text: &str) {
+        let Some(reply) = self.reply.as_mut().filter(|_| self.current == 0) else { return };
+        let index = index.min(MOST_CALLS - 1);
+        if reply.calls.len() <= index {
+            reply.calls.resize_with(index + 1, Default::default);
+        }
+        let call = &mut reply.calls[index];
+        match part {
+            // Some servers repeat the id with each part.
+            CallPart::Id if call.id == text => {}
+            CallPart::Id => call.id.push_str(text),
+            CallPart::Name => call.name.push_str(text),
+            CallPart::Arguments => call.arguments.push_str(text),
+        }
+    }
+
     fn finish(&mut self, reason: &str) {
         let finish = Finish::of_reason(reason);
         if finish == Finish::Unstated {
@@ -131,6 +158,7 @@ impl AnswerBuilder {
             text: Vec::new(),
             parts: 0,
             is_done: false,
+            reply: None,
             trouble: None,
             items: None,
             repeated: 0,
@@ -155,7 +183,12 @@ impl AnswerBuilder {
             (std::mem::take(&mut self.text), std::mem::take(&mut self.choices));
         text.clear();
         choices.clear();
-        *self = Self { text, choices, ..Self::new(api, expected) };
+        let reply = self.reply.take().map(|mut reply| {
+            reply.text.clear();
+            reply.calls.clear();
+            reply
+        });
+        *self = Self { text, choices, reply, ..Self::new(api, expected) };
     }
 
     /// Returns whether a tool was called.

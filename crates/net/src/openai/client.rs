@@ -7,13 +7,15 @@ use serde_json::{Map, Value};
 
 use super::answer::without_choices;
 use super::builder::{AnswerBuilder, Form};
+use super::live::{LiveConversations, recorded};
 use super::vectors::Expectation;
 use super::{Api, Input, Request as Body, body, error_words};
 use crate::ask::ServerQuery;
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
 use crate::protocol::{
-    Answer, COPIED_PER_PARSED, PARSED_PER_TOKENIZED, Protocol, ReadProgress, Reader, ReaderCall,
+    Answer, COPIED_PER_PARSED, NextTurn, PARSED_PER_TOKENIZED, Protocol, ReadProgress, Reader,
+    ReaderCall, Reply,
 };
 use crate::sse;
 use crate::tokens::Tokenize;
@@ -95,6 +97,8 @@ impl Settings {
 pub struct OpenAi {
     workload: Arc<Workload>,
     settings: Settings,
+    /// The sessions, if the workload has conversations.
+    live: Option<LiveConversations>,
 }
 
 impl OpenAi {
@@ -102,7 +106,7 @@ impl OpenAi {
     /// completions.
     #[must_use]
     pub fn new(workload: Arc<Workload>, settings: Settings) -> Self {
-        Self { workload, settings }
+        Self { live: LiveConversations::new(&workload), workload, settings }
     }
 
     /// Returns the endpoint of the first sample.
@@ -114,7 +118,7 @@ impl OpenAi {
     /// interface allows.
     pub(super) fn short_request(&self) -> Request {
         let least = if self.first_api() == Api::Responses { 16 } else { 1 };
-        self.limited_request(&self.workload.prompts[0], Some(least))
+        self.request_of(0, Some(least))
     }
 
     /// Returns the account of the answer to the request of the first sample with this limit, or else
@@ -128,7 +132,7 @@ impl OpenAi {
         limit: Option<u64>,
     ) -> Result<Entry, Trouble> {
         let request = match limit {
-            Some(_) => self.limited_request(&self.workload.prompts[0], limit),
+            Some(_) => self.request_of(0, limit),
             None => self.short_request(),
         };
         let answer = query.answer(&request)?;
@@ -140,6 +144,35 @@ impl OpenAi {
         // Whatever its class, an answer has an account.
         let ended = reader.end(None).map(|_| ());
         reader.entry().ok_or_else(|| ended.err().unwrap_or_else(without_choices))
+    }
+
+    /// Returns the request of a sample. That of a later turn of a session holds its recorded messages
+    /// alone.
+    fn request_of(&self, sample: SampleIndex, limit: Option<u64>) -> Request {
+        let prompt = &self.workload.prompts[sample as usize];
+        match recorded(&self.workload, sample).filter(|_| self.live.is_some()) {
+            Some((_, turn)) => {
+                let messages = serde_json::to_vec(&turn.messages).expect("values are JSON");
+                self.with_messages(prompt, limit, &messages)
+            }
+            None => self.limited_request(prompt, limit),
+        }
+    }
+
+    /// Returns the request of a prompt with these messages, a list in JSON.
+    fn with_messages(&self, prompt: &Prompt, limit: Option<u64>, messages: &[u8]) -> Request {
+        const EMPTY: &[u8] = b"\"messages\":[]";
+        let mut request = self.limited_request(prompt, limit);
+        let body = &request.body;
+        // The quotes of a text before it would be escaped.
+        let at = body.windows(EMPTY.len()).position(|part| part == EMPTY);
+        let at = at.expect("a prompt of a session has no messages of its own") + EMPTY.len() - 2;
+        request.body = [&body[..at], messages, &body[at + 2..]].concat().into();
+        request
+    }
+
+    fn limit(&self, sample: SampleIndex) -> Option<u64> {
+        self.workload.prompts[sample as usize].max_tokens.or(self.settings.max_tokens)
     }
 
     fn limited_request(&self, prompt: &Prompt, limit: Option<u64>) -> Request {
@@ -195,8 +228,23 @@ impl Protocol for OpenAi {
     }
 
     fn request(&self, sample: SampleIndex) -> Request {
-        let prompt = &self.workload.prompts[sample as usize];
-        self.limited_request(prompt, prompt.max_tokens.or(self.settings.max_tokens))
+        self.request_of(sample, self.limit(sample))
+    }
+
+    fn is_later_turn(&self, sample: SampleIndex) -> bool {
+        self.live.is_some() && recorded(&self.workload, sample).is_some_and(|(turn, _)| turn > 0)
+    }
+
+    fn next_turn(&self, sample: SampleIndex, reply: &Reply) -> Option<NextTurn> {
+        let next = self.live.as_ref()?.continued(&self.workload, sample, reply)?;
+        let prompt = &self.workload.prompts[next.sample as usize];
+        let request = self.with_messages(prompt, self.limit(next.sample), &next.messages);
+        let has_other_tools = next.has_other_tools;
+        Some(NextTurn { sample: next.sample, request, has_other_tools })
+    }
+
+    fn has_sessions(&self) -> bool {
+        self.live.is_some()
     }
 
     fn is_streaming(&self) -> bool {
@@ -211,6 +259,8 @@ impl Protocol for OpenAi {
         let Settings { tokenizer, asks_usage, accepted, is_streaming, dimension, .. } =
             &self.settings;
         let api = self.first_api();
+        let mut builder = AnswerBuilder::new(api, Expected::default());
+        builder.reply = self.live.is_some().then(Reply::default);
         Box::new(AnswerReader {
             workload: self.workload.clone(),
             demands: Demands::new(&self.settings),
@@ -226,7 +276,7 @@ impl Protocol for OpenAi {
             events: sse::Parser::default(),
             body: Vec::new(),
             has_mark: false,
-            builder: AnswerBuilder::new(api, Expectation::default()),
+            builder,
             entry: None,
         })
     }
@@ -452,7 +502,8 @@ impl Reader for AnswerReader {
         let entry = self.entry.unwrap_or_default();
         let tokens = entry.output.map_or(0, i64::from);
         let counted_by = entry.counted_by;
-        Ok(Answer { data: &self.builder.text, tokens, counted_by, entry: self.entry })
+        let reply = self.builder.reply.as_ref();
+        Ok(Answer { data: &self.builder.text, tokens, counted_by, entry: self.entry, reply })
     }
 
     fn entry(&self) -> Option<Entry> {

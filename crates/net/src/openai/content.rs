@@ -18,6 +18,17 @@ pub(super) enum Content<'a> {
 }
 
 impl Content<'_> {
+    /// Passes on each text that is no thought.
+    pub(super) fn each_text(&self, mut take: impl FnMut(&str)) {
+        match self {
+            Self::Nothing => {}
+            Self::Text(text) => take(text),
+            Self::Parts(parts) => {
+                parts.iter().filter(|(is_thought, _)| !is_thought).for_each(|(_, text)| take(text));
+            }
+        }
+    }
+
     fn append_to(self, is_thought: bool, parts: &mut Vec<(bool, String)>) {
         match self {
             Self::Nothing => {}

@@ -14,6 +14,7 @@ mod client;
 mod content;
 mod fit;
 mod generate;
+mod live;
 mod message;
 mod request;
 mod responses;

@@ -1,6 +1,7 @@
 //! Prompts for text servers: from files, from recorded traces, or synthetic.
 
 mod chats;
+mod conversation;
 pub mod images;
 mod lengths;
 mod members;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use dyno_loadgen::clock::Nanos;
 use serde_json::{Map, Value};
 
+pub use conversation::{Conversation, RecordedTurn, SyntheticConversations, ThinkTimes};
 pub use lengths::{LengthMix, LengthPair, Lengths};
 pub use members::RowMembers;
 pub use read::{Format, ReadError, Row, Rows};
@@ -45,6 +47,9 @@ pub struct Workload {
     pub arrivals: Option<Arc<[Nanos]>>,
     /// Number of conversations that the prompts are turns of; 0 if each is independent.
     pub sessions: usize,
+    /// Conversations that are played with live answers, whose turns the prompts are; their messages
+    /// are here and not in the prompts. Empty if each prompt is independent.
+    pub conversations: Vec<Conversation>,
     /// Notes for the user.
     pub remarks: Vec<String>,
 }

@@ -54,12 +54,13 @@ impl Default for RowOptions {
     }
 }
 
-const TEXT: &[&str] = &["prompt", "text", "text_input", "input", "question", "query", "turns"];
+pub(super) const TEXT: &[&str] =
+    &["prompt", "text", "text_input", "input", "question", "query", "turns"];
 const TOKENS: &[&str] = &["input_ids", "prompt_token_ids", "token_ids", "tok_input", "tokens"];
-const MESSAGES: &[&str] = &["messages", "conversations", "conversation"];
+pub(super) const MESSAGES: &[&str] = &["messages", "conversations", "conversation"];
 const DOCUMENTS: &[&str] = &["documents", "texts", "passages", "docs"];
-const SYSTEM: &[&str] = &["system_prompt", "system"];
-const MOST: &[&str] = &[
+pub(super) const SYSTEM: &[&str] = &["system_prompt", "system"];
+pub(super) const MOST: &[&str] = &[
     "max_tokens",
     "max_completion_tokens",
     "max_output_tokens",
@@ -148,7 +149,7 @@ pub(super) fn number(row: &mut Row, names: &[&str]) -> Result<Option<u64>, Strin
 }
 
 /// Takes a text.
-fn text(row: &mut Row, names: &[&str]) -> Result<Option<String>, String> {
+pub(super) fn text(row: &mut Row, names: &[&str]) -> Result<Option<String>, String> {
     match take(row, names) {
         None => Ok(None),
         Some((_, Value::String(text))) => Ok(Some(text)),

@@ -108,7 +108,7 @@ impl TraceReader {
 }
 
 /// Takes the time of a row, in ns.
-fn time(row: &mut Row) -> Result<Option<i128>, String> {
+pub(super) fn time(row: &mut Row) -> Result<Option<i128>, String> {
     let columns = [
         ("timestamp", MILLISECOND),
         ("Timestamp", SECOND),

@@ -294,6 +294,42 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
             net.measure(&format!("llama-right-{api}-{streams}"), &system, &data)?;
         }
     }
+    llama_sessions(net, venv, port)
+}
+
+/// Plays conversations of three turns with live answers. Without temperature the server answers a
+/// history always the same way, so that its count of input tokens in each turn is that of another
+/// client only if the history is the same.
+fn llama_sessions(net: &Net<'_>, venv: &Venv, port: u16) -> Result<()> {
+    let chats = net.folder.join("chats.jsonl");
+    let lines: String = (0..8)
+        .map(|n| format!("{{\"turns\": [\"begin {n}\", \"go on\", \"and end {n}{n}\"]}}\n"))
+        .collect();
+    fs::write(&chats, lines).context("cannot write conversations")?;
+    let chats = chats.to_str().context("the target folder's path is no UTF-8")?;
+    let expected = net.folder.join("chats-expected.json");
+    let path = expected.to_str().context("the target folder's path is no UTF-8")?;
+    net.run_client(venv, "llama_sessions.py", &[&port.to_string(), chats, path])?;
+    let read = |path: &Path| -> Result<Value> {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        Ok(serde_json::from_str(&text)?)
+    };
+    let expected = read(&expected)?;
+    for streams in [true, false] {
+        let name = format!("llama-sessions-{streams}");
+        let system = format!(
+            "openai:http://127.0.0.1:{port},sessions=once,think=5ms,stream={streams},max-tokens=8,\
+             temperature:=0,grammar:=\"root ::= [a-z]+\",keep-alive=false,connections=2"
+        );
+        let data = ["--data", chats, "--mode", "performance", "--scenario", "Server"];
+        net.measure(&name, &system, &[&data[..], &["--max-concurrency", "2"]].concat())?;
+        let summary = read(&net.folder.join(&name).join("summary.json"))?;
+        let sessions = &summary["tests"][0]["metrics"]["sessions"];
+        ensure!(sessions["completed"] == 8, "{name}: 8 conversations, found {sessions}");
+        let by_turn = sessions["by_turn"].as_array().context("figures by turn")?;
+        let found: Value = by_turn.iter().map(|turn| turn["input_tokens"].clone()).collect();
+        ensure!(found == expected, "{name}: input tokens by turn {found}, expected {expected}");
+    }
     Ok(())
 }
 

@@ -165,12 +165,18 @@ impl<'a> Source<'a> {
     ) -> Result<(), ExportError> {
         match format {
             Format::Csv => {
-                text::csv_head(out)?;
-                self.each(note, |test| Ok(text::csv(out, &test)?))
+                let has_sessions = self.has_sessions();
+                text::csv_head(out, has_sessions)?;
+                self.each(note, |test| Ok(text::csv(out, &test, has_sessions)?))
             }
             Format::Jsonl => self.each(note, |test| Ok(text::jsonl(out, &test)?)),
             #[cfg(feature = "parquet")]
             Format::Parquet => {
+                if self.has_sessions() {
+                    note(
+                        "note: parquet has no columns of sessions; csv and jsonl have them".into(),
+                    );
+                }
                 let mut file = parquet::File::new(out, &self.about())?;
                 self.each(note, |test| file.write(&test))?;
                 file.finish()
@@ -187,6 +193,14 @@ impl<'a> Source<'a> {
             }
             Format::Junit => Ok(out.write_all(junit::xml(self.run()?).as_bytes())?),
         }
+    }
+
+    /// Returns whether queries are turns of sessions in a test.
+    fn has_sessions(&self) -> bool {
+        let is_of_sessions = |test: &summary::Test| {
+            test.metrics.as_ref().is_some_and(|metrics| metrics.sessions.is_some())
+        };
+        matches!(&self.contents, Contents::Run(run) if run.tests.iter().any(is_of_sessions))
     }
 
     fn run(&self) -> Result<&summary::Run, ExportError> {

@@ -30,7 +30,16 @@ pub struct Row<'a> {
     pub output_tokens: Option<i64>,
     /// Kind of failure.
     pub failure: Option<&'static str>,
+    /// Number of the session, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<i64>,
+    /// Number of the turn in its session, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<i64>,
 }
+
+/// Names of the columns of a run with sessions beyond the others.
+pub const SESSION_COLUMNS: [&str; 2] = ["session", "turn"];
 
 /// Names of the columns.
 pub const COLUMNS: [&str; 11] = [
@@ -76,6 +85,8 @@ impl TestRecords<'_> {
                 .get(at)
                 .map(|&code| failure_name(code))
                 .filter(|n| !n.is_empty()),
+            session: records.session.get(at).copied(),
+            turn: records.turn.get(at).copied(),
         }
     }
 }
@@ -98,9 +109,15 @@ mod tests {
             time_to_first_token_ns: None,
             output_tokens: None,
             failure: None,
+            session: None,
+            turn: None,
         };
-        let value = serde_json::to_value(row).unwrap();
-        let names: Vec<&String> = value.as_object().unwrap().keys().collect();
-        assert_eq!(names, COLUMNS);
+        let names = |row: Row<'_>| -> Vec<String> {
+            let value = serde_json::to_value(row).unwrap();
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        assert_eq!(names(row), COLUMNS);
+        let of_session = Row { session: Some(1), turn: Some(2), ..row };
+        assert_eq!(names(of_session)[11..], SESSION_COLUMNS);
     }
 }

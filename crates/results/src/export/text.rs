@@ -4,16 +4,21 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use super::TestRecords;
-use super::rows::COLUMNS;
+use super::rows::{COLUMNS, SESSION_COLUMNS};
 
 /// Writes the header line, with units in the names.
-pub fn csv_head(out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "{}\r\n", COLUMNS.join(","))
+pub fn csv_head(out: &mut dyn Write, has_sessions: bool) -> io::Result<()> {
+    let more: &[&str] = if has_sessions { &SESSION_COLUMNS } else { &[] };
+    write!(out, "{}\r\n", [&COLUMNS[..], more].concat().join(","))
 }
 
 /// Writes comma-separated values as in RFC 4180: lines end with CR LF, and missing values are
 /// empty.
-pub fn csv(out: &mut (impl Write + ?Sized), test: &TestRecords<'_>) -> io::Result<()> {
+pub fn csv(
+    out: &mut (impl Write + ?Sized),
+    test: &TestRecords<'_>,
+    has_sessions: bool,
+) -> io::Result<()> {
     let folder = quoted(test.name);
     for row in test.rows() {
         write!(out, "{folder},{},{},{},{}", row.row, row.sample, row.scheduled_ns, row.issued_ns)?;
@@ -27,6 +32,10 @@ pub fn csv(out: &mut (impl Write + ?Sized), test: &TestRecords<'_>) -> io::Resul
             cell(out, time)?;
         }
         cell(out, row.failure)?;
+        if has_sessions {
+            cell(out, row.session)?;
+            cell(out, row.turn)?;
+        }
         out.write_all(b"\r\n")?;
     }
     Ok(())
@@ -54,7 +63,8 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// Writes one JSON object per line, each with all keys; missing values are null.
+/// Writes one JSON object per line, each with all keys; missing values are null. Rows of a run without
+/// sessions have no keys of sessions.
 pub fn jsonl(out: &mut (impl Write + ?Sized), test: &TestRecords<'_>) -> io::Result<()> {
     for row in test.rows() {
         serde_json::to_writer(&mut *out, &row)?;

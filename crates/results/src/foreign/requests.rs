@@ -50,6 +50,8 @@ pub fn records(mut requests: Vec<Request>) -> Option<Records> {
             Some(_) => 0,
             None => INTERNAL,
         }),
+        session: Vec::new(),
+        turn: Vec::new(),
     })
 }
 

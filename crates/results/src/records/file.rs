@@ -65,7 +65,7 @@ pub enum RecordsError {
 }
 
 impl Records {
-    fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 8] {
+    fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 10] {
         [
             ("scheduled_ns", true, &self.scheduled_ns),
             ("issue_delay_ns", false, &self.issue_delay_ns),
@@ -75,6 +75,8 @@ impl Records {
             ("first_token_ns", false, &self.first_token_ns),
             ("tokens", false, &self.tokens),
             ("failure", false, &self.failure),
+            ("session", false, &self.session),
+            ("turn", false, &self.turn),
         ]
     }
 
@@ -88,6 +90,8 @@ impl Records {
             "first_token_ns" => &mut self.first_token_ns,
             "tokens" => &mut self.tokens,
             "failure" => &mut self.failure,
+            "session" => &mut self.session,
+            "turn" => &mut self.turn,
             _ => return None,
         })
     }
@@ -184,6 +188,8 @@ mod tests {
             first_token_ns: vec![],
             tokens: vec![],
             failure: vec![0, 2, 0],
+            session: vec![1, 2, 1],
+            turn: vec![1, 1, 2],
         }
     }
 

@@ -98,6 +98,11 @@ pub struct Records {
     /// Code of the first failed sample, see [`failure_name`]; 0 if none failed. Empty if no sample of
     /// the run failed.
     pub failure: Vec<i64>,
+    /// Number of the session, in the order of their beginning, from 1. Empty unless queries are turns of
+    /// sessions.
+    pub session: Vec<i64>,
+    /// Number of the turn in its session, from 1. Empty as `session` is.
+    pub turn: Vec<i64>,
 }
 
 /// Returns the failure with this code; `None` for 0. Unknown codes count as internal.
@@ -153,6 +158,8 @@ impl Records {
             first_token_ns: Vec::new(),
             tokens: Vec::new(),
             failure: Vec::new(),
+            session: Vec::new(),
+            turn: Vec::new(),
         }
     }
 
@@ -179,6 +186,10 @@ impl Records {
         }
         if let Some(tokens) = record.tokens.get(samples.clone()) {
             self.tokens.push(tokens.iter().sum());
+        }
+        if let Some(turn) = record.sessions.as_ref().and_then(|played| played.turns.get(query)) {
+            self.session.push(i64::from(turn.session) + 1);
+            self.turn.push(i64::from(turn.number) + 1);
         }
         if !failed.is_empty() {
             let at = failed.partition_point(|(sequence, _)| *sequence < samples.start as u64);

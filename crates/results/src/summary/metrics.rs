@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::answers::{Answers, Tokens};
+use super::sessions::Sessions;
 
 /// The numbers of a performance test. `dyno info metrics` has the formulas.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +46,9 @@ pub struct Metrics {
     /// of servers of texts: tokens with the source of each count
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
+    /// sessions and figures by turn, where queries are turns of sessions
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
     /// per second; its keys name what. null is not finite: a run of one query has no rate
     pub rates: Rates,
     /// what was delivered within the limits of `--goodput`

@@ -19,6 +19,7 @@ mod read;
 mod requirement;
 mod saturated;
 pub mod server_metrics;
+pub mod sessions;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,7 @@ pub use read::{ReadError, read_json};
 pub use requirement::{Requirement, RequirementFinding};
 pub use saturated::Saturated;
 pub use server_metrics::ServerMetrics;
+pub use sessions::Sessions;
 pub use verdict::{Cause, Reason, ReasonKind, Verdict, settle_tenants};
 
 /// A bound on a time that no answer exceeds, ns: 36 years. A test with this bound has none in its

@@ -9,6 +9,7 @@ use dyno_loadgen::session::EndReason;
 use dyno_loadgen::verdict::{EarlyStoppingResult, Finding, Judgement};
 
 use super::NO_BOUND;
+use super::Sessions;
 use super::goodput::goodput;
 use super::metrics::{
     Bound, Conditions, Distribution, EarlyStopping, Estimate, Failed, Intervals, Metrics,
@@ -53,6 +54,7 @@ impl Metrics {
             token_count: plan.measures_tokens().then_some(m.token_count),
             answers: None,
             tokens: None,
+            sessions: Sessions::from_record(record, plan.percentile(), &|_| None),
             rates: Rates {
                 goodput_samples_per_s: goodput(record, plan, lasted_ns),
                 ..m.rates.into()

@@ -25,7 +25,7 @@ impl Metric {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 27] = [
+pub const METRICS: [Metric; 28] = [
     Metric {
         name: "latency",
         keys: &["latency_ns"],
@@ -282,6 +282,31 @@ pub const METRICS: [Metric; 27] = [
         what: "samples by what became of them: whole, empty, cut, aborted, filtered, error (in the \
                answer), short, failed_on_the_wire. Only whole answers succeed, and those of accepted \
                classes (accept-answers). end_of_stream_ns is end of the stream - scheduled time.",
+        elsewhere: "",
+    },
+    Metric {
+        name: "sessions",
+        keys: &[
+            "sessions",
+            "started",
+            "completed",
+            "aborted",
+            "cut_off",
+            "turns_not_sent",
+            "held",
+            "duration_ns",
+            "turns",
+            "by_turn",
+            "turn",
+            "and_later",
+            "issued",
+            "answered",
+            "input_tokens",
+        ],
+        what: "conversations that were played with live answers (sessions=live), by how they ended, and \
+               figures by the number of the turn. A turn is due when the answer before it is complete \
+               and its think time is over; latencies count from then. duration_ns is the time from \
+               the due time of the first turn to the last answer.",
         elsewhere: "",
     },
     Metric {

@@ -93,6 +93,7 @@ pub fn load(
         answers: Answers::Tensor(model),
         metrics,
         schedule: None,
+        sessions: None,
         tensors,
         labels,
         is_synthetic: run.data.is_empty(),

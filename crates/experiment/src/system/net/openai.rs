@@ -13,7 +13,7 @@ use dyno_net::tokens::Tokenize;
 use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
 
-use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, version};
+use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, sessions, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -21,7 +21,10 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let api = api(given)?;
     let nodes = given.nodes(&with_path(&given.url.clone(), api), |url| with_path(url, api))?;
     let speed_up = speed(given)?;
-    let mut workload = prompts::workload(given, run, api)?;
+    let (mut workload, sessions) = match sessions::sessions(given, run, api)? {
+        Some((workload, sessions)) => (workload, Some(sessions)),
+        None => (prompts::workload(given, run, api)?, None),
+    };
     if let Some(api) = api {
         workload = workload.for_api(api).map_err(|why| given.wrong("api", why))?;
     }
@@ -34,6 +37,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let options = given.options(run)?;
     let metrics = given.metrics(&nodes, &options, settings.version, true)?;
     given.finish()?;
+    sessions::check(sessions.as_ref(), &nodes, &settings)?;
 
     let is_text = api.is_none_or(Api::is_text);
     let mut remarks = Vec::new();
@@ -67,6 +71,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         answers: Answers::Text(references),
         metrics,
         schedule,
+        sessions,
         tensors: None,
         labels: None,
         is_synthetic: run.data.is_empty(),
@@ -259,9 +264,10 @@ fn remarks_on(workload: &Workload, settings: &Settings) -> Vec<String> {
              of all of them together."
         ));
     }
-    if workload.sessions > 0 {
+    if workload.conversations.is_empty() && workload.sessions > 0 {
         remarks.push(format!(
-            "{} conversations; each turn has the recorded answers before it, whatever is served.",
+            "{} conversations; each turn has the recorded answers before it, whatever is served. \
+             sessions=live sends the server's own answers instead.",
             workload.sessions
         ));
     }

@@ -15,9 +15,9 @@ use crate::failure::Failure;
 use crate::options::RunOptions;
 
 /// Default number of generated prompts.
-const MADE_UP: usize = 256;
+pub const MADE_UP: usize = 256;
 /// Default number of tokens of a generated prompt and of its answer.
-const INPUT: Lengths = Lengths::Fixed(128);
+pub const INPUT: Lengths = Lengths::Fixed(128);
 /// Default number of generated documents of a ranking.
 const DOCUMENTS: usize = 8;
 
@@ -181,6 +181,6 @@ pub fn rows_of(run: &RunOptions) -> Result<Option<Vec<Row>>, Failure> {
                 Failure::set_up(format!("cannot read {}: {error}", path.display()))
             })
         }
-        _ => Err(Failure::usage("samples of raw: come of one file, with --data FILE")),
+        _ => Err(Failure::usage("samples come of one file, with --data FILE")),
     }
 }

@@ -66,6 +66,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         answers: Answers::Bytes,
         metrics,
         schedule: None,
+        sessions: None,
         tensors: None,
         labels: None,
         is_synthetic,

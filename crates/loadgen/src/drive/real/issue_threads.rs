@@ -388,6 +388,7 @@ fn merged(lanes: &[LaneResult]) -> ((IssueSummary, Columns), Nanos) {
         indices,
         samples_per_query: 1,
         queries,
+        sessions: None,
     };
     ((issued, columns), last_issue)
 }

@@ -256,7 +256,9 @@ impl StartedRun {
 
     fn report_completions(&self, session: &mut Session, now: Nanos) {
         for (tenant, slab) in self.responder.run.slabs.iter().enumerate() {
-            session.completed(tenant, slab.completed(), now);
+            let completed = slab.completed();
+            session.settle(tenant, completed, |sample| slab.settled(sample));
+            session.completed(tenant, completed, now);
         }
     }
 
@@ -402,6 +404,7 @@ impl StartedRun {
                 failed: stamps.failed,
                 misuse: stamps.misuse,
                 responses: stamps.responses,
+                sessions: issued.sessions,
                 ..Record::default()
             };
             if has_times {

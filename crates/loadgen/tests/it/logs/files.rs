@@ -69,6 +69,7 @@ fn plan(load: Load) -> Plan {
         performance_issue_same_index: 0,
         print_timestamps: false,
         repetition: Repetition::Once,
+        sessions: None,
     }
 }
 

@@ -153,6 +153,7 @@ fn plan(detail: &Detail) -> Plan {
         performance_issue_same_index: whole("performance_issue_same_index"),
         print_timestamps: detail.flag("effective_print_timestamps").unwrap(),
         repetition: Repetition::Once,
+        sessions: None,
     }
 }
 

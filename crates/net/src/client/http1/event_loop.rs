@@ -201,7 +201,7 @@ impl EventLoop {
                         if self.heard.1 <= since {
                             // No byte for a whole time limit: waiting samples would wait in vain.
                             let trouble = shared.timed_out(&shared.nodes[node].endpoint, false);
-                            self.pool.waiting_failed(&trouble, false);
+                            self.pool.waiting_failed(&trouble);
                         }
                     } else if live.drains_since().is_some_and(|since| now - since > LONGEST_DRAIN) {
                         self.end(at, Ending::Agreed);
@@ -358,7 +358,7 @@ impl EventLoop {
         self.take_down(at);
         self.pool.shared.counters.no_connection(trouble);
         if is_hopeless {
-            self.pool.waiting_failed(trouble, true);
+            self.pool.node_failed(self.slots[at].node, trouble);
         }
         let share = (self.thread, self.slots[at].node);
         self.pool.lock().places.share_mut(share.0, share.1).is_failing = true;
@@ -386,7 +386,7 @@ impl EventLoop {
         if let Some(trouble) = live.end(&self.pool, ending) {
             dialed.was_fruitless(now);
             if dialed.is_hopeless(now) {
-                self.pool.waiting_failed(&trouble, true);
+                self.pool.node_failed(node, &trouble);
             }
         }
     }
@@ -399,6 +399,6 @@ impl EventLoop {
                 live.end(&self.pool, Ending::Trouble(Trouble::new(Kind::Closed, words.clone())));
             }
         }
-        self.pool.waiting_failed(&Trouble::new(Kind::Closed, words), false);
+        self.pool.waiting_failed(&Trouble::new(Kind::Closed, words));
     }
 }

@@ -154,7 +154,8 @@ impl LiveConnection {
     fn begin(&mut self, pool: &Pool, flight: Flight) {
         let reader = self.reader.take().unwrap_or_else(|| pool.shared.reader());
         let asked = (flight.job, flight.responder);
-        let answering = PendingAnswer::new(asked, reader, self.connection.thread);
+        let answering =
+            PendingAnswer::new(asked, reader, (self.connection.thread, self.connection.node));
         let reading = Reading::Here(answering);
         self.current = Some(CurrentAnswer { sent_at: flight.sent_at, reading });
     }

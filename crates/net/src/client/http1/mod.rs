@@ -146,7 +146,13 @@ impl Http1 {
     #[inline]
     pub(super) fn issue(&self, samples: &[QuerySample], responder: &Responder) {
         match samples {
-            [sample] => self.pool.dispatch(Job::for_sample(sample), responder),
+            [sample] => {
+                let (shared, mut job) = (&self.pool.shared, Job::for_sample(sample));
+                if let Some(nodes) = &shared.session_nodes {
+                    job.node = nodes.node_of(&shared.requests, job.index);
+                }
+                self.pool.dispatch(job, responder);
+            }
             samples => self.pool.dispatch_all(samples, responder),
         }
     }
@@ -164,8 +170,12 @@ impl Drop for Http1 {
 }
 
 impl PoolState {
+    /// Takes an idle connection, to the given node if there is one.
     #[inline]
-    fn take_idle(&mut self) -> Option<Arc<Connection>> {
+    fn take_idle(&mut self, node: Option<u16>) -> Option<Arc<Connection>> {
+        if let Some(node) = node {
+            return self.idle[usize::from(node)].pop().map(|(connection, _)| connection);
+        }
         for _ in 0..self.idle.len() {
             let node = self.next_node;
             self.next_node = if node + 1 == self.idle.len() { 0 } else { node + 1 };
@@ -180,6 +190,13 @@ impl PoolState {
     #[inline]
     fn top_up(&mut self) -> bool {
         self.places.top_up(self.idle.iter().map(Vec::len).sum())
+    }
+
+    /// Takes the longest-waiting sample that may go to a node.
+    fn take_waiting(&mut self, node: usize) -> Option<(Job, Nanos)> {
+        let may_go = |job: &Job| job.node.is_none_or(|own| usize::from(own) == node);
+        let at = self.waiting.iter().position(|(job, _)| may_go(job))?;
+        self.waiting.remove(at)
     }
 
     /// Takes an event loop's connection to a node that has been idle since before that time.
@@ -232,7 +249,15 @@ impl Pool {
         state.waiting.extend(jobs.map(|job| (job, now)));
         state.responder = Some(responder.clone());
         let waiting = state.waiting.len();
-        let has_grown = state.places.grow(waiting);
+        let sticky = state.waiting.back().and_then(|(job, _)| job.node);
+        let has_grown = match sticky {
+            Some(node) => {
+                let is_own = |(job, _): &&(Job, Nanos)| job.node == sticky;
+                let own = state.waiting.iter().filter(is_own).count();
+                state.places.grow_at(usize::from(node), own)
+            }
+            None => state.places.grow(waiting),
+        };
         drop(state);
         if has_grown {
             self.wake();
@@ -245,7 +270,7 @@ impl Pool {
         loop {
             let (connection, has_grown) = {
                 let mut state = self.lock();
-                let Some(connection) = state.take_idle() else {
+                let Some(connection) = state.take_idle(job.node) else {
                     return self.wait(state, std::iter::once(job), responder);
                 };
                 (connection, state.top_up())
@@ -271,7 +296,7 @@ impl Pool {
         {
             let mut state = self.lock();
             while taken.len() < samples.len()
-                && let Some(connection) = state.take_idle()
+                && let Some(connection) = state.take_idle(None)
             {
                 taken.push(connection);
             }
@@ -293,7 +318,7 @@ impl Pool {
     fn release(&self, connection: Arc<Connection>, freed: ReleaseCause) {
         loop {
             let mut state = self.lock();
-            let Some((job, since)) = state.waiting.pop_front() else {
+            let Some((job, since)) = state.take_waiting(connection.node) else {
                 let now = state.now;
                 state.idle[connection.node].push((connection, now));
                 return;
@@ -423,16 +448,46 @@ impl Pool {
         }
     }
 
-    /// Fails all waiting samples: there is no connection and none can be made.
-    fn waiting_failed(&self, trouble: &Trouble, only_if_none_is_open: bool) {
+    /// Fails the samples that wait for a connection to a node: there is none, and none can be made.
+    /// While another node has connections, those are the samples that must go to this one.
+    fn node_failed(&self, node: usize, trouble: &Trouble) {
         let mut state = self.lock();
-        if only_if_none_is_open && state.places.open() > 0 {
+        if state.places.open() == 0 {
+            drop(state);
+            return self.waiting_failed(trouble);
+        }
+        if state.places.open_at(node) > 0 {
             return;
         }
+        let all = std::mem::take(&mut state.waiting);
+        let is_own = |(job, _): &(Job, Nanos)| job.node.is_some_and(|own| usize::from(own) == node);
+        let (own, others) = all.into_iter().partition(is_own);
+        state.waiting = others;
+        let responder =
+            if state.waiting.is_empty() { state.responder.take() } else { state.responder.clone() };
+        drop(state);
+        self.fail(&own, responder, trouble);
+    }
+
+    /// Fails all waiting samples.
+    fn waiting_failed(&self, trouble: &Trouble) {
+        let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
         let responder = state.responder.take();
         drop(state);
-        if let Some(responder) = responder {
+        self.fail(&waiting, responder, trouble);
+    }
+
+    fn fail(
+        &self,
+        waiting: &VecDeque<(Job, Nanos)>,
+        responder: Option<Responder>,
+        trouble: &Trouble,
+    ) {
+        for (job, _) in waiting {
+            self.shared.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
+        }
+        if let Some(responder) = responder.filter(|_| !waiting.is_empty()) {
             let ids: Vec<_> = waiting.iter().map(|(job, _)| job.id).collect();
             self.shared.counters.all_failed(trouble, ids.len() as u64);
             responder.fail(&ids, trouble.kind.failure());

@@ -95,6 +95,23 @@ impl Places {
         idle > self.spare
     }
 
+    /// Adds places at one node for `waiting` samples that may go nowhere else, up to its share of the
+    /// maximum. Returns whether there are more places now.
+    pub(super) fn grow_at(&mut self, node: usize, waiting: usize) -> bool {
+        let nodes = self.nodes;
+        let own = || (0..).take_while(|thread| thread * nodes < self.shares.len());
+        let coming: usize = own().map(|t| self.shares[t * nodes + node].coming()).sum();
+        let total: usize = own().map(|t| self.shares[t * nodes + node].wanted).sum();
+        let more =
+            waiting.saturating_sub(coming).min(self.most.div_ceil(nodes).saturating_sub(total));
+        for _ in 0..more {
+            let shares = self.shares.iter_mut().skip(node).step_by(nodes);
+            let least = shares.min_by_key(|share| (share.is_failing, share.wanted));
+            least.expect("there is a thread").wanted += 1;
+        }
+        more > 0
+    }
+
     /// Removes the place of an idle connection unless it must be kept.
     pub(super) fn give_up(&mut self, thread: usize, node: usize) -> bool {
         let total: usize = self.shares.iter().map(|share| share.wanted).sum();
@@ -113,6 +130,11 @@ impl Places {
     /// Returns the number of established connections, busy or idle.
     pub(super) fn open(&self) -> usize {
         self.shares.iter().map(|share| share.open).sum()
+    }
+
+    /// Returns the number of established connections to a node.
+    pub(super) fn open_at(&self, node: usize) -> usize {
+        self.shares.iter().skip(node).step_by(self.nodes).map(|share| share.open).sum()
     }
 
     /// Returns whether the number of connections is at its maximum.

@@ -70,7 +70,8 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     link.is_asked.store(true, Relaxed);
     let stream = answer.stream_id().as_u32();
     link.arrivals.follow(stream);
-    let answering = PendingAnswer::new((job, responder), lane.shared.reader(), lane.thread);
+    let answering =
+        PendingAnswer::new((job, responder), lane.shared.reader(), (lane.thread, link.node));
     let reading = Some(Reading::Here(answering));
     let open = OpenStream { lane: lane.clone(), link, stream, reading, has_begun: false };
     tokio::spawn(open.settle(answer));

@@ -1,0 +1,197 @@
+//! Sessions with live answers, as keys of a specification ask for them.
+
+use std::sync::Arc;
+
+use dyno_loadgen::plan::Chain;
+use dyno_net::endpoint::Endpoint;
+use dyno_net::exchange::HttpVersion;
+use dyno_net::openai::{Api, Settings};
+use dyno_net::workload::{Lengths, SyntheticConversations, ThinkTimes, Workload};
+use dyno_results::units::parse_duration;
+
+use super::{SpecKeys, prompts};
+use crate::failure::Failure;
+use crate::options::RunOptions;
+
+/// Sessions that a run plays.
+pub struct Sessions {
+    pub chains: Arc<[Chain]>,
+    /// Whether each is played once, instead of all of them until the run ends.
+    pub is_once: bool,
+}
+
+/// Default number of turns of a session that is made up.
+const TURNS: Lengths = Lengths::Fixed(3);
+
+/// Returns the conversations and their sessions if `sessions=` asks for them.
+///
+/// # Errors
+/// Invalid keys, or data that hold no conversations.
+pub fn sessions(
+    given: &mut SpecKeys,
+    run: &RunOptions,
+    api: Option<Api>,
+) -> Result<Option<(Workload, Sessions)>, Failure> {
+    let mode = given.text("sessions");
+    let think = think(given)?;
+    let is_once = match mode.as_deref() {
+        Some("live") => false,
+        Some("once") => true,
+        Some(other) => {
+            return Err(given.wrong("sessions", format!("expected live or once, found `{other}`")));
+        }
+        None if think.is_some() => {
+            return Err(given.wrong("think", "it belongs to sessions; add sessions=live"));
+        }
+        None => return Ok(None),
+    };
+    let turns: Option<Lengths> = given.read_as("turns")?;
+    if api.is_some_and(|api| api != Api::Chat) {
+        return Err(given.wrong("sessions", "conversations are chats; leave out api and chat"));
+    }
+    if given.has("exact-input") {
+        let why = "messages of sessions are not fitted to lengths; leave it out";
+        return Err(given.wrong("exact-input", why));
+    }
+    reject_others(run)?;
+    let seed = run.seed.unwrap_or(0);
+    let mut workload = match prompts::rows_of(run)? {
+        Some(_) if turns.is_some() => {
+            return Err(given.wrong("turns", "--data holds the turns; leave it out"));
+        }
+        Some(rows) => {
+            let output: Option<Lengths> = given.read_as("output")?;
+            let path = run.data.first().map(|(_, path)| path.display().to_string());
+            let mut workload = Workload::of_conversations(&rows).map_err(|error| {
+                Failure::set_up(format!("{}: {error}", path.unwrap_or_default()))
+            })?;
+            match output {
+                None => {}
+                Some(Lengths::Fixed(most)) => {
+                    workload.prompts.iter_mut().for_each(|turn| turn.max_tokens = Some(most));
+                }
+                Some(_) => {
+                    let why = "it is one number for conversations from a file";
+                    return Err(given.wrong("output", why));
+                }
+            }
+            workload
+        }
+        None => SyntheticConversations {
+            count: run.samples_or_of_round(prompts::MADE_UP),
+            turns: turns.unwrap_or(TURNS),
+            input: given.read_as("input")?.unwrap_or(prompts::INPUT),
+            output: given.read_as("output")?,
+            prefix: given.read_as("prefix")?.unwrap_or(0),
+            seed,
+        }
+        .workload(),
+    };
+    let chains = workload.chains(think, seed);
+    let turns = workload.prompts.len() as f64 / chains.len() as f64;
+    workload.remarks.push(format!(
+        "{} conversations of {turns:.1} turns on average; each turn holds the server's own answers to \
+         the turns before it.",
+        chains.len()
+    ));
+    Ok(Some((workload, Sessions { chains, is_once })))
+}
+
+/// Rejects options that sessions do not support.
+fn reject_others(run: &RunOptions) -> Result<(), Failure> {
+    if run.remote_workers.is_some() {
+        return Err(Failure::usage("sessions=live: workers do not share sessions")
+            .hint("leave out --workers, or sessions"));
+    }
+    if !run.tenant_systems.is_empty() {
+        return Err(Failure::usage("sessions=live: a run with tenants plays no sessions")
+            .hint("measure the tenants one by one"));
+    }
+    Ok(())
+}
+
+/// Checks that the client can play sessions at these servers.
+///
+/// # Errors
+/// The limit and a remedy.
+pub fn check(
+    sessions: Option<&Sessions>,
+    nodes: &[Endpoint],
+    settings: &Settings,
+) -> Result<(), Failure> {
+    if sessions.is_some() && nodes.len() > 1 && settings.version == HttpVersion::Http2 {
+        return Err(Failure::usage(
+            "sessions=live: over HTTP/2 no session stays at one of several servers",
+        )
+        .hint("leave out http2=true, or the further nodes"));
+    }
+    Ok(())
+}
+
+/// Takes the think times.
+fn think(given: &mut SpecKeys) -> Result<Option<ThinkTimes>, Failure> {
+    let Some(text) = given.text("think") else { return Ok(None) };
+    let micros = |text: &str| parse_duration(text).map(|ns| ns.div_ceil(1_000));
+    let read = || -> Result<Lengths, String> {
+        let pair = |text: &str| text.split_once(':').map(|(a, b)| (a.to_owned(), b.to_owned()));
+        if let Some((mean, deviation)) = text.strip_prefix("normal:").and_then(pair) {
+            return Ok(Lengths::Normal(micros(&mean)? as f64, micros(&deviation)? as f64));
+        }
+        if let Some((median, sigma)) = text.strip_prefix("lognormal:").and_then(pair) {
+            let sigma: f64 =
+                sigma.parse().map_err(|_| format!("expected a number, found `{sigma}`"))?;
+            if !(sigma.is_finite() && sigma >= 0.0) {
+                return Err(format!("expected a number of at least 0, found `{sigma}`"));
+            }
+            return Ok(Lengths::LogNormal(micros(&median)? as f64, sigma));
+        }
+        match text.split_once('-') {
+            None => micros(&text).map(Lengths::Fixed),
+            Some((least, most)) => match (micros(least)?, micros(most)?) {
+                (least, most) if least <= most => Ok(Lengths::Uniform(least, most)),
+                _ => Err(format!("expected the shorter time first, found `{text}`")),
+            },
+        }
+    };
+    read().map(|times| Some(ThinkTimes(times))).map_err(|why| given.wrong("think", why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(keys: &str) -> Result<Option<Sessions>, Failure> {
+        let mut given = SpecKeys::read("openai", &format!("http://a,{keys}")).unwrap();
+        let found = sessions(&mut given, &RunOptions::default(), None)?;
+        given.finish()?;
+        Ok(found.map(|(_, sessions)| sessions))
+    }
+
+    #[test]
+    fn sessions_are_made_up_with_turns_and_think_times() {
+        let made = asked("sessions=once,turns=2-4,think=5ms-10ms,input=9").unwrap().unwrap();
+        assert!(made.is_once && made.chains.len() == 256);
+        for chain in &*made.chains {
+            assert!((2..=4).contains(&chain.thinks.len()));
+            assert!(chain.thinks[1..].iter().all(|ns| (5_000_000..=10_000_000).contains(ns)));
+        }
+        for think in ["0s", "2s", "normal:2s:500ms", "lognormal:2s:0.5"] {
+            assert!(asked(&format!("sessions=live,think={think}")).unwrap().is_some(), "{think}");
+        }
+        assert!(asked("model=m").is_err_and(|told| told.problems()[0].contains("`model`")));
+    }
+
+    #[test]
+    fn wrong_keys_are_refused() {
+        for (keys, expected) in [
+            ("sessions=dead", "expected live or once, found `dead`"),
+            ("sessions=live,exact-input=usage", "not fitted"),
+            ("think=1s", "add sessions=live"),
+            ("sessions=live,think=3s-1s", "the shorter time first"),
+            ("sessions=live,think=soon", "think"),
+        ] {
+            let told = asked(keys).err().unwrap().problems()[0].clone();
+            assert!(told.contains(expected), "{told}");
+        }
+    }
+}

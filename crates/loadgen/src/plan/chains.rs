@@ -1,0 +1,58 @@
+//! Sessions: queries that follow each other, such as the turns of a conversation.
+
+use std::sync::Arc;
+
+use super::{Load, Plan};
+use crate::clock::Nanos;
+use crate::qsl::SampleIndex;
+use crate::settings::{Arrivals, EarlyStopping, Scenario};
+
+/// The turns of one session. Each is a query of one sample, and each but the first is due when the
+/// turn before it is complete and its think time has passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    /// Sample of the first turn; those of the other turns follow it.
+    pub first: SampleIndex,
+    /// Per turn (>= 1): the think time before it, ns. That of the first turn is not used.
+    pub thinks: Box<[Nanos]>,
+}
+
+impl Plan {
+    /// Returns the plan of a run that plays sessions instead of independent queries. As many are in
+    /// progress as the plan has queries in flight, or they begin at its arrival times. They are
+    /// played in order, and again from the first one until the run ends; with
+    /// [`Unique`](super::SampleChoice::Unique) samples each is played once.
+    ///
+    /// # Errors
+    /// A load that cannot play these sessions, and a remedy.
+    pub fn with_sessions(mut self, chains: Arc<[Chain]>) -> Result<Self, String> {
+        if chains.is_empty() || chains.iter().any(|chain| chain.thinks.is_empty()) {
+            return Err("expected at least one session, each with at least one turn".into());
+        }
+        let Load::Server(server) = &mut self.load else {
+            let scenario = self.scenario();
+            return Err(format!(
+                "expected scenario {} for sessions, found {scenario}; use --scenario server",
+                Scenario::Server
+            ));
+        };
+        match server.arrivals {
+            Arrivals::Concurrency(wanted) if wanted as usize > chains.len() => {
+                let sessions = chains.len();
+                return Err(format!(
+                    "expected at least {wanted} sessions to keep {wanted} in progress, found \
+                     {sessions}; a session is never in progress twice: lower --max-concurrency to \
+                     {sessions}, or give more sessions"
+                ));
+            }
+            _ => {}
+        }
+        // Several threads would need to see each other's completions.
+        (server.issue_threads, server.coalesce) = (0, false);
+        if self.early_stopping.policy == EarlyStopping::Extend {
+            self.early_stopping.policy = EarlyStopping::AfterRun;
+        }
+        self.sessions = Some(chains);
+        Ok(self)
+    }
+}

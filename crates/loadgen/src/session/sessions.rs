@@ -1,0 +1,212 @@
+//! Sessions in progress: which turn of which session is due when.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use crate::clock::Nanos;
+use crate::plan::Chain;
+use crate::qsl::SampleIndex;
+use crate::record::{PlayedSessions, Turn};
+use crate::sut::SettledSample;
+
+/// Sessions of a tenant.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    chains: Arc<[Chain]>,
+    /// Whether each session is played once.
+    is_once: bool,
+    starts: Starts,
+    /// Number of chains considered so far; the next chain is this one modulo their number.
+    next: usize,
+    /// By chain.
+    is_active: Box<[bool]>,
+    active: usize,
+    /// When a session last ended.
+    freed_at: Nanos,
+    /// Whether a session is due that no chain was free for.
+    is_held: bool,
+    /// Turns whose due time is known.
+    due: BinaryHeap<Reverse<DueTurn>>,
+    outstanding: Vec<OutstandingTurn>,
+    played: PlayedSessions,
+    started: u32,
+}
+
+/// When sessions begin.
+#[derive(Debug)]
+enum Starts {
+    /// Whenever a place is free: since when each free place is.
+    Places(BinaryHeap<Reverse<Nanos>>),
+    /// At these times, from `next` on.
+    Arrivals { times: Vec<Nanos>, next: usize },
+}
+
+/// A turn that is not issued yet. Turns that are due at one time are issued in the order of their
+/// sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct DueTurn {
+    due: Nanos,
+    session: u32,
+    turn: u32,
+    chain: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct OutstandingTurn {
+    query: u64,
+    turn: DueTurn,
+}
+
+/// When the next turn can be issued.
+pub(super) enum NextTurn {
+    /// Now; it was due at that time.
+    Ready { due: Nanos },
+    /// Not before that time; `None` if only a completion brings another turn.
+    Later { at: Option<Nanos>, is_any_outstanding: bool },
+    /// All sessions have ended, and no further one begins.
+    Exhausted,
+}
+
+impl Sessions {
+    /// Returns sessions of which `places` are in progress at a time.
+    pub(super) fn with_places(chains: Arc<[Chain]>, is_once: bool, places: u64) -> Self {
+        let places = usize::try_from(places).unwrap_or(usize::MAX).min(chains.len());
+        let free = std::iter::repeat_n(Reverse(0), places).collect();
+        Self::new(chains, is_once, Starts::Places(free))
+    }
+
+    /// Returns sessions that begin at these times, which ascend.
+    pub(super) fn at_times(chains: Arc<[Chain]>, is_once: bool, times: Vec<Nanos>) -> Self {
+        Self::new(chains, is_once, Starts::Arrivals { times, next: 0 })
+    }
+
+    fn new(chains: Arc<[Chain]>, is_once: bool, starts: Starts) -> Self {
+        Self {
+            is_active: vec![false; chains.len()].into(),
+            chains,
+            is_once,
+            starts,
+            next: 0,
+            active: 0,
+            freed_at: 0,
+            is_held: false,
+            due: BinaryHeap::new(),
+            outstanding: Vec::new(),
+            played: PlayedSessions::default(),
+            started: 0,
+        }
+    }
+
+    /// Returns whether each session is played once.
+    pub(super) fn is_once(&self) -> bool {
+        self.is_once
+    }
+
+    /// Begins all sessions that are due, and returns when the next turn can be issued.
+    pub(super) fn next(&mut self, now: Nanos) -> NextTurn {
+        let start = loop {
+            match self.next_start() {
+                Some(at) if at <= now => {
+                    if !self.begin(at) {
+                        break None;
+                    }
+                }
+                start => break start,
+            }
+        };
+        let turn = self.due.peek().map(|Reverse(turn)| turn.due);
+        match turn {
+            Some(due) if due <= now => NextTurn::Ready { due },
+            None if start.is_none() && self.active == 0 => NextTurn::Exhausted,
+            _ => NextTurn::Later {
+                at: turn.into_iter().chain(start).min(),
+                is_any_outstanding: !self.outstanding.is_empty(),
+            },
+        }
+    }
+
+    /// Returns when the next session begins, if one is left.
+    fn next_start(&self) -> Option<Nanos> {
+        if self.is_once && self.next >= self.chains.len() {
+            return None;
+        }
+        match &self.starts {
+            Starts::Places(free) => free.peek().map(|Reverse(at)| *at),
+            Starts::Arrivals { times, next } => times.get(*next).copied(),
+        }
+    }
+
+    /// Begins the next session, which was due at `at`. Returns false if all are in progress.
+    fn begin(&mut self, at: Nanos) -> bool {
+        if self.active == self.chains.len() {
+            self.played.held += u64::from(!self.is_held);
+            self.is_held = true;
+            return false;
+        }
+        let mut chain = self.next % self.chains.len();
+        while self.is_active[chain] {
+            self.next += 1;
+            chain = self.next % self.chains.len();
+        }
+        self.next += 1;
+        match &mut self.starts {
+            Starts::Places(free) => _ = free.pop(),
+            Starts::Arrivals { next, .. } => *next += 1,
+        }
+        let due = if std::mem::take(&mut self.is_held) { at.max(self.freed_at) } else { at };
+        self.is_active[chain] = true;
+        self.active += 1;
+        self.due.push(Reverse(DueTurn { due, session: self.started, turn: 0, chain }));
+        self.started += 1;
+        true
+    }
+
+    /// Takes the turn that is due first, which is issued as query number `query`. Returns its
+    /// sample and when it was due.
+    pub(super) fn take(&mut self, query: u64) -> Option<(SampleIndex, Nanos)> {
+        let Reverse(turn) = self.due.pop()?;
+        self.outstanding.push(OutstandingTurn { query, turn });
+        let chain = &self.chains[turn.chain];
+        let turns = u32::try_from(chain.thinks.len()).unwrap_or(u32::MAX);
+        self.played.turns.push(Turn { session: turn.session, number: turn.turn, turns });
+        Some((chain.first + turn.turn, turn.due))
+    }
+
+    /// Looks for outstanding turns that are complete. The next turn of their session is due after
+    /// its think time; a failed turn ends its session.
+    pub(super) fn settle(&mut self, look: impl Fn(u64) -> Option<SettledSample>) {
+        let mut at = 0;
+        while let Some(one) = self.outstanding.get(at).copied() {
+            match look(one.query) {
+                Some(settled) => {
+                    self.outstanding.swap_remove(at);
+                    self.settled(one.turn, settled);
+                }
+                None => at += 1,
+            }
+        }
+    }
+
+    fn settled(&mut self, turn: DueTurn, settled: SettledSample) {
+        let next = turn.turn + 1;
+        match self.chains[turn.chain].thinks.get(next as usize) {
+            Some(think) if !settled.is_failed => {
+                let due = settled.at.saturating_add(*think);
+                self.due.push(Reverse(DueTurn { due, turn: next, ..turn }));
+            }
+            _ => {
+                self.is_active[turn.chain] = false;
+                self.active -= 1;
+                self.freed_at = self.freed_at.max(settled.at);
+                if let Starts::Places(free) = &mut self.starts {
+                    free.push(Reverse(settled.at));
+                }
+            }
+        }
+    }
+
+    pub(super) fn into_played(self) -> PlayedSessions {
+        self.played
+    }
+}

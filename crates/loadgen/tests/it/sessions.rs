@@ -1,0 +1,270 @@
+//! Sessions: turns follow their own answers, whatever else is played.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use dyno_loadgen::clock::{Nanos, WallTime};
+use dyno_loadgen::drive::Driver;
+use dyno_loadgen::drive::real::{RealTime, Responder, WaitStrategy};
+use dyno_loadgen::drive::sim::VirtualTime;
+use dyno_loadgen::metrics::Metrics;
+use dyno_loadgen::plan::{Chain, Library, Plan};
+use dyno_loadgen::record::{Failure, Outcome, Turn};
+use dyno_loadgen::rng::Mt19937;
+use dyno_loadgen::run::{RecordRetention, RunLog, Tenant, run};
+use dyno_loadgen::session::EndReason;
+use dyno_loadgen::settings::{Arrivals, Scenario, Settings, TestSettings};
+use dyno_loadgen::sut::{
+    QuerySample, Response, ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem,
+};
+use dyno_loadgen::verdict::judge;
+
+use crate::null::{Echo, NullLibrary};
+use crate::queueing::OneServer;
+use crate::real_time::FunctionSystem;
+
+const MS: Nanos = 1_000_000;
+
+fn settings(arrivals: Arrivals, min_duration_ms: u64) -> TestSettings {
+    TestSettings {
+        scenario: Scenario::Server,
+        server_arrivals: arrivals,
+        min_query_count: 1,
+        min_duration_ms,
+        ..TestSettings::default()
+    }
+}
+
+/// Sessions of these think times, whose samples lie one behind the other.
+fn chains<T: AsRef<[Nanos]>>(thinks: &[T]) -> Arc<[Chain]> {
+    let mut first = 0;
+    let chain = |thinks: &T| {
+        let thinks = thinks.as_ref();
+        let chain = Chain { first, thinks: thinks.into() };
+        first += u32::try_from(thinks.len()).unwrap();
+        chain
+    };
+    thinks.iter().map(chain).collect()
+}
+
+fn plan(settings: &TestSettings, chains: &Arc<[Chain]>) -> Result<Plan, String> {
+    let total = chains.iter().map(|chain| chain.thinks.len() as u64).sum();
+    let plan = Plan::resolve(settings, Library { total, performance: total }).unwrap();
+    plan.with_sessions(chains.clone())
+}
+
+fn play(driver: &mut dyn Driver, settings: &TestSettings, chains: &Arc<[Chain]>) -> RunLog {
+    let plan = plan(settings, chains).unwrap();
+    let total = plan.performance_sample_count as usize;
+    let library = NullLibrary::new(total, total);
+    let settings = Settings::from(settings.clone());
+    let tenant = Tenant { settings, plan, library: &library, messages: Vec::new() };
+    let log = run(driver, &[tenant], RecordRetention::Every, &mut |_| {}).swap_remove(0);
+    log.runs().next().unwrap().clone()
+}
+
+fn simulate(
+    system: &mut dyn SimulatedSystem,
+    settings: &TestSettings,
+    chains: &Arc<[Chain]>,
+) -> RunLog {
+    play(&mut VirtualTime::new(system, WallTime { unix_ns: 0 }), settings, chains)
+}
+
+fn turn(session: u32, number: u32, turns: u32) -> Turn {
+    Turn { session, number, turns }
+}
+
+fn turns(run: &RunLog) -> &[Turn] {
+    &run.record.sessions.as_ref().unwrap().turns
+}
+
+#[test]
+fn a_fixed_number_of_sessions_is_in_progress_and_turns_follow_after_their_think_times() {
+    let chains = chains(&[[0, 5 * MS, 7 * MS]; 3]);
+    let mut echo = Echo { latency: 10 * MS, ..Echo::default() };
+    let run = simulate(&mut echo, &settings(Arrivals::Concurrency(2), 1_000), &chains);
+    // By hand: a session lasts 10 + 5 + 10 + 7 + 10 ms, and two begin whenever two end.
+    let mut expected = Vec::new();
+    for pair in 0..24_u32 {
+        for (number, after) in [(0, 0), (1, 15 * MS), (2, 32 * MS)] {
+            for session in [2 * pair, 2 * pair + 1] {
+                let at = u64::from(pair) * 42 * MS + after;
+                let sample = session % 3 * 3 + number;
+                expected.push((at, sample, turn(session, number, 3)));
+            }
+        }
+    }
+    expected.retain(|(at, ..)| *at < 1_000 * MS);
+    let found: Vec<_> =
+        echo.queries.iter().zip(turns(&run)).map(|(q, t)| (q.0, q.2[0], *t)).collect();
+    assert_eq!(found, expected);
+    assert_eq!(run.record.scheduled_at, run.record.issued_at);
+    assert_eq!(run.ended, EndReason::Naturally);
+    assert_eq!(run.record.missing(), 0);
+    let metrics = Metrics::from_record(&run.record, &run.plan);
+    let judgement = judge(&metrics, &run.plan, run.ended);
+    assert!(judgement.min_duration_met, "{judgement:?}");
+}
+
+#[test]
+fn sessions_begin_at_the_times_of_the_arrivals() {
+    let chains = chains(&[[0, 30 * MS]; 4]);
+    let mut echo = Echo { latency: 10 * MS, ..Echo::default() };
+    let mut settings = settings(Arrivals::Constant, 1_000);
+    settings.server_target_qps = 10.0;
+    let run = simulate(&mut echo, &settings, &chains);
+    let mut expected = Vec::new();
+    for session in 0..10 {
+        let (at, first) = (session * 100 * MS, session % 4 * 2);
+        expected.extend([(at, first), (at + 40 * MS, first + 1)]);
+    }
+    let found: Vec<_> = echo.queries.iter().map(|q| (q.0, u64::from(q.2[0]))).collect();
+    assert_eq!(found, expected);
+    assert_eq!(run.record.sessions.as_ref().unwrap().held, 0);
+}
+
+#[test]
+fn a_session_is_never_in_progress_twice() {
+    let chains = chains(&[[0, 30 * MS]]);
+    let mut echo = Echo { latency: 10 * MS, ..Echo::default() };
+    let mut settings = settings(Arrivals::Constant, 200);
+    settings.server_target_qps = 50.0;
+    let run = simulate(&mut echo, &settings, &chains);
+    // Due each 20 ms, and one lasts 50 ms: the second begins when the first has ended.
+    let found: Vec<_> = echo.queries.iter().map(|q| q.0 / MS).collect();
+    assert_eq!(found, [0, 40, 50, 90, 100, 140, 150, 190]);
+    assert_eq!(run.record.scheduled_at, run.record.issued_at);
+    // Those at 20, 40 and 60 ms, which began at 50, 100 and 150, and the one that never began.
+    assert_eq!(run.record.sessions.as_ref().unwrap().held, 4);
+}
+
+#[test]
+fn sessions_that_are_played_once_end_the_run() {
+    let chains = chains(&[vec![0, 1, 1], vec![0], vec![0, 1]]);
+    let mut echo = Echo { latency: 10 * MS, ..Echo::default() };
+    let mut settings = settings(Arrivals::Concurrency(2), 60_000);
+    settings.performance_issue_unique = true;
+    let run = simulate(&mut echo, &settings, &chains);
+    let mut samples: Vec<_> = echo.queries.iter().map(|q| q.2[0]).collect();
+    samples.sort_unstable();
+    assert_eq!(samples, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(run.ended, EndReason::TraceIssued);
+    let judgement = judge(&Metrics::from_record(&run.record, &run.plan), &run.plan, run.ended);
+    assert!(judgement.min_duration_met);
+}
+
+/// An [`Echo`] that fails some queries, by their number.
+struct Failing(Echo, fn(u64) -> bool);
+
+impl SimulatedSystem for Failing {
+    fn name(&self) -> &str {
+        "failing"
+    }
+    fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>) {
+        self.0.issue(now, query);
+    }
+    fn next_event(&self) -> Option<Nanos> {
+        self.0.next_event()
+    }
+    fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
+        self.0.advance(now, completions);
+        for completion in completions.iter_mut().filter(|c| self.1(c.id.sequence())) {
+            completion.outcome = Outcome::Failed(Failure::Internal);
+        }
+    }
+    fn flush(&mut self, now: Nanos) {
+        self.0.flush(now);
+    }
+}
+
+#[test]
+fn a_failed_turn_ends_its_session() {
+    let chains = chains(&[[0, 0, 0]; 2]);
+    let echo = Echo { latency: 10 * MS, ..Echo::default() };
+    // Queries are numbered 0 and 1 for the first turns, 2 and 3 for the second ones.
+    let mut system = Failing(echo, |query| query == 2);
+    let mut settings = settings(Arrivals::Concurrency(2), 60_000);
+    settings.performance_issue_unique = true;
+    let run = simulate(&mut system, &settings, &chains);
+    let expected = [turn(0, 0, 3), turn(1, 0, 3), turn(0, 1, 3), turn(1, 1, 3), turn(1, 2, 3)];
+    assert_eq!(turns(&run), expected);
+    assert_eq!((run.ended, run.record.failed.len()), (EndReason::TraceIssued, 1));
+}
+
+#[test]
+fn a_load_that_cannot_play_the_sessions_is_refused() {
+    let chains = chains(&[[0], [0]]);
+    let told = plan(&settings(Arrivals::Concurrency(3), 1), &chains).unwrap_err();
+    assert!(told.starts_with("expected at least 3 sessions to keep 3 in progress, found 2"));
+    let offline = TestSettings { scenario: Scenario::Offline, ..TestSettings::default() };
+    let told = plan(&offline, &chains).unwrap_err();
+    assert!(told.starts_with("expected scenario Server for sessions, found Offline"), "{told}");
+    let poisson = plan(&settings(Arrivals::Poisson, 1), &chains).unwrap();
+    assert!(poisson.with_sessions(Arc::from([])).is_err());
+}
+
+/// A closed network of a delay and one exponential server has the throughput of the machine-repair
+/// model, whatever the distribution of the delay.
+#[test]
+fn sessions_with_think_times_are_a_closed_network() {
+    let (sessions, think, service) = (5, 4 * MS, MS);
+    let thinks = vec![think; 100_000];
+    let chains = chains(&vec![&thinks[..]; sessions]);
+    let mut rng = Mt19937::new(7);
+    let mut server =
+        OneServer::new(|| (-(1.0 - rng.canonical()).ln() * service as f64).round() as Nanos);
+    let run = simulate(&mut server, &settings(Arrivals::Concurrency(5), 200_000), &chains);
+    // P(idle) = 1 / sum of N! / (N - k)! (S / Z)^k.
+    let ratio = service as f64 / think as f64;
+    let (mut sum, mut term) = (1.0, 1.0);
+    for k in 0..sessions {
+        term *= (sessions - k) as f64 * ratio;
+        sum += term;
+    }
+    let expected = (1.0 - 1.0 / sum) / (service as f64 / 1e9);
+    let found = run.record.query_count() as f64 / 200.0;
+    assert!((found / expected - 1.0).abs() < 0.01, "{found} against {expected} by theory");
+}
+
+#[test]
+fn in_real_time_a_turn_is_due_when_the_answer_before_it_came() {
+    let chains = chains(&[[0, 2 * MS, 0, MS]; 20]);
+    let in_flight: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let (seen, chains_of) = (in_flight.clone(), chains.clone());
+    let system = FunctionSystem(move |samples: &[QuerySample], to: &Responder| {
+        for sample in samples {
+            let session = sample.index / 4;
+            {
+                let mut seen = seen.lock().unwrap();
+                assert!(!seen.contains(&session), "session {session} is in progress twice");
+                seen.push(session);
+            }
+            let (seen, to, id) = (seen.clone(), to.clone(), sample.id);
+            thread::spawn(move || {
+                thread::sleep(std::time::Duration::from_micros(300));
+                seen.lock().unwrap().retain(|other| *other != session);
+                if id.sequence() % 17 == 5 {
+                    to.fail(&[id], Failure::Internal);
+                } else {
+                    to.complete(&[Response::empty(ResponseId(id.0))]);
+                }
+            });
+        }
+    });
+    let mut driver = RealTime::new(Arc::new(system)).waiting(WaitStrategy::Sleep);
+    let run = play(&mut driver, &settings(Arrivals::Concurrency(6), 300), &chains);
+    let (record, turns) = (&run.record, turns(&run));
+    assert_eq!(record.missing(), 0);
+    assert!(record.query_count() > 20);
+    for (query, turn) in turns.iter().enumerate().filter(|(_, turn)| turn.number > 0) {
+        let is_before =
+            |other: &Turn| (other.session, other.number + 1) == (turn.session, turn.number);
+        let before = turns.iter().position(is_before).unwrap();
+        assert!(record.failed.iter().all(|(failed, _)| *failed != before as u64));
+        let chain = &chains_of[record.indices[query] as usize / 4];
+        let due = record.completed_at[before] + chain.thinks[turn.number as usize];
+        assert_eq!(record.scheduled_at[query], due);
+        assert!(record.issued_at[query] >= due);
+    }
+}

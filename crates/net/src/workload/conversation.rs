@@ -1,0 +1,460 @@
+//! Conversations for live sessions: the messages of the user, and those of tools, turn by turn. The
+//! answers between them are those that the server gives in the run.
+
+use std::sync::Arc;
+
+use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
+use dyno_loadgen::plan::Chain;
+use dyno_loadgen::rng::Mt19937;
+use serde_json::{Map, Value, json};
+
+use super::members::MemberCounts;
+use super::rows::{MESSAGES, MOST, SYSTEM, TEXT, number, take, text};
+use super::{
+    Lengths, Prompt, ReadError, Row, RowMembers, WORDS_REMARK, Workload, draw_words, trace,
+};
+use crate::openai::Input;
+
+/// A conversation. Its turns are consecutive samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conversation {
+    /// Sample of its first turn.
+    pub first: usize,
+    /// Its turns (>= 1).
+    pub turns: Vec<RecordedTurn>,
+}
+
+/// What is sent in one turn, after the answers before it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RecordedTurn {
+    /// Messages since the last answer, as members of a request.
+    pub messages: Vec<Value>,
+    /// Time from the answer before it to this turn, ns, if recorded.
+    pub think: Option<Nanos>,
+}
+
+/// Times from an answer to the next turn of its session, in us.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ThinkTimes(pub Lengths);
+
+impl ThinkTimes {
+    fn draw(&self, rng: &mut Mt19937) -> Nanos {
+        self.0.draw(rng).saturating_mul(1_000)
+    }
+}
+
+/// Settings of synthetic conversations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SyntheticConversations {
+    /// Number of conversations (>= 1).
+    pub count: usize,
+    /// Turns of each.
+    pub turns: Lengths,
+    /// Tokens of the user's message in each turn.
+    pub input: Lengths,
+    /// Maximum number of output tokens of each answer.
+    pub output: Option<Lengths>,
+    /// Tokens of a system message that all conversations share.
+    pub prefix: u64,
+    /// Seed of all random numbers.
+    pub seed: u64,
+}
+
+impl SyntheticConversations {
+    /// Returns the conversations. Equal seeds give equal ones, regardless of their number.
+    #[must_use]
+    pub fn workload(&self) -> Workload {
+        let mut rng = Mt19937::new(self.seed);
+        let words = |rng: &mut Mt19937, tokens| {
+            let mut text = String::new();
+            draw_words(&mut text, rng, tokens);
+            text
+        };
+        let prefix = words(&mut Mt19937::new(!self.seed), self.prefix);
+        let mut workload = Workload::default();
+        for _ in 0..self.count {
+            let turns = (0..self.turns.draw(&mut rng)).map(|number| {
+                let tokens = self.input.draw(&mut rng);
+                let asked = json!({"role": "user", "content": words(&mut rng, tokens)});
+                let is_first = number == 0 && !prefix.is_empty();
+                let system = is_first.then(|| json!({"role": "system", "content": prefix}));
+                let most = self.output.as_ref().map(|output| output.draw(&mut rng));
+                let messages = system.into_iter().chain([asked]).collect();
+                let turn = RecordedTurn { messages, think: None };
+                PlannedTurn { turn, most, members: Map::new() }
+            });
+            let turns: Vec<_> = turns.collect();
+            workload.add_conversation(turns);
+        }
+        workload.remarks.push(WORDS_REMARK.into());
+        workload
+    }
+}
+
+impl Workload {
+    /// Returns the conversations of rows, for sessions with live answers.
+    ///
+    /// A row holds a whole conversation (`messages`, `conversations`, or `turns`), whose recorded
+    /// answers are left out, or one turn of the session that its `session_id` names. Any other row
+    /// with a text is a conversation of one turn.
+    ///
+    /// # Errors
+    /// A row that is not a conversation.
+    pub fn of_conversations(rows: &[Row]) -> Result<Self, ReadError> {
+        let mut workload = Self::default();
+        let mut sessions: Vec<Session> = Vec::new();
+        let mut by_name = std::collections::HashMap::new();
+        let (mut without_turns, mut members) = (0_usize, MemberCounts::default());
+        for (at, row) in rows.iter().enumerate() {
+            let wrong = |why| row_error(at + 1, why);
+            let mut row = row.clone();
+            let id =
+                take(&mut row, &["session_id"]).or_else(|| take(&mut row, &["conversation_id"]));
+            let mut turns = turns_of_row(&mut row).map_err(wrong)?;
+            if turns.is_empty() {
+                without_turns += 1;
+                continue;
+            }
+            let begins_at = trace::time(&mut row).map_err(wrong)?;
+            let own = members.select(row, RowMembers::default());
+            turns.iter_mut().for_each(|turn| turn.members.clone_from(&own));
+            match id {
+                Some((_, id)) => {
+                    let new = sessions.len();
+                    let number = *by_name.entry(id.to_string()).or_insert(new);
+                    if number == new {
+                        sessions.push(Session { turns, begins_at, row: at + 1 });
+                    } else {
+                        sessions[number].turns.extend(turns);
+                    }
+                }
+                None => sessions.push(Session { turns, begins_at, row: at + 1 }),
+            }
+        }
+        if sessions.is_empty() {
+            return Err(row_error(0, "there is no conversation with a message of a user".into()));
+        }
+        if without_turns > 0 {
+            let plural = if without_turns == 1 { "row has" } else { "rows have" };
+            workload.remarks.push(format!(
+                "{without_turns} {plural} no message of a user and {} left out.",
+                if without_turns == 1 { "is" } else { "are" }
+            ));
+        }
+        workload.remarks.extend(members.remarks(RowMembers::default()));
+        workload.arrivals = arrivals(&mut sessions)?;
+        for session in sessions {
+            workload.add_conversation(session.turns);
+        }
+        Ok(workload)
+    }
+
+    /// Appends a conversation of these turns.
+    fn add_conversation(&mut self, turns: Vec<PlannedTurn>) {
+        let first = self.prompts.len();
+        let prompt = |turn: &PlannedTurn| Prompt {
+            max_tokens: turn.most,
+            members: turn.members.clone(),
+            ..Prompt::new(Input::Messages(Vec::new()))
+        };
+        self.prompts.extend(turns.iter().map(prompt));
+        let turns = turns.into_iter().map(|turn| turn.turn).collect();
+        self.conversations.push(Conversation { first, turns });
+        self.sessions += 1;
+    }
+
+    /// Returns the sessions for a plan. Turns without a recorded think time get one of `think`.
+    #[must_use]
+    pub fn chains(&self, think: Option<ThinkTimes>, seed: u64) -> Arc<[Chain]> {
+        let mut rng = Mt19937::new(!seed);
+        let chain = |conversation: &Conversation| {
+            let mut think_of = |(number, turn): (usize, &RecordedTurn)| match (turn.think, think) {
+                _ if number == 0 => 0,
+                (Some(recorded), _) => recorded,
+                (None, Some(think)) => think.draw(&mut rng),
+                (None, None) => 0,
+            };
+            let first = u32::try_from(conversation.first).unwrap_or(u32::MAX);
+            let thinks = conversation.turns.iter().enumerate().map(&mut think_of).collect();
+            Chain { first, thinks }
+        };
+        self.conversations.iter().map(chain).collect()
+    }
+}
+
+/// A turn with the settings of its request.
+struct PlannedTurn {
+    turn: RecordedTurn,
+    /// Maximum number of output tokens.
+    most: Option<u64>,
+    members: Map<String, Value>,
+}
+
+/// Returns the error of a row.
+fn row_error(row: usize, why: String) -> ReadError {
+    ReadError { row, why }
+}
+
+/// A session as its rows say it.
+struct Session {
+    turns: Vec<PlannedTurn>,
+    /// When it began, in ns in the recording's own time.
+    begins_at: Option<i128>,
+    row: usize,
+}
+
+/// Puts sessions in the order of their recorded times. Returns the times since the first one;
+/// `None` if there are none.
+fn arrivals(sessions: &mut [Session]) -> Result<Option<Arc<[Nanos]>>, ReadError> {
+    let timed = sessions.iter().filter(|session| session.begins_at.is_some()).count();
+    if timed == 0 {
+        return Ok(None);
+    }
+    if timed < sessions.len() {
+        return Err(row_error(0, "some sessions have a time, and others have none".into()));
+    }
+    sessions.sort_by_key(|session| session.begins_at);
+    let first = sessions.first().and_then(|session| session.begins_at).unwrap_or(0);
+    let time = |session: &Session| {
+        Nanos::try_from(session.begins_at.unwrap_or(first) - first)
+            .map_err(|_| row_error(session.row, "a time of another age".into()))
+    };
+    sessions.iter().map(time).collect::<Result<Vec<_>, _>>().map(|times| Some(times.into()))
+}
+
+/// Takes the turns of a row; none if no message of the row asks for an answer.
+fn turns_of_row(row: &mut Row) -> Result<Vec<PlannedTurn>, String> {
+    let most = match number(row, MOST)? {
+        None => trace::output_length(row)?,
+        most => most,
+    };
+    let system = text(row, SYSTEM)?.map(|text| json!({"role": "system", "content": text}));
+    let planned = |turn| PlannedTurn { turn, most, members: Map::new() };
+    let mut turns: Vec<PlannedTurn> = if let Some((_, value)) = take(row, &["turns"]) {
+        let all = value.as_array().ok_or("`turns` is no list")?;
+        all.iter().map(|turn| listed_turn(turn, most)).collect::<Result<_, _>>()?
+    } else if let Some((name, value)) = take(row, MESSAGES) {
+        let all = value.as_array().ok_or_else(|| format!("`{name}` is no list of messages"))?;
+        let messages = all.iter().map(|message| as_message(&name, message));
+        let turns = by_answers(messages.collect::<Result<_, _>>()?);
+        turns.into_iter().map(planned).collect()
+    } else if let Some(text) = text(row, TEXT)? {
+        vec![planned(user(&text))]
+    } else {
+        let there: Vec<&str> = row.keys().map(String::as_str).collect();
+        return Err(format!(
+            "neither messages ({}), nor a text ({}); there are {}",
+            MESSAGES.join(", "),
+            TEXT.join(", "),
+            there.join(", ")
+        ));
+    };
+    if let (Some(system), Some(first)) = (system, turns.first_mut()) {
+        first.turn.messages.insert(0, system);
+    }
+    let (own, each) = think(row)?;
+    for (number, planned) in turns.iter_mut().enumerate() {
+        let listed = each.get(number).map(milliseconds).transpose()?;
+        planned.turn.think = planned.turn.think.or(listed).or(own);
+    }
+    Ok(turns)
+}
+
+fn user(text: &str) -> RecordedTurn {
+    RecordedTurn { messages: vec![json!({"role": "user", "content": text})], think: None }
+}
+
+/// Returns a turn of a list `turns`: a text, or an object with a text.
+fn listed_turn(turn: &Value, most: Option<u64>) -> Result<PlannedTurn, String> {
+    match turn {
+        Value::String(said) => Ok(PlannedTurn { turn: user(said), most, members: Map::new() }),
+        Value::Object(row) => {
+            let mut row = row.clone();
+            let said = text(&mut row, &[TEXT, &["content"]].concat())?;
+            let said = said.ok_or("an element of `turns` has no text")?;
+            let turn = RecordedTurn { think: think(&mut row)?.0, ..user(&said) };
+            let most = number(&mut row, MOST)?.or(most);
+            Ok(PlannedTurn { turn, most, members: Map::new() })
+        }
+        _ => Err("an element of `turns` is neither a text nor an object".into()),
+    }
+}
+
+/// Takes the think time before the turn of a row, or those of its turns: `delay` or `think_ms`, in
+/// ms.
+fn think(row: &mut Row) -> Result<(Option<Nanos>, Vec<Value>), String> {
+    match take(row, &["delay", "delay_ms", "think_ms"]) {
+        Some((_, Value::Array(each))) => Ok((None, each)),
+        Some((_, value)) => Ok((Some(milliseconds(&value)?), Vec::new())),
+        None => Ok((None, Vec::new())),
+    }
+}
+
+fn milliseconds(value: &Value) -> Result<Nanos, String> {
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    let most = (u64::MAX / SECOND) as f64 * 1e3;
+    let number = number.filter(|ms| (0.0..most).contains(ms));
+    let number = number.ok_or_else(|| format!("expected a think time in ms, found {value}"))?;
+    Ok((number * MILLISECOND as f64).round() as Nanos)
+}
+
+/// Returns a message in the form of a request, from that form or from that of ShareGPT.
+fn as_message(name: &str, value: &Value) -> Result<Map<String, Value>, String> {
+    let mut message = value
+        .as_object()
+        .cloned()
+        .ok_or_else(|| format!("an element of `{name}` is no message"))?;
+    let role = message.shift_remove("role").or_else(|| message.shift_remove("from"));
+    let role = match role.as_ref().and_then(Value::as_str) {
+        Some("human") => "user",
+        Some("gpt" | "model" | "bing" | "chatgpt") => "assistant",
+        Some(role) => role,
+        None => return Err(format!("a message of `{name}` has no `role`")),
+    };
+    let content = message.shift_remove("content").or_else(|| message.shift_remove("value"));
+    let has_calls = message.contains_key("tool_calls");
+    if content.is_none() && !has_calls {
+        return Err(format!("a message of `{name}` has no `content`"));
+    }
+    let mut whole = Map::new();
+    whole.insert("role".into(), role.into());
+    whole.insert("content".into(), content.unwrap_or(Value::Null));
+    whole.extend(message);
+    Ok(whole)
+}
+
+/// Splits messages at the recorded answers. Messages behind the last answer are a turn, too; an
+/// answer before the first message of a user is context.
+fn by_answers(messages: Vec<Map<String, Value>>) -> Vec<RecordedTurn> {
+    let (mut turns, mut turn) = (Vec::new(), RecordedTurn::default());
+    let mut asks = false;
+    for message in messages {
+        let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
+        if role == "assistant" && (asks || !turns.is_empty()) {
+            if asks {
+                turns.push(std::mem::take(&mut turn));
+            }
+            asks = false;
+            continue;
+        }
+        asks |= matches!(role, "user" | "tool" | "function");
+        turn.messages.push(message.into());
+    }
+    if asks {
+        turns.push(turn);
+    }
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Format;
+    use super::*;
+
+    fn read(lines: &str) -> Result<Workload, ReadError> {
+        let rows = Format::JsonLines.rows(lines.as_bytes())?.collect::<Result<Vec<_>, _>>()?;
+        Workload::of_conversations(&rows)
+    }
+
+    /// Returns the roles and contents of each turn of a conversation.
+    fn said(workload: &Workload, conversation: usize) -> Vec<String> {
+        let message = |message: &Value| {
+            let part = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
+            format!("{}:{}", part("role"), part("content"))
+        };
+        let turn =
+            |turn: &RecordedTurn| turn.messages.iter().map(message).collect::<Vec<_>>().join(" ");
+        workload.conversations[conversation].turns.iter().map(turn).collect()
+    }
+
+    #[test]
+    fn recorded_answers_separate_turns_and_are_left_out() {
+        let workload = read(
+            r#"{"messages": [{"role":"system","content":"s"},{"role":"user","content":"1"},
+                {"role":"assistant","content":"x"},{"role":"user","content":"2"}]}
+            {"conversations": [{"from":"gpt","value":"hi"},{"from":"human","value":"3"},
+                {"from":"gpt","value":"y"},{"from":"gpt","value":"z"}]}
+            {"turns": ["4", {"text": "5", "delay": 1500}], "system": "t"}
+            {"conversations": [{"from":"gpt","value":"alone"}]}
+            {"prompt": "6", "max_tokens": 9}"#
+                .replace("\n                ", "")
+                .as_str(),
+        )
+        .unwrap();
+        assert_eq!(said(&workload, 0), ["system:s user:1", "user:2"]);
+        assert_eq!(said(&workload, 1), ["assistant:hi user:3"]);
+        assert_eq!(said(&workload, 2), ["system:t user:4", "user:5"]);
+        assert_eq!(said(&workload, 3), ["user:6"]);
+        assert_eq!((workload.sessions, workload.prompts.len()), (4, 6));
+        assert_eq!(workload.prompts[5].max_tokens, Some(9));
+        assert_eq!(workload.remarks, ["1 row has no message of a user and is left out."]);
+        let chains = workload.chains(None, 1);
+        assert_eq!((chains[2].first, &*chains[2].thinks), (3, &[0, 1_500 * MILLISECOND][..]));
+    }
+
+    #[test]
+    fn results_of_tools_belong_to_the_turn_after_their_call() {
+        let line = r#"{"messages": [{"role":"user","content":"1"},
+            {"role":"assistant","content":null,"tool_calls":[{"id":"a"}]},
+            {"role":"tool","tool_call_id":"a","content":"r"},
+            {"role":"assistant","content":"x"}]}"#;
+        let workload = read(&line.replace('\n', "")).unwrap();
+        assert_eq!(said(&workload, 0), ["user:1", "tool:r"]);
+    }
+
+    #[test]
+    fn rows_of_one_session_are_its_turns_and_its_first_time_is_its_beginning() {
+        let workload = read(
+            r#"{"session_id": "b", "prompt": "1", "timestamp": 2000}
+            {"session_id": "a", "prompt": "2", "timestamp": 500}
+            {"session_id": "b", "prompt": "3", "timestamp": 9000, "delay": 250}"#,
+        )
+        .unwrap();
+        assert_eq!(said(&workload, 0), ["user:2"]);
+        assert_eq!(said(&workload, 1), ["user:1", "user:3"]);
+        assert_eq!(workload.arrivals.as_deref(), Some(&[0, 1_500 * MILLISECOND][..]));
+        let chains = workload.chains(Some(ThinkTimes(Lengths::Fixed(7))), 1);
+        assert_eq!(chains[1].thinks[1], 250 * MILLISECOND);
+    }
+
+    #[test]
+    fn what_is_no_conversation_is_reported_with_its_row() {
+        let of = |lines: &str| read(lines).unwrap_err().to_string();
+        assert!(
+            of(r#"{"prompt": "a"}
+            {"x": 1}"#)
+            .starts_with("row 2: neither messages")
+        );
+        assert!(of(r#"{"turns": [7]}"#).contains("neither a text nor an object"));
+        assert!(of(r#"{"turns": ["a"], "think_ms": -1}"#).contains("think time in ms"));
+        assert!(of(r#"{"messages": [{"role":"user"}]}"#).contains("no `content`"));
+        assert!(of(r#"{"messages": [{"role":"assistant","content":"x"}]}"#).contains("no conver"));
+    }
+
+    #[test]
+    fn synthetic_conversations_have_their_turns_and_lengths() {
+        let made = SyntheticConversations {
+            count: 5,
+            turns: Lengths::Uniform(2, 4),
+            input: Lengths::Fixed(6),
+            output: Some(Lengths::Fixed(3)),
+            prefix: 8,
+            seed: 2,
+        };
+        let workload = made.workload();
+        assert_eq!(workload.conversations.len(), 5);
+        for conversation in 0..5 {
+            let turns = said(&workload, conversation);
+            assert!((2..=4).contains(&turns.len()));
+            assert!(turns[0].starts_with("system:") && turns[1].starts_with("user:"));
+            assert!(turns[1..].iter().all(|turn| turn.split(' ').count() == 6));
+        }
+        assert!(workload.prompts.iter().all(|prompt| prompt.max_tokens == Some(3)));
+        let few = SyntheticConversations { count: 2, ..made }.workload();
+        assert_eq!(few.conversations[..], workload.conversations[..2]);
+        let think = ThinkTimes(Lengths::Uniform(5, 9));
+        let chains = workload.chains(Some(think), 3);
+        let all = chains.iter().flat_map(|chain| chain.thinks[1..].iter());
+        assert!(all.clone().count() > 4 && all.clone().all(|ns| (5_000..=9_000).contains(ns)));
+    }
+}
