@@ -259,7 +259,7 @@ impl Protocol for OpenAi {
         let Settings { tokenizer, asks_usage, accepted, is_streaming, dimension, .. } =
             &self.settings;
         let api = self.first_api();
-        let mut builder = AnswerBuilder::new(api, Expected::default());
+        let mut builder = AnswerBuilder::new(api, Expectation::default());
         builder.reply = self.live.is_some().then(Reply::default);
         Box::new(AnswerReader {
             workload: self.workload.clone(),
