@@ -326,14 +326,12 @@ mod tests {
             let text: String = samples.iter().map(written).collect();
             let page = Exposition::parse(&text);
             prop_assert_eq!(page.malformed, 0);
-            let read: Vec<(String, Vec<(String, String)>, f64)> = page
-                .samples
-                .iter()
-                .map(|sample| {
-                    let owned = |(a, b): &(Cow<'_, str>, Cow<'_, str>)| (a.to_string(), b.to_string());
-                    (sample.name.to_string(), sample.labels.iter().map(owned).collect(), sample.value)
-                })
-                .collect();
+            let owned = |(a, b): &(Cow<'_, str>, Cow<'_, str>)| (a.to_string(), b.to_string());
+            let read = page.samples.iter().map(|sample| {
+                let labels = sample.labels.iter().map(owned).collect::<Vec<_>>();
+                (sample.name.to_string(), labels, sample.value)
+            });
+            let read: Vec<_> = read.collect();
             prop_assert_eq!(read, samples);
         }
 
