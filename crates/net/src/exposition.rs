@@ -17,6 +17,9 @@ pub struct Exposition<'a> {
     pub first_malformed: Option<MalformedLine>,
 }
 
+/// Names and values of labels.
+pub type Labels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
 /// One sample of a page. Timestamps and exemplars are read and dropped: the time of a sample is that of
 /// its page.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +27,7 @@ pub struct Sample<'a> {
     /// Name of the series, with suffixes such as `_total`, `_bucket` or `_sum`.
     pub name: Cow<'a, str>,
     /// Labels in their order, without escapes.
-    pub labels: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub labels: Labels<'a>,
     /// Value, which may be infinite or NaN.
     pub value: f64,
 }
@@ -122,10 +125,7 @@ impl<'a> Line<'a> {
     }
 
     /// Reads labels up to the closing brace. A quoted text without a value is the name of the metric.
-    fn labels(
-        &mut self,
-        name: &mut Cow<'a, str>,
-    ) -> Result<Vec<(Cow<'a, str>, Cow<'a, str>)>, &'static str> {
+    fn labels(&mut self, name: &mut Cow<'a, str>) -> Result<Labels<'a>, &'static str> {
         let mut labels = Vec::new();
         loop {
             self.skip_blanks();
@@ -326,14 +326,12 @@ mod tests {
             let text: String = samples.iter().map(written).collect();
             let page = Exposition::parse(&text);
             prop_assert_eq!(page.malformed, 0);
-            let read: Vec<(String, Vec<(String, String)>, f64)> = page
-                .samples
-                .iter()
-                .map(|sample| {
-                    let owned = |(a, b): &(Cow<'_, str>, Cow<'_, str>)| (a.to_string(), b.to_string());
-                    (sample.name.to_string(), sample.labels.iter().map(owned).collect(), sample.value)
-                })
-                .collect();
+            let owned = |(a, b): &(Cow<'_, str>, Cow<'_, str>)| (a.to_string(), b.to_string());
+            let read = page.samples.iter().map(|sample| {
+                let labels = sample.labels.iter().map(owned).collect::<Vec<_>>();
+                (sample.name.to_string(), labels, sample.value)
+            });
+            let read: Vec<_> = read.collect();
             prop_assert_eq!(read, samples);
         }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use dyno_results::series::{self, ServerReadings};
 use dyno_results::summary::server_metrics::{ALL, GAUGES, value};
-use dyno_results::summary::{ServerMetrics, Test};
+use dyno_results::summary::{Energy, ServerMetrics, Test};
 use dyno_results::units::count;
 
 use super::charts;
@@ -38,7 +38,7 @@ pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>, sh
         }
     }
     let mut energy = shown.run.energy.iter().filter(|of| is_own(&of.scenario, &of.mode));
-    if let Some(text) = energy.next().map(|energy| energy.text()).filter(|text| !text.is_empty()) {
+    if let Some(text) = energy.next().map(Energy::text).filter(|text| !text.is_empty()) {
         let _ = write!(html, "<p class=\"note\">Energy: {}.</p>", escaped(&text));
     }
 }
@@ -136,12 +136,14 @@ fn points(page: &ServerReadings, quantity: &str, end: u64) -> Vec<Point> {
     if quantity != "batch_size" {
         return Vec::new();
     }
-    let pairs = page.at_ns.windows(2).zip(sums.windows(2)).zip(counts.windows(2));
-    let point = |((at, sum), count): ((&[i64], &[Option<f64>]), &[Option<f64>])| {
-        let (sum, count) = (sum[1]? - sum[0]?, count[1]? - count[0]?);
-        (count > 0.0 && during(at[1])).then(|| Point::new(at[1] as f64, sum / count))
+    // A damaged file may have columns of several lengths.
+    let length = page.at_ns.len().min(sums.len()).min(counts.len());
+    let point = |at: usize| {
+        let (sum, count) = (sums[at]? - sums[at - 1]?, counts[at]? - counts[at - 1]?);
+        let time = page.at_ns[at];
+        (count > 0.0 && during(time)).then(|| Point::new(time as f64, sum / count))
     };
-    pairs.filter_map(point).collect()
+    (1..length).filter_map(point).collect()
 }
 
 #[cfg(test)]

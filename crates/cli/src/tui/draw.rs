@@ -122,10 +122,11 @@ struct Panel {
 fn panels(live: &Live, is_wide: bool) -> Vec<Panel> {
     let fixed = |draw, rows, rank| Panel { draw, rows, grows: false, rank };
     let chart = |draw, rank| Panel { draw, rows: 6, grows: true, rank };
+    let rows = 7 + u16::from(!live.servers.is_empty());
     let mut panels = if is_wide {
-        vec![fixed(now_and_conditions, 7, 0)]
+        vec![fixed(now_and_conditions, rows, 0)]
     } else {
-        vec![fixed(panels::now, 7, 0), fixed(panels::conditions, 6, 2)]
+        vec![fixed(panels::now, rows, 0), fixed(panels::conditions, 6, 2)]
     };
     panels.push(chart(panels::latencies, 1));
     panels.push(chart(if is_wide { both_time_lines } else { panels::rates }, 3));

@@ -34,7 +34,7 @@ pub fn of_test(run: &summary::Run, test: &summary::Test) -> BTreeMap<String, f64
         (&page.scenario, &page.mode) == (&test.scenario, &test.mode) && !page.gauges.is_empty()
     };
     // The entry for all pages is the last one.
-    let last = run.servers.iter().filter(is_own).next_back();
+    let last = run.servers.iter().rfind(is_own);
     let gauges = last.into_iter().flat_map(|page| &page.gauges);
     gauges.map(|(name, gauge)| (name.clone(), gauge.mean)).collect()
 }

@@ -21,9 +21,9 @@ const NVIDIA_SMI: &str = "nvidia-smi";
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EnergyReadings {
     /// Energy of processors and memory since the first reading, J, at times by the clock of the meter.
-    pub rapl: Vec<(Nanos, f64)>,
+    pub rapl: Readings,
     /// Power of each accelerator, W, at these times.
-    pub gpus: Vec<Vec<(Nanos, f64)>>,
+    pub gpus: GpuPowers,
     /// Why a source was not read.
     pub absent: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl EnergyReadings {
 
     /// Returns the mean power of all accelerators between two times, W; `None` if one has no reading.
     pub fn gpu_watts(&self, from: Nanos, to: Nanos) -> Option<f64> {
-        let mean = |gpu: &Vec<(Nanos, f64)>| {
+        let mean = |gpu: &Readings| {
             let within = gpu.iter().filter(|(at, _)| (from..=to).contains(at));
             let watts: Vec<f64> = within.map(|(_, watts)| *watts).collect();
             (!watts.is_empty()).then(|| watts.iter().sum::<f64>() / watts.len() as f64)
@@ -61,12 +61,18 @@ impl EnergyReadings {
 /// A running meter.
 #[derive(Debug)]
 pub struct EnergyMeter {
-    rapl: Result<(mpsc::Sender<()>, JoinHandle<Vec<(Nanos, f64)>>), String>,
+    rapl: Result<RaplReader, String>,
     gpus: Result<(Child, JoinHandle<GpuPowers>), String>,
 }
 
+/// Values at times, ns.
+pub type Readings = Vec<(Nanos, f64)>;
+
 /// Readings of each accelerator, by its number.
-type GpuPowers = Vec<Vec<(Nanos, f64)>>;
+pub type GpuPowers = Vec<Readings>;
+
+/// A thread that reads counters until the sender is dropped.
+type RaplReader = (mpsc::Sender<()>, JoinHandle<Readings>);
 
 impl EnergyMeter {
     /// Starts to read what this machine has. `clock` gives the times of readings.
@@ -153,10 +159,7 @@ impl Zone {
     }
 }
 
-fn read_rapl(
-    folder: &Path,
-    clock: Clock,
-) -> Result<(mpsc::Sender<()>, JoinHandle<Vec<(Nanos, f64)>>), String> {
+fn read_rapl(folder: &Path, clock: Clock) -> Result<RaplReader, String> {
     let mut zones = Zone::find(folder)?;
     let (running, is_over) = mpsc::channel::<()>();
     let thread = std::thread::Builder::new().name("energy".into()).spawn(move || {

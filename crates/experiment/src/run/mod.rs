@@ -548,6 +548,7 @@ fn play(
         .and_then(|before| seen_by_client(system, before, took, &logs, &mut outcomes));
     let began = observation.as_ref().map_or(0, |observation| observation.began);
     let observers = seen::observers(system, observation, &logs, &mut outcomes);
+    outcomes.iter_mut().for_each(|outcome| outcome.summary.doubt_saturation());
     let servers = seen::servers(system, servers.as_ref(), began, &mut outcomes);
     if let Some(reported) = reported(system) {
         outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));

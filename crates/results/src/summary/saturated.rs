@@ -33,15 +33,22 @@ impl From<Saturation> for Saturated {
 }
 
 impl Saturated {
-    /// Returns the finding with advice.
-    pub fn reason(&self) -> String {
+    /// Returns the finding with advice. Where the client or its machine disturbed the run, the
+    /// completions are not what the server can.
+    fn reason(&self, is_disturbed: bool) -> String {
         let Self { at_ns, arrivals_per_s, completions_per_s, backlog } = self;
+        let completed = units::rate(*completions_per_s);
+        let completed = if is_disturbed {
+            format!(
+                "{completed} requests/s were completed, and the client's delays are part of that"
+            )
+        } else {
+            format!("the server completes about {completed} requests/s")
+        };
         format!(
-            "Over-saturated: the queue grew by {} requests/s; the server completes about {} \
-             requests/s. The run was ended after {}, with {} outstanding. Lower the rate; \
-             --stop-on-saturation off measures on.",
+            "Over-saturated: the queue grew by {} requests/s; {completed}. The run was ended after \
+             {}, with {} outstanding. Lower the rate; --stop-on-saturation off measures on.",
             units::rate(arrivals_per_s - completions_per_s),
-            units::rate(*completions_per_s),
             units::duration(at_ns.cast_signed()),
             units::counted(*backlog, "request", "requests"),
         )
@@ -59,9 +66,50 @@ impl Test {
             ReasonKind::QueryCount,
             ReasonKind::EarlyStopping,
         ]);
-        let reason = Reason::new(ReasonKind::Saturated, found.reason());
+        let reason = Reason::new(ReasonKind::Saturated, found.reason(false));
         self.add_first_reason(reason.because_of(Cause::System));
         (self.state, self.saturated) = (State::Complete, Some(found.clone()));
         self.settle();
+    }
+
+    /// Withdraws that over-saturation shows what the server can, if another reason is the client's or the
+    /// machine's.
+    pub fn doubt_saturation(&mut self) {
+        let is_outside = |reason: &Reason| reason.cause.is_some_and(Cause::is_outside);
+        let Some(found) = self.saturated.as_ref().filter(|_| self.causes.iter().any(is_outside))
+        else {
+            return;
+        };
+        let text = found.reason(true);
+        self.remove_reasons(&[ReasonKind::Saturated]);
+        self.add_first_reason(Reason::new(ReasonKind::Saturated, text));
+        self.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_not_blamed_for_delays_of_the_client() {
+        let found = Saturated {
+            at_ns: 9_000_000_000,
+            arrivals_per_s: 30.0,
+            completions_per_s: 20.0,
+            backlog: 90,
+        };
+        assert_eq!(
+            found.reason(false),
+            "Over-saturated: the queue grew by 10.00 requests/s; the server completes about 20.00 \
+             requests/s. The run was ended after 9.00 s, with 90 requests outstanding. Lower the \
+             rate; --stop-on-saturation off measures on."
+        );
+        let disturbed = found.reason(true);
+        assert!(!disturbed.contains("the server completes"), "{disturbed}");
+        assert!(
+            disturbed.contains("20.00 requests/s were completed, and the client's"),
+            "{disturbed}"
+        );
     }
 }
