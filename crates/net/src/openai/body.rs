@@ -149,14 +149,13 @@ mod tests {
 
     fn request(input: Input) -> Request {
         let others = [("temperature".to_owned(), json!(0))].into_iter().collect();
-        let more = Request {
+        Request {
             max_tokens: Some(8),
             stream: true,
             include_usage: true,
             others,
             ..Request::new("m", input)
-        };
-        more
+        }
     }
 
     #[track_caller]

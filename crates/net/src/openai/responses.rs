@@ -85,11 +85,12 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
     let named = String::from_utf8_lossy(name);
     let kind = wire.kind.unwrap_or(named);
     match &*kind {
-        "response.output_text.delta" | "response.refusal.delta" => say(wire.delta, false, take),
+        "response.output_text.delta"
+        | "response.refusal.delta"
+        | "response.function_call_arguments.delta" => say(wire.delta, false, take),
         "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
             say(wire.delta, true, take);
         }
-        "response.function_call_arguments.delta" => say(wire.delta, false, take),
         "response.output_item.added" => {
             if let Some(item) = wire.item.filter(Item::is_call) {
                 take.choice(0);

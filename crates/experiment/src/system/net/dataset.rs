@@ -7,31 +7,14 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Returns the rows of a file, or of the files of a split of a folder.
+/// Returns the rows of a file. An error of a row is that of its item.
 ///
 /// # Errors
-/// A file or a folder that holds no rows. An error of a row is that of its item.
-pub fn rows(path: &Path, split: Option<&str>) -> Result<Rows, Failure> {
+/// The file cannot be read, or is of no known format.
+pub fn rows(path: &Path) -> Result<Rows, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::set_up(format!("cannot read {}: {why}", path.display()))
     };
-    if path.is_dir() {
-        let files = files_of_split(path, split)?;
-        // A file is read when its turn comes.
-        let rows = files.into_iter().flat_map(|file| {
-            let name = file.display().to_string();
-            let in_file =
-                move |error: ReadError| ReadError { row: 0, why: format!("{name}: {error}") };
-            let rows =
-                file_rows(&file).unwrap_or_else(|error| Box::new(std::iter::once(Err(error))));
-            rows.map(move |row| row.map_err(&in_file))
-        });
-        return Ok(Box::new(rows));
-    }
-    if split.is_some() {
-        let problem = format!("split= names files of a folder, and {} is a file", path.display());
-        return Err(Failure::usage(problem).hint("leave it out, or name the folder"));
-    }
     if format_of(path).is_none() && !is_parquet(path) {
         std::fs::metadata(path).map_err(|error| wrong(&error))?;
         return Err(Failure::usage(format!("{} is of no known format", path.display())).hint(
@@ -39,7 +22,40 @@ pub fn rows(path: &Path, split: Option<&str>) -> Result<Rows, Failure> {
              such files, and from Parquet by a build with it",
         ));
     }
-    file_rows(path).map_err(|error| wrong(&error))
+    parsed(path).map_err(|error| wrong(&error))
+}
+
+/// Returns all rows of a file, or as many of them.
+///
+/// # Errors
+/// The errors of [`rows`], or of a row.
+pub fn rows_at_most(path: &Path, most: Option<usize>) -> Result<Vec<Row>, Failure> {
+    let rows: Result<_, ReadError> = rows(path)?.take(most.unwrap_or(usize::MAX)).collect();
+    rows.map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Returns the rows of prompts of a file, or of the files of a split of a folder, with their images.
+///
+/// # Errors
+/// The errors of [`rows`], or a folder without such files.
+pub fn prompts(path: &Path, split: Option<&str>) -> Result<Rows, Failure> {
+    if path.is_dir() {
+        let files = files_of_split(path, split)?;
+        // A file is read when its turn comes.
+        let rows = files.into_iter().flat_map(|file| {
+            let name = file.display().to_string();
+            let in_file =
+                move |error: ReadError| ReadError { row: 0, why: format!("{name}: {error}") };
+            let rows = parsed(&file).unwrap_or_else(|error| Box::new(std::iter::once(Err(error))));
+            with_images(rows, &file).map(move |row| row.map_err(&in_file))
+        });
+        return Ok(Box::new(rows));
+    }
+    if split.is_some() {
+        let problem = format!("split= names files of a folder, and {} is a file", path.display());
+        return Err(Failure::usage(problem).hint("leave it out, or name the folder"));
+    }
+    Ok(with_images(rows(path)?, path))
 }
 
 fn format_of(path: &Path) -> Option<Format> {
@@ -58,22 +74,24 @@ fn is_parquet(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "parquet") || begin() == Some(*b"PAR1")
 }
 
-/// Returns the rows of a file, with its images.
-fn file_rows(path: &Path) -> Result<Rows, ReadError> {
-    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
-    let rows = match format_of(path) {
+fn parsed(path: &Path) -> Result<Rows, ReadError> {
+    match format_of(path) {
         Some(format) if !is_parquet(path) => {
             let bytes = std::fs::read(path);
-            format.rows(bytes.map_err(|error| ReadError { row: 0, why: error.to_string() })?)?
+            format.rows(bytes.map_err(|error| ReadError { row: 0, why: error.to_string() })?)
         }
-        _ => parquet_rows(path)?,
-    };
-    let rows = rows.enumerate().map(move |(at, row)| {
+        _ => parquet_rows(path),
+    }
+}
+
+/// Returns the rows of a file with the images that they name.
+fn with_images(rows: Rows, path: &Path) -> Rows {
+    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    Box::new(rows.enumerate().map(move |(at, row)| {
         let mut row = row?;
         read_images(&mut row, &folder).map_err(|why| ReadError { row: at + 1, why })?;
         Ok(row)
-    });
-    Ok(Box::new(rows))
+    }))
 }
 
 /// Replaces paths of images by the images. They are relative to the file.

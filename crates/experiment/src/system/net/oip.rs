@@ -17,7 +17,7 @@ use dyno_net::oip::{
 };
 use dyno_net::protocol::Protocol;
 use dyno_net::trouble::{Kind, Trouble};
-use dyno_net::workload::{Format, ReadError, Row};
+use dyno_net::workload::Format;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 
 use super::{Answers, ServerGroup, SpecKeys, StartedServer, dataset, version};
@@ -317,8 +317,7 @@ fn has_rows(path: &Path) -> bool {
 fn strings_of(name: &str, path: &Path) -> Result<StringInput, Failure> {
     let wrong = |why: &dyn std::fmt::Display| Failure::set_up(format!("{}: {why}", path.display()));
     if has_rows(path) {
-        let rows: Result<Vec<Row>, ReadError> = dataset::rows(path, None)?.collect();
-        let rows = rows.map_err(|error| wrong(&error))?;
+        let rows = dataset::rows_at_most(path, None)?;
         let columns: Vec<&String> =
             rows.first().map(|row| row.keys().collect()).unwrap_or_default();
         let column = match columns[..] {

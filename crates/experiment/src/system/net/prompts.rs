@@ -6,8 +6,7 @@ use std::path::Path;
 use dyno_net::openai::{Api, Input};
 use dyno_net::workload::images::MadeImages;
 use dyno_net::workload::{
-    LengthMix, Lengths, Prompt, ReadError, Row, RowMembers, RowOptions, Shape, SyntheticPrompts,
-    Workload,
+    LengthMix, Lengths, Prompt, Row, RowMembers, RowOptions, Shape, SyntheticPrompts, Workload,
 };
 
 use super::{SpecKeys, dataset};
@@ -133,7 +132,7 @@ impl PromptKeys {
             shape: self.shape,
             seed: run.seed.unwrap_or(0),
         };
-        let rows = dataset::rows(path, self.split.as_deref())?;
+        let rows = dataset::prompts(path, self.split.as_deref())?;
         let mut workload = Workload::of_rows(rows, &options)
             .map_err(|error| Failure::set_up(format!("{}: {error}", path.display())))?;
         if let Some(Lengths::Fixed(most)) = self.output {
@@ -173,14 +172,7 @@ pub fn workload(
 pub fn rows_of(run: &RunOptions) -> Result<Option<Vec<Row>>, Failure> {
     match run.data.as_slice() {
         [] => Ok(None),
-        [(None, path)] => {
-            let rows = dataset::rows(path, None)?;
-            let most = run.samples.map_or(usize::MAX, NonZero::get);
-            let rows: Result<Vec<Row>, ReadError> = rows.take(most).collect();
-            rows.map(Some).map_err(|error| {
-                Failure::set_up(format!("cannot read {}: {error}", path.display()))
-            })
-        }
+        [(None, path)] => dataset::rows_at_most(path, run.samples.map(NonZero::get)).map(Some),
         _ => Err(Failure::usage("samples come of one file, with --data FILE")),
     }
 }
