@@ -56,6 +56,8 @@ pub const ROWS: &[Row] = &[
     ("accuracy-target", &[Accuracy, Other("labels, references or a task's method", need::scored)]),
     ("require", &[Other("a performance test of its scenario, and its measurement", need::require)]),
     ("goodput", &[Performance, Other("tokens, for ttft and tpot", need::goodput)]),
+    ("percentile-metrics", &[System, Performance]),
+    ("metric-percentiles", &[System, Performance]),
     ("equivalence", &[]),
     ("virtual", &[]),
     ("conf", &[]),

@@ -10,6 +10,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_results::records::Keep;
 use dyno_results::summary::Limits;
+use dyno_results::summary::distributions::{Percentiles, TIMES};
 use dyno_results::units;
 use dyno_rules::Round;
 use dyno_sut::cores::{Cores, CoresError};
@@ -88,6 +89,8 @@ pub struct RunOptions {
     /// Bounds that performance tests must keep.
     pub requirements: Vec<Requirement>,
     pub goodput: Option<Limits>,
+    pub percentile_metrics: Option<Vec<String>>,
+    pub metric_percentiles: Option<Vec<f64>>,
     pub equivalence: Option<PathBuf>,
     pub is_virtual: bool,
     pub conf: Vec<PathBuf>,
@@ -100,6 +103,15 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
+    /// Returns the percentiles of the metrics of text servers.
+    pub fn percentiles(&self) -> Percentiles {
+        let default = Percentiles::default();
+        Percentiles {
+            percents: self.metric_percentiles.clone().unwrap_or(default.percents),
+            metrics: self.percentile_metrics.clone(),
+        }
+    }
+
     /// Returns the number of samples of a generated data set: the given number, that of the round,
     /// or `default`.
     pub fn samples_or_of_round(&self, default: usize) -> usize {
@@ -203,6 +215,10 @@ keys! {
         |o, v, _| { o.requirements.push(Requirement::parse(v)?); Ok(()) };
     "goodput" "LIMITS" "Also tell what is delivered within these limits, in ms: any of ttft:MS, tpot:MS, e2el:MS with commas" "the bounds of Server alone"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
+    "percentile-metrics" "METRICS" "Of servers of texts: times that have percentiles in the table, any of ttft, tpot, itl, e2el with commas" "all of them"
+        |o, v, _| { o.percentile_metrics = Some(percentile_metrics(v)?); Ok(()) };
+    "metric-percentiles" "P,.." "Of servers of texts: percentiles in the table, such as 50,95,99.9" "50,90,99"
+        |o, v, _| { o.metric_percentiles = Some(percentiles(v)?); Ok(()) };
     "equivalence" "FILE" "What dyno task equivalence --json said of the model, for the statement of the division" "none"
         |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
     "virtual" "" "Play the test in virtual time; only simulated systems can" "model: yes, others: no"
@@ -358,6 +374,27 @@ fn share(text: &str) -> Result<f64, String> {
         return Ok(value);
     }
     Err(format!("expected a share from 0 to 1, found `{text}`"))
+}
+
+fn percentile_metrics(text: &str) -> Result<Vec<String>, String> {
+    let named: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    match named.iter().find(|name| !TIMES.contains(&name.as_str())) {
+        Some(other) => Err(format!("expected any of {}, found `{other}`", TIMES.join(", "))),
+        None => Ok(named),
+    }
+}
+
+/// Parses percentiles in percent, and sorts them.
+fn percentiles(text: &str) -> Result<Vec<f64>, String> {
+    let expected = |part| format!("expected a percentile above 0 and below 100, found `{part}`");
+    let each = text.split(',').map(|part| {
+        let percent: Option<f64> = part.trim().parse().ok();
+        percent.filter(|percent| *percent > 0.0 && *percent < 100.0).ok_or_else(|| expected(part))
+    });
+    let mut all: Vec<f64> = each.collect::<Result<_, _>>()?;
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    Ok(all)
 }
 
 fn on_or_off(text: &str) -> Result<bool, String> {

@@ -6,10 +6,12 @@ use dyno_loadgen::plan::{Load, Tokens as PlanTokens};
 use dyno_loadgen::record::Record;
 use dyno_net::ledger::Entry;
 use dyno_results::summary::answers::Tokens;
+use dyno_results::summary::distributions::Percentiles;
 use dyno_results::summary::{self, Cause, Reason, ReasonKind, Sessions};
 use dyno_results::units::count;
 
 use crate::gather::answers::Accounts;
+use crate::gather::distributions::{distributions, peak_concurrency};
 
 /// Adds figures from the accounts of one tenant's answers. Returns the record with the tokens of
 /// the accounts if the record has none because answers were not streamed.
@@ -17,6 +19,7 @@ pub fn add(
     test: &mut summary::Test,
     report: &Report<'_>,
     entries: &[Option<Entry>],
+    percentiles: &Percentiles,
 ) -> Option<Record> {
     let record = &report.run.record;
     let accounts = Accounts::new(record, entries)?;
@@ -37,6 +40,8 @@ pub fn add(
         || tokens.output.is_some()
         || tokens.output_counted_by.keys().any(|by| by != "nobody");
     metrics.tokens = has_any.then_some(tokens);
+    metrics.distributions = distributions(record, &accounts, metrics, percentiles);
+    metrics.peak_concurrency = Some(peak_concurrency(record));
     let is_counted = record.tokens.is_empty() && metrics.token_count.is_some();
     is_counted.then(|| Record { tokens: accounts.output_column(), ..record.clone() })
 }

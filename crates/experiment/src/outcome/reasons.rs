@@ -7,6 +7,7 @@ use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::verdict::{BoundedTime, EarlyStoppingResult, Finding, Verdict, Violation};
+use dyno_results::summary::distributions::Percentiles;
 use dyno_results::summary::{Cause, NO_BOUND, Reason, ReasonKind};
 use dyno_results::units::{count, duration, percentile};
 
@@ -19,6 +20,8 @@ pub struct Context<'a> {
     pub troubles: &'a Troubles,
     /// Whether a round requires a number of queries, so that fewer are INVALID and not undecided.
     pub has_round: bool,
+    /// Percentiles of the metrics of text servers.
+    pub percentiles: &'a Percentiles,
 }
 
 /// Returns the reasons of a run; empty if it is VALID.

@@ -323,7 +323,8 @@ impl PreparedRun {
         let took = clock.now();
         let troubles = seen::troubles(system, before.as_ref());
         let has_round = self.options.rules.is_some();
-        let context = Context { troubles: &troubles, has_round };
+        let percentiles = &self.options.run.percentiles();
+        let context = Context { troubles: &troubles, has_round, percentiles };
         let of = |(log, tenant): (&TestLog, &TestTenant)| {
             let name = tenant.name.as_deref();
             Outcome::from_log(log, &reports(log), test, system, name, Keep::Nothing, context)
@@ -331,7 +332,7 @@ impl PreparedRun {
         let logs = &played.logs;
         let mut outcomes: Vec<Outcome> = logs.iter().zip(&test.tenants).map(of).collect();
         if let Some(before) = &before {
-            seen_by_client(system, before, took, logs, &mut outcomes);
+            seen_by_client(system, before, took, logs, &mut outcomes, context);
         }
         seen::observers(system, played.observation.clone(), logs, &mut outcomes);
         Ok((played, outcomes.into_iter().map(|outcome| outcome.summary).collect()))
@@ -502,7 +503,8 @@ fn play(
     let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
     let troubles = seen::troubles(system, before.as_ref());
-    let context = Context { troubles: &troubles, has_round: kept.has_round };
+    let percentiles = &prepared.options.run.percentiles();
+    let context = Context { troubles: &troubles, has_round: kept.has_round, percentiles };
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         (kept.see)(log);
@@ -545,7 +547,7 @@ fn play(
     summary::settle_tenants(outcomes.iter_mut().map(|outcome| &mut outcome.summary));
     let client = before
         .as_ref()
-        .and_then(|before| seen_by_client(system, before, took, &logs, &mut outcomes));
+        .and_then(|before| seen_by_client(system, before, took, &logs, &mut outcomes, context));
     let began = observation.as_ref().map_or(0, |observation| observation.began);
     let observers = seen::observers(system, observation, &logs, &mut outcomes);
     let servers = seen::servers(system, servers.as_ref(), began, &mut outcomes);
