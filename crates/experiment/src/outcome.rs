@@ -131,7 +131,7 @@ fn accounts(
     }
     let tenant = u8::try_from(number).unwrap_or(u8::MAX);
     let entries = system.ledger(tenant, report.run.record.completed_at.len());
-    answers::add(summary, report, &entries, context.percentiles)
+    answers::add(summary, report, &entries, context)
 }
 
 /// Adds the reason of an early end, unless the reasons already have it.
@@ -191,6 +191,9 @@ fn judge_performance(
     test.result = Some(result);
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);
+    if let (Load::Server(_), Some(stages)) = (&run.plan.load, context.stages) {
+        test.plan.arrivals = Some(format!("stages {stages}"));
+    }
     if let (Load::Server(server), Some(metrics)) = (&run.plan.load, &test.metrics)
         && let Arrivals::Replay(_) = server.arrivals
     {

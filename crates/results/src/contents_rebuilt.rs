@@ -306,6 +306,8 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
         tokens: None,
         sessions: None,
         distributions: Vec::new(),
+        stages: Vec::new(),
+        steady: None,
         peak_concurrency: None,
         rates: Rates {
             scheduled_samples_per_s: detail.number("result_scheduled_samples_per_sec"),

@@ -1,6 +1,7 @@
 //! Table of the metrics of a text server, a row each, and what became of the requests.
 
 use dyno_results::summary::distributions::{MetricDistribution, Percentile};
+use dyno_results::summary::window::Window;
 use dyno_results::summary::{Metrics, Test};
 use dyno_results::units::{self, count, counted, duration, percentile};
 
@@ -24,6 +25,48 @@ pub fn table(frame: &mut Frame, test: &Test) {
         frame.line("* of too few values for this percentile: it is the largest one", 2);
     }
     frame.line(&requests(metrics), 2);
+    windows(frame, metrics);
+}
+
+/// Adds the stages of the load, or the steady part.
+fn windows(frame: &mut Frame, metrics: &Metrics) {
+    let all: Vec<&Window> = metrics.stages.iter().chain(&metrics.steady).collect();
+    if all.is_empty() {
+        return;
+    }
+    let head =
+        ["", "offered/s", "answers/s", "tokens/s", "TTFT p50", "p99", "E2E p50", "p99", "lost"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for window in all {
+        let time = |metric: &str, percent: f64| {
+            let of = window.distributions.iter().find(|of| of.metric == metric);
+            let found = of.and_then(|of| of.percentiles.iter().find(|at| at.percent == percent));
+            found.map_or("-".into(), |at| duration(at.value as i64))
+        };
+        lines.push(vec![
+            window.name.clone(),
+            units::rate(window.offered_per_s),
+            units::rate(window.completed_per_s),
+            window.output_tokens_per_s.map_or("-".into(), units::rate),
+            time("ttft", 50.0),
+            time("ttft", 99.0),
+            time("e2el", 50.0),
+            time("e2el", 99.0),
+            count(window.lost),
+        ]);
+    }
+    let alignments: Vec<Alignment> = std::iter::once(Alignment::Left)
+        .chain(std::iter::repeat_n(Alignment::Right, head.len() - 1))
+        .collect();
+    frame.rule();
+    frame.table(&alignments, &lines);
+    if let Some(steady) = &metrics.steady {
+        let text = format!(
+            "steady from {} on, by the rule MSER-5; the verdict is that of the whole run",
+            duration(steady.from_ns.cast_signed())
+        );
+        frame.line(&text, 2);
+    }
 }
 
 /// Adds a table with these percentiles; the first one has the other figures, too. Returns whether a

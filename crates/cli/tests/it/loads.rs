@@ -284,3 +284,56 @@ fn limits_on_tokens_need_answers_that_are_streamed() {
     let (_, all) = run(Streams::All);
     assert_eq!(all["requirements"][0]["finding"], "met", "{all}");
 }
+
+#[test]
+fn stages_have_the_arrivals_of_the_integral_of_their_rates() {
+    let folder = Folder::new();
+    // 100 s from 0 to 20/s and 100 s at 20/s, in virtual time: 1,000 and 2,000 arrivals.
+    folder.dyno(
+        "run --system model:fixed=1ms,servers=64 --scenario server --mode performance \
+         --stages 100s@0-20,100s@20 --out out",
+    );
+    let test = first_test(&folder);
+    assert_eq!(test["plan"]["arrivals"], "stages 100s@0-20,100s@20");
+    let count = test["metrics"]["query_count"].as_f64().unwrap();
+    assert!((count - 3_000.0).abs() < 4.0 * f64::sqrt(3_000.0), "{count}");
+    let lasted = test["metrics"]["lasted_ns"].as_f64().unwrap() / 1e9;
+    assert!((190.0..=200.1).contains(&lasted), "{lasted}");
+    for (flags, other) in [
+        ("--request-rate 5", "--request-rate"),
+        ("--duration 5s", "--duration"),
+        ("--set server_arrivals=constant", "another setting"),
+    ] {
+        let ran = folder
+            .dyno(&format!(
+                "run --system model:fixed=1ms --scenario server --mode performance --stages 1s@5 {flags}"
+            ))
+            .exits(2);
+        assert!(ran.stderr.contains(other), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn each_stage_and_the_steady_part_have_figures_of_their_own() {
+    let server = SlotServer::start(64, Duration::from_millis(5));
+    let folder = Folder::new();
+    let ran =
+        folder.dyno(&format!("run {} --stages 1s@10,1s@60,1s@60-0 --out out", server.address));
+    let metrics = first_test(&folder)["metrics"].clone();
+    let stages = metrics["stages"].as_array().unwrap();
+    let of = |key: &str| -> Vec<f64> { stages.iter().map(|s| s[key].as_f64().unwrap()).collect() };
+    assert_eq!(of("requests").iter().sum::<f64>(), metrics["query_count"].as_f64().unwrap());
+    assert!(of("offered_per_s")[1] > of("offered_per_s")[0], "{stages:?}");
+    assert_eq!(of("to_ns"), [1e9, 2e9, 3e9]);
+    assert_eq!(metrics["steady"], Value::Null, "the load changes");
+    assert!(ran.stdout.contains("1s@60-0"), "{}", ran.stdout);
+    assert!(ran.stdout.lines().all(|line| line.chars().count() == 80), "{}", ran.stdout);
+    std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    folder.dyno(&format!("run {} --num-prompts 600 --out out", server.address));
+    let metrics = first_test(&folder)["metrics"].clone();
+    // A busy machine may disturb even a constant service; a steady part then is null.
+    if let Some(steady) = metrics["steady"].as_object() {
+        assert!(steady["requests"].as_u64().unwrap() >= 300, "{steady:?}");
+        assert_eq!(steady["lost"], 0);
+    }
+}

@@ -25,6 +25,14 @@ pub const ROWS: &[Row] = &[
     ("num-prompts", &[Performance]),
     ("max-concurrency", &[System, Need::Scenario(Scenario::Server)]),
     ("burstiness", &[Need::Scenario(Scenario::Server)]),
+    (
+        "stages",
+        &[
+            Performance,
+            Need::Scenario(Scenario::Server),
+            Other("no other load and no length", need::stages),
+        ],
+    ),
     ("seed", &[]),
     ("deadline", &[]),
     ("fail-fast", &[Other("real time", need::real_time)]),

@@ -1,10 +1,13 @@
 //! Distributions of the metrics of a text server's answers.
 
+use std::ops::Range;
+
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
 use dyno_net::client::Gaps;
 use dyno_results::summary::distributions::{MetricDistribution, Percentiles};
+use dyno_results::summary::window::{Window, steady_from};
 use dyno_results::summary::{Metrics, goodput};
 
 use super::answers::Accounts;
@@ -17,17 +20,7 @@ pub fn distributions(
     metrics: &Metrics,
     percentiles: &Percentiles,
 ) -> Vec<MetricDistribution> {
-    let (mut ttft, mut tpot, mut e2el) = (Vec::new(), Vec::new(), Vec::new());
-    for (sample, due, at) in goodput::answered(record) {
-        let first = record.first_token_at.get(sample).copied().unwrap_or(0);
-        let tokens = record.tokens.get(sample).copied().unwrap_or(0);
-        e2el.push((at.saturating_sub(due) as f64, 1));
-        if first > 0 {
-            ttft.push((first.saturating_sub(due) as f64, 1));
-            let per_token = Definitions::Native.time_per_output_token(first, at, tokens);
-            tpot.extend(per_token.map(|time| (time as f64, 1)));
-        }
-    }
+    let times = times(record, percentiles, 0..Nanos::MAX);
     let (mut input, mut output) = (Vec::new(), Vec::new());
     let mut seconds = Seconds::new(metrics.lasted_ns);
     for (sample, entry) in accounts.answered() {
@@ -47,17 +40,75 @@ pub fn distributions(
         Some(MetricDistribution { mean, ..found.unwrap_or_else(unknown) })
     };
     let requests = metrics.rates.completed_samples_per_s.or(metrics.rates.samples_per_s);
-    let found = [
-        percentiles.distribution("ttft", "ns", ttft),
-        percentiles.distribution("tpot", "ns", tpot),
-        percentiles.distribution("e2el", "ns", e2el),
+    let others = [
         rate("requests_per_s", seconds.requests, requests),
         rate("input_tokens_per_s", seconds.input, tokens.and_then(|t| t.input_per_s)),
         rate("output_tokens_per_s", seconds.output, tokens.and_then(|t| t.output_per_s)),
         percentiles.distribution("input_tokens", "tokens", input),
         percentiles.distribution("output_tokens", "tokens", output),
     ];
+    times.into_iter().chain(others.into_iter().flatten()).collect()
+}
+
+/// Returns the times of the requests that are due in a span.
+fn times(
+    record: &Record,
+    percentiles: &Percentiles,
+    span: Range<Nanos>,
+) -> Vec<MetricDistribution> {
+    let (mut ttft, mut tpot, mut e2el) = (Vec::new(), Vec::new(), Vec::new());
+    for (sample, due, at) in goodput::answered(record).filter(|(_, due, _)| span.contains(due)) {
+        let first = record.first_token_at.get(sample).copied().unwrap_or(0);
+        let tokens = record.tokens.get(sample).copied().unwrap_or(0);
+        e2el.push((at.saturating_sub(due) as f64, 1));
+        if first > 0 {
+            ttft.push((first.saturating_sub(due) as f64, 1));
+            let per_token = Definitions::Native.time_per_output_token(first, at, tokens);
+            tpot.extend(per_token.map(|time| (time as f64, 1)));
+        }
+    }
+    let found = [
+        percentiles.distribution("ttft", "ns", ttft),
+        percentiles.distribution("tpot", "ns", tpot),
+        percentiles.distribution("e2el", "ns", e2el),
+    ];
     found.into_iter().flatten().collect()
+}
+
+/// Returns the figures of a span of a run.
+pub fn window(record: &Record, accounts: &Accounts<'_>, name: &str, span: Range<Nanos>) -> Window {
+    let seconds =
+        (span.end.saturating_sub(span.start) as f64 / SECOND as f64).max(f64::MIN_POSITIVE);
+    let queries =
+        (0..record.query_count()).filter(|&query| span.contains(&record.scheduled(query)));
+    let requests = (queries.count() * record.samples_per_query.max(1)) as u64;
+    let answered = goodput::answered(record).filter(|(_, due, _)| span.contains(due)).count();
+    let completed = goodput::answered(record).filter(|(.., at)| span.contains(at)).count();
+    let within = accounts.answered().filter(|(at, _)| span.contains(&record.completed_at[*at]));
+    let tokens: Option<u64> = within.map(|(_, entry)| entry.output.map(u64::from)).sum();
+    Window {
+        name: name.into(),
+        from_ns: span.start,
+        to_ns: span.end,
+        requests,
+        lost: requests.saturating_sub(answered as u64),
+        offered_per_s: requests as f64 / seconds,
+        completed_per_s: completed as f64 / seconds,
+        output_tokens_per_s: tokens.map(|tokens| tokens as f64 / seconds),
+        distributions: times(record, &Percentiles::default(), span),
+    }
+}
+
+/// Returns the steady part of a run, up to the last due time; `None` if there is none.
+pub fn steady(record: &Record, accounts: &Accounts<'_>) -> Option<Window> {
+    let mut answered: Vec<(Nanos, f64)> = goodput::answered(record)
+        .map(|(_, due, at)| (due, at.saturating_sub(due) as f64))
+        .collect();
+    answered.sort_by_key(|(due, _)| *due);
+    let latencies: Vec<f64> = answered.iter().map(|(_, latency)| *latency).collect();
+    let from = answered[steady_from(&latencies)?].0;
+    let to = answered.last()?.0.saturating_add(1);
+    Some(window(record, accounts, "steady", from..to))
 }
 
 /// Returns the distribution of the spans between parts with output. Values are at most 1/64 too high.

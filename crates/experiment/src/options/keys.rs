@@ -19,6 +19,7 @@ use super::batch::BatchSizes;
 use super::profile::Profile;
 use super::require::Requirement;
 use super::shape::ShapeOption;
+use super::stages::Stages;
 
 /// Which tests are run in each scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +62,7 @@ pub struct RunOptions {
     pub num_prompts: Option<NonZero<usize>>,
     pub max_concurrency: Option<NonZero<u32>>,
     pub burstiness: Option<f64>,
+    pub stages: Option<Stages>,
     pub seed: Option<u64>,
     pub deadline: Option<Nanos>,
     pub fails_fast: Option<bool>,
@@ -171,6 +173,8 @@ keys! {
         |o, v, _| { o.max_concurrency = Some(positive(v)?); Ok(()) };
     "burstiness" "SHAPE" "Server: arrivals in bursts, the shape of gamma-distributed gaps: 1 is Poisson, less is burstier" "1"
         |o, v, _| { o.burstiness = Some(shape(v)?); Ok(()) };
+    "stages" "TIME@RATE,.." "Server: Poisson arrivals whose rate changes, such as 30s@2,60s@8; 10s@0-8 rises from 0 to 8 requests/s" "one rate"
+        |o, v, _| { o.stages = Some(v.parse()?); Ok(()) };
     "seed" "N" "Seeds of samples and arrivals, all from this number" "the official seeds of the current round"
         |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
     "deadline" "TIME" "Give up when nothing is answered for this long" "60s more than the test is expected to last"

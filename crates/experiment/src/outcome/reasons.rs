@@ -12,6 +12,7 @@ use dyno_results::summary::{Cause, NO_BOUND, Reason, ReasonKind};
 use dyno_results::units::{count, duration, percentile};
 
 use super::failures::{Failures, Troubles};
+use crate::options::Stages;
 
 /// Facts besides the report that the reasons of a run depend on.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +23,8 @@ pub struct Context<'a> {
     pub has_round: bool,
     /// Percentiles of the metrics of text servers.
     pub percentiles: &'a Percentiles,
+    /// Stages of the load, if it has any.
+    pub stages: Option<&'a Stages>,
 }
 
 /// Returns the reasons of a run; empty if it is VALID.

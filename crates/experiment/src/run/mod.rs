@@ -324,7 +324,8 @@ impl PreparedRun {
         let troubles = seen::troubles(system, before.as_ref());
         let has_round = self.options.rules.is_some();
         let percentiles = &self.options.run.percentiles();
-        let context = Context { troubles: &troubles, has_round, percentiles };
+        let stages = self.options.run.stages.as_ref();
+        let context = Context { troubles: &troubles, has_round, percentiles, stages };
         let of = |(log, tenant): (&TestLog, &TestTenant)| {
             let name = tenant.name.as_deref();
             Outcome::from_log(log, &reports(log), test, system, name, Keep::Nothing, context)
@@ -504,7 +505,8 @@ fn play(
     let batch_sizes = system.batch_sizes.take();
     let troubles = seen::troubles(system, before.as_ref());
     let percentiles = &prepared.options.run.percentiles();
-    let context = Context { troubles: &troubles, has_round: kept.has_round, percentiles };
+    let (has_round, stages) = (kept.has_round, prepared.options.run.stages.as_ref());
+    let context = Context { troubles: &troubles, has_round, percentiles, stages };
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         (kept.see)(log);

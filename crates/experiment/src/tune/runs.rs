@@ -133,8 +133,12 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
     let control = Control { watch: &quiet(), interrupt: Some(interrupt), most: None };
     let log = test.play(system, control, "trial")?.logs.swap_remove(0);
     let troubles = Troubles::new();
-    let context =
-        Context { troubles: &troubles, has_round: false, percentiles: &Percentiles::default() };
+    let context = Context {
+        troubles: &troubles,
+        has_round: false,
+        percentiles: &Percentiles::default(),
+        stages: None,
+    };
     let outcome = Outcome::from_log(
         &log,
         &reports(&log),

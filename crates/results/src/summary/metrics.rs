@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::answers::{Answers, Tokens};
 use super::distributions::MetricDistribution;
 use super::sessions::Sessions;
+use super::window::Window;
 
 /// The numbers of a performance test. `dyno info metrics` has the formulas.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,6 +54,13 @@ pub struct Metrics {
     /// of servers of texts: one entry a metric, in the order in which they are shown
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distributions: Vec<MetricDistribution>,
+    /// of servers of texts: the stages of the load, if it has any
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Window>,
+    /// of servers of texts without stages: the steady part; null with fewer than 100 answers, and where
+    /// latencies change up to the end
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady: Option<Window>,
     /// of servers of texts: the most queries in flight at once
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_concurrency: Option<u64>,

@@ -22,6 +22,7 @@ mod saturated;
 pub mod server_metrics;
 pub mod sessions;
 mod verdict;
+pub mod window;
 
 use std::collections::BTreeMap;
 

@@ -102,11 +102,15 @@ pub const METRICS: [Metric; 28] = [
     },
     Metric {
         name: "distributions (servers of texts)",
-        keys: &["distributions", "peak_concurrency"],
+        keys: &["distributions", "peak_concurrency", "stages", "steady"],
         what: "of each metric the mean, the standard deviation (of all values, not of a sample), the \
                extremes and percentiles, sorted[floor(count * q)]; of rates the mean over the run, and \
                the rest of the requests and tokens that were completed in each whole second of it. \
-               peak_concurrency is the most requests in flight at once.",
+               peak_concurrency is the most requests in flight at once. stages and steady are parts of \
+               the run: the stages of --stages, or the part that is left when the beginning is cut where \
+               the variance of the means of five latencies each, divided by their number, is lowest \
+               (MSER-5); there is none if that is in the second half. Times are those of the requests \
+               that are due in the part, rates those of what was answered within it.",
         elsewhere: "--percentile-metrics and --metric-percentiles (vllm bench)",
     },
     Metric {
