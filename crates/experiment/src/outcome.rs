@@ -15,7 +15,7 @@ use dyno_loadgen::plan::{self, Load};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::session::EndReason;
-use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMode};
+use dyno_loadgen::settings::{Arrivals, Origin, Repetition, Setting as _, Settings, TestMode};
 use dyno_loadgen::verdict::Violation;
 use dyno_results::records::{Keep, Records};
 use dyno_results::summary::NO_BOUND;
@@ -97,7 +97,8 @@ impl Outcome {
             (_, Some(report)) => {
                 let share = Share::for_tenant(test, tenant);
                 judge_performance(&mut kept.summary, log, report, test.mode, share, context);
-                let counted = accounts(&mut kept.summary, log, report, test, tenant, system);
+                let counted =
+                    accounts(&mut kept.summary, log, report, test, tenant, system, context);
                 let record = counted.as_ref().unwrap_or(&report.run.record);
                 kept.series = Some(series::Test::from_record(record, &folder));
                 kept.records = Records::from_record(record, keep);
@@ -120,6 +121,7 @@ fn accounts(
     test: &PlannedTest,
     tenant: Option<&str>,
     system: &System,
+    context: Context<'_>,
 ) -> Option<Record> {
     // The client only has the accounts of the last run.
     let is_last = log.runs().last().is_some_and(|run| std::ptr::eq(run, report.run));
@@ -129,7 +131,7 @@ fn accounts(
     }
     let tenant = u8::try_from(number).unwrap_or(u8::MAX);
     let entries = system.ledger(tenant, report.run.record.completed_at.len());
-    answers::add(summary, report, &entries)
+    answers::add(summary, report, &entries, context)
 }
 
 /// Adds the reason of an early end, unless the reasons already have it.
@@ -189,6 +191,16 @@ fn judge_performance(
     test.result = Some(result);
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);
+    if let (Load::Server(_), Some(stages)) = (&run.plan.load, context.stages) {
+        test.plan.arrivals = Some(format!("stages {stages}"));
+    }
+    if let (Load::Server(server), Some(metrics)) = (&run.plan.load, &test.metrics)
+        && let Arrivals::Replay(_) = server.arrivals
+    {
+        // Recorded times have no rate in the settings; this is that of the queries that were played.
+        let offered = metrics.rates.scheduled_samples_per_s.filter(|rate| rate.is_finite());
+        test.plan.target_qps = offered.unwrap_or(test.plan.target_qps);
+    }
     reasons::list(report, context).into_iter().for_each(|reason| test.add_reason(reason));
     test.notes = judgement.notes.iter().map(ToString::to_string).collect();
     match end {

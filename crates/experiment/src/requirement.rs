@@ -115,7 +115,22 @@ fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
             found.more_queries = more.map(|more| more.saturating_mul(stride(rows)));
         }
     }
+    found.unmeasured = rows.map_or(0, |rows| unmeasured(limit, rows)).saturating_mul(stride(rows));
+    if found.unmeasured > 0 && found.finding == RequirementFinding::Met {
+        (found.finding, found.more_queries) = (RequirementFinding::Undecided, None);
+    }
     found
+}
+
+/// Returns the number of answered rows without a first token, if a limit is on times of tokens.
+fn unmeasured(limit: &Limit, rows: &Records) -> u64 {
+    match limit.quantity {
+        Quantity::FirstToken | Quantity::TimePerOutputToken => {
+            let compare::Run { latency, first_token, .. } = rows.observation();
+            latency.len().saturating_sub(first_token.len()) as u64
+        }
+        Quantity::Latency | Quantity::ClientLag | Quantity::Errors => 0,
+    }
 }
 
 fn stride(rows: Option<&Records>) -> u64 {
@@ -246,6 +261,11 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                 None => "too little was measured for an interval".into(),
             };
             let more = match found.more_queries {
+                _ if found.unmeasured > 0 && found.value.is_some() => format!(
+                    "{} answers were not streamed and have no such time, so that the bound cannot be \
+                     met: find out why, or bound the latency.",
+                    units::count(found.unmeasured)
+                ),
                 Some(more) => format!(
                     "About {} more queries would decide it: raise --num-prompts or --duration.",
                     units::count(more)
@@ -317,6 +337,26 @@ mod tests {
         let none = finding("ttft.p90<=10s", &record(2_000, 0));
         assert_eq!((none.finding, none.more_queries), (RequirementFinding::Undecided, None));
         assert!(reason(&none).unwrap().text.contains("no such measurement"));
+    }
+
+    #[test]
+    fn a_bound_on_the_streamed_part_of_the_answers_is_never_met() {
+        let whole = Record {
+            first_token_at: record(2_000, 0).completed_at,
+            tokens: vec![1; 2_000],
+            ..record(2_000, 0)
+        };
+        assert_eq!(finding("ttft.p90<=10s", &whole).finding, RequirementFinding::Met);
+        let mut half = whole;
+        half.first_token_at[..1_000].fill(0);
+        let found = finding("ttft.p90<=10s", &half);
+        assert_eq!(
+            (found.finding, found.unmeasured),
+            (RequirementFinding::Undecided, 1_000),
+            "{found:?}"
+        );
+        assert!(reason(&found).unwrap().text.contains("1,000 answers were not streamed"));
+        assert_eq!(finding("ttft.p90<=1ms", &half).finding, RequirementFinding::Missed);
     }
 
     #[test]

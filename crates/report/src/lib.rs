@@ -19,6 +19,7 @@ mod accelerator;
 mod answers;
 mod charts;
 mod client;
+mod load;
 mod many;
 mod observer;
 mod one;

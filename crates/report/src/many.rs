@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use dyno_results::collection::{Collection, Row};
+use dyno_results::sweep::LoadCurve;
 use dyno_results::units;
 
 use super::page::{self, Masthead, Tone, badge};
 use super::pareto::{self, Candidate};
 use super::plot::{self, Axis, Chart, Format, Ink, Label, Point, RuleAxis, Shape};
 use super::words::{self, escaped};
-use super::{charts, one, searched};
+use super::{charts, load, one, searched};
 
 /// Maximum number of curves in one chart; more cannot be distinguished.
 const CURVES: usize = 12;
@@ -33,6 +34,9 @@ pub fn html(several: &Collection, home: &Path) -> String {
         };
         searched::section(&mut body, searched, &title);
     }
+    for curve in several.sweeps.iter().filter_map(LoadCurve::from_sweep) {
+        load::section(&mut body, &curve);
+    }
     if !rows.is_empty() || several.searches.is_empty() {
         body += if several.searches.is_empty() {
             "<section class=\"card\"><h2>All results</h2>"
@@ -53,7 +57,10 @@ pub fn html(several: &Collection, home: &Path) -> String {
         ([], []) => (runs.clone(), None),
         ([], [only]) => (only.name(), Some(searched::verdict(only))),
         ([], searches) => (words::counted(searches.len() as u64, "search", "searches"), None),
-        (names, _) => (format!("Sweep {}", names.join(", ")), None),
+        (sweeps, _) => {
+            let names: Vec<&str> = sweeps.iter().map(|sweep| sweep.name.as_str()).collect();
+            (format!("Sweep {}", names.join(", ")), None)
+        }
     };
     let mut facts = if several.sweeps.is_empty() { Vec::new() } else { vec![runs] };
     let mut systems: Vec<&str> = several

@@ -31,8 +31,8 @@ pub struct Collection {
     pub members: Vec<Member>,
     /// Problems of reading, as sentences.
     pub problems: Vec<String>,
-    /// Names of the sweeps that contain runs.
-    pub sweeps: Vec<String>,
+    /// Sweeps, whose runs are members.
+    pub sweeps: Vec<Sweep>,
     /// Searches.
     pub searches: Vec<SearchDirectory>,
 }
@@ -120,6 +120,7 @@ impl Collection {
         for point in &sweep.points {
             match point.state {
                 PointState::Pending => pending += 1,
+                PointState::Skipped => {}
                 PointState::Failed => {
                     let why = point.message.as_deref().unwrap_or("its process says nothing");
                     self.problems.push(format!("Point {} failed: {why}", point.name));
@@ -150,7 +151,7 @@ impl Collection {
             let all = sweep.points.len();
             self.problems.push(format!("{pending} of {all} points have not been run yet."));
         }
-        self.sweeps.push(sweep.name);
+        self.sweeps.push(sweep);
     }
 
     /// Adds the name of the parent folder to labels that are not unique.

@@ -305,6 +305,10 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
         answers: None,
         tokens: None,
         sessions: None,
+        distributions: Vec::new(),
+        stages: Vec::new(),
+        steady: None,
+        peak_concurrency: None,
         rates: Rates {
             scheduled_samples_per_s: detail.number("result_scheduled_samples_per_sec"),
             completed_samples_per_s: detail.number("result_completed_samples_per_sec"),

@@ -2,14 +2,20 @@
 //! point. Written anew after each point, so that a sweep that was killed goes on
 //! where it was. The doc comments here are said for people in `docs/reference/sweep.md`.
 
+mod curve;
+mod rows;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::summary::metrics::Distribution;
-use crate::summary::{self, Headline, ReadError, Verdict, read_json};
+use crate::summary::{self, Cause, Headline, ReadError, Verdict, read_json};
 use crate::write::{pretty, replace};
 use serde::{Deserialize, Serialize};
+
+pub use curve::{LoadCurve, LoadKind};
+pub use rows::{Row, rows};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -129,7 +135,7 @@ pub struct Point {
     /// operations of the model for a sample, where they are known; else null
     pub operations: Option<f64>,
     /// `pending`, `done` (valid), `undecided` (too few queries), `invalid` (done, and does not
-    /// count) or `failed` (could not be done)
+    /// count), `failed` (could not be done) or `skipped` (a lower load saturated the system)
     pub state: PointState,
     /// its run directory, within the sweep directory
     pub folder: String,
@@ -158,6 +164,8 @@ pub enum PointState {
     Invalid,
     /// It could not be run to its end.
     Failed,
+    /// Not run, because a lower load saturated the system.
+    Skipped,
 }
 
 impl PointState {
@@ -169,6 +177,7 @@ impl PointState {
             Self::Undecided => "undecided",
             Self::Invalid => "invalid",
             Self::Failed => "failed",
+            Self::Skipped => "skipped",
         }
     }
 }
@@ -184,6 +193,9 @@ pub struct PointResult {
     pub tenant: Option<String>,
     /// `VALID` if its tests are, else the worst of theirs
     pub verdict: String,
+    /// the client or its machine limited the figures, which say nothing of the system then
+    #[serde(default)]
+    pub is_limited_by_client: bool,
     /// the number that is the result; null without a performance test
     pub headline: Option<Headline>,
     /// samples/s that were answered; null without a performance test
@@ -194,8 +206,17 @@ pub struct PointResult {
     pub p90_ns: Option<i64>,
     /// 0.99; likewise
     pub p99_ns: Option<i64>,
+    /// output tokens per second of answered samples; null where they are not counted
+    #[serde(default)]
+    pub output_tokens_per_s: Option<f64>,
+    /// median time to first token; null unless tokens are measured
+    #[serde(default)]
+    pub first_token_p50_ns: Option<i64>,
     /// 0.99 of the time to first token; null unless tokens are measured
     pub first_token_p99_ns: Option<i64>,
+    /// median time per output token; null unless tokens are measured
+    #[serde(default)]
+    pub time_per_output_token_p50_ns: Option<i64>,
     /// 0.99 of the time per output token; null unless tokens are measured
     pub time_per_output_token_p99_ns: Option<i64>,
     /// in [0, 1]; null without an accuracy test or without labels
@@ -236,6 +257,8 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
         if !test.is_valid() && !is_bad(&result.verdict) {
             result.verdict.clone_from(&test.verdict);
         }
+        result.is_limited_by_client |=
+            test.causes.iter().any(|reason| reason.cause.is_some_and(Cause::is_outside));
         if let Some(accuracy) = &test.accuracy {
             result.accuracy = accuracy.share();
         }
@@ -245,9 +268,15 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
             result.throughput = throughput(test, metrics);
             (result.p50_ns, result.p90_ns) = (timed.map(|d| d.p50), timed.map(|d| d.p90));
             result.p99_ns = timed.map(|d| d.p99);
-            let p99 = |of: Option<Distribution>| of.filter(|d| d.count > 0).map(|d| d.p99);
-            result.first_token_p99_ns = p99(metrics.first_token_ns);
-            result.time_per_output_token_p99_ns = p99(metrics.time_per_output_token_ns);
+            let both = |of: Option<Distribution>| {
+                of.filter(|d| d.count > 0).map(|d| (d.p50, d.p99)).unzip()
+            };
+            (result.first_token_p50_ns, result.first_token_p99_ns) = both(metrics.first_token_ns);
+            (result.time_per_output_token_p50_ns, result.time_per_output_token_p99_ns) =
+                both(metrics.time_per_output_token_ns);
+            let counted = metrics.tokens.as_ref().and_then(|tokens| tokens.output_per_s);
+            let measured = metrics.token_rates.as_ref().and_then(|r| r.completed_tokens_per_s);
+            result.output_tokens_per_s = counted.or(measured).filter(|rate| rate.is_finite());
         }
     }
     results

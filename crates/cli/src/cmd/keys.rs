@@ -2,13 +2,45 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use dyno_experiment::options::{GivenKeys, KEYS};
+use dyno_experiment::Failure;
+use dyno_experiment::options::{CommandLine, GivenKeys, KEYS, Options};
+use dyno_experiment::run::variables;
+use dyno_experiment::system::net::discover;
+
+use crate::output;
 
 /// The keys that are given as flags.
 #[derive(Debug, Clone, Default)]
 pub struct KeyArgs {
     /// The keys and their values.
     pub given: GivenKeys,
+}
+
+impl KeyArgs {
+    /// Makes the server of a URL the system, after asking it what it is. `line` is the command, whose
+    /// mistakes are found before the server is asked.
+    ///
+    /// # Errors
+    /// Another system is named, a flag is wrong, or the server cannot be recognized.
+    pub fn add_server(
+        &mut self,
+        url: &str,
+        line: &CommandLine,
+        is_talking: bool,
+    ) -> Result<(), Failure> {
+        if let Some(system) = line.given("system") {
+            let problem = format!("{url} and --system {system} are two systems");
+            return Err(Failure::usage(problem).hint("keep one of them"));
+        }
+        Options::common(line, variables())?;
+        let found = discover(url)?;
+        if is_talking {
+            output::say(&found.found);
+        }
+        let key = KEYS.iter().find(|key| key.name == "system").expect("a run has a system");
+        self.given.0.push((key, found.spec));
+        Ok(())
+    }
 }
 
 /// Other names of flags: those of `vllm bench serve`.

@@ -27,6 +27,9 @@ use crate::progress::Progress;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ProbeCommand {
+    /// A server such as http://localhost:8000, instead of --system; Dyno asks what it is
+    #[arg(value_name = "URL")]
+    url: Option<String>,
     /// A dyno.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -70,18 +73,22 @@ impl ProbeCommand {
     ///
     /// # Errors
     /// The system cannot be loaded.
-    pub fn execute(self) -> Result<Exit, Failure> {
+    pub fn execute(mut self) -> Result<Exit, Failure> {
         let given = self.keys.given.0.iter().map(|(key, _)| key.name);
         if let Some(name) = given.into_iter().find(|name| MEANINGLESS.contains(name)) {
             return Err(Failure::usage(format!("--{name} means nothing to dyno probe"))
                 .hint("dyno run measures, with this flag"));
         }
-        let clock = Clock::start();
-        let line = CommandLine {
+        let mut line = CommandLine {
             config: self.config.clone(),
             set: self.set.clone(),
             keys: self.keys.given.clone(),
         };
+        if let Some(url) = &self.url {
+            self.keys.add_server(url, &line, !self.json)?;
+            line.keys = self.keys.given.clone();
+        }
+        let clock = Clock::start();
         let prepared = PreparedRun::new(&line, &output::console())?;
         let load_ns = clock.now();
         let scenario = match prepared.options.run.scenarios[..] {

@@ -1,18 +1,20 @@
 //! `dyno run`: runs the tests of a run one after the other, writes its directory, and prints
 //! the results.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use dyno_experiment::effect::Strictness;
-use dyno_experiment::options::{CommandLine, KEYS, Options};
+use dyno_experiment::options::{CommandLine, KEYS, Options, read_axis};
 use dyno_experiment::run::{MeasuredRun, PreparedRun, variables};
-use dyno_experiment::system::net::discover;
 use dyno_experiment::{Control, Failure, Watch};
+use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_results::run_directory::check_free;
 use dyno_results::write::pretty;
 
+use super::sweep::SweepCommand;
 use crate::cmd::keys::KeyArgs;
 use crate::exit::Exit;
 use crate::interrupt;
@@ -27,29 +29,86 @@ pub struct RunCommand {
     /// --system may follow, as in http://localhost:8000,model=NAME
     #[arg(value_name = "URL")]
     url: Option<String>,
+    /// Measure several loads and mark the knee: 1, 2, 4, ... 128 requests in flight (at most
+    /// --max-concurrency), or these, such as 1,4,16 or request-rate=1..8:x2. Each load lasts 15 s
+    /// unless --duration is given; loads beyond saturation are skipped
+    #[arg(long, value_name = "LOADS", num_args = 0..=1, require_equals = true,
+          conflicts_with_all = ["tui", "verbose", "point"])]
+    sweep: Option<Option<String>>,
     #[command(flatten)]
     run: Run,
 }
+
+/// Highest concurrency of `--sweep` without loads.
+const MOST_IN_FLIGHT: u32 = 128;
+
+/// Length of a load of `--sweep`.
+const LOAD_LENGTH: Nanos = 15 * SECOND;
+
+/// Time of `--sweep` for each load besides half its length: the process, its connections, and the last
+/// answers.
+const LOAD_OVERHEAD: Nanos = 5 * SECOND;
 
 impl RunCommand {
     /// Runs all tests.
     ///
     /// # Errors
     /// The run cannot start, or results cannot be written.
-    pub fn execute(self) -> Result<Exit, Failure> {
-        let Some(url) = self.url else { return self.run.execute() };
-        if let Some((_, system)) = self.run.keys.given.0.iter().find(|(k, _)| k.name == "system") {
-            let problem = format!("{url} and --system {system} are two systems");
-            return Err(Failure::usage(problem).hint("keep one of them"));
+    pub fn execute(mut self) -> Result<Exit, Failure> {
+        if let Some(loads) = &self.sweep {
+            return self.sweep(loads.as_deref())?.execute();
         }
-        // A wrong flag is found before the server is asked.
-        Options::read(&self.run.command_line(), variables())?;
-        let found = discover(&url)?;
-        if !self.run.quiet {
-            output::say(&found.found);
+        if let Some(url) = self.url {
+            let line = self.run.command_line();
+            self.run.keys.add_server(&url, &line, !self.run.quiet)?;
         }
-        self.run.of_system(&found.spec)?.execute()
+        self.run.execute()
     }
+
+    /// Returns the sweep over a ladder of loads, which ends at saturation or when its time is over.
+    fn sweep(&self, loads: Option<&str>) -> Result<SweepCommand, Failure> {
+        let mut line = self.run.command_line();
+        let options = Options::common(&line, variables())?;
+        let over = match loads {
+            Some(loads) if loads.contains('=') => loads.to_owned(),
+            Some(loads) => format!("max-concurrency={loads}"),
+            None => {
+                let most = options.run.max_concurrency.map_or(MOST_IN_FLIGHT, NonZero::get);
+                line.keys.0.retain(|(key, _)| key.name != "max-concurrency");
+                ladder(most)
+            }
+        };
+        let length = match (options.run.duration, options.run.num_prompts) {
+            (None, Some(_)) => None,
+            (None, None) => {
+                line.give("duration", &format!("{}s", LOAD_LENGTH / SECOND));
+                Some(LOAD_LENGTH)
+            }
+            (length, _) => length,
+        };
+        let axis = read_axis(&over)
+            .map_err(|problem| Failure::usage(format!("flag --sweep: {problem}")))?;
+        let most = |length: Nanos| {
+            let each = length.saturating_add(length / 2).saturating_add(LOAD_OVERHEAD);
+            each.saturating_mul(axis.values.len() as u64)
+        };
+        let mut sweep = SweepCommand::default();
+        sweep.url.clone_from(&self.url);
+        (sweep.config, sweep.keys.given, sweep.set) = (line.config, line.keys, line.set);
+        sweep.over = vec![over];
+        sweep.until_saturated = true;
+        sweep.max_time = length.map(most);
+        (sweep.dry_run, sweep.json) = (self.run.dry_run, self.run.json);
+        (sweep.quiet, sweep.no_progress) = (self.run.quiet, self.run.no_progress);
+        Ok(sweep)
+    }
+}
+
+/// Returns the axis of concurrencies 1, 2, 4, ... up to the highest one.
+fn ladder(most: u32) -> String {
+    let powers = std::iter::successors(Some(1_u32), |n| n.checked_mul(2)).take_while(|n| *n < most);
+    let loads: Vec<String> = powers.chain([most]).map(|n| n.to_string()).collect();
+    format!("max-concurrency={}", loads.join(","))
 }
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.

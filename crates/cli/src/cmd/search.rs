@@ -25,6 +25,9 @@ use crate::{output, render};
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Search {
+    /// A server such as http://localhost:8000, instead of --system; Dyno asks what it is
+    #[arg(value_name = "URL")]
+    url: Option<String>,
     /// A limit, such as p99<=100ms, ttft.p99<=200ms, errors<=0.1% or lag.p99<=1ms; may be given
     /// several times. Without one of latency the settings' bound is a limit
     #[arg(long, value_name = "LIMIT", action = ArgAction::Append)]
@@ -126,11 +129,16 @@ impl Search {
         };
         let command = command.as_ref().unwrap_or(&self);
         let mut ask = command.ask(&self);
-        let command_line = CommandLine {
+        let mut command_line = CommandLine {
             config: command.config.clone(),
             set: command.set.clone(),
             keys: command.keys.given.clone(),
         };
+        if let Some(url) = &command.url {
+            let mut keys = command.keys.clone();
+            keys.add_server(url, &command_line, !self.quiet)?;
+            command_line.keys = keys.given;
+        }
         let prepared = search::prepare(&command_line, &ask, &console())?;
         if let Some(before) = &before {
             // Another probe would find another first load.
@@ -190,7 +198,7 @@ impl Search {
         let nothing = self.limit.is_empty() && self.goodput().is_empty() && self.set.is_empty();
         let no_load = self.load.is_none() && self.from.is_none() && self.to.is_none();
         let no_run = self.config.is_none() && self.keys.given.0.is_empty() && self.short.is_none();
-        nothing && no_load && no_run
+        nothing && no_load && no_run && self.url.is_none()
     }
 
     /// Parses the command that began the search.

@@ -25,22 +25,25 @@ use crate::progress::Progress;
 use crate::{output, render};
 
 /// Flags of `dyno sweep`; those of `dyno run` say what all points share.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct SweepCommand {
+    /// A server such as http://localhost:8000, instead of --system; Dyno asks what it is
+    #[arg(value_name = "URL")]
+    pub url: Option<String>,
     /// A dyno.toml, which may have a table [sweep]
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     #[command(flatten)]
-    keys: KeyArgs,
+    pub keys: KeyArgs,
     /// Set any setting of all points: key=value, or Scenario.key=value
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
-    set: Vec<String>,
+    pub set: Vec<String>,
     /// What varies: a flag of dyno run or settings.NAME, and its values or ranges:
     /// batch=1,2,4, settings.server_target_qps=100..400:x2. Semicolons separate values
     /// that hold commas. Once for each axis
     #[arg(long, value_name = "KEY=VALUES", action = ArgAction::Append)]
-    over: Vec<String>,
+    pub over: Vec<String>,
     /// Pair the values of the axes, the first ones, the second ones, ..., instead of
     /// every combination
     #[arg(long)]
@@ -64,13 +67,17 @@ pub struct SweepCommand {
     pause: Option<Nanos>,
     /// End after this long, in the middle of a point if need be
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
-    max_time: Option<Nanos>,
+    pub max_time: Option<Nanos>,
     /// Run at most so many points, then end
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
     /// Also tell which point has the highest throughput with a p99 below this
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     p99_below: Option<Nanos>,
+    /// With a load as the only axis: skip higher loads once two in a row bring less than 5 %
+    /// more throughput, and more latency
+    #[arg(long)]
+    pub until_saturated: bool,
     /// Go on with the sweep in this directory
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
@@ -79,20 +86,20 @@ pub struct SweepCommand {
     retry_failed: bool,
     /// Print the points and how long they take, and stop; with --json, sweep.json
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
     /// Make the sweep, print the points and their folders as JSON, and run none: run each
     /// anywhere, bring its folder back, and take all in with --resume
     #[arg(long, conflicts_with_all = ["dry_run", "resume"])]
     hand_out: bool,
     /// Print sweep.json on stdout instead of the table
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Print nothing but errors
     #[arg(short, long)]
-    quiet: bool,
+    pub quiet: bool,
     /// No progress line on stderr
     #[arg(long)]
-    no_progress: bool,
+    pub no_progress: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -113,8 +120,12 @@ impl SweepCommand {
     ///
     /// # Errors
     /// The sweep cannot start, or its state cannot be written.
-    pub fn execute(self) -> Result<Exit, Failure> {
+    pub fn execute(mut self) -> Result<Exit, Failure> {
         self.check_paths()?;
+        if let Some(url) = self.url.take() {
+            let line = self.command_line();
+            self.keys.add_server(&url, &line, !self.quiet)?;
+        }
         let request = self.request()?;
         if let Some(directory) = &self.resume {
             return self.go_on(directory, request);
@@ -206,6 +217,14 @@ impl SweepCommand {
         Ok(Exit::Valid)
     }
 
+    fn command_line(&self) -> CommandLine {
+        CommandLine {
+            config: self.config.clone(),
+            set: self.set.clone(),
+            keys: self.keys.given.clone(),
+        }
+    }
+
     fn request(&self) -> Result<Request, Failure> {
         let mut problems = Vec::new();
         let mut over = Vec::new();
@@ -230,11 +249,7 @@ impl SweepCommand {
             return Err(Failure::usages(problems));
         }
         Ok(Request {
-            fixed: CommandLine {
-                config: self.config.clone(),
-                set: self.set.clone(),
-                keys: self.keys.given.clone(),
-            },
+            fixed: self.command_line(),
             over,
             operations,
             flags: SweepTable {
@@ -246,6 +261,7 @@ impl SweepCommand {
                 max_time: self.max_time,
                 limit: self.limit.map(NonZeroUsize::get),
                 p99_below: self.p99_below,
+                until_saturated: self.until_saturated.then_some(true),
                 ..SweepTable::default()
             },
         })
@@ -271,6 +287,7 @@ impl SweepCommand {
                 max_time: table.max_time,
                 limit: table.limit,
                 retry_failed: self.retry_failed,
+                until_saturated: table.until_saturated == Some(true),
             },
             interrupt: &interrupt,
             watch: &watched,
@@ -333,7 +350,9 @@ fn begin(
 }
 
 fn exit(stopped: StopReason, sweep: &Sweep) -> Exit {
-    let is_done = |point: &dyno_results::sweep::Point| point.state == PointState::Done;
+    let is_done = |point: &dyno_results::sweep::Point| {
+        matches!(point.state, PointState::Done | PointState::Skipped)
+    };
     match stopped {
         StopReason::Interrupted => Exit::Interrupted,
         StopReason::Failing => Exit::Aborted,
@@ -382,9 +401,11 @@ fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
     let fixed = CommandLine::of_arguments(&definition.fixed).map_err(Failure::set_up)?;
     let pending: Vec<&dyno_results::sweep::Point> =
         sweep.points.iter().filter(|point| point.state == PointState::Pending).collect();
-    let mut total: Nanos = 0;
+    let (mut total, mut is_virtual): (Nanos, bool) = (0, true);
     for (at, point) in pending.iter().enumerate() {
         let length = expected(&fixed, &point.assignments)?;
+        is_virtual &= length.is_none();
+        let length = length.unwrap_or(0);
         total = total.saturating_add(length);
         if at < LISTED {
             let _ = write!(text, "  {:>4}  {}", point.number, point.name);
@@ -403,14 +424,20 @@ fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
             text += "nothing is left to run\n";
             return Ok(text);
         }
-        0 => "in virtual time, which takes what computing takes".to_string(),
+        _ if is_virtual => "in virtual time, which takes what computing takes".to_string(),
+        0 => "each of which takes what the system takes".to_string(),
         ns => format!(
             "at least {} in all; loading, and accuracy tests, take what the systems take",
             units::duration(ns)
         ),
     };
     let _ = writeln!(text, "{} points to run, {length}", pending.len());
-    if definition.order == "given" && pending.len() > 2 && total > 0 {
+    if let Some(most) = table.max_time {
+        let most = units::duration(most.cast_signed());
+        let _ = writeln!(text, "the sweep ends after {most} at the latest");
+    }
+    let is_ladder = table.until_saturated == Some(true);
+    if definition.order == "given" && pending.len() > 2 && total > 0 && !is_ladder {
         text += "points run in the order given; --order random keeps drift from looking like an effect\n";
     }
     Ok(text)

@@ -8,12 +8,10 @@ use dyno_experiment::test::PlannedTest;
 use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Settings, TestMode};
 use dyno_results::summary::metrics::Distribution;
-use dyno_results::summary::{
-    self, Client, DISCLAIMER, Headline, InputShape, NO_BOUND, Run, mode_name,
-};
+use dyno_results::summary::{self, DISCLAIMER, Headline, InputShape, NO_BOUND, Run, mode_name};
 use dyno_results::units::{self, count, duration, shortened};
 
-use super::{Alignment, Color, Frame, details, painted, wrap};
+use super::{Alignment, Color, Frame, details, distributions, painted, wrap};
 
 /// Most columns of a system's name in the title.
 const SYSTEM_COLUMNS: usize = 15;
@@ -36,17 +34,16 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         performance_table(&mut frame, &measured, is_colored);
         frame.rule();
         if run.profile == LLM {
-            for test in &measured {
-                let is_of_test = |client: &&Client| {
-                    (&client.scenario, &client.mode) == (&test.scenario, &test.mode)
-                };
-                times_table(&mut frame, test, run.clients.iter().find(is_of_test));
+            for test in measured.iter().filter(|test| has_distributions(test)) {
+                distributions::table(&mut frame, test);
                 frame.rule();
                 turns_table(&mut frame, test);
             }
         }
-        let mut lines: Vec<String> =
-            measured.iter().flat_map(|test| details::lines(test, run.profile == LLM)).collect();
+        let mut lines: Vec<String> = measured
+            .iter()
+            .flat_map(|test| details::lines(test, run.profile == LLM && has_distributions(test)))
+            .collect();
         lines.extend(measured.iter().flat_map(|test| required(test)));
         lines.extend(measured.iter().flat_map(|test| details::of_servers(run, test)));
         lines.iter().for_each(|line| frame.line(line, 2));
@@ -141,38 +138,9 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
 /// Name of the profile for language models, whose times have a row each.
 const LLM: &str = "llm";
 
-/// Adds the times of a test of a language model. A percentile that rests on a single answer is marked.
-fn times_table(frame: &mut Frame, test: &summary::Test, client: Option<&Client>) {
-    let Some(metrics) = &test.metrics else { return };
-    let times = [
-        ("time to first token", metrics.first_token_ns),
-        ("time per output token", metrics.time_per_output_token_ns),
-        ("end-to-end latency", Some(metrics.latency_ns)),
-    ];
-    let header = ["", "mean", "min", "p50", "p90", "p99", "max"].map(str::to_string).to_vec();
-    let (mut rows, mut is_marked) = (vec![header], false);
-    for (name, times) in times {
-        let Some(times) = times.filter(|times| times.count > 0) else { continue };
-        let mut percentile = |value: i64, least: u64| {
-            let is_rare = times.count < least;
-            is_marked |= is_rare;
-            duration(value) + if is_rare { "*" } else { "" }
-        };
-        let (p90, p99) = (percentile(times.p90, 10), percentile(times.p99, 100));
-        let [mean, min, p50, max] = [times.mean, times.min, times.p50, times.max].map(duration);
-        rows.push(vec![name.into(), mean, min, p50, p90, p99, max]);
-    }
-    if let Some(gaps) = client.and_then(|client| client.inter_token_ns.as_ref()) {
-        let [p50, p90, p99, max] =
-            [gaps.p50, gaps.p90, gaps.p99, gaps.max].map(|ns| duration(ns.cast_signed()));
-        let none = || "-".to_string();
-        rows.push(vec!["inter-token latency".into(), none(), none(), p50, p90, p99, max]);
-    }
-    use Alignment::{Left, Right};
-    frame.table(&[Left, Right, Right, Right, Right, Right, Right], &rows);
-    if is_marked {
-        frame.line("* of too few answers for this percentile: it is the slowest one", 2);
-    }
+/// Returns whether the metrics of a test have a row each.
+fn has_distributions(test: &summary::Test) -> bool {
+    test.metrics.as_ref().is_some_and(|metrics| !metrics.distributions.is_empty())
 }
 
 /// Maximum number of turns in the box; the report and the summary have more.

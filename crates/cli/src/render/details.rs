@@ -8,7 +8,7 @@ use dyno_results::summary::{
 use dyno_results::units::{count, counted, duration, percentile, rate};
 
 /// Returns lines about a performance test; empty without metrics. `has_times`: a table shows the times of
-/// tokens.
+/// tokens and the requests that failed.
 pub fn lines(test: &Test, has_times: bool) -> Vec<String> {
     let Some(metrics) = &test.metrics else { return Vec::new() };
     let name = match &test.tenant {
@@ -22,7 +22,7 @@ pub fn lines(test: &Test, has_times: bool) -> Vec<String> {
         answer_lines::end_of_stream(metrics),
         goodput(metrics),
         answer_lines::classes(metrics),
-        lost(metrics),
+        if has_times { None } else { lost(metrics) },
     ];
     let sessions = metrics.sessions.iter().flat_map(Sessions::lines);
     let texts = parts.into_iter().flatten().filter(|part| !part.is_empty()).chain(sessions);
@@ -58,11 +58,18 @@ fn goodput(metrics: &Metrics) -> Option<String> {
     let limits = [("ttft", found.ttft_ms), ("tpot", found.tpot_ms), ("e2el", found.e2el_ms)];
     let limits = limits.iter().filter_map(|(name, ms)| Some(format!("{name} {} ms", (*ms)?)));
     let limits: Vec<String> = limits.collect();
+    let limits = limits.join(", ");
+    let Some(share) = found.share else {
+        return Some(format!("goodput within {limits} is not measured: no answer was streamed"));
+    };
     let per_second = found.samples_per_s.map_or_else(|| "-".into(), rate);
+    let unmeasured = match found.unmeasured {
+        0 => String::new(),
+        answers => format!("; {} answers that were not streamed are not within", count(answers)),
+    };
     Some(format!(
-        "goodput {per_second} samples/s, {:.2} % within {}",
-        100.0 * found.share,
-        limits.join(", ")
+        "goodput {per_second} samples/s, {:.2} % within {limits}{unmeasured}",
+        100.0 * share
     ))
 }
 

@@ -5,6 +5,7 @@ mod box_drawing;
 pub mod compare;
 mod console;
 mod details;
+mod distributions;
 pub mod github;
 pub mod search;
 pub mod sweep;

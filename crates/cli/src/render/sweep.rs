@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use dyno_experiment::sweep::rows::{Row, rows};
 use dyno_loadgen::clock::Nanos;
 use dyno_results::export::quoted;
 use dyno_results::summary::DISCLAIMER;
-use dyno_results::sweep::{Point, PointResult, PointState, Sweep};
+use dyno_results::sweep::{LoadCurve, Point, PointResult, PointState, Row, Sweep, rows};
 use dyno_results::{VERSION, units};
 
 use super::{Alignment, Color, Frame, painted};
@@ -30,6 +29,7 @@ pub fn states(sweep: &Sweep) -> String {
         PointState::Undecided,
         PointState::Invalid,
         PointState::Failed,
+        PointState::Skipped,
         PointState::Pending,
     ];
     let count = |state| sweep.points.iter().filter(|point| point.state == state).count();
@@ -42,9 +42,15 @@ pub fn states(sweep: &Sweep) -> String {
 /// Returns the table for terminals.
 pub fn console(sweep: &Sweep, p99_below: Option<Nanos>, is_colored: bool) -> String {
     let mut frame = Frame::new(&format!("dyno {VERSION}, sweep {}", sweep.name), DISCLAIMER);
-    let rows = rows(sweep);
-    figures(&mut frame, &rows, sweep.definition.repeat > 1, is_colored);
+    let (rows, curve) = (rows(sweep), LoadCurve::from_sweep(sweep));
+    match curve.as_ref().filter(|curve| curve.has_tokens()) {
+        Some(curve) => load_table(&mut frame, curve, is_colored),
+        None => figures(&mut frame, &rows, sweep.definition.repeat > 1, is_colored),
+    }
     frame.rule();
+    if let Some(curve) = &curve {
+        load_lines(&mut frame, curve);
+    }
     let measured = rows.iter().filter(|row| row.is_valid() && row.throughput.is_some());
     let mut scenarios: Vec<(&str, Option<&str>)> = Vec::new();
     for row in measured {
@@ -56,7 +62,8 @@ pub fn console(sweep: &Sweep, p99_below: Option<Nanos>, is_colored: bool) -> Str
     for scenario in scenarios {
         best(&mut frame, &rows, scenario, p99_below);
     }
-    if rows.iter().any(|row| row.is_best) {
+    let shows_best = !curve.is_some_and(|curve| curve.has_tokens());
+    if shows_best && rows.iter().any(|row| row.is_best) {
         frame.line("* no other valid point of its scenario is better in all that is shown", 2);
     }
     frame.line(&states(sweep), 2);
@@ -108,6 +115,62 @@ fn figures(frame: &mut Frame, rows: &[Row], has_repeats: bool, is_colored: bool)
     frame.table(&alignments, &lines);
     if let Some(more @ 1..) = rows.len().checked_sub(MOST_ROWS) {
         frame.line(&format!("and {more} more rows in {CSV_FILE}"), 2);
+    }
+}
+
+/// Adds the loads of a server of texts, a row each.
+fn load_table(frame: &mut Frame, curve: &LoadCurve, is_colored: bool) {
+    let head =
+        [curve.kind.name(), "req/s", "tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "verdict"];
+    let mut lines = vec![head.map(str::to_string).to_vec()];
+    let knee = curve.knee().ok();
+    for (at, (load, row)) in curve.loads.iter().enumerate() {
+        let time = |ns: Option<f64>| ns.map_or("-".into(), |ns| units::duration(ns as i64));
+        let rate = |rate: Option<f64>| rate.map_or("-".into(), units::rate);
+        let mark = if knee == Some(at) { " knee" } else { "" };
+        let client = if row.is_limited_by_client { " (client)" } else { "" };
+        lines.push(vec![
+            format!("{load}{mark}"),
+            rate(row.throughput),
+            rate(row.output_tokens_per_s),
+            time(row.first_token_p50_ns),
+            time(row.first_token_p99_ns),
+            time(row.time_per_output_token_p50_ns),
+            time(row.time_per_output_token_p99_ns),
+            painted(&row.verdict, Color::of_verdict(&row.verdict), is_colored) + client,
+        ]);
+    }
+    use Alignment::{Left, Right};
+    frame.table(&[Left, Right, Right, Right, Right, Right, Right, Left], &lines);
+}
+
+/// Adds the knee of a load curve, or why there is none, and what loads do not count.
+fn load_lines(frame: &mut Frame, curve: &LoadCurve) {
+    let (kind, loads) = (curve.kind.name(), &curve.loads);
+    let text = match curve.knee() {
+        Ok(at) => format!(
+            "Knee: {kind} {}, the highest throughput divided by median latency",
+            loads[at].0
+        ),
+        Err(why) => format!("No knee: {why}"),
+    };
+    frame.line(&text, 2);
+    let limited: Vec<String> = loads
+        .iter()
+        .filter(|(_, row)| row.is_limited_by_client)
+        .map(|(load, _)| load.to_string())
+        .collect();
+    if !limited.is_empty() {
+        let which = limited.join(", ");
+        frame.line(&format!("The client limited {kind} {which}: no figures of the server"), 2);
+    }
+    let is_skipped = |(_, row): &&(f64, Row)| row.verdict == "SKIPPED";
+    if let Some((load, _)) = loads.iter().find(is_skipped) {
+        let text = format!(
+            "{kind} {load} and above are skipped: two loads in a row brought less than 5 % more \
+             throughput, and more latency"
+        );
+        frame.line(&text, 2);
     }
 }
 
@@ -171,7 +234,8 @@ pub fn csv(sweep: &Sweep) -> String {
         let _ = write!(text, ",{}", quoted(&format!("axis.{}", axis.key)));
     }
     text += ",scenario,tenant,verdict,result,result_unit,samples_per_s,p50_ns,p90_ns,p99_ns,\
-             first_token_p99_ns,time_per_output_token_p99_ns,accuracy,operations,took_ns,folder,\
+             output_tokens_per_s,first_token_p50_ns,first_token_p99_ns,\
+             time_per_output_token_p50_ns,time_per_output_token_p99_ns,accuracy,operations,took_ns,folder,\
              message\r\n";
     for point in &sweep.points {
         let none = [PointResult::default()];
@@ -206,7 +270,10 @@ fn csv_row(text: &mut String, sweep: &Sweep, point: &Point, result: &PointResult
         shown(result.p50_ns),
         shown(result.p90_ns),
         shown(result.p99_ns),
+        shown(result.output_tokens_per_s),
+        shown(result.first_token_p50_ns),
         shown(result.first_token_p99_ns),
+        shown(result.time_per_output_token_p50_ns),
         shown(result.time_per_output_token_p99_ns),
         shown(result.accuracy),
         shown(point.operations),

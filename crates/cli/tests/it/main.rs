@@ -16,6 +16,7 @@ mod gates;
 mod launch;
 mod launch_tune;
 mod lengths;
+mod loads;
 mod messages;
 mod npu;
 mod npu_fleet;

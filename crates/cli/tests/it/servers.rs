@@ -362,6 +362,24 @@ fn a_recorded_trace_is_played_at_its_times() {
     );
     // The 20th of one each 10 ms.
     assert!(metrics["lasted_ns"].as_u64().unwrap() >= 190_000_000, "{metrics}");
+    // The rate is that of the times that were played: 19 gaps of 10 ms.
+    assert!((plan["target_qps"].as_f64().unwrap() - 100.0).abs() < 0.01, "{plan}");
+}
+
+#[test]
+fn a_recorded_trace_has_no_other_rate() {
+    let (server, folder) = (Server::start(one_model), Folder::new());
+    let row = |n: u64| json!({"timestamp": n * 5, "input_length": 3, "output_length": 2});
+    let rows: Vec<String> = (0..20).map(|n| row(n).to_string()).collect();
+    folder.write("trace.jsonl", &rows.join("\n"));
+    let ran = folder
+        .dyno(&format!("run {} --data trace.jsonl --request-rate 5 --out out", server.address))
+        .exits(2);
+    assert!(ran.stderr.contains("recorded times have no rate to set"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("speed=X"), "{}", ran.stderr);
+    // The trace has a length of its own, which the default duration must not exceed.
+    let ran = folder.dyno(&format!("run {} --data trace.jsonl --out out", server.address));
+    assert!(!ran.stdout.contains("must last 30"), "{}", ran.stdout);
 }
 
 /// The model of [`echo`], which stops answering after the third request.
@@ -426,7 +444,7 @@ fn a_url_is_enough_to_measure_the_only_model_of_a_server() {
              --out out"
         ));
         assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
-        assert!(ran.stdout.contains("time to first token"), "{}", ran.stdout);
+        assert!(ran.stdout.contains("TTFT"), "{}", ran.stdout);
         let found = summary(&folder);
         assert_eq!(
             (&found["profile"], found["tests"].as_array().unwrap().len()),

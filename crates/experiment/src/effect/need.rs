@@ -4,6 +4,7 @@ use dyno_loadgen::search::Quantity;
 use dyno_loadgen::settings::{Scenario, TestMode};
 
 use super::{Facts, UnmetNeed};
+use crate::options::is_open;
 use crate::system::{SYSTEMS, System};
 
 /// A need of an option.
@@ -138,6 +139,31 @@ pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
             "leave it out, or measure a real system without remote workers",
         )
     })
+}
+
+/// Needs a load that nothing else sets.
+pub fn stages(facts: &Facts<'_>) -> Option<UnmetNeed> {
+    let run = facts.run;
+    let has_times = || {
+        let mode = facts.modes.first().copied().unwrap_or(TestMode::PerformanceOnly);
+        let mut settings = facts.options.settings(Scenario::Server, mode, None);
+        if let Some(remote) = facts.loaded.and_then(System::remote) {
+            remote.complete(&mut settings);
+        }
+        !is_open(&settings, "server_arrivals")
+    };
+    let other = match run {
+        _ if run.qps.is_some() => "--request-rate",
+        _ if run.burstiness.is_some() => "--burstiness",
+        _ if run.duration.is_some() => "--duration",
+        _ if run.num_prompts.is_some() => "--num-prompts",
+        _ if has_times() => "another setting or the recorded trace",
+        _ => return None,
+    };
+    Some(UnmetNeed::new(
+        format!("sets the load and its length, and {other} does, too"),
+        "keep one of the two; --max-concurrency limits the requests in flight beside stages",
+    ))
 }
 
 /// Needs generated samples, or a file with more samples.

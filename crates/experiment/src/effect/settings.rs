@@ -5,6 +5,7 @@ use dyno_loadgen::settings::{Arrivals, EarlyStopping, Origin, Scenario, Settings
 use dyno_results::effective::is_relevant;
 
 use super::{Facts, Strictness, UnmetNeed};
+use crate::system::System;
 
 /// Settings that need certain values of other settings.
 struct Row {
@@ -23,7 +24,9 @@ const ROWS: &[Row] = &[
             !matches!(arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
         },
         why: "a fixed concurrency and recorded times have no rate to set",
-        fix: "leave out the rate, or choose poisson, constant, gamma or burst arrivals",
+        fix: "leave out the rate, or choose poisson, constant, gamma or burst arrivals with \
+              --set server_arrivals=poisson; the key speed=X of openai: plays a recorded trace X times \
+              as fast",
     },
     Row {
         keys: &["server_target_latency_ns"],
@@ -157,7 +160,14 @@ fn reason(
     }
     let row = ROWS.iter().find(|row| row.keys.contains(&key))?;
     let tests = facts.scenarios.iter().filter(|one| is_used(one)).flat_map(|scenario| {
-        facts.modes.iter().map(|mode| facts.options.settings(*scenario, *mode, None))
+        facts.modes.iter().map(|mode| {
+            let mut settings = facts.options.settings(*scenario, *mode, None);
+            // Data of a server may be a recorded trace, which has arrival times.
+            if let Some(remote) = facts.loaded.and_then(System::remote) {
+                remote.complete(&mut settings);
+            }
+            settings
+        })
     });
     // Modes are in the table of options.
     let mut tests = tests.peekable();

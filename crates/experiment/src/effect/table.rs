@@ -25,6 +25,14 @@ pub const ROWS: &[Row] = &[
     ("num-prompts", &[Performance]),
     ("max-concurrency", &[System, Need::Scenario(Scenario::Server)]),
     ("burstiness", &[Need::Scenario(Scenario::Server)]),
+    (
+        "stages",
+        &[
+            Performance,
+            Need::Scenario(Scenario::Server),
+            Other("no other load and no length", need::stages),
+        ],
+    ),
     ("seed", &[]),
     ("deadline", &[]),
     ("fail-fast", &[Other("real time", need::real_time)]),
@@ -56,6 +64,8 @@ pub const ROWS: &[Row] = &[
     ("accuracy-target", &[Accuracy, Other("labels, references or a task's method", need::scored)]),
     ("require", &[Other("a performance test of its scenario, and its measurement", need::require)]),
     ("goodput", &[Performance, Other("tokens, for ttft and tpot", need::goodput)]),
+    ("percentile-metrics", &[System, Performance]),
+    ("metric-percentiles", &[System, Performance]),
     ("equivalence", &[]),
     ("virtual", &[]),
     ("conf", &[]),

@@ -3,5 +3,6 @@
 pub mod accelerator;
 pub mod answers;
 pub mod client;
+pub mod distributions;
 pub mod observer;
 pub mod server;

@@ -10,6 +10,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_results::records::Keep;
 use dyno_results::summary::Limits;
+use dyno_results::summary::distributions::{Percentiles, TIMES};
 use dyno_results::units;
 use dyno_rules::Round;
 use dyno_sut::cores::{Cores, CoresError};
@@ -18,6 +19,7 @@ use super::batch::BatchSizes;
 use super::profile::Profile;
 use super::require::Requirement;
 use super::shape::ShapeOption;
+use super::stages::Stages;
 
 /// Which tests are run in each scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,7 @@ pub struct RunOptions {
     pub num_prompts: Option<NonZero<usize>>,
     pub max_concurrency: Option<NonZero<u32>>,
     pub burstiness: Option<f64>,
+    pub stages: Option<Stages>,
     pub seed: Option<u64>,
     pub deadline: Option<Nanos>,
     pub fails_fast: Option<bool>,
@@ -88,6 +91,8 @@ pub struct RunOptions {
     /// Bounds that performance tests must keep.
     pub requirements: Vec<Requirement>,
     pub goodput: Option<Limits>,
+    pub percentile_metrics: Option<Vec<String>>,
+    pub metric_percentiles: Option<Vec<f64>>,
     pub equivalence: Option<PathBuf>,
     pub is_virtual: bool,
     pub conf: Vec<PathBuf>,
@@ -100,6 +105,15 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
+    /// Returns the percentiles of the metrics of text servers.
+    pub fn percentiles(&self) -> Percentiles {
+        let default = Percentiles::default();
+        Percentiles {
+            percents: self.metric_percentiles.clone().unwrap_or(default.percents),
+            metrics: self.percentile_metrics.clone(),
+        }
+    }
+
     /// Returns the number of samples of a generated data set: the given number, that of the round,
     /// or `default`.
     pub fn samples_or_of_round(&self, default: usize) -> usize {
@@ -159,6 +173,8 @@ keys! {
         |o, v, _| { o.max_concurrency = Some(positive(v)?); Ok(()) };
     "burstiness" "SHAPE" "Server: arrivals in bursts, the shape of gamma-distributed gaps: 1 is Poisson, less is burstier" "1"
         |o, v, _| { o.burstiness = Some(shape(v)?); Ok(()) };
+    "stages" "TIME@RATE,.." "Server: Poisson arrivals whose rate changes, such as 30s@2,60s@8; 10s@0-8 rises from 0 to 8 requests/s" "one rate"
+        |o, v, _| { o.stages = Some(v.parse()?); Ok(()) };
     "seed" "N" "Seeds of samples and arrivals, all from this number" "the official seeds of the current round"
         |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
     "deadline" "TIME" "Give up when nothing is answered for this long" "60s more than the test is expected to last"
@@ -203,6 +219,10 @@ keys! {
         |o, v, _| { o.requirements.push(Requirement::parse(v)?); Ok(()) };
     "goodput" "LIMITS" "Also tell what is delivered within these limits, in ms: any of ttft:MS, tpot:MS, e2el:MS with commas" "the bounds of Server alone"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
+    "percentile-metrics" "METRICS" "Of servers of texts: times that have percentiles in the table, any of ttft, tpot, itl, e2el with commas" "all of them"
+        |o, v, _| { o.percentile_metrics = Some(percentile_metrics(v)?); Ok(()) };
+    "metric-percentiles" "P,.." "Of servers of texts: percentiles in the table, such as 50,95,99.9" "50,90,99"
+        |o, v, _| { o.metric_percentiles = Some(percentiles(v)?); Ok(()) };
     "equivalence" "FILE" "What dyno task equivalence --json said of the model, for the statement of the division" "none"
         |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
     "virtual" "" "Play the test in virtual time; only simulated systems can" "model: yes, others: no"
@@ -358,6 +378,27 @@ fn share(text: &str) -> Result<f64, String> {
         return Ok(value);
     }
     Err(format!("expected a share from 0 to 1, found `{text}`"))
+}
+
+fn percentile_metrics(text: &str) -> Result<Vec<String>, String> {
+    let named: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    match named.iter().find(|name| !TIMES.contains(&name.as_str())) {
+        Some(other) => Err(format!("expected any of {}, found `{other}`", TIMES.join(", "))),
+        None => Ok(named),
+    }
+}
+
+/// Parses percentiles in percent, and sorts them.
+fn percentiles(text: &str) -> Result<Vec<f64>, String> {
+    let expected = |part| format!("expected a percentile above 0 and below 100, found `{part}`");
+    let each = text.split(',').map(|part| {
+        let percent: Option<f64> = part.trim().parse().ok();
+        percent.filter(|percent| *percent > 0.0 && *percent < 100.0).ok_or_else(|| expected(part))
+    });
+    let mut all: Vec<f64> = each.collect::<Result<_, _>>()?;
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    Ok(all)
 }
 
 fn on_or_off(text: &str) -> Result<bool, String> {

@@ -12,6 +12,7 @@ mod profile;
 mod require;
 mod rules;
 mod shape;
+mod stages;
 mod sweep_key;
 
 use std::num::NonZero;
@@ -36,6 +37,7 @@ pub use profile::Profile;
 pub use require::Requirement;
 pub use rules::Rules;
 pub use shape::ShapeOption;
+pub use stages::Stages;
 pub use sweep_key::SweepKey;
 
 use crate::failure::Failure;
@@ -439,6 +441,24 @@ impl Options {
     /// Sets the load of Server unless it is given by its arrivals, by a rate, or by the times of a
     /// recorded trace: as many queries in flight as `max-concurrency` permits, or as the profile has.
     pub fn complete_load(&self, settings: &mut Settings) {
+        let is_measured = settings.values.mode != TestMode::AccuracyOnly;
+        if let (Some(stages), Scenario::Server, true) =
+            (&self.run.stages, settings.values.scenario, is_measured)
+        {
+            let times = stages.arrivals(settings.values.schedule_rng_seed);
+            let (queries, arrivals) = (times.len().to_string(), Arrivals::Replay(times.into()));
+            for (key, value) in [
+                ("server_arrivals", arrivals.show()),
+                ("server_target_qps", stages.mean_rate().to_string()),
+                ("min_duration_ms", "0".into()),
+                ("min_query_count", queries),
+                ("max_query_count", "0".into()),
+            ] {
+                let origin = Origin::Code("the stages of the load");
+                settings.set(key, &value, origin).expect("a valid value");
+            }
+            return;
+        }
         let is_given =
             ["server_arrivals", "server_target_qps"].iter().any(|k| !is_open(settings, k));
         if settings.values.scenario != Scenario::Server || is_given {

@@ -33,6 +33,8 @@ impl SweepKey {
             return Ok(Self::Setting(setting.to_string()));
         }
         let plain = name.strip_prefix("run.").unwrap_or(name).replace('_', "-");
+        // The flag has both names.
+        let plain = if plain == "request-rate" { "qps".into() } else { plain };
         if OF_THE_SWEEP.contains(&plain.as_str()) {
             return Err(format!("`{plain}` names the sweep as a whole and cannot vary"));
         }

@@ -10,6 +10,8 @@ use dyno_results::summary::{self, Cause, Reason, ReasonKind, Sessions};
 use dyno_results::units::count;
 
 use crate::gather::answers::Accounts;
+use crate::gather::distributions::{distributions, peak_concurrency, steady, window};
+use crate::outcome::Context;
 
 /// Adds figures from the accounts of one tenant's answers. Returns the record with the tokens of
 /// the accounts if the record has none because answers were not streamed.
@@ -17,14 +19,15 @@ pub fn add(
     test: &mut summary::Test,
     report: &Report<'_>,
     entries: &[Option<Entry>],
+    context: Context<'_>,
 ) -> Option<Record> {
     let record = &report.run.record;
     let accounts = Accounts::new(record, entries)?;
-    let window = match report.run.plan.load {
+    let took = match report.run.plan.load {
         Load::Offline => report.metrics.max_latency,
         _ => record.completed_at.iter().copied().max().unwrap_or(0),
     };
-    let tokens = accounts.tokens(window);
+    let tokens = accounts.tokens(took);
     note_accepted(test, &accounts);
     judge_stream(test, report, &accounts);
     judge_tokens(test, &accounts, &tokens);
@@ -37,6 +40,17 @@ pub fn add(
         || tokens.output.is_some()
         || tokens.output_counted_by.keys().any(|by| by != "nobody");
     metrics.tokens = has_any.then_some(tokens);
+    metrics.distributions = distributions(record, &accounts, metrics, context.percentiles);
+    match context.stages.filter(|_| matches!(report.run.plan.load, Load::Server(_))) {
+        Some(stages) => {
+            let spans = stages.spans().into_iter();
+            let stage =
+                |(name, from, to): (String, _, _)| window(record, &accounts, &name, from..to);
+            metrics.stages = spans.map(stage).collect();
+        }
+        None => metrics.steady = steady(record, &accounts),
+    }
+    metrics.peak_concurrency = Some(peak_concurrency(record));
     let is_counted = record.tokens.is_empty() && metrics.token_count.is_some();
     is_counted.then(|| Record { tokens: accounts.output_column(), ..record.clone() })
 }

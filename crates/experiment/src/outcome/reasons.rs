@@ -7,10 +7,12 @@ use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::verdict::{BoundedTime, EarlyStoppingResult, Finding, Verdict, Violation};
+use dyno_results::summary::distributions::Percentiles;
 use dyno_results::summary::{Cause, NO_BOUND, Reason, ReasonKind};
 use dyno_results::units::{count, duration, percentile};
 
 use super::failures::{Failures, Troubles};
+use crate::options::Stages;
 
 /// Facts besides the report that the reasons of a run depend on.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +21,10 @@ pub struct Context<'a> {
     pub troubles: &'a Troubles,
     /// Whether a round requires a number of queries, so that fewer are INVALID and not undecided.
     pub has_round: bool,
+    /// Percentiles of the metrics of text servers.
+    pub percentiles: &'a Percentiles,
+    /// Stages of the load, if it has any.
+    pub stages: Option<&'a Stages>,
 }
 
 /// Returns the reasons of a run; empty if it is VALID.

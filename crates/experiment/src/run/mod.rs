@@ -323,7 +323,9 @@ impl PreparedRun {
         let took = clock.now();
         let troubles = seen::troubles(system, before.as_ref());
         let has_round = self.options.rules.is_some();
-        let context = Context { troubles: &troubles, has_round };
+        let percentiles = &self.options.run.percentiles();
+        let stages = self.options.run.stages.as_ref();
+        let context = Context { troubles: &troubles, has_round, percentiles, stages };
         let of = |(log, tenant): (&TestLog, &TestTenant)| {
             let name = tenant.name.as_deref();
             Outcome::from_log(log, &reports(log), test, system, name, Keep::Nothing, context)
@@ -331,7 +333,7 @@ impl PreparedRun {
         let logs = &played.logs;
         let mut outcomes: Vec<Outcome> = logs.iter().zip(&test.tenants).map(of).collect();
         if let Some(before) = &before {
-            seen_by_client(system, before, took, logs, &mut outcomes);
+            seen_by_client(system, before, took, logs, &mut outcomes, context);
         }
         seen::observers(system, played.observation.clone(), logs, &mut outcomes);
         Ok((played, outcomes.into_iter().map(|outcome| outcome.summary).collect()))
@@ -502,7 +504,9 @@ fn play(
     let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
     let troubles = seen::troubles(system, before.as_ref());
-    let context = Context { troubles: &troubles, has_round: kept.has_round };
+    let percentiles = &prepared.options.run.percentiles();
+    let (has_round, stages) = (kept.has_round, prepared.options.run.stages.as_ref());
+    let context = Context { troubles: &troubles, has_round, percentiles, stages };
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         (kept.see)(log);
@@ -545,7 +549,7 @@ fn play(
     summary::settle_tenants(outcomes.iter_mut().map(|outcome| &mut outcome.summary));
     let client = before
         .as_ref()
-        .and_then(|before| seen_by_client(system, before, took, &logs, &mut outcomes));
+        .and_then(|before| seen_by_client(system, before, took, &logs, &mut outcomes, context));
     let began = observation.as_ref().map_or(0, |observation| observation.began);
     let observers = seen::observers(system, observation, &logs, &mut outcomes);
     outcomes.iter_mut().for_each(|outcome| outcome.summary.doubt_saturation());

@@ -3,18 +3,20 @@
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
-use dyno_net::client::ClientStatistics;
+use dyno_net::client::{ClientStatistics, Gaps};
 use dyno_net::ledger::Entry;
 use dyno_results::series::Timeline;
+use dyno_results::summary::distributions::MetricDistribution;
 use dyno_results::summary::{self, Observer};
 
 use crate::gather::accelerator;
 use crate::gather::client::{self, Sight};
+use crate::gather::distributions::inter_token;
 use crate::gather::observer::{self, Part, Reach};
 use crate::gather::server::{self, ObservedRun, ServerFindings};
 use crate::observe::Observation;
 use crate::observe::servers::ServerObservation;
-use crate::outcome::{Outcome, Troubles};
+use crate::outcome::{Context, Outcome, Troubles};
 use crate::system::System;
 use crate::workers::{RemoteWorkers, WorkerReports};
 
@@ -35,11 +37,13 @@ pub(super) fn seen_by_client(
     took: Nanos,
     logs: &[TestLog],
     outcomes: &mut [Outcome],
+    context: Context<'_>,
 ) -> Option<summary::Client> {
     let remote = system.remote()?;
     let records = logs.iter().filter_map(|log| Some(&log.runs().last()?.record));
     let tenants: Vec<_> = records.zip(outcomes.iter().map(|outcome| &outcome.summary)).collect();
     let target = tenants.first().map_or(0.5, |(_, test)| test.plan.percentile);
+    let mut gaps = Gaps::default();
     let client = match reported(system) {
         Some(reported) => {
             let sight = Sight {
@@ -48,6 +52,7 @@ pub(super) fn seen_by_client(
                 lateness: &|tenant, _| reported.lateness(tenant),
                 workers: reported.workers(target),
             };
+            gaps.clone_from(&sight.seen.gaps);
             client::client(&sight, &tenants)
         }
         None => {
@@ -57,10 +62,20 @@ pub(super) fn seen_by_client(
                 lateness: &|tenant, record| remote.lateness(tenant, record),
                 workers: Vec::new(),
             };
+            gaps.clone_from(&sight.seen.gaps);
             client::client(&sight, &tenants)
         }
     }?;
     outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
+    // The client does not distinguish tenants.
+    if let [only] = outcomes
+        && let Some(metrics) = &mut only.summary.metrics
+        && let Some(found) = inter_token(&gaps, context.percentiles)
+    {
+        let of_tokens = |of: &MetricDistribution| matches!(&of.metric[..], "ttft" | "tpot");
+        let at = metrics.distributions.iter().take_while(|of| of_tokens(of)).count();
+        metrics.distributions.insert(at, found);
+    }
     Some(client)
 }
 

@@ -10,6 +10,5 @@ pub mod plan;
 pub mod play;
 mod process;
 pub mod resume;
-pub mod rows;
 
 pub use process::{exit_code, pause};

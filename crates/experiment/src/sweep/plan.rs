@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_loadgen::settings::TestMode;
-use dyno_results::sweep::{Axis, Definition, InputFile, Point, PointState};
+use dyno_results::sweep::{Axis, Definition, InputFile, LoadKind, Point, PointState};
 
 use super::combinations::{Combination, check_selection, combinations, is_selected};
 use crate::effect::{Common, Facts, check_system};
@@ -132,11 +132,28 @@ fn check_table(
     if has_useless_seed {
         problems.push("order-seed has no effect: the points run in their given order".into());
     }
+    if flags.until_saturated.or(file.until_saturated) == Some(true) {
+        check_ladder(axes, is_random)?;
+    }
     if problems.is_empty() {
         return Ok(());
     }
     Err(Failure::usages(problems)
         .hint("pair zip with a second --over, order-seed with --order random, or leave them out"))
+}
+
+/// Checks that a sweep which ends at saturation raises a load.
+fn check_ladder(axes: &[Axis], is_random: bool) -> Result<(), Failure> {
+    let problem = if LoadKind::of_axes(axes).is_none() {
+        "until-saturated needs a load as the only axis"
+    } else if is_random {
+        "until-saturated has no effect in random order"
+    } else if !axes[0].values.is_sorted_by_key(|value| value.parse::<f64>().ok()) {
+        "until-saturated needs ascending loads"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(problem).hint("for example --over max-concurrency=1..64:x2"))
 }
 
 /// Rejects secrets in the command, which a sweep writes down so that it can be resumed.
@@ -184,6 +201,7 @@ pub fn merged(file: SweepTable, flags: &SweepTable) -> SweepTable {
         max_time: flags.max_time.or(file.max_time),
         limit: flags.limit.or(file.limit),
         p99_below: flags.p99_below.or(file.p99_below),
+        until_saturated: flags.until_saturated.or(file.until_saturated),
     }
 }
 
@@ -392,15 +410,16 @@ fn effect(options: &Options) -> u64 {
     hasher.finish()
 }
 
-/// Returns the minimum duration of a point, ns; in virtual time the duration is that of computing.
+/// Returns the minimum duration of a point, ns; `None` in virtual time, where it is that of computing.
 ///
 /// # Errors
 /// The planned command line is not valid any more.
-pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Nanos, Failure> {
+pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Option<Nanos>, Failure> {
     let line = command_line(fixed, combination).map_err(Failure::usage)?;
     let options = Options::read(&line, variables())?;
-    if options.run.system.as_deref().is_some_and(|system| system.starts_with("model:")) {
-        return Ok(0);
+    let is_model = options.run.system.as_deref().is_some_and(|spec| spec.starts_with("model:"));
+    if is_model || options.run.is_virtual {
+        return Ok(None);
     }
     let mut total: Nanos = 0;
     for scenario in options.scenarios() {
@@ -410,7 +429,7 @@ pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Nanos,
             total = total.saturating_add(ns);
         }
     }
-    Ok(total)
+    Ok(Some(total))
 }
 
 fn operations_of(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::rng::Mt19937;
 use dyno_results::run_directory::make_way;
-use dyno_results::sweep::{Point, PointState, State, Sweep, results};
+use dyno_results::sweep::{LoadCurve, Point, PointState, State, Sweep, results};
 use dyno_results::{summary, units};
 
 use super::process::exit_code;
@@ -29,6 +29,8 @@ pub struct Limits {
     pub limit: Option<usize>,
     /// Whether failed points are run again.
     pub retry_failed: bool,
+    /// Whether higher loads are skipped once the system is saturated.
+    pub until_saturated: bool,
 }
 
 /// Why the sweep stopped.
@@ -75,11 +77,14 @@ impl Player<'_> {
         let order = self.order();
         let mut left = Vec::new();
         for &at in &order {
-            left.push(plan::expected(&fixed, &self.sweep.points[at].assignments)?);
+            left.push(plan::expected(&fixed, &self.sweep.points[at].assignments)?.unwrap_or(0));
         }
         self.write(State::Running)?;
         let (mut ran, mut overhead, mut failing) = (0, 0, None);
         for (turn, &at) in order.iter().enumerate() {
+            if self.sweep.points[at].state == PointState::Skipped {
+                continue;
+            }
             if self.limits.limit.is_some_and(|limit| turn >= limit) {
                 return self.stop(StopReason::Limit);
             }
@@ -113,8 +118,30 @@ impl Player<'_> {
                 return self.stop(StopReason::Failing);
             }
             failing = words;
+            if self.limits.until_saturated {
+                self.skip_beyond(at);
+                self.write(State::Running)?;
+            }
         }
         self.stop(StopReason::Finished)
+    }
+
+    /// Skips the points with a higher load than a point if the system is saturated there.
+    fn skip_beyond(&mut self, at: usize) {
+        if !LoadCurve::from_sweep(self.sweep).is_some_and(|curve| curve.is_saturated()) {
+            return;
+        }
+        let this = self.sweep.points[at].clone();
+        let load = |point: &Point| point.assignments.values().find_map(|v| v.parse::<f64>().ok());
+        let highest = load(&this);
+        let is_open = |point: &&mut Point| point.state == PointState::Pending;
+        for point in self.sweep.points.iter_mut().filter(is_open) {
+            if load(point) <= highest {
+                continue;
+            }
+            point.state = PointState::Skipped;
+            point.message = Some(format!("{} saturated the system", this.name));
+        }
     }
 
     /// Returns the indices of the points to run, in their order.
@@ -126,7 +153,10 @@ impl Player<'_> {
         order.retain(|&at| match self.sweep.points[at].state {
             PointState::Pending => true,
             PointState::Failed => self.limits.retry_failed,
-            PointState::Done | PointState::Undecided | PointState::Invalid => false,
+            PointState::Done
+            | PointState::Undecided
+            | PointState::Invalid
+            | PointState::Skipped => false,
         });
         order
     }

@@ -79,7 +79,7 @@ pub(super) const OPENAI: SystemKind = SystemKind {
      plays conversations whose turns hold the server's own answers (sessions=once: each once), with think=TIMES \
      before each turn, and turns=LENGTHS where they are made up. TIMES: TIME, TIME-TIME, normal:MEAN:DEVIATION, \
      lognormal:MEDIAN:SIGMA. LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
-    accepts: &["data", "warm-up", "max-concurrency"],
+    accepts: &["data", "warm-up", "max-concurrency", "percentile-metrics", "metric-percentiles"],
     resources: |operand| named("openai", operand),
     check: None,
     open: |request| Ok(load("openai", request)?.into()),
@@ -350,6 +350,10 @@ impl Remote {
             set("server_arrivals", Arrivals::Replay(times.clone()).show(), why);
             // Each request is sent once, in recorded order.
             set("performance_issue_unique", "true".into(), why);
+            // The trace has a length, which the default of a profile must not exceed.
+            if let Some(Origin::Code("profile llm")) = settings.origin("min_duration_ms") {
+                settings.set("min_duration_ms", "0", Origin::Code(why)).expect("it reads");
+            }
         }
         if self.sessions.as_ref().is_some_and(|sessions| sessions.is_once) {
             set("performance_issue_unique", "true".into(), "sessions=once");

@@ -11,6 +11,7 @@ use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
 use dyno_number::evaluate::Samples;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use dyno_results::records;
+use dyno_results::summary::distributions::Percentiles;
 
 use super::data::Data;
 use crate::watch::quiet;
@@ -132,7 +133,12 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
     let control = Control { watch: &quiet(), interrupt: Some(interrupt), most: None };
     let log = test.play(system, control, "trial")?.logs.swap_remove(0);
     let troubles = Troubles::new();
-    let context = Context { troubles: &troubles, has_round: false };
+    let context = Context {
+        troubles: &troubles,
+        has_round: false,
+        percentiles: &Percentiles::default(),
+        stages: None,
+    };
     let outcome = Outcome::from_log(
         &log,
         &reports(&log),

@@ -102,6 +102,11 @@ impl Gaps {
         self.total
     }
 
+    /// Returns the upper end in ns of each bucket with its number of spans.
+    pub fn spans(&self) -> impl Iterator<Item = (Nanos, u64)> {
+        self.counts.iter().enumerate().map(|(at, count)| (upper_end(at), *count))
+    }
+
     /// Returns the span in ns that a share of `quantile` (0 to 1) of the spans does not exceed;
     /// `None` if there are no spans.
     #[must_use]

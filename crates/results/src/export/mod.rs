@@ -1,6 +1,7 @@
 //! Exports of runs to formats of other programs.
 
 mod junit;
+mod metrics;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod prometheus;
@@ -28,6 +29,8 @@ pub enum Format {
     Jsonl,
     /// Raw records, columnar; needs a build with --features parquet
     Parquet,
+    /// The metrics of each test as CSV, one line a metric
+    Metrics,
     /// The results as Prometheus text, for a textfile collector or a push gateway
     Prometheus,
     /// The verdicts as JUnit XML, for CI
@@ -36,8 +39,8 @@ pub enum Format {
 
 impl Format {
     /// All formats, in the order of the help.
-    pub const ALL: [Self; 5] =
-        [Self::Csv, Self::Jsonl, Self::Parquet, Self::Prometheus, Self::Junit];
+    pub const ALL: [Self; 6] =
+        [Self::Csv, Self::Jsonl, Self::Parquet, Self::Metrics, Self::Prometheus, Self::Junit];
 
     /// Returns the name of the format in flags.
     pub fn name(self) -> &'static str {
@@ -45,6 +48,7 @@ impl Format {
             Self::Csv => "csv",
             Self::Jsonl => "jsonl",
             Self::Parquet => "parquet",
+            Self::Metrics => "metrics",
             Self::Prometheus => "prometheus",
             Self::Junit => "junit",
         }
@@ -56,6 +60,7 @@ impl Format {
             Self::Csv => "Raw records, comma-separated (RFC 4180)",
             Self::Jsonl => "Raw records, a JSON object a line",
             Self::Parquet => "Raw records, columnar; needs a build with --features parquet",
+            Self::Metrics => "The metrics of each test as CSV, one line a metric",
             Self::Prometheus => {
                 "The results as Prometheus text, for a textfile collector or a push gateway"
             }
@@ -191,6 +196,7 @@ impl<'a> Source<'a> {
                 });
                 Ok(out.write_all(prometheus::text(run, &series).as_bytes())?)
             }
+            Format::Metrics => Ok(out.write_all(metrics::csv(self.run()?).as_bytes())?),
             Format::Junit => Ok(out.write_all(junit::xml(self.run()?).as_bytes())?),
         }
     }

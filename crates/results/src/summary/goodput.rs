@@ -101,19 +101,26 @@ impl Limits {
                 })
                 && self.e2el.is_none_or(|most| at.saturating_sub(due) <= most)
         };
+        let is_unmeasured = |&(sample, ..): &(usize, u64, u64)| {
+            needs_tokens && record.first_token_at.get(sample).is_none_or(|first| *first == 0)
+        };
+        let unmeasured = answered(record).filter(is_unmeasured).count();
+        let is_measured = unmeasured == 0 || unmeasured < answered(record).count();
         let (mut samples, mut tokens) = (0, 0);
         for (sample, ..) in answered(record).filter(keeps) {
             samples += 1;
             tokens += record.tokens.get(sample).copied().unwrap_or(0).max(0);
         }
-        let per_second = |count: f64| (lasted > 0).then(|| count * 1e9 / lasted as f64);
+        let per_second =
+            |count: f64| (lasted > 0 && is_measured).then(|| count * 1e9 / lasted as f64);
         let ms = |limit: Option<u64>| limit.map(|ns| ns as f64 / 1e6);
         Goodput {
             ttft_ms: ms(self.ttft),
             tpot_ms: ms(self.tpot),
             e2el_ms: ms(self.e2el),
             samples,
-            share: samples as f64 / record.completed_at.len().max(1) as f64,
+            share: is_measured.then(|| samples as f64 / record.completed_at.len().max(1) as f64),
+            unmeasured: unmeasured as u64,
             samples_per_s: per_second(samples as f64),
             tokens_per_s: per_second(tokens as f64).filter(|_| !record.tokens.is_empty()),
         }
@@ -178,6 +185,24 @@ mod tests {
     }
 
     #[test]
+    fn limits_on_tokens_are_not_measured_without_a_stream() {
+        let record = |first: Vec<u64>| Record {
+            samples_per_query: 1,
+            issued_at: vec![0; 2],
+            first_token_at: first,
+            completed_at: vec![50, 50],
+            ..Record::default()
+        };
+        let limits = Limits { ttft: Some(20), ..Limits::default() };
+        for first in [vec![], vec![0, 0]] {
+            let none = limits.goodput(&record(first), 1_000_000_000);
+            assert_eq!((none.share, none.samples_per_s, none.unmeasured), (None, None, 2));
+        }
+        let half = limits.goodput(&record(vec![10, 0]), 1_000_000_000);
+        assert_eq!((half.share, half.samples_per_s, half.unmeasured), (Some(0.5), Some(1.0), 1));
+    }
+
+    #[test]
     fn a_sample_must_keep_every_limit_that_is_named() {
         let record = Record {
             samples_per_query: 1,
@@ -192,7 +217,7 @@ mod tests {
         };
         let good = |limits: &str| limits.parse::<Limits>().unwrap().goodput(&record, 1_000_000_000);
         let all = good("ttft:20,tpot:10,e2el:100");
-        assert_eq!((all.samples, all.share, all.samples_per_s), (1, 0.2, Some(1.0)));
+        assert_eq!((all.samples, all.share, all.samples_per_s), (1, Some(0.2), Some(1.0)));
         assert_eq!((all.tokens_per_s, all.tpot_ms), (Some(5.0), Some(10.0)));
         assert_eq!(good("ttft:20").samples, 2);
         assert_eq!(good("e2el:50").samples, 2);

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::answers::{Answers, Tokens};
+use super::distributions::MetricDistribution;
 use super::sessions::Sessions;
+use super::window::Window;
 
 /// The numbers of a performance test. `dyno info metrics` has the formulas.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +51,19 @@ pub struct Metrics {
     /// sessions and figures by turn, where queries are turns of sessions
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
+    /// of servers of texts: one entry a metric, in the order in which they are shown
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distributions: Vec<MetricDistribution>,
+    /// of servers of texts: the stages of the load, if it has any
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Window>,
+    /// of servers of texts without stages: the steady part; null with fewer than 100 answers, and where
+    /// latencies change up to the end
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady: Option<Window>,
+    /// of servers of texts: the most queries in flight at once
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_concurrency: Option<u64>,
     /// per second; its keys name what. null is not finite: a run of one query has no rate
     pub rates: Rates,
     /// what was delivered within the limits of `--goodput`
@@ -308,8 +323,13 @@ pub struct Goodput {
     pub e2el_ms: Option<f64>,
     /// answered within every limit
     pub samples: u64,
-    /// of the samples issued, in [0, 1]; failed and missing ones are not within
-    pub share: f64,
+    /// of the samples issued, in [0, 1]; failed and missing ones are not within; null, as are
+    /// the rates, where no answer has the times that a limit is on
+    pub share: Option<f64>,
+    /// answered samples without these times, such as those that were not streamed; they are not
+    /// within
+    #[serde(default)]
+    pub unmeasured: u64,
     /// these samples / the time until the last completion
     pub samples_per_s: Option<f64>,
     /// their output tokens likewise; null unless tokens are measured

@@ -8,6 +8,7 @@ pub mod accelerator;
 pub mod answer_lines;
 pub mod answers;
 pub mod client;
+pub mod distributions;
 pub mod energy;
 mod failing;
 pub mod goodput;
@@ -21,6 +22,7 @@ mod saturated;
 pub mod server_metrics;
 pub mod sessions;
 mod verdict;
+pub mod window;
 
 use std::collections::BTreeMap;
 

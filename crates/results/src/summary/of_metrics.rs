@@ -55,6 +55,10 @@ impl Metrics {
             answers: None,
             tokens: None,
             sessions: Sessions::from_record(record, plan.percentile(), &|_| None),
+            distributions: Vec::new(),
+            stages: Vec::new(),
+            steady: None,
+            peak_concurrency: None,
             rates: Rates {
                 goodput_samples_per_s: goodput(record, plan, lasted_ns),
                 ..m.rates.into()

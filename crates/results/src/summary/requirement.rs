@@ -27,6 +27,10 @@ pub struct Requirement {
     /// `met`: the interval lies at or below the bound; `missed`: above it; `undecided`: it
     /// reaches over the bound, or there is none
     pub finding: RequirementFinding,
+    /// answers that do not have the time that is bounded, because they were not streamed; the
+    /// figures are those of the others, and the bound cannot be met
+    #[serde(default)]
+    pub unmeasured: u64,
     /// of an undecided one: about how many more queries would decide it; null if that is not
     /// known
     pub more_queries: Option<u64>,
@@ -78,6 +82,11 @@ impl Requirement {
 
     /// Returns a line such as `latency p99 <= 5.00 ms: met, 4.21 ms (...)`.
     pub fn line(&self) -> String {
-        format!("{}: {}, {}", self.requirement, self.finding.word(), self.measured_text())
+        let others = match self.unmeasured {
+            0 => String::new(),
+            answers => format!("; {} answers were not streamed", units::count(answers)),
+        };
+        let (finding, measured) = (self.finding.word(), self.measured_text());
+        format!("{}: {finding}, {measured}{others}", self.requirement)
     }
 }

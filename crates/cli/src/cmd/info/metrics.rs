@@ -91,13 +91,27 @@ pub const METRICS: [Metric; 28] = [
     },
     Metric {
         name: "goodput under limits",
-        keys: &["goodput", "samples", "share", "ttft_ms", "tpot_ms", "e2el_ms"],
+        keys: &["goodput", "samples", "share", "unmeasured", "ttft_ms", "tpot_ms", "e2el_ms"],
         what: "with --goodput: samples that were answered within every limit that was named / time \
                until the last completion; share is of the samples issued, so that failed and \
                missing ones count against it. ttft and e2el are from the scheduled time; a sample \
-               of one token has no tpot to miss.",
+               of one token has no tpot to miss. Answers that were not streamed are unmeasured under \
+               limits on ttft and tpot, and not within them; if no answer was, there is no figure.",
         elsewhere: "request_goodput (vllm bench, whose --goodput has the same grammar), goodput \
                     (aiperf); both from when the request was sent",
+    },
+    Metric {
+        name: "distributions (servers of texts)",
+        keys: &["distributions", "peak_concurrency", "stages", "steady"],
+        what: "of each metric the mean, the standard deviation (of all values, not of a sample), the \
+               extremes and percentiles, sorted[floor(count * q)]; of rates the mean over the run, and \
+               the rest of the requests and tokens that were completed in each whole second of it. \
+               peak_concurrency is the most requests in flight at once. stages and steady are parts of \
+               the run: the stages of --stages, or the part that is left when the beginning is cut where \
+               the variance of the means of five latencies each, divided by their number, is lowest \
+               (MSER-5); there is none if that is in the second half. Times are those of the requests \
+               that are due in the part, rates those of what was answered within it.",
+        elsewhere: "--percentile-metrics and --metric-percentiles (vllm bench)",
     },
     Metric {
         name: "inter-token latency (servers)",

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 use super::text_of;
 
 /// Keys of `[sweep]` that limit a single invocation and do not define the sweep.
-const OF_ONE_GO: [&str; 4] = ["pause", "max_time", "limit", "p99_below"];
+const OF_ONE_GO: [&str; 5] = ["pause", "max_time", "limit", "p99_below", "until_saturated"];
 
 /// Returns a text that is equal for files with equal values, whatever their comments, spacing and
 /// order of keys. It omits keys of `[sweep]` that limit a single invocation. `None` if the text is

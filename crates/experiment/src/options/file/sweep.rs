@@ -36,6 +36,8 @@ pub struct SweepTable {
     pub limit: Option<usize>,
     /// Latency bound of the table of results, ns.
     pub p99_below: Option<Nanos>,
+    /// Whether higher loads are skipped once the system is saturated.
+    pub until_saturated: Option<bool>,
 }
 
 /// Annotation of selected points.
@@ -50,7 +52,7 @@ pub struct Annotation {
 }
 
 /// Keys of `[sweep]`: name, value, default as TOML (empty without one), and description.
-pub const SWEEP_KEYS: [(&str, &str, &str, &str); 11] = [
+pub const SWEEP_KEYS: [(&str, &str, &str, &str); 12] = [
     (
         "over",
         "a table",
@@ -83,6 +85,12 @@ pub const SWEEP_KEYS: [(&str, &str, &str, &str); 11] = [
     ("max_time", "TIME", "", "end after this long, in the middle of a point if need be"),
     ("limit", "N", "", "run at most so many points, then end"),
     ("p99_below", "TIME", "", "tell which point has the highest throughput with a p99 below this"),
+    (
+        "until_saturated",
+        "`true`",
+        "false",
+        "skip higher loads once two in a row bring less than 5 % more throughput and more latency",
+    ),
 ];
 
 impl Reader<'_> {
@@ -232,6 +240,9 @@ fn scalar(key: &str, value: &DeValue<'_>, sweep: &mut SweepTable) -> Result<(), 
         "pause" => sweep.pause = Some(duration()?),
         "max_time" => sweep.max_time = Some(duration()?),
         "p99_below" => sweep.p99_below = Some(duration()?),
+        "until_saturated" => {
+            sweep.until_saturated = Some(text.parse().map_err(|_| expected("true or false"))?);
+        }
         _ => {
             let near = nearest(key, SWEEP_KEYS.iter().map(|(key, ..)| *key)).unwrap_or("over");
             return Err(format!("unknown key `{key}` in [sweep]; the nearest key is `{near}`"));

@@ -1,20 +1,26 @@
 //! Results of a sweep by combination: the medians of the repeats, and which combinations no other
 //! one beats.
 
-use dyno_results::summary::Verdict;
-use dyno_results::sweep::{Point, PointResult, PointState, Sweep, is_bad};
+use std::collections::BTreeMap;
+
+use super::{Point, PointResult, PointState, Sweep, is_bad};
+use crate::summary::Verdict;
 
 /// Results of one scenario of one combination over its repeats.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Row {
     /// Name of the points.
     pub name: String,
+    /// Value of each axis.
+    pub assignments: BTreeMap<String, String>,
     /// Scenario; empty if no point has results.
     pub scenario: String,
     /// Tenant, if it has a name.
     pub tenant: Option<String>,
     /// Worst verdict of the repeats.
     pub verdict: String,
+    /// Whether the client or its machine limited a repeat, which then says nothing of the system.
+    pub is_limited_by_client: bool,
     /// Operations of the model per sample.
     pub operations: Option<f64>,
     /// Median of the throughput, samples/s.
@@ -25,6 +31,16 @@ pub struct Row {
     pub p50_ns: Option<f64>,
     /// Median of the 99th percentiles, ns.
     pub p99_ns: Option<f64>,
+    /// Median of the output tokens per second.
+    pub output_tokens_per_s: Option<f64>,
+    /// Median of the median times to first token, ns.
+    pub first_token_p50_ns: Option<f64>,
+    /// Median of the 99th percentiles of the time to first token, ns.
+    pub first_token_p99_ns: Option<f64>,
+    /// Median of the median times per output token, ns.
+    pub time_per_output_token_p50_ns: Option<f64>,
+    /// Median of the 99th percentiles of the time per output token, ns.
+    pub time_per_output_token_p99_ns: Option<f64>,
     /// Median of the accuracy, in [0, 1].
     pub accuracy: Option<f64>,
     /// Whether no other valid row of its scenario is better in one of throughput, p99 and accuracy,
@@ -74,6 +90,9 @@ fn row(repeats: &[&Point], (scenario, tenant): (String, Option<String>)) -> Row 
         values.sort_by(f64::total_cmp);
         values
     };
+    let time = |value: fn(&PointResult) -> Option<i64>| {
+        median(&over(&|result| value(result).map(|ns| ns as f64)))
+    };
     let throughput = over(&|r| r.throughput);
     let state = |wanted| repeats.iter().any(|point| point.state == wanted);
     let verdicts = || results.iter().map(|r| r.verdict.as_str());
@@ -81,18 +100,26 @@ fn row(repeats: &[&Point], (scenario, tenant): (String, Option<String>)) -> Row 
     let verdict = match verdicts().find(|verdict| is_bad(verdict)) {
         _ if state(PointState::Failed) => "FAILED",
         Some(bad) => bad,
+        None if state(PointState::Skipped) => "SKIPPED",
         None if results.is_empty() || state(PointState::Pending) => "PENDING",
         None if is_undecided => Verdict::Undecided.name(),
         None => Verdict::Valid.name(),
     };
     Row {
         name: repeats[0].name.clone(),
+        assignments: repeats[0].assignments.clone(),
+        is_limited_by_client: results.iter().any(|result| result.is_limited_by_client),
         verdict: verdict.to_string(),
         operations: repeats[0].operations,
         throughput_range: throughput.first().copied().zip(throughput.last().copied()),
         throughput: median(&throughput),
-        p50_ns: median(&over(&|r| r.p50_ns.map(|ns| ns as f64))),
-        p99_ns: median(&over(&|r| r.p99_ns.map(|ns| ns as f64))),
+        p50_ns: time(|r| r.p50_ns),
+        p99_ns: time(|r| r.p99_ns),
+        output_tokens_per_s: median(&over(&|r| r.output_tokens_per_s)),
+        first_token_p50_ns: time(|r| r.first_token_p50_ns),
+        first_token_p99_ns: time(|r| r.first_token_p99_ns),
+        time_per_output_token_p50_ns: time(|r| r.time_per_output_token_p50_ns),
+        time_per_output_token_p99_ns: time(|r| r.time_per_output_token_p99_ns),
         accuracy: median(&over(&|r| r.accuracy)),
         is_best: false,
         scenario,
@@ -125,17 +152,12 @@ mod tests {
 
     fn row(throughput: f64, p99_ns: f64, accuracy: Option<f64>, verdict: &str) -> Row {
         Row {
-            name: String::new(),
             scenario: "Server".into(),
-            tenant: None,
             verdict: verdict.into(),
-            operations: None,
             throughput: Some(throughput),
-            throughput_range: None,
-            p50_ns: None,
             p99_ns: Some(p99_ns),
             accuracy,
-            is_best: false,
+            ..Row::default()
         }
     }
 

@@ -1,0 +1,151 @@
+//! Table of the metrics of a text server, a row each, and what became of the requests.
+
+use dyno_results::summary::distributions::{MetricDistribution, Percentile};
+use dyno_results::summary::window::Window;
+use dyno_results::summary::{Metrics, Test};
+use dyno_results::units::{self, count, counted, duration, percentile};
+
+use super::{Alignment, Frame};
+
+/// Percentiles beside the other columns of the first table, and in each table that follows.
+const PERCENTILES: [usize; 2] = [3, 7];
+
+/// Adds the metrics of a test. A percentile that rests on a single value is marked.
+pub fn table(frame: &mut Frame, test: &Test) {
+    let Some(metrics) = &test.metrics else { return };
+    let all = &metrics.distributions;
+    let percents = all.iter().map(|of| &of.percentiles).max_by_key(|of| of.len());
+    let percents: Vec<f64> = percents.into_iter().flatten().map(|of| of.percent).collect();
+    let (first, further) = percents.split_at(percents.len().min(PERCENTILES[0]));
+    let mut is_marked = rows(frame, all, first, true);
+    for some in further.chunks(PERCENTILES[1]) {
+        is_marked |= rows(frame, all, some, false);
+    }
+    if is_marked {
+        frame.line("* of too few values for this percentile: it is the largest one", 2);
+    }
+    frame.line(&requests(metrics), 2);
+    windows(frame, metrics);
+}
+
+/// Adds the stages of the load, or the steady part.
+fn windows(frame: &mut Frame, metrics: &Metrics) {
+    let all: Vec<&Window> = metrics.stages.iter().chain(&metrics.steady).collect();
+    if all.is_empty() {
+        return;
+    }
+    let head =
+        ["", "offered/s", "answers/s", "tokens/s", "TTFT p50", "p99", "E2E p50", "p99", "lost"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for window in all {
+        let time = |metric: &str, percent: f64| {
+            let of = window.distributions.iter().find(|of| of.metric == metric);
+            let found = of.and_then(|of| of.percentiles.iter().find(|at| at.percent == percent));
+            found.map_or("-".into(), |at| duration(at.value as i64))
+        };
+        lines.push(vec![
+            window.name.clone(),
+            units::rate(window.offered_per_s),
+            units::rate(window.completed_per_s),
+            window.output_tokens_per_s.map_or("-".into(), units::rate),
+            time("ttft", 50.0),
+            time("ttft", 99.0),
+            time("e2el", 50.0),
+            time("e2el", 99.0),
+            count(window.lost),
+        ]);
+    }
+    let alignments: Vec<Alignment> = std::iter::once(Alignment::Left)
+        .chain(std::iter::repeat_n(Alignment::Right, head.len() - 1))
+        .collect();
+    frame.rule();
+    frame.table(&alignments, &lines);
+    if let Some(steady) = &metrics.steady {
+        let text = format!(
+            "steady from {} on, by the rule MSER-5; the verdict is that of the whole run",
+            duration(steady.from_ns.cast_signed())
+        );
+        frame.line(&text, 2);
+    }
+}
+
+/// Adds a table with these percentiles; the first one has the other figures, too. Returns whether a
+/// percentile is marked.
+fn rows(frame: &mut Frame, all: &[MetricDistribution], percents: &[f64], is_first: bool) -> bool {
+    let names: Vec<String> = percents.iter().map(|percent| percentile(percent / 100.0)).collect();
+    let (before, after) =
+        if is_first { (["mean", "std", "min"].as_slice(), "max") } else { (&[][..], "") };
+    let head = std::iter::once("").chain(before.iter().copied());
+    let head = head.chain(names.iter().map(String::as_str)).chain(is_first.then_some(after));
+    let mut lines: Vec<Vec<String>> = vec![head.map(str::to_owned).collect()];
+    let mut is_marked = false;
+    for of in all {
+        let shown = |value: Option<f64>| value.map_or("-".into(), |value| show(of, value));
+        let mut line = vec![name(&of.metric).to_owned()];
+        if is_first {
+            line.extend([shown(Some(of.mean)), shown(of.std), shown(of.min)]);
+        }
+        for percent in percents {
+            let found = of.percentiles.iter().find(|found| found.percent == *percent);
+            let is_rare = found.is_some() && is_rare(of.count, *percent);
+            is_marked |= is_rare;
+            let value = found.map(|Percentile { value, .. }| *value);
+            line.push(shown(value) + if is_rare { "*" } else { "" });
+        }
+        line.extend(is_first.then(|| shown(of.max)));
+        lines.push(line);
+    }
+    let columns = lines[0].len();
+    let alignments = std::iter::once(Alignment::Left)
+        .chain(std::iter::repeat_n(Alignment::Right, columns - 1))
+        .collect::<Vec<_>>();
+    frame.table(&alignments, &lines);
+    is_marked
+}
+
+/// Returns whether a percentile of so many values is the largest one.
+fn is_rare(values: u64, percent: f64) -> bool {
+    percent > 50.0 && (values as f64 * (1.0 - percent / 100.0)) < 1.0 - 1e-9
+}
+
+fn name(metric: &str) -> &str {
+    match metric {
+        "ttft" => "TTFT",
+        "tpot" => "TPOT",
+        "itl" => "ITL",
+        "e2el" => "E2E latency",
+        "requests_per_s" => "requests/s",
+        "input_tokens_per_s" => "input tokens/s",
+        "output_tokens_per_s" => "output tokens/s",
+        "input_tokens" => "input tokens",
+        "output_tokens" => "output tokens",
+        other => other,
+    }
+}
+
+fn show(of: &MetricDistribution, value: f64) -> String {
+    match of.unit.as_str() {
+        "ns" => duration(value as i64),
+        _ if value.fract() == 0.0 && value >= 0.0 => count(value as u64),
+        "tokens" => format!("{value:.1}"),
+        _ => units::rate(value),
+    }
+}
+
+/// Returns how many requests succeeded and failed, the peak concurrency and the duration.
+fn requests(metrics: &Metrics) -> String {
+    let lost = metrics.failed.total().saturating_add(metrics.missing);
+    let kinds = metrics.failed.by_reason();
+    let kinds = kinds.into_iter().chain([("missing", metrics.missing)]).filter(|(_, n)| *n > 0);
+    let kinds: Vec<String> =
+        kinds.map(|(kind, n)| format!("{} {}", count(n), kind.replace('_', " "))).collect();
+    let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
+    let peak = metrics.peak_concurrency.map(|peak| format!(", peak concurrency {}", count(peak)));
+    format!(
+        "{} answered, {} failed{kinds}{}, {}",
+        counted(metrics.sample_count, "request", "requests"),
+        count(lost),
+        peak.unwrap_or_default(),
+        duration(metrics.lasted_ns.cast_signed())
+    )
+}

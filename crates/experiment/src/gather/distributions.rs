@@ -1,0 +1,190 @@
+//! Distributions of the metrics of a text server's answers.
+
+use std::ops::Range;
+
+use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::metrics::Definitions;
+use dyno_loadgen::record::Record;
+use dyno_net::client::Gaps;
+use dyno_results::summary::distributions::{MetricDistribution, Percentiles};
+use dyno_results::summary::window::{Window, steady_from};
+use dyno_results::summary::{Metrics, goodput};
+
+use super::answers::Accounts;
+
+/// Returns the distributions of a test, in the order in which they are shown, without inter-token
+/// latency. Metrics without values are left out.
+pub fn distributions(
+    record: &Record,
+    accounts: &Accounts<'_>,
+    metrics: &Metrics,
+    percentiles: &Percentiles,
+) -> Vec<MetricDistribution> {
+    let times = times(record, percentiles, 0..Nanos::MAX);
+    let (mut input, mut output) = (Vec::new(), Vec::new());
+    let mut seconds = Seconds::new(metrics.lasted_ns);
+    for (sample, entry) in accounts.answered() {
+        input.extend(entry.input.map(|tokens| (f64::from(tokens), 1)));
+        output.extend(entry.output.map(|tokens| (f64::from(tokens), 1)));
+        seconds.add(record.completed_at[sample], entry.input, entry.output);
+    }
+    let tokens = metrics.tokens.as_ref();
+    let rate = |metric: &str, per_second: Vec<(f64, u64)>, mean: Option<f64>| {
+        let mean = mean.filter(|mean| mean.is_finite())?;
+        let found = percentiles.distribution(metric, "1/s", per_second);
+        let unknown = || MetricDistribution {
+            metric: metric.into(),
+            unit: "1/s".into(),
+            ..Default::default()
+        };
+        Some(MetricDistribution { mean, ..found.unwrap_or_else(unknown) })
+    };
+    let requests = metrics.rates.completed_samples_per_s.or(metrics.rates.samples_per_s);
+    let others = [
+        rate("requests_per_s", seconds.requests, requests),
+        rate("input_tokens_per_s", seconds.input, tokens.and_then(|t| t.input_per_s)),
+        rate("output_tokens_per_s", seconds.output, tokens.and_then(|t| t.output_per_s)),
+        percentiles.distribution("input_tokens", "tokens", input),
+        percentiles.distribution("output_tokens", "tokens", output),
+    ];
+    times.into_iter().chain(others.into_iter().flatten()).collect()
+}
+
+/// Returns the times of the requests that are due in a span.
+fn times(
+    record: &Record,
+    percentiles: &Percentiles,
+    span: Range<Nanos>,
+) -> Vec<MetricDistribution> {
+    let (mut ttft, mut tpot, mut e2el) = (Vec::new(), Vec::new(), Vec::new());
+    for (sample, due, at) in goodput::answered(record).filter(|(_, due, _)| span.contains(due)) {
+        let first = record.first_token_at.get(sample).copied().unwrap_or(0);
+        let tokens = record.tokens.get(sample).copied().unwrap_or(0);
+        e2el.push((at.saturating_sub(due) as f64, 1));
+        if first > 0 {
+            ttft.push((first.saturating_sub(due) as f64, 1));
+            let per_token = Definitions::Native.time_per_output_token(first, at, tokens);
+            tpot.extend(per_token.map(|time| (time as f64, 1)));
+        }
+    }
+    let found = [
+        percentiles.distribution("ttft", "ns", ttft),
+        percentiles.distribution("tpot", "ns", tpot),
+        percentiles.distribution("e2el", "ns", e2el),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Returns the figures of a span of a run.
+pub fn window(record: &Record, accounts: &Accounts<'_>, name: &str, span: Range<Nanos>) -> Window {
+    let seconds =
+        (span.end.saturating_sub(span.start) as f64 / SECOND as f64).max(f64::MIN_POSITIVE);
+    let queries =
+        (0..record.query_count()).filter(|&query| span.contains(&record.scheduled(query)));
+    let requests = (queries.count() * record.samples_per_query.max(1)) as u64;
+    let answered = goodput::answered(record).filter(|(_, due, _)| span.contains(due)).count();
+    let completed = goodput::answered(record).filter(|(.., at)| span.contains(at)).count();
+    let within = accounts.answered().filter(|(at, _)| span.contains(&record.completed_at[*at]));
+    let tokens: Option<u64> = within.map(|(_, entry)| entry.output.map(u64::from)).sum();
+    Window {
+        name: name.into(),
+        from_ns: span.start,
+        to_ns: span.end,
+        requests,
+        lost: requests.saturating_sub(answered as u64),
+        offered_per_s: requests as f64 / seconds,
+        completed_per_s: completed as f64 / seconds,
+        output_tokens_per_s: tokens.map(|tokens| tokens as f64 / seconds),
+        distributions: times(record, &Percentiles::default(), span),
+    }
+}
+
+/// Returns the steady part of a run, up to the last due time; `None` if there is none.
+pub fn steady(record: &Record, accounts: &Accounts<'_>) -> Option<Window> {
+    let mut answered: Vec<(Nanos, f64)> = goodput::answered(record)
+        .map(|(_, due, at)| (due, at.saturating_sub(due) as f64))
+        .collect();
+    answered.sort_by_key(|(due, _)| *due);
+    let latencies: Vec<f64> = answered.iter().map(|(_, latency)| *latency).collect();
+    let from = answered[steady_from(&latencies)?].0;
+    let to = answered.last()?.0.saturating_add(1);
+    Some(window(record, accounts, "steady", from..to))
+}
+
+/// Returns the distribution of the spans between parts with output. Values are at most 1/64 too high.
+pub fn inter_token(gaps: &Gaps, percentiles: &Percentiles) -> Option<MetricDistribution> {
+    let spans = gaps.spans().map(|(span, times)| (span as f64, times));
+    percentiles.distribution("itl", "ns", spans.collect())
+}
+
+/// What was completed in each whole second of a run.
+struct Seconds {
+    requests: Vec<(f64, u64)>,
+    input: Vec<(f64, u64)>,
+    output: Vec<(f64, u64)>,
+}
+
+/// Maximum number of seconds that are kept: more than 11 days.
+const MOST_SECONDS: u64 = 1_000_000;
+
+impl Seconds {
+    fn new(lasted: Nanos) -> Self {
+        let whole = vec![(0.0, 1); (lasted / SECOND).min(MOST_SECONDS) as usize];
+        Self { requests: whole.clone(), input: whole.clone(), output: whole }
+    }
+
+    fn add(&mut self, at: Nanos, input: Option<u32>, output: Option<u32>) {
+        let second = usize::try_from(at / SECOND).unwrap_or(usize::MAX);
+        let add = |to: &mut Vec<(f64, u64)>, count: u32| {
+            if let Some((sum, _)) = to.get_mut(second) {
+                *sum += f64::from(count);
+            }
+        };
+        add(&mut self.requests, 1);
+        add(&mut self.input, input.unwrap_or(0));
+        add(&mut self.output, output.unwrap_or(0));
+    }
+}
+
+/// Returns the most queries that were in flight at once.
+pub fn peak_concurrency(record: &Record) -> u64 {
+    let each = record.samples_per_query.max(1);
+    // A query that never came back is in flight until the end.
+    let end = |samples: &[Nanos]| {
+        let last = samples.iter().copied().max().unwrap_or(0);
+        if samples.contains(&0) { Nanos::MAX } else { last }
+    };
+    let ends = record.completed_at.chunks(each).map(end);
+    let mut ends: Vec<Nanos> = ends.collect();
+    let mut starts = record.issued_at.clone();
+    starts.sort_unstable();
+    ends.sort_unstable();
+    let (mut ended, mut most) = (0, 0);
+    for (started, at) in (1..).zip(&starts) {
+        while ends.get(ended).is_some_and(|end| end <= at) {
+            ended += 1;
+        }
+        most = most.max(started - ended);
+    }
+    most as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_concurrency_is_that_of_overlapping_queries() {
+        let record = |issued: &[u64], completed: &[u64]| Record {
+            samples_per_query: 1,
+            issued_at: issued.to_vec(),
+            completed_at: completed.to_vec(),
+            ..Record::default()
+        };
+        assert_eq!(peak_concurrency(&record(&[0, 10, 20], &[10, 20, 30])), 1);
+        assert_eq!(peak_concurrency(&record(&[0, 5, 6, 20], &[10, 30, 7, 21])), 3);
+        // The first one never came back.
+        assert_eq!(peak_concurrency(&record(&[0, 5, 9], &[0, 6, 10])), 2);
+        assert_eq!(peak_concurrency(&Record::default()), 0);
+    }
+}
