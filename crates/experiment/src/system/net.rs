@@ -337,26 +337,26 @@ impl Remote {
     /// Sets settings that follow from the server, unless they are set.
     pub fn complete(&self, settings: &mut Settings) {
         let is_server = settings.values.scenario == Scenario::Server;
-        let mut set = |key: &str, value: String, why| {
+        let set = |settings: &mut Settings, key: &str, value: String, why| {
             if is_open(settings, key) {
                 settings.set(key, &value, Origin::Code(why)).expect("a setting that exists");
             }
         };
         if self.is_streaming {
-            set("use_token_latencies", "true".into(), "answers come in parts");
+            set(settings, "use_token_latencies", "true".into(), "answers come in parts");
         }
         if let (Some(times), true) = (&self.schedule, is_server) {
             let why = "the times of the recorded trace";
-            set("server_arrivals", Arrivals::Replay(times.clone()).show(), why);
+            set(settings, "server_arrivals", Arrivals::Replay(times.clone()).show(), why);
             // Each request is sent once, in recorded order.
-            set("performance_issue_unique", "true".into(), why);
+            set(settings, "performance_issue_unique", "true".into(), why);
             // The trace has a length, which the default of a profile must not exceed.
             if let Some(Origin::Code("profile llm")) = settings.origin("min_duration_ms") {
                 settings.set("min_duration_ms", "0", Origin::Code(why)).expect("it reads");
             }
         }
         if self.sessions.as_ref().is_some_and(|sessions| sessions.is_once) {
-            set("performance_issue_unique", "true".into(), "sessions=once");
+            set(settings, "performance_issue_unique", "true".into(), "sessions=once");
         }
     }
 
