@@ -49,9 +49,10 @@ pub fn sessions(
     if api.is_some_and(|api| api != Api::Chat) {
         return Err(given.wrong("sessions", "conversations are chats; leave out api and chat"));
     }
-    if given.has("exact-input") {
-        let why = "messages of sessions are not fitted to lengths; leave it out";
-        return Err(given.wrong("exact-input", why));
+    for key in ["exact-input", "unique-prefix"] {
+        if given.has(key) {
+            return Err(given.wrong(key, "messages of sessions are not changed; leave it out"));
+        }
     }
     reject_others(run)?;
     let seed = run.seed.unwrap_or(0);
@@ -185,7 +186,7 @@ mod tests {
     fn wrong_keys_are_refused() {
         for (keys, expected) in [
             ("sessions=dead", "expected live or once, found `dead`"),
-            ("sessions=live,exact-input=usage", "not fitted"),
+            ("sessions=live,exact-input=usage", "are not changed"),
             ("think=1s", "add sessions=live"),
             ("sessions=live,think=3s-1s", "the shorter time first"),
             ("sessions=live,think=soon", "think"),
