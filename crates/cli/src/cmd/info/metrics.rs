@@ -25,7 +25,7 @@ impl Metric {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 28] = [
+pub const METRICS: [Metric; 29] = [
     Metric {
         name: "latency",
         keys: &["latency_ns"],
