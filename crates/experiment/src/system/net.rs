@@ -350,13 +350,17 @@ impl Remote {
             set(settings, "server_arrivals", Arrivals::Replay(times.clone()).show(), why);
             // Each request is sent once, in recorded order.
             set(settings, "performance_issue_unique", "true".into(), why);
-            // The trace has a length, which the default of a profile must not exceed.
-            if let Some(Origin::Code("profile llm")) = settings.origin("min_duration_ms") {
-                settings.set("min_duration_ms", "0", Origin::Code(why)).expect("it reads");
-            }
         }
         if self.sessions.as_ref().is_some_and(|sessions| sessions.is_once) {
             set(settings, "performance_issue_unique", "true".into(), "sessions=once");
+        }
+        let is_default =
+            matches!(settings.origin("min_duration_ms"), Some(Origin::Code("profile llm")));
+        let is_replay = matches!(settings.values.server_arrivals, Arrivals::Replay(_));
+        if self.schedule.is_some() && is_server && is_replay && is_default {
+            // The trace has a length, which the default of a profile must not exceed.
+            let origin = Origin::Code("the times of the recorded trace");
+            settings.set("min_duration_ms", "0", origin).expect("it reads");
         }
     }
 
