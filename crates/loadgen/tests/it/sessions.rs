@@ -228,6 +228,7 @@ fn sessions_with_think_times_are_a_closed_network() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a system that takes real time")]
 fn in_real_time_a_turn_is_due_when_the_answer_before_it_came() {
     let chains = chains(&[[0, 2 * MS, 0, MS]; 20]);
     let in_flight: Arc<Mutex<Vec<u64>>> = Arc::default();

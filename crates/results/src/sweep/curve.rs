@@ -110,7 +110,7 @@ impl LoadCurve {
         let is_lowest = self.kind == LoadKind::Concurrency && self.loads[best.0].0 == 1.0;
         if !falls_to(last) {
             Err("throughput divided by latency does not fall up to the highest load")
-        } else if !falls_to(first) && !(is_lowest && best.0 == first.0) {
+        } else if !(falls_to(first) || is_lowest && best.0 == first.0) {
             Err("throughput divided by latency does not rise from the lowest load")
         } else {
             Ok(best.0)

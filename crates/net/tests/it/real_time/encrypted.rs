@@ -153,8 +153,8 @@ fn check_answers(node: Endpoint, trust: Trust) {
 /// As `openssl req -x509` makes them: certificates of servers that claim to be authorities.
 #[test]
 fn a_certificate_that_claims_to_be_an_authority_vouches_for_itself() {
-    let ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let (config, certificate) = self_signed("localhost", 2999, b"http/1.1", ca.clone(), None);
+    let ca = || IsCa::Ca(BasicConstraints::Unconstrained);
+    let (config, certificate) = self_signed("localhost", 2999, b"http/1.1", ca(), None);
     let server = echo(config);
     let pem = certificate.pem().into_bytes();
     check_answers(node(&server), Trust::only(pem.clone()));
@@ -163,10 +163,10 @@ fn a_certificate_that_claims_to_be_an_authority_vouches_for_itself() {
         Trust { authorities: Authorities::And(pem.clone()), ..Trust::default() },
     );
     // Its name and dates count all the same.
-    let (config, certificate) = self_signed("a.example", 2999, b"http/1.1", ca.clone(), None);
+    let (config, certificate) = self_signed("a.example", 2999, b"http/1.1", ca(), None);
     let other = Trust::only(certificate.pem().into_bytes());
     check_refused(&echo(config), other, "use a name that it is of");
-    let (config, certificate) = self_signed("localhost", 2001, b"http/1.1", ca, None);
+    let (config, certificate) = self_signed("localhost", 2001, b"http/1.1", ca(), None);
     check_refused(&echo(config), Trust::only(certificate.pem().into_bytes()), "renew it");
     // And one that was given vouches for no other.
     let (config, _) = certified("localhost", 2999, b"http/1.1");
