@@ -99,13 +99,13 @@ impl ServerQuery<'_> {
         match Kind::of_status(answer.status) {
             None => Ok(answer),
             Some(kind) => {
-                Err(Trouble::of_status(kind, answer.status, &self.hidden(&answer.words())))
+                Err(Trouble::of_status(kind, answer.status, &self.without_secrets(&answer.words())))
             }
         }
     }
 
     /// Returns a message without secrets of the request.
-    fn hidden(&self, words: &str) -> String {
+    pub(crate) fn without_secrets(&self, words: &str) -> String {
         hide_values(&hide(words, self.fields), self.secrets)
     }
 
@@ -126,8 +126,9 @@ impl ServerQuery<'_> {
         };
         let answered = self.success(self.exchange(&request)?)?;
         for fields in std::iter::once(&answered.fields).chain(&answered.trailers) {
-            grpc::status(fields)
-                .map_err(|trouble| Trouble::new(trouble.kind, self.hidden(&trouble.words)))?;
+            grpc::status(fields).map_err(|trouble| {
+                Trouble::new(trouble.kind, self.without_secrets(&trouble.words))
+            })?;
         }
         let mut messages = grpc::Deframer::default();
         messages.push(&answered.body);

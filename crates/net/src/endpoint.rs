@@ -280,7 +280,7 @@ impl Endpoint {
 }
 
 /// Text with the characters that a query cannot hold as `%XX` (RFC 3986, section 3.4).
-struct PercentEncoding<'a>(&'a str);
+pub(crate) struct PercentEncoding<'a>(pub &'a str);
 
 impl fmt::Display for PercentEncoding<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

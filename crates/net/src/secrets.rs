@@ -1,5 +1,7 @@
 //! Values of request fields that must not appear in messages.
 
+use crate::endpoint::PercentEncoding;
+
 /// Values shorter than this are not hidden: they are no secrets, and appear by chance.
 const SHORTEST: usize = 6;
 
@@ -21,22 +23,110 @@ pub fn hide(words: &str, fields: &[(String, String)]) -> String {
     hide_values(words, parts)
 }
 
-/// Replaces each of these values in a message.
+/// Replaces each of these values in a message, also in the forms in which a server may repeat it: as
+/// JSON, HTML, or percent-encoded, or cut off at the end of a shortened message.
 #[must_use]
 pub fn hide_values<T: AsRef<str>>(words: &str, values: impl IntoIterator<Item = T>) -> String {
     let mut hidden = words.to_owned();
-    for value in values {
-        let value = value.as_ref();
-        if value.len() >= SHORTEST && hidden.contains(value) {
-            hidden = hidden.replace(value, "***");
+    let values: Vec<T> = values.into_iter().collect();
+    let mut forms: Vec<String> = values.iter().flat_map(|value| forms(value.as_ref())).collect();
+    // A secret may be part of another one.
+    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    forms.dedup();
+    for form in &forms {
+        if hidden.contains(form.as_str()) {
+            hidden = hidden.replace(form.as_str(), "***");
         }
     }
-    hidden
+    let Some(kept) = hidden.strip_suffix(CUT) else { return hidden };
+    let begun = forms.iter().filter_map(|form| begun_at(kept, form)).min();
+    begun.map_or(hidden.clone(), |at| format!("{}***{CUT}", &kept[..at]))
+}
+
+/// End of a message that was shortened.
+pub(crate) const CUT: &str = "...";
+
+/// Returns where a text ends with the beginning of a secret, of at least four characters.
+fn begun_at(text: &str, secret: &str) -> Option<usize> {
+    let lengths = secret.char_indices().map(|(at, _)| at).filter(|&at| at >= 4);
+    let longest = lengths.filter(|&at| text.ends_with(&secret[..at])).max()?;
+    Some(text.len() - longest)
+}
+
+/// Returns the forms of a value that are replaced; none if it is too short.
+fn forms(value: &str) -> Vec<String> {
+    if value.len() < SHORTEST {
+        return Vec::new();
+    }
+    let json = serde_json::to_string(value).unwrap_or_default();
+    let json = json[1..json.len() - 1].to_owned();
+    let ascii = |text: &str| {
+        let mut escaped = String::new();
+        for character in text.chars() {
+            if character.is_ascii() {
+                escaped.push(character);
+            } else {
+                let mut units = [0; 2];
+                for unit in character.encode_utf16(&mut units) {
+                    escaped += &format!("\\u{unit:04x}");
+                }
+            }
+        }
+        escaped
+    };
+    let html = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let html = html.replace('"', "&quot;");
+    let percent = PercentEncoding(value).to_string();
+    let mut forms = vec![
+        value.to_owned(),
+        ascii(&json),
+        json.replace('/', "\\/"),
+        ascii(&json.replace('/', "\\/")),
+        json,
+        html.replace('\'', "&#39;"),
+        html.replace('\'', "&#x27;"),
+        html,
+        lower_escapes(&percent),
+        percent.replace("%20", "+"),
+        percent,
+    ];
+    forms.sort();
+    forms.dedup();
+    forms
+}
+
+/// Returns a percent-encoded text with digits in lower case.
+fn lower_escapes(percent: &str) -> String {
+    let mut parts = percent.split('%');
+    let mut lower = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at(part.len().min(2));
+        lower += &format!("%{}{rest}", digits.to_ascii_lowercase());
+    }
+    lower
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_forms_in_which_servers_repeat_a_value_are_hidden() {
+        let secret = r#"Wal/rus+5=="\u{e4}<"#.replace("\\u{e4}", "\u{e4}");
+        for form in [
+            secret.clone(),
+            "Wal%2Frus%2B5%3D%3D%22%C3%A4%3C".into(),
+            "Wal%2frus%2b5%3d%3d%22%c3%a4%3c".into(),
+            r#"Wal\/rus+5==\"\u00e4<"#.into(),
+            "Wal/rus+5==&quot;\u{e4}&lt;".into(),
+        ] {
+            let words = format!("no such key: {form} (401)");
+            assert_eq!(hide_values(&words, [&secret]), "no such key: *** (401)", "{form}");
+        }
+        let cut = format!("{}{}...", "p".repeat(190), "Wal/rus");
+        assert!(hide_values(&cut, [&secret]).ends_with("ppp***..."));
+        assert_eq!(hide_values("a wall...", [&secret]), "a wall...");
+    }
 
     #[test]
     fn all_occurrences_of_each_value_are_hidden() {

@@ -119,7 +119,7 @@ pub fn in_short(words: &str) -> String {
     let mut characters = line.chars().filter(|character| !character.is_control());
     let mut short: String = characters.by_ref().take(IN_SHORT).collect();
     if characters.next().is_some() {
-        short.push_str("...");
+        short.push_str(crate::secrets::CUT);
     }
     short
 }

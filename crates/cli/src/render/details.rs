@@ -41,7 +41,11 @@ pub fn of_servers(run: &Run, test: &Test) -> Vec<String> {
     let pages = run.servers.iter().filter(|page| is_of_test(&page.scenario, &page.mode));
     let pages = pages.map(|page| match (page.text(), &page.absent) {
         (text, _) if !text.is_empty() => {
-            format!("{} metrics: {text} ({})", page.servers.join(", "), page.page)
+            let failed = match page.failed_readings {
+                0 => String::new(),
+                failed => format!(", {failed} readings failed"),
+            };
+            format!("{} metrics: {text}{failed} ({})", page.servers.join(", "), page.page)
         }
         (_, Some(why)) => format!("server metrics: none, {}: {why}", page.page),
         (_, None) => format!("server metrics: none at {}", page.page),

@@ -131,7 +131,13 @@ fn around(page: &ScrapedPage, began: Nanos, ended: Nanos) -> (&[Reading], Option
 
 fn metrics_of(page: &ScrapedPage, began: Nanos, ended: Nanos) -> ServerMetrics {
     let (during, around) = around(page, began, ended);
-    let counters = around.map(|[a, b]| growth(&a.found, &b.found)).unwrap_or_default();
+    let covers = around.is_some_and(|[a, b]| {
+        a.at <= began && a.at < b.at && (b.at >= ended || ended == Nanos::MAX)
+    });
+    let counters = match around {
+        Some([a, b]) if covers && !has_restarted(page, a.at) => growth(&a.found, &b.found),
+        _ => BTreeMap::new(),
+    };
     let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (quantity, value) in during.iter().flat_map(|reading| &reading.found.values) {
         if !quantity.is_counter() {
@@ -180,12 +186,24 @@ fn gauge(values: &[f64]) -> Option<Gauge> {
     Some(Gauge { mean, max: values.iter().copied().fold(f64::MIN, f64::max), last })
 }
 
-/// Returns by how much counters grew. A server that was started anew counts from 0.
+/// Returns whether a counter fell, or appeared, between readings from this time on: how much was counted
+/// is unknown then.
+fn has_restarted(page: &ScrapedPage, from: Nanos) -> bool {
+    let readings = &page.readings[page.readings.partition_point(|reading| reading.at < from)..];
+    readings.windows(2).any(|pair| {
+        let mut now = pair[1].found.values.iter().filter(|(quantity, _)| quantity.is_counter());
+        now.any(|(quantity, now)| {
+            let then = pair[0].found.values.get(quantity).copied();
+            *now < then.unwrap_or(0.0) || then.is_none() && *now > 0.0
+        })
+    })
+}
+
+/// Returns by how much counters grew that both have.
 fn growth(before: &Quantities, after: &Quantities) -> BTreeMap<String, f64> {
     let grown = |(quantity, now): (&Quantity, &f64)| {
-        let then = before.values.get(quantity).copied().unwrap_or(0.0);
-        let grown = if *now < then { *now } else { now - then };
-        quantity.is_counter().then(|| (quantity.name().to_owned(), grown))
+        let then = before.values.get(quantity).filter(|then| *then <= now)?;
+        quantity.is_counter().then(|| (quantity.name().to_owned(), now - then))
     };
     after.values.iter().filter_map(grown).collect()
 }
@@ -221,6 +239,13 @@ fn together(
             *all.counters.entry(name.clone()).or_default() += grown;
         }
     }
+    // The sum of a counter whose growth on one page is unknown is unknown, too.
+    all.counters.retain(|name, _| {
+        each.iter().zip(pages).all(|(server, page)| {
+            let mut seen = page.readings.iter().flat_map(|reading| reading.found.values.keys());
+            server.counters.contains_key(name) || !seen.any(|quantity| quantity.name() == name)
+        })
+    });
     let reads = pages.iter().filter(|page| !page.readings.is_empty());
     let reads: Vec<&ScrapedPage> = reads.collect();
     let Some((first, _)) = reads.split_first() else { return all };
@@ -365,9 +390,21 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_begins_anew_counts_from_0() {
-        let page = page("a", &[(0, &[(GeneratedTokens, 900.0)]), (9, &[(GeneratedTokens, 30.0)])]);
-        assert_eq!(metrics_of(&page, SECOND, 8 * SECOND).counters["generated_tokens"], 30.0);
+    fn counters_that_restart_or_do_not_cover_the_run_have_no_growth() {
+        let counted = |readings: &[(u64, f64)]| {
+            let values: Vec<_> =
+                readings.iter().map(|(at, tokens)| (*at, [(GeneratedTokens, *tokens)])).collect();
+            let readings: Vec<(u64, &[(Quantity, f64)])> =
+                values.iter().map(|(at, values)| (*at, &values[..])).collect();
+            metrics_of(&page("a", &readings), SECOND, 8 * SECOND).counters.get(COUNTED).copied()
+        };
+        assert_eq!(counted(&[(0, 900.0), (5, 950.0), (9, 960.0)]), Some(60.0));
+        // The server was started anew, once with more tokens at its end than before.
+        assert_eq!(counted(&[(0, 900.0), (9, 30.0)]), None);
+        assert_eq!(counted(&[(0, 900.0), (5, 30.0), (9, 1_000.0)]), None);
+        // Readings failed before or after the run.
+        assert_eq!(counted(&[(0, 900.0), (5, 950.0)]), None);
+        assert_eq!(counted(&[(5, 950.0), (9, 960.0)]), None);
     }
 
     #[test]

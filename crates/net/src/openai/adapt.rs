@@ -63,8 +63,13 @@ pub fn adapt(
             301 | 302 | 307 | 308 if !is_redirected => {
                 is_redirected = true;
                 let location = answer.location().unwrap_or_default();
-                let has_secrets = !query.fields.is_empty();
-                let target = followed(&adapted.endpoint, &location, &request.path, has_secrets)?;
+                let has_secrets = !query.fields.is_empty()
+                    || !query.secrets.is_empty()
+                    || !query.endpoint.query().is_empty();
+                let target = followed(&adapted.endpoint, &location, &request.path, has_secrets);
+                let target = target.map_err(|trouble| {
+                    Trouble::new(trouble.kind, query.without_secrets(&trouble.words))
+                })?;
                 adapted.remarks.push(format!("The server redirects requests to {target}."));
                 adapted.endpoint = target;
             }
@@ -167,7 +172,10 @@ fn followed(
     has_secrets: bool,
 ) -> Result<Endpoint, Trouble> {
     let not_followed = |why: &str| {
-        let words = format!("{from} redirects requests to {location:?}, {why}");
+        // Its query may repeat secrets.
+        let shown =
+            location.split_once('?').map_or(location.to_owned(), |(url, _)| format!("{url}?***"));
+        let words = format!("{from} redirects requests to {shown:?}, {why}");
         Trouble::new(Kind::Mismatch, words)
     };
     let Some(target) = from.redirected(location, path) else {
@@ -175,7 +183,7 @@ fn followed(
     };
     if has_secrets && !target.is_same_origin(from) {
         return Err(not_followed(
-            "which is another origin, and the request has fields that it must not see; give that \
+            "which is another origin, and the request has secrets that it must not see; give that \
              URL if it is right",
         ));
     }

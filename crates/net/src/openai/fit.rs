@@ -137,7 +137,11 @@ impl Fitter<'_> {
         let of_few = self.usage(&few)?.map(|tokens| tokens as f64);
         if self.counter != TextCounter::Usage {
             let tokens = self.count(text(&few.input).unwrap_or_default())? as f64;
-            self.per_word = (tokens / PROBES[0] as f64).max(f64::MIN_POSITIVE);
+            self.per_word = tokens / PROBES[0] as f64;
+            if self.per_word <= 0.0 {
+                let words = format!("/tokenize counts no tokens for {} words", PROBES[0]);
+                return Err(Trouble::new(Kind::Malformed, words));
+            }
             self.overhead = of_few.map_or(0.0, |of_few| of_few - tokens);
             return Ok(of_few.is_some());
         }

@@ -110,6 +110,9 @@ fn normal(rng: &mut Mt19937) -> f64 {
     radius * (std::f64::consts::TAU * rng.canonical()).cos()
 }
 
+/// Largest standard deviation of the logarithm: a draw of four deviations is 3 million medians then.
+const MOST_SIGMA: f64 = 4.0;
+
 impl FromStr for Lengths {
     type Err = String;
 
@@ -124,7 +127,11 @@ impl FromStr for Lengths {
             return pair(text).map(|(mean, sd)| Self::Normal(mean, sd)).ok_or_else(expected);
         }
         if let Some(text) = text.strip_prefix("lognormal:") {
-            return pair(text).map(|(median, s)| Self::LogNormal(median, s)).ok_or_else(expected);
+            let of =
+                |(median, sigma)| (sigma <= MOST_SIGMA).then_some(Self::LogNormal(median, sigma));
+            return pair(text)
+                .and_then(of)
+                .ok_or_else(|| format!("{}, with a sigma of at most {MOST_SIGMA}", expected()));
         }
         let number = |text: &str| text.parse::<u64>().ok().filter(|n| (1..=1 << 30).contains(n));
         match text.split_once('-') {
