@@ -176,7 +176,7 @@ fn judge_performance(
     context: Context<'_>,
 ) {
     let (run, judgement) = (report.run, &report.judgement);
-    let lasted = run.record.completed_at.iter().copied().max().unwrap_or(0);
+    let lasted = run.record.lasted();
     let metrics =
         Metrics::from_run(&report.metrics, judgement, &run.plan, &run.record, run.ended, lasted);
     let end = log.search.as_ref().and_then(|sought| sought.end);

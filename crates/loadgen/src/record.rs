@@ -154,6 +154,8 @@ pub struct PlayedSessions {
     pub turns: Vec<Turn>,
     /// Sessions that were due while all sessions were in progress, so that they began later or never.
     pub held: u64,
+    /// Until when turns could begin: think times at the end of a run are part of its length.
+    pub ended_at: Nanos,
 }
 
 /// A query as a turn of a session.
@@ -206,6 +208,14 @@ pub struct Record {
 }
 
 impl Record {
+    /// Returns the length of the run in ns: until the last completion, or, with sessions, until no
+    /// further turn could begin if that is later.
+    #[must_use]
+    pub fn lasted(&self) -> Nanos {
+        let done = self.completed_at.iter().copied().max().unwrap_or(0);
+        self.sessions.as_ref().map_or(done, |played| played.ended_at.max(done))
+    }
+
     /// Returns the number of queries issued.
     #[must_use]
     pub fn query_count(&self) -> usize {

@@ -152,6 +152,14 @@ pub fn stages(facts: &Facts<'_>) -> Option<UnmetNeed> {
         }
         !is_open(&settings, "server_arrivals")
     };
+    let has_sessions =
+        facts.loaded.and_then(System::remote).is_some_and(|remote| remote.sessions().is_some());
+    if has_sessions {
+        return Some(UnmetNeed::new(
+            "sets the times of requests, and turns of conversations follow each other",
+            "use --request-rate or --max-concurrency with sessions=",
+        ));
+    }
     let other = match run {
         _ if run.qps.is_some() => "--request-rate",
         _ if run.burstiness.is_some() => "--burstiness",

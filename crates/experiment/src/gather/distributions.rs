@@ -99,6 +99,9 @@ pub fn window(record: &Record, accounts: &Accounts<'_>, name: &str, span: Range<
     }
 }
 
+/// Share of the requests of a steady part that are at least answered within it.
+const KEEPS_UP: f64 = 0.95;
+
 /// Returns the steady part of a run, up to the last due time; `None` if there is none.
 pub fn steady(record: &Record, accounts: &Accounts<'_>) -> Option<Window> {
     let mut answered: Vec<(Nanos, f64)> = goodput::answered(record)
@@ -108,7 +111,10 @@ pub fn steady(record: &Record, accounts: &Accounts<'_>) -> Option<Window> {
     let latencies: Vec<f64> = answered.iter().map(|(_, latency)| *latency).collect();
     let from = answered[steady_from(&latencies)?].0;
     let to = answered.last()?.0.saturating_add(1);
-    Some(window(record, accounts, "steady", from..to))
+    let steady = window(record, accounts, "steady", from..to);
+    // A queue that grows is not steady, even if the latencies of a short part vary by chance more than
+    // they rise.
+    (steady.completed_per_s >= KEEPS_UP * steady.offered_per_s).then_some(steady)
 }
 
 /// Returns the distribution of the spans between parts with output. Values are at most 1/64 too high.

@@ -1,9 +1,11 @@
 //! Answers of a text server in a performance test: classes and tokens become figures, and doubts
 //! about a figure become reasons or notes.
 
+use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Tokens as PlanTokens};
 use dyno_loadgen::record::Record;
+use dyno_loadgen::session::EndReason;
 use dyno_net::ledger::Entry;
 use dyno_results::summary::answers::Tokens;
 use dyno_results::summary::{self, Cause, Reason, ReasonKind, Sessions};
@@ -43,10 +45,22 @@ pub fn add(
     metrics.distributions = distributions(record, &accounts, metrics, context.percentiles);
     match context.stages.filter(|_| matches!(report.run.plan.load, Load::Server(_))) {
         Some(stages) => {
-            let spans = stages.spans().into_iter();
-            let stage =
-                |(name, from, to): (String, _, _)| window(record, &accounts, &name, from..to);
+            // Of a run that ended early, the rest of a stage and later ones were not played.
+            let played = match report.run.ended {
+                EndReason::TraceIssued => Nanos::MAX,
+                _ => record.issued_at.iter().copied().max().unwrap_or(0),
+            };
+            let (spans, all) = (stages.spans(), stages.spans().len());
+            let spans = spans.into_iter().filter(|(_, from, _)| *from < played);
+            let stage = |(name, from, to): (String, Nanos, Nanos)| {
+                window(record, &accounts, &name, from..to.min(played))
+            };
             metrics.stages = spans.map(stage).collect();
+            let missing = all - metrics.stages.len();
+            if missing > 0 {
+                test.notes
+                    .push(format!("The run ended before the last {missing} of {all} stages."));
+            }
         }
         None => metrics.steady = steady(record, &accounts),
     }

@@ -50,9 +50,7 @@ impl Definitions {
     ) -> (f64, Nanos) {
         match self {
             Self::Reference => (gaps(answers), last_done),
-            Self::Native => {
-                (answers as f64, record.completed_at.iter().copied().max().unwrap_or(0))
-            }
+            Self::Native => (answers as f64, record.lasted()),
         }
     }
 

@@ -206,6 +206,11 @@ impl Sessions {
         }
     }
 
+    /// Notes that turns can begin until now.
+    pub(super) fn goes_on(&mut self, now: Nanos) {
+        self.played.ended_at = now;
+    }
+
     pub(super) fn into_played(self) -> PlayedSessions {
         self.played
     }

@@ -50,7 +50,19 @@ pub fn adapt(
         let protocol = OpenAi::new(workload.clone(), adapted.settings.clone());
         let request = protocol.short_request();
         let server = ServerQuery { endpoint: &adapted.endpoint, ..*query };
-        let Ok(answer) = server.exchange(&request) else { break };
+        let answer = match server.exchange(&request) {
+            Ok(answer) => answer,
+            Err(trouble) => {
+                if trouble.kind == Kind::TimedOut {
+                    adapted.remarks.push(format!(
+                        "A request before the clock had no answer within {} s; the server may still \
+                         work on it.",
+                        query.limit.as_secs()
+                    ));
+                }
+                break;
+            }
+        };
         match answer.status {
             200..=299 if protocol.first_api() == Api::Embeddings => {
                 adapted.settings.dimension = vectors::dimension(answer.body());

@@ -224,7 +224,7 @@ mod tests {
             completed_at: vec![20, 15, 50, 40, 80, 0],
             first_token_at: vec![10, 5, 35, 0, 70, 0],
             failed: vec![(3, Failure::Internal)],
-            sessions: Some(PlayedSessions { turns, held: 1 }),
+            sessions: Some(PlayedSessions { turns, held: 1, ended_at: 0 }),
             ..Record::default()
         };
         let tokens = |sample: usize| Some(10 * sample as u64).filter(|_| sample != 4);
@@ -252,7 +252,7 @@ mod tests {
             samples_per_query: 1,
             issued_at: (0..30).collect(),
             completed_at: (1..31).collect(),
-            sessions: Some(PlayedSessions { turns, held: 0 }),
+            sessions: Some(PlayedSessions { turns, held: 0, ended_at: 0 }),
             ..Record::default()
         };
         let found = Sessions::from_record(&record, 0.9, &|_| None).unwrap();

@@ -197,7 +197,7 @@ fn is_limited(workload: &Workload, settings: &Settings) -> bool {
 }
 
 /// Time limit for each request that asks what a server accepts.
-const SHORT_REQUEST: Duration = Duration::from_secs(2);
+const SHORT_REQUEST: Duration = Duration::from_secs(30);
 
 /// Time limit for each request that measures lengths.
 const LONG_REQUEST: Duration = Duration::from_secs(30);
