@@ -314,9 +314,7 @@ impl Tenant {
         loop {
             match self.state {
                 State::Issuing => {
-                    if let Some(sessions) = &mut self.sessions {
-                        sessions.goes_on(now);
-                    }
+                    self.sessions.iter_mut().for_each(|sessions| sessions.goes_on(now));
                     if let Some(ended) = self.overdue(now) {
                         self.ended = Some(ended);
                         self.state = State::Done;
