@@ -301,7 +301,12 @@ impl SpecKeys {
                 Failure::set_up(format!("there is no token in the environment variable {name}"))
                     .hint(format!("export {name}=..., which Dyno sends and writes nowhere"))
             })?;
-            fields.push(("authorization".into(), format!("Bearer {}", token.trim())));
+            let token = token.trim();
+            if token.is_empty() || token.contains(char::is_control) {
+                let problem = format!("the environment variable {name} holds no token");
+                return Err(Failure::set_up(problem).hint("a token is one line of text"));
+            }
+            fields.push(("authorization".into(), format!("Bearer {token}")));
         }
         Ok(Options {
             connections: connections.map_or(default.connections, NonZero::get),
