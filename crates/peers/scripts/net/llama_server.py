@@ -76,6 +76,8 @@ params.port = port
 params.hostnames = ["127.0.0.1"]
 kind = sys.argv[3] if len(sys.argv) > 3 else ""
 params.embedding = kind in ("embeddings", "rerank")
+if kind == "embeddings":
+    params.pooling_type = llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
 if kind == "rerank":
     params.pooling_type = llama_pooling_type.LLAMA_POOLING_TYPE_RANK
 server = Server(params)
