@@ -16,7 +16,7 @@ use crate::exchange::{HttpVersion, Request};
 use crate::grpc;
 use crate::oip::http::error_words;
 use crate::proxy::Tunnel;
-use crate::secrets::{hide, hide_values};
+use crate::secrets::hide;
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
 
@@ -106,7 +106,7 @@ impl ServerQuery<'_> {
 
     /// Returns a message without secrets of the request.
     pub(crate) fn without_secrets(&self, words: &str) -> String {
-        hide_values(&hide(words, self.fields), self.secrets)
+        hide(words, self.fields, self.secrets)
     }
 
     /// Returns the message of a gRPC answer.
@@ -164,7 +164,7 @@ impl ServerQuery<'_> {
         let addresses = endpoint.resolve()?;
         let mut stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| {
             let server = endpoint.proxy().unwrap_or(endpoint);
-            Trouble::new(Kind::Connect, format!("nobody answers at {server}: {error}"))
+            Trouble::new(Kind::Connect, format!("cannot connect to {server}: {error}"))
         })?;
         if let Some(tunnel) = Tunnel::to(endpoint, self.version) {
             tunnel.open(&mut stream).await?;

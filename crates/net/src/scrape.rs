@@ -13,7 +13,7 @@ use crate::ask::{HttpAnswer, ServerQuery};
 use crate::endpoint::Endpoint;
 use crate::exchange::{HttpVersion, Method, Request};
 use crate::exposition::Exposition;
-use crate::secrets::{hide, hide_values};
+use crate::secrets::hide;
 use crate::server_metrics::Quantities;
 use crate::tls::Trust;
 use crate::trouble::Trouble;
@@ -222,8 +222,7 @@ impl MetricsPage {
     /// Returns the page, the middle of its request and answer, and the time between them.
     fn read(&self, clock: Clock) -> Result<(Bytes, Nanos, Nanos), String> {
         let began = clock.now();
-        let words =
-            |trouble: Trouble| hide_values(&hide(&trouble.words, &self.fields), &self.secrets);
+        let words = |trouble: Trouble| hide(&trouble.words, &self.fields, &self.secrets);
         let mut answer = self.ask(&self.path).map_err(words)?;
         // vLLM and others redirect to the path with a slash at the end.
         let location = answer.location().filter(|_| (300..400).contains(&answer.status));

@@ -1,35 +1,30 @@
-//! Values of request fields that must not appear in messages.
+//! Secrets of requests, which must not appear in messages.
 
 use crate::endpoint::PercentEncoding;
 
 /// Values shorter than this are not hidden: they are no secrets, and appear by chance.
 const SHORTEST: usize = 6;
 
-/// Replaces each value of these fields in a message, such as a token that a server repeats in its error.
-/// A token without the `Bearer` before it is replaced as well.
+/// Replaces each value of these header fields, and each of these other secrets, in a message, such as a
+/// token that a server repeats in its error. A token without the `Bearer` before it is replaced as well.
+/// So are the forms in which a server may repeat a value: JSON, HTML, percent-encoded, or cut off at the
+/// end of a shortened message.
 ///
 /// ```
 /// use dyno_net::secrets::hide;
 ///
 /// let fields = [("authorization".to_owned(), "Bearer sesame".to_owned())];
-/// assert_eq!(hide("wrong key sesame", &fields), "wrong key ***");
+/// assert_eq!(hide("wrong key sesame", &fields, &[]), "wrong key ***");
 /// ```
 #[must_use]
-pub fn hide(words: &str, fields: &[(String, String)]) -> String {
-    let parts = fields.iter().flat_map(|(_, value)| {
+pub fn hide(words: &str, fields: &[(String, String)], secrets: &[String]) -> String {
+    let of_fields = fields.iter().flat_map(|(_, value)| {
         let token = value.split_once(' ').map(|(_, token)| token.trim());
         std::iter::once(value.as_str()).chain(token)
     });
-    hide_values(words, parts)
-}
-
-/// Replaces each of these values in a message, also in the forms in which a server may repeat it: as
-/// JSON, HTML, or percent-encoded, or cut off at the end of a shortened message.
-#[must_use]
-pub fn hide_values<T: AsRef<str>>(words: &str, values: impl IntoIterator<Item = T>) -> String {
     let mut hidden = words.to_owned();
-    let values: Vec<T> = values.into_iter().collect();
-    let mut forms: Vec<String> = values.iter().flat_map(|value| forms(value.as_ref())).collect();
+    let values = of_fields.chain(secrets.iter().map(String::as_str));
+    let mut forms: Vec<String> = values.flat_map(forms).collect();
     // A secret may be part of another one.
     forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
     forms.dedup();
@@ -113,6 +108,7 @@ mod tests {
     #[test]
     fn the_forms_in_which_servers_repeat_a_value_are_hidden() {
         let secret = r#"Wal/rus+5=="\u{e4}<"#.replace("\\u{e4}", "\u{e4}");
+        let secrets = [secret.clone()];
         for form in [
             secret.clone(),
             "Wal%2Frus%2B5%3D%3D%22%C3%A4%3C".into(),
@@ -121,11 +117,11 @@ mod tests {
             "Wal/rus+5==&quot;\u{e4}&lt;".into(),
         ] {
             let words = format!("no such key: {form} (401)");
-            assert_eq!(hide_values(&words, [&secret]), "no such key: *** (401)", "{form}");
+            assert_eq!(hide(&words, &[], &secrets), "no such key: *** (401)", "{form}");
         }
         let cut = format!("{}{}...", "p".repeat(190), "Wal/rus");
-        assert!(hide_values(&cut, [&secret]).ends_with("ppp***..."));
-        assert_eq!(hide_values("a wall...", [&secret]), "a wall...");
+        assert!(hide(&cut, &[], &secrets).ends_with("ppp***..."));
+        assert_eq!(hide("a wall...", &[], &secrets), "a wall...");
     }
 
     #[test]
@@ -133,7 +129,10 @@ mod tests {
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let fields = [field("authorization", "Bearer sk-123456"), field("x-key", "abcdef")];
         let words = "sk-123456 of Bearer sk-123456, abcdefabcdef";
-        assert_eq!(hide(words, &fields), "*** of ***, ******");
-        assert_eq!(hide("connection: close", &[field("connection", "close")]), "connection: close");
+        assert_eq!(hide(words, &fields, &[]), "*** of ***, ******");
+        assert_eq!(
+            hide("connection: close", &[field("connection", "close")], &[]),
+            "connection: close"
+        );
     }
 }

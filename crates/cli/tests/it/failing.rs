@@ -1,7 +1,7 @@
 //! Systems that fail most answers end a run soon, with the server's message; and a probe sends
 //! only the requested queries.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::http_request::read_request;
 use crate::program::{Folder, ProgramResult};
 
 /// Status and body of the n-th answer, from 0.
@@ -61,23 +62,7 @@ fn serve(stream: TcpStream, answer: Answer, takes: Duration, counts: &Counts) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
     let (_never, nothing) = std::sync::mpsc::channel::<()>();
-    loop {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line.trim().is_empty() {
-                break;
-            }
-        }
-        if reader.read_exact(&mut vec![0; length]).is_err() {
-            return;
-        }
+    while let Some(_request) = read_request(&mut reader) {
         let number = counts.requests.fetch_add(1, Ordering::SeqCst);
         let in_flight = counts.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         counts.most_in_flight.fetch_max(in_flight, Ordering::SeqCst);

@@ -45,7 +45,7 @@ fn of_pieces(path: &str, body: &Value) -> (u16, &'static str, String) {
     }
 }
 
-/// The same, with `/tokenize` as llama.cpp has it.
+/// A server that counts pieces, whose `/tokenize` takes `content` as that of llama.cpp does.
 fn of_pieces_of_content(path: &str, body: &Value) -> (u16, &'static str, String) {
     match path {
         "/tokenize" => {

@@ -1,12 +1,13 @@
 //! Loads of servers: ladders with their knee.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::http_request::{read_request, target};
 use crate::program::Folder;
 
 /// Which answers come as a stream.
@@ -55,28 +56,6 @@ impl SlotServer {
     }
 }
 
-/// Reads a request; returns its path, or `None` at the end of the connection.
-fn read_request(reader: &mut impl BufRead) -> Option<(String, Value)> {
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let start = head.len();
-        if reader.read_line(&mut head).unwrap_or(0) == 0 {
-            return None;
-        }
-        let line = head[start..].trim().to_ascii_lowercase();
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    let path = head.split(' ').nth(1).unwrap().to_owned();
-    Some((path, serde_json::from_slice(&body).unwrap_or(Value::Null)))
-}
-
 #[expect(clippy::disallowed_methods, reason = "a clock that shares nothing with the program")]
 fn serve(
     stream: TcpStream,
@@ -85,7 +64,8 @@ fn serve(
 ) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
-    while let Some((path, _)) = read_request(&mut reader) {
+    while let Some((head, _)) = read_request(&mut reader) {
+        let path = target(&head);
         let http = |kind: &str, body: &str| {
             let length = body.len();
             format!(

@@ -13,6 +13,7 @@ mod files;
 mod foreign;
 mod formats;
 mod gates;
+mod http_request;
 mod launch;
 mod launch_tune;
 mod lengths;

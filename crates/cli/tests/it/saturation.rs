@@ -1,6 +1,6 @@
 //! Runs at a rate that the server does not keep up with.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::http_request::read_request;
 use crate::program::Folder;
 
 /// Starts a server of texts that answers 50 requests/s, one after the other. Returns its address and the
@@ -30,25 +31,8 @@ fn serve(stream: TcpStream, turn: &Mutex<()>, answers: &AtomicU64) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
     let (_sender, never) = std::sync::mpsc::channel::<()>();
-    loop {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            let line = line.trim().to_ascii_lowercase();
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line.is_empty() {
-                break;
-            }
-        }
-        if reader.read_exact(&mut vec![0; length]).is_err() {
-            return;
-        }
-        if length > 0 {
+    while let Some((_, body)) = read_request(&mut reader) {
+        if !body.is_empty() {
             let _turn = turn.lock().unwrap();
             let _ = never.recv_timeout(Duration::from_millis(20));
         }

@@ -1,7 +1,7 @@
 //! The metrics pages of servers, compared with what the server itself noted. The server and its pages are
 //! written here, and share nothing with the code that reads them.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::http_request::{read_request, target};
 use crate::program::Folder;
 use crate::schema::keeps_to_schemas;
 
@@ -104,25 +105,8 @@ fn serve(
 ) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
-    loop {
-        let (mut head, mut length) = (String::new(), 0);
-        loop {
-            let start = head.len();
-            if reader.read_line(&mut head).unwrap_or(0) == 0 {
-                return;
-            }
-            let line = head[start..].trim().to_ascii_lowercase();
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line.is_empty() {
-                break;
-            }
-        }
-        if reader.read_exact(&mut vec![0; length]).is_err() {
-            return;
-        }
-        let path = head.split(' ').nth(1).unwrap().to_owned();
+    while let Some((head, _)) = read_request(&mut reader) {
+        let path = target(&head).to_owned();
         let answer = if path.starts_with("/v1/completions") {
             let body = state.complete();
             format!(

@@ -1,11 +1,12 @@
 //! Servers as systems: requests sent, observations of the client, and what counts.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use crate::http_request::{read_request, target};
 use crate::program::Folder;
 
 mod gateways;
@@ -54,26 +55,8 @@ fn serve(
 ) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
-    loop {
-        let (mut head, mut length) = (String::new(), 0);
-        loop {
-            let start = head.len();
-            if reader.read_line(&mut head).unwrap_or(0) == 0 {
-                return;
-            }
-            let line = head[start..].trim().to_ascii_lowercase();
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line.is_empty() {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        if reader.read_exact(&mut body).is_err() {
-            return;
-        }
-        let path = head.split(' ').nth(1).unwrap().to_owned();
+    while let Some((head, body)) = read_request(&mut reader) {
+        let path = target(&head).to_owned();
         // Its metrics page is another test's.
         if path == "/metrics" {
             let none = b"HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n";

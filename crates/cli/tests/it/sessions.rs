@@ -1,12 +1,13 @@
 //! Sessions with live answers, checked by a server that knows what it answered.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::http_request::read_request;
 use crate::program::Folder;
 
 /// A request for an answer and what became of it.
@@ -56,25 +57,7 @@ impl ChatServer {
 fn serve(stream: TcpStream, status: Status, log: &Mutex<Vec<Exchange>>) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
-    loop {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            let line = line.trim().to_ascii_lowercase();
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line.is_empty() {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        if reader.read_exact(&mut body).is_err() {
-            return;
-        }
+    while let Some((_, body)) = read_request(&mut reader) {
         let arrived = Instant::now();
         let body: Value = serde_json::from_slice(&body).unwrap();
         let asked = last_text(&body).to_owned();

@@ -525,8 +525,7 @@ impl ClientCore {
             return None;
         }
         self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
-        let words = secrets::hide(&trouble.words, &self.options.fields);
-        let words = secrets::hide_values(&words, &self.options.secrets);
+        let words = secrets::hide(&trouble.words, &self.options.fields, &self.options.secrets);
         self.counters.failed(&Trouble::new(trouble.kind, words));
         let at = responder.time_of(&self.clock, at);
         responder.fail_at(&[job.id], trouble.kind.failure(), at);

@@ -183,8 +183,7 @@ impl Questions<'_> {
 
     /// Returns the message of an answer, without the values of fields that it repeats.
     fn words(&self, answer: &HttpAnswer) -> String {
-        let words = secrets::hide(&answer.words(), &self.options.fields);
-        secrets::hide_values(&words, &self.options.secrets)
+        secrets::hide(&answer.words(), &self.options.fields, &self.options.secrets)
     }
 
     fn get(&self, base: &str, path: &str) -> Result<HttpAnswer, Failure> {
