@@ -113,7 +113,7 @@ pub struct ServerValue {
     pub quantity: String,
     /// mean over the runs of the baseline
     pub baseline: f64,
-    /// likewise of the candidate
+    /// mean over the runs of the candidate
     pub candidate: f64,
 }
 

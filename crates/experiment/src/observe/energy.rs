@@ -97,7 +97,7 @@ impl EnergyMeter {
                 let _ = child.wait();
                 found.gpus = thread.join().unwrap_or_default();
                 if found.gpus.is_empty() {
-                    found.absent.push("nvidia-smi told no power".into());
+                    found.absent.push("nvidia-smi reported no power".into());
                 }
             }
             Err(why) => found.absent.push(why),
