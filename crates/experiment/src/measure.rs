@@ -216,7 +216,7 @@ impl PlannedTest {
     }
 
     /// Returns whether the test is a single run at a rate that over-saturation ends.
-    fn can_saturate(&self) -> bool {
+    pub fn can_saturate(&self) -> bool {
         let has_rate = |tenant: &TestTenant| match &tenant.plan.load {
             Load::Server(server) => !matches!(server.arrivals, Arrivals::Concurrency(_)),
             _ => false,

@@ -151,7 +151,7 @@ impl ServerQuery<'_> {
                 Ok(answered) => answered,
                 Err(_) => {
                     let seconds = self.limit.as_secs_f64();
-                    let words = format!("{endpoint} gave no answer within {seconds} s");
+                    let words = format!("{} gave no answer within {seconds} s", endpoint.route());
                     Err(Trouble::new(Kind::TimedOut, words))
                 }
             }

@@ -196,6 +196,15 @@ impl Endpoint {
         Self { proxy: Some(Box::new(proxy)), ..self }
     }
 
+    /// Returns the name of the server for messages about connections, with that of the proxy on the way
+    /// to it.
+    pub(crate) fn route(&self) -> String {
+        match self.proxy() {
+            Some(proxy) => format!("{self} (through the proxy {proxy})"),
+            None => self.to_string(),
+        }
+    }
+
     /// Returns the proxy on the way, if there is one.
     #[must_use]
     pub fn proxy(&self) -> Option<&Self> {

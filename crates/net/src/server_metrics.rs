@@ -1,7 +1,7 @@
 //! The metrics of inference servers in common terms: which series of which server is the number of
 //! waiting requests, and so on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::exposition::{Exposition, Sample};
 
@@ -105,10 +105,12 @@ struct Row {
     label: Option<(&'static str, &'static str)>,
     /// Factor to the unit of the quantity.
     factor: f64,
+    /// Label of the device that the series measures. Each part of a divided device repeats its value.
+    device: Option<&'static str>,
 }
 
 const fn row(server: &'static str, quantity: Quantity, series: &'static str) -> Row {
-    Row { server, quantity, series, label: None, factor: 1.0 }
+    Row { server, quantity, series, label: None, factor: 1.0, device: None }
 }
 
 const fn labeled(
@@ -117,7 +119,7 @@ const fn labeled(
     series: &'static str,
     label: (&'static str, &'static str),
 ) -> Row {
-    Row { server, quantity, series, label: Some(label), factor: 1.0 }
+    Row { server, quantity, series, label: Some(label), factor: 1.0, device: None }
 }
 
 /// The known series. Where a server has several series of a quantity, the first that its page has
@@ -184,8 +186,12 @@ const TABLE: &[Row] = &[
     row("dyno serve", Quantity::BatchSizeSum, "dyno_batch_size_sum"),
     row("dyno serve", Quantity::Batches, "dyno_batch_size_count"),
     row("dyno serve", Quantity::GeneratedTokens, "dyno_tokens_total"),
-    Row { factor: 1e-3, ..row("DCGM", Quantity::Joules, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION") },
-    row("DCGM", Quantity::Watts, "DCGM_FI_DEV_POWER_USAGE"),
+    Row {
+        factor: 1e-3,
+        device: Some("UUID"),
+        ..row("DCGM", Quantity::Joules, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
+    },
+    Row { device: Some("UUID"), ..row("DCGM", Quantity::Watts, "DCGM_FI_DEV_POWER_USAGE") },
 ];
 
 /// The known quantities of one page.
@@ -194,7 +200,7 @@ pub struct Quantities {
     /// Names of the servers whose series the page has, such as `vLLM`.
     pub servers: Vec<&'static str>,
     /// Values: of models and ranks of a server the sum, of shares and sizes the mean. Values that are
-    /// not finite are left out.
+    /// negative or not finite are left out: no quantity can be.
     pub values: BTreeMap<Quantity, f64>,
 }
 
@@ -232,9 +238,15 @@ impl Quantities {
                 row.label.is_none_or(|(name, value)| sample.label(name) == Some(value))
             };
             let is_series = |sample: &&Sample<'_>| is_name(&sample.name, row.series);
-            let samples = page.samples.iter().filter(is_series).filter(has_label);
+            let mut devices = BTreeSet::new();
+            let is_new = |sample: &&Sample<'_>| {
+                let device = row.device.and_then(|label| sample.label(label));
+                device.is_none_or(|device| devices.insert(device.to_owned()))
+            };
+            let samples = page.samples.iter().filter(is_series).filter(has_label).filter(is_new);
             let values = samples.map(|sample| sample.value);
-            let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+            let values: Vec<f64> =
+                values.filter(|value| value.is_finite() && *value >= 0.0).collect();
             if values.is_empty() {
                 continue;
             }
@@ -282,6 +294,22 @@ mod tests {
             (Quantity::GeneratedTokens, 12_000.0),
         ];
         assert_eq!((vllm.values, vllm.servers), (expected.into(), vec!["vLLM"]));
+    }
+
+    #[test]
+    fn a_divided_device_counts_once() {
+        let found = found(
+            "DCGM_FI_DEV_POWER_USAGE{UUID=\"GPU-1\",GPU_I_ID=\"1\"} 300\n\
+             DCGM_FI_DEV_POWER_USAGE{UUID=\"GPU-1\",GPU_I_ID=\"2\"} 300\n\
+             DCGM_FI_DEV_POWER_USAGE{UUID=\"GPU-2\"} 100\n",
+        );
+        assert_eq!(found.values, [(Quantity::Watts, 400.0)].into());
+    }
+
+    #[test]
+    fn negative_values_are_left_out() {
+        let found = found("vllm:num_requests_running -1\nvllm:num_requests_waiting 2\n");
+        assert_eq!(found.values, [(Quantity::Waiting, 2.0)].into());
     }
 
     #[test]

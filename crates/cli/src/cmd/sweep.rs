@@ -364,7 +364,7 @@ fn exit(stopped: StopReason, sweep: &Sweep) -> Exit {
 fn say_why(stopped: StopReason, sweep: &Sweep, directory: &Path) {
     let why = match stopped {
         StopReason::Interrupted => "interrupted",
-        StopReason::OutOfTime => "--max-time is over",
+        StopReason::OutOfTime => "the time for the sweep is over",
         StopReason::Limit => "--limit is reached",
         StopReason::Failing => "two points in a row failed with the same words",
         StopReason::Finished => "",

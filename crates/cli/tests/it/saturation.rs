@@ -11,9 +11,18 @@ use serde_json::Value;
 use crate::http_request::read_request;
 use crate::program::Folder;
 
+/// What a server does with requests while it answers another one.
+#[derive(Clone, Copy, PartialEq)]
+enum Busy {
+    /// They wait.
+    Queues,
+    /// They are refused (429).
+    Refuses,
+}
+
 /// Starts a server of texts that answers 50 requests/s, one after the other. Returns its address and the
 /// number of its answers.
-fn start() -> (SocketAddr, Arc<AtomicU64>) {
+fn start(busy: Busy) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (turn, answers) = (Arc::new(Mutex::new(())), Arc::<AtomicU64>::default());
@@ -21,21 +30,33 @@ fn start() -> (SocketAddr, Arc<AtomicU64>) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (turn, answers) = (Arc::clone(&turn), Arc::clone(&counted));
-            std::thread::spawn(move || serve(stream.unwrap(), &turn, &answers));
+            std::thread::spawn(move || serve(stream.unwrap(), &turn, &answers, busy));
         }
     });
     (address, answers)
 }
 
-fn serve(stream: TcpStream, turn: &Mutex<()>, answers: &AtomicU64) {
+fn serve(stream: TcpStream, turn: &Mutex<()>, answers: &AtomicU64, busy: Busy) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
     let (_sender, never) = std::sync::mpsc::channel::<()>();
     while let Some((_, body)) = read_request(&mut reader) {
+        let turn = match busy {
+            Busy::Queues => turn.lock().ok(),
+            Busy::Refuses => turn.try_lock().ok(),
+        };
+        if turn.is_none() {
+            let refused =
+                "HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
+            if writer.write_all(refused.as_bytes()).is_err() {
+                return;
+            }
+            continue;
+        }
         if !body.is_empty() {
-            let _turn = turn.lock().unwrap();
             let _ = never.recv_timeout(Duration::from_millis(20));
         }
+        drop(turn);
         answers.fetch_add(1, Ordering::Relaxed);
         let body = r#"{"choices":[{"index":0,"text":"one","finish_reason":"stop"}],"usage":{"completion_tokens":1}}"#;
         let head = format!(
@@ -60,7 +81,7 @@ fn run(folder: &Folder, address: SocketAddr, options: &str) -> (Option<i32>, Val
 
 #[test]
 fn a_queue_without_bound_ends_the_run_with_that_finding() {
-    let ((address, answers), folder) = (start(), Folder::new());
+    let ((address, answers), folder) = (start(Busy::Queues), Folder::new());
     let (code, summary) = run(&folder, address, "--qps 150 --duration 120s");
     let test = &summary["tests"][0];
     assert_eq!((code, &test["verdict"]), (Some(1), &"INVALID".into()), "{test}");
@@ -79,8 +100,25 @@ fn a_queue_without_bound_ends_the_run_with_that_finding() {
 }
 
 #[test]
+fn a_backlog_of_refused_requests_leaves_the_verdict_undecided() {
+    let ((address, _), folder) = (start(Busy::Refuses), Folder::new());
+    let ran = folder.dyno(&format!(
+        "run --system openai:http://{address},model=m,stream=false,metrics=off,retries=30 \
+         --scenario Server --out out -q --qps 100 --duration 12s"
+    ));
+    let summary = std::fs::read_to_string(folder.0.join("out/summary.json"));
+    let summary = summary.unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    let test = &summary["tests"][0];
+    // Requests come back in any order, so that the run is not ended.
+    assert_eq!((ran.code, &test["verdict"]), (Some(1), &"UNDECIDED".into()), "{test}");
+    let reason = test["reasons"].to_string();
+    assert!(reason.contains("The backlog still grew when the run ended"), "{reason}");
+}
+
+#[test]
 fn a_rate_that_the_server_keeps_is_not_ended() {
-    let ((address, _), folder) = (start(), Folder::new());
+    let ((address, _), folder) = (start(Busy::Queues), Folder::new());
     let (_, summary) = run(&folder, address, "--qps 25 --duration 12s --stop-on-saturation on");
     let test = &summary["tests"][0];
     assert_eq!(test["saturated"], Value::Null);

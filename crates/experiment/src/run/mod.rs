@@ -528,6 +528,8 @@ fn play(
         }
         if let Some(saturated) = &saturated {
             outcome.summary.end_saturated(saturated);
+        } else if let Some(run) = log.runs().last().filter(|_| test.can_saturate()) {
+            seen::judge_backlog(&mut outcome.summary, &run.record, stages);
         }
         outcome.summary.notes.extend(notes.iter().cloned());
         if let (TestMode::PerformanceOnly, Some(run)) = (test.mode, log.runs().last()) {

@@ -1,13 +1,16 @@
 //! Observations of the clients of a server in a test, by this process or by all workers together.
 
+use std::iter;
+
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_net::client::{ClientStatistics, Gaps};
 use dyno_net::ledger::Entry;
 use dyno_results::series::Timeline;
+use dyno_results::summary::backlog::BacklogGrowth;
 use dyno_results::summary::distributions::MetricDistribution;
-use dyno_results::summary::{self, Observer};
+use dyno_results::summary::{self, Observer, State};
 
 use crate::gather::accelerator;
 use crate::gather::client::{self, Sight};
@@ -16,6 +19,7 @@ use crate::gather::observer::{self, Part, Reach};
 use crate::gather::server::{self, ObservedRun, ServerFindings};
 use crate::observe::Observation;
 use crate::observe::servers::ServerObservation;
+use crate::options::Stages;
 use crate::outcome::{Context, Outcome, Troubles};
 use crate::system::System;
 use crate::workers::{RemoteWorkers, WorkerReports};
@@ -27,6 +31,22 @@ pub(super) fn troubles(system: &System, before: Option<&ClientStatistics>) -> Tr
         None => system.remote().zip(before).map(|(remote, before)| remote.seen().since(before)),
     };
     seen.map(|seen| seen.troubles).unwrap_or_default()
+}
+
+/// Makes a test at a rate UNDECIDED if its backlog still grew when it ended. With stages, the load
+/// itself may grow.
+pub(super) fn judge_backlog(test: &mut summary::Test, record: &Record, stages: Option<&Stages>) {
+    if stages.is_some() || test.state != State::Complete {
+        return;
+    }
+    let each = record.samples_per_query.max(1);
+    let due = |query: usize| iter::repeat_n(record.scheduled(query), each);
+    let due = (0..record.query_count()).flat_map(due).collect();
+    let done = record.completed_at.iter().copied().filter(|at| *at > 0).collect();
+    if let Some(growth) = BacklogGrowth::find(due, done) {
+        test.add_reason_after_failures(growth.reason());
+        test.settle();
+    }
 }
 
 /// Returns the client's part of the summary of a test, which may show that its figures do not

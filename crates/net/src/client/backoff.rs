@@ -84,7 +84,7 @@ pub(super) fn not_reached(endpoint: &Endpoint, error: &io::Error) -> Trouble {
         io::ErrorKind::ConnectionRefused => "; is the server running there?",
         _ => "",
     };
-    Trouble::new(Kind::Connect, format!("{endpoint} cannot be reached: {error}{hint}"))
+    Trouble::new(Kind::Connect, format!("{} cannot be reached: {error}{hint}", endpoint.route()))
 }
 
 /// Returns the trouble of a TLS error; `None` for other errors.

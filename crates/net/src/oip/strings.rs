@@ -60,6 +60,13 @@ impl StringInput {
         Ok(Self { name: name.into(), samples: strings.chunks(each).map(sample).collect() })
     }
 
+    /// Returns the first sample with bytes that are no UTF-8; JSON can carry texts only.
+    #[must_use]
+    pub fn first_without_text(&self) -> Option<usize> {
+        let is_text = |string: &Bytes| std::str::from_utf8(string).is_ok();
+        self.samples.iter().position(|strings| !strings.iter().all(is_text))
+    }
+
     /// Returns the shape of a sample for an input of this declared shape, in which -1 matches any
     /// dimension; `None` if its strings do not fit.
     pub(super) fn shape(&self, sample: usize, declared: Option<&[i64]>) -> Option<Vec<usize>> {
@@ -87,6 +94,13 @@ impl StringInput {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_found() {
+        let input = StringInput::from_lines("x", b"a\n\xc3\xa9\n\xff\n");
+        assert_eq!(input.first_without_text(), Some(2));
+        assert_eq!(StringInput::from_lines("x", b"a\n").first_without_text(), None);
+    }
 
     #[test]
     fn lines_are_samples_and_rows_may_hold_lists() {

@@ -130,9 +130,13 @@ pub fn force_lengths(
         Err(trouble) => return Err(trouble),
     };
     let remark = match output.map(u64::from) {
-        Some(FORCED..) => format!(
+        Some(FORCED) => format!(
             "Answers are forced to their requested lengths: a request for {FORCED} tokens had them."
         ),
+        Some(tokens @ FORCED..) => {
+            let words = format!("a request for {FORCED} tokens was answered with {tokens}");
+            return Err(Trouble::new(Kind::Malformed, words));
+        }
         Some(tokens) => {
             settings.others.shift_remove("ignore_eos");
             settings.limit_is_least = false;

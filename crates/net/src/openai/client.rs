@@ -268,7 +268,7 @@ impl Protocol for OpenAi {
             ignores_usage: !asks_usage,
             accepted: *accepted,
             was_asked_to_stream: *is_streaming,
-            expects: (api, Expectation { items: 1, dimension: *dimension }),
+            expects: (api, Expectation { items: 1, inputs: 1, dimension: *dimension }),
             demand: Demand::default(),
             status: 0,
             form: None,
@@ -412,14 +412,16 @@ impl Reader for AnswerReader {
         self.demand = self.demands.demand(prompt);
         let (api, expected) = &mut self.expects;
         *api = self.demands.api.unwrap_or_else(|| prompt.input.api());
-        expected.items = match &prompt.input {
+        expected.inputs = match &prompt.input {
             Input::Texts(texts) => texts.len(),
-            Input::Ranking { documents, .. } => {
-                let most = self.demands.first_ranks(prompt);
-                most.map_or(documents.len(), |most| most.min(documents.len()))
-            }
+            Input::Ranking { documents, .. } => documents.len(),
             _ => 1,
         };
+        let first_ranks = match &prompt.input {
+            Input::Ranking { .. } => self.demands.first_ranks(prompt),
+            _ => None,
+        };
+        expected.items = first_ranks.map_or(expected.inputs, |most| most.min(expected.inputs));
     }
 
     fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {

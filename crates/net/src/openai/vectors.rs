@@ -23,6 +23,9 @@ struct Wire<'a> {
 
 #[derive(Deserialize)]
 struct Embedding {
+    /// Position of its text in the request. Servers for single texts leave it out.
+    #[serde(default)]
+    index: Option<u64>,
     embedding: Vector,
 }
 
@@ -55,6 +58,8 @@ struct Rank {
 pub(super) struct Expectation {
     /// Vectors or ranks.
     pub items: usize,
+    /// Texts or documents of the request.
+    pub inputs: usize,
     /// Numbers in each vector, if known.
     pub dimension: Option<usize>,
 }
@@ -72,8 +77,10 @@ pub(super) fn embeddings(
     let wire = wire(json)?;
     let Some(data) = &wire.data else { return Ok(false) };
     let mut expected_dimension = expected.dimension;
+    let mut seen = Vec::with_capacity(data.len());
     for item in data {
         let read: Embedding = serde_json::from_str(item.get()).map_err(|_| no_answer(json))?;
+        seen.extend(read.index);
         let dimension = read.embedding.dimension();
         let is_first = expected_dimension.is_none();
         let wanted = *expected_dimension.get_or_insert(dimension);
@@ -87,6 +94,7 @@ pub(super) fn embeddings(
             return Err(Trouble::new(Kind::Malformed, words));
         }
     }
+    check_positions(seen, expected, ["text", "vectors"])?;
     settle(data, expected.items, wire.usage, take);
     Ok(true)
 }
@@ -124,13 +132,30 @@ pub(super) fn ranks(
         };
         seen.push(index);
     }
-    seen.sort_unstable();
-    if let Some(twice) = seen.windows(2).find(|pair| pair[0] == pair[1]) {
-        let words = format!("document {} has several scores", twice[0]);
-        return Err(Trouble::new(Kind::Malformed, words));
-    }
+    check_positions(seen, expected, ["document", "scores"])?;
     settle(&results, expected.items, usage, take);
     Ok(true)
+}
+
+/// Checks that each result belongs to another input of the request. `names` are those of an input and of
+/// results.
+fn check_positions(
+    mut seen: Vec<u64>,
+    expected: Expectation,
+    names: [&str; 2],
+) -> Result<(), Trouble> {
+    let [input, results] = names;
+    seen.sort_unstable();
+    let twice = seen.windows(2).find(|pair| pair[0] == pair[1]);
+    let words = match (twice, seen.last()) {
+        (Some(twice), _) => format!("{input} {} has several {results}", twice[0]),
+        (None, Some(&last)) if last >= expected.inputs as u64 => format!(
+            "a result for {input} {last}, where the request has {} (counted from 0)",
+            expected.inputs
+        ),
+        _ => return Ok(()),
+    };
+    Err(Trouble::new(Kind::Malformed, words))
 }
 
 fn wire(json: &[u8]) -> Result<Wire<'_>, Trouble> {

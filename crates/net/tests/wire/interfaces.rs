@@ -251,6 +251,16 @@ fn each_text_has_a_vector_of_the_same_dimension() {
     // 0.5 and -1.5 as 32-bit numbers.
     let base64 = r#"{"data":[{"embedding":"AAAAPwAAwL8="},{"embedding":"AAAAPwAAwL8="}]}"#;
     assert_eq!(read(&two(Some(2)), JSON, base64).2.class, Class::Whole);
+    // Both vectors belong to one text, or one to no text of the request.
+    let placed = |[first, second]: [u64; 2]| {
+        let body = format!(
+            r#"{{"data":[{{"index":{first},"embedding":[1]}},{{"index":{second},"embedding":[2]}}]}}"#
+        );
+        read(&two(None), JSON, &body)
+    };
+    assert_eq!(placed([1, 0]).2.class, Class::Whole);
+    assert!(placed([1, 1]).0.unwrap_err().words.contains("text 1 has several vectors"));
+    assert!(placed([0, 2]).0.unwrap_err().words.contains("a result for text 2"));
     for odd in ["{\"data\":[{\"embedding\":[\"x\"]}]}", "{\"data\":[{\"embedding\":[NaN]}]}", "{}"]
     {
         assert_eq!(read(&two(None), JSON, odd).0.unwrap_err().kind, Kind::Malformed, "{odd}");
@@ -281,6 +291,7 @@ fn each_document_has_a_score() {
     assert_eq!(read(&ranking(None), JSON, list).2.class, Class::Whole);
     for odd in [
         r#"[{"index":0,"score":0.9},{"index":0,"score":0.1},{"index":2,"score":0.2}]"#,
+        r#"[{"index":0,"score":0.9},{"index":1,"score":0.1},{"index":3,"score":0.2}]"#,
         r#"{"results":[{"index":0}]}"#,
         r#"{"results":{}}"#,
     ] {

@@ -7,6 +7,7 @@
 pub mod accelerator;
 pub mod answer_lines;
 pub mod answers;
+pub mod backlog;
 pub mod client;
 pub mod distributions;
 pub mod energy;

@@ -73,6 +73,9 @@ pub fn load(
     })?;
     check_ready(&asking(&nodes[0]), &metadata.name, &model_version, is_grpc)?;
     let (samples, labels) = samples(&metadata, run)?;
+    if form == Form::Json {
+        check_texts(&samples)?;
+    }
     check_labels(labels.as_deref(), classes(&metadata, output.as_deref()), run)?;
     let tensors = samples.tensors.clone();
     let model = Model::new(&metadata, &model_version, samples, output)
@@ -213,6 +216,17 @@ fn check_ready(
         return Err(Failure::set_up(problem).hint("wait until the server has loaded it"));
     }
     Ok(())
+}
+
+/// Checks that strings are texts, as JSON can carry no other bytes.
+fn check_texts(samples: &Samples) -> Result<(), Failure> {
+    let odd = samples.strings.iter().find_map(|input| Some((input, input.first_without_text()?)));
+    let Some((input, sample)) = odd else { return Ok(()) };
+    let problem = format!(
+        "sample {sample} of input '{}' has bytes that are no UTF-8, which JSON cannot carry",
+        input.name
+    );
+    Err(Failure::usage(problem).hint("add binary=true, or use oip-grpc:"))
 }
 
 /// Sends one sample in binary form, which not every server reads.

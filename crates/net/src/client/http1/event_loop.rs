@@ -180,8 +180,10 @@ impl EventLoop {
                     if now - dialing.since > shared.options.connect_limit {
                         let node = &shared.nodes[self.slots[at].node];
                         let seconds = shared.options.connect_limit as f64 / SECOND as f64;
-                        let words =
-                            format!("{} made no connection within {seconds} s", node.endpoint);
+                        let words = format!(
+                            "{} made no connection within {seconds} s",
+                            node.endpoint.route()
+                        );
                         self.dial_failed(at, &Trouble::new(Kind::Connect, words));
                     }
                 }

@@ -54,9 +54,9 @@ pub(super) async fn keep(lane: Arc<Lane>, node: usize) {
         let dialed = match tokio::time::timeout(limit, dial(&lane, node)).await {
             Ok(dialed) => dialed,
             Err(_) => {
-                let endpoint = &lane.shared.nodes[node].endpoint;
+                let route = lane.shared.nodes[node].endpoint.route();
                 let seconds = limit.as_secs_f64();
-                let words = format!("{endpoint} made no connection within {seconds} s");
+                let words = format!("{route} made no connection within {seconds} s");
                 Err(Trouble::new(Kind::Connect, words))
             }
         };

@@ -1,0 +1,195 @@
+//! The backlog of a run at a rate: whether it still grew when the run ended.
+
+use dyno_loadgen::clock::{Nanos, SECOND};
+
+use super::{Reason, ReasonKind};
+use crate::units;
+
+/// Growth of the backlog over the last three quarters of a run at a rate. The backlog is the number of
+/// requests that were due and not answered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BacklogGrowth {
+    /// Requests that arrived, per second.
+    pub arrivals_per_s: f64,
+    /// Requests that were answered, per second.
+    pub completions_per_s: f64,
+    /// Requests outstanding when the last request arrived.
+    pub backlog: u64,
+}
+
+/// Number of intervals whose growth is compared.
+const INTERVALS: usize = 16;
+/// Least growth, in standard errors of the mean of an interval.
+const LEAST_ERRORS: f64 = 4.0;
+/// Least growth as a share of the arrivals.
+const LEAST_SHARE: f64 = 0.05;
+/// Least growth of the second half as a share of that of the first. Below, the backlog levels off.
+const LEAST_LATE_GROWTH: f64 = 0.5;
+/// Most completions of the second half as a multiple of those of the first. Above, the first answers
+/// were still awaited.
+const MOST_SPEED_UP: f64 = 1.2;
+/// Least requests in the last three quarters: a few requests do not tell a trend.
+const LEAST_ARRIVALS: usize = 100;
+
+impl BacklogGrowth {
+    /// Returns the growth if it is significant; `None` if the backlog is as large as chance makes it.
+    ///
+    /// `due` has the time at which each request was due, `done` the times at which they were answered or
+    /// failed. Requests that never came back are missing from `done`. The order does not matter.
+    ///
+    /// Unlike [`dyno_loadgen::saturation::SaturationDetector`], which ends runs and must not be wrong,
+    /// this makes no assumption about the order in which the system answers.
+    #[must_use]
+    pub fn find(mut due: Vec<Nanos>, mut done: Vec<Nanos>) -> Option<Self> {
+        due.sort_unstable();
+        done.sort_unstable();
+        let (begin, end) = (due.last()? / 4, *due.last()?);
+        let before = |times: &[Nanos], at: Nanos| times.partition_point(|time| *time <= at);
+        let bound =
+            |at: usize| begin + (u128::from(end - begin) * at as u128 / INTERVALS as u128) as Nanos;
+        // Arrivals and completions until each bound.
+        let bounds: Vec<[f64; 2]> = (0..=INTERVALS)
+            .map(|at| [before(&due, bound(at)) as f64, before(&done, bound(at)) as f64])
+            .collect();
+        let backlog = |at: usize| bounds[at][0] - bounds[at][1];
+        let completed = |from: usize, to: usize| bounds[to][1] - bounds[from][1];
+        let growths: Vec<f64> = (1..=INTERVALS).map(|at| backlog(at) - backlog(at - 1)).collect();
+        let mean = growths.iter().sum::<f64>() / INTERVALS as f64;
+        let squares: f64 = growths.iter().map(|growth| (growth - mean).powi(2)).sum();
+        let error = (squares / (INTERVALS - 1) as f64 / INTERVALS as f64).sqrt();
+        let half = INTERVALS / 2;
+        let growth = backlog(INTERVALS) - backlog(0);
+        let arrivals = bounds[INTERVALS][0] - bounds[0][0];
+        let is_growing = arrivals >= LEAST_ARRIVALS as f64
+            && mean > LEAST_ERRORS * error
+            && growth >= LEAST_SHARE * arrivals
+            && backlog(INTERVALS) - backlog(half)
+                >= LEAST_LATE_GROWTH * (backlog(half) - backlog(0))
+            && completed(half, INTERVALS) <= MOST_SPEED_UP * completed(0, half);
+        let seconds = (end - begin) as f64 / SECOND as f64;
+        is_growing.then(|| Self {
+            arrivals_per_s: arrivals / seconds,
+            completions_per_s: completed(0, INTERVALS) / seconds,
+            backlog: backlog(INTERVALS) as u64,
+        })
+    }
+
+    /// Returns the finding as a reason for UNDECIDED, with advice.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        let text = format!(
+            "The backlog still grew when the run ended: {} requests/s arrived and {} were answered, \
+             with {} outstanding at the last arrival. The latencies depend on how long the run \
+             lasts. Lower the rate, or measure longer to see whether the server keeps up.",
+            units::rate(self.arrivals_per_s),
+            units::rate(self.completions_per_s),
+            units::counted(self.backlog, "request", "requests"),
+        );
+        Reason::new(ReasonKind::Saturated, text).undecided()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uniform numbers in (0, 1) from a multiplicative generator (Park and Miller).
+    struct Uniform(u64);
+
+    impl Uniform {
+        fn next(&mut self) -> f64 {
+            self.0 = self.0 * 48_271 % 0x7fff_ffff;
+            self.0 as f64 / f64::from(0x7fff_ffff)
+        }
+
+        fn exponential(&mut self, mean: f64) -> f64 {
+            -mean * self.next().ln()
+        }
+    }
+
+    enum Order {
+        First,
+        Last,
+        /// Requests that find the server busy come again after 1 s.
+        Refused,
+    }
+
+    /// Plays a server that completes one request/s on average. Returns the times of arrivals and of
+    /// completions of a run with `rate` arrivals/s for `seconds`.
+    fn play(seed: u64, rate: f64, seconds: f64, order: &Order) -> [Vec<Nanos>; 2] {
+        let mut random = Uniform(seed * 7_919 + 1);
+        let (mut due, mut now) = (Vec::new(), 0.0);
+        while now < seconds {
+            now += random.exponential(1.0 / rate);
+            due.push(now);
+        }
+        let mut waiting = due.clone();
+        let (mut done, mut free) = (Vec::new(), 0.0_f64);
+        while !waiting.is_empty() {
+            let next = match order {
+                Order::First => 0,
+                Order::Last => waiting.partition_point(|at| *at <= free).saturating_sub(1),
+                Order::Refused => {
+                    while waiting[0] < free {
+                        let again = waiting.remove(0) + 1.0 + random.next() / 10.0;
+                        waiting.insert(waiting.partition_point(|at| *at < again), again);
+                    }
+                    0
+                }
+            };
+            free = waiting.remove(next).max(free) + random.exponential(1.0);
+            done.push(free);
+        }
+        let nanos = |times: Vec<f64>| times.iter().map(|at| (at * 1e9) as Nanos).collect();
+        [nanos(due), nanos(done)]
+    }
+
+    /// Returns how many of `runs` runs are found to grow.
+    fn found(runs: u64, rate: f64, seconds: f64, order: &Order) -> usize {
+        let grows = |seed| {
+            let [due, done] = play(seed, rate, seconds, order);
+            BacklogGrowth::find(due, done).is_some()
+        };
+        (1..=runs).filter(|seed| grows(*seed)).count()
+    }
+
+    #[test]
+    fn overload_is_found_in_whatever_order_requests_are_answered() {
+        for order in [Order::First, Order::Last, Order::Refused] {
+            let found = found(30, 1.5, 600.0, &order);
+            assert!(found >= 26, "{found}");
+        }
+        let found = found(40, 1.2, 1_800.0, &Order::First);
+        assert!(found >= 30, "{found}");
+    }
+
+    #[test]
+    fn a_stable_queue_is_rarely_suspected() {
+        let [first, last] = [Order::First, Order::Last].map(|order| found(200, 0.8, 600.0, &order));
+        assert!(first <= 1 && last <= 1, "{first}, {last}");
+        let near = found(200, 0.95, 600.0, &Order::First);
+        assert!(near <= 6, "{near}");
+    }
+
+    #[test]
+    fn answers_that_take_long_are_no_growth() {
+        // 10 requests/s for 60 s, each answered after 5 s, 20 s and 50 s.
+        for latency in [5, 20, 50] {
+            let due: Vec<Nanos> = (0..600).map(|at| at * SECOND / 10).collect();
+            let done = due.iter().map(|due| due + latency * SECOND).collect();
+            assert_eq!(BacklogGrowth::find(due, done), None, "{latency} s");
+        }
+        assert_eq!(BacklogGrowth::find(Vec::new(), Vec::new()), None);
+        assert_eq!(BacklogGrowth::find(vec![0; 200], vec![Nanos::MAX; 200]), None);
+        assert_eq!(BacklogGrowth::find(vec![Nanos::MAX; 200], Vec::new()), None);
+    }
+
+    #[test]
+    fn the_reason_has_both_rates() {
+        let due: Vec<Nanos> = (0..1_200).map(|at| at * SECOND / 20).collect();
+        let done = (0..1_200).map(|at| (at + 1) * SECOND / 8).collect();
+        let reason = BacklogGrowth::find(due, done).unwrap().reason();
+        assert!(reason.undecided);
+        assert!(reason.text.contains("20.02 requests/s arrived and 8.007 were"), "{}", reason.text);
+    }
+}
