@@ -1,6 +1,7 @@
 //! Failures of experiments.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use dyno_report::WriteError;
 use dyno_results::export::ExportError;
@@ -100,4 +101,18 @@ impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Self {
         Self::set_up(error)
     }
+}
+
+/// Refuses a device in place of a file: most of them, such as `/dev/zero`, have no end.
+pub(crate) fn refuse_device(path: &Path) -> Result<(), Failure> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt as _;
+        let kind = std::fs::metadata(path).map(|metadata| metadata.file_type());
+        if kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device()) {
+            let problem = format!("`{}` is a device, where a file is needed", path.display());
+            return Err(Failure::usage(problem));
+        }
+    }
+    Ok(())
 }

@@ -21,6 +21,7 @@ mod trouble;
 pub mod tuned;
 
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use dyno_loadgen::plan::{Library, Plan};
@@ -35,7 +36,7 @@ use dyno_sut::null::Null;
 use dyno_sut::tensors::TensorLibrary;
 use dyno_task::judge::Judge;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, refuse_device};
 use crate::options::RunOptions;
 use crate::watch::Watch;
 use crate::workers::RemoteWorkers;
@@ -100,6 +101,15 @@ pub struct System {
     pub remote_workers: Option<RemoteWorkers>,
 }
 
+/// Returns the files that options name: models, data, and those of the system.
+pub(crate) fn named_files(run: &RunOptions) -> Vec<PathBuf> {
+    let spec = run.system.as_deref().unwrap_or_default();
+    let resources = SystemKind::of_spec(spec).map(|(kind, operand)| (kind.resources)(operand));
+    let given = run.model.iter().chain(run.data.iter().map(|(_, path)| path));
+    let given = given.chain(&run.labels).chain(run.with.iter().map(|(_, path)| path));
+    given.cloned().chain(resources.unwrap_or_default().files).collect()
+}
+
 impl System {
     /// Loads the system that the options name.
     ///
@@ -111,6 +121,7 @@ impl System {
             let names = SYSTEMS.map(|kind| kind.name).join(", ");
             Failure::usage(unknown).hint(format!("the systems are {names}; see dyno info systems"))
         })?;
+        named_files(run).iter().try_for_each(|path| refuse_device(path))?;
         let opened = (kind.open)(&Request { spec, operand, run, watch })?;
         Self::from_opened(spec, opened, run)
     }

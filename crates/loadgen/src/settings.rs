@@ -506,8 +506,13 @@ pub fn nearest_field(key: &str) -> &'static str {
 
 /// Returns the candidate with the smallest edit distance to `word`.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    candidates.min_by_key(|candidate| edit_distance(word, candidate))
+    // A longer word has no near candidate, and its distances take long.
+    let word: String = word.chars().take(LONGEST_WORD).collect();
+    candidates.min_by_key(|candidate| edit_distance(&word, candidate))
 }
+
+/// Most characters of a word that [`nearest`] compares.
+const LONGEST_WORD: usize = 64;
 
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

@@ -85,6 +85,13 @@ pub struct Model {
     pub seed: u64,
 }
 
+/// Maximum number of servers of a [`Model`].
+pub const MOST_SERVERS: usize = 1_000_000;
+
+/// Maximum standard deviation of the logarithm of lognormal service times: the median is 1/3000 of the
+/// mean. With more, nearly all times are 0 ns.
+pub const MOST_SIGMA: f64 = 4.0;
+
 impl Model {
     /// Returns the parameters of one server without tokens or faults, with seed 0.
     #[must_use]
@@ -101,8 +108,14 @@ pub enum ModelError {
     /// A list of service times is empty.
     #[error("a list of service times needs at least one")]
     NoTimes,
-    /// The standard deviation of the logarithm is negative or not finite.
-    #[error("sigma is {0}; it must be 0 or more")]
+    /// Every query takes 0 ns, so that a client that waits for answers never sees time pass.
+    #[error("every query takes 0 ns; a service time of at least 1 ns is needed")]
+    NoTime,
+    /// There are too many servers.
+    #[error("there are {0} servers; at most {MOST_SERVERS} are possible")]
+    Servers(usize),
+    /// The standard deviation of the logarithm is negative or too large.
+    #[error("sigma is {0}; it must be from 0 to {MOST_SIGMA}")]
     Sigma(f64),
     /// The shares of failed and of unanswered queries are not in [0, 1], or their sum exceeds 1.
     #[error(
@@ -125,10 +138,25 @@ impl Model {
             ServiceTime::Drawn(times) | ServiceTime::Listed(times) if times.is_empty() => {
                 return Err(ModelError::NoTimes);
             }
-            ServiceTime::LogNormal { sigma, .. } if !(sigma.is_finite() && *sigma >= 0.0) => {
+            ServiceTime::LogNormal { sigma, .. } if !(0.0..=MOST_SIGMA).contains(sigma) => {
                 return Err(ModelError::Sigma(*sigma));
             }
             _ => {}
+        }
+        let takes_time = match &self.service {
+            ServiceTime::Deterministic(cost) | ServiceTime::Exponential(cost) => {
+                cost.query_time(1) > 0
+            }
+            ServiceTime::LogNormal { mean, .. } => mean.query_time(1) > 0,
+            ServiceTime::Drawn(times) | ServiceTime::Listed(times) => times.iter().any(|t| *t > 0),
+        };
+        let has_slow_tokens =
+            self.tokens.is_some_and(|tokens| tokens.per_token > 0 && tokens.most > 1);
+        if !takes_time && !has_slow_tokens {
+            return Err(ModelError::NoTime);
+        }
+        if self.servers.get() > MOST_SERVERS {
+            return Err(ModelError::Servers(self.servers.get()));
         }
         let Faults { failed, unanswered } = self.faults;
         let share = |share| (0.0..=1.0).contains(&share);

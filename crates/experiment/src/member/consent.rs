@@ -11,7 +11,7 @@ use std::str::FromStr;
 use dyno_net::endpoint::Endpoint;
 
 use crate::options::RunOptions;
-use crate::system::{Resources, SystemKind};
+use crate::system::{Resources, SystemKind, named_files};
 
 /// The grammar of `--allow`, for help texts.
 pub const GRAMMAR: &str = "\x20 --allow files              any file that this process can read
@@ -171,19 +171,12 @@ fn quoted(word: &str) -> String {
 
 /// Returns the resources that the options of a coordinator name.
 fn needs(run: &RunOptions) -> Vec<Need> {
-    let mut needs = Vec::new();
     let spec = run.system.as_deref().unwrap_or_default();
-    let mut file = |path: PathBuf| needs.push(Need::File(path));
-    run.model.iter().cloned().for_each(&mut file);
-    run.data.iter().for_each(|(_, path)| file(path.clone()));
-    run.labels.iter().cloned().for_each(&mut file);
-    run.with.iter().for_each(|(_, path)| file(path.clone()));
-    if let Ok((kind, operand)) = SystemKind::of_spec(spec) {
-        let Resources { urls, files, variables } = (kind.resources)(operand);
-        needs.extend(urls.iter().map(|url| host(url)));
-        needs.extend(files.into_iter().map(Need::File));
-        needs.extend(variables.into_iter().map(Need::Environment));
-    }
+    let resources = SystemKind::of_spec(spec).map(|(kind, operand)| (kind.resources)(operand));
+    let Resources { urls, variables, .. } = resources.unwrap_or_default();
+    let mut needs: Vec<Need> = urls.iter().map(|url| host(url)).collect();
+    needs.extend(named_files(run).into_iter().map(Need::File));
+    needs.extend(variables.into_iter().map(Need::Environment));
     needs.extend(run.ort_lib.iter().cloned().map(Need::Library));
     needs
 }

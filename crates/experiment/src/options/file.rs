@@ -13,6 +13,7 @@ use toml::de::{DeTable, DeValue};
 use super::KeyOrigin;
 use super::assignment::{Assignment, BadAssignment};
 use super::keys::{self, RunOptions};
+use crate::failure::refuse_device;
 pub use meaning::meaning;
 pub use sweep::{Annotation, SWEEP_KEYS, SweepTable};
 
@@ -53,13 +54,15 @@ impl ConfigFile {
     /// # Errors
     /// Every problem, as `FILE:LINE: what is wrong`.
     pub fn read(path: &Path) -> Result<Self, Vec<String>> {
+        refuse_device(path).map_err(|failure| failure.problems().to_vec())?;
         let text = std::fs::read_to_string(path)
             .map_err(|error| vec![format!("cannot read {}: {error}", path.display())])?;
         Self::parse(&text, path)
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, Vec<String>> {
-        let mut reader = Reader { text, path, problems: Vec::new() };
+        let line_ends = text.match_indices('\n').map(|(at, _)| at).collect();
+        let mut reader = Reader { path, line_ends, problems: Vec::new() };
         let document = match DeTable::parse(text) {
             Ok(document) => document,
             Err(error) => {
@@ -69,23 +72,37 @@ impl ConfigFile {
             }
         };
         let file = reader.document(document.get_ref());
-        if reader.problems.is_empty() { Ok(file) } else { Err(reader.problems) }
+        let mut problems = reader.problems;
+        if problems.len() > MOST_PROBLEMS {
+            problems.truncate(MOST_PROBLEMS);
+            problems.push(format!("{}: further problems are not listed", path.display()));
+        }
+        if problems.is_empty() { Ok(file) } else { Err(problems) }
     }
 }
 
 struct Reader<'a> {
-    text: &'a str,
     path: &'a Path,
+    /// Where each line ends.
+    line_ends: Vec<usize>,
     problems: Vec<String>,
 }
 
+/// Maximum number of problems that are listed.
+const MOST_PROBLEMS: usize = 20;
+
 impl Reader<'_> {
     fn line(&self, at: usize) -> usize {
-        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|&&b| b == b'\n').count() + 1
+        self.line_ends.partition_point(|end| *end < at) + 1
     }
 
     fn origin(&self, at: usize) -> Origin {
         Origin::File { path: self.path.to_path_buf(), line: self.line(at) }
+    }
+
+    /// Returns whether further problems need not be looked for.
+    fn has_enough(&self) -> bool {
+        self.problems.len() > MOST_PROBLEMS
     }
 
     fn problem(&mut self, at: usize, problem: String) {
@@ -103,6 +120,9 @@ impl Reader<'_> {
             Some(_) => {}
         }
         for (name, value) in document {
+            if self.has_enough() {
+                break;
+            }
             let at = name.span().start;
             match &**name.get_ref() {
                 "version" => {}
@@ -137,6 +157,9 @@ impl Reader<'_> {
         let base = self.path.parent().map(PathBuf::from).unwrap_or_default();
         let mut shortcuts = RunOptions::default();
         for (name, value) in table {
+            if self.has_enough() {
+                break;
+            }
             let at = name.span().start;
             let name = &**name.get_ref();
             let key = match keys::find(name) {
@@ -183,6 +206,9 @@ impl Reader<'_> {
         let mut assignments = Vec::new();
         let Some(table) = self.table(value, section) else { return assignments };
         for (name, value) in table {
+            if self.has_enough() {
+                break;
+            }
             let at = name.span().start;
             let texts = self.texts(value, name.get_ref());
             if texts.is_empty() {
@@ -201,6 +227,9 @@ impl Reader<'_> {
     fn scenarios(&mut self, value: &Spanned<DeValue<'_>>, file: &mut ConfigFile) {
         let Some(table) = self.table(value, "scenario") else { return };
         for (name, value) in table {
+            if self.has_enough() {
+                break;
+            }
             match keys::scenario(name.get_ref()) {
                 Ok(scenario) => {
                     let section = format!("scenario.{}", scenario.name());
@@ -268,6 +297,22 @@ mod tests {
     fn check(text: &str, expected: &[&str]) {
         let problems = ConfigFile::parse(text, Path::new("dyno.toml")).err().unwrap_or_default();
         assert_eq!(problems, expected);
+    }
+
+    #[test]
+    fn only_the_first_of_many_problems_are_listed() {
+        let keys: String = (0..100_000).map(|n| format!("key_{n} = 1\n")).collect();
+        let found = ConfigFile::parse(&format!("version = 1\n[settings]\n{keys}"), Path::new("f"));
+        let found = found.unwrap_err();
+        assert!(found[0].starts_with("f:3: unknown key `key_0`"), "{}", found[0]);
+        assert_eq!((found.len(), found[20].as_str()), (21, "f: further problems are not listed"));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_device_is_not_read() {
+        let problems = ConfigFile::read(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(problems, ["`/dev/zero` is a device, where a file is needed"]);
     }
 
     #[test]

@@ -185,4 +185,18 @@ mod tests {
         assert_eq!(error, "unknown key `server`; the nearest key is `servers`");
         assert!(parse("", None).unwrap_err().starts_with("expected"));
     }
+
+    #[test]
+    fn models_in_which_time_stands_still_or_that_need_gigabytes_are_rejected() {
+        let error = |text: &str| read("model:x", text, None).unwrap_err().to_string();
+        for text in
+            ["fixed=0ns", "exponential=0s", "lognormal=0s", "fixed=0s,tokens=1,per-token=1s"]
+        {
+            assert!(error(text).contains("every query takes 0 ns"), "{text}");
+        }
+        assert!(error("fixed=1ms,servers=99999999999").contains("at most 1000000"));
+        assert!(error("lognormal=1ms,sigma=inf").contains("from 0 to 4"));
+        assert!(read("model:x", "fixed=0s,tokens=2,per-token=1us", None).is_ok());
+        assert!(read("model:x", "fixed=0s,per-sample=1ns", None).is_ok());
+    }
 }
