@@ -6,12 +6,12 @@ mod worker;
 
 use thiserror::Error;
 
-use self::worker::{Run, Worker};
+use self::worker::{Run, Visit};
 use crate::isa::Isa;
 use crate::memory::Memory;
 use crate::narrow;
 use crate::program::{self, BufferKind, Cadence, Loop, Product, Program, Slots};
-use crate::team::{Barrier, Team};
+use crate::team::Team;
 
 /// Words of a worker's sums: they stay in the L1 cache beside a slice of weights.
 const SUMS: usize = 4096;
@@ -89,8 +89,6 @@ pub struct Execution {
     sums: Vec<Memory>,
     /// Memory of each worker for narrowed rows, and for the scale of each row.
     narrow: Vec<(Memory, Memory)>,
-    barrier: Barrier,
-    passed: u32,
     /// Start of each buffer in a run; a field only to reuse its allocation.
     bases: Vec<Base>,
 }
@@ -132,8 +130,6 @@ impl Execution {
             narrow: (0..program.workers())
                 .map(|_| (Memory::zeroed(0), Memory::zeroed(0)))
                 .collect(),
-            barrier: Barrier::new(program.workers()),
-            passed: 0,
             bases: Vec::with_capacity(program.buffers().len()),
             program,
             isa,
@@ -161,6 +157,9 @@ impl Execution {
     ///
     /// # Errors
     /// An argument does not fit the program's buffers.
+    ///
+    /// # Panics
+    /// A worker panicked, which is a defect of this crate.
     pub fn run(&mut self, team: &mut Team, call: Call<'_>) -> Result<(), RunError> {
         let workers = self.program.workers();
         if team.workers() < workers {
@@ -198,20 +197,10 @@ impl Execution {
             lengths,
             active,
             fresh,
-            barrier: &self.barrier,
-            passed: self.passed,
         };
         let isa = self.isa;
-        if workers == 1 {
-            isa.run(Worker { run: &run, worker: 0 });
-        } else {
-            team.run(&|worker| {
-                if worker < workers {
-                    isa.run(Worker { run: &run, worker });
-                }
-            });
-        }
-        self.passed = self.passed.wrapping_add(self.program.barriers(lengths));
+        let phases = self.program.barriers(lengths);
+        team.run_phases(workers, phases, &|turns| isa.run(Visit { run: &run, turns }));
         Ok(())
     }
 

@@ -1,27 +1,40 @@
 //! A persistent team of threads: workers pinned to cores, started by a single store, synchronized
 //! without system calls (DeepCPU, section 5.3: weight-centric streamlining).
 //!
+//! A job has phases, and each phase has a share for each worker. A worker runs its own share first,
+//! then shares that no worker has taken, so that a descheduled worker delays only the share that it
+//! is in the middle of. If waiting for descheduled workers costs more than it gains, the caller
+//! works alone for a while. Which worker runs a share does not affect results.
+//!
 //! ```
 //! use std::sync::atomic::{AtomicUsize, Ordering};
 //!
 //! use dyno_kernels::Team;
 //!
 //! let (mut team, sum) = (Team::with_workers(3), AtomicUsize::new(0));
-//! team.run(&|worker| {
-//!     sum.fetch_add(worker, Ordering::Relaxed);
+//! team.run(&|share| {
+//!     sum.fetch_add(share, Ordering::Relaxed);
 //! });
 //! assert_eq!(sum.into_inner(), 1 + 2);
 //! ```
 
+mod contention;
+mod cores;
+mod fork;
 mod protocol;
+#[cfg(test)]
+mod tests;
 
+use std::any::Any;
 use std::cell::UnsafeCell;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::thread::{JoinHandle, Thread};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use protocol::{Arrivals, Jobs};
+use contention::Contention;
+use protocol::{END, Jobs, Shares, Turn, Wait};
 
 /// How a team waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,165 +50,279 @@ impl Default for WaitPolicy {
     }
 }
 
-/// A job, called with the number of each worker.
-type Job = dyn Fn(usize) + Sync;
+/// A job, called by each worker with the shares that it runs.
+type Job = dyn Fn(&mut Turns<'_>) + Sync;
 
-struct SharedState {
-    /// Counter of jobs; the greatest number ends the team.
-    jobs: Jobs<AtomicU32>,
-    job: UnsafeCell<Option<*const Job>>,
-    policy: WaitPolicy,
+/// A job, its shares per phase and phases, and the time before it.
+#[derive(Clone, Copy)]
+struct JobData {
+    job: *const Job,
+    shares: usize,
+    phases: u32,
+    before: u32,
 }
 
-// SAFETY: only the caller of `run` writes `job`, and no worker reads it then: the write comes
-// before `jobs` publishes the job (release, acquire), and after all workers have finished the last
-// one.
+struct SharedState {
+    jobs: Jobs<AtomicU32>,
+    shares: Shares<AtomicU32>,
+    job: UnsafeCell<Option<JobData>>,
+    policy: WaitPolicy,
+    /// Whether a worker's job panicked, and with what.
+    has_failed: AtomicBool,
+    failure: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: only the caller of `run_phases` writes `job`, and no worker reads it then: the write
+// comes before `jobs` opens the job (release, acquire), and after it closed the last one, when no
+// worker was inside of it.
 unsafe impl Sync for SharedState {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for SharedState {}
 
-const END: u32 = u32::MAX;
-
 /// Threads that work together with the caller of [`Team::run`], which is worker 0.
+///
+/// In a child process after `fork`, which has no threads but the caller, a team starts new ones at
+/// its first job.
 pub struct Team {
+    cores: Vec<Option<usize>>,
     shared: Arc<SharedState>,
-    threads: Vec<(JoinHandle<()>, Thread)>,
-    jobs: u32,
+    threads: Vec<JoinHandle<()>>,
+    /// Fork generation of the threads.
+    generation: u32,
+    /// Time of the last phase of the last job.
+    time: u32,
+    contention: Contention,
     /// Cores of pinned workers; empty if the caller may use no other core.
     bound: Vec<usize>,
 }
 
 impl Team {
     /// Starts a team with one worker more than `cores`; each thread is pinned to its core if the
-    /// system supports it.
+    /// system supports it. If the system starts fewer threads, those run the shares of the others.
     #[must_use]
     pub fn new(cores: &[Option<usize>], policy: WaitPolicy) -> Self {
-        let shared = Arc::new(SharedState {
-            jobs: Jobs::new(cores.len()),
-            job: UnsafeCell::new(None),
-            policy,
-        });
-        let threads = cores.iter().enumerate().map(|(index, core)| {
-            let (shared, core) = (Arc::clone(&shared), *core);
-            let work = move || {
-                core.inspect(|core| bind(*core));
-                shared.work(index);
-            };
-            let handle = std::thread::spawn(work);
-            let thread = handle.thread().clone();
-            (handle, thread)
-        });
-        let bound = cores.iter().flatten().copied().collect();
-        Self { threads: threads.collect(), shared, jobs: 0, bound }
+        let mut team = Self {
+            cores: cores.to_vec(),
+            shared: SharedState::new(cores.len() + 1, policy),
+            threads: Vec::new(),
+            generation: fork::generation(),
+            time: 0,
+            contention: Contention::new(),
+            bound: cores.iter().flatten().copied().collect(),
+        };
+        team.start();
+        team
     }
 
-    /// Starts a team of `workers` workers; all except the caller are pinned to the last cores that
-    /// this process may use.
+    /// Starts a team of `workers` workers; all except the caller are pinned to cores that this
+    /// process may use, if there are enough: to physical cores of their own first, and on one NUMA
+    /// node if it suffices.
     #[must_use]
     pub fn with_workers(workers: usize) -> Self {
-        let cores = usable_cores();
         let more = workers.saturating_sub(1);
-        let bound: Vec<Option<usize>> = (0..more)
-            .map(|at| cores.len().checked_sub(at + 1).and_then(|last| cores.get(last).copied()))
-            .collect();
-        Self::new(&bound, WaitPolicy::default())
+        let cores = if more > 0 { cores::describe(&cores::usable()) } else { Vec::new() };
+        Self::new(&cores::place(&cores, more, cores::current()), WaitPolicy::default())
+    }
+
+    /// Number of logical cores that this thread may use, at least 1; `None` if the system does not
+    /// report it. More workers would wait for each other.
+    #[must_use]
+    pub fn usable_cores() -> Option<usize> {
+        Some(cores::usable().len()).filter(|cores| *cores > 0)
     }
 
     /// Number of workers including the caller.
     #[must_use]
     pub fn workers(&self) -> usize {
-        self.threads.len() + 1
+        self.cores.len() + 1
     }
 
-    /// Calls `job` once per worker, concurrently, and returns when all have finished. Makes no
-    /// system call unless a worker sleeps or the caller runs on a worker's core.
+    /// Calls `job` once for each share from 0 to the number of workers, and returns when all calls
+    /// have returned. Each worker takes its own share first, and then those of workers that are not
+    /// running; a job must not wait for another share. Makes no system call unless a worker sleeps
+    /// or the caller runs on a worker's core.
+    ///
+    /// # Panics
+    /// If `job` panics, so does this function, once all workers have stopped. The team remains
+    /// usable.
     pub fn run(&mut self, job: &(dyn Fn(usize) + Sync)) {
-        if self.threads.is_empty() {
-            return job(0);
-        }
-        self.step_aside();
-        let guard = AbortGuard;
-        // SAFETY: the job outlives its use although its lifetime is erased: this function returns
-        // only after all workers have finished the job. Nothing else accesses `job`; see
-        // `SharedState`.
-        unsafe {
-            let job = std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const Job>(job);
-            *self.shared.job.get() = Some(job);
-        }
-        self.jobs = self.jobs.wrapping_add(1);
-        if self.jobs == END {
-            self.jobs = 1;
-        }
-        self.shared.jobs.begin(self.jobs, |worker| self.threads[worker].1.unpark());
-        job(0);
-        let mut backoff = Backoff::new(self.shared.policy);
-        self.shared.jobs.wait(self.jobs, || backoff.pause());
-        std::mem::forget(guard);
+        self.run_phases(self.workers(), 1, &|turns| {
+            while let Some(turn) = turns.next() {
+                job(turn.share);
+            }
+        });
     }
 
-    /// Moves the caller off the core of a worker. A thread that slept may wake on any core; the two
-    /// would share that core for milliseconds while another one idles. The caller's affinity is
-    /// restored afterwards, and with it that of threads that it starts.
-    #[cfg(target_os = "linux")]
-    fn step_aside(&mut self) {
-        use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
-        if !self.bound.contains(&sched_getcpu()) {
-            return;
+    /// Calls `job` on workers, which run each of `shares` shares of each of `phases` phases once:
+    /// those of a phase after all of the phase before.
+    ///
+    /// # Panics
+    /// As [`Team::run`].
+    pub(crate) fn run_phases(
+        &mut self,
+        shares: usize,
+        phases: u32,
+        job: &(dyn Fn(&mut Turns<'_>) + Sync),
+    ) {
+        assert!(shares <= self.workers(), "a share for each worker");
+        let is_alone = shares < 2
+            || self.cores.is_empty()
+            || self.contention.is_recent() && self.contention.is_alone(now());
+        if is_alone {
+            return job(&mut Turns { turns: Kind::Alone { shares, phases, turn: None } });
         }
-        let Ok(usable) = sched_getaffinity(None) else { return };
-        let mut free = usable;
-        self.bound.iter().for_each(|core| free.unset(*core));
-        if free.count() == 0 || sched_setaffinity(None, &free).is_err() {
+        if self.generation != fork::generation() {
+            self.restart();
+        }
+        if self.bound.contains(&cores::current().unwrap_or(usize::MAX))
+            && !cores::leave(&self.bound)
+        {
             self.bound.clear();
-            return;
         }
-        let _ = sched_setaffinity(None, &usable);
+        self.run_together(shares, phases, job);
     }
 
-    #[cfg(not(target_os = "linux"))]
-    fn step_aside(&mut self) {}
+    fn run_together(&mut self, shares: usize, phases: u32, job: &(dyn Fn(&mut Turns<'_>) + Sync)) {
+        let shared = &*self.shared;
+        // SAFETY: the job outlives its use although its lifetime is erased: workers use it only
+        // inside of the job, and this function returns or unwinds only after closing it.
+        let job_data = unsafe {
+            let job =
+                std::mem::transmute::<*const (dyn Fn(&mut Turns<'_>) + Sync + '_), *const Job>(job);
+            JobData { job, shares, phases, before: self.time }
+        };
+        // SAFETY: nothing else accesses `job`; see `SharedState`.
+        unsafe { *shared.job.get() = Some(job_data) };
+        let start = now();
+        let number = shared.jobs.open(shares - 1, |worker| {
+            if let Some(thread) = self.threads.get(worker) {
+                thread.thread().unpark();
+            }
+        });
+        let mut turns = Turns::together(shared, job_data, 0);
+        let result = catch_unwind(AssertUnwindSafe(|| job(&mut turns)));
+        let mut backoff = turns.into_backoff(shared.policy);
+        if let Err(failure) = result {
+            shared.fail(failure);
+        }
+        backoff.begin();
+        shared.jobs.close(number, || {
+            let _ = backoff.pause();
+        });
+        self.time = self.time.wrapping_add(phases);
+        if shares < self.workers() {
+            shared.shares.set(shares, self.time);
+        }
+        if !backoff.waited.is_zero() {
+            let end = now();
+            self.contention.record(end, end - start, backoff.waited, shares as u32);
+        }
+        if shared.has_failed.load(Ordering::Acquire) {
+            shared.shares.set(0, self.time);
+            shared.has_failed.store(false, Ordering::Release);
+            let failure = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+            resume_unwind(failure.unwrap_or_else(|| Box::new("a job of a team panicked")));
+        }
+    }
+
+    fn start(&mut self) {
+        for (index, core) in self.cores.iter().enumerate() {
+            let (shared, core) = (Arc::clone(&self.shared), *core);
+            let work = move || {
+                core.inspect(|core| cores::bind(*core));
+                shared.work(index);
+            };
+            let Ok(thread) = std::thread::Builder::new().spawn(work) else { return };
+            self.threads.push(thread);
+        }
+    }
+
+    /// Starts new threads in a child process. The handles are of threads of the parent; dropping
+    /// them would detach threads that this process does not have.
+    fn restart(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.threads));
+        self.generation = fork::generation();
+        self.shared = SharedState::new(self.workers(), self.shared.policy);
+        (self.time, self.contention) = (0, Contention::new());
+        self.start();
+    }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
-        self.shared.jobs.begin(END, |_| ());
-        for (handle, thread) in self.threads.drain(..) {
-            thread.unpark();
-            // A worker that panicked has already aborted the process.
-            let _ = handle.join();
+        if self.generation != fork::generation() {
+            return std::mem::forget(std::mem::take(&mut self.threads));
         }
-    }
-}
-
-/// Aborts the process if a job unwinds: other workers would wait forever, or continue with
-/// incomplete data.
-struct AbortGuard;
-
-impl Drop for AbortGuard {
-    fn drop(&mut self) {
-        std::process::abort();
+        self.shared.jobs.end();
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // Workers catch the panics of jobs.
+            let _ = thread.join();
+        }
     }
 }
 
 impl SharedState {
+    fn new(workers: usize, policy: WaitPolicy) -> Arc<Self> {
+        Arc::new(Self {
+            jobs: Jobs::new(workers - 1),
+            shares: Shares::new(workers),
+            job: UnsafeCell::new(None),
+            policy,
+            has_failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        })
+    }
+
     fn work(&self, index: usize) {
         let mut last = 0;
         loop {
-            let current = self.next(index, last);
-            if current == END {
+            let number = self.next(index, last);
+            if number == END {
                 return;
             }
-            last = current;
-            let guard = AbortGuard;
-            // SAFETY: `jobs` published a job, so `run` has written it and waits until `done` is
-            // published.
-            let job = unsafe { (*self.job.get()).map(|job| &*job) };
-            if let Some(job) = job {
-                job(index + 1);
+            last = number;
+            if !self.jobs.enter(index, number) {
+                continue;
             }
-            std::mem::forget(guard);
-            self.jobs.end(index, current);
+            // SAFETY: this worker is inside of the job, so its caller has written it and waits
+            // until this worker leaves.
+            let data = unsafe { *self.job.get() };
+            let left = data.filter(|data| index + 1 < data.shares).and_then(|data| {
+                let mut turns = Turns::together(self, data, index + 1);
+                // SAFETY: as above.
+                let job = unsafe { &*data.job };
+                match catch_unwind(AssertUnwindSafe(|| job(&mut turns))) {
+                    Ok(()) => turns.left(),
+                    Err(failure) => {
+                        self.fail(failure);
+                        None
+                    }
+                }
+            });
+            self.jobs.leave(index);
+            if left.is_some_and(|(share, time)| self.continues(number, share, time)) {
+                last = 0;
+            }
         }
+    }
+
+    /// Waits for a share outside of a job, so that its caller need not wait for this worker.
+    /// Returns whether the job goes on.
+    fn continues(&self, job: u32, share: usize, time: u32) -> bool {
+        let since = now();
+        while !self.has_failed.load(Ordering::Relaxed) && since.elapsed() < self.policy.spin {
+            for _ in 0..256 {
+                if self.jobs.next(0) != Some(job) {
+                    return false;
+                }
+                if self.shares.is_done(share, time) {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        false
     }
 
     /// Waits for a job other than the last: spins, then sleeps.
@@ -203,9 +330,8 @@ impl SharedState {
         let since = now();
         loop {
             for _ in 0..256 {
-                let current = self.jobs.current();
-                if current != last {
-                    return current;
+                if let Some(job) = self.jobs.next(last) {
+                    return job;
                 }
                 std::hint::spin_loop();
             }
@@ -214,145 +340,154 @@ impl SharedState {
             }
         }
     }
+
+    /// Records the panic of a job; other workers stop at their next wait.
+    fn fail(&self, failure: Box<dyn Any + Send>) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        self.has_failed.store(true, Ordering::Release);
+    }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long to spin is no part of any measurement")]
+#[expect(clippy::disallowed_methods, reason = "how long to wait is no part of any measurement")]
 fn now() -> Instant {
     Instant::now()
 }
+
+/// The shares of a job that one worker runs.
+pub(crate) struct Turns<'a> {
+    turns: Kind<'a>,
+}
+
+enum Kind<'a> {
+    Alone { shares: usize, phases: u32, turn: Option<Turn> },
+    Together { turns: protocol::Turns<'a, AtomicU32>, shared: &'a SharedState, backoff: Backoff },
+}
+
+impl<'a> Turns<'a> {
+    fn together(shared: &'a SharedState, data: JobData, own: usize) -> Self {
+        let turns =
+            protocol::Turns::new(&shared.shares, (data.shares, own), data.before, data.phases);
+        let backoff = Backoff::new(shared.policy, own == 0);
+        Self { turns: Kind::Together { turns, shared, backoff } }
+    }
+
+    /// Returns the next share to run; the one returned before is done.
+    #[inline(always)]
+    pub(crate) fn next(&mut self) -> Option<Turn> {
+        match &mut self.turns {
+            Kind::Alone { shares, phases, turn } => {
+                let next = match *turn {
+                    None => Turn { phase: 0, share: 0 },
+                    Some(turn) if turn.share + 1 < *shares => {
+                        Turn { share: turn.share + 1, ..turn }
+                    }
+                    Some(turn) => Turn { phase: turn.phase + 1, share: 0 },
+                };
+                *turn = Some(next).filter(|turn| turn.phase < *phases);
+                *turn
+            }
+            Kind::Together { turns, shared, backoff } => {
+                let turn = turns.next(|times| {
+                    if times == 0 {
+                        backoff.begin();
+                    }
+                    if times % PATIENCE == 0 && shared.has_failed.load(Ordering::Relaxed) {
+                        return Wait::Leave;
+                    }
+                    backoff.pause()
+                });
+                backoff.learn(turn.is_some_and(|turn| turn.share != turns.own()));
+                turn
+            }
+        }
+    }
+
+    fn left(&self) -> Option<(usize, u32)> {
+        match &self.turns {
+            Kind::Alone { .. } => None,
+            Kind::Together { turns, .. } => turns.left(),
+        }
+    }
+
+    fn into_backoff(self, policy: WaitPolicy) -> Backoff {
+        match self.turns {
+            Kind::Alone { .. } => Backoff::new(policy, true),
+            Kind::Together { backoff, .. } => backoff,
+        }
+    }
+}
+
+/// Waits after which a worker takes a share that is not its own: a running worker has taken its own
+/// long before.
+const PATIENCE: u32 = 64;
+/// Waits after which a worker other than the caller leaves a job.
+const LEAVE: u32 = 2048;
+/// Waits between looks at the clock.
+const LOOK: u32 = 4096;
 
 /// Spins, and yields if the wait is long: with fewer free cores than workers, the awaited worker
 /// may not be running.
 struct Backoff {
     policy: WaitPolicy,
+    is_caller: bool,
+    /// Whether the last share that this worker could take was free: its worker is not running, so
+    /// that patience does not pay off.
+    is_eager: bool,
+    /// Whether this worker may have taken a share since it learned the last time.
+    has_tried: bool,
     spun: u32,
     since: Option<Instant>,
+    /// Total of the waits so long that the clock was looked at.
+    waited: Duration,
+    /// That total before the current wait.
+    before: Duration,
 }
 
 impl Backoff {
-    fn new(policy: WaitPolicy) -> Self {
-        Self { policy, spun: 0, since: None }
+    fn new(policy: WaitPolicy, is_caller: bool) -> Self {
+        let waited = Duration::ZERO;
+        Self {
+            policy,
+            is_caller,
+            is_eager: false,
+            has_tried: false,
+            spun: 0,
+            since: None,
+            waited,
+            before: waited,
+        }
     }
 
-    fn pause(&mut self) {
+    fn begin(&mut self) {
+        (self.spun, self.since, self.before) = (0, None, self.waited);
+    }
+
+    #[inline]
+    fn pause(&mut self) -> Wait {
         std::hint::spin_loop();
         self.spun = self.spun.wrapping_add(1);
-        if self.spun.is_multiple_of(4096) {
-            let since = *self.since.get_or_insert_with(now);
-            if since.elapsed() > self.policy.spin.min(Duration::from_micros(200)) {
+        if !self.is_caller && self.spun > LEAVE {
+            return Wait::Leave;
+        }
+        if self.spun.is_multiple_of(LOOK) {
+            let waited = self.since.get_or_insert_with(now).elapsed();
+            self.waited = self.before + waited;
+            if waited > self.policy.spin.min(Duration::from_micros(200)) {
                 std::thread::yield_now();
             }
         }
-    }
-}
-
-/// A barrier of all workers.
-pub(crate) struct Barrier {
-    arrivals: Arrivals<AtomicU32>,
-    policy: WaitPolicy,
-}
-
-impl Barrier {
-    pub(crate) fn new(workers: usize) -> Self {
-        Self { arrivals: Arrivals::new(workers), policy: WaitPolicy::default() }
-    }
-
-    /// Returns when all workers have arrived for the `time`th time. Their earlier writes are
-    /// visible then.
-    pub(crate) fn wait(&self, worker: usize, time: u32) {
-        let mut backoff = Backoff::new(self.policy);
-        self.arrivals.arrive(worker, time, || backoff.pause());
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn usable_cores() -> Vec<usize> {
-    let set =
-        rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| rustix::thread::CpuSet::new());
-    (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn usable_cores() -> Vec<usize> {
-    Vec::new()
-}
-
-#[cfg(target_os = "linux")]
-fn bind(core: usize) {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
-    // Fails if the process may not use the core; the thread then stays where it is.
-    let _ = rustix::thread::sched_setaffinity(None, &set);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn bind(_core: usize) {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    #[test]
-    fn all_workers_run_each_job_once_and_sleep_between() {
-        let mut team = Team::new(&[None, None], WaitPolicy { spin: Duration::ZERO });
-        let counts: [AtomicUsize; 3] = Default::default();
-        for _ in 0..100 {
-            team.run(&|worker| {
-                counts[worker].fetch_add(1, Ordering::Relaxed);
-            });
+        if self.is_eager || self.spun.is_multiple_of(PATIENCE) {
+            self.has_tried = true;
+            return Wait::Take;
         }
-        assert_eq!(counts.map(AtomicUsize::into_inner), [100; 3]);
+        Wait::On
     }
 
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn the_caller_leaves_the_core_of_a_worker_and_may_return() {
-        use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
-        let cores = usable_cores();
-        let [first, .., last] = cores.as_slice() else { return };
-        let mut team = Team::new(&[Some(*last)], WaitPolicy::default());
-        let mut both = CpuSet::new();
-        both.set(*first);
-        both.set(*last);
-        // The system may move it back between the call and the job, though hardly most times;
-        // without
-        // a step aside it would stay each time.
-        let left = (0..100).filter(|_| {
-            bind(*last);
-            sched_setaffinity(None, &both).expect("cores that it may use");
-            let on = AtomicUsize::new(*last);
-            team.run(&|worker| {
-                if worker == 0 {
-                    on.store(sched_getcpu(), Ordering::Relaxed);
-                }
-            });
-            on.into_inner() == *first
-        });
-        assert!(left.count() > 50);
-        assert_eq!(usable_cores(), [*first, *last]);
-        // With no other core it stays, and works all the same.
-        bind(*last);
-        let ran = AtomicUsize::new(0);
-        team.run(&|_| {
-            ran.fetch_add(1, Ordering::Relaxed);
-        });
-        assert_eq!((usable_cores(), ran.into_inner()), (vec![*last], 2));
-    }
-
-    #[test]
-    fn what_was_written_before_a_meeting_is_seen_after() {
-        let mut team = Team::with_workers(3);
-        let meeting = Barrier::new(3);
-        let latest: [AtomicUsize; 3] = Default::default();
-        team.run(&|worker| {
-            for time in 1..=1000 {
-                latest[worker].store(time, Ordering::Relaxed);
-                meeting.wait(worker, 2 * time as u32 - 1);
-                assert!(latest.iter().all(|other| other.load(Ordering::Relaxed) == time));
-                meeting.wait(worker, 2 * time as u32);
-            }
-        });
-        assert_eq!(team.workers(), 3);
+    /// Records whether the last wait ended with a share of another worker.
+    #[inline(always)]
+    fn learn(&mut self, has_taken: bool) {
+        if self.has_tried {
+            (self.is_eager, self.has_tried) = (has_taken, false);
+        }
     }
 }

@@ -11,9 +11,9 @@ use crate::lanes::{Kernel, LANES, Lanes};
 use crate::narrow::{self, RowNarrowing, RowQuantization};
 use crate::panels::Precision;
 use crate::program::{
-    self, Cadence, Epilogue, GeneralCell, Place, Product, Program, SlotIndex, Slots,
+    self, Cadence, Epilogue, GeneralCell, Phase, Place, Product, Program, SlotIndex, Slots, Stage,
 };
-use crate::team::Barrier;
+use crate::team::Turns;
 use crate::tile::{self, Start, Tile};
 
 /// A call, shared by all workers.
@@ -24,8 +24,6 @@ pub(super) struct Run<'a> {
     pub(super) lengths: &'a [usize],
     pub(super) active: &'a [usize],
     pub(super) fresh: bool,
-    pub(super) barrier: &'a Barrier,
-    pub(super) passed: u32,
 }
 
 /// Steps that a product covers.
@@ -79,54 +77,86 @@ fn div_ceil(a: usize, b: usize) -> usize {
     if a <= b { usize::from(a > 0) } else { a.div_ceil(b) }
 }
 
-/// One worker's part of a run.
+/// One share of a run.
 pub(super) struct Worker<'a> {
     pub(super) run: &'a Run<'a>,
     pub(super) worker: usize,
 }
 
-impl Kernel for Worker<'_> {
+/// The shares of a run that one thread executes.
+pub(super) struct Visit<'a, 'b> {
+    pub(super) run: &'a Run<'a>,
+    pub(super) turns: &'a mut Turns<'b>,
+}
+
+impl Kernel for Visit<'_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let mut passed = self.run.passed;
+        let Self { run, turns } = self;
         let ends = &mut Ends::new();
-        let alone = self.run.program.workers() == 1;
-        let mut synchronize = || {
-            passed = passed.wrapping_add(1);
-            if !alone {
-                self.run.barrier.wait(self.worker, passed);
+        // Start of the phase with this number, and of the next one if it is known.
+        let (mut phase, mut start, mut next) = (0, Position::default(), None);
+        while let Some(turn) = turns.next() {
+            while phase < turn.phase {
+                start = next.take().unwrap_or_else(|| run.walk(start, |_, _| ()));
+                phase += 1;
             }
-        };
-        for looped in self.run.program.loops() {
-            let length = self.run.lengths[looped.length];
-            let chunk = looped.chunk.max(1);
-            for start in (0..length).step_by(chunk) {
-                let end = start.saturating_add(chunk).min(length);
-                for stage in &looped.stages {
-                    let (each, spans) = match stage.cadence {
-                        Cadence::Chunk => (end - start, 1),
-                        Cadence::Step => (1, end - start),
-                    };
-                    for span in 0..spans {
-                        let is_of_rows = stage.cadence == Cadence::Step
-                            && looped.length == 0
-                            && !self.run.active.is_empty();
-                        let span = Span { first: start + span, steps: each, length, is_of_rows };
-                        for phase in &stage.phases {
-                            for product in &phase.work[self.worker] {
-                                self.product(s, product, span, ends);
-                            }
-                            if phase.has_barrier {
-                                synchronize();
-                            }
+            let worker = Worker { run, worker: turn.share };
+            next = Some(run.walk(start, |phase, span| {
+                for product in &phase.work[turn.share] {
+                    worker.product(s, product, span, ends);
+                }
+            }));
+        }
+    }
+}
+
+/// Position in the loops of a program.
+#[derive(Clone, Copy, Default)]
+struct Position {
+    looped: usize,
+    /// First step of the chunk.
+    start: usize,
+    stage: usize,
+    span: usize,
+    phase: usize,
+}
+
+impl Run<'_> {
+    /// Walks the program from a position to the next barrier. Returns the position behind it.
+    #[inline(always)]
+    fn walk(&self, from: Position, mut visit: impl FnMut(&Phase, Span)) -> Position {
+        let Position { looped: index, mut start, mut stage, mut span, mut phase } = from;
+        let Some(looped) = self.program.loops().get(index) else { return from };
+        let length = self.lengths[looped.length];
+        let chunk = looped.chunk.max(1);
+        while start < length {
+            let end = start.saturating_add(chunk).min(length);
+            while let Some(Stage { cadence, phases }) = looped.stages.get(stage) {
+                let (steps, spans) = match cadence {
+                    Cadence::Chunk => (end - start, 1),
+                    Cadence::Step => (1, end - start),
+                };
+                let is_of_rows =
+                    *cadence == Cadence::Step && looped.length == 0 && !self.active.is_empty();
+                while span < spans {
+                    let steps = Span { first: start + span, steps, length, is_of_rows };
+                    while let Some(current) = phases.get(phase) {
+                        visit(current, steps);
+                        phase += 1;
+                        if current.has_barrier {
+                            return Position { looped: index, start, stage, span, phase };
                         }
                     }
+                    (span, phase) = (span + 1, 0);
                 }
+                (stage, span) = (stage + 1, 0);
             }
-            synchronize();
+            (start, stage) = (end, 0);
         }
+        Position { looped: index + 1, ..Position::default() }
     }
 }
 

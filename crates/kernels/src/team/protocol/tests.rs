@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 
-use super::{Arrivals, AtomicWord, Jobs};
+use super::{AtomicWord, END, Jobs, Shares, Turns, Wait};
 
 /// A word of the model; an unsound one does not order memory accesses.
 struct ModelWord<const SOUND: bool>(AtomicU32);
@@ -24,6 +24,10 @@ impl<const SOUND: bool> AtomicWord for ModelWord<SOUND> {
     }
     fn publish(&self, number: u32) {
         self.0.store(number, if SOUND { Ordering::Release } else { Ordering::Relaxed });
+    }
+    fn replace(&self, last: u32, number: u32) -> bool {
+        let order = if SOUND { Ordering::AcqRel } else { Ordering::Relaxed };
+        self.0.compare_exchange(last, number, order, Ordering::Acquire).is_ok()
     }
     fn between() {
         if SOUND {
@@ -49,110 +53,139 @@ fn fails(
     std::panic::catch_unwind(move || all_orders(switches, model)).is_err()
 }
 
-/// Workers that each write a cell, synchronize, read all cells, and synchronize before the next
-/// write.
-fn barriers<const SOUND: bool>(workers: usize, rounds: u32, first: u32) {
-    let arrivals = Arc::new(Arrivals::<ModelWord<SOUND>>::new(workers));
-    // As if all earlier barriers had been passed.
-    for word in &arrivals.0 {
-        word.0.publish(first);
-    }
-    let cells: Arc<Vec<UnsafeCell<u32>>> =
-        Arc::new((0..workers).map(|_| UnsafeCell::new(0)).collect());
-    let work = |worker: usize| {
-        let (arrivals, cells) = (Arc::clone(&arrivals), Arc::clone(&cells));
-        move || {
-            for round in 1..=rounds {
-                // SAFETY: the model fails if another thread accesses the cell.
-                cells[worker].with_mut(|cell| unsafe { *cell = round });
-                arrivals.arrive(worker, first.wrapping_add(2 * round - 1), thread::yield_now);
-                for cell in cells.iter() {
-                    // SAFETY: the model fails if another thread writes the cell.
-                    assert_eq!(cell.with(|cell| unsafe { *cell }), round);
-                }
-                if round < rounds {
-                    arrivals.arrive(worker, first.wrapping_add(2 * round), thread::yield_now);
-                }
-            }
+/// How workers other than the caller wait.
+#[derive(Clone, Copy)]
+enum Patience {
+    /// Take any free share at once.
+    Eager,
+    /// Never take the share of another worker.
+    Owner,
+    /// Give up at the first wait.
+    Leaves,
+}
+
+/// For each share, a number for even and for odd phases.
+type Cells = Vec<[UnsafeCell<u32>; 2]>;
+
+/// Runs phases on all shares. Each reads what all shares wrote in the phase before, and writes what
+/// none reads in the same phase.
+fn visit<const SOUND: bool>(
+    shares: &Shares<ModelWord<SOUND>>,
+    cells: &Cells,
+    (worker, before, phases): (usize, u32, u32),
+    patience: Patience,
+) {
+    let mut turns = Turns::new(shares, (cells.len(), worker), before, phases);
+    while let Some(turn) = turns.next(|_| {
+        thread::yield_now();
+        match patience {
+            Patience::Eager => Wait::Take,
+            Patience::Owner => Wait::On,
+            Patience::Leaves => Wait::Leave,
         }
+    }) {
+        let time = before.wrapping_add(turn.phase);
+        let [from, to] = [time as usize % 2, (time as usize + 1) % 2];
+        for cell in cells {
+            // SAFETY: the model fails if another thread writes the cell.
+            assert_eq!(cell[from].with(|cell| unsafe { *cell }), time, "all of the phase before");
+        }
+        cells[turn.share][to].with_mut(|cell| {
+            // SAFETY: the model fails if another thread accesses the cell.
+            let cell = unsafe { &mut *cell };
+            assert_eq!(*cell, time.wrapping_sub(1), "once per phase");
+            *cell = time.wrapping_add(1);
+        });
+    }
+}
+
+/// A job of `phases` phases after the time `first`, which some threads visit at once.
+fn phases<const SOUND: bool>(first: u32, phases: u32, workers: &'static [Patience]) {
+    let shares = Arc::new(Shares::<ModelWord<SOUND>>::new(workers.len()));
+    shares.set(0, first);
+    let cell = || [0, 1].map(|at| UnsafeCell::new(first.wrapping_sub((first ^ at) & 1)));
+    let cells: Arc<Cells> = Arc::new(workers.iter().map(|_| cell()).collect());
+    let visit = |worker: usize| {
+        let (shares, cells) = (Arc::clone(&shares), Arc::clone(&cells));
+        move || visit(&shares, &cells, (worker, first, phases), workers[worker])
     };
-    let others: Vec<_> = (1..workers).map(|worker| thread::spawn(work(worker))).collect();
-    work(0)();
+    let others: Vec<_> = (1..workers.len()).map(|worker| thread::spawn(visit(worker))).collect();
+    visit(0)();
+    assert!((0..workers.len()).all(|share| shares.is_done(share, first.wrapping_add(phases))));
     for other in others {
         other.join().expect("no thread fails");
     }
 }
 
 #[test]
-fn what_is_written_before_a_barrier_is_seen_after_it_and_not_before() {
-    all_orders(3, || barriers::<true>(2, 1, 0));
-    all_orders(1, || barriers::<true>(2, 2, 0));
-    all_orders(0, || barriers::<true>(3, 1, 0));
-    // The count wraps to 0.
-    all_orders(2, || barriers::<true>(2, 1, u32::MAX));
-    assert!(fails(1, || barriers::<false>(2, 1, 0)), "words that order nothing");
+fn each_share_runs_once_per_phase_and_after_the_phase_before() {
+    use Patience::{Eager, Leaves, Owner};
+    all_orders(2, || phases::<true>(0, 2, &[Owner, Owner]));
+    all_orders(2, || phases::<true>(0, 2, &[Eager, Eager]));
+    all_orders(2, || phases::<true>(0, 2, &[Eager, Leaves]));
+    all_orders(1, || phases::<true>(0, 1, &[Eager, Owner, Leaves]));
+    // The time wraps to 0.
+    all_orders(2, || phases::<true>(u32::MAX, 2, &[Eager, Eager]));
+    assert!(fails(2, || phases::<false>(0, 2, &[Owner, Owner])), "words that order nothing");
 }
-
-const END: u32 = u32::MAX;
 
 /// The loop of a worker as in `SharedState::work`, which checks for a job once and then sleeps.
 fn work<const SOUND: bool>(
-    jobs: &Jobs<ModelWord<SOUND>>,
+    (jobs, shares): (&Jobs<ModelWord<SOUND>>, &Shares<ModelWord<SOUND>>),
     worker: usize,
-    job: &UnsafeCell<u32>,
-    result: &UnsafeCell<u32>,
+    before: &UnsafeCell<u32>,
+    cells: &Cells,
 ) {
     let mut last = 0;
     loop {
-        let current = match jobs.current() {
-            current if current != last => current,
-            _ => jobs.sleep(worker, last, thread::park),
-        };
-        if current == END {
+        let job = jobs.next(last).unwrap_or_else(|| jobs.sleep(worker, last, thread::park));
+        if job == END {
             return;
         }
-        last = current;
-        // SAFETY: the model fails if another thread writes the job.
-        let number = job.with(|job| unsafe { *job });
-        // SAFETY: the model fails if another thread accesses the result.
-        result.with_mut(|result| unsafe { *result = number * 10 });
-        jobs.end(worker, current);
+        last = job;
+        if jobs.enter(worker, job) {
+            // SAFETY: the model fails if another thread writes the number.
+            let before = before.with(|before| unsafe { *before });
+            visit(shares, cells, (worker + 1, before, 1), Patience::Leaves);
+            jobs.leave(worker);
+        }
     }
 }
 
+/// Jobs of one phase, whose caller takes the shares of workers that come late.
 fn jobs<const SOUND: bool>(workers: usize, count: u32) {
-    let jobs = Arc::new(Jobs::<ModelWord<SOUND>>::new(workers));
-    let job = Arc::new(UnsafeCell::new(0));
-    let results: Arc<Vec<UnsafeCell<u32>>> =
-        Arc::new((0..workers).map(|_| UnsafeCell::new(0)).collect());
+    let protocol = Arc::new((Jobs::new(workers), Shares::new(workers + 1)));
+    let before = Arc::new(UnsafeCell::new(0));
+    let cell = || [0, u32::MAX].map(UnsafeCell::new);
+    let cells: Arc<Cells> = Arc::new((0..=workers).map(|_| cell()).collect());
     let start = |worker: usize| {
-        let (jobs, job, results) = (Arc::clone(&jobs), Arc::clone(&job), Arc::clone(&results));
-        thread::spawn(move || work(&jobs, worker, &job, &results[worker]))
+        let (protocol, before) = (Arc::clone(&protocol), Arc::clone(&before));
+        let cells = Arc::clone(&cells);
+        thread::spawn(move || work::<SOUND>((&protocol.0, &protocol.1), worker, &before, &cells))
     };
     let threads: Vec<_> = (0..workers).map(start).collect();
     let wake = |worker: usize| threads[worker].thread().unpark();
-    for number in 1..=count {
-        // SAFETY: the model fails if another thread accesses the cell.
-        job.with_mut(|job| unsafe { *job = number });
-        jobs.begin(number, wake);
-        jobs.wait(number, thread::yield_now);
-        for result in results.iter() {
-            // SAFETY: the model fails if another thread writes the result.
-            assert_eq!(result.with(|result| unsafe { *result }), number * 10);
-        }
+    let (jobs, shares) = &*protocol;
+    for time in 0..count {
+        // SAFETY: the model fails if another thread reads the number.
+        before.with_mut(|before| unsafe { *before = time });
+        let job = jobs.open(workers, wake);
+        visit(shares, &cells, (0, time, 1), Patience::Eager);
+        jobs.close(job, thread::yield_now);
+        assert!((0..=workers).all(|share| shares.is_done(share, time + 1)));
     }
     // As when a team is dropped: all workers are woken, asleep or not.
-    jobs.begin(END, |_| ());
+    jobs.end();
     (0..workers).for_each(wake);
     for thread in threads {
         thread.join().expect("no thread fails");
     }
 }
 
-/// A lost wake-up would leave all threads asleep, which the model reports as a failure.
+/// A lost wake-up would leave a thread asleep, which the model reports as a failure.
 #[test]
-fn every_worker_does_every_job_whether_it_slept_or_not() {
-    all_orders(3, || jobs::<true>(1, 2));
+fn no_worker_uses_the_data_of_a_job_that_is_closed() {
+    all_orders(2, || jobs::<true>(1, 2));
     all_orders(1, || jobs::<true>(2, 1));
-    assert!(fails(2, || jobs::<false>(1, 1)), "words that order nothing");
+    assert!(fails(2, || jobs::<false>(1, 2)), "words that order nothing");
 }
