@@ -29,7 +29,8 @@ use dyno_rnn_precision::{DYNO_RNN_BF16, DYNO_RNN_F32, DYNO_RNN_INT8};
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct dyno_rnn_options {
-    /// Number of threads that work on a call, including the caller; 0 means 1.
+    /// Number of threads that work on a call, including the caller; 0 means 1. Reduced to the
+    /// cores that the process may use.
     pub threads: usize,
     /// A `dyno_rnn_precision`.
     pub precision: c_int,

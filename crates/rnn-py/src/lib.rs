@@ -5,13 +5,14 @@
 //! `python/dyno_rnn/__init__.pyi` documents the module for readers and type checkers.
 #![forbid(unsafe_code)]
 
+use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
 
 use dyno_rnn::Precision;
 use dyno_rnn::engine::{Engine, EngineError, EngineOptions};
 use dyno_rnn::model::{Model as Layers, ModelError};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView};
 
@@ -71,6 +72,12 @@ impl Model {
             _ => PyValueError::new_err(error.to_string()),
         })?;
         let options = EngineOptions { precision, threads, steps, ..EngineOptions::default() };
+        if let Some(limit) = options.thread_limit() {
+            let category = py.get_type::<PyUserWarning>();
+            let text =
+                CString::new(limit).map_err(|error| PyValueError::new_err(error.to_string()))?;
+            PyErr::warn(py, &category, &text, 1)?;
+        }
         let engine = py.detach(|| Engine::new(layers, &options)).map_err(|e| python_error(&e))?;
         let model = engine.model();
         Ok(Self {

@@ -34,7 +34,8 @@ use crate::tuner::{Constraints, Effort, Goal, TuneError, rank, tune};
 pub struct EngineOptions {
     /// Precision of the products.
     pub precision: Precision,
-    /// Number of workers including the caller, >= 1.
+    /// Number of workers including the caller, >= 1. An engine uses no more than the cores that
+    /// this process may use; see [`EngineOptions::thread_limit`].
     pub threads: usize,
     /// Cores of the workers other than the caller, one each. If empty, the last cores that this
     /// process may use.
@@ -62,10 +63,29 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// Starts a team with these threads on these cores.
+    /// Number of workers of an engine with these options, including the caller.
+    fn workers(&self) -> usize {
+        self.threads.min(Team::usable_cores().unwrap_or(self.threads)).max(1)
+    }
+
+    /// Returns a sentence if this process may use fewer cores than `threads`.
+    #[must_use]
+    pub fn thread_limit(&self) -> Option<String> {
+        let (workers, threads) = (self.workers(), self.threads);
+        let cores = if workers == 1 { "1 core".to_owned() } else { format!("{workers} cores") };
+        (workers < threads).then(|| {
+            format!(
+                "{threads} threads are more than the {cores} that this process may use; the engine \
+                 uses {workers}"
+            )
+        })
+    }
+
+    /// Starts a team with these threads on these cores, within
+    /// [`EngineOptions::thread_limit`].
     #[must_use]
     pub fn team(&self) -> Team {
-        let threads = self.threads.max(1);
+        let threads = self.workers();
         if self.cores.is_empty() {
             return Team::with_workers(threads);
         }
@@ -128,6 +148,7 @@ const MOST_ROWS: usize = 1 << 24;
 /// Batches may have any number of rows. Plans are made for powers of two; padding rows have no
 /// steps and cost nothing.
 pub struct Engine {
+    /// Layers without weights.
     model: Arc<Model>,
     options: EngineOptions,
     machine: Machine,
@@ -146,7 +167,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Packs the weights, starts the team and plans for one row.
+    /// Packs the weights, starts the team and plans for one row. The engine does not keep `model`.
     ///
     /// # Errors
     /// No plan for one row can be made.
@@ -157,7 +178,12 @@ impl Engine {
             directions.map(|at| PackedWeights::new(layer, at, options.precision)).collect()
         };
         let packed = model.layers().iter().map(pack).collect();
-        let mut engine = Self::assemble(model, packed, options);
+        let unpacked = model.layers().iter().map(Layer::without_weights).collect();
+        let sizes = Model::from_layers(model.name(), unpacked);
+        // Only the packed weights remain, unless the caller keeps the model.
+        drop(model);
+        let sizes = sizes.expect("a model has layers that fit together");
+        let mut engine = Self::assemble(Arc::new(sizes), packed, options);
         engine.prepare(1)?;
         Ok(engine)
     }
@@ -169,7 +195,7 @@ impl Engine {
     ) -> Self {
         Self {
             machine: Machine::detect(options.isa),
-            options: EngineOptions { threads: options.threads.max(1), ..options.clone() },
+            options: EngineOptions { threads: options.workers(), ..options.clone() },
             model,
             team: options.team(),
             packed,
@@ -190,7 +216,8 @@ impl Engine {
         Self { choices: self.choices.clone(), ..other }
     }
 
-    /// Returns the model.
+    /// Returns the sizes and options of the model's layers; they have no weights, because the
+    /// engine keeps only packed ones.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.model

@@ -264,6 +264,11 @@ impl Layer {
         Self { directions, weights: Vec::new(), options, ..*self }
     }
 
+    /// Returns a layer with the same sizes and options, without weights: a plan for packed weights.
+    pub(crate) fn without_weights(&self) -> Self {
+        Self { weights: Vec::new(), options: self.options.clone(), ..*self }
+    }
+
     /// Direction in which the layer reads.
     #[must_use]
     pub fn directions(&self) -> Directions {

@@ -42,8 +42,8 @@ proptest! {
             [&["lstm:3x20"], &["bigru:3x5", "lstm:10x17"], &["birnn:3x7"], &["bilstm:3x4", "gru:8x6"]];
         let model = layers(stacks[which]);
         let options = EngineOptions { threads, isa: Isa::best(), ..EngineOptions::default() };
-        let mut engine = Engine::new(model, &options).unwrap();
-        let (inputs, outputs) = (engine.model().inputs(), engine.model().outputs());
+        let mut engine = Engine::new(model.clone(), &options).unwrap();
+        let (inputs, outputs) = (model.inputs(), model.outputs());
         let sequences: Vec<Vec<f32>> = lengths.iter().map(|n| numbers(n * inputs)).collect();
         // The padding of rows must not matter.
         let (input, lengths) = batch(&sequences, inputs, f32::NAN);
@@ -51,7 +51,7 @@ proptest! {
         let mut output = vec![7.0; steps * lengths.len() * outputs];
         engine.run(&input, &lengths, None, &mut output).unwrap();
         for (row, sequence) in sequences.iter().enumerate() {
-            let alone = engine.model().oracle(sequence);
+            let alone = model.oracle(sequence);
             for step in 0..steps {
                 let found = &output[(step * lengths.len() + row) * outputs..][..outputs];
                 for (unit, found) in found.iter().enumerate() {

@@ -24,8 +24,8 @@ class Model:
         """Loads a file .onnx or .safetensors, one of its layers as FILE#LAYER, or a layer with random
         weights by its shape, such as "lstm:256x256".
 
-        `threads` is the number of threads per call including the caller; plans are made for
-        sequences of `steps` steps. Raises ValueError for an unknown model or invalid option, OSError
+        `threads` is the number of threads per call including the caller, reduced with a UserWarning
+        to the cores that the process may use; plans are made for sequences of `steps` steps. Raises ValueError for an unknown model or invalid option, OSError
         if the file cannot be read.
         """
 

@@ -99,6 +99,36 @@ class Engine(unittest.TestCase):
             thread.join()
         self.assertEqual(found, [right] * 4)
 
+    def test_threads_beyond_the_cores_are_reduced_with_a_warning(self):
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+        if cores is None:
+            self.skipTest("this system does not report the cores of a process")
+        values = numbers(5, 2, 4)
+        right = dyno_rnn.Model("gru:4x8").run(values).tolist()
+        with self.assertWarnsRegex(UserWarning, f"{cores + 1} threads are more than the {cores} core"):
+            model = dyno_rnn.Model("gru:4x8", threads=cores + 1)
+        self.assertEqual(model.run(values).tolist(), right)
+
+    def test_a_child_process_runs_the_model_of_its_parent(self):
+        if not hasattr(os, "fork"):
+            self.skipTest("this system has no fork")
+        model = dyno_rnn.Model("lstm:64x64", threads=2)
+        values = numbers(100, 1, 64)
+        right = model.run(values).tolist()
+        child = os.fork()
+        if child == 0:
+            same = model.run(values).tolist() == right
+            del model
+            os._exit(0 if same else 1)
+        end = time.monotonic() + 60
+        while not (state := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
+            time.sleep(0.01)
+        if not state[0]:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        self.assertEqual(state, (child, 0), "the child hangs or differs")
+        self.assertEqual(model.run(values).tolist(), right)
+
 
 if __name__ == "__main__":
     unittest.main()
