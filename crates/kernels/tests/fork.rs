@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "fork is a function of C")]
 
 use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -25,7 +26,9 @@ fn in_child(work: impl FnOnce() -> bool) -> Option<c_int> {
     // threads of this program hold no lock that it needs, except perhaps that of stdout.
     let child = unsafe { fork() };
     if child == 0 {
-        let code = c_int::from(!work());
+        // A panic must not unwind into this process's copy of the test harness.
+        let is_right = catch_unwind(AssertUnwindSafe(work)).unwrap_or(false);
+        let code = c_int::from(!is_right);
         // SAFETY: ends this process without destructors of the parent's test harness.
         unsafe { _exit(code) }
     }

@@ -1,9 +1,10 @@
 //! `bench/rnn`: layers of DeepCPU's Table 1 beside PyTorch, ONNX Runtime and OpenVINO, in turn, the
-//! tuner beside a sweep of all plans, and served models. Prints one JSON line per cell of the table and
+//! tuner beside a sweep of all plans, served models, and a layer on a busy machine. Prints one JSON line per cell of the table and
 //! one per summary.
 
 mod cell;
 mod models;
+mod neighbour;
 mod server;
 
 use std::path::Path;
@@ -59,6 +60,7 @@ pub fn run(root: &Path, options: &FigureOptions) -> Result<ExitCode> {
         tuner(&bench)?;
     }
     models::run(&bench)?;
+    neighbour::run(&bench)?;
     server::run(&bench)?;
     Ok(ExitCode::SUCCESS)
 }

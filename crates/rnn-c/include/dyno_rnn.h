@@ -97,7 +97,8 @@ typedef struct dyno_rnn_model dyno_rnn_model;
  */
 typedef struct {
     /**
-     * Number of threads that work on a call, including the caller; 0 means 1.
+     * Number of threads that work on a call, including the caller; 0 means 1. Reduced to the
+     * cores that the process may use.
      */
     size_t threads;
     /**

@@ -20,6 +20,7 @@ use dyno_kernels::{Isa, Precision, Tanh, Team};
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::choices::choose;
 use dyno_rnn::cost::{LayerShape, roofline};
+use dyno_rnn::load::LoadMeter;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::tuner::{Constraints, Effort, Goal};
 use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights};
@@ -48,7 +49,9 @@ impl Bench {
         let isa = Isa::best();
         let described = Machine::detect(isa);
         let mut team = Team::with_workers(described.cores);
+        let load = LoadMeter::start();
         let machine = calibrate(&described, isa, &mut team).expect("programs that run");
+        load.warning().inspect(|warning| eprintln!("{warning}"));
         Self { isa, machine, team }
     }
 

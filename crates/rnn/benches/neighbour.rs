@@ -28,7 +28,8 @@ fn time(model: &str, threads: usize, steps: usize, budget: Duration) -> Value {
     times.sort_by(f64::total_cmp);
     let quantile = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
     let [p50, p90, p99] = [0.5, 0.9, 0.99].map(quantile);
-    json!({"calls": times.len(), "p50": p50, "p90": p90, "p99": p99})
+    let isa = options.isa.name();
+    json!({"isa": isa, "calls": times.len(), "p50": p50, "p90": p90, "p99": p99})
 }
 
 fn main() {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use dyno_kernels::{Isa, Precision, Tanh, Team};
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::explain::explain;
+use dyno_rnn::load::LoadMeter;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::tuner::{Constraints, Effort, Goal, RankedChoice, rank, tune};
 use dyno_rnn::{Cell, Choice, Directions, Layer, Weights};
@@ -152,6 +153,7 @@ fn main() {
     let isa = Isa::best();
     let described = Machine::detect(isa);
     let mut team = Team::with_workers(described.cores);
+    let load = LoadMeter::start();
     let machine = calibrate(&described, isa, &mut team).expect("programs that run");
     eprintln!("{machine}\n{:?} {:?} {:?}", machine.bandwidths, machine.barriers, machine.cells);
     let mut bench = Bench { isa, machine, team, sweep, explains: !all };
@@ -161,6 +163,7 @@ fn main() {
             found.push(bench.cell(cell, *row));
         }
     }
+    load.warning().inspect(|warning| eprintln!("{warning}"));
     let ratios: Vec<f64> = found.iter().filter_map(|result| result.ratio).collect();
     let worst = ratios.iter().copied().fold(1.0, f64::max);
     let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();

@@ -34,7 +34,7 @@ use crate::tuner::{Constraints, Effort, Goal, TuneError, rank, tune};
 pub struct EngineOptions {
     /// Precision of the products.
     pub precision: Precision,
-    /// Number of workers including the caller, >= 1. An engine uses no more than the cores that
+    /// Number of workers including the caller, >= 1. Without `cores`, no more than the cores that
     /// this process may use; see [`EngineOptions::thread_limit`].
     pub threads: usize,
     /// Cores of the workers other than the caller, one each. If empty, the last cores that this
@@ -65,7 +65,8 @@ impl Default for EngineOptions {
 impl EngineOptions {
     /// Number of workers of an engine with these options, including the caller.
     fn workers(&self) -> usize {
-        self.threads.min(Team::usable_cores().unwrap_or(self.threads)).max(1)
+        let usable = if self.cores.is_empty() { Team::usable_cores() } else { None };
+        self.threads.min(usable.unwrap_or(self.threads)).max(1)
     }
 
     /// Returns a sentence if this process may use fewer cores than `threads`.
@@ -85,7 +86,10 @@ impl EngineOptions {
     /// [`EngineOptions::thread_limit`].
     #[must_use]
     pub fn team(&self) -> Team {
-        let threads = self.workers();
+        self.team_of(self.workers())
+    }
+
+    fn team_of(&self, threads: usize) -> Team {
         if self.cores.is_empty() {
             return Team::with_workers(threads);
         }
@@ -183,6 +187,7 @@ impl Engine {
         // Only the packed weights remain, unless the caller keeps the model.
         drop(model);
         let sizes = sizes.expect("a model has layers that fit together");
+        let options = EngineOptions { threads: options.workers(), ..options.clone() };
         let mut engine = Self::assemble(Arc::new(sizes), packed, options);
         engine.prepare(1)?;
         Ok(engine)
@@ -191,13 +196,14 @@ impl Engine {
     fn assemble(
         model: Arc<Model>,
         packed: Arc<[Vec<PackedWeights>]>,
-        options: &EngineOptions,
+        options: EngineOptions,
     ) -> Self {
         Self {
             machine: Machine::detect(options.isa),
-            options: EngineOptions { threads: options.workers(), ..options.clone() },
+            // Plans are for as many workers, whatever cores the calling thread may use.
+            team: options.team_of(options.threads),
+            options,
             model,
-            team: options.team(),
             packed,
             choices: BTreeMap::new(),
             plans: BTreeMap::new(),
@@ -212,7 +218,7 @@ impl Engine {
     #[must_use]
     pub fn beside(&self, cores: Vec<usize>) -> Self {
         let options = EngineOptions { cores, ..self.options.clone() };
-        let other = Self::assemble(Arc::clone(&self.model), Arc::clone(&self.packed), &options);
+        let other = Self::assemble(Arc::clone(&self.model), Arc::clone(&self.packed), options);
         Self { choices: self.choices.clone(), ..other }
     }
 

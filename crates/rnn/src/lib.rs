@@ -30,6 +30,7 @@ pub mod engine;
 pub mod explain;
 pub mod import;
 pub mod layer;
+pub mod load;
 pub mod machine;
 pub mod model;
 pub mod network;

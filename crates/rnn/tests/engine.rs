@@ -144,3 +144,30 @@ fn what_does_not_fit_is_refused_and_the_engine_goes_on() {
     assert_eq!(engine.state_numbers(usize::MAX), Err(EngineError::TooLarge));
     assert_eq!(engine.run(&input, &[2, 2], None, &mut output), Ok(()));
 }
+
+#[test]
+fn threads_are_limited_to_the_cores_of_the_process() {
+    let Some(cores) = dyno_kernels::Team::usable_cores() else { return };
+    let options = |threads| EngineOptions { threads, ..EngineOptions::default() };
+    assert_eq!(options(cores).thread_limit(), None);
+    let sentence = options(cores + 1).thread_limit().unwrap();
+    assert!(sentence.starts_with(&format!("{} threads are more than the {cores} core", cores + 1)));
+    let engine = Engine::new(layers(&["lstm:4x9"]), &options(1 << 40)).unwrap();
+    assert_eq!(engine.options().threads, cores);
+    // Cores that the caller chooses are not limited.
+    let chosen = EngineOptions { cores: vec![0; cores], ..options(cores + 1) };
+    let mut engine = Engine::new(layers(&["lstm:4x9"]), &chosen).unwrap();
+    assert_eq!(engine.options().threads, cores + 1);
+    let mut output = [0.0; 9];
+    engine.run(&[0.5; 4], &[1], None, &mut output).unwrap();
+    assert!(output.iter().all(|number| *number != 0.0));
+}
+
+#[test]
+fn an_engine_keeps_the_sizes_of_a_model_and_no_weights_but_packed_ones() {
+    let model = std::sync::Arc::new(layers(&["bigru:3x5", "lstm:10x17"]));
+    let engine = Engine::new(std::sync::Arc::clone(&model), &EngineOptions::default()).unwrap();
+    assert_eq!(std::sync::Arc::strong_count(&model), 1);
+    assert!(engine.model().layers().iter().all(|layer| layer.weights().is_empty()));
+    assert_eq!((engine.model().inputs(), engine.model().outputs()), (3, 17));
+}

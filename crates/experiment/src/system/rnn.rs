@@ -162,6 +162,8 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     let library = Arc::new(library(&spec, &models, run)?);
     let mut remarks: Vec<String> =
         models.iter().filter_map(Source::left_out).map(str::to_owned).collect();
+    let threads = run.threads.map_or(1, NonZero::get);
+    remarks.extend(EngineOptions { threads, ..EngineOptions::default() }.thread_limit());
     let judge = judge(&spec, &models, &library, run, &mut remarks)?;
     let shape = models.iter().find_map(Source::shape);
     let batch_default = shape.and_then(|[rows, _]| NonZero::new(rows)).unwrap_or(BATCH_DEFAULT);

@@ -3,8 +3,10 @@
 import array
 import math
 import os
+import signal
 import tempfile
 import threading
+import time
 import unittest
 
 import dyno_rnn

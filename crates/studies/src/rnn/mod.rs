@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use dyno_experiment::{Failure, environment};
 use dyno_results::write::replace;
 use dyno_rnn::calibrate::calibrate;
+use dyno_rnn::load::LoadMeter;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::study::{Counter, Study as Bench};
 use dyno_rnn::{Choice, Isa, Precision, Tanh, Team};
@@ -85,6 +86,7 @@ impl Study {
         // A counter includes only threads that start after it.
         let misses = Misses::open();
         let machine = Machine::detect(isa);
+        let load = LoadMeter::start();
         let machine = calibrate(&machine, isa, &mut Team::with_workers(threads.max(machine.cores)));
         let machine = machine.map_err(Failure::set_up)?;
         let remark = match &misses {
@@ -111,6 +113,7 @@ impl Study {
             })?;
         }
         let text = if self.json { document(&about, &parts) } else { tables(&about, &parts) };
+        load.warning().inspect(|warning| eprintln!("{warning}"));
         print!("{text}");
         Ok(())
     }
