@@ -310,17 +310,12 @@ impl SharedState {
     /// Waits for a share outside of a job, so that its caller need not wait for this worker.
     /// Returns whether the job goes on.
     fn continues(&self, job: u32, share: usize, time: u32) -> bool {
-        let since = now();
-        while !self.has_failed.load(Ordering::Relaxed) && since.elapsed() < self.policy.spin {
-            for _ in 0..256 {
-                if self.jobs.next(0) != Some(job) {
-                    return false;
-                }
-                if self.shares.is_done(share, time) {
-                    return true;
-                }
-                std::hint::spin_loop();
+        let mut backoff = Backoff::new(self.policy, true);
+        while self.jobs.next(0) == Some(job) && !self.has_failed.load(Ordering::Relaxed) {
+            if self.shares.is_done(share, time) {
+                return true;
             }
+            let _ = backoff.pause();
         }
         false
     }
@@ -429,7 +424,8 @@ const LOOK: u32 = 4096;
 /// may not be running.
 struct Backoff {
     policy: WaitPolicy,
-    is_caller: bool,
+    /// Whether it waits without end; a worker inside of a job leaves instead.
+    never_leaves: bool,
     /// Whether the last share that this worker could take was free: its worker is not running, so
     /// that patience does not pay off.
     is_eager: bool,
@@ -444,11 +440,11 @@ struct Backoff {
 }
 
 impl Backoff {
-    fn new(policy: WaitPolicy, is_caller: bool) -> Self {
+    fn new(policy: WaitPolicy, never_leaves: bool) -> Self {
         let waited = Duration::ZERO;
         Self {
             policy,
-            is_caller,
+            never_leaves,
             is_eager: false,
             has_tried: false,
             spun: 0,
@@ -466,7 +462,7 @@ impl Backoff {
     fn pause(&mut self) -> Wait {
         std::hint::spin_loop();
         self.spun = self.spun.wrapping_add(1);
-        if !self.is_caller && self.spun > LEAVE {
+        if !self.never_leaves && self.spun > LEAVE {
             return Wait::Leave;
         }
         if self.spun.is_multiple_of(LOOK) {
