@@ -1,4 +1,4 @@
-//! Teams: each share once, in order of phases, whoever is running.
+//! Teams: each share runs once, in order of phases, whichever workers run.
 
 use super::*;
 use std::sync::atomic::AtomicUsize;
@@ -85,6 +85,7 @@ fn shares_of_workers_that_do_not_run_are_run_by_others() {
     }
     team.shared = SharedState::new(3, WaitPolicy::default());
     phases(&mut team, 3, 100);
+    assert_eq!(team.time, 100);
 }
 
 #[test]
