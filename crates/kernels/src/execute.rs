@@ -54,6 +54,9 @@ pub enum RunError {
         /// Index of the buffer.
         buffer: usize,
     },
+    /// A sequence has too many steps for the count of a team's phases.
+    #[error("expected sequences of fewer than 2^31 phases, found longer ones")]
+    Phases,
     /// The team has fewer workers than the program.
     #[error("expected a team of {expected} workers, found {found}")]
     Workers {
@@ -199,7 +202,7 @@ impl Execution {
             fresh,
         };
         let isa = self.isa;
-        let phases = self.program.barriers(lengths);
+        let phases = self.program.barriers(lengths).ok_or(RunError::Phases)?;
         team.run_phases(workers, phases, &|turns| isa.run(Visit { run: &run, turns }));
         Ok(())
     }
@@ -292,8 +295,8 @@ fn size(buffer: usize, expected: usize, found: usize) -> Result<(), RunError> {
 }
 
 impl Program {
-    /// Number of barriers of a run.
-    fn barriers(&self, lengths: &[usize]) -> u32 {
+    /// Number of barriers of a run; `None` if it exceeds the times that a team can tell apart.
+    fn barriers(&self, lengths: &[usize]) -> Option<u32> {
         let barriers_of = |looped: &Loop| {
             let steps = lengths[looped.length];
             let stages = looped.stages.iter().map(|stage| {
@@ -301,10 +304,12 @@ impl Program {
                     Cadence::Chunk => steps.div_ceil(looped.chunk.max(1)),
                     Cadence::Step => steps,
                 };
-                times * stage.phases.iter().filter(|phase| phase.has_barrier).count()
+                times.checked_mul(stage.phases.iter().filter(|phase| phase.has_barrier).count())
             });
-            stages.sum::<usize>() + 1
+            stages.fold(Some(1), |sum: Option<usize>, count| sum?.checked_add(count?))
         };
-        self.loops().iter().map(barriers_of).sum::<usize>() as u32
+        let all = self.loops().iter().map(barriers_of);
+        let sum = all.fold(Some(0), |sum: Option<usize>, count| sum?.checked_add(count?))?;
+        i32::try_from(sum).ok().map(i32::cast_unsigned)
     }
 }

@@ -300,6 +300,20 @@ fn calls_that_do_not_fit_are_refused() {
     assert_eq!(call(&[2, 0], &[99, 0], 64, 512), Ok(()));
 }
 
+#[test]
+fn more_phases_than_a_team_can_count_are_refused() {
+    let phases = vec![Phase { work: vec![Vec::new(); 2], has_barrier: true }];
+    let stages = vec![Stage { cadence: Cadence::Step, phases }];
+    let program = Program::new(2, Vec::new(), vec![Loop { length: 0, chunk: 1, stages }]);
+    let mut execution = Execution::new(program.expect("it holds"), Isa::scalar());
+    let mut team = Team::with_workers(2);
+    let mut call = |steps| execution.run(&mut team, Call { lengths: &[steps], ..Call::default() });
+    assert_eq!(call(1000), Ok(()));
+    for steps in [1 << 31, (1 << 32) + 1, usize::MAX] {
+        assert_eq!(call(steps), Err(RunError::Phases));
+    }
+}
+
 /// A chunk may be longer than any sequence; rows are narrowed only as far as there are steps, and
 /// runs of other lengths and other callers' memory follow.
 #[test]
