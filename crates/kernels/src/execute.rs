@@ -299,17 +299,17 @@ impl Program {
     fn barriers(&self, lengths: &[usize]) -> Option<u32> {
         let barriers_of = |looped: &Loop| {
             let steps = lengths[looped.length];
-            let stages = looped.stages.iter().map(|stage| {
+            let mut stages = looped.stages.iter().map(|stage| {
                 let times = match stage.cadence {
                     Cadence::Chunk => steps.div_ceil(looped.chunk.max(1)),
                     Cadence::Step => steps,
                 };
                 times.checked_mul(stage.phases.iter().filter(|phase| phase.has_barrier).count())
             });
-            stages.fold(Some(1), |sum: Option<usize>, count| sum?.checked_add(count?))
+            stages.try_fold(1_usize, |sum, count| sum.checked_add(count?))
         };
-        let all = self.loops().iter().map(barriers_of);
-        let sum = all.fold(Some(0), |sum: Option<usize>, count| sum?.checked_add(count?))?;
+        let mut all = self.loops().iter().map(barriers_of);
+        let sum = all.try_fold(0_usize, |sum, count| sum.checked_add(count?))?;
         i32::try_from(sum).ok().map(i32::cast_unsigned)
     }
 }
