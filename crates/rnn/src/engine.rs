@@ -91,6 +91,28 @@ pub enum EngineError {
         /// Numbers found.
         found: usize,
     },
+    /// The batch does not have the rows of the constant states or lengths in the file.
+    #[error(
+        "expected {expected} rows, for which the file has initial states or lengths, found {found}"
+    )]
+    Rows {
+        /// Rows of the file.
+        expected: usize,
+        /// Rows of the batch.
+        found: usize,
+    },
+    /// A row has fewer steps than the file prescribes for a layer.
+    #[error("`{node}` has {expected} in sequence_lens, row {row} has {found} steps")]
+    Steps {
+        /// Name of the layer.
+        node: String,
+        /// Index of the row.
+        row: usize,
+        /// Steps in the file.
+        expected: usize,
+        /// Steps of the row.
+        found: usize,
+    },
     /// The size of the batch overflows.
     #[error("expected a batch that fits into memory")]
     TooLarge,
@@ -139,6 +161,8 @@ pub struct Engine {
     /// Sequences of each layer, by batch size.
     plans: BTreeMap<usize, Vec<Sequence>>,
     lengths: Vec<usize>,
+    /// Initial states of a layer, if they are constants of the file.
+    layer_states: Vec<f32>,
     /// Input of a layer.
     layer_input: Vec<f32>,
     /// Output of a layer.
@@ -176,6 +200,7 @@ impl Engine {
             choices: BTreeMap::new(),
             plans: BTreeMap::new(),
             lengths: Vec::new(),
+            layer_states: Vec::new(),
             layer_input: Vec::new(),
             layer_output: Vec::new(),
         }
@@ -267,15 +292,52 @@ impl Engine {
         row.checked_mul(rows).ok_or(EngineError::TooLarge)
     }
 
+    /// Returns the states from which `rows` rows start if [`Engine::run`] gets none: the constants
+    /// of the file, or zeros; in the layout of [`Engine::state_numbers`].
+    ///
+    /// # Errors
+    /// The count overflows, or the file has states for another number of rows.
+    pub fn initial_states(&self, rows: usize) -> Result<Vec<f32>, EngineError> {
+        self.check_rows(rows)?;
+        let mut states = Vec::with_capacity(self.state_numbers(rows)?);
+        for (layer, start) in self.model.layers().iter().zip(self.model.starts()) {
+            start.push_states(layer, rows, &mut states);
+        }
+        Ok(states)
+    }
+
+    fn check_rows(&self, rows: usize) -> Result<(), EngineError> {
+        match self.model.rows() {
+            Some(expected) if expected != rows => Err(EngineError::Rows { expected, found: rows }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that no row has fewer steps than the file prescribes for a layer.
+    fn check_steps(&self, lengths: &[usize]) -> Result<(), EngineError> {
+        for start in self.model.starts().iter().filter(|start| start.has_lengths()) {
+            for (row, found) in lengths.iter().enumerate() {
+                if let Some(expected) = start.length(row).filter(|expected| expected > found) {
+                    let node = start.node().to_owned();
+                    return Err(EngineError::Steps { node, row, expected, found: *found });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Runs a batch.
     ///
     /// `input` is steps x rows x inputs, `output` steps x rows x outputs. There is one row per
     /// entry of `lengths`, which runs for that many steps; its outputs after them are zeros. With
     /// `states`, in the layout of [`Engine::state_numbers`], rows start from these states, which
-    /// are replaced by those after their last steps. Without `states`, rows start from zeros.
+    /// are replaced by those after their last steps. Without `states`, rows start from
+    /// [`Engine::initial_states`]. A layer whose lengths are constants of the file stops after
+    /// these, as the file prescribes.
     ///
     /// # Errors
-    /// An array has the wrong size, a length exceeds the steps, or the batch is empty.
+    /// An array has the wrong size, a length exceeds the steps, or the batch is empty. The batch
+    /// does not fit constant states or lengths of the file.
     pub fn run(
         &mut self,
         input: &[f32],
@@ -300,23 +362,38 @@ impl Engine {
         if let Some(states) = &states {
             expect("states", self.state_numbers(rows)?, states.len())?;
         }
+        self.check_rows(rows)?;
+        self.check_steps(lengths)?;
         let size = self.size_for(rows)?;
-        self.lengths.clear();
-        self.lengths.extend_from_slice(lengths);
-        self.lengths.resize(size, 0);
         Padding { blocks: steps, rows, size }.pad(input, inputs, &mut self.layer_input);
         let mut states = states;
         let mut before = 0;
-        let Self { plans, team, layer_input, layer_output, lengths, model, .. } = self;
-        for (sequence, layer) in plans.entry(size).or_default().iter_mut().zip(model.layers()) {
+        let given = lengths;
+        let Self { plans, team, layer_input, layer_output, layer_states, lengths, model, .. } = self;
+        let layers = model.layers().iter().zip(model.starts());
+        for (sequence, (layer, start)) in plans.entry(size).or_default().iter_mut().zip(layers) {
+            lengths.clear();
+            lengths.extend(given.iter().enumerate().map(|(row, own)| start.length(row).unwrap_or(*own)));
+            lengths.resize(size, 0);
             layer_output.clear();
             layer_output.resize(steps * size * sequence.outputs(), 0.0);
-            match states.as_deref_mut() {
-                None => sequence.run_lengths(team, layer_input, layer_output, lengths)?,
+            let widths = state_widths(layer);
+            let own = match states.as_deref_mut() {
                 Some(states) => {
-                    let widths = state_widths(layer);
                     let own = &mut states[before..][..rows * (widths[0] + widths[1])];
                     before += own.len();
+                    Some(own)
+                }
+                None if start.has_states() => {
+                    layer_states.clear();
+                    start.push_states(layer, rows, layer_states);
+                    Some(&mut layer_states[..])
+                }
+                None => None,
+            };
+            match own {
+                None => sequence.run_lengths(team, layer_input, layer_output, lengths)?,
+                Some(own) => {
                     let padding = Padding { blocks: layer.directions().count(), rows, size };
                     sequence.set_states(&padding.pad_states(own, widths))?;
                     sequence.run_lengths_on(team, layer_input, layer_output, lengths)?;
@@ -344,7 +421,8 @@ impl Engine {
         let layer = self.model.layers().last();
         let directions = layer.map_or(Directions::Forward, Layer::directions);
         let half = outputs / directions.count();
-        let length = lengths.get(row).copied().unwrap_or(0);
+        let constant = self.model.starts().last().and_then(|start| start.length(row));
+        let length = lengths.get(row).map_or(0, |length| constant.unwrap_or(*length));
         let part = move |direction: usize| {
             let step = if directions.is_back(direction) { 0 } else { length.saturating_sub(1) };
             let from = (step * rows + row) * outputs + direction * half;
