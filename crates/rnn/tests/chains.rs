@@ -428,13 +428,23 @@ fn nodes_that_contradict_themselves_are_named() {
     net.0.nodes[1].outputs = vec![y.clone()];
     let error = net.model(&z).unwrap_err().to_string();
     assert!(error.contains("'n0' and 'n1' both compute 'v0'"), "{error}");
-    // Weights in a file that does not exist.
-    let mut net = Net::open();
-    let y = net.lstm("x", 1, INPUTS, &[]);
-    let values = Values::External { path: "missing.bin".into(), offset: 0, length: 256 };
-    net.0.tensors[1].values = values;
-    let error = net.model(&y).unwrap_err().to_string();
-    assert!(error.contains("n0: cannot read `c1`:") && error.contains("missing.bin"), "{error}");
+}
+
+#[test]
+fn weights_in_a_missing_file_are_named() {
+    let mut net = Net::new([Dim::symbol("T"), Dim::symbol("N"), 256.into()]);
+    let y = net.lstm("x", 1, 256, &[]);
+    net.0.outputs.push(Port { name: y, element: None, shape: None });
+    let folder = std::env::temp_dir().join(format!("dyno-chain-apart-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for temporary files");
+    let written = net.0.write_external_above(&folder.join("net.onnx"), 0).expect("two files");
+    let path = written.model.display().to_string();
+    assert_eq!(Model::open(&path).unwrap().inputs(), 256);
+    std::fs::remove_file(written.weights.expect("weights apart")).expect("the file was written");
+    let error = Model::open(&path).unwrap_err().to_string();
+    assert!(error.contains("n0: cannot read `c0`: cannot read"), "{error}");
+    assert!(error.contains("net.onnx.data"), "{error}");
+    std::fs::remove_dir_all(folder).expect("the folder was there");
 }
 
 #[test]
