@@ -14,6 +14,7 @@ mod folded;
 mod start;
 mod weights;
 
+use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
 use dyno_kernels::Activation;
@@ -274,6 +275,11 @@ impl Model {
     #[must_use]
     pub fn rows(&self) -> Option<usize> {
         self.starts.iter().find_map(Start::rows)
+    }
+
+    /// Hashes the constant states and lengths of the file.
+    pub fn hash_starts(&self, hasher: &mut impl Hasher) {
+        self.starts.iter().for_each(|start| start.hash(hasher));
     }
 
     /// Constant states and lengths of each layer.

@@ -1,5 +1,7 @@
 //! Initial states and lengths that a file fixes for a layer.
 
+use std::hash::{Hash, Hasher};
+
 use crate::import::{ImportedLayer, InitialState};
 use crate::layer::{Cell, Layer};
 
@@ -96,6 +98,14 @@ impl Start {
     /// Whether the layer has constant lengths.
     pub fn has_lengths(&self) -> bool {
         !self.lengths.is_empty()
+    }
+
+    /// Hashes the constants.
+    pub fn hash(&self, hasher: &mut impl Hasher) {
+        for numbers in self.states.iter().flatten() {
+            numbers.iter().for_each(|number| number.to_bits().hash(hasher));
+        }
+        self.lengths.hash(hasher);
     }
 
     /// Appends the initial states of `rows` rows: hidden states, then cell states of an LSTM, each

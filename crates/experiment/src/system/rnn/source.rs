@@ -43,7 +43,14 @@ impl Source {
                 )),
                 error => Failure::set_up(format!("system rnn: {error}")),
             });
-            return model.map(Self::Layers).map_err(|failure| failure.hint(hint));
+            let model = model.map_err(|failure| failure.hint(hint))?;
+            if let Some(rows) = model.rows() {
+                return Err(Failure::set_up(format!(
+                    "system rnn: {named} has other initial states or lengths for each of {rows} rows"
+                ))
+                .hint("samples form batches of any size; use the engine from Python or C"));
+            }
+            return Ok(Self::Layers(model));
         };
         if spec.lengths.is_some() {
             return Err(Failure::usage(format!("system rnn: samples of {named} have one length"))
@@ -79,10 +86,10 @@ impl Source {
         }
     }
 
-    /// Returns a sentence about parts of a file that are not run.
-    pub fn left_out(&self) -> Option<&str> {
+    /// Returns a sentence about options that a file does not state.
+    pub fn assumption(&self) -> Option<&str> {
         match self {
-            Self::Layers(model) => model.left_out(),
+            Self::Layers(model) => model.assumption(),
             Self::Served(_) => None,
         }
     }
@@ -139,5 +146,6 @@ impl Source {
             let (cell, directions) = (layer.cell(), layer.directions());
             format!("{cell:?} {directions:?} {:?};", layer.options()).hash(hasher);
         }
+        model.hash_starts(hasher);
     }
 }
