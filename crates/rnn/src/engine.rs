@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dyno_kernels::{Isa, Precision, ProgramError, Tanh, Team, WaitPolicy};
+use dyno_kernels::{Isa, MAX_BYTES, Precision, ProgramError, Tanh, Team, WaitPolicy};
 use thiserror::Error;
 
 use crate::layer::{Cell, Directions, Layer};
@@ -113,6 +113,24 @@ pub enum EngineError {
         /// Steps of the row.
         found: usize,
     },
+    /// A layer cannot be computed with bytes.
+    #[error("int8: layer {layer} has {what}; use f32 or bf16")]
+    Bytes {
+        /// Index of the layer, from 0.
+        layer: usize,
+        /// Description of the obstacle.
+        what: String,
+    },
+    /// Bytes represent finite numbers only.
+    #[error("int8: row {row} has {found} in step {step}; use f32, or finite numbers")]
+    NotFinite {
+        /// Index of the row.
+        row: usize,
+        /// Index of the step.
+        step: usize,
+        /// The number.
+        found: f32,
+    },
     /// The size of the batch overflows.
     #[error("expected a batch that fits into memory")]
     TooLarge,
@@ -173,9 +191,12 @@ impl Engine {
     /// Packs the weights, starts the team and plans for one row.
     ///
     /// # Errors
-    /// No plan for one row can be made.
+    /// No plan for one row can be made, or a layer cannot be computed in the precision.
     pub fn new(model: impl Into<Arc<Model>>, options: &EngineOptions) -> Result<Self, EngineError> {
         let model = model.into();
+        if options.precision == Precision::Int8 {
+            check_bytes(model.layers())?;
+        }
         let pack = |layer: &Layer| -> Vec<PackedWeights> {
             let directions = 0..layer.directions().count();
             directions.map(|at| PackedWeights::new(layer, at, options.precision)).collect()
@@ -364,6 +385,9 @@ impl Engine {
         }
         self.check_rows(rows)?;
         self.check_steps(lengths)?;
+        if self.options.precision == Precision::Int8 {
+            check_finite(input, inputs, lengths)?;
+        }
         let size = self.size_for(rows)?;
         Padding { blocks: steps, rows, size }.pad(input, inputs, &mut self.layer_input);
         let mut states = states;
@@ -438,6 +462,36 @@ impl fmt::Debug for Engine {
         let options = &self.options;
         f.debug_struct("Engine").field("model", &model).field("options", options).finish()
     }
+}
+
+/// Checks that bytes can represent the weights of layers, and 32-bit sums their products.
+fn check_bytes(layers: &[Layer]) -> Result<(), EngineError> {
+    for (at, layer) in layers.iter().enumerate() {
+        let failed = |what: String| Err(EngineError::Bytes { layer: at, what });
+        let longest = layer.inputs().max(layer.units()).max(layer.width());
+        if longest > MAX_BYTES {
+            return failed(format!("sums of {longest} products, above {MAX_BYTES}"));
+        }
+        let weights = layer.weights().iter().flat_map(|own| [&own.input, &own.state]);
+        let odd = |numbers: &&Vec<f32>| numbers.iter().any(|number| !number.is_finite());
+        if weights.chain(&layer.options().projections).any(|numbers| odd(&numbers)) {
+            return failed("weights that are infinite or NaN".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Checks the numbers of all rows up to their lengths.
+fn check_finite(input: &[f32], inputs: usize, lengths: &[usize]) -> Result<(), EngineError> {
+    for (at, numbers) in input.chunks_exact(inputs).enumerate() {
+        let (step, row) = (at / lengths.len(), at % lengths.len());
+        if step < lengths[row]
+            && let Some(found) = numbers.iter().copied().find(|number| !number.is_finite())
+        {
+            return Err(EngineError::NotFinite { row, step, found });
+        }
+    }
+    Ok(())
 }
 
 fn expect(what: &'static str, expected: usize, found: usize) -> Result<(), EngineError> {
