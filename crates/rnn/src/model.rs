@@ -36,6 +36,8 @@ pub struct Model {
     /// Rows and steps in the model's text, if any.
     shape: Option<[usize; 2]>,
     assumption: Option<String>,
+    /// Input or output of a graph whose numbers are in another order than an engine's.
+    rearranged: Option<String>,
 }
 
 /// Error of opening a model.
@@ -119,6 +121,17 @@ pub enum ModelError {
         /// The expected options.
         expected: String,
     },
+    /// The graph of a file takes or returns arrays in another order than an engine.
+    #[error(
+        "{name}: the array `{port}` is not in the order of an engine, steps x rows x numbers; run a \
+         layer as FILE#LAYER, whose arrays are"
+    )]
+    Rearranged {
+        /// Name of the model.
+        name: String,
+        /// Input or output of the graph.
+        port: String,
+    },
     /// Several layers of a file have the requested name.
     #[error("{} has several recurrent layers `{name}`", path.display())]
     Ambiguous {
@@ -193,7 +206,7 @@ impl Model {
             }
         }
         let starts = vec![Start::default(); layers.len()];
-        Ok(Self { name, layers, starts, shape: None, assumption: None })
+        Ok(Self { name, layers, starts, shape: None, assumption: None, rearranged: None })
     }
 
     /// Opens the model that `text` names: an `.onnx` or `.safetensors` file, one of its layers as
@@ -270,6 +283,21 @@ impl Model {
         self.assumption.as_deref()
     }
 
+    /// Checks that arrays for an engine are those of the graph in the file: steps x rows x inputs, and
+    /// outputs of all steps. Callers that pass arrays instead of sequences would otherwise confuse
+    /// the axes of a graph that has rows first.
+    ///
+    /// # Errors
+    /// An input or output has its axes in another order, or is a last state.
+    pub fn check_arrays(&self) -> Result<(), ModelError> {
+        match &self.rearranged {
+            None => Ok(()),
+            Some(port) => {
+                Err(ModelError::Rearranged { name: self.name.clone(), port: port.clone() })
+            }
+        }
+    }
+
     /// Rows that every batch must have, if the file has other initial states or lengths for each
     /// row.
     #[must_use]
@@ -344,7 +372,7 @@ fn parse_synthetic(text: &str) -> Option<Model> {
     let layer = Layer::new(cell, inputs, units, directions, weights).ok()?;
     let layers = vec![layer];
     let starts = vec![Start::default()];
-    Some(Model { name: text.to_owned(), layers, starts, shape, assumption: None })
+    Some(Model { name: text.to_owned(), layers, starts, shape, assumption: None, rearranged: None })
 }
 
 /// Random numbers in [-1, 1) from Steele, Lea and Flood's SplitMix64.

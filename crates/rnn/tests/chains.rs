@@ -469,3 +469,46 @@ fn long_graphs_take_linear_time_and_deep_ones_little_stack() {
     let y = net.node("LSTM", &["x", &w, &r], &[]);
     assert!(matches!(net.model(&y), Err(ModelError::Import { .. })));
 }
+
+/// Whether arrays of the engine are those of the graph, or which array is not.
+fn rearranged(model: &Model) -> Option<String> {
+    match model.check_arrays() {
+        Ok(()) => None,
+        Err(ModelError::Rearranged { port, .. }) => Some(port),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn arrays_in_another_order_than_the_engines_are_named() {
+    let dims = || [Dim::symbol("T"), Dim::symbol("N"), INPUTS.into()];
+    // One direction beside the steps does not change the order of numbers.
+    let mut net = Net::new(dims());
+    let y = net.lstm("x", 1, INPUTS, &[]);
+    assert_eq!(rearranged(&net.model(&y).unwrap()), None);
+    let mut net = Net::new(dims());
+    let y = net.lstm("x", 2, INPUTS, &[]);
+    let raw = Net(net.0.clone());
+    let y = net.transpose(&y, &[0, 2, 1, 3]);
+    assert_eq!(rearranged(&net.model(&y).unwrap()), None);
+    assert_eq!(rearranged(&raw.model("v0").unwrap()).as_deref(), Some("v0"));
+    // Rows first, also if there is a single one.
+    for rows in [Dim::symbol("N"), Dim::Fixed(1)] {
+        let mut net = Net::new([rows, Dim::symbol("T"), INPUTS.into()]);
+        let x = net.transpose("x", &[1, 0, 2]);
+        let y = net.lstm(&x, 1, INPUTS, &[]);
+        net.0.outputs.push(Port { name: y, element: None, shape: None });
+        assert_eq!(rearranged(&opened(&net.0, "").unwrap()).as_deref(), Some("x"));
+        assert_eq!(rearranged(&opened(&net.0, "#n1").unwrap()), None);
+    }
+    let mut net = Net::new(dims());
+    let y = net.lstm("x", 1, INPUTS, &[]);
+    let y = net.squeeze(&y);
+    let y = net.transpose(&y, &[1, 0, 2]);
+    assert_eq!(rearranged(&net.model(&y).unwrap()), Some(y));
+    // A last state.
+    let mut net = Net::new(dims());
+    let _ = net.lstm("x", 1, INPUTS, &[]);
+    net.0.nodes[0].outputs = vec![String::new(), "last".into()];
+    assert_eq!(rearranged(&net.model("last").unwrap()).as_deref(), Some("last"));
+}

@@ -22,6 +22,9 @@ const MOST_DIMS: usize = 16;
 pub struct Chain {
     pub layers: Vec<Layer>,
     pub starts: Vec<Start>,
+    /// Input or output whose numbers are in another order than those of an engine, which takes steps
+    /// x rows x inputs and returns steps x rows x outputs.
+    pub rearranged: Option<String>,
 }
 
 /// Reason why a graph is not a chain of layers.
@@ -68,6 +71,8 @@ struct Link {
     source: Source,
     steps: Vec<Axis>,
     rows: Vec<Axis>,
+    /// Axes of the inputs of a step.
+    inputs: Vec<Axis>,
     /// Axes of the outputs of a step.
     outputs: Vec<Axis>,
 }
@@ -326,8 +331,8 @@ impl<'a> Walk<'a> {
         if let Err(why) = start.check(sizes[0], sizes[1]) {
             return Err(self.broken(name, why));
         }
-        let (steps, rows) = (steps.clone(), rows.clone());
-        Ok(Link { imported, start, source, steps, rows, outputs: Vec::new() })
+        let [steps, rows, inputs] = [steps, rows, features].map(Clone::clone);
+        Ok(Link { imported, start, source, steps, rows, inputs, outputs: Vec::new() })
     }
 
     /// Describes how the input of a layer differs from what it has to read.
@@ -376,11 +381,11 @@ impl<'a> Walk<'a> {
 
     /// Returns the chain that computes all outputs of the graph.
     fn finish(mut self) -> Result<Chain, ChainError> {
-        let mut returned = Vec::new();
+        let mut returned: Vec<Returned> = Vec::new();
         for port in &self.model.outputs {
             let problem = match self.values.get(port.name.as_str()) {
-                Some(Value::Numbers(Source::Layer(index, which), _)) => {
-                    returned.push((*index, *which, port.name.clone()));
+                Some(Value::Numbers(Source::Layer(index, which), dims)) => {
+                    returned.push((*index, *which, port.name.clone(), dims.concat()));
                     continue;
                 }
                 Some(Value::Unknown(problem)) => *problem,
@@ -396,7 +401,8 @@ impl<'a> Walk<'a> {
         while let Source::Layer(before, _) = self.links[path[path.len() - 1]].source {
             path.push(before);
         }
-        for (index, which, name) in returned {
+        let rearranged = self.rearranged(&path, &returned);
+        for (index, which, name, _) in returned {
             let layer = &self.links[index].imported.name;
             let why = if !path.contains(&index) {
                 format!("is an output of `{layer}`, which `{}` does not follow", self.links[last].imported.name)
@@ -410,9 +416,37 @@ impl<'a> Walk<'a> {
         let mut links: Vec<Option<Link>> = self.links.into_iter().map(Some).collect();
         let links = path.iter().rev().filter_map(|index| links[*index].take());
         let (layers, starts) = links.map(|link| (link.imported.layer, link.start)).unzip();
-        Ok(Chain { layers, starts })
+        Ok(Chain { layers, starts, rearranged })
+    }
+
+    /// Returns the name of the input or output with another order of numbers than an engine's.
+    /// `path` has the layers from the last to the first.
+    fn rearranged(&self, path: &[usize], returned: &[Returned]) -> Option<String> {
+        let (last, first) = (&self.links[path[0]], &self.links[path[path.len() - 1]]);
+        let wanted = [&first.steps[..], &first.rows, &first.inputs];
+        let port = self.model.inputs.iter().find(|port| {
+            let dims = match self.values.get(port.name.as_str()) {
+                Some(Value::Numbers(Source::Input, dims)) => dims.concat(),
+                _ => return false,
+            };
+            wanted.iter().flat_map(|axes| axes.iter()).any(|axis| dims.contains(axis))
+        });
+        if let Some(port) = port {
+            let dims = self.values.get(port.name.as_str());
+            let is_plain = |dims: &Dims| matches!(&dims[..], [steps, rows, inputs] if [&steps[..], rows, inputs] == wanted);
+            if !matches!(dims, Some(Value::Numbers(_, dims)) if is_plain(dims)) {
+                return Some(port.name.clone());
+            }
+        }
+        let wanted = [&last.steps[..], &last.rows, &last.outputs].concat();
+        let (index, which, name, axes) = returned.first()?;
+        let is_plain = (*index, *which) == (path[0], 0) && *axes == wanted;
+        (!is_plain).then(|| name.clone())
     }
 }
+
+/// Index of a layer, of its output, name of the graph's output, and its axes.
+type Returned = (usize, usize, String, Vec<Axis>);
 
 /// Describes a node that a chain of layers cannot run.
 fn computes(node: &Node) -> String {

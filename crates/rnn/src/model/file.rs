@@ -19,8 +19,8 @@ pub(super) fn open(path: &Path, options: &str, named: Option<&str>) -> Result<Mo
                 let (path, option) = (path.to_owned(), option.to_owned());
                 return Err(ModelError::Option { path, option, expected });
             }
-            let Chain { layers, starts } = read_onnx(path, named)?;
-            let model = Model { starts, ..Model::from_layers(name, layers)? };
+            let Chain { layers, starts, rearranged } = read_onnx(path, named)?;
+            let model = Model { starts, rearranged, ..Model::from_layers(name, layers)? };
             let mut rows = model.starts.iter().filter_map(Start::rows);
             match (rows.next(), rows.find(|rows| Some(*rows) != model.rows())) {
                 (Some(one), Some(other)) => {
@@ -68,5 +68,5 @@ fn read_onnx(path: &Path, named: Option<&str>) -> Result<Chain, ModelError> {
     let start = Start::new(&imported).map_err(|what| {
         failed(import::ImportError::Invalid { node: imported.name.clone(), what })
     })?;
-    Ok(Chain { layers: vec![imported.layer], starts: vec![start] })
+    Ok(Chain { layers: vec![imported.layer], starts: vec![start], rearranged: None })
 }
