@@ -335,11 +335,7 @@ fn constant(node: &Node) -> Option<Tensor> {
 }
 
 /// Returns the value of a node `ConstantOfShape`.
-fn constant_of_shape(
-    node: &Node,
-    shape: &[i64],
-    allows: &dyn Fn(u64) -> bool,
-) -> Option<Tensor> {
+fn constant_of_shape(node: &Node, shape: &[i64], allows: &dyn Fn(u64) -> bool) -> Option<Tensor> {
     /// Maximum number of elements. Models fill initial states and sizes this way, but no weights.
     const MAX_ELEMENTS: usize = 1 << 24;
     let shape: Vec<usize> =

@@ -77,20 +77,80 @@ fn wrong_bytes_never_stop_the_reader_or_the_count() {
 #[test]
 fn extreme_numbers_never_stop_the_inference() {
     const OPS: [&str; 33] = [
-        "Conv", "ConvTranspose", "MaxPool", "AveragePool", "Pad", "Reshape", "Slice", "Split", "Tile",
-        "Expand", "Gather", "GatherND", "GatherElements", "TopK", "OneHot", "Range", "Transpose",
-        "Squeeze", "Unsqueeze", "Flatten", "Concat", "ConstantOfShape", "Resize", "ReduceSum", "ArgMax",
-        "DepthToSpace", "SpaceToDepth", "LSTM", "MatMul", "Gemm", "Add", "Mul", "Shape",
+        "Conv",
+        "ConvTranspose",
+        "MaxPool",
+        "AveragePool",
+        "Pad",
+        "Reshape",
+        "Slice",
+        "Split",
+        "Tile",
+        "Expand",
+        "Gather",
+        "GatherND",
+        "GatherElements",
+        "TopK",
+        "OneHot",
+        "Range",
+        "Transpose",
+        "Squeeze",
+        "Unsqueeze",
+        "Flatten",
+        "Concat",
+        "ConstantOfShape",
+        "Resize",
+        "ReduceSum",
+        "ArgMax",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "LSTM",
+        "MatMul",
+        "Gemm",
+        "Add",
+        "Mul",
+        "Shape",
     ];
     const LISTS: [&str; 12] = [
-        "pads", "strides", "dilations", "kernel_shape", "axes", "split", "perm", "output_padding",
-        "starts", "ends", "sizes", "scales",
+        "pads",
+        "strides",
+        "dilations",
+        "kernel_shape",
+        "axes",
+        "split",
+        "perm",
+        "output_padding",
+        "starts",
+        "ends",
+        "sizes",
+        "scales",
     ];
     const NUMBERS: [&str; 9] = [
-        "axis", "group", "ceil_mode", "blocksize", "batch_dims", "layout", "allowzero", "keepdims", "to",
+        "axis",
+        "group",
+        "ceil_mode",
+        "blocksize",
+        "batch_dims",
+        "layout",
+        "allowzero",
+        "keepdims",
+        "to",
     ];
     const ENDS: [i64; 14] = [
-        0, 1, -1, 2, 3, 4, 1_000_000, 1 << 31, 1 << 32, 1 << 62, -(1 << 62), i64::MAX, i64::MIN, -2,
+        0,
+        1,
+        -1,
+        2,
+        3,
+        4,
+        1_000_000,
+        1 << 31,
+        1 << 32,
+        1 << 62,
+        -(1 << 62),
+        i64::MAX,
+        i64::MIN,
+        -2,
     ];
     let mut state = 0x1234_5678_9abc_def1_u64;
     let mut random = move |below: usize| {
@@ -132,7 +192,8 @@ fn extreme_numbers_never_stop_the_inference() {
                 let mut fact = Fact::new(element, shape);
                 if random(2) == 0 {
                     let values: Vec<i64> = (0..random(9)).map(|_| small(&mut random)).collect();
-                    fact = Fact { shape: vec![values.len().into()], integers: Some(values), ..fact };
+                    fact =
+                        Fact { shape: vec![values.len().into()], integers: Some(values), ..fact };
                 }
                 fact
             })

@@ -393,11 +393,14 @@ impl Engine {
         let mut states = states;
         let mut before = 0;
         let given = lengths;
-        let Self { plans, team, layer_input, layer_output, layer_states, lengths, model, .. } = self;
+        let Self { plans, team, layer_input, layer_output, layer_states, lengths, model, .. } =
+            self;
         let layers = model.layers().iter().zip(model.starts());
         for (sequence, (layer, start)) in plans.entry(size).or_default().iter_mut().zip(layers) {
             lengths.clear();
-            lengths.extend(given.iter().enumerate().map(|(row, own)| start.length(row).unwrap_or(*own)));
+            lengths.extend(
+                given.iter().enumerate().map(|(row, own)| start.length(row).unwrap_or(*own)),
+            );
             lengths.resize(size, 0);
             layer_output.clear();
             layer_output.resize(steps * size * sequence.outputs(), 0.0);

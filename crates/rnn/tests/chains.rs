@@ -17,7 +17,8 @@ struct Net(Graph);
 impl Net {
     /// Returns a graph with the input `x` of these dimensions.
     fn new(dims: [Dim; 3]) -> Self {
-        let input = Port { name: "x".into(), element: Some(Element::F32), shape: Some(dims.into()) };
+        let input =
+            Port { name: "x".into(), element: Some(Element::F32), shape: Some(dims.into()) };
         Self(Graph {
             name: "net".into(),
             producer: "chains.rs".into(),
@@ -203,7 +204,8 @@ fn layers_over_another_axis_are_no_chain() {
         let y = net.lstm(&y, 1, UNITS, &[]);
         let (name, why) = net.broken(&y);
         assert_eq!(name, "n3");
-        let expected = "reads the rows of `n0` as steps, its steps as rows and its outputs as inputs";
+        let expected =
+            "reads the rows of `n0` as steps, its steps as rows and its outputs as inputs";
         assert_eq!(why, expected);
     }
 }
@@ -383,10 +385,7 @@ fn constant_lengths_end_each_row() {
     check(&model, [5, 4], [&[], &[]], &[1, 2, 3, 4]);
     let mut engine = Engine::new(model, &EngineOptions::default()).unwrap();
     let error = engine.run(&numbers(16 * INPUTS), &[4, 4, 4, 3], None, &mut [0.0; 16 * UNITS]);
-    assert_eq!(
-        error.unwrap_err().to_string(),
-        "`n0` has 4 in sequence_lens, row 3 has 3 steps"
-    );
+    assert_eq!(error.unwrap_err().to_string(), "`n0` has 4 in sequence_lens, row 3 has 3 steps");
 
     let mut net = Net::new([3.into(), 2.into(), INPUTS.into()]);
     let own = lengths(&mut net, &[3, 4]);

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use dyno_rnn::{Activation, Cell};
 use dyno_rnn::model::{Model, ModelError};
+use dyno_rnn::{Activation, Cell};
 use safetensors::tensor::{Dtype, TensorView, serialize};
 
 fn golden(name: &str) -> String {
@@ -17,11 +17,7 @@ fn zeros(name: &str, arrays: &[(&str, &[usize])]) -> PathBuf {
 }
 
 /// Writes a file with arrays of zeros and metadata.
-fn with_metadata(
-    name: &str,
-    arrays: &[(&str, &[usize])],
-    metadata: &[(&str, &str)],
-) -> PathBuf {
+fn with_metadata(name: &str, arrays: &[(&str, &[usize])], metadata: &[(&str, &str)]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("dyno-models-{}-{name}", std::process::id()));
     let bytes = vec![0_u8; 4 << 10];
     let views: Vec<(&str, TensorView<'_>)> = arrays
@@ -121,7 +117,10 @@ fn defaults_of_keras_are_assumed_and_said() {
     let path = zeros("bare.safetensors", arrays);
     let text = path.display().to_string();
     let error = Model::open(&text).unwrap_err().to_string();
-    assert!(error.contains("`reset_after` of this GRU without biases is not in the file"), "{error}");
+    assert!(
+        error.contains("`reset_after` of this GRU without biases is not in the file"),
+        "{error}"
+    );
     let model = Model::open(&format!("{text}?reset_after=false")).unwrap();
     assert!(model.layers()[0].options().reset_first);
     let assumption = model.assumption().unwrap();

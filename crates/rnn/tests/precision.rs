@@ -59,11 +59,17 @@ fn layers() -> Vec<(String, Layer)> {
         let count = directions.count();
         for own in activations {
             let plain = CellOptions::default();
-            found.push((format!("{directions:?} RNN {own:?}"), layer(Cell::Rnn(own), directions, plain, 1.0)));
+            found.push((
+                format!("{directions:?} RNN {own:?}"),
+                layer(Cell::Rnn(own), directions, plain, 1.0),
+            ));
             for cell in [Cell::Lstm, Cell::Gru] {
                 let all = vec![[Activation::Sigmoid, own, own]; count];
                 let options = CellOptions { activations: all, ..CellOptions::default() };
-                found.push((format!("{directions:?} {cell:?} {own:?}"), layer(cell, directions, options, 1.0)));
+                found.push((
+                    format!("{directions:?} {cell:?} {own:?}"),
+                    layer(cell, directions, options, 1.0),
+                ));
             }
         }
         let mut each = |size: usize| (0..count).map(|_| numbers.take(size, 0.15)).collect();
@@ -71,17 +77,24 @@ fn layers() -> Vec<(String, Layer)> {
             ("clip", CellOptions { clip: Some(0.4), ..CellOptions::default() }),
             ("coupled", CellOptions { coupled: true, ..CellOptions::default() }),
             ("reset first", CellOptions { reset_first: true, ..CellOptions::default() }),
-            ("reset first and clip", CellOptions { reset_first: true, clip: Some(0.4), ..CellOptions::default() }),
+            (
+                "reset first and clip",
+                CellOptions { reset_first: true, clip: Some(0.4), ..CellOptions::default() },
+            ),
             ("peepholes", CellOptions { peepholes: each(3 * UNITS), ..CellOptions::default() }),
             ("projection", CellOptions { projections: each(9 * UNITS), ..CellOptions::default() }),
         ];
         for (name, options) in options {
             let is_gru = options.reset_first;
-            let is_lstm = options.coupled || !options.peepholes.is_empty() || !options.projections.is_empty();
+            let is_lstm =
+                options.coupled || !options.peepholes.is_empty() || !options.projections.is_empty();
             for cell in [Cell::Lstm, Cell::Gru, Cell::Rnn(Activation::Tanh)] {
                 let is_other = is_gru && cell != Cell::Gru || is_lstm && cell != Cell::Lstm;
                 if !is_other {
-                    found.push((format!("{directions:?} {cell:?} {name}"), layer(cell, directions, options.clone(), 1.0)));
+                    found.push((
+                        format!("{directions:?} {cell:?} {name}"),
+                        layer(cell, directions, options.clone(), 1.0),
+                    ));
                 }
             }
         }
@@ -97,7 +110,8 @@ fn error(layer: &Layer, options: &EngineOptions, rows: usize) -> f64 {
     let mut engine = Engine::new(model, options).expect("a plan");
     let mut output = vec![f32::NAN; expected.len()];
     engine.run(&input, &vec![STEPS; rows], None, &mut output).expect("a batch that fits");
-    let squares = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
+    let squares =
+        |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
     let mut errors = output.iter().zip(&expected).map(|(a, b)| f64::from(*a) - b);
     squares(&mut errors) / squares(&mut expected.iter().copied())
 }
@@ -108,7 +122,9 @@ fn every_option_runs_in_fewer_bits() {
     let mut narrowed = 0;
     for (name, layer) in layers() {
         for (precision, within) in [(Precision::Bf16, 0.01), (Precision::Int8, 0.02)] {
-            for (isa, threads, rows) in [(Isa::best(), 1, 1), (Isa::best(), 2, 5), (Isa::scalar(), 1, 2)] {
+            for (isa, threads, rows) in
+                [(Isa::best(), 1, 1), (Isa::best(), 2, 5), (Isa::scalar(), 1, 2)]
+            {
                 let options = EngineOptions { precision, threads, isa, ..EngineOptions::default() };
                 let found = error(&layer, &options, rows);
                 if found.is_nan() || found > within {

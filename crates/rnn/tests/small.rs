@@ -40,7 +40,8 @@ fn the_smallest_layers_run() {
             for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
                 for isa in Isa::all() {
                     for threads in [1, 2] {
-                        let options = EngineOptions { precision, isa, threads, ..EngineOptions::default() };
+                        let options =
+                            EngineOptions { precision, isa, threads, ..EngineOptions::default() };
                         for [rows, steps] in [[1, 1], [1, 5], [3, 1], [2, 4]] {
                             check(&model, &options, [rows, steps]);
                         }

@@ -88,10 +88,7 @@ pub(crate) fn named(model: &Model, wanted: &str) -> Result<Vec<ImportedLayer>, I
 ///
 /// # Errors
 /// Those of [`layers`].
-pub(crate) fn layer(
-    node: &Node,
-    constants: &Constants<'_>,
-) -> Result<ImportedLayer, ImportError> {
+pub(crate) fn layer(node: &Node, constants: &Constants<'_>) -> Result<ImportedLayer, ImportError> {
     Reader { node, constants, name: node_name(node).to_owned() }.read()
 }
 
@@ -283,7 +280,8 @@ impl Reader<'_> {
         }
         let length = |bytes: &[u8; 4]| {
             let length = i32::from_le_bytes(*bytes);
-            let negative = |_| self.invalid(format!("sequence_lens has the negative length {length}"));
+            let negative =
+                |_| self.invalid(format!("sequence_lens has the negative length {length}"));
             usize::try_from(length).map_err(negative)
         };
         bytes.as_chunks().0.iter().map(length).collect::<Result<_, _>>().map(Some)
@@ -310,8 +308,7 @@ impl Reader<'_> {
         };
         let state = self.array(&tensor, name)?;
         let rows = state.shape.get(usize::from(!batch_first)).copied().unwrap_or(0);
-        let shape =
-            if batch_first { [rows, directions, units] } else { [directions, rows, units] };
+        let shape = if batch_first { [rows, directions, units] } else { [directions, rows, units] };
         state.expect(&format!("{name} of {}", self.name), &shape)?;
         Ok(InitialState::Given(state.numbers))
     }

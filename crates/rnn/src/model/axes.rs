@@ -126,7 +126,8 @@ impl Axes {
         let mut found = Dims::new();
         for size in &sizes {
             let size = size.as_ref().unwrap_or(&rest);
-            let count = (0..=left.len()).find(|count| self.size(&left[..*count]).as_ref() == Some(size));
+            let count =
+                (0..=left.len()).find(|count| self.size(&left[..*count]).as_ref() == Some(size));
             let (dim, others) = left.split_at(count?);
             found.push(dim.to_vec());
             left = others;

@@ -212,8 +212,8 @@ impl<'a> Walk<'a> {
             let counts = self.integers(node.inputs.get(1)?)?;
             counts.iter().map(|count| count.symbols.is_empty().then_some(count.number)).collect()
         };
-        let has_axes = node.ints("axes").is_some()
-            || node.inputs.get(1).is_some_and(|name| !name.is_empty());
+        let has_axes =
+            node.ints("axes").is_some() || node.inputs.get(1).is_some_and(|name| !name.is_empty());
         let moved = match (node.domain.as_str(), node.op.as_str()) {
             ("", "Identity") => Some(dims.clone()),
             ("", "Cast") => {
@@ -273,7 +273,8 @@ impl<'a> Walk<'a> {
         let link = match self.link(node) {
             Ok(link) => link,
             Err(problem) => {
-                outputs.for_each(|(_, name)| drop(self.values.insert(name, Value::Unknown(problem))));
+                outputs
+                    .for_each(|(_, name)| drop(self.values.insert(name, Value::Unknown(problem))));
                 return;
             }
         };
@@ -308,7 +309,10 @@ impl<'a> Walk<'a> {
             .map_err(|error| self.problem(ChainError::Import(error)))?;
         let [first, second, features] = &dims[..] else {
             let shape = self.axes.format(&dims);
-            return Err(self.broken(name, format!("reads `{input}` of shape {shape}, not of three dimensions")));
+            return Err(self.broken(
+                name,
+                format!("reads `{input}` of shape {shape}, not of three dimensions"),
+            ));
         };
         let (steps, rows) = if imported.batch_first { (second, first) } else { (first, second) };
         let fed = |state: &InitialState| match state {
@@ -345,7 +349,9 @@ impl<'a> Walk<'a> {
         match source {
             Source::Input => {
                 if steps.len() > 1 || rows.len() > 1 {
-                    return Some("reads steps or rows that are several dimensions of the input".into());
+                    return Some(
+                        "reads steps or rows that are several dimensions of the input".into(),
+                    );
                 }
                 let inputs = Count::fixed(i64::try_from(imported.layer.inputs()).ok()?);
                 let size = self.axes.size(features)?;
@@ -357,8 +363,10 @@ impl<'a> Walk<'a> {
             }
             Source::Layer(index, 0) => {
                 let link = &self.links[index];
-                let roles = [("steps", &link.steps), ("rows", &link.rows), ("outputs", &link.outputs)];
-                let fits = roles.iter().zip([steps, rows, features]).all(|((_, own), read)| *own == read);
+                let roles =
+                    [("steps", &link.steps), ("rows", &link.rows), ("outputs", &link.outputs)];
+                let fits =
+                    roles.iter().zip([steps, rows, features]).all(|((_, own), read)| *own == read);
                 let role = |axes: &Vec<Axis>| {
                     let known = roles.iter().find(|(_, own)| *own == axes);
                     known.map_or("other numbers", |(role, _)| role)
@@ -405,7 +413,10 @@ impl<'a> Walk<'a> {
         for (index, which, name, _) in returned {
             let layer = &self.links[index].imported.name;
             let why = if !path.contains(&index) {
-                format!("is an output of `{layer}`, which `{}` does not follow", self.links[last].imported.name)
+                format!(
+                    "is an output of `{layer}`, which `{}` does not follow",
+                    self.links[last].imported.name
+                )
             } else if which == 0 && index != last {
                 format!("is the sequence of `{layer}`, which is not the last layer")
             } else {

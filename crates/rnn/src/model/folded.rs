@@ -76,7 +76,9 @@ pub fn integers<'a>(
                 return None;
             }
             let at = |counts: &[Count], at: usize| counts[at % counts.len()].clone();
-            (0..count).map(|index| at(one, index).times(&at(other, index))).collect::<Option<_>>()?
+            (0..count)
+                .map(|index| at(one, index).times(&at(other, index)))
+                .collect::<Option<_>>()?
         }
         _ => return None,
     };
