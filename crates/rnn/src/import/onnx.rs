@@ -185,6 +185,34 @@ impl Reader<'_> {
     }
 
     fn read(&self) -> Result<ImportedLayer, ImportError> {
+        let layer = self.layer()?;
+        let batch_first = match self.node.int("layout", 0) {
+            0 => false,
+            1 => true,
+            other => return Err(self.unknown(format!("layout {other}"))),
+        };
+        let output = |at: usize| self.node.outputs.get(at).cloned().unwrap_or_default();
+        Ok(ImportedLayer {
+            name: self.name.clone(),
+            input: self.input(0).into(),
+            lengths: Some(self.input(4)).filter(|name| !name.is_empty()).map(Into::into),
+            given_lengths: self.lengths()?,
+            initial: [
+                self.initial(5, batch_first, &layer)?,
+                if layer.cell() == Cell::Lstm {
+                    self.initial(6, batch_first, &layer)?
+                } else {
+                    InitialState::Zeros
+                },
+            ],
+            outputs: [0, 1, 2].map(output),
+            batch_first,
+            layer,
+        })
+    }
+
+    /// Reads weights and options.
+    fn layer(&self) -> Result<Layer, ImportError> {
         let named = options::activations(self.node, &self.name)?;
         let cell = match self.node.op.as_str() {
             "GRU" => Cell::Gru,
@@ -243,30 +271,7 @@ impl Reader<'_> {
         });
         let weights = weights.collect();
         let options = self.options(cell, directions, units, &named)?;
-        let layer = Layer::with_options(cell, inputs, units, directions, weights, options)?;
-        let batch_first = match self.node.int("layout", 0) {
-            0 => false,
-            1 => true,
-            other => return Err(self.unknown(format!("layout {other}"))),
-        };
-        let output = |at: usize| self.node.outputs.get(at).cloned().unwrap_or_default();
-        Ok(ImportedLayer {
-            name: self.name.clone(),
-            layer,
-            input: self.input(0).into(),
-            lengths: Some(self.input(4)).filter(|name| !name.is_empty()).map(Into::into),
-            given_lengths: self.lengths()?,
-            initial: [
-                self.initial(5, batch_first, [count, units])?,
-                if cell == Cell::Lstm {
-                    self.initial(6, batch_first, [count, units])?
-                } else {
-                    InitialState::Zeros
-                },
-            ],
-            outputs: [0, 1, 2].map(output),
-            batch_first,
-        })
+        Ok(Layer::with_options(cell, inputs, units, directions, weights, options)?)
     }
 
     /// Returns constant lengths.
@@ -291,7 +296,7 @@ impl Reader<'_> {
         &self,
         at: usize,
         batch_first: bool,
-        [directions, units]: [usize; 2],
+        layer: &Layer,
     ) -> Result<InitialState, ImportError> {
         let name = self.input(at);
         if name.is_empty() || self.constants.is_zero(name) {
@@ -308,6 +313,7 @@ impl Reader<'_> {
         };
         let state = self.array(&tensor, name)?;
         let rows = state.shape.get(usize::from(!batch_first)).copied().unwrap_or(0);
+        let (directions, units) = (layer.directions().count(), layer.units());
         let shape = if batch_first { [rows, directions, units] } else { [directions, rows, units] };
         state.expect(&format!("{name} of {}", self.name), &shape)?;
         Ok(InitialState::Given(state.numbers))
