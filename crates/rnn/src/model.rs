@@ -310,6 +310,14 @@ impl Model {
         self.starts.iter().for_each(|start| start.hash(hasher));
     }
 
+    /// Returns the steps that the last layer runs of a sequence with `steps` steps: fewer if its
+    /// length is a constant of the file.
+    #[must_use]
+    pub fn steps(&self, steps: usize) -> usize {
+        let constant = self.starts.last().and_then(|start| start.length(0));
+        constant.map_or(steps, |constant| constant.min(steps))
+    }
+
     /// Constant states and lengths of each layer.
     pub(crate) fn starts(&self) -> &[Start] {
         &self.starts

@@ -389,7 +389,7 @@ impl<'a> Walk<'a> {
 
     /// Returns the chain that computes all outputs of the graph.
     fn finish(mut self) -> Result<Chain, ChainError> {
-        let mut returned: Vec<Returned> = Vec::new();
+        let mut returned: Vec<GraphOutput> = Vec::new();
         for port in &self.model.outputs {
             let problem = match self.values.get(port.name.as_str()) {
                 Some(Value::Numbers(Source::Layer(index, which), dims)) => {
@@ -432,7 +432,7 @@ impl<'a> Walk<'a> {
 
     /// Returns the name of the input or output with another order of numbers than an engine's.
     /// `path` has the layers from the last to the first.
-    fn rearranged(&self, path: &[usize], returned: &[Returned]) -> Option<String> {
+    fn rearranged(&self, path: &[usize], returned: &[GraphOutput]) -> Option<String> {
         let (last, first) = (&self.links[path[0]], &self.links[path[path.len() - 1]]);
         let wanted = [&first.steps[..], &first.rows, &first.inputs];
         let port = self.model.inputs.iter().find(|port| {
@@ -457,7 +457,7 @@ impl<'a> Walk<'a> {
 }
 
 /// Index of a layer, of its output, name of the graph's output, and its axes.
-type Returned = (usize, usize, String, Vec<Axis>);
+type GraphOutput = (usize, usize, String, Vec<Axis>);
 
 /// Describes a node that a chain of layers cannot run.
 fn computes(node: &Node) -> String {

@@ -37,7 +37,7 @@ pub(super) fn read(
         .map_err(|why| ModelError::Unreadable { path: path.to_owned(), why: why.to_string() })?;
     let failed = |error| ModelError::Import { path: path.to_owned(), error };
     let file = Safetensors::new(&bytes).map_err(failed)?;
-    let stated = Stated { path, file: &file, options };
+    let stated = FileOptions { path, file: &file, options };
     stated.check()?;
     let names = file.names();
     let prefixes = |ending: &str| -> Vec<&str> {
@@ -78,13 +78,13 @@ pub(super) fn read(
 }
 
 /// Options of a file, which its path or its metadata states.
-struct Stated<'a> {
+struct FileOptions<'a> {
     path: &'a Path,
     file: &'a Safetensors<'a>,
     options: &'a str,
 }
 
-impl Stated<'_> {
+impl FileOptions<'_> {
     fn unknown(&self, option: &str, expected: String) -> ModelError {
         ModelError::Option { path: self.path.to_owned(), option: option.to_owned(), expected }
     }

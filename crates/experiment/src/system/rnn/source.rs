@@ -118,9 +118,12 @@ impl Source {
             Self::Layers(model) => model,
             Self::Served(served) => return served.oracle(sequence),
         };
-        let (outputs, steps) = (model.oracle(sequence), sequence.len() / model.inputs());
-        let width = model.outputs();
-        let (first, end) = (&outputs[..width], &outputs[(steps - 1) * width..]);
+        let steps = model.steps(sequence.len() / model.inputs());
+        let (outputs, width) = (model.oracle(sequence), model.outputs());
+        if steps == 0 {
+            return Err("the last layer runs no steps, so that it has no last state".to_owned());
+        }
+        let (first, end) = (&outputs[..width], &outputs[(steps - 1) * width..][..width]);
         let directions = model.layers().last().map_or(Directions::Forward, Layer::directions);
         let half = width / 2;
         Ok(match directions {
