@@ -123,8 +123,8 @@ pub enum ModelError {
     },
     /// The graph of a file takes or returns arrays in another order than an engine.
     #[error(
-        "{name}: the array `{port}` is not in the order of an engine, steps x rows x numbers; run a \
-         layer as FILE#LAYER, whose arrays are"
+        "{name}: `{port}` is not an array of steps x rows x numbers, which an engine takes and \
+         returns; run a layer as FILE#LAYER"
     )]
     Rearranged {
         /// Name of the model.
