@@ -26,7 +26,7 @@ impl RowQuantization {
     /// Quantization of rows whose numbers are their values.
     pub(crate) const PLAIN: Self = Self { step: 1.0, middle: 0.0 };
 
-    /// Quantization of numbers from `least` to `most`.
+    /// Quantization of numbers from `least` to `most`. If these are NaN, so are all bytes.
     fn between(least: f32, most: f32) -> Self {
         // Divides first: the difference may overflow.
         let step = most / 255.0 - least / 255.0;
@@ -65,29 +65,37 @@ impl RowNarrowing {
         }
     }
 
-    /// Returns the least and the greatest number.
+    /// Returns the least and the greatest number, or NaN if a number is not finite.
     #[inline(always)]
     fn range<S: Lanes>(&self, s: S) -> (f32, f32) {
-        let mut lanes = [[0.0; LANES]; 2];
+        // Products with zero are zeros, or NaN if a number is not finite. Comparisons lose NaN.
+        let mut lanes = [[0.0; LANES]; 3];
         let mut count = self.k;
-        // SAFETY: `Worker::narrow` passes a row of `k` numbers, and both arrays have 16.
+        // SAFETY: `Worker::narrow` passes a row of `k` numbers, and all arrays have 16.
         unsafe {
             if self.k < LANES {
                 self.from.copy_to_nonoverlapping(lanes[0].as_mut_ptr(), self.k);
                 self.from.copy_to_nonoverlapping(lanes[1].as_mut_ptr(), self.k);
+                lanes[2] = lanes[0].map(|x| x * 0.0);
             } else {
                 // The last sixteen numbers overlap those before.
                 let last = s.load(self.from.add(self.k - LANES));
                 let (mut least, mut most) = (last, last);
+                let mut zeros = s.mul(last, s.splat(0.0));
                 for at in 0..self.k / LANES {
                     let x = s.load(self.from.add(at * LANES));
                     least = s.min(least, x);
                     most = s.max(most, x);
+                    zeros = s.fma(x, s.splat(0.0), zeros);
                 }
                 s.store(lanes[0].as_mut_ptr(), least);
                 s.store(lanes[1].as_mut_ptr(), most);
+                s.store(lanes[2].as_mut_ptr(), zeros);
                 count = LANES;
             }
+        }
+        if lanes[2].iter().any(|zero| zero.is_nan()) {
+            return (f32::NAN, f32::NAN);
         }
         let (mut least, mut most) = (lanes[0][0], lanes[1][0]);
         for (low, high) in lanes[0].iter().zip(&lanes[1]).take(count) {
@@ -183,6 +191,22 @@ mod tests {
                         error <= within,
                         "{x:e} as {found:e} between {least:e} and {most:e} {isa}"
                     );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_with_a_number_that_is_not_finite_is_nan() {
+        for isa in Isa::all() {
+            for count in [1, 2, 15, 16, 17, 40] {
+                for at in 0..count {
+                    for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                        let mut row = vec![0.5; count];
+                        row[at] = odd;
+                        let (_, worth) = narrowed(isa, &row);
+                        assert!(worth.step.is_nan(), "{odd} at {at} of {count} {isa}");
+                    }
                 }
             }
         }

@@ -174,7 +174,8 @@ fn candidates(vectors: &Array2<f32>, (one, other): (usize, usize), margin: f32) 
         let end = ((block + 1) * BLOCK).min(vectors.nrows());
         vectors.slice_axis(Axis(0), Slice::from(block * BLOCK..end))
     };
-    let mut cosines = rows(one).dot(&rows(other).t());
+    // A product of vectors of one number comes column by column.
+    let mut cosines = rows(one).dot(&rows(other).t()).as_standard_layout().into_owned();
     if one == other {
         // A text is not its own neighbor.
         cosines.diag_mut().fill(f32::NEG_INFINITY);
@@ -347,6 +348,13 @@ mod tests {
             assert_eq!(scorer.take(index as u64, &vector(*answer)), Ok(()));
         }
         assert_eq!(figures(&mut scorer), [100.0, 100.0]);
+        // Vectors of one number point one way or the other.
+        let references = Matrix { columns: 1, values: vec![0.3, -0.2, 0.1] };
+        let mut narrow = Agreement::new(references, Element::F32).unwrap();
+        for (index, answer) in [0.2_f32, -0.2, 0.4].iter().enumerate() {
+            assert_eq!(narrow.take(index as u64, &answer.to_le_bytes()), Ok(()));
+        }
+        assert_eq!(figures(&mut narrow), [100.0, 100.0]);
         let mut single = agreement(&[1.0, 0.0]);
         assert_eq!(single.take(0, &vector([1.0, 0.0])), Ok(()));
         assert!(single.scores().figure("nearest").unwrap().is_nan());

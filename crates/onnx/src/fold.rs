@@ -4,7 +4,8 @@
 //! concatenate constants, or select one by an `If` with a constant condition. Such nodes only move
 //! elements. Nodes that compute new numbers are not evaluated.
 
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 
 use dyno_tensors::Element;
 
@@ -14,6 +15,12 @@ use crate::tensor::{Tensor, Values, fill};
 /// Maximum number of nodes from a tensor to a constant. Exporters write fewer. The limit keeps the
 /// recursion from exhausting the stack.
 const MAX_DEPTH: usize = 64;
+
+/// Bytes of computed constants for each byte of the tensors that they come from. A small file can
+/// concatenate a tensor with itself until no memory holds it.
+const MAX_GROWTH: u64 = 16;
+/// Bytes of computed constants that need no tensor, such as those of `ConstantOfShape`.
+const MAX_FILLED: u64 = 1 << 28;
 
 /// Constants of a graph and of the graphs around it.
 ///
@@ -37,7 +44,48 @@ pub struct Constants<'a> {
     /// Node of each value, and index of the value among the node's outputs.
     makers: HashMap<&'a str, (&'a Node, usize)>,
     /// Inputs of the graph. They hide values of the graphs around it that have equal names.
-    inputs: Vec<&'a str>,
+    inputs: HashSet<&'a str>,
+    /// Why the last [`Constants::get`] could not load a tensor.
+    failure: RefCell<Option<String>>,
+}
+
+/// State of one [`Constants::get`].
+#[derive(Default)]
+struct Search {
+    /// Values of nodes, by their graph and name.
+    known: RefCell<HashMap<(usize, String), Option<Tensor>>>,
+    /// Addresses of the tensors that were loaded.
+    loaded: RefCell<HashSet<usize>>,
+    /// Bytes that may be computed from the tensors loaded so far, and bytes computed.
+    bytes: Cell<[u64; 2]>,
+    failure: RefCell<Option<String>>,
+}
+
+impl Search {
+    /// Returns a tensor with its elements in memory.
+    fn load(&self, tensor: &Tensor) -> Option<Tensor> {
+        let loaded = match load(tensor) {
+            Ok(loaded) => loaded,
+            Err(why) => {
+                self.failure.borrow_mut().get_or_insert(why);
+                return None;
+            }
+        };
+        if self.loaded.borrow_mut().insert(std::ptr::from_ref(tensor).addr()) {
+            let [most, used] = self.bytes.get();
+            let more = loaded.bytes().saturating_mul(MAX_GROWTH);
+            self.bytes.set([most.saturating_add(more), used]);
+        }
+        Some(loaded)
+    }
+
+    /// Returns whether so many bytes more may be computed.
+    fn allows(&self, bytes: u64) -> bool {
+        let [most, used] = self.bytes.get();
+        let used = used.saturating_add(bytes);
+        self.bytes.set([most, used]);
+        used <= most.saturating_add(MAX_FILLED)
+    }
 }
 
 impl<'a> Constants<'a> {
@@ -67,6 +115,7 @@ impl<'a> Constants<'a> {
             tensors: tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect(),
             makers: nodes.iter().flat_map(outputs).collect(),
             inputs: inputs.iter().map(|port| port.name.as_str()).collect(),
+            failure: RefCell::new(None),
         }
     }
 
@@ -77,7 +126,17 @@ impl<'a> Constants<'a> {
     /// or an `If` with a constant condition. Tensors in other files are loaded.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Tensor> {
-        self.find(name, MAX_DEPTH)
+        let search = Search::default();
+        let found = self.find(name, MAX_DEPTH, &search);
+        self.failure.replace(search.failure.into_inner());
+        found
+    }
+
+    /// Returns the reason, if the last [`Constants::get`] returned `None` because a tensor could not
+    /// be loaded from another file.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.failure.borrow().clone()
     }
 
     /// Returns whether a value is computed from tensors alone by operators that [`Constants::get`]
@@ -96,7 +155,7 @@ impl<'a> Constants<'a> {
         if self.tensors.contains_key(name) {
             return true;
         }
-        if name.is_empty() || self.inputs.contains(&name) {
+        if name.is_empty() || self.inputs.contains(name) {
             return false;
         }
         let Some((node, _)) = self.makers.get(name) else {
@@ -111,7 +170,7 @@ impl<'a> Constants<'a> {
         cache.insert(name.to_owned(), false);
         let is_constant = match node.op.as_str() {
             "Constant" => true,
-            "If" => self.find(name, depth + 1).is_some(),
+            "If" => self.find(name, depth + 1, &Search::default()).is_some(),
             "ConstantOfShape" | "Identity" | "Unsqueeze" | "Squeeze" | "Reshape" | "Transpose"
             | "Slice" | "Concat" | "Gather" => {
                 let mut inputs = node.inputs.iter().filter(|input| !input.is_empty()).peekable();
@@ -129,10 +188,11 @@ impl<'a> Constants<'a> {
     /// depend on inputs.
     #[must_use]
     pub fn is_zero(&self, name: &str) -> bool {
-        self.has_only_zeros(name, MAX_DEPTH)
+        self.has_only_zeros(name, MAX_DEPTH, &mut HashMap::new())
     }
 
-    fn has_only_zeros(&self, name: &str, depth: usize) -> bool {
+    /// `cache` has the results for values of this graph, as in [`Self::is_constant`].
+    fn has_only_zeros(&self, name: &str, depth: usize, cache: &mut HashMap<String, bool>) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         let is_zero = |tensor: &Tensor| {
             let Values::Bytes(bytes) = &tensor.values else { return false };
@@ -142,13 +202,20 @@ impl<'a> Constants<'a> {
             return is_zero(tensor);
         }
         let Some((node, _)) = self.makers.get(name) else {
-            let is_input = self.inputs.contains(&name);
-            return self.outer.is_some_and(|outer| !is_input && outer.has_only_zeros(name, depth));
+            let is_input = self.inputs.contains(name);
+            let in_outer =
+                |outer: &Constants<'_>| outer.has_only_zeros(name, depth, &mut HashMap::new());
+            return !is_input && self.outer.is_some_and(in_outer);
         };
-        let are_zeros = |inputs: &[String]| {
-            !inputs.is_empty() && inputs.iter().all(|input| self.has_only_zeros(input, depth))
+        if let Some(known) = cache.get(name) {
+            return *known;
+        }
+        cache.insert(name.to_owned(), false);
+        let mut are_zeros = |inputs: &[String]| {
+            let mut inputs = inputs.iter();
+            inputs.len() > 0 && inputs.all(|input| self.has_only_zeros(input, depth, cache))
         };
-        match node.op.as_str() {
+        let has_only_zeros = match node.op.as_str() {
             "Constant" => constant(node).is_some_and(|tensor| is_zero(&tensor)),
             "ConstantOfShape" => match node.attribute("value") {
                 Some(Attribute::Tensor(tensor)) => is_zero(tensor),
@@ -158,32 +225,47 @@ impl<'a> Constants<'a> {
             "Expand" | "Identity" | "Unsqueeze" | "Squeeze" | "Reshape" | "Transpose" | "Slice"
             | "Gather" | "Tile" | "Cast" => are_zeros(&node.inputs[..node.inputs.len().min(1)]),
             _ => false,
-        }
+        };
+        cache.insert(name.to_owned(), has_only_zeros);
+        has_only_zeros
     }
 
     /// Returns the value of a constant with at most `depth` nodes before it.
-    fn find(&self, name: &str, depth: usize) -> Option<Tensor> {
+    fn find(&self, name: &str, depth: usize, search: &Search) -> Option<Tensor> {
         let depth = depth.checked_sub(1)?;
         if name.is_empty() {
             return None;
         }
         if let Some(tensor) = self.tensors.get(name) {
-            return load(tensor);
+            return search.load(tensor);
         }
-        if self.inputs.contains(&name) {
+        if self.inputs.contains(name) {
             return None;
         }
         let Some((node, output)) = self.makers.get(name) else {
-            return self.outer?.find(name, depth);
+            return self.outer?.find(name, depth, search);
         };
-        let input = |at: usize| self.find(node.inputs.get(at)?, depth);
+        let key = (std::ptr::from_ref(self).addr(), name.to_owned());
+        if let Some(known) = search.known.borrow().get(&key) {
+            return known.clone();
+        }
+        let found = self.compute(node, *output, depth, search);
+        search.known.borrow_mut().insert(key, found.clone());
+        found
+    }
+
+    /// Returns an output of a node.
+    fn compute(&self, node: &Node, output: usize, depth: usize, search: &Search) -> Option<Tensor> {
+        let input = |at: usize| self.find(node.inputs.get(at)?, depth, search);
         // An attribute in old versions of an operator, an input in new ones.
         let integers = |name: &str, at: usize| -> Option<Vec<i64>> {
             node.ints(name).map(<[i64]>::to_vec).or_else(|| input(at)?.integers())
         };
         match node.op.as_str() {
             "Constant" => constant(node),
-            "ConstantOfShape" => constant_of_shape(node, &input(0)?.integers()?),
+            "ConstantOfShape" => {
+                constant_of_shape(node, &input(0)?.integers()?, &|bytes| search.allows(bytes))
+            }
             "Identity" => input(0),
             "Unsqueeze" => unsqueeze(input(0)?, &integers("axes", 1)?),
             "Squeeze" => squeeze(input(0)?, integers("axes", 1).as_deref()),
@@ -201,7 +283,8 @@ impl<'a> Constants<'a> {
             "Gather" => gather(&input(0)?, &input(1)?, node.int("axis", 0)),
             "Concat" => {
                 let parts = (0..node.inputs.len()).map(input).collect::<Option<Vec<_>>>()?;
-                concatenate(&parts, node.int("axis", 0))
+                let bytes = parts.iter().map(Tensor::bytes).fold(0, u64::saturating_add);
+                search.allows(bytes).then(|| concatenate(&parts, node.int("axis", 0)))?
             }
             "If" => {
                 let is_then =
@@ -209,7 +292,7 @@ impl<'a> Constants<'a> {
                 let branch = if is_then { "then_branch" } else { "else_branch" };
                 let (_, body) = node.bodies().find(|(name, _)| *name == branch)?;
                 let constants = self.enter(body);
-                constants.find(&body.outputs.get(*output)?.name, depth)
+                constants.find(&body.outputs.get(output)?.name, depth, search)
             }
             _ => None,
         }
@@ -217,24 +300,28 @@ impl<'a> Constants<'a> {
 }
 
 /// Returns a tensor with its elements in memory.
-fn load(tensor: &Tensor) -> Option<Tensor> {
+///
+/// # Errors
+/// The reason why a file cannot be read.
+fn load(tensor: &Tensor) -> Result<Tensor, String> {
     let mut tensor = tensor.clone();
     match &tensor.values {
         Values::Bytes(_) => {}
-        Values::External { .. } => tensor.load().ok()?,
+        Values::External { .. } => tensor.load().map_err(|error| error.to_string())?,
         Values::Filled(distribution, seed) => {
-            let mut bytes = vec![0; usize::try_from(tensor.bytes()).ok()?];
+            let size = usize::try_from(tensor.bytes()).map_err(|error| error.to_string())?;
+            let mut bytes = vec![0; size];
             fill(*distribution, &mut seed.clone(), &mut bytes);
             tensor.values = Values::Bytes(bytes);
         }
     }
-    Some(tensor)
+    Ok(tensor)
 }
 
 /// Returns the value of a node `Constant`.
 fn constant(node: &Node) -> Option<Tensor> {
     node.attributes.iter().find_map(|(name, value)| match (name.as_str(), value) {
-        ("value", Attribute::Tensor(tensor)) => load(tensor),
+        ("value", Attribute::Tensor(tensor)) => load(tensor).ok(),
         ("value_float", Attribute::Float(value)) => Some(Tensor::from_f32("", &[], &[*value])),
         ("value_floats", Attribute::Floats(values)) => {
             Some(Tensor::from_f32("", &[values.len()], values))
@@ -248,18 +335,22 @@ fn constant(node: &Node) -> Option<Tensor> {
 }
 
 /// Returns the value of a node `ConstantOfShape`.
-fn constant_of_shape(node: &Node, shape: &[i64]) -> Option<Tensor> {
+fn constant_of_shape(node: &Node, shape: &[i64], allows: &dyn Fn(u64) -> bool) -> Option<Tensor> {
     /// Maximum number of elements. Models fill initial states and sizes this way, but no weights.
     const MAX_ELEMENTS: usize = 1 << 24;
     let shape: Vec<usize> =
         shape.iter().map(|n| usize::try_from(*n).ok()).collect::<Option<_>>()?;
     let count = elements(&shape)?;
     let value = match node.attribute("value") {
-        Some(Attribute::Tensor(tensor)) => load(tensor)?,
+        Some(Attribute::Tensor(tensor)) => load(tensor).ok()?,
         _ => Tensor::from_f32("", &[1], &[0.0]),
     };
     let Values::Bytes(bytes) = &value.values else { return None };
-    (count <= MAX_ELEMENTS).then(|| Tensor {
+    if value.elements() != 1 {
+        return None;
+    }
+    let total = (bytes.len() as u64).saturating_mul(count as u64);
+    (count <= MAX_ELEMENTS && allows(total)).then(|| Tensor {
         shape,
         values: Values::Bytes(bytes.repeat(count)),
         ..value
@@ -342,6 +433,9 @@ fn reshape(mut tensor: Tensor, target: &[i64]) -> Option<Tensor> {
     };
     let mut shape: Vec<usize> = target.iter().enumerate().map(size).collect::<Option<_>>()?;
     let known = elements(&shape)?;
+    if target.iter().filter(|n| **n == -1).count() > 1 {
+        return None;
+    }
     if let Some(inferred) = target.iter().position(|n| *n == -1) {
         shape[inferred] = count.checked_div(known)?;
     }

@@ -10,13 +10,17 @@ use crate::messages::{GraphProto, NodeProto};
 /// Returns nodes in an order in which they can be executed. Keeps their order if possible.
 ///
 /// # Errors
-/// Describes a node that depends on its own outputs.
+/// Describes a node that depends on its own outputs, or a value that two nodes compute.
 pub fn sort(nodes: Vec<NodeProto>) -> Result<Vec<NodeProto>, String> {
     let inputs: Vec<HashSet<&str>> = nodes.iter().map(names_read).collect();
     let mut makers: HashMap<&str, usize> = HashMap::new();
     for (at, node) in nodes.iter().enumerate() {
-        let outputs = node.output.iter().filter(|name| !name.is_empty());
-        makers.extend(outputs.map(|name| (name.as_str(), at)));
+        for name in node.output.iter().filter(|name| !name.is_empty()) {
+            if let Some(other) = makers.insert(name, at) {
+                let (one, two) = (&nodes[other].name, &node.name);
+                return Err(format!("the nodes '{one}' and '{two}' both compute '{name}'"));
+            }
+        }
     }
     let predecessors = |at: usize| inputs[at].iter().filter_map(|name| makers.get(name).copied());
     if (0..nodes.len()).all(|at| predecessors(at).all(|other| other < at)) {

@@ -1,6 +1,7 @@
 //! Reader of ONNX files.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use dyno_tensors::Element;
@@ -66,7 +67,11 @@ impl Model {
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let bytes = std::fs::read(path)
             .map_err(|reason| ReadError::File { path: path.to_owned(), reason })?;
-        Self::from_bytes(&bytes, path.parent().unwrap_or(Path::new("")))
+        let mut folder = Folder::new(path.parent().unwrap_or(Path::new("")));
+        // In a cache of downloads, the model and its data may be links into one other folder.
+        let real = std::fs::canonicalize(path).ok();
+        folder.roots.extend(real.as_deref().and_then(Path::parent).map(Into::into));
+        Self::from_proto(&bytes, &folder)
     }
 
     /// Parses the content of a file as [`Model::read`] does. Paths of external files are relative to
@@ -89,6 +94,10 @@ impl Model {
     /// # Errors
     /// [`ReadError`].
     pub fn from_bytes(bytes: &[u8], folder: &Path) -> Result<Self, ReadError> {
+        Self::from_proto(bytes, &Folder::new(folder))
+    }
+
+    fn from_proto(bytes: &[u8], folder: &Folder) -> Result<Self, ReadError> {
         let proto =
             ModelProto::decode(bytes).map_err(|reason| ReadError::Format(reason.to_string()))?;
         let graph = proto.graph.ok_or_else(|| ReadError::Format("there is no graph".into()))?;
@@ -121,6 +130,10 @@ impl Tensor {
         use std::io::{Read, Seek, SeekFrom};
         let Values::External { path, offset, length } = &self.values else { return Ok(()) };
         let load = || {
+            // A pipe would block the reader.
+            if !std::fs::metadata(path)?.is_file() {
+                return Err(std::io::Error::other("expected a regular file"));
+            }
             let mut file = std::fs::File::open(path)?;
             file.seek(SeekFrom::Start(*offset))?;
             let mut bytes = Vec::new();
@@ -137,7 +150,7 @@ impl Tensor {
     }
 }
 
-fn read_body(graph: GraphProto, folder: &Path) -> Result<Body, ReadError> {
+fn read_body(graph: GraphProto, folder: &Folder) -> Result<Body, ReadError> {
     let tensors = graph.initializer.into_iter().map(|tensor| read_tensor(tensor, folder));
     let tensors: Vec<Tensor> = tensors.collect::<Result<_, _>>()?;
     let nodes = order::sort(graph.node).map_err(ReadError::Nodes)?;
@@ -169,7 +182,7 @@ fn read_port(info: ValueInfo) -> Port {
     Port { name: info.name, element, shape }
 }
 
-fn read_node(proto: NodeProto, folder: &Path) -> Result<Node, ReadError> {
+fn read_node(proto: NodeProto, folder: &Folder) -> Result<Node, ReadError> {
     let attribute = |attribute: AttributeProto| {
         Ok((attribute.name.clone(), read_attribute(attribute, folder)?))
     };
@@ -183,7 +196,7 @@ fn read_node(proto: NodeProto, folder: &Path) -> Result<Node, ReadError> {
     })
 }
 
-fn read_attribute(proto: AttributeProto, folder: &Path) -> Result<Attribute, ReadError> {
+fn read_attribute(proto: AttributeProto, folder: &Folder) -> Result<Attribute, ReadError> {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     // Numbers of `AttributeProto.AttributeType`. Files may omit fields that have the default value.
     Ok(match proto.r#type {
@@ -199,7 +212,7 @@ fn read_attribute(proto: AttributeProto, folder: &Path) -> Result<Attribute, Rea
     })
 }
 
-fn read_tensor(proto: TensorProto, folder: &Path) -> Result<Tensor, ReadError> {
+fn read_tensor(proto: TensorProto, folder: &Folder) -> Result<Tensor, ReadError> {
     let name = proto.name.clone();
     let wrong = |reason: String| ReadError::Tensor { name: name.clone(), reason };
     let element = element_of(proto.data_type)
@@ -226,8 +239,52 @@ fn read_tensor(proto: TensorProto, folder: &Path) -> Result<Tensor, ReadError> {
     Ok(tensor)
 }
 
+/// Folder of a model, which holds the files of external tensors.
+struct Folder {
+    path: PathBuf,
+    /// Real folders that may hold the files.
+    roots: Vec<PathBuf>,
+    /// Results of [`Folder::check`] by path. Many tensors share a file.
+    checked: RefCell<HashMap<String, Result<(), String>>>,
+}
+
+impl Folder {
+    fn new(path: &Path) -> Self {
+        let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let roots = std::fs::canonicalize(here).into_iter().collect();
+        Self { path: path.to_owned(), roots, checked: RefCell::default() }
+    }
+
+    /// Checks that a path leads to a regular file in the folder. A missing file is reported by
+    /// [`Tensor::load`].
+    fn check(&self, location: &str) -> Result<(), String> {
+        if let Some(known) = self.checked.borrow().get(location) {
+            return known.clone();
+        }
+        // A model must not make the reader open any file that it names.
+        let is_inside = |part| matches!(part, std::path::Component::Normal(_));
+        let path = Path::new(location);
+        let real = std::fs::canonicalize(self.path.join(path));
+        let found = match real {
+            _ if !path.components().all(is_inside) => {
+                Err(format!("expected a file beside the model, found {location}"))
+            }
+            Ok(real) if !self.roots.iter().any(|root| real.starts_with(root)) => {
+                let real = real.display();
+                Err(format!("expected a file beside the model, found {location}, a link to {real}"))
+            }
+            Ok(real) if !real.is_file() => {
+                Err(format!("expected a regular file beside the model, found {location}"))
+            }
+            _ => Ok(()),
+        };
+        self.checked.borrow_mut().insert(location.to_owned(), found.clone());
+        found
+    }
+}
+
 /// Returns the place of elements in an external file; `expected` is their size in bytes.
-fn external_values(proto: &TensorProto, expected: u64, folder: &Path) -> Result<Values, String> {
+fn external_values(proto: &TensorProto, expected: u64, folder: &Folder) -> Result<Values, String> {
     let entry = |key: &str| proto.external_data.iter().find(|entry| entry.key == key);
     let number = |key: &str, default: u64| match entry(key) {
         Some(entry) => entry.value.parse().map_err(|_| format!("{key} '{}'", entry.value)),
@@ -235,16 +292,12 @@ fn external_values(proto: &TensorProto, expected: u64, folder: &Path) -> Result<
     };
     let location = entry("location").ok_or("it is in another file, whose name is missing")?;
     let path = Path::new(&location.value);
-    // A model must not make the reader open any file that it names.
-    let is_inside = |part| matches!(part, std::path::Component::Normal(_));
-    if !path.components().all(is_inside) {
-        return Err(format!("expected a file beside the model, found {}", path.display()));
-    }
+    folder.check(&location.value)?;
     let (offset, length) = (number("offset", 0)?, number("length", expected)?);
     if length != expected {
         return Err(format!("expected {expected} bytes in {}, found {length}", path.display()));
     }
-    Ok(Values::External { path: folder.join(path), offset, length })
+    Ok(Values::External { path: folder.path.join(path), offset, length })
 }
 
 /// Returns the elements as raw bytes from the field that holds them.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, Weights};
-use dyno_onnx::{count, shape};
+use dyno_onnx::{Fact, Node, count, shape};
 
 /// Convolutions, shapes, slices, a loop: attributes and constants of every kind.
 fn model() -> Result<Model, BuildError> {
@@ -70,4 +70,136 @@ fn wrong_bytes_never_stop_the_reader_or_the_count() {
         }
     }
     assert!(counted > 1000, "{counted} were still models");
+}
+
+/// Nodes with numbers at the ends of the ranges of their types: shapes or an error, never a panic, and
+/// no memory for numbers that a file only declares.
+#[test]
+fn extreme_numbers_never_stop_the_inference() {
+    const OPS: [&str; 33] = [
+        "Conv",
+        "ConvTranspose",
+        "MaxPool",
+        "AveragePool",
+        "Pad",
+        "Reshape",
+        "Slice",
+        "Split",
+        "Tile",
+        "Expand",
+        "Gather",
+        "GatherND",
+        "GatherElements",
+        "TopK",
+        "OneHot",
+        "Range",
+        "Transpose",
+        "Squeeze",
+        "Unsqueeze",
+        "Flatten",
+        "Concat",
+        "ConstantOfShape",
+        "Resize",
+        "ReduceSum",
+        "ArgMax",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "LSTM",
+        "MatMul",
+        "Gemm",
+        "Add",
+        "Mul",
+        "Shape",
+    ];
+    const LISTS: [&str; 12] = [
+        "pads",
+        "strides",
+        "dilations",
+        "kernel_shape",
+        "axes",
+        "split",
+        "perm",
+        "output_padding",
+        "starts",
+        "ends",
+        "sizes",
+        "scales",
+    ];
+    const NUMBERS: [&str; 9] = [
+        "axis",
+        "group",
+        "ceil_mode",
+        "blocksize",
+        "batch_dims",
+        "layout",
+        "allowzero",
+        "keepdims",
+        "to",
+    ];
+    const ENDS: [i64; 14] = [
+        0,
+        1,
+        -1,
+        2,
+        3,
+        4,
+        1_000_000,
+        1 << 31,
+        1 << 32,
+        1 << 62,
+        -(1 << 62),
+        i64::MAX,
+        i64::MIN,
+        -2,
+    ];
+    let mut state = 0x1234_5678_9abc_def1_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as usize % below
+    };
+    let mut inferred = 0;
+    for _ in 0..200_000 {
+        let op = OPS[random(OPS.len())];
+        let mut node = Node {
+            name: String::new(),
+            op: op.into(),
+            domain: String::new(),
+            inputs: (0..5).map(|at| format!("x{at}")).collect(),
+            outputs: vec!["y".into(); 1 + random(3)],
+            attributes: Vec::new(),
+        };
+        let small = |random: &mut dyn FnMut(usize) -> usize| {
+            ENDS[if random(2) == 0 { random(6) } else { random(ENDS.len()) }]
+        };
+        for name in LISTS {
+            if random(4) == 0 {
+                let values: Vec<i64> = (0..random(9)).map(|_| small(&mut random)).collect();
+                node.attributes.push((name.into(), values.into()));
+            }
+        }
+        for name in NUMBERS {
+            if random(4) == 0 {
+                node.attributes.push((name.into(), small(&mut random).into()));
+            }
+        }
+        let facts: Vec<Fact> = (0..1 + random(5))
+            .map(|at| {
+                let element = if at > 0 || random(8) == 0 { Element::I64 } else { Element::F32 };
+                let dim = |size: i64| usize::try_from(size).map_or(Dim::symbol("N"), Dim::Fixed);
+                let shape: Vec<Dim> = (0..random(6)).map(|_| dim(small(&mut random))).collect();
+                let mut fact = Fact::new(element, shape);
+                if random(2) == 0 {
+                    let values: Vec<i64> = (0..random(9)).map(|_| small(&mut random)).collect();
+                    fact =
+                        Fact { shape: vec![values.len().into()], integers: Some(values), ..fact };
+                }
+                fact
+            })
+            .collect();
+        let inputs: Vec<Option<&Fact>> = facts.iter().map(Some).collect();
+        inferred += usize::from(shape::infer_node(&node, &inputs, &[].into()).is_ok());
+    }
+    assert!(inferred > 1000, "{inferred} were inferred");
 }

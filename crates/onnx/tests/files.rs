@@ -144,3 +144,40 @@ fn weights_written_apart_are_those_written_inside_but_small_ones_stay() {
     assert_eq!(apart, inside);
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// A data file that is a link out of the folder, a pipe or a folder must not be opened: the reader
+/// would read any file that a model names, or wait forever.
+#[cfg(unix)]
+#[test]
+fn external_files_are_regular_and_in_the_folder_of_the_model() {
+    let all = std::env::temp_dir().join(format!("dyno-onnx-links-{}", std::process::id()));
+    let (folder, other) = (all.join("model"), all.join("other"));
+    for folder in [&folder, &other] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    let model = net(Weights::seeded(1)).unwrap();
+    let path = folder.join("net.onnx");
+    let data = model.write_external_above(&path, 0).unwrap().weights.unwrap();
+    let elsewhere = other.join("data");
+    std::fs::rename(&data, &elsewhere).unwrap();
+    let error = |path: &Path| Model::read(path).unwrap_err().to_string();
+
+    std::os::unix::fs::symlink(&elsewhere, &data).unwrap();
+    assert!(error(&path).contains("found net.onnx.data, a link to "), "{}", error(&path));
+    // In a cache of downloads, the model and its data are links into one other folder.
+    let model = other.join("model");
+    std::fs::rename(&path, &model).unwrap();
+    std::os::unix::fs::symlink(&model, &path).unwrap();
+    let mut read = Model::read(&path).unwrap();
+    read.tensors.iter_mut().for_each(|tensor| tensor.load().unwrap());
+
+    std::fs::remove_file(&data).unwrap();
+    std::fs::create_dir(&data).unwrap();
+    assert!(error(&path).contains("expected a regular file beside the model, found net.onnx.data"));
+    std::fs::remove_dir(&data).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&data).status();
+    if made.is_ok_and(|status| status.success()) {
+        assert!(error(&path).contains("expected a regular file"), "{}", error(&path));
+    }
+    std::fs::remove_dir_all(&all).unwrap();
+}

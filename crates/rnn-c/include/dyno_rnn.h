@@ -164,7 +164,7 @@ typedef struct {
     /**
      * Initial states, replaced by those after each row's last step. Per layer: hidden states,
      * directions x rows x units, then for an LSTM cell states, directions x rows x units. NULL
-     * starts from zeros and returns no states.
+     * starts from zeros, or the constant states of the file, and returns no states.
      */
     float *states;
     /**

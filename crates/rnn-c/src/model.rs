@@ -98,7 +98,9 @@ pub unsafe extern "C" fn dyno_rnn_open(
             steps: if options.steps == 0 { default.steps } else { options.steps },
             ..default
         };
-        let engine = Engine::new(Model::open(model)?, &options)?;
+        let model = Model::open(model)?;
+        model.check_arrays()?;
+        let engine = Engine::new(model, &options)?;
         Ok(Box::into_raw(Box::new(dyno_rnn_model { engine: Mutex::new(engine) })))
     })
 }
@@ -154,7 +156,7 @@ pub struct dyno_rnn_batch {
     pub output_count: usize,
     /// Initial states, replaced by those after each row's last step. Per layer: hidden states,
     /// directions x rows x units, then for an LSTM cell states, directions x rows x units. NULL
-    /// starts from zeros and returns no states.
+    /// starts from zeros, or the constant states of the file, and returns no states.
     pub states: *mut f32,
     /// Count of `states`: `rows` times that of the shape; 0 if `states` is NULL.
     pub states_count: usize,

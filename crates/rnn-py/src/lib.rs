@@ -67,7 +67,9 @@ impl Model {
                 return Err(PyValueError::new_err(text));
             }
         }
-        let layers = Layers::open(model).map_err(|error| match error {
+        let layers = Layers::open(model);
+        let layers = layers.and_then(|layers| layers.check_arrays().map(|()| layers));
+        let layers = layers.map_err(|error| match error {
             ModelError::Unreadable { .. } => PyOSError::new_err(error.to_string()),
             _ => PyValueError::new_err(error.to_string()),
         })?;
@@ -120,8 +122,8 @@ impl Model {
         self.states
     }
 
-    /// Runs `input`, float32 of steps x rows x inputs, from zero states and returns steps x rows x
-    /// outputs. `lengths` are the steps of each row, by default all; outputs after them are zeros.
+    /// Runs `input`, float32 of steps x rows x inputs, from zero states or the constant ones of the
+    /// file, and returns steps x rows x outputs. `lengths` are the steps of each row, by default all; outputs after them are zeros.
     #[pyo3(signature = (input, lengths = None))]
     fn run<'py>(
         &self,
@@ -133,7 +135,8 @@ impl Model {
         floats(py, &output)?.call_method1("cast", ("B",))?.call_method1("cast", ("f", shape))
     }
 
-    /// Runs like `run`, but from `states` (float32, returned by the last call; None means zeros).
+    /// Runs like `run`, but from `states` (float32, returned by the last call; None means those of
+    /// `run`).
     /// Returns the outputs and the states after each row's last step.
     #[pyo3(signature = (input, states = None, lengths = None))]
     fn run_on<'py>(
@@ -189,7 +192,7 @@ impl Model {
             let mut states = states;
             let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(states) = states.as_mut().filter(|states| states.is_empty()) {
-                states.resize(engine.state_numbers(rows)?, 0.0);
+                *states = engine.initial_states(rows)?;
             }
             engine.run(&input, &lengths, states.as_deref_mut(), &mut output)?;
             Ok((output, states.unwrap_or_default()))

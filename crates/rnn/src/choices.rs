@@ -74,9 +74,9 @@ const NAMES: [&str; 5] = ["chunk", "sides", "rows", "units", "ns"];
 /// Returns the key under which the choice for a goal is stored.
 #[must_use]
 pub fn key(goal: &Goal<'_>, machine: &Machine, isa: Isa) -> String {
-    let LayerShape { cell, inputs, units, width, phases, narrows, directions, batch, steps } =
+    let LayerShape { cell, inputs, units, width, phases, directions, batch, steps } =
         LayerShape::from_layer(goal.layer, goal.batch, goal.steps);
-    let kind = match (narrows, phases) {
+    let kind = match (goal.layer.is_plain(), phases) {
         (true, _) => String::new(),
         (false, 1) => ",options".to_owned(),
         (false, _) => format!(",options,width={width}"),

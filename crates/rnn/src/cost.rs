@@ -36,8 +36,6 @@ pub struct LayerShape {
     /// Phases of a step: two if its products depend on one another (a GRU with `reset_first`, a
     /// projection), otherwise one.
     pub phases: usize,
-    /// Whether weights have the chosen precision; those of cells with options are always `f32`.
-    pub narrows: bool,
     /// Number of directions: 1 or 2.
     pub directions: usize,
     /// Rows of the batch.
@@ -62,7 +60,6 @@ impl LayerShape {
             units,
             width,
             phases: 1 + usize::from(two),
-            narrows: layer.is_plain(),
             directions,
             batch,
             steps,
@@ -74,11 +71,6 @@ impl LayerShape {
     fn state_weights(&self) -> usize {
         let projected = self.phases == 2 && self.cell == Cell::Lstm;
         (self.cell.gates() + usize::from(projected)) * self.units * self.width
-    }
-
-    /// Returns the precision of the weights if `precision` is chosen.
-    fn held(&self, precision: Precision) -> Precision {
-        if self.narrows { precision } else { Precision::F32 }
     }
 
     /// Units and vectors of a panel: the gates of sixteen units, or 64 units of a single gate.
@@ -109,7 +101,7 @@ impl LayerShape {
     pub fn weights(&self, precision: Precision) -> [f64; 2] {
         let of_input = self.cell.gates() * self.units * self.inputs;
         let bytes = |weights: usize| (self.directions * weights * 4) as f64;
-        let per_word = self.held(precision).per_word() as f64;
+        let per_word = precision.per_word() as f64;
         [of_input, self.state_weights()].map(|weights| bytes(weights) / per_word)
     }
 }
@@ -185,7 +177,6 @@ impl Share {
 /// cost what the machine's cells cost.
 #[must_use]
 pub fn predict(shape: &LayerShape, choice: &Choice, machine: &Machine) -> Prediction {
-    let choice = &Choice { precision: shape.held(choice.precision), ..*choice };
     let share = Share::largest(shape, choice);
     let workers = choice.workers().max(1);
     let steps = shape.steps as f64;
@@ -204,7 +195,9 @@ pub fn predict(shape: &LayerShape, choice: &Choice, machine: &Machine) -> Predic
         let barriers = (shape.steps * shape.phases + chunks) as f64;
         prediction.barriers = barriers * machine.barrier(workers);
         let others = shape.units.saturating_sub(share.panels * shape.panel().0);
-        let bytes = others * share.rows * 4 / choice.precision.per_word();
+        // Other workers read bfloat16, or `f32` that they convert to bytes themselves.
+        let size = if choice.precision == Precision::Bf16 { 2 } else { 4 };
+        let bytes = others * share.rows * size;
         let exchanges = steps * (share.directions * shape.phases) as f64;
         prediction.exchange = exchanges * machine.exchange(bytes as f64);
     }
@@ -321,7 +314,6 @@ pub fn roofline(
     let [input, state] = shape.weights(precision).map(|bytes| bytes / workers);
     let rates = &machine.bandwidths;
     let l2 = machine.caches.l2 as f64;
-    let precision = shape.held(precision);
     let per_weight = 2.0 * (shape.directions * shape.batch) as f64;
     let flops = |weights: usize| per_weight * weights as f64 / workers;
     let near = if (input + state) * workers <= l2 { rates.l2 } else { rates.l3 };
@@ -345,8 +337,7 @@ mod tests {
     fn shape(cell: Cell, inputs: usize, units: usize, batch: usize, steps: usize) -> LayerShape {
         let width = units;
         let phases = 1;
-        let narrows = true;
-        LayerShape { cell, inputs, units, width, phases, narrows, directions: 1, batch, steps }
+        LayerShape { cell, inputs, units, width, phases, directions: 1, batch, steps }
     }
 
     /// Milliseconds of `tables_quiet.md`, which its `roofline.py` made from the same limits.

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dyno_kernels::{Isa, Precision, ProgramError, Tanh, Team, WaitPolicy};
+use dyno_kernels::{Isa, MAX_BYTES, Precision, ProgramError, Tanh, Team, WaitPolicy};
 use thiserror::Error;
 
 use crate::layer::{Cell, Directions, Layer};
@@ -115,6 +115,46 @@ pub enum EngineError {
         /// Numbers found.
         found: usize,
     },
+    /// The batch does not have the rows of the constant states or lengths in the file.
+    #[error(
+        "expected {expected} rows, for which the file has initial states or lengths, found {found}"
+    )]
+    Rows {
+        /// Rows of the file.
+        expected: usize,
+        /// Rows of the batch.
+        found: usize,
+    },
+    /// A row has fewer steps than the file prescribes for a layer.
+    #[error("`{node}` has {expected} in sequence_lens, row {row} has {found} steps")]
+    Steps {
+        /// Name of the layer.
+        node: String,
+        /// Index of the row.
+        row: usize,
+        /// Steps in the file.
+        expected: usize,
+        /// Steps of the row.
+        found: usize,
+    },
+    /// A layer cannot be computed with bytes.
+    #[error("int8: layer {layer} has {what}; use f32 or bf16")]
+    Bytes {
+        /// Index of the layer, from 0.
+        layer: usize,
+        /// Description of the obstacle.
+        what: String,
+    },
+    /// Bytes represent finite numbers only.
+    #[error("int8: row {row} has {found} in step {step}; use f32, or finite numbers")]
+    NotFinite {
+        /// Index of the row.
+        row: usize,
+        /// Index of the step.
+        step: usize,
+        /// The number.
+        found: f32,
+    },
     /// The size of the batch overflows.
     #[error("expected a batch that fits into memory")]
     TooLarge,
@@ -164,6 +204,8 @@ pub struct Engine {
     /// Sequences of each layer, by batch size.
     plans: BTreeMap<usize, Vec<Sequence>>,
     lengths: Vec<usize>,
+    /// Initial states of a layer, if they are constants of the file.
+    layer_states: Vec<f32>,
     /// Input of a layer.
     layer_input: Vec<f32>,
     /// Output of a layer.
@@ -174,9 +216,12 @@ impl Engine {
     /// Packs the weights, starts the team and plans for one row. The engine does not keep `model`.
     ///
     /// # Errors
-    /// No plan for one row can be made.
+    /// No plan for one row can be made, or a layer cannot be computed in the precision.
     pub fn new(model: impl Into<Arc<Model>>, options: &EngineOptions) -> Result<Self, EngineError> {
         let model = model.into();
+        if options.precision == Precision::Int8 {
+            check_bytes(model.layers())?;
+        }
         let pack = |layer: &Layer| -> Vec<PackedWeights> {
             let directions = 0..layer.directions().count();
             directions.map(|at| PackedWeights::new(layer, at, options.precision)).collect()
@@ -208,6 +253,7 @@ impl Engine {
             choices: BTreeMap::new(),
             plans: BTreeMap::new(),
             lengths: Vec::new(),
+            layer_states: Vec::new(),
             layer_input: Vec::new(),
             layer_output: Vec::new(),
         }
@@ -300,15 +346,52 @@ impl Engine {
         row.checked_mul(rows).ok_or(EngineError::TooLarge)
     }
 
+    /// Returns the states from which `rows` rows start if [`Engine::run`] gets none: the constants
+    /// of the file, or zeros; in the layout of [`Engine::state_numbers`].
+    ///
+    /// # Errors
+    /// The count overflows, or the file has states for another number of rows.
+    pub fn initial_states(&self, rows: usize) -> Result<Vec<f32>, EngineError> {
+        self.check_rows(rows)?;
+        let mut states = Vec::with_capacity(self.state_numbers(rows)?);
+        for (layer, start) in self.model.layers().iter().zip(self.model.starts()) {
+            start.push_states(layer, rows, &mut states);
+        }
+        Ok(states)
+    }
+
+    fn check_rows(&self, rows: usize) -> Result<(), EngineError> {
+        match self.model.rows() {
+            Some(expected) if expected != rows => Err(EngineError::Rows { expected, found: rows }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that no row has fewer steps than the file prescribes for a layer.
+    fn check_steps(&self, lengths: &[usize]) -> Result<(), EngineError> {
+        for start in self.model.starts().iter().filter(|start| start.has_lengths()) {
+            for (row, found) in lengths.iter().enumerate() {
+                if let Some(expected) = start.length(row).filter(|expected| expected > found) {
+                    let node = start.node().to_owned();
+                    return Err(EngineError::Steps { node, row, expected, found: *found });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Runs a batch.
     ///
     /// `input` is steps x rows x inputs, `output` steps x rows x outputs. There is one row per
     /// entry of `lengths`, which runs for that many steps; its outputs after them are zeros. With
     /// `states`, in the layout of [`Engine::state_numbers`], rows start from these states, which
-    /// are replaced by those after their last steps. Without `states`, rows start from zeros.
+    /// are replaced by those after their last steps. Without `states`, rows start from
+    /// [`Engine::initial_states`]. A layer whose lengths are constants of the file stops after
+    /// these, as the file prescribes.
     ///
     /// # Errors
-    /// An array has the wrong size, a length exceeds the steps, or the batch is empty.
+    /// An array has the wrong size, a length exceeds the steps, or the batch is empty. The batch
+    /// does not fit constant states or lengths of the file.
     pub fn run(
         &mut self,
         input: &[f32],
@@ -333,23 +416,44 @@ impl Engine {
         if let Some(states) = &states {
             expect("states", self.state_numbers(rows)?, states.len())?;
         }
+        self.check_rows(rows)?;
+        self.check_steps(lengths)?;
+        if self.options.precision == Precision::Int8 {
+            check_finite(input, inputs, lengths)?;
+        }
         let size = self.size_for(rows)?;
-        self.lengths.clear();
-        self.lengths.extend_from_slice(lengths);
-        self.lengths.resize(size, 0);
         Padding { blocks: steps, rows, size }.pad(input, inputs, &mut self.layer_input);
         let mut states = states;
         let mut before = 0;
-        let Self { plans, team, layer_input, layer_output, lengths, model, .. } = self;
-        for (sequence, layer) in plans.entry(size).or_default().iter_mut().zip(model.layers()) {
+        let given = lengths;
+        let Self { plans, team, layer_input, layer_output, layer_states, lengths, model, .. } =
+            self;
+        let layers = model.layers().iter().zip(model.starts());
+        for (sequence, (layer, start)) in plans.entry(size).or_default().iter_mut().zip(layers) {
+            lengths.clear();
+            lengths.extend(
+                given.iter().enumerate().map(|(row, own)| start.length(row).unwrap_or(*own)),
+            );
+            lengths.resize(size, 0);
             layer_output.clear();
             layer_output.resize(steps * size * sequence.outputs(), 0.0);
-            match states.as_deref_mut() {
-                None => sequence.run_lengths(team, layer_input, layer_output, lengths)?,
+            let widths = state_widths(layer);
+            let own = match states.as_deref_mut() {
                 Some(states) => {
-                    let widths = state_widths(layer);
                     let own = &mut states[before..][..rows * (widths[0] + widths[1])];
                     before += own.len();
+                    Some(own)
+                }
+                None if start.has_states() => {
+                    layer_states.clear();
+                    start.push_states(layer, rows, layer_states);
+                    Some(&mut layer_states[..])
+                }
+                None => None,
+            };
+            match own {
+                None => sequence.run_lengths(team, layer_input, layer_output, lengths)?,
+                Some(own) => {
                     let padding = Padding { blocks: layer.directions().count(), rows, size };
                     sequence.set_states(&padding.pad_states(own, widths))?;
                     sequence.run_lengths_on(team, layer_input, layer_output, lengths)?;
@@ -377,7 +481,8 @@ impl Engine {
         let layer = self.model.layers().last();
         let directions = layer.map_or(Directions::Forward, Layer::directions);
         let half = outputs / directions.count();
-        let length = lengths.get(row).copied().unwrap_or(0);
+        let constant = self.model.starts().last().and_then(|start| start.length(row));
+        let length = lengths.get(row).map_or(0, |length| constant.unwrap_or(*length));
         let part = move |direction: usize| {
             let step = if directions.is_back(direction) { 0 } else { length.saturating_sub(1) };
             let from = (step * rows + row) * outputs + direction * half;
@@ -393,6 +498,36 @@ impl fmt::Debug for Engine {
         let options = &self.options;
         f.debug_struct("Engine").field("model", &model).field("options", options).finish()
     }
+}
+
+/// Checks that bytes can represent the weights of layers, and 32-bit sums their products.
+fn check_bytes(layers: &[Layer]) -> Result<(), EngineError> {
+    for (at, layer) in layers.iter().enumerate() {
+        let failed = |what: String| Err(EngineError::Bytes { layer: at, what });
+        let longest = layer.inputs().max(layer.units()).max(layer.width());
+        if longest > MAX_BYTES {
+            return failed(format!("sums of {longest} products, above {MAX_BYTES}"));
+        }
+        let weights = layer.weights().iter().flat_map(|own| [&own.input, &own.state]);
+        let odd = |numbers: &&Vec<f32>| numbers.iter().any(|number| !number.is_finite());
+        if weights.chain(&layer.options().projections).any(|numbers| odd(&numbers)) {
+            return failed("weights that are infinite or NaN".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Checks the numbers of all rows up to their lengths.
+fn check_finite(input: &[f32], inputs: usize, lengths: &[usize]) -> Result<(), EngineError> {
+    for (at, numbers) in input.chunks_exact(inputs).enumerate() {
+        let (step, row) = (at / lengths.len(), at % lengths.len());
+        if step < lengths[row]
+            && let Some(found) = numbers.iter().copied().find(|number| !number.is_finite())
+        {
+            return Err(EngineError::NotFinite { row, step, found });
+        }
+    }
+    Ok(())
 }
 
 fn expect(what: &'static str, expected: usize, found: usize) -> Result<(), EngineError> {

@@ -31,6 +31,7 @@ mod safetensors;
 pub use keras::{KerasLayer, keras};
 pub use npz::Npz;
 pub use onnx::{ImportedLayer, InitialState, layers};
+pub(crate) use onnx::{is_recurrent, layer, named, names, node_name};
 pub use pytorch::pytorch;
 pub use reroll::reroll;
 pub use safetensors::Safetensors;
@@ -75,6 +76,24 @@ pub enum ImportError {
         expected: String,
         /// Shape or type found.
         found: String,
+    },
+    /// A tensor of a node is in a file that cannot be read.
+    #[error("{node}: cannot read `{value}`: {why}")]
+    Unreadable {
+        /// The node.
+        node: String,
+        /// Name of the tensor.
+        value: String,
+        /// Reason, with the path of the file.
+        why: String,
+    },
+    /// A node contradicts itself or the ONNX specification.
+    #[error("{node}: {what}")]
+    Invalid {
+        /// The node.
+        node: String,
+        /// The contradiction.
+        what: String,
     },
     /// An option has an unsupported value.
     #[error("{node}: {what} is not known")]

@@ -7,8 +7,14 @@
 //! # Ok::<(), dyno_rnn::model::ModelError>(())
 //! ```
 
+mod axes;
+mod chain;
 mod file;
+mod folded;
+mod start;
+mod weights;
 
+use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
 use dyno_kernels::Activation;
@@ -17,6 +23,7 @@ use thiserror::Error;
 use crate::import::ImportError;
 use crate::layer::{Cell, Directions, Layer, Weights};
 use crate::oracle;
+pub(crate) use start::Start;
 
 /// A chain of layers: each takes the outputs of the one before.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,9 +31,13 @@ pub struct Model {
     name: String,
     /// At least one layer.
     layers: Vec<Layer>,
+    /// Constant states and lengths of each layer.
+    starts: Vec<Start>,
     /// Rows and steps in the model's text, if any.
     shape: Option<[usize; 2]>,
-    left_out: Option<String>,
+    assumption: Option<String>,
+    /// Input or output of a graph whose numbers are in another order than an engine's.
+    rearranged: Option<String>,
 }
 
 /// Error of opening a model.
@@ -61,11 +72,78 @@ pub enum ModelError {
     /// A file has no recurrent layer, or a model has no layers.
     #[error("{} has no recurrent layer", .0.display())]
     Empty(PathBuf),
-    /// A file has several layers that do not form a chain.
+    /// The graph of a file is not a chain of layers.
     #[error(
-        "{} has several recurrent layers that do not follow one another: name one as FILE#LAYER, \
-         of {}",
-        path.display(), layers.join(", ")
+        "{}: `{name}` {why}; to run a layer alone, name it as FILE#LAYER, of {}",
+        path.display(), listed(layers)
+    )]
+    Broken {
+        /// Path of the file.
+        path: PathBuf,
+        /// Node, input or output that breaks the chain.
+        name: String,
+        /// Description of what is wrong with it.
+        why: String,
+        /// Names of the layers.
+        layers: Vec<String>,
+    },
+    /// Constants of two layers have different numbers of rows.
+    #[error("{}: constant states or lengths are for {} rows and for {} rows", path.display(), rows[0], rows[1])]
+    Rows {
+        /// Path of the file.
+        path: PathBuf,
+        /// The numbers of rows.
+        rows: [usize; 2],
+    },
+    /// The weights in a file do not determine the layer.
+    #[error(
+        "{}: {what} is not in the file; state it as FILE?{key}=VALUE, or as `{key}` in the metadata \
+         of the file, where VALUE is {values}",
+        path.display()
+    )]
+    Unstated {
+        /// Path of the file.
+        path: PathBuf,
+        /// Description of the missing option.
+        what: String,
+        /// Name of the option.
+        key: &'static str,
+        /// Its values.
+        values: &'static str,
+    },
+    /// An option after `?` is unknown, or has an unknown value.
+    #[error("{}: option `{option}`: {expected}", path.display())]
+    Option {
+        /// Path of the file.
+        path: PathBuf,
+        /// The option.
+        option: String,
+        /// The expected options.
+        expected: String,
+    },
+    /// The graph of a file takes or returns arrays in another order than an engine.
+    #[error(
+        "{name}: `{port}` is not an array of steps x rows x numbers, which an engine takes and \
+         returns; run a layer as FILE#LAYER"
+    )]
+    Rearranged {
+        /// Name of the model.
+        name: String,
+        /// Input or output of the graph.
+        port: String,
+    },
+    /// Several layers of a file have the requested name.
+    #[error("{} has several recurrent layers `{name}`", path.display())]
+    Ambiguous {
+        /// Path of the file.
+        path: PathBuf,
+        /// Requested name.
+        name: String,
+    },
+    /// A file has weights of several modules.
+    #[error(
+        "{} has several recurrent layers: name one as FILE#LAYER, of {}",
+        path.display(), listed(layers)
     )]
     Several {
         /// Path of the file.
@@ -74,7 +152,7 @@ pub enum ModelError {
         layers: Vec<String>,
     },
     /// The file has no layer with this name.
-    #[error("{} has no recurrent layer `{name}`; it has {}", path.display(), layers.join(", "))]
+    #[error("{} has no recurrent layer `{name}`; it has {}", path.display(), listed(layers))]
     Unknown {
         /// Path of the file.
         path: PathBuf,
@@ -99,6 +177,17 @@ pub enum ModelError {
 /// weights.
 const MOST: usize = 16_384;
 
+/// Returns names as a list, of which a long one is cut.
+fn listed(names: &[String]) -> String {
+    /// Maximum names.
+    const MOST: usize = 8;
+    let mut text = names.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > MOST {
+        text += &format!(" and {} more", names.len() - MOST);
+    }
+    text
+}
+
 impl Model {
     /// Returns a model of these layers.
     ///
@@ -116,7 +205,8 @@ impl Model {
                 return Err(ModelError::Chain { layer: at + 1, inputs, outputs });
             }
         }
-        Ok(Self { name, layers, shape: None, left_out: None })
+        let starts = vec![Start::default(); layers.len()];
+        Ok(Self { name, layers, starts, shape: None, assumption: None, rearranged: None })
     }
 
     /// Opens the model that `text` names: an `.onnx` or `.safetensors` file, one of its layers as
@@ -126,20 +216,33 @@ impl Model {
     /// DeepCPU's Table 1). `CELL` is `lstm`, `gru` or `rnn`, with the prefix `bi` for both
     /// directions. The random weights depend on the text only.
     ///
-    /// The layers of a file must form a chain. In safetensors files, layers are found by the names
-    /// that PyTorch modules or Keras layers give them.
+    /// The graph of an ONNX file must be a chain: each layer reads the outputs of the one before, as
+    /// far as operators that only move numbers show, and all outputs of the graph are outputs or
+    /// last states of the layers. Constant states and lengths of the file are kept. A layer that is
+    /// named runs alone; states and lengths that the graph computes or reads from its inputs are
+    /// then zeros and all steps, unless the caller passes others.
+    ///
+    /// In safetensors files, layers are found by the names that PyTorch modules or Keras layers give
+    /// them. Options that the weights do not determine are stated in the metadata of the file or
+    /// after its path, as in `FILE?nonlinearity=relu` or `FILE?nonlinearity=relu#LAYER`.
     ///
     /// # Errors
     /// `text` names no file or layer, or the file has no valid model.
     pub fn open(text: &str) -> Result<Self, ModelError> {
         let path = Path::new(text);
         if path.is_file() {
-            return file::open(path, None);
+            return file::open(path, "", None);
         }
-        if let Some((path, layer)) = text.rsplit_once('#')
-            && Path::new(path).is_file()
-        {
-            return file::open(Path::new(path), Some(layer));
+        let (file, layer) = match text.rsplit_once('#') {
+            Some((file, layer)) => (file, Some(layer)),
+            None => (text, None),
+        };
+        let (file, options) = match file.rsplit_once('?') {
+            Some((before, options)) if !Path::new(file).is_file() => (before, options),
+            _ => (file, ""),
+        };
+        if Path::new(file).is_file() {
+            return file::open(Path::new(file), options, layer);
         }
         parse_synthetic(text).ok_or_else(|| ModelError::Neither(text.to_owned()))
     }
@@ -174,20 +277,65 @@ impl Model {
         self.shape
     }
 
-    /// Sentence about the parts of the file that are not run, if any.
+    /// Sentence about options that the file does not state and that have their usual values, if any.
     #[must_use]
-    pub fn left_out(&self) -> Option<&str> {
-        self.left_out.as_deref()
+    pub fn assumption(&self) -> Option<&str> {
+        self.assumption.as_deref()
     }
 
-    /// Computes the last layer's outputs for one sequence in double precision, step by step.
+    /// Checks that arrays for an engine are those of the graph in the file: steps x rows x inputs, and
+    /// outputs of all steps. Callers that pass arrays instead of sequences would otherwise confuse
+    /// the axes of a graph that has rows first.
+    ///
+    /// # Errors
+    /// An input or output has its axes in another order, or is a last state.
+    pub fn check_arrays(&self) -> Result<(), ModelError> {
+        match &self.rearranged {
+            None => Ok(()),
+            Some(port) => {
+                Err(ModelError::Rearranged { name: self.name.clone(), port: port.clone() })
+            }
+        }
+    }
+
+    /// Rows that every batch must have, if the file has other initial states or lengths for each
+    /// row.
+    #[must_use]
+    pub fn rows(&self) -> Option<usize> {
+        self.starts.iter().find_map(Start::rows)
+    }
+
+    /// Hashes the constant states and lengths of the file.
+    pub fn hash_starts(&self, hasher: &mut impl Hasher) {
+        self.starts.iter().for_each(|start| start.hash(hasher));
+    }
+
+    /// Returns the steps that the last layer runs of a sequence with `steps` steps: fewer if its
+    /// length is a constant of the file.
+    #[must_use]
+    pub fn steps(&self, steps: usize) -> usize {
+        let constant = self.starts.last().and_then(|start| start.length(0));
+        constant.map_or(steps, |constant| constant.min(steps))
+    }
+
+    /// Constant states and lengths of each layer.
+    pub(crate) fn starts(&self) -> &[Start] {
+        &self.starts
+    }
+
+    /// Computes the last layer's outputs for one sequence in double precision, step by step, from
+    /// the initial states of the file. If these differ by row, those of the first row apply.
     #[must_use]
     pub fn oracle(&self, sequence: &[f32]) -> Vec<f64> {
         let steps = sequence.len() / self.inputs();
         let mut input = sequence.to_vec();
         let mut outputs = Vec::new();
-        for layer in &self.layers {
-            outputs = oracle::run(layer, 1, &input, &[steps], [&[], &[]]).outputs;
+        for (layer, start) in self.layers.iter().zip(&self.starts) {
+            let length = start.length(0).unwrap_or(steps).min(steps);
+            let mut states = Vec::new();
+            start.push_states(layer, 1, &mut states);
+            let (hidden, cells) = states.split_at(layer.outputs());
+            outputs = oracle::run(layer, 1, &input, &[length], [hidden, cells]).outputs;
             // Inputs of a layer are rounded to `f32`, as in any engine.
             input = outputs.iter().map(|x| *x as f32).collect();
         }
@@ -231,7 +379,8 @@ fn parse_synthetic(text: &str) -> Option<Model> {
         .collect();
     let layer = Layer::new(cell, inputs, units, directions, weights).ok()?;
     let layers = vec![layer];
-    Some(Model { name: text.to_owned(), layers, shape, left_out: None })
+    let starts = vec![Start::default()];
+    Some(Model { name: text.to_owned(), layers, starts, shape, assumption: None, rearranged: None })
 }
 
 /// Random numbers in [-1, 1) from Steele, Lea and Flood's SplitMix64.

@@ -83,7 +83,7 @@ pub struct StatePart {
     pub hidden: usize,
     /// Buffer of the cell state with one slot; LSTM only.
     pub cell: Option<usize>,
-    /// Buffer of the hidden state in fewer bits, with two slots; shared like `hidden`.
+    /// Buffer of the hidden state in bfloat16, with two slots; shared like `hidden`.
     pub narrow: Option<usize>,
 }
 
@@ -100,12 +100,11 @@ pub struct PackedWeights {
 }
 
 impl PackedWeights {
-    /// Packs the weights of a direction; in `f32` if the layer has options.
+    /// Packs the weights of a direction.
     #[must_use]
     pub fn new(layer: &Layer, direction: usize, precision: Precision) -> Self {
         let units = layer.units();
         let weights = &layer.weights()[direction];
-        let precision = if layer.is_plain() { precision } else { Precision::F32 };
         // If r acts on the state, n has separate products.
         let gates = layer.cell().gates() - usize::from(layer.options().reset_first);
         let pack = |k: usize, rows: &[f32]| {
@@ -142,7 +141,7 @@ impl PackedWeights {
                 if gate == 2 { number(&weights.state_bias, gate, unit) } else { 0.0 }
             })
         });
-        let extras = (!layer.is_plain()).then(|| general::Extras::new(layer, direction));
+        let extras = (!layer.is_plain()).then(|| general::Extras::new(layer, direction, precision));
         Self { state: pack(layer.width(), &weights.state), input, input_bias, state_bias, extras }
     }
 }
@@ -229,7 +228,9 @@ fn outer_buffers(layer: &Layer, batch: usize) -> Vec<Buffer> {
 #[derive(Clone, Copy)]
 struct HiddenBuffers {
     state: usize,
-    /// The state in the precision of the products with it, unless that is `f32`: two slots.
+    /// The state in bfloat16 if products with it are in that precision: two slots. For products of
+    /// bytes, each worker converts the state itself, with a scale for each row and step: states of
+    /// most activations, and initial states, have no bounds.
     narrow: Option<usize>,
 }
 
@@ -265,7 +266,7 @@ fn hidden_buffers(
     let words = choice.precision.words(units);
     HiddenBuffers {
         state: inside(buffers, batch, 2, units),
-        narrow: (choice.precision != Precision::F32).then(|| inside(buffers, batch, 2, words)),
+        narrow: (choice.precision == Precision::Bf16).then(|| inside(buffers, batch, 2, words)),
     }
 }
 
@@ -354,13 +355,12 @@ impl Part<'_> {
         };
         Product {
             a: narrow.map_or(last, |buffer| at(buffer, SlotIndex::Turn { by: 0 })),
-            holds: precision,
+            holds: if narrow.is_some() { precision } else { Precision::F32 },
             weights: Arc::clone(&self.packed.state),
             panels: self.panels.clone(),
             rows: self.rows.clone(),
             bias: self.packed.state_bias.clone(),
-            // States are in (-1, 1), and `HiddenState` encodes 1 as 127.
-            scale: if precision == Precision::Int8 { 1.0 / 127.0 } else { 1.0 },
+            scale: 1.0,
             reads_state: true,
             epilogue,
         }

@@ -20,7 +20,7 @@ mod rows;
 
 use half::bf16;
 
-use dyno_kernels::{Call, Execution, Isa, Precision, ProgramError, RunError, Team};
+use dyno_kernels::{Call, Execution, Isa, ProgramError, RunError, Team};
 use thiserror::Error;
 
 use crate::layer::Layer;
@@ -38,7 +38,6 @@ pub struct Sequence {
     batch: usize,
     inputs: usize,
     outputs: usize,
-    precision: Precision,
     /// Width of the hidden state and of the cell state of one direction.
     widths: [usize; 2],
     ragged: RaggedBatch,
@@ -142,7 +141,6 @@ impl Sequence {
             batch,
             inputs: layer.inputs(),
             outputs: layer.outputs(),
-            precision: choice.precision,
             widths: [layer.width(), layer.units()],
             ragged: RaggedBatch::new(layer, packed, batch, choice, isa)?,
         })
@@ -277,14 +275,8 @@ impl Sequence {
     pub fn clear(&mut self) {
         self.slot = 0;
         for part in self.states.iter().flatten() {
-            for kind in StateKind::ALL {
-                let zero = match (kind, self.precision) {
-                    (StateKind::Narrow, Precision::Int8) => f32::from_le_bytes([128; 4]),
-                    _ => 0.0,
-                };
-                if let Some(buffer) = kind.buffer(part) {
-                    self.execution.inside_mut(buffer).fill(zero);
-                }
+            for buffer in StateKind::ALL.iter().filter_map(|kind| kind.buffer(part)) {
+                self.execution.inside_mut(buffer).fill(0.0);
             }
         }
     }
@@ -320,7 +312,7 @@ impl Sequence {
         }
         for part in self.states.iter().flatten() {
             if let Some(narrow) = part.narrow {
-                let words = narrowed(self.execution.inside(part.hidden), self.precision);
+                let words = narrowed(self.execution.inside(part.hidden));
                 self.execution.inside_mut(narrow).copy_from_slice(&words);
             }
         }
@@ -371,19 +363,9 @@ impl Sequence {
     }
 }
 
-/// Encodes states in fewer bits, packed into 32-bit words, as the cells do.
-fn narrowed(states: &[f32], precision: Precision) -> Vec<f32> {
-    let words = states.chunks(precision.per_word()).map(|states| match precision {
-        Precision::F32 => states[0],
-        Precision::Bf16 => {
-            let bits =
-                |at: usize| states.get(at).map_or(0, |x| u32::from(bf16::from_f32(*x).to_bits()));
-            f32::from_bits(bits(0) | bits(1) << 16)
-        }
-        Precision::Int8 => {
-            let byte = |at: usize| states.get(at).map_or(0.0, |x| (x * 127.0).round_ties_even());
-            f32::from_le_bytes([0, 1, 2, 3].map(|at| (byte(at) + 128.0) as u8))
-        }
-    });
-    words.collect()
+/// Encodes states in bfloat16, two in a 32-bit word, as the cells do.
+fn narrowed(states: &[f32]) -> Vec<f32> {
+    let bits = |x: Option<&f32>| x.map_or(0, |x| u32::from(bf16::from_f32(*x).to_bits()));
+    let word = |pair: &[f32]| f32::from_bits(bits(pair.first()) | bits(pair.get(1)) << 16);
+    states.chunks(2).map(word).collect()
 }

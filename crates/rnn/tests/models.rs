@@ -1,9 +1,10 @@
 //! Models from files: chains of layers, other layers, and invalid files.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use dyno_rnn::Cell;
 use dyno_rnn::model::{Model, ModelError};
+use dyno_rnn::{Activation, Cell};
 use safetensors::tensor::{Dtype, TensorView, serialize};
 
 fn golden(name: &str) -> String {
@@ -12,6 +13,11 @@ fn golden(name: &str) -> String {
 
 /// Writes a file with arrays of zeros.
 fn zeros(name: &str, arrays: &[(&str, &[usize])]) -> PathBuf {
+    with_metadata(name, arrays, &[])
+}
+
+/// Writes a file with arrays of zeros and metadata.
+fn with_metadata(name: &str, arrays: &[(&str, &[usize])], metadata: &[(&str, &str)]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("dyno-models-{}-{name}", std::process::id()));
     let bytes = vec![0_u8; 4 << 10];
     let views: Vec<(&str, TensorView<'_>)> = arrays
@@ -23,7 +29,10 @@ fn zeros(name: &str, arrays: &[(&str, &[usize])]) -> PathBuf {
             (*name, view)
         })
         .collect();
-    std::fs::write(&path, serialize(views, None).expect("tensors that fit"))
+    let metadata: HashMap<String, String> =
+        metadata.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+    let metadata = (!metadata.is_empty()).then_some(metadata);
+    std::fs::write(&path, serialize(views, metadata).expect("tensors that fit"))
         .expect("temporary files");
     path
 }
@@ -37,7 +46,7 @@ fn removed(path: &Path, text: &str) -> Result<Model, ModelError> {
 #[test]
 fn layers_of_onnx_files_are_found_and_chained_through_what_moves_them() {
     let one = Model::open(&golden("lstm_no_bias.onnx")).unwrap();
-    assert_eq!((one.layers().len(), one.left_out()), (1, None));
+    assert_eq!(one.layers().len(), 1);
     let chained = Model::open(&golden("lstm_chained.onnx"));
     let model = chained.unwrap();
     assert!(!model.layers().is_empty());
@@ -73,6 +82,54 @@ fn layers_of_keras_are_known_by_their_names() {
     let gru = removed(&path, &path.display().to_string()).unwrap();
     assert_eq!((gru.layers()[0].cell(), gru.inputs(), gru.outputs()), (Cell::Gru, 3, 2));
     assert!(!gru.layers()[0].options().reset_first, "two rows of biases reset after the product");
+}
+
+#[test]
+fn activations_that_weights_do_not_determine_are_stated() {
+    let arrays: &[(&str, &[usize])] = &[("weight_ih_l0", &[5, 3]), ("weight_hh_l0", &[5, 5])];
+    let path = zeros("rnn.safetensors", arrays);
+    let text = path.display().to_string();
+    let error = Model::open(&text).unwrap_err().to_string();
+    let stated = "the nonlinearity of this RNN is not in the file; state it as \
+                  FILE?nonlinearity=VALUE, or as `nonlinearity` in the metadata of the file, where \
+                  VALUE is tanh or relu";
+    assert!(error.ends_with(stated), "{error}");
+    let cell = |text: &str| Model::open(text).unwrap().layers()[0].cell();
+    assert_eq!(cell(&format!("{text}?nonlinearity=relu")), Cell::Rnn(Activation::Relu));
+    assert_eq!(cell(&format!("{text}?nonlinearity=tanh#")), Cell::Rnn(Activation::Tanh));
+    let error = |options: &str| Model::open(&format!("{text}?{options}")).unwrap_err().to_string();
+    let unknown = error("nonlinearity=elu");
+    assert!(unknown.ends_with("option `nonlinearity=elu`: expected tanh, relu"), "{unknown}");
+    let unknown = error("speed=2");
+    assert!(unknown.contains("option `speed=2`: expected nonlinearity, activation"), "{unknown}");
+    std::fs::remove_file(path).expect("temporary files");
+    let path = with_metadata("relu.safetensors", arrays, &[("nonlinearity", "relu")]);
+    let model = removed(&path, &path.display().to_string()).unwrap();
+    assert_eq!((model.layers()[0].cell(), model.assumption()), (Cell::Rnn(Activation::Relu), None));
+    let onnx = format!("{}?nonlinearity=relu", golden("lstm_no_bias.onnx"));
+    let error = Model::open(&onnx).unwrap_err().to_string();
+    assert!(error.ends_with("an ONNX file has no options to state"), "{error}");
+}
+
+#[test]
+fn defaults_of_keras_are_assumed_and_said() {
+    let arrays: &[(&str, &[usize])] = &[("gru/kernel", &[3, 6]), ("gru/recurrent_kernel", &[2, 6])];
+    let path = zeros("bare.safetensors", arrays);
+    let text = path.display().to_string();
+    let error = Model::open(&text).unwrap_err().to_string();
+    assert!(
+        error.contains("`reset_after` of this GRU without biases is not in the file"),
+        "{error}"
+    );
+    let model = Model::open(&format!("{text}?reset_after=false")).unwrap();
+    assert!(model.layers()[0].options().reset_first);
+    let assumption = model.assumption().unwrap();
+    let assumed = "Dyno assumes activation=tanh and recurrent_activation=sigmoid.";
+    assert!(assumption.ends_with(assumed), "{assumption}");
+    let options = "reset_after=true&activation=relu&recurrent_activation=sigmoid";
+    let model = removed(&path, &format!("{text}?{options}")).unwrap();
+    assert_eq!(model.layers()[0].activations(0)[1], Activation::Relu);
+    assert_eq!(model.assumption(), None);
 }
 
 #[test]

@@ -212,7 +212,6 @@ fn predictions_know_what_directions_and_rows_save() {
         units: 256,
         width: 256,
         phases: 1,
-        narrows: true,
         directions: 2,
         batch: 1,
         steps: 100,

@@ -56,7 +56,10 @@ const DTYPES: [(&str, Element); 19] = [
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Safetensors<'a>(BTreeMap<String, Result<View<'a>, String>>);
+pub struct Safetensors<'a> {
+    tensors: BTreeMap<String, Result<View<'a>, String>>,
+    metadata: BTreeMap<String, String>,
+}
 
 /// A tensor whose elements are borrowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,8 +148,11 @@ impl<'a> Safetensors<'a> {
         let header: BTreeMap<String, &RawValue> =
             serde_json::from_slice(header).map_err(malformed)?;
         let (mut tensors, mut left) = (BTreeMap::new(), data.len());
+        let mut metadata = BTreeMap::new();
         for (name, entry) in header {
             if name == METADATA {
+                // Texts by the format; other files hold no options that anything reads.
+                metadata = serde_json::from_str(entry.get()).unwrap_or_default();
                 continue;
             }
             let entry: Entry = serde_json::from_str(entry.get())
@@ -156,18 +162,24 @@ impl<'a> Safetensors<'a> {
             left = left.checked_sub(length).ok_or(SafetensorsError::Shared)?;
             tensors.insert(name, tensor);
         }
-        Ok(Self(tensors))
+        Ok(Self { tensors, metadata })
     }
 
     /// Returns the names of all tensors, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// Returns a text of the header's metadata by its key.
+    #[must_use]
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key).map(String::as_str)
     }
 
     /// Returns a tensor by its name; `None` if it is missing or of a type that is not read.
     #[must_use]
     pub fn view(&self, name: &str) -> Option<&View<'a>> {
-        self.0.get(name)?.as_ref().ok()
+        self.tensors.get(name)?.as_ref().ok()
     }
 
     /// Returns all tensors by their names.
@@ -179,7 +191,7 @@ impl<'a> Safetensors<'a> {
             Ok(view) => Ok((name, view)),
             Err(found) => Err(SafetensorsError::Element { name, found }),
         };
-        self.0.into_iter().map(view).collect()
+        self.tensors.into_iter().map(view).collect()
     }
 }
 
@@ -228,6 +240,7 @@ mod tests {
     fn tensors_have_their_shapes_and_elements() {
         let whole = whole();
         let tensors = Safetensors::new(&whole).unwrap();
+        assert_eq!((tensors.metadata("format"), tensors.metadata("a")), (Some("np"), None));
         assert_eq!(tensors.names().collect::<Vec<_>>(), ["a", "b"]);
         let [a, b] = ["a", "b"].map(|name| tensors.view(name).unwrap());
         assert_eq!((a.elements(), &a.shape[..]), (Some(Elements::I64(vec![3].into())), &[1][..]));

@@ -161,7 +161,7 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     }
     let library = Arc::new(library(&spec, &models, run)?);
     let mut remarks: Vec<String> =
-        models.iter().filter_map(Source::left_out).map(str::to_owned).collect();
+        models.iter().filter_map(Source::assumption).map(str::to_owned).collect();
     let threads = run.threads.map_or(1, NonZero::get);
     remarks.extend(EngineOptions { threads, ..EngineOptions::default() }.thread_limit());
     let judge = judge(&spec, &models, &library, run, &mut remarks)?;
@@ -185,10 +185,14 @@ pub fn files(text: &str) -> Vec<PathBuf> {
     let file = |(model, _): &(String, Option<Cores>)| {
         // Names of layers by shape do not contain these characters.
         let is_file = model.contains(['/', '.', '#']) || Path::new(model).exists();
-        let path = match model.rsplit_once('#') {
-            Some((path, _)) if !Path::new(model).is_file() => path,
-            _ => model,
-        };
+        // A layer follows `#`, options `?`.
+        let mut path = model.as_str();
+        for sign in ['#', '?'] {
+            path = match path.rsplit_once(sign) {
+                Some((before, _)) if !Path::new(path).is_file() => before,
+                _ => path,
+            };
+        }
         is_file.then(|| PathBuf::from(path))
     };
     spec.models.iter().filter_map(file).collect()

@@ -70,8 +70,8 @@ pub(super) fn sliding(
         return Err(wrong());
     }
     let same = |axis: usize, size: usize, low: bool| {
-        let covered = (size.div_ceil(strides[axis]) - 1) * strides[axis] + kernel[axis];
-        let all = covered.saturating_sub(size);
+        let covered = size.saturating_sub(1) / strides[axis] * strides[axis];
+        let all = covered.saturating_add(kernel[axis]).saturating_sub(size);
         let less = all / 2;
         if low { [all - less, less] } else { [less, all - less] }
     };

@@ -176,7 +176,9 @@ impl<'a> Reader<'a> {
         };
         let sliding = sliding(node, [rows, columns], self.shape)?;
         let size = sliding.over(self.shape).filter(|_| channels == self.shape.channels);
-        let Some([height, width]) = size else { return not("has a kernel that does not fit") };
+        let Some([height, width]) = size else {
+            return not("has a kernel or padding that does not fit");
+        };
         // Reorders from channel, row, column to row, column, channel.
         let pixels = rows * columns;
         let ours = (0..weights.len()).map(|at| {

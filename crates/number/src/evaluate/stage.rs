@@ -51,14 +51,28 @@ pub(super) struct Sliding {
     pub pads: [usize; 4],
 }
 
+/// Pixels of an output that any input may have.
+const MOST_PIXELS: usize = 1 << 20;
+/// Pixels of a greater output for each pixel of its input. A small file may ask for any padding,
+/// and the output would not fit into memory.
+const MOST_GROWTH: usize = 16;
+
+/// Returns the rows and columns of an output, unless it is far greater than its input.
+fn bounded(size: [usize; 2], input: Shape) -> Option<[usize; 2]> {
+    let pixels = size[0].checked_mul(size[1])?;
+    let most = input.pixels().saturating_mul(MOST_GROWTH).max(MOST_PIXELS);
+    (pixels <= most).then_some(size)
+}
+
 impl Sliding {
-    /// Returns the rows and columns of the output; `None` if the kernel does not fit.
+    /// Returns the rows and columns of the output; `None` if the kernel does not fit, or the output
+    /// is far greater than the input.
     pub fn over(&self, input: Shape) -> Option<[usize; 2]> {
         let places = |size: usize, at: usize| {
             let room = size.checked_add(self.pads[at])?.checked_add(self.pads[at + 2])?;
-            Some(room.checked_sub(self.kernel[at])? / self.strides[at] + 1)
+            (room.checked_sub(self.kernel[at])? / self.strides[at]).checked_add(1)
         };
-        Some([places(input.height, 0)?, places(input.width, 1)?])
+        bounded([places(input.height, 0)?, places(input.width, 1)?], input)
     }
 
     /// Returns the rows and columns of a pool with `ceil_mode`: the last window may reach beyond
@@ -68,9 +82,9 @@ impl Sliding {
             let begun = size.checked_add(self.pads[at])?;
             let room = begun.checked_add(self.pads[at + 2])?;
             let steps = room.checked_sub(self.kernel[at])?.div_ceil(self.strides[at]);
-            Some(steps.min(begun.checked_sub(1)? / self.strides[at]) + 1)
+            steps.min(begun.checked_sub(1)? / self.strides[at]).checked_add(1)
         };
-        Some([places(input.height, 0)?, places(input.width, 1)?])
+        bounded([places(input.height, 0)?, places(input.width, 1)?], input)
     }
 }
 

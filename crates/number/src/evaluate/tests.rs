@@ -264,6 +264,19 @@ fn what_the_engine_cannot_do_is_told() {
     let expected = "Tanh (Tanh_0) is none that the built-in engine has; such a model needs a program, \
                     `cmd_fullset`";
     assert_eq!(refused("Tanh"), expected);
+    // Padding that makes an output of terabytes, or of more pixels than a number holds.
+    for pad in [1_000_000, 1 << 62] {
+        let mut net = Builder::new("padded", Weights::seeded(1));
+        let x = net.input("x", Element::F32, &[Dim::symbol("N"), 1.into(), 8.into(), 8.into()]);
+        let w = net.weight("w", &[1, 1, 3, 3], Fill::Constant(1.0)).unwrap();
+        let y = net.node("Conv", &[&x, &w], &[("pads", [0; 4].into())]).unwrap();
+        net.output("y", &y).unwrap();
+        let mut model = net.finish();
+        model.nodes[0].attributes[0].1 = [pad; 4].into();
+        let samples = Samples { values: vec![0.0; 64], labels: vec![0] };
+        let error = ChainEvaluator::new(&model, samples, Default::default()).unwrap_err();
+        assert!(error.to_string().contains("Conv_0"), "{error}");
+    }
     let model = network(2, 1).unwrap();
     let with = |values: usize, labels: Vec<usize>| {
         let samples = Samples { values: vec![0.0; values], labels };

@@ -4,15 +4,15 @@ use super::{Dim, Fact, Facts, ShapeError, format_shape, misfit};
 use crate::graph::Node;
 use crate::shape::moves::broadcast;
 
-/// One dimension of a sliding window.
+/// One dimension of a sliding window. Products of two numbers of a file fit in 128 bits.
 struct Window {
-    kernel: i64,
-    stride: i64,
-    dilation: i64,
+    /// Elements from the first to the last that the window covers.
+    reach: i128,
+    stride: i128,
     /// Padding before the first element.
-    padding_before: i64,
+    padding_before: i128,
     /// Sum of the padding at both ends.
-    padding: i64,
+    padding: i128,
 }
 
 /// Returns the window of a node with this kernel, dimension by dimension.
@@ -30,13 +30,17 @@ fn windows(node: &Node, kernel: &[i64]) -> Result<Vec<Window>, ShapeError> {
         return misfit("kernels, strides and dilations are at least 1");
     }
     let window = |at: usize| Window {
-        kernel: kernel[at],
-        stride: strides[at],
-        dilation: dilations[at],
-        padding_before: pads[at],
-        padding: pads[at].saturating_add(pads[at + rank]),
+        reach: i128::from(dilations[at]) * i128::from(kernel[at] - 1) + 1,
+        stride: strides[at].into(),
+        padding_before: pads[at].into(),
+        padding: i128::from(pads[at]) + i128::from(pads[at + rank]),
     };
     Ok((0..rank).map(window).collect())
+}
+
+/// Returns a dimension of this size.
+fn fixed(size: i128) -> Result<Dim, ShapeError> {
+    usize::try_from(size).map(Dim::Fixed).or_else(|_| misfit(format!("a size of {size}")))
 }
 
 /// Returns the number of positions of the window in each of `dims`.
@@ -45,27 +49,21 @@ fn positions(node: &Node, dims: &[Dim], kernel: &[i64]) -> Result<Vec<Dim>, Shap
         let Some(size) = dim.fixed() else {
             return misfit(format!("a window over {}, which is not known", format_shape(dims)));
         };
-        let size = size as i64;
+        let size = size as i128;
         if node.text("auto_pad").starts_with("SAME") {
-            return Ok(Dim::Fixed((size + window.stride - 1).div_euclid(window.stride) as usize));
+            return fixed((size + window.stride - 1) / window.stride);
         }
-        let reach = window.dilation.saturating_mul(window.kernel - 1) + 1;
-        let room = size.saturating_add(window.padding).saturating_sub(reach);
+        let Window { reach, stride, padding_before, padding } = window;
+        let room = size + padding - reach;
         if room < 0 {
-            return misfit(format!(
-                "a window of {reach} over {size} with {} of edge",
-                window.padding
-            ));
+            return misfit(format!("a window of {reach} over {size} with {padding} of edge"));
         }
         let steps = match node.int("ceil_mode", 0) {
-            0 => room / window.stride,
+            0 => room / stride,
             // The last window starts in the image or in the padding before it.
-            _ => {
-                let last = size.saturating_add(window.padding_before).saturating_sub(1).max(0);
-                ((room + window.stride - 1) / window.stride).min(last / window.stride)
-            }
+            _ => ((room + stride - 1) / stride).min((size + padding_before - 1).max(0) / stride),
         };
-        Ok(Dim::Fixed((steps + 1) as usize))
+        fixed(steps + 1)
     };
     dims.iter().zip(windows(node, kernel)?).map(count).collect()
 }
@@ -120,10 +118,9 @@ pub fn conv_transpose(node: &Node, data: &Fact, weights: &Fact) -> Facts {
         let Some(size) = data.shape[at + 2].fixed() else {
             return misfit(format!("a window over {}", format_shape(&data.shape)));
         };
-        let reach = window.dilation.saturating_mul(window.kernel - 1) + 1;
-        let size = (size as i64 - 1).saturating_mul(window.stride) + reach - window.padding
-            + extra.get(at).copied().unwrap_or(0);
-        shape.push(usize::try_from(size).or_else(|_| misfit(format!("a size of {size}")))?.into());
+        let Window { reach, stride, padding, .. } = window;
+        let extra = extra.get(at).copied().map_or(0, i128::from);
+        shape.push(fixed((size as i128 - 1) * stride + reach - padding + extra)?);
     }
     Ok(vec![data.with_shape(shape)])
 }

@@ -105,9 +105,9 @@ fn select(
     positions: &(impl Iterator<Item = usize> + Clone),
 ) -> Option<Vec<i64>> {
     let sizes: Vec<usize> = shape.iter().map(Dim::fixed).collect::<Option<_>>()?;
-    let inner: usize = sizes[at + 1..].iter().product();
-    let block = sizes[at] * inner;
-    if block == 0 || values.len() != sizes.iter().product::<usize>() {
+    let product = |sizes: &[usize]| sizes.iter().try_fold(1_usize, |all, n| all.checked_mul(*n));
+    let (inner, block) = (product(&sizes[at + 1..])?, product(&sizes[at..])?);
+    if block == 0 || product(&sizes) != Some(values.len()) {
         return None;
     }
     let mut selected = Vec::new();
@@ -202,6 +202,10 @@ pub fn transpose(node: &Node, data: &Fact) -> Facts {
 /// Returns the elements of an array with this shape in another order of the axes.
 fn transpose_integers(values: &[i64], shape: &[Dim], order: &[i64]) -> Option<Vec<i64>> {
     let sizes: Vec<usize> = shape.iter().map(Dim::fixed).collect::<Option<_>>()?;
+    let count = sizes.iter().try_fold(1_usize, |all, n| all.checked_mul(*n));
+    if count != Some(values.len()) {
+        return None;
+    }
     let stride = |axis: &i64| sizes[*axis as usize + 1..].iter().product::<usize>();
     let axes: Vec<(usize, usize)> =
         order.iter().map(|axis| (sizes[*axis as usize], stride(axis))).collect();
@@ -306,7 +310,8 @@ pub fn split(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         Some(sizes) => sizes.iter().map(|&n| n.max(0) as usize).collect(),
         None => (0..parts).map(|i| size.saturating_sub(i * even).min(even)).collect(),
     };
-    if sizes.len() != parts || sizes.iter().sum::<usize>() != size {
+    let sum = sizes.iter().try_fold(0_usize, |sum, size| sum.checked_add(*size));
+    if sizes.len() != parts || sum != Some(size) {
         return misfit(format!("{size} split into {sizes:?}"));
     }
     let part = |size: usize| {
@@ -323,6 +328,9 @@ pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
     let (starts, ends) = (input(inputs, 1)?, input(inputs, 2)?);
     let [count] = &starts.shape[..] else { return misfit("a slice has a row of starts") };
     let Some(count) = count.fixed() else { return Err(ShapeError::Unknown(1)) };
+    if count > data.shape.len() {
+        return misfit(format!("{count} slices of {}", format_shape(&data.shape)));
+    }
     let optional = |at: usize, default: Vec<i64>| match inputs.get(at).copied().flatten() {
         Some(fact) => known_integers(fact).map(<[i64]>::to_vec),
         None => Ok(default),

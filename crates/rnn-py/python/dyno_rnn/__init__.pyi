@@ -44,7 +44,8 @@ class Model:
         """Numbers in the states of one row, all layers together."""
 
     def run(self, input: Buffer, lengths: Sequence[int] | None = None) -> memoryview:
-        """Runs (steps, rows, inputs) from zero states and returns (steps, rows, outputs).
+        """Runs (steps, rows, inputs) from zero states, or the constant ones of the file, and returns
+        (steps, rows, outputs).
 
         `lengths` are the steps of each row; outputs after them are zeros. Raises TypeError or
         ValueError if an argument does not fit.

@@ -17,8 +17,10 @@ pub struct ImportedLayer {
     pub layer: Layer,
     /// Name of the input: steps x batch x inputs.
     pub input: String,
-    /// Name of the input with the steps of each row, if any.
+    /// Name of the input with the steps of each row (`sequence_lens`), if any.
     pub lengths: Option<String>,
+    /// Steps of each row, if [`Self::lengths`] is constant.
+    pub given_lengths: Option<Vec<usize>>,
     /// Initial hidden state and, for an LSTM, initial cell state.
     pub initial: [InitialState; 2],
     /// Names of `Y`, `Y_h` and `Y_c`; empty if unused.
@@ -46,31 +48,87 @@ pub enum InitialState {
 /// The weights of a node are not constant, or a node violates the ONNX specification.
 pub fn layers(model: &Model) -> Result<Vec<ImportedLayer>, ImportError> {
     let mut found = Vec::new();
-    gather(&model.nodes, &Constants::new(model), "", &mut found)?;
+    let mut read = |name: &str, node: &Node, constants: &Constants<'_>| {
+        found.push(Reader { node, constants, name: name.to_owned() }.read()?);
+        Ok(())
+    };
+    visit(&model.nodes, &Constants::new(model), "", &mut read)?;
     Ok(found)
 }
 
-fn gather(
+/// Returns the names of all recurrent nodes of a model in graph order.
+pub(crate) fn names(model: &Model) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut keep = |name: &str, _: &Node, _: &Constants<'_>| {
+        names.push(name.to_owned());
+        Ok(())
+    };
+    // `keep` never fails.
+    let _ = visit(&model.nodes, &Constants::new(model), "", &mut keep);
+    names
+}
+
+/// Returns the recurrent nodes with this name.
+///
+/// # Errors
+/// Those of [`layers`], for these nodes only.
+pub(crate) fn named(model: &Model, wanted: &str) -> Result<Vec<ImportedLayer>, ImportError> {
+    let mut found = Vec::new();
+    let mut read = |name: &str, node: &Node, constants: &Constants<'_>| {
+        if name == wanted {
+            found.push(Reader { node, constants, name: name.to_owned() }.read()?);
+        }
+        Ok(())
+    };
+    visit(&model.nodes, &Constants::new(model), "", &mut read)?;
+    Ok(found)
+}
+
+/// Returns the layer of a recurrent node outside of all bodies.
+///
+/// # Errors
+/// Those of [`layers`].
+pub(crate) fn layer(node: &Node, constants: &Constants<'_>) -> Result<ImportedLayer, ImportError> {
+    Reader { node, constants, name: node_name(node).to_owned() }.read()
+}
+
+/// Whether a node is a recurrent layer.
+pub(crate) fn is_recurrent(node: &Node) -> bool {
+    match node.domain.as_str() {
+        "" => matches!(node.op.as_str(), "LSTM" | "GRU" | "RNN"),
+        "com.microsoft" => node.op == "DynamicQuantizeLSTM",
+        _ => false,
+    }
+}
+
+/// Returns the name of a node, or of its first output if it has none.
+pub(crate) fn node_name(node: &Node) -> &str {
+    let first = || node.outputs.iter().find(|name| !name.is_empty());
+    let own = if node.name.is_empty() { first() } else { Some(&node.name) };
+    own.map_or("", String::as_str)
+}
+
+/// Function that reads a recurrent node with its name and the constants around it.
+type Visit<'v> = dyn FnMut(&str, &Node, &Constants<'_>) -> Result<(), ImportError> + 'v;
+
+fn visit(
     nodes: &[Node],
     constants: &Constants<'_>,
     path: &str,
-    found: &mut Vec<ImportedLayer>,
+    read: &mut Visit<'_>,
 ) -> Result<(), ImportError> {
     for node in nodes {
-        let own = if node.name.is_empty() { node.outputs.first() } else { Some(&node.name) };
-        let name = format!("{path}{}", own.map_or("", |name| name.as_str()));
-        let is_rnn = match node.domain.as_str() {
-            "" => matches!(node.op.as_str(), "LSTM" | "GRU" | "RNN"),
-            "com.microsoft" => node.op == "DynamicQuantizeLSTM",
-            _ => false,
-        };
-        if is_rnn {
-            found.push(Reader { node, constants, name }.read()?);
+        let is_layer = is_recurrent(node);
+        if !is_layer && node.bodies().next().is_none() {
+            continue;
+        }
+        let name = format!("{path}{}", node_name(node));
+        if is_layer {
+            read(&name, node, constants)?;
             continue;
         }
         for (attribute, body) in node.bodies() {
-            let path = format!("{name}/{attribute}/");
-            gather(&body.nodes, &constants.enter(body), &path, found)?;
+            visit(&body.nodes, &constants.enter(body), &format!("{name}/{attribute}/"), read)?;
         }
     }
     Ok(())
@@ -92,9 +150,13 @@ impl Reader<'_> {
         if value.is_empty() {
             return Ok(None);
         }
-        let not_constant =
-            || ImportError::NotConstant { node: self.name.clone(), value: value.into() };
-        self.constants.get(value).map(Some).ok_or_else(not_constant)
+        self.constants.get(value).map(Some).ok_or_else(|| {
+            let (node, value) = (self.name.clone(), value.into());
+            match self.constants.failure() {
+                Some(why) => ImportError::Unreadable { node, value, why },
+                None => ImportError::NotConstant { node, value },
+            }
+        })
     }
 
     /// Numbers of an input that must be present and constant.
@@ -118,7 +180,39 @@ impl Reader<'_> {
         ImportError::Option { node: self.name.clone(), what }
     }
 
+    fn invalid(&self, what: String) -> ImportError {
+        ImportError::Invalid { node: self.name.clone(), what }
+    }
+
     fn read(&self) -> Result<ImportedLayer, ImportError> {
+        let layer = self.layer()?;
+        let batch_first = match self.node.int("layout", 0) {
+            0 => false,
+            1 => true,
+            other => return Err(self.unknown(format!("layout {other}"))),
+        };
+        let output = |at: usize| self.node.outputs.get(at).cloned().unwrap_or_default();
+        Ok(ImportedLayer {
+            name: self.name.clone(),
+            input: self.input(0).into(),
+            lengths: Some(self.input(4)).filter(|name| !name.is_empty()).map(Into::into),
+            given_lengths: self.lengths()?,
+            initial: [
+                self.initial(5, batch_first, &layer)?,
+                if layer.cell() == Cell::Lstm {
+                    self.initial(6, batch_first, &layer)?
+                } else {
+                    InitialState::Zeros
+                },
+            ],
+            outputs: [0, 1, 2].map(output),
+            batch_first,
+            layer,
+        })
+    }
+
+    /// Reads weights and options.
+    fn layer(&self) -> Result<Layer, ImportError> {
         let named = options::activations(self.node, &self.name)?;
         let cell = match self.node.op.as_str() {
             "GRU" => Cell::Gru,
@@ -147,6 +241,12 @@ impl Reader<'_> {
         let rows = cell.gates().saturating_mul(units);
         w.expect(self.input(1), &[count, rows, inputs])?;
         r.expect(self.input(2), &[count, rows, units])?;
+        if let Some(Attribute::Int(size)) = self.node.attribute("hidden_size")
+            && usize::try_from(*size) != Ok(units)
+        {
+            let what = format!("hidden_size is {size}, the weights have {units} units");
+            return Err(self.invalid(what));
+        }
         let bias = if self.input(3).is_empty() {
             vec![0.0; count * 2 * rows]
         } else {
@@ -171,32 +271,52 @@ impl Reader<'_> {
         });
         let weights = weights.collect();
         let options = self.options(cell, directions, units, &named)?;
-        let layer = Layer::with_options(cell, inputs, units, directions, weights, options)?;
-        let batch_first = self.node.int("layout", 0) != 0;
-        let output = |at: usize| self.node.outputs.get(at).cloned().unwrap_or_default();
-        Ok(ImportedLayer {
-            name: self.name.clone(),
-            layer,
-            input: self.input(0).into(),
-            lengths: Some(self.input(4)).filter(|name| !name.is_empty()).map(Into::into),
-            initial: [
-                self.initial(5)?,
-                if cell == Cell::Lstm { self.initial(6)? } else { InitialState::Zeros },
-            ],
-            outputs: [0, 1, 2].map(output),
-            batch_first,
-        })
+        Ok(Layer::with_options(cell, inputs, units, directions, weights, options)?)
     }
 
-    fn initial(&self, at: usize) -> Result<InitialState, ImportError> {
+    /// Returns constant lengths.
+    fn lengths(&self) -> Result<Option<Vec<usize>>, ImportError> {
+        let name = self.input(4);
+        let Some(tensor) = self.constants.get(name) else { return Ok(None) };
+        let Values::Bytes(bytes) = &tensor.values else { return Ok(None) };
+        if tensor.element != Element::I32 || tensor.shape.len() != 1 {
+            let found = format!("{} {:?}", tensor.element.name(), tensor.shape);
+            return Err(self.wrong(name, "int32 of one dimension", &found));
+        }
+        let length = |bytes: &[u8; 4]| {
+            let length = i32::from_le_bytes(*bytes);
+            let negative =
+                |_| self.invalid(format!("sequence_lens has the negative length {length}"));
+            usize::try_from(length).map_err(negative)
+        };
+        bytes.as_chunks().0.iter().map(length).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn initial(
+        &self,
+        at: usize,
+        batch_first: bool,
+        layer: &Layer,
+    ) -> Result<InitialState, ImportError> {
         let name = self.input(at);
         if name.is_empty() || self.constants.is_zero(name) {
             return Ok(InitialState::Zeros);
         }
-        match self.constants.get(name) {
-            Some(tensor) => Ok(InitialState::Given(self.array(&tensor, name)?.numbers)),
-            None => Ok(InitialState::Fed(name.into())),
-        }
+        let Some(tensor) = self.constants.get(name) else {
+            return match self.constants.failure() {
+                Some(why) => {
+                    let (node, value) = (self.name.clone(), name.into());
+                    Err(ImportError::Unreadable { node, value, why })
+                }
+                None => Ok(InitialState::Fed(name.into())),
+            };
+        };
+        let state = self.array(&tensor, name)?;
+        let rows = state.shape.get(usize::from(!batch_first)).copied().unwrap_or(0);
+        let (directions, units) = (layer.directions().count(), layer.units());
+        let shape = if batch_first { [rows, directions, units] } else { [directions, rows, units] };
+        state.expect(&format!("{name} of {}", self.name), &shape)?;
+        Ok(InitialState::Given(state.numbers))
     }
 
     fn options(
@@ -233,6 +353,9 @@ impl Reader<'_> {
         }
         let clip = match node.attribute("clip") {
             Some(Attribute::Float(clip)) if *clip > 0.0 => Some(*clip),
+            Some(Attribute::Float(clip)) => {
+                return Err(self.invalid(format!("clip is {clip}, expected a positive number")));
+            }
             _ => None,
         };
         let peepholes = if cell == Cell::Lstm && !self.input(7).is_empty() {

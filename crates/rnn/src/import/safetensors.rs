@@ -23,6 +23,12 @@ impl<'a> Safetensors<'a> {
         self.0.names().collect()
     }
 
+    /// Returns a text of the file's metadata by its key.
+    #[must_use]
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.0.metadata(key)
+    }
+
     /// Returns the array of that name, if its elements are floating-point numbers of 16, 32 or 64 bits.
     #[must_use]
     pub fn array(&self, name: &str) -> Option<Array> {

@@ -1,8 +1,8 @@
 //! Plans of layers whose cells have options.
 //!
 //! They differ from other plans in three ways: general cells turn sums into states, a step may have
-//! two dependent products (with a barrier between them if workers divide units), and products are
-//! always in `f32`.
+//! two dependent products (with a barrier between them if workers divide units), and workers convert
+//! the left operands of products in fewer bits themselves.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Candidate {
 }
 
 impl Extras {
-    pub(super) fn new(layer: &Layer, direction: usize) -> Self {
+    pub(super) fn new(layer: &Layer, direction: usize, precision: Precision) -> Self {
         let units = layer.units();
         let options = layer.options();
         let peepholes = options.peepholes.get(direction).map(|weights| {
@@ -50,7 +50,7 @@ impl Extras {
             (0..units.div_ceil(LANES) * 3 * LANES).map(number).collect()
         });
         let matrix =
-            |k: usize, weights: &[f32]| Arc::new(Panels::pack_matrix(Precision::F32, k, weights));
+            |k: usize, weights: &[f32]| Arc::new(Panels::pack_matrix(precision, k, weights));
         let candidate = options.reset_first.then(|| {
             let weights = &layer.weights()[direction];
             let input = matrix(layer.inputs(), &weights.input[2 * units * layer.inputs()..]);

@@ -43,7 +43,14 @@ impl Source {
                 )),
                 error => Failure::set_up(format!("system rnn: {error}")),
             });
-            return model.map(Self::Layers).map_err(|failure| failure.hint(hint));
+            let model = model.map_err(|failure| failure.hint(hint))?;
+            if let Some(rows) = model.rows() {
+                return Err(Failure::set_up(format!(
+                    "system rnn: {named} has other initial states or lengths for each of {rows} rows"
+                ))
+                .hint("samples form batches of any size; use the engine from Python or C"));
+            }
+            return Ok(Self::Layers(model));
         };
         if spec.lengths.is_some() {
             return Err(Failure::usage(format!("system rnn: samples of {named} have one length"))
@@ -79,10 +86,10 @@ impl Source {
         }
     }
 
-    /// Returns a sentence about parts of a file that are not run.
-    pub fn left_out(&self) -> Option<&str> {
+    /// Returns a sentence about options that a file does not state.
+    pub fn assumption(&self) -> Option<&str> {
         match self {
-            Self::Layers(model) => model.left_out(),
+            Self::Layers(model) => model.assumption(),
             Self::Served(_) => None,
         }
     }
@@ -111,9 +118,12 @@ impl Source {
             Self::Layers(model) => model,
             Self::Served(served) => return served.oracle(sequence),
         };
-        let (outputs, steps) = (model.oracle(sequence), sequence.len() / model.inputs());
-        let width = model.outputs();
-        let (first, end) = (&outputs[..width], &outputs[(steps - 1) * width..]);
+        let steps = model.steps(sequence.len() / model.inputs());
+        let (outputs, width) = (model.oracle(sequence), model.outputs());
+        if steps == 0 {
+            return Err("the last layer runs no steps, so that it has no last state".to_owned());
+        }
+        let (first, end) = (&outputs[..width], &outputs[(steps - 1) * width..][..width]);
         let directions = model.layers().last().map_or(Directions::Forward, Layer::directions);
         let half = width / 2;
         Ok(match directions {
@@ -139,5 +149,6 @@ impl Source {
             let (cell, directions) = (layer.cell(), layer.directions());
             format!("{cell:?} {directions:?} {:?};", layer.options()).hash(hasher);
         }
+        model.hash_starts(hasher);
     }
 }

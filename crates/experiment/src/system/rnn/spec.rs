@@ -11,7 +11,7 @@ use dyno_sut::cores::Cores;
 
 /// Grammar for help texts.
 pub const GRAMMAR: &str = "recurrent layers in Dyno's own engine: MODEL is FILE.onnx or FILE.safetensors, one of its \
-     layers as FILE#LAYER, a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps), or one of the networks that \
+     layers as FILE#LAYER, FILE?nonlinearity=relu for options that weights do not determine, a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps), or one of the networks that \
      DeepCPU serves, text-similarity, reader or bidaf, whose samples are made-up words; several models with + between them, each on its own cores as MODEL@0-3. Then any of \
      ,precision=f32|bf16|int8, ,lengths=N-M (of random samples), ,near=RATIO (of lengths that share a \
      batch), ,documents=N (of a query) and ,tune=TIME. --data FILE.npy [samples, steps, inputs] and --data lengths=FILE.npy; answers \

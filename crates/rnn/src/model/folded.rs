@@ -1,0 +1,98 @@
+//! Shape arithmetic: integers that are computed from the sizes of values.
+
+use dyno_onnx::{Attribute, Node};
+
+use super::axes::Count;
+
+/// Maximum integers of a value.
+const MOST: usize = 64;
+
+/// Returns the integers that a node computes, or `None` if it computes anything else.
+///
+/// `shape` has the sizes of the first input's dimensions, if they are known; `value` returns the
+/// integers of a value.
+pub fn integers<'a>(
+    node: &Node,
+    shape: Option<&[Count]>,
+    value: &dyn Fn(&str) -> Option<&'a [Count]>,
+) -> Option<Vec<Count>> {
+    if !node.domain.is_empty() {
+        return None;
+    }
+    let input = |at: usize| value(node.inputs.get(at)?);
+    // An attribute in old versions of an operator, an input in new ones.
+    let numbers = |name: &str, at: usize| -> Option<Vec<i64>> {
+        match node.ints(name) {
+            Some(numbers) => Some(numbers.to_vec()),
+            None => input(at)?.iter().map(fixed).collect(),
+        }
+    };
+    let found = match node.op.as_str() {
+        "Constant" => match node.attributes.first()? {
+            (name, Attribute::Ints(numbers)) if name == "value_ints" => {
+                numbers.iter().map(|number| Count::fixed(*number)).collect()
+            }
+            (name, Attribute::Int(number)) if name == "value_int" => vec![Count::fixed(*number)],
+            _ => return None,
+        },
+        "Shape" => {
+            let shape = shape?;
+            let (start, end) = (node.int("start", 0), node.int("end", i64::MAX));
+            part(shape, start, end)?.to_vec()
+        }
+        "Identity" | "Cast" | "Squeeze" | "Unsqueeze" => input(0)?.to_vec(),
+        "Gather" if node.int("axis", 0) == 0 => {
+            let all = input(0)?;
+            let one = |count: &Count| {
+                let at = fixed(count)?;
+                let at = if at < 0 { at.checked_add(i64::try_from(all.len()).ok()?)? } else { at };
+                all.get(usize::try_from(at).ok()?).cloned()
+            };
+            input(1)?.iter().map(one).collect::<Option<_>>()?
+        }
+        "Slice" => {
+            let is_plain = numbers("axes", 3).is_none_or(|axes| axes == [0])
+                && numbers("steps", 4).is_none_or(|steps| steps == [1]);
+            let ([start], [end]) = (&numbers("starts", 1)?[..], &numbers("ends", 2)?[..]) else {
+                return None;
+            };
+            part(input(0)?, *start, *end).filter(|_| is_plain)?.to_vec()
+        }
+        "Concat" if node.int("axis", 0) == 0 => {
+            let mut all = Vec::new();
+            for at in 0..node.inputs.len() {
+                all.extend_from_slice(input(at)?);
+                if all.len() > MOST {
+                    return None;
+                }
+            }
+            all
+        }
+        "Mul" => {
+            let (one, other) = (input(0)?, input(1)?);
+            let count = one.len().max(other.len());
+            let fits = |counts: &[Count]| counts.len() == count || counts.len() == 1;
+            if !fits(one) || !fits(other) {
+                return None;
+            }
+            let at = |counts: &[Count], at: usize| counts[at % counts.len()].clone();
+            (0..count)
+                .map(|index| at(one, index).times(&at(other, index)))
+                .collect::<Option<_>>()?
+        }
+        _ => return None,
+    };
+    (found.len() <= MOST).then_some(found)
+}
+
+fn fixed(count: &Count) -> Option<i64> {
+    count.symbols.is_empty().then_some(count.number)
+}
+
+/// Returns the counts from `start` to before `end`, which count from the end if negative.
+fn part(counts: &[Count], start: i64, end: i64) -> Option<&[Count]> {
+    let length = i64::try_from(counts.len()).ok()?;
+    let at = |at: i64| if at < 0 { at.saturating_add(length) } else { at }.clamp(0, length);
+    let (start, end) = (usize::try_from(at(start)).ok()?, usize::try_from(at(end)).ok()?);
+    counts.get(start..end)
+}

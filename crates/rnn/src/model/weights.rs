@@ -1,0 +1,222 @@
+//! Layers from files of weights, which hold neither graphs nor most options.
+
+use std::path::Path;
+
+use dyno_kernels::Activation;
+
+use super::ModelError;
+use crate::import::{self, Array, ImportError, KerasLayer, Safetensors};
+use crate::layer::{Cell, Layer};
+
+/// Suffix of the first weights of a PyTorch module.
+const PYTORCH: &str = "weight_ih_l0";
+/// Suffix of the recurrent weights of a Keras layer.
+const KERAS: &str = "recurrent_kernel";
+
+/// Options that weights do not determine.
+const KEYS: [&str; 4] = ["nonlinearity", "activation", "recurrent_activation", "reset_after"];
+
+/// Activations of Keras with one definition. `hard_sigmoid` changed with Keras 3.
+const ACTIVATIONS: [(&str, Activation); 7] = [
+    ("tanh", Activation::Tanh),
+    ("relu", Activation::Relu),
+    ("sigmoid", Activation::Sigmoid),
+    ("softsign", Activation::Softsign),
+    ("softplus", Activation::Softplus),
+    ("elu", Activation::Elu { alpha: 1.0 }),
+    ("linear", Activation::Identity),
+];
+
+/// Reads the layers of a file, or the named ones, and a sentence about what is assumed.
+pub(super) fn read(
+    path: &Path,
+    options: &str,
+    named: Option<&str>,
+) -> Result<(Vec<Layer>, Option<String>), ModelError> {
+    let bytes = std::fs::read(path)
+        .map_err(|why| ModelError::Unreadable { path: path.to_owned(), why: why.to_string() })?;
+    let failed = |error| ModelError::Import { path: path.to_owned(), error };
+    let file = Safetensors::new(&bytes).map_err(failed)?;
+    let stated = FileOptions { path, file: &file, options };
+    stated.check()?;
+    let names = file.names();
+    let prefixes = |ending: &str| -> Vec<&str> {
+        let own = names.iter().filter_map(|name| name.strip_suffix(ending));
+        // The layers of `Bidirectional` are read with their forward half.
+        own.filter(|prefix| !prefix.contains("backward")).collect()
+    };
+    let pytorch = prefixes(PYTORCH);
+    let keras = prefixes(KERAS);
+    let all: Vec<&str> = [&pytorch[..], &keras].concat();
+    let layers = || all.iter().map(|name| (*name).to_owned()).collect();
+    let prefix = match (named, &all[..]) {
+        (_, []) => return Err(ModelError::Empty(path.to_owned())),
+        (None, [only]) => *only,
+        (None, _) => {
+            return Err(ModelError::Several { path: path.to_owned(), layers: layers() });
+        }
+        (Some(name), several) => match several.iter().find(|prefix| **prefix == name) {
+            Some(prefix) => prefix,
+            None => {
+                let (path, name) = (path.to_owned(), name.to_owned());
+                return Err(ModelError::Unknown { path, name, layers: layers() });
+            }
+        },
+    };
+    let array = |name: &str| file.array(name);
+    if pytorch.contains(&prefix) {
+        let gates = pytorch_gates(prefix, &array).map_err(failed)?;
+        let cell = match gates {
+            4 => Cell::Lstm,
+            3 => Cell::Gru,
+            _ => Cell::Rnn(stated.nonlinearity()?),
+        };
+        return Ok((import::pytorch(cell, prefix, &array).map_err(failed)?, None));
+    }
+    let (layer, assumption) = stated.keras(prefix, &array)?;
+    Ok((vec![layer], assumption))
+}
+
+/// Options of a file, which its path or its metadata states.
+struct FileOptions<'a> {
+    path: &'a Path,
+    file: &'a Safetensors<'a>,
+    options: &'a str,
+}
+
+impl FileOptions<'_> {
+    fn unknown(&self, option: &str, expected: String) -> ModelError {
+        ModelError::Option { path: self.path.to_owned(), option: option.to_owned(), expected }
+    }
+
+    /// Checks the keys after the path.
+    fn check(&self) -> Result<(), ModelError> {
+        for option in self.options.split('&').filter(|option| !option.is_empty()) {
+            let key = option.split_once('=').map(|(key, _)| key);
+            if !key.is_some_and(|key| KEYS.contains(&key)) {
+                return Err(self.unknown(option, format!("expected {}", KEYS.join(", "))));
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self, key: &str) -> Option<&str> {
+        let pairs = self.options.split('&').filter_map(|option| option.split_once('='));
+        let given = pairs.into_iter().find_map(|(own, value)| (own == key).then_some(value));
+        given.or_else(|| self.file.metadata(key))
+    }
+
+    /// Returns one of some values, if it is stated.
+    fn one_of<T: Copy>(&self, key: &str, values: &[(&str, T)]) -> Result<Option<T>, ModelError> {
+        let Some(text) = self.value(key) else { return Ok(None) };
+        match values.iter().find(|(name, _)| *name == text) {
+            Some((_, value)) => Ok(Some(*value)),
+            None => {
+                let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+                let expected = format!("expected {}", names.join(", "));
+                Err(self.unknown(&format!("{key}={text}"), expected))
+            }
+        }
+    }
+
+    /// Returns the activation of an RNN of PyTorch.
+    fn nonlinearity(&self) -> Result<Activation, ModelError> {
+        let unstated = ModelError::Unstated {
+            path: self.path.to_owned(),
+            what: "the nonlinearity of this RNN".to_owned(),
+            key: "nonlinearity",
+            values: "tanh or relu",
+        };
+        self.one_of("nonlinearity", &ACTIVATIONS[..2])?.ok_or(unstated)
+    }
+
+    /// Reads a layer of Keras, whose activations have their default values unless stated.
+    fn keras(
+        &self,
+        prefix: &str,
+        array: &dyn Fn(&str) -> Option<Array>,
+    ) -> Result<(Layer, Option<String>), ModelError> {
+        let failed = |error| ModelError::Import { path: self.path.to_owned(), error };
+        let name = format!("{prefix}{KERAS}");
+        let state = array(&name).ok_or_else(|| failed(ImportError::Missing(name.clone())))?;
+        let gates = match state.shape[..] {
+            [units, columns] if units > 0 && columns % units == 0 => columns / units,
+            _ => 0,
+        };
+        let own = self.one_of("activation", &ACTIVATIONS)?;
+        let of_gates = self.one_of("recurrent_activation", &ACTIVATIONS)?;
+        let activation = own.unwrap_or(Activation::Tanh);
+        let cell = match gates {
+            4 => Cell::Lstm,
+            3 => Cell::Gru,
+            1 => Cell::Rnn(activation),
+            _ => return Err(failed(wrong_gates(&name, &state))),
+        };
+        let bias = array(&format!("{prefix}bias"));
+        let stated = self.one_of("reset_after", &[("true", true), ("false", false)])?;
+        let reset_after = match (bias, stated) {
+            _ if cell != Cell::Gru => true,
+            // Only a GRU that resets after the product has two rows of biases.
+            (Some(bias), None) => bias.shape.len() == 2,
+            (_, Some(stated)) => stated,
+            (None, None) => {
+                return Err(ModelError::Unstated {
+                    path: self.path.to_owned(),
+                    what: "`reset_after` of this GRU without biases".to_owned(),
+                    key: "reset_after",
+                    values: "true (the default of Keras) or false",
+                });
+            }
+        };
+        let other = prefix.replace("forward", "backward");
+        let prefixes = [prefix, &other];
+        let is_both = other != prefix && array(&format!("{other}{KERAS}")).is_some();
+        let is_stated = own.is_some() || of_gates.is_some();
+        let gate_activation = of_gates.unwrap_or(Activation::Sigmoid);
+        let layer = KerasLayer {
+            cell,
+            activations: is_stated.then_some((gate_activation, activation)),
+            reset_after,
+            prefixes: &prefixes[..if is_both { 2 } else { 1 }],
+        };
+        let layer = import::keras(&layer, array).map_err(failed)?;
+        let mut assumed = Vec::new();
+        if own.is_none() {
+            assumed.push("activation=tanh");
+        }
+        if of_gates.is_none() && gates > 1 {
+            assumed.push("recurrent_activation=sigmoid");
+        }
+        let assumption = (!assumed.is_empty()).then(|| {
+            let (path, assumed) = (self.path.display(), assumed.join(" and "));
+            format!("{path} does not state the activations of its layer; Dyno assumes {assumed}.")
+        });
+        Ok((layer, assumption))
+    }
+}
+
+/// Returns the number of gates of a PyTorch module.
+fn pytorch_gates(
+    prefix: &str,
+    array: &dyn Fn(&str) -> Option<Array>,
+) -> Result<usize, ImportError> {
+    if array(&format!("{prefix}weight_hr_l0")).is_some() {
+        return Ok(4);
+    }
+    let name = format!("{prefix}weight_hh_l0");
+    let state = array(&name).ok_or_else(|| ImportError::Missing(name.clone()))?;
+    match state.shape[..] {
+        [rows, units] if units > 0 && [units, 3 * units, 4 * units].contains(&rows) => {
+            Ok(rows / units)
+        }
+        _ => Err(wrong_gates(&name, &state)),
+    }
+}
+
+fn wrong_gates(name: &str, found: &Array) -> ImportError {
+    ImportError::Shape {
+        name: name.to_owned(),
+        expected: "one, three or four times as many rows as units".to_owned(),
+        found: format!("{:?}", found.shape),
+    }
+}
