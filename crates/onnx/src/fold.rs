@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use dyno_tensors::Element;
 
 use crate::graph::{Attribute, Body, Model, Node, Port};
-use crate::tensor::{Tensor, Values, fill};
+use crate::tensor::{Tensor, Values};
 
 /// Maximum number of nodes from a tensor to a constant. Exporters write fewer. The limit keeps the
 /// recursion from exhausting the stack.
@@ -218,17 +218,7 @@ impl<'a> Constants<'a> {
 
 /// Returns a tensor with its elements in memory.
 fn load(tensor: &Tensor) -> Option<Tensor> {
-    let mut tensor = tensor.clone();
-    match &tensor.values {
-        Values::Bytes(_) => {}
-        Values::External { .. } => tensor.load().ok()?,
-        Values::Filled(distribution, seed) => {
-            let mut bytes = vec![0; usize::try_from(tensor.bytes()).ok()?];
-            fill(*distribution, &mut seed.clone(), &mut bytes);
-            tensor.values = Values::Bytes(bytes);
-        }
-    }
-    Some(tensor)
+    tensor.clone().in_memory().ok()
 }
 
 /// Returns the value of a node `Constant`.
