@@ -29,7 +29,6 @@ macro_rules! numbers {
     ($($variant:ident: $type:ty;)+) => {
         /// Elements of a value.
         #[derive(Debug, Clone, PartialEq)]
-        #[expect(missing_docs, reason = "the names state it")]
         pub enum Data {
             $($variant(Arc<Vec<$type>>),)+
         }
