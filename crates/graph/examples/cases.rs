@@ -56,10 +56,14 @@ fn check(folder: &Path) -> Result<(&'static str, String), String> {
         }
         for ((output, expected), port) in outputs.iter().zip(&expected).zip(graph.outputs()) {
             let element = expected.elements.element();
-            let Some(elements) = output.elements(element).filter(|_| output.dims() == expected.shape)
+            let Some(elements) =
+                output.elements(element).filter(|_| output.dims() == expected.shape)
             else {
                 let found = format!("{} {:?}", output.element(), output.dims());
-                return Ok(("differs", format!("'{}' is {found}, not {element} {:?}", port.name, expected.shape)));
+                return Ok((
+                    "differs",
+                    format!("'{}' is {found}, not {element} {:?}", port.name, expected.shape),
+                ));
             };
             worst = difference(&elements.to_f64(), &expected.elements.to_f64()).max(worst);
         }
@@ -69,8 +73,7 @@ fn check(folder: &Path) -> Result<(&'static str, String), String> {
 
 fn main() {
     for folder in std::env::args().skip(1) {
-        let (word, text) =
-            check(Path::new(&folder)).unwrap_or_else(|reason| ("failed", reason));
+        let (word, text) = check(Path::new(&folder)).unwrap_or_else(|reason| ("failed", reason));
         println!("{word}\t{text}\t{folder}");
     }
 }

@@ -40,8 +40,7 @@ pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
     let main = loader.block(&source, "")?;
     let mut used = BTreeSet::new();
     collect_reads(&main, &mut used);
-    let constants =
-        loader.constants.into_iter().filter(|(slot, _)| used.contains(slot)).collect();
+    let constants = loader.constants.into_iter().filter(|(slot, _)| used.contains(slot)).collect();
     let (inputs, outputs, slots) = (inputs.clone(), outputs.clone(), loader.slots);
     Ok(Graph { inputs, outputs, main, slots, constants })
 }
@@ -143,7 +142,8 @@ impl<'m> Loader<'m> {
             inputs.push(match input.as_str() {
                 "" => None,
                 input => Some(
-                    self.find(input).ok_or_else(|| failed(format!("no node computes '{input}'")))?,
+                    self.find(input)
+                        .ok_or_else(|| failed(format!("no node computes '{input}'")))?,
                 ),
             });
         }
@@ -162,9 +162,8 @@ impl<'m> Loader<'m> {
             steps.push(Step { name, operator, inputs, outputs, work, frees });
             return Ok(());
         }
-        let are_known = inputs.iter().zip(&constants).all(|(slot, value)| {
-            slot.is_none() || value.is_some()
-        });
+        let are_known =
+            inputs.iter().zip(&constants).all(|(slot, value)| slot.is_none() || value.is_some());
         self.nodes += 1;
         let reader = NodeReader::new(node, version, self.nodes, constants);
         let operation = operator::read(&reader).map_err(failed)?;
@@ -185,7 +184,8 @@ impl<'m> Loader<'m> {
                 _ => {}
             }
         }
-        let is_needed = |(at, slot): (usize, Option<usize>)| slot.filter(|_| !reader.is_consumed(at));
+        let is_needed =
+            |(at, slot): (usize, Option<usize>)| slot.filter(|_| !reader.is_consumed(at));
         let inputs = inputs.into_iter().enumerate().map(is_needed).collect();
         let (outputs, work) = (self.outputs(node), Work::Operation(operation));
         steps.push(Step { name, operator, inputs, outputs, work, frees: Vec::new() });
@@ -194,9 +194,8 @@ impl<'m> Loader<'m> {
 
     /// Returns the version of an operator set; the standard one may have either of two names.
     fn version(&self, domain: &str) -> i64 {
-        let is_it = |set: &&(String, i64)| {
-            set.0 == domain || (domain.is_empty() && set.0 == "ai.onnx")
-        };
+        let is_it =
+            |set: &&(String, i64)| set.0 == domain || (domain.is_empty() && set.0 == "ai.onnx");
         self.model.operator_sets.iter().find(is_it).map_or(1, |set| set.1)
     }
 
@@ -214,7 +213,8 @@ impl<'m> Loader<'m> {
         steps: &mut Vec<Step>,
     ) -> Result<(), GraphError> {
         let which = if is_true { "then_branch" } else { "else_branch" };
-        let missing = || GraphError::Value { name: name.into(), reason: format!("expected {which}") };
+        let missing =
+            || GraphError::Value { name: name.into(), reason: format!("expected {which}") };
         let body = node.bodies().find(|(known, _)| *known == which).ok_or_else(missing)?.1;
         // Names of the branch are not visible after it.
         let block = self.block(&body.into(), &format!("{name}/{which}/"))?;
@@ -332,5 +332,6 @@ fn release(block: &mut Block, is_own: &dyn Fn(usize) -> bool) {
         step.frees = reads.into_iter().filter(|slot| is_own(*slot) && seen.insert(*slot)).collect();
     }
     let ends = outputs.into_iter().filter(|slot| is_own(*slot));
-    block.frees = ends.chain(block.inputs.iter().copied().filter(|slot| seen.insert(*slot))).collect();
+    block.frees =
+        ends.chain(block.inputs.iter().copied().filter(|slot| seen.insert(*slot))).collect();
 }

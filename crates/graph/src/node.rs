@@ -33,11 +33,6 @@ impl<'a> NodeReader<'a> {
         Self { node, version, id, constants, consumed, read }
     }
 
-    /// Returns whether the node has an input at this place.
-    pub fn has(&self, input: usize) -> bool {
-        self.node.inputs.get(input).is_some_and(|name| !name.is_empty())
-    }
-
     /// Returns an input that is known before the model runs.
     pub fn constant(&self, input: usize) -> Option<&Value> {
         self.constants.get(input)?.as_ref()
@@ -89,9 +84,8 @@ impl<'a> NodeReader<'a> {
 
     /// Returns sizes, none of which is negative.
     pub fn sizes(&self, name: &'static str) -> Result<Option<Vec<usize>>, String> {
-        let size = |n: i64| {
-            usize::try_from(n).map_err(|_| format!("attribute '{name}' has the size {n}"))
-        };
+        let size =
+            |n: i64| usize::try_from(n).map_err(|_| format!("attribute '{name}' has the size {n}"));
         self.ints(name)?.map(|all| all.into_iter().map(size).collect()).transpose()
     }
 

@@ -13,7 +13,7 @@ use crate::operator::control;
 use crate::value::Value;
 
 /// Maximum iterations of all loops in a run, so that a model cannot run forever.
-const MAX_ITERATIONS: u64 = 1 << 24;
+const MAX_ITERATIONS: u64 = 1 << 20;
 
 /// Options of a session.
 #[derive(Debug, Clone)]
@@ -205,9 +205,8 @@ fn check_inputs(ports: &[Port], inputs: &[Value]) -> Result<(), RunError> {
             return wrong(element.to_string(), value.element().to_string());
         }
         let Some(shape) = &port.shape else { continue };
-        let fits = |(dim, size): (&dyno_onnx::Dim, &usize)| {
-            dim.fixed().is_none_or(|known| known == *size)
-        };
+        let fits =
+            |(dim, size): (&dyno_onnx::Dim, &usize)| dim.fixed().is_none_or(|known| known == *size);
         if shape.len() != value.dims().len() || !shape.iter().zip(value.dims()).all(fits) {
             let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
             return wrong(format!("[{}]", dims.join(", ")), format!("{:?}", value.dims()));

@@ -233,8 +233,7 @@ impl Value {
 
     /// Returns the elements, or an error that names both types.
     pub(crate) fn all<T: Number>(&self) -> Result<&[T], String> {
-        self.as_slice()
-            .ok_or_else(|| format!("expected {}, found {}", T::TYPE, self.element()))
+        self.as_slice().ok_or_else(|| format!("expected {}, found {}", T::TYPE, self.element()))
     }
 
     /// Returns the elements as a vector, without a copy if no other value shares them.

@@ -72,7 +72,9 @@ fn loops_carry_values_and_join_slices() {
     let mut session = session(&["trips", "start", "x"], &["last", "sums"], vec![all], vec![]);
     let mut run = |trips: i64| {
         let inputs = [Value::scalar(trips), Value::scalar(0.0_f32), Value::scalar(4.0_f32)];
-        session.run(&inputs).map(|found| found.iter().map(|value| value.as_slice::<f32>().unwrap().to_vec()).collect::<Vec<_>>())
+        session.run(&inputs).map(|found| {
+            found.iter().map(|value| value.as_slice::<f32>().unwrap().to_vec()).collect::<Vec<_>>()
+        })
     };
     assert_eq!(run(100).unwrap(), [vec![12.0], vec![4.0, 8.0, 12.0]]);
     assert_eq!(run(2).unwrap(), [vec![8.0], vec![4.0, 8.0]]);
@@ -80,7 +82,8 @@ fn loops_carry_values_and_join_slices() {
 
 #[test]
 fn a_loop_without_an_end_is_an_error() {
-    let inner = body(&["i", "go"], &["again"], vec![node("Identity", &["go"], &["again"], vec![])], vec![]);
+    let inner =
+        body(&["i", "go"], &["again"], vec![node("Identity", &["go"], &["again"], vec![])], vec![]);
     let all = node("Loop", &["", "c"], &[], vec![("body", inner)]);
     let mut session = session(&["c"], &["c"], vec![all], vec![]);
     let error = session.run(&[Value::scalar(true)]).unwrap_err().to_string();
@@ -89,7 +92,10 @@ fn a_loop_without_an_end_is_an_error() {
 
 #[test]
 fn scans_go_over_an_axis() {
-    let nodes = vec![node("Add", &["s", "x"], &["next"], vec![]), node("Identity", &["next"], &["out"], vec![])];
+    let nodes = vec![
+        node("Add", &["s", "x"], &["next"], vec![]),
+        node("Identity", &["next"], &["out"], vec![]),
+    ];
     let inner = body(&["s", "x"], &["next", "out"], nodes, vec![]);
     let attributes = vec![
         ("body", inner),
@@ -102,7 +108,10 @@ fn scans_go_over_an_axis() {
     let xs = floats(&[2, 3], &[1.0, 2.0, 3.0, 10.0, 20.0, 30.0]);
     let found = session.run(&[floats(&[2], &[0.0, 0.0]), xs]).unwrap();
     assert_eq!(found[0].as_slice::<f32>().unwrap(), [6.0, 60.0]);
-    assert_eq!((found[1].dims(), found[1].as_slice::<f32>().unwrap()), (&[3, 2][..], &[3.0, 30.0, 5.0, 50.0, 6.0, 60.0][..]));
+    assert_eq!(
+        (found[1].dims(), found[1].as_slice::<f32>().unwrap()),
+        (&[3, 2][..], &[3.0, 30.0, 5.0, 50.0, 6.0, 60.0][..])
+    );
 }
 
 /// An RNN of one unit with ReLU and weights of 1 sums its inputs.
@@ -115,7 +124,8 @@ fn recurrent_nodes_have_states_lengths_and_both_directions() {
         ("activations", Attribute::Texts(vec!["Relu".into(), "Relu".into()])),
     ];
     let sums = node("RNN", &["x", "w", "r", "", "lengths", "h"], &["y", "last"], attributes);
-    let mut session = session(&["x", "lengths", "h"], &["y", "last"], vec![sums], vec![one("w"), one("r")]);
+    let mut session =
+        session(&["x", "lengths", "h"], &["y", "last"], vec![sums], vec![one("w"), one("r")]);
     // Two rows of three steps; the second row has two.
     let x = floats(&[3, 2, 1], &[1.0, 10.0, 2.0, 20.0, 3.0, 30.0]);
     let lengths = Value::new(vec![2], vec![3_i32, 2]).unwrap();

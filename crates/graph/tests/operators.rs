@@ -15,7 +15,10 @@ fn model(op: &str, version: i64, inputs: usize, attributes: &[(&str, Attribute)]
         domain: String::new(),
         inputs: names.clone(),
         outputs: vec!["y".into()],
-        attributes: attributes.iter().map(|(name, value)| ((*name).into(), value.clone())).collect(),
+        attributes: attributes
+            .iter()
+            .map(|(name, value)| ((*name).into(), value.clone()))
+            .collect(),
     };
     Model {
         name: "net".into(),
@@ -65,7 +68,13 @@ fn session(model: &Model) -> Session {
 }
 
 #[track_caller]
-fn check(op: &str, version: i64, inputs: &[Value], attributes: &[(&str, Attribute)], expected: &Value) {
+fn check(
+    op: &str,
+    version: i64,
+    inputs: &[Value],
+    attributes: &[(&str, Attribute)],
+    expected: &Value,
+) {
     let found = run(op, version, inputs, attributes);
     assert_eq!(found.dims(), expected.dims(), "{op} {version}");
     match (found.as_slice::<f32>(), expected.as_slice::<f32>()) {
@@ -83,8 +92,20 @@ fn elements_are_broadcast_from_the_last_axis_on() {
     let x = floats(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let row = floats(&[3], &[10.0, 20.0, 30.0]);
     let column = floats(&[2, 1], &[100.0, 200.0]);
-    check("Add", 14, &[x.clone(), row], &[], &floats(&[2, 3], &[11.0, 22.0, 33.0, 14.0, 25.0, 36.0]));
-    check("Add", 14, &[x, column.clone()], &[], &floats(&[2, 3], &[101.0, 102.0, 103.0, 204.0, 205.0, 206.0]));
+    check(
+        "Add",
+        14,
+        &[x.clone(), row],
+        &[],
+        &floats(&[2, 3], &[11.0, 22.0, 33.0, 14.0, 25.0, 36.0]),
+    );
+    check(
+        "Add",
+        14,
+        &[x, column.clone()],
+        &[],
+        &floats(&[2, 3], &[101.0, 102.0, 103.0, 204.0, 205.0, 206.0]),
+    );
     let both = [column, floats(&[2], &[1.0, 2.0])];
     check("Sub", 14, &both, &[], &floats(&[2, 2], &[99.0, 98.0, 199.0, 198.0]));
 }
@@ -113,11 +134,23 @@ fn axes_are_attributes_in_old_versions_and_inputs_in_new_ones() {
     let axes = [("axes", Attribute::Ints(vec![0]))];
     check("Squeeze", 11, &[x.clone()], &axes, &floats(&[2, 1], &[3.0, 4.0]));
     check("Squeeze", 13, &[x.clone(), ints(&[-1])], &[], &floats(&[1, 2], &[3.0, 4.0]));
-    check("ReduceSum", 11, &[x.clone()], &[("axes", Attribute::Ints(vec![1]))], &floats(&[1, 1, 1], &[7.0]));
+    check(
+        "ReduceSum",
+        11,
+        &[x.clone()],
+        &[("axes", Attribute::Ints(vec![1]))],
+        &floats(&[1, 1, 1], &[7.0]),
+    );
     let drop = [("keepdims", Attribute::Int(0))];
     check("ReduceSum", 13, &[x, ints(&[1])], &drop, &floats(&[1, 1], &[7.0]));
     let clip = [("min", Attribute::Float(0.0)), ("max", Attribute::Float(1.0))];
-    check("Clip", 6 + 1, &[floats(&[3], &[-1.0, 0.5, 2.0])], &clip, &floats(&[3], &[0.0, 0.5, 1.0]));
+    check(
+        "Clip",
+        6 + 1,
+        &[floats(&[3], &[-1.0, 0.5, 2.0])],
+        &clip,
+        &floats(&[3], &[0.0, 0.5, 1.0]),
+    );
 }
 
 #[test]
@@ -146,7 +179,13 @@ fn convolutions_pad_stride_dilate_and_group() {
     let planes = floats(&[1, 2, 2, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
     let each = floats(&[2, 1, 2, 2], &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, -1.0]);
     let group = [("group", Attribute::Int(2))];
-    check("Conv", 11, &[planes.clone(), each, floats(&[2], &[0.5, 0.0])], &group, &floats(&[1, 2, 1, 1], &[10.5, -3.0]));
+    check(
+        "Conv",
+        11,
+        &[planes.clone(), each, floats(&[2], &[0.5, 0.0])],
+        &group,
+        &floats(&[1, 2, 1, 1], &[10.5, -3.0]),
+    );
     let spread = floats(&[2, 1, 1, 2], &[1.0, 2.0, 0.0, 1.0]);
     let expected = [1.0, 9.0, 10.0, 3.0, 17.0, 16.0];
     check("ConvTranspose", 11, &[planes, spread], &[], &floats(&[1, 1, 2, 3], &expected));
@@ -166,7 +205,10 @@ fn products_broadcast_batches() {
 fn unsupported_nodes_are_named() {
     let reason = |model: &Model| Graph::new(model).unwrap_err().to_string();
     let unknown = reason(&model("Frobnicate", 17, 1, &[]));
-    assert!(unknown.contains("'node' (Frobnicate") && unknown.contains("not supported"), "{unknown}");
+    assert!(
+        unknown.contains("'node' (Frobnicate") && unknown.contains("not supported"),
+        "{unknown}"
+    );
     let attribute = reason(&model("Relu", 17, 1, &[("novel", Attribute::Int(1))]));
     assert!(attribute.contains("'novel'"), "{attribute}");
     let old = reason(&model("Relu", 5, 1, &[]));

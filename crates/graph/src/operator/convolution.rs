@@ -15,11 +15,10 @@ const COPIED: usize = 1 << 16;
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let ("", operator @ ("Conv" | "ConvTranspose")) = name(reader) else { return Ok(None) };
-    let sliding = Sliding::read(reader)?;
-    let groups = usize::try_from(reader.int("group", 1)?).ok().filter(|n| *n > 0);
-    let groups = groups.ok_or("expected at least one group")?;
+    let convolution = Convolution::read(reader)?;
+    let Convolution { groups, .. } = convolution;
     if operator == "ConvTranspose" {
-        return transposed(reader, sliding, groups);
+        return transposed(reader, convolution.sliding, groups);
     }
     let constant = match reader.constant(1) {
         Some(weights) => {
@@ -39,12 +38,40 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             }
         };
         let bias = frame.get(2).map(|bias| bias.all::<f32>()).transpose()?;
-        filters.convolve(isa, frame.input(0)?, bias, &sliding)
+        convolution.run(isa, frame.input(0)?, bias, filters)
     })
 }
 
+/// Attributes of a convolution.
+pub(super) struct Convolution {
+    sliding: Sliding,
+    groups: usize,
+}
+
+impl Convolution {
+    pub fn read(reader: &NodeReader<'_>) -> Result<Self, String> {
+        let groups = usize::try_from(reader.int("group", 1)?).ok().filter(|n| *n > 0);
+        let groups = groups.ok_or("expected at least one group")?;
+        Ok(Self { sliding: Sliding::read(reader)?, groups })
+    }
+
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    pub fn run(
+        &self,
+        isa: Isa,
+        value: &Value,
+        bias: Option<&[f32]>,
+        filters: &Filters,
+    ) -> Result<Value, String> {
+        filters.convolve(isa, value, bias, &self.sliding)
+    }
+}
+
 /// Weights of a convolution.
-struct Filters {
+pub(super) struct Filters {
     groups: Vec<Group>,
     /// Channels and filters of a group.
     channels: usize,
@@ -59,7 +86,7 @@ enum Group {
 }
 
 impl Filters {
-    fn new(weights: &Value, groups: usize) -> Result<Self, String> {
+    pub fn new(weights: &Value, groups: usize) -> Result<Self, String> {
         let (&[filters, channels, ref kernel @ ..], all) = (weights.dims(), weights.all::<f32>()?)
         else {
             return Err("expected weights of filters and channels".into());
@@ -94,7 +121,8 @@ impl Filters {
         bias: Option<&[f32]>,
         sliding: &Sliding,
     ) -> Result<Value, String> {
-        let (&[images, channels, ref sizes @ ..], from) = (value.dims(), value.all::<f32>()?) else {
+        let (&[images, channels, ref sizes @ ..], from) = (value.dims(), value.all::<f32>()?)
+        else {
             return Err("expected channels".into());
         };
         if channels != self.channels * self.groups.len() {
@@ -231,16 +259,15 @@ fn plain(image: &[f32], channels: usize, axes: &[Axis; 3], weights: &[f32], to: 
             for ((i, j, l), weight) in places(axes).zip(weights) {
                 // Windows whose element at this place is in the image.
                 let inside = (0..x.windows).filter(|at| x.at(*at, l).is_some());
-                let Some((first, last)) =
-                    inside.fold(None, |range: Option<(usize, usize)>, at| {
-                        Some(range.map_or((at, at), |(first, _)| (first, at)))
-                    })
-                else {
+                let Some((first, last)) = inside.fold(None, |range: Option<(usize, usize)>, at| {
+                    Some(range.map_or((at, at), |(first, _)| (first, at)))
+                }) else {
                     continue;
                 };
                 let column = x.at(first, l).expect("it is inside");
                 for (row, to) in to.chunks_exact_mut(x.windows).enumerate() {
-                    let (Some(depth), Some(line)) = (z.at(row / y.windows, i), y.at(row % y.windows, j))
+                    let (Some(depth), Some(line)) =
+                        (z.at(row / y.windows, i), y.at(row % y.windows, j))
                     else {
                         continue;
                     };
@@ -271,7 +298,10 @@ fn transposed(
         let columns = outputs * kernel.iter().product::<usize>();
         let group = |numbers: &[f32]| -> Result<Group, String> {
             let matrix = Value::new(vec![channels, columns], numbers.to_vec())?;
-            Ok(Group::Packed(PackedMatrix::new(channels, layout::transposed(&matrix, None)?.all()?)))
+            Ok(Group::Packed(PackedMatrix::new(
+                channels,
+                layout::transposed(&matrix, None)?.all()?,
+            )))
         };
         let parts = all.chunks_exact(channels * columns).map(group).collect::<Result<_, _>>()?;
         Ok(Filters { groups: parts, channels, outputs, kernel: kernel.to_vec() })
@@ -327,7 +357,11 @@ fn spread(
             Some(asked) => {
                 let total = whole.saturating_sub(asked);
                 let less = total / 2;
-                if sliding.padding() == Padding::SameUpper { (less, total - less) } else { (total - less, less) }
+                if sliding.padding() == Padding::SameUpper {
+                    (less, total - less)
+                } else {
+                    (total - less, less)
+                }
             }
             None if sliding.padding() == Padding::None => (0, 0),
             None => (before, after),
@@ -356,14 +390,17 @@ impl Filters {
         {
             return Err(format!("found {channels} channels, and biases of {filters} filters"));
         }
-        let mut axes = [Axis { size: 1, kernel: 1, stride: 1, dilation: 1, before: 0, after: 0, windows: 1 }; 3];
+        let mut axes =
+            [Axis { size: 1, kernel: 1, stride: 1, dilation: 1, before: 0, after: 0, windows: 1 };
+                3];
         axes[3 - own.len()..].copy_from_slice(own);
         let mut dims = vec![images, filters];
         dims.extend(own.iter().map(|axis| axis.size));
         let mut to: Vec<f32> = zeros(&dims)?;
         let plane: usize = axes.iter().map(|axis| axis.size).product();
         let total: usize = axes.iter().map(|axis| axis.windows).product();
-        let grouped = value.clone().reshaped(vec![images * self.groups.len(), self.channels, total])?;
+        let grouped =
+            value.clone().reshaped(vec![images * self.groups.len(), self.channels, total])?;
         let pixels = layout::transposed(&grouped, Some(&[0, 2, 1]))?;
         let pixels = pixels.all::<f32>()?;
         let starts: Vec<usize> = (0..total).map(|at| at * self.channels).collect();
@@ -376,8 +413,7 @@ impl Filters {
             }
             let Group::Packed(weights) = &self.groups[group] else { continue };
             let words = Words::F32(&pixels[at * total * self.channels..][..total * self.channels]);
-            let windows =
-                Windows { words, starts: &starts, runs: 1, run: self.channels, apart: 0 };
+            let windows = Windows { words, starts: &starts, runs: 1, run: self.channels, apart: 0 };
             weights.each_block(isa, &windows, |first, sums, width| {
                 for (row, sums) in sums.chunks_exact(width).enumerate() {
                     add_window(first + row, &sums[..self.outputs * window], &axes, to);
@@ -391,7 +427,8 @@ impl Filters {
 /// Adds a window of filters x kernel numbers to filters x output.
 fn add_window(window: usize, sums: &[f32], axes: &[Axis; 3], to: &mut [f32]) {
     let [z, y, x] = *axes;
-    let index = [window / (y.windows * x.windows), window / x.windows % y.windows, window % x.windows];
+    let index =
+        [window / (y.windows * x.windows), window / x.windows % y.windows, window % x.windows];
     let kernel = z.kernel * y.kernel * x.kernel;
     for (at, (i, j, l)) in places(axes).enumerate() {
         let (Some(i), Some(j), Some(l)) = (z.at(index[0], i), y.at(index[1], j), x.at(index[2], l))

@@ -26,6 +26,9 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 return Err("training is not supported".into());
             }
             Ok(Some(Box::new(|frame| {
+                if frame.get(2).map(Value::integer).transpose()? == Some(1) {
+                    return Err("training is not supported".into());
+                }
                 let value = frame.take(0)?;
                 let mask = Value::new(value.dims(), vec![true; value.len()])?;
                 Ok(vec![value, mask])
@@ -56,6 +59,26 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         _ => Ok(None),
     }
+}
+
+/// Returns the exponential with an error of two units in the last place. Compilers turn a loop of
+/// it into vectors, unlike the function of the mathematics library.
+///
+/// Source: the polynomial of `expf` in Cephes, S. L. Moshier.
+pub(super) fn exp(x: f32) -> f32 {
+    const WHOLE: f32 = 12_582_912.0;
+    let limited = x.clamp(-104.0, 89.0);
+    // x = n ln 2 + r; adding 1.5 * 2^23 rounds to an integer.
+    let n = limited * std::f32::consts::LOG2_E + WHOLE - WHOLE;
+    let r = limited - n * 0.693_359_4 + n * 2.121_944_4e-4;
+    let sum = [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
+    let sum = sum.into_iter().fold(1.987_569_1e-4, |sum, next| sum * r + next);
+    let fraction = sum * r * r + r + 1.0;
+    // Two factors, so that neither overflows for a result at the ends of the range.
+    let half = (n as i32) >> 1;
+    let power = |n: i32| f32::from_bits(((n + 127) as u32) << 23);
+    let result = fraction * power(half) * power(n as i32 - half);
+    if x.is_nan() { x } else { result }
 }
 
 fn sign_f32(x: f32) -> f32 {
@@ -140,13 +163,18 @@ fn activation(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
                 |x| x.max(0),
             )
         }),
-        ("", "Sigmoid") => one(|frame| {
-            fast(frame, |isa, all| Tanh::default().logistic(isa, all), |x| 1.0 / (1.0 + (-x).exp()))
-        }),
+        // The kernels' logistic function has an absolute error, which is large beside small results.
+        ("", "Sigmoid") => {
+            one(|frame| real(frame, |x| 1.0 / (1.0 + exp(-x)), |x| 1.0 / (1.0 + (-x).exp())))
+        }
+        ("", "Swish") => {
+            let alpha = alpha(1.0)?;
+            with!(x, alpha => x / (1.0 + (-alpha * x).exp()))
+        }
         ("", "Tanh") => {
             one(|frame| fast(frame, |isa, all| Tanh::default().tanh(isa, all), f64::tanh))
         }
-        ("", "Exp") => real!(x => x.exp()),
+        ("", "Exp") => one(|frame| real(frame, exp, f64::exp)),
         ("", "Log") => real!(x => x.ln()),
         ("", "Sqrt") => real!(x => x.sqrt()),
         ("", "Reciprocal") => real!(x => 1.0 / x),
@@ -161,6 +189,9 @@ fn activation(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         ("", "Atan") => real!(x => x.atan()),
         ("", "Sinh") => real!(x => x.sinh()),
         ("", "Cosh") => real!(x => x.cosh()),
+        ("", "Asinh") => real!(x => x.asinh()),
+        ("", "Acosh") => real!(x => x.acosh()),
+        ("", "Atanh") => real!(x => x.atanh()),
         ("", "Softplus") => real!(x => x.max(0.0) + (-x.abs()).exp().ln_1p()),
         ("", "Softsign") => real!(x => x / (1.0 + x.abs())),
         ("", "HardSwish") => real!(x => x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),
@@ -350,7 +381,9 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         }
         "PRelu" => one(|frame| {
             pairs(frame, |a, b| match a.element() {
-                Element::F64 => zip::<f64, f64>(a, b, |x, slope| if x < 0.0 { slope * x } else { x }),
+                Element::F64 => {
+                    zip::<f64, f64>(a, b, |x, slope| if x < 0.0 { slope * x } else { x })
+                }
                 _ => zip::<f32, f32>(a, b, |x, slope| if x < 0.0 { slope * x } else { x }),
             })
         }),
@@ -396,15 +429,19 @@ fn power(base: &Value, exponent: &Value) -> Result<Value, String> {
                 _ => zip::<f32, f32>(base, &exponent, f32::powf),
             }
         }
-        Element::F64 => {
-            zip::<f64, f64>(base, &cast_to(exponent.clone(), Element::F64)?, f64::powf)
-        }
+        Element::F64 => zip::<f64, f64>(base, &cast_to(exponent.clone(), Element::F64)?, f64::powf),
         Element::I64 | Element::I32 if !y.is_real() => {
             let [a, b] = [base, exponent].map(|value| cast_to(value.clone(), Element::I64));
             let whole = |x: i64, y: i64| match u32::try_from(y) {
                 Ok(y) => x.wrapping_pow(y),
                 // A power with a negative exponent is a fraction, except for 1 and -1.
-                Err(_) => if x == 1 || (x == -1 && y % 2 == 0) { 1 } else { i64::from(x == -1) * -1 },
+                Err(_) => {
+                    if x == 1 || (x == -1 && y % 2 == 0) {
+                        1
+                    } else {
+                        i64::from(x == -1) * -1
+                    }
+                }
             };
             cast_to(zip::<i64, i64>(&a?, &b?, whole)?, x)
         }
@@ -417,9 +454,14 @@ fn power(base: &Value, exponent: &Value) -> Result<Value, String> {
 
 fn remainder(a: &Value, b: &Value, is_float: bool) -> Result<Value, String> {
     match a.element() {
-        Element::F32 if is_float => zip::<f32, f32>(a, b, |x, y| x % y),
-        Element::F64 if is_float => zip::<f64, f64>(a, b, |x, y| x % y),
-        Element::F32 | Element::F64 => Err("expected fmod = 1 for floating-point numbers".into()),
+        Element::F32 => zip::<f32, f32>(a, b, |x, y| {
+            let rest = x % y;
+            if !is_float && rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
+        }),
+        Element::F64 => zip::<f64, f64>(a, b, |x, y| {
+            let rest = x % y;
+            if !is_float && rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
+        }),
         element => {
             if b.integers()?.contains(&0) {
                 return Err("a number is divided by zero".into());
@@ -438,9 +480,8 @@ fn remainder(a: &Value, b: &Value, is_float: bool) -> Result<Value, String> {
 /// Returns the dimensions of a value to which both are broadcast.
 pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
     let rank = a.len().max(b.len());
-    let size = |dims: &[usize], at: usize| {
-        (at + dims.len()).checked_sub(rank).map_or(1, |at| dims[at])
-    };
+    let size =
+        |dims: &[usize], at: usize| (at + dims.len()).checked_sub(rank).map_or(1, |at| dims[at]);
     let join = |at| match (size(a, at), size(b, at)) {
         (1, n) | (n, 1) => Ok(n),
         (n, m) if n == m => Ok(n),
@@ -524,7 +565,12 @@ pub(super) fn zip<T: Number, U: Number>(
 }
 
 fn select(frame: &mut Frame<'_>) -> Result<Value, String> {
-    fn selected<T: Number>(condition: &Value, x: &[T], a: &Value, b: &Value) -> Result<Value, String> {
+    fn selected<T: Number>(
+        condition: &Value,
+        x: &[T],
+        a: &Value,
+        b: &Value,
+    ) -> Result<Value, String> {
         let y = b.all::<T>()?;
         let choose = condition.all::<bool>()?;
         let dims = broadcast(&broadcast(condition.dims(), a.dims())?, b.dims())?;

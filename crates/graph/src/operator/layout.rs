@@ -207,7 +207,12 @@ pub(super) fn transposed(value: &Value, order: Option<&[usize]>) -> Result<Value
 
 /// Joins values along an axis.
 pub(super) fn concat(all: &[Value], along: i64) -> Result<Value, String> {
-    fn joined<T: Number>(_: &[T], all: &[Value], at: usize, dims: Vec<usize>) -> Result<Value, String> {
+    fn joined<T: Number>(
+        _: &[T],
+        all: &[Value],
+        at: usize,
+        dims: Vec<usize>,
+    ) -> Result<Value, String> {
         let mut to = Vec::with_capacity(count(&dims, size_of::<T>())?);
         let parts: Vec<(&[T], usize)> = all
             .iter()
@@ -405,9 +410,10 @@ fn padded(value: &Value, pads: &[[i64; 2]], mode: &str, fill: &Value) -> Result<
         let mut all = Vec::with_capacity(count(&dims, size_of::<T>())?);
         let mut index = vec![0; dims.len()];
         for _ in 0..count(&dims, 1)? {
-            let offset = index.iter().zip(sources).try_fold(0, |sum, (at, source)| {
-                source[*at].map(|offset: usize| sum + offset)
-            });
+            let offset = index
+                .iter()
+                .zip(sources)
+                .try_fold(0, |sum, (at, source)| source[*at].map(|offset: usize| sum + offset));
             all.push(offset.map_or(fill, |offset| from[offset]));
             for axis in (0..dims.len()).rev() {
                 index[axis] += 1;
@@ -469,16 +475,20 @@ fn depth(reader: &NodeReader<'_>, to_space: bool) -> Result<Option<Operation>, S
             } else {
                 (vec![n, c, block, block, h, w], [0, 1, 4, 2, 5, 3])
             };
-            return transposed(&value.reshaped(split)?, Some(&order))?
-                .reshaped(vec![n, c, h * block, w * block]);
+            return transposed(&value.reshaped(split)?, Some(&order))?.reshaped(vec![
+                n,
+                c,
+                h * block,
+                w * block,
+            ]);
         }
         if h % block != 0 || w % block != 0 {
             return Err(format!("cannot divide {h} x {w} into blocks of {block}"));
         }
         let (h, w) = (h / block, w / block);
         let split = value.reshaped(vec![n, c, h, block, w, block])?;
-        transposed(&split, Some(&[0, 3, 5, 1, 2, 4]))?
-            .reshaped(vec![n, c * block * block, h, w])
+        let order = if is_depth_first { [0, 3, 5, 1, 2, 4] } else { [0, 1, 3, 5, 2, 4] };
+        transposed(&split, Some(&order))?.reshaped(vec![n, c * block * block, h, w])
     })
 }
 

@@ -1,5 +1,6 @@
 //! Normalization: of probabilities, and by mean and variance.
 
+use super::elementwise::exp;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -7,13 +8,14 @@ use crate::value::{Value, axis};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     match name(reader) {
-        ("", operator @ ("Softmax" | "LogSoftmax" | "Hardmax")) => {
-            softmax(reader, match operator {
+        ("", operator @ ("Softmax" | "LogSoftmax" | "Hardmax")) => softmax(
+            reader,
+            match operator {
                 "Softmax" => Form::Shares,
                 "LogSoftmax" => Form::Logarithms,
                 _ => Form::Winner,
-            })
-        }
+            },
+        ),
         ("", "BatchNormalization") => {
             let epsilon = reader.float("epsilon", 1e-5)?;
             reader.ignore("momentum");
@@ -48,7 +50,8 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         ("com.microsoft", "SkipLayerNormalization") => {
             let epsilon = reader.float("epsilon", 1e-5)?;
             Ok(Some(Box::new(move |frame| {
-                let add = |a: &Value, b: &Value| super::elementwise::zip::<f32, f32>(a, b, |a, b| a + b);
+                let add =
+                    |a: &Value, b: &Value| super::elementwise::zip::<f32, f32>(a, b, |a, b| a + b);
                 let mut sum = add(frame.input(0)?, frame.input(1)?)?;
                 if let Some(bias) = frame.get(4) {
                     sum = add(&sum, bias)?;
@@ -72,6 +75,8 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                         .map(|x| if p == 1 { x.abs() } else { x * x })
                         .sum();
                     let norm = if p == 1 { sum } else { sum.sqrt() };
+                    // Zeros stay zeros.
+                    let norm = if norm == 0.0 { 1.0 } else { norm };
                     line.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
                 })
             })
@@ -117,15 +122,15 @@ fn normalize(line: &mut [f32], form: Form) {
         Form::Shares => {
             let mut sum = 0.0;
             for x in line.iter_mut() {
-                *x = (*x - most).exp();
+                *x = exp(*x - most);
                 sum += *x;
             }
             line.iter_mut().for_each(|x| *x /= sum);
         }
         Form::Logarithms => {
-            let sum: f32 = line.iter().map(|x| (x - most).exp()).sum();
-            let shift = most + sum.ln();
-            line.iter_mut().for_each(|x| *x -= shift);
+            let sum: f32 = line.iter().map(|x| exp(x - most)).sum();
+            let shift = sum.ln();
+            line.iter_mut().for_each(|x| *x = *x - most - shift);
         }
         Form::Winner => {
             let first = line.iter().position(|x| *x == most);
@@ -288,7 +293,8 @@ fn response(value: &Value, size: usize, [alpha, beta, bias]: [f32; 3]) -> Result
     for place in 0..from.len() {
         let (block, at) = (place / inner, place % inner);
         let (image, channel) = (block / channels, block % channels);
-        let near = channel.saturating_sub(before)..(channel.saturating_add(after).saturating_add(1)).min(channels);
+        let near = channel.saturating_sub(before)
+            ..(channel.saturating_add(after).saturating_add(1)).min(channels);
         let squares = near.map(|channel| from[(image * channels + channel) * inner + at].powi(2));
         let sum: f32 = squares.sum();
         all.push(from[place] / (bias + alpha / size as f32 * sum).powf(beta));

@@ -1,5 +1,8 @@
 //! Pooling: the elements of each window are combined.
 
+use dyno_tensors::Element;
+
+use super::elementwise::cast_to;
 use super::sliding::{Axis, Sliding};
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
@@ -16,10 +19,16 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 return Err("indices are not supported".into());
             }
             one(move |frame| {
-                let value = frame.input(0)?;
-                pool(value, &sliding, |window, _| {
-                    window.fold(f32::NEG_INFINITY, |most, x| if x > most || x.is_nan() { x } else { most })
-                })
+                // Bytes are exact in `f32`.
+                let element = frame.input(0)?.element();
+                if !matches!(element, Element::F32 | Element::U8 | Element::I8) {
+                    return Err(format!("elements of type {element} are not supported"));
+                }
+                let value = cast_to(frame.take(0)?, Element::F32)?;
+                let greater = |most: f32, x: f32| if x > most || x.is_nan() { x } else { most };
+                let found =
+                    pool(&value, &sliding, |window, _| window.fold(f32::NEG_INFINITY, greater))?;
+                cast_to(found, element)
             })
         }
         "AveragePool" => {

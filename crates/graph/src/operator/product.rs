@@ -97,7 +97,8 @@ impl PackedMatrix {
         *dims.last_mut().expect("there is a last axis") = self.outputs;
         let mut to = Vec::with_capacity(count(&dims, 4)?);
         let starts: Vec<usize> = (0..from.len() / k).map(|row| row * k).collect();
-        let windows = Windows { words: Words::F32(from), starts: &starts, runs: 1, run: k, apart: 0 };
+        let windows =
+            Windows { words: Words::F32(from), starts: &starts, runs: 1, run: k, apart: 0 };
         self.each_block(isa, &windows, |_, sums, width| {
             sums.chunks_exact(width).for_each(|row| to.extend_from_slice(&row[..self.outputs]));
         });
@@ -140,7 +141,8 @@ pub(super) fn matmul(isa: Isa, a: &Value, b: &Value) -> Result<Value, String> {
     let is_column = b.dims().len() == 1;
     let left = if is_row { layout::unsqueeze(a.clone(), &[0])? } else { a.clone() };
     let right = if is_column { layout::unsqueeze(b.clone(), &[1])? } else { b.clone() };
-    let (&[ref batch_a @ .., m, k], &[ref batch_b @ .., k_b, n]) = (left.dims(), right.dims()) else {
+    let (&[ref batch_a @ .., m, k], &[ref batch_b @ .., k_b, n]) = (left.dims(), right.dims())
+    else {
         return Err("expected matrices".into());
     };
     if k != k_b {
@@ -216,9 +218,8 @@ fn whole(
     k: usize,
 ) -> Result<Value, String> {
     let element = a.element();
-    let [x, y] = [a, b].map(|value| {
-        super::elementwise::cast_to(value.clone(), dyno_tensors::Element::I64)
-    });
+    let [x, y] =
+        [a, b].map(|value| super::elementwise::cast_to(value.clone(), dyno_tensors::Element::I64));
     let (x, y) = (x?, y?);
     let (x, y) = (x.all::<i64>()?, y.all::<i64>()?);
     let &[.., m, n] = &dims[..] else { return Err("expected matrices".into()) };
@@ -315,9 +316,8 @@ fn einsum(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         [a, b] => {
             let (a, b) = (a.clone(), b.clone());
             // Sums over an axis of one operand alone are not products.
-            let alone = |x: &[char], y: &[char]| {
-                x.iter().any(|c| !y.contains(c) && !output.contains(c))
-            };
+            let alone =
+                |x: &[char], y: &[char]| x.iter().any(|c| !y.contains(c) && !output.contains(c));
             if alone(&a, &b) || alone(&b, &a) {
                 return Err(unsupported());
             }

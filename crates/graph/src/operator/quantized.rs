@@ -1,5 +1,8 @@
 //! Operators of quantized models.
 
+use dyno_kernels::Isa;
+
+use super::convolution::{Convolution, Filters};
 use super::elementwise::{cast_to, zip};
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
@@ -25,8 +28,41 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             let b = shifted(frame.input(1)?, frame.get(3), -1)?;
             whole_product(&a, &b)
         }),
+        ("", "ConvInteger") => {
+            let convolution = Convolution::read(reader)?;
+            one(move |frame| {
+                let x = shifted(frame.input(0)?, frame.get(2), 0)?;
+                let w = shifted(frame.input(1)?, frame.get(3), 0)?;
+                whole_convolution(frame.workspace.isa, &convolution, &x, &w)
+            })
+        }
         _ => Ok(None),
     }
+}
+
+/// Convolves integers of 9 bits, exactly.
+///
+/// # Errors
+/// A window is so large that sums in `f32` could be inexact.
+fn whole_convolution(
+    isa: Isa,
+    convolution: &Convolution,
+    x: &Value,
+    w: &Value,
+) -> Result<Value, String> {
+    const EXACT: usize = 1 << 24;
+    let window: usize = w.dims().iter().skip(1).product();
+    // Weights are 16 times a part up to 16, and a rest up to 8.
+    if window > EXACT / (255 * 16) {
+        return Err(format!("windows of {window} numbers are not supported"));
+    }
+    let high = zip::<f32, f32>(w, &Value::scalar(16.0), |w, by| (w / by).round_ties_even())?;
+    let low = zip::<f32, f32>(w, &high, |w, high| w - 16.0 * high)?;
+    let sums = |part: &Value| {
+        let filters = Filters::new(part, convolution.groups())?;
+        cast_to(convolution.run(isa, x, None, &filters)?, Element::I32)
+    };
+    zip::<i32, i32>(&sums(&high)?, &sums(&low)?, |high, low| high * 16 + low)
 }
 
 fn along(reader: &NodeReader<'_>) -> Result<i64, String> {
@@ -122,7 +158,8 @@ fn shifted(value: &Value, zero: Option<&Value>, along: i64) -> Result<Value, Str
     let wide = cast_to(value.clone(), Element::F32)?;
     let Some(zero) = zero else { return Ok(wide) };
     let zero = cast_to(zero.clone(), Element::F32)?;
-    let zero = if zero.dims().len() > 1 { zero } else { aligned(&zero, value.dims().len(), along)? };
+    let zero =
+        if zero.dims().len() > 1 { zero } else { aligned(&zero, value.dims().len(), along)? };
     zip::<f32, f32>(&wide, &zero, |x, zero| x - zero)
 }
 

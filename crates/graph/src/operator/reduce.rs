@@ -90,7 +90,13 @@ fn reduction(reader: &NodeReader<'_>, kind: Kind) -> Result<Option<Operation>, S
         let order: Vec<usize> = kept.chain((0..rank).filter(|axis| goes[*axis])).collect();
         let turned = layout::transposed(value, Some(&order))?;
         let size = |gone: bool| -> usize {
-            value.dims().iter().zip(&goes).filter(|(_, goes)| **goes == gone).map(|(n, _)| n).product()
+            value
+                .dims()
+                .iter()
+                .zip(&goes)
+                .filter(|(_, goes)| **goes == gone)
+                .map(|(n, _)| n)
+                .product()
         };
         let (outer, inner) = (size(false), size(true));
         let dims = value.dims().iter().zip(&goes);

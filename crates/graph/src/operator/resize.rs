@@ -43,20 +43,20 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "half_pixel_symmetric" => Coordinates::HalfPixelSymmetric,
         other => return Err(format!("coordinates '{other}' are not supported")),
     };
-    let rounding = match reader.text("nearest_mode", if is_old { "floor" } else { "round_prefer_floor" })? {
-        "round_prefer_floor" => Rounding::PreferFloor,
-        "round_prefer_ceil" => Rounding::PreferCeil,
-        "floor" => Rounding::Floor,
-        "ceil" => Rounding::Ceil,
-        other => return Err(format!("rounding '{other}' is not supported")),
-    };
+    let rounding =
+        match reader.text("nearest_mode", if is_old { "floor" } else { "round_prefer_floor" })? {
+            "round_prefer_floor" => Rounding::PreferFloor,
+            "round_prefer_ceil" => Rounding::PreferCeil,
+            "floor" => Rounding::Floor,
+            "ceil" => Rounding::Ceil,
+            other => return Err(format!("rounding '{other}' is not supported")),
+        };
     let mode = match reader.text("mode", "nearest")? {
         "nearest" => Mode::Nearest(rounding),
         "linear" | "bilinear" => Mode::Linear,
         other => return Err(format!("mode '{other}' is not supported")),
     };
-    if reader.flag("antialias")?
-        || reader.text("keep_aspect_ratio_policy", "stretch")? != "stretch"
+    if reader.flag("antialias")? || reader.text("keep_aspect_ratio_policy", "stretch")? != "stretch"
     {
         return Err("anti-aliasing and kept aspect ratios are not supported".into());
     }

@@ -1,6 +1,7 @@
 //! Operators that read shapes, or make values of given shapes.
 
 use dyno_onnx::Attribute;
+use dyno_tensors::Elements;
 
 use super::{layout, name, one};
 use crate::load;
@@ -53,9 +54,14 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         "EyeLike" => {
             let k = reader.int("k", 0)?;
-            let element = reader.int("dtype", 1)?;
-            let element = i32::try_from(element).ok().and_then(dyno_onnx::element_of);
-            let element = element.ok_or("the type is not supported")?;
+            let element = match reader.int("dtype", 0)? {
+                0 => None,
+                code => {
+                    let element = i32::try_from(code).ok().and_then(dyno_onnx::element_of);
+                    let element = element.filter(|element| Elements::TYPES.contains(element));
+                    Some(element.ok_or_else(|| format!("type {code} is not supported"))?)
+                }
+            };
             one(move |frame| {
                 let &[rows, columns] = frame.input(0)?.dims() else {
                     return Err("expected a matrix".into());
@@ -67,6 +73,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                         all[row * columns + column] = 1.0;
                     }
                 }
+                let element = element.unwrap_or(frame.input(0)?.element());
                 super::elementwise::cast_to(Value::new(vec![rows, columns], all)?, element)
             })
         }
@@ -102,7 +109,11 @@ fn range(frame: &mut Frame<'_>) -> Result<Value, String> {
     }
     let distance = i128::from(to) - i128::from(from);
     let by = i128::from(by);
-    let length = if (distance > 0) == (by > 0) { distance.unsigned_abs().div_ceil(by.unsigned_abs()) } else { 0 };
+    let length = if (distance > 0) == (by > 0) {
+        distance.unsigned_abs().div_ceil(by.unsigned_abs())
+    } else {
+        0
+    };
     let length = count(&[usize::try_from(length).unwrap_or(usize::MAX)], 8)?;
     let all = (0..length).map(|at| (i128::from(from) + at as i128 * by) as i64).collect();
     super::elementwise::cast_to(Value::new(vec![length], all)?, start.element())
@@ -123,7 +134,11 @@ fn non_zero(frame: &mut Frame<'_>) -> Result<Value, String> {
 }
 
 fn one_hot(frame: &mut Frame<'_>, along: i64) -> Result<Value, String> {
-    fn hot<T: Number>(values: &[T], indices: &[Option<usize>], shape: [usize; 3]) -> Result<Vec<T>, String> {
+    fn hot<T: Number>(
+        values: &[T],
+        indices: &[Option<usize>],
+        shape: [usize; 3],
+    ) -> Result<Vec<T>, String> {
         let &[off, on] = values else { return Err("expected two values".into()) };
         let [outer, depth, inner] = shape;
         let mut all = vec![off; count(&[outer, depth, inner], size_of::<T>())?];
@@ -134,12 +149,12 @@ fn one_hot(frame: &mut Frame<'_>, along: i64) -> Result<Value, String> {
         }
         Ok(all)
     }
-    let to_i64 = |value: &Value| {
-        super::elementwise::cast_to(value.clone(), dyno_tensors::Element::I64)
-    };
+    let to_i64 =
+        |value: &Value| super::elementwise::cast_to(value.clone(), dyno_tensors::Element::I64);
     let (given, depth) = (frame.input(0)?, to_i64(frame.input(1)?)?.integer()?);
     let size = usize::try_from(depth).map_err(|_| format!("expected a depth, found {depth}"))?;
-    let place = |n: &i64| usize::try_from(if *n < 0 { n + depth } else { *n }).ok().filter(|n| *n < size);
+    let place =
+        |n: &i64| usize::try_from(if *n < 0 { n + depth } else { *n }).ok().filter(|n| *n < size);
     let indices: Vec<Option<usize>> = to_i64(given)?.all::<i64>()?.iter().map(place).collect();
     let mut dims = given.dims().to_vec();
     let at = axis(along, dims.len() + 1)?;
@@ -156,7 +171,8 @@ fn triangle(frame: &mut Frame<'_>, upper: bool) -> Result<Value, String> {
         for (row, line) in all.chunks_exact_mut(columns.max(1)).enumerate() {
             let diagonal = (row % rows.max(1)) as i64 + k;
             for (column, x) in line.iter_mut().enumerate() {
-                let is_kept = if upper { column as i64 >= diagonal } else { column as i64 <= diagonal };
+                let is_kept =
+                    if upper { column as i64 >= diagonal } else { column as i64 <= diagonal };
                 *x = if is_kept { *x } else { T::default() };
             }
         }
