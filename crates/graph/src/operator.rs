@@ -1,5 +1,6 @@
 //! Operators: each reader turns a node into an operation.
 
+mod activation;
 pub(crate) mod control;
 mod convolution;
 mod elementwise;
@@ -29,6 +30,7 @@ use crate::value::Value;
 pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
     let readers = [
         constant,
+        activation::read,
         elementwise::read,
         layout::read,
         shape::read,

@@ -38,11 +38,11 @@ fn session(inputs: &[&str], outputs: &[&str], nodes: Vec<Node>, tensors: Vec<Ten
         nodes,
         tensors,
     };
-    Session::new(Arc::new(Graph::new(&model).unwrap()), &SessionOptions::default())
+    Session::new(Arc::new(Graph::new(&model).expect("a valid case")), &SessionOptions::default())
 }
 
 fn floats(dims: &[usize], all: &[f32]) -> Value {
-    Value::new(dims, all.to_vec()).unwrap()
+    Value::new(dims, all.to_vec()).expect("a valid case")
 }
 
 #[test]

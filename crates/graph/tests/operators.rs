@@ -34,23 +34,23 @@ fn model(op: &str, version: i64, inputs: usize, attributes: &[(&str, Attribute)]
 }
 
 fn floats(dims: &[usize], all: &[f32]) -> Value {
-    Value::new(dims, all.to_vec()).unwrap()
+    Value::new(dims, all.to_vec()).expect("a valid case")
 }
 
 fn ints(all: &[i64]) -> Value {
-    Value::new(vec![all.len()], all.to_vec()).unwrap()
+    Value::new(vec![all.len()], all.to_vec()).expect("a valid case")
 }
 
 /// Runs a node twice: on inputs, and with all inputs but the first as constants.
 fn run(op: &str, version: i64, inputs: &[Value], attributes: &[(&str, Attribute)]) -> Value {
     let fed = model(op, version, inputs.len(), attributes);
     let mut session = session(&fed);
-    let found = session.run(inputs).unwrap().remove(0);
+    let found = session.run(inputs).expect("a valid case").remove(0);
     let mut constant = fed.clone();
     constant.inputs.truncate(1);
     for (at, value) in inputs.iter().enumerate().skip(1) {
         let mut bytes = Vec::new();
-        value.elements(value.element()).unwrap().write(&mut bytes);
+        value.elements(value.element()).expect("a valid case").write(&mut bytes);
         constant.tensors.push(Tensor {
             name: format!("x{at}"),
             element: value.element(),
@@ -58,13 +58,13 @@ fn run(op: &str, version: i64, inputs: &[Value], attributes: &[(&str, Attribute)
             values: dyno_onnx::Values::Bytes(bytes),
         });
     }
-    let again = self::session(&constant).run(&inputs[..1]).unwrap().remove(0);
+    let again = self::session(&constant).run(&inputs[..1]).expect("a valid case").remove(0);
     assert_eq!(found, again, "{op} with constants");
     found
 }
 
 fn session(model: &Model) -> Session {
-    Session::new(Arc::new(Graph::new(model).unwrap()), &SessionOptions::default())
+    Session::new(Arc::new(Graph::new(model).expect("a valid case")), &SessionOptions::default())
 }
 
 #[track_caller]

@@ -2,7 +2,7 @@
 
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
-use crate::value::{Number, Value, axis, count, each, strides};
+use crate::value::{Number, Value, axis, count, each, each_number, strides};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let ("", operator) = name(reader) else { return Ok(None) };
@@ -58,27 +58,29 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             let (time, batch) = (reader.int("time_axis", 0)?, reader.int("batch_axis", 1)?);
             one(move |frame| reverse(frame.input(0)?, frame.input(1)?, time, batch))
         }
-        "Compress" => {
-            let along = match reader.attribute("axis") {
-                Some(_) => Some(reader.int("axis", 0)?),
-                None => None,
-            };
-            one(move |frame| {
-                let chosen = frame.input(1)?.all::<bool>()?.iter().enumerate();
-                let chosen = chosen.filter(|(_, is_chosen)| **is_chosen).map(|(at, _)| at as i64);
-                let indices = Value::list(chosen.collect());
-                let value = frame.input(0)?.clone();
-                match along {
-                    Some(along) => gather(&value, &indices, along),
-                    None => {
-                        let length = value.len();
-                        gather(&value.reshaped(vec![length])?, &indices, 0)
-                    }
-                }
-            })
-        }
+        "Compress" => compress(reader),
         _ => Ok(None),
     }
+}
+
+fn compress(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    let along = match reader.attribute("axis") {
+        Some(_) => Some(reader.int("axis", 0)?),
+        None => None,
+    };
+    one(move |frame| {
+        let chosen = frame.input(1)?.all::<bool>()?.iter().enumerate();
+        let chosen = chosen.filter(|(_, is_chosen)| **is_chosen).map(|(at, _)| at as i64);
+        let indices = Value::list(chosen.collect());
+        let value = frame.input(0)?.clone();
+        match along {
+            Some(along) => gather(&value, &indices, along),
+            None => {
+                let length = value.len();
+                gather(&value.reshaped(vec![length])?, &indices, 0)
+            }
+        }
+    })
 }
 
 /// Resolves an index, which counts from the end if it is negative.
@@ -210,10 +212,10 @@ fn put(
     match how {
         Reduction::Replace => each!(value, all => with(all, value, slices, updates, |_, b| b)),
         Reduction::Max => {
-            each!(value, all => with(all, value, slices, updates, |a, b| if b > a { b } else { a }))
+            each_number!(value, all => with(all, value, slices, updates, |a, b| if b > a { b } else { a }))
         }
         Reduction::Min => {
-            each!(value, all => with(all, value, slices, updates, |a, b| if b < a { b } else { a }))
+            each_number!(value, all => with(all, value, slices, updates, |a, b| if b < a { b } else { a }))
         }
         Reduction::Add | Reduction::Multiply => {
             let is_sum = how == Reduction::Add;

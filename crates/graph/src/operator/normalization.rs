@@ -1,6 +1,6 @@
 //! Normalization: of probabilities, and by mean and variance.
 
-use super::elementwise::exp;
+use super::activation::exp;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -16,6 +16,38 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 _ => Form::Winner,
             },
         ),
+        ("", "LpNormalization") => {
+            let (along, p) = (reader.int("axis", -1)?, reader.int("p", 2)?);
+            if p != 1 && p != 2 {
+                return Err(format!("norm {p} is not supported"));
+            }
+            one(move |frame| {
+                lines(frame.input(0)?, along, |line| {
+                    let sum: f64 = line
+                        .iter()
+                        .map(|x| f64::from(*x))
+                        .map(|x| if p == 1 { x.abs() } else { x * x })
+                        .sum();
+                    let norm = if p == 1 { sum } else { sum.sqrt() };
+                    // Zeros stay zeros.
+                    let norm = if norm == 0.0 { 1.0 } else { norm };
+                    line.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
+                })
+            })
+        }
+        ("", "LRN") => {
+            let [alpha, beta] = [reader.float("alpha", 1e-4)?, reader.float("beta", 0.75)?];
+            let (bias, size) = (reader.float("bias", 1.0)?, reader.int("size", 0)?);
+            let size = usize::try_from(size).ok().filter(|n| *n > 0).ok_or("expected a size")?;
+            one(move |frame| response(frame.input(0)?, size, [alpha, beta, bias]))
+        }
+        _ => by_moments(reader),
+    }
+}
+
+/// Reads operators that divide by a standard deviation.
+fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    match name(reader) {
         ("", "BatchNormalization") => {
             let epsilon = reader.float("epsilon", 1e-5)?;
             reader.ignore("momentum");
@@ -61,31 +93,6 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 outputs.push(sum);
                 Ok(outputs)
             })))
-        }
-        ("", "LpNormalization") => {
-            let (along, p) = (reader.int("axis", -1)?, reader.int("p", 2)?);
-            if p != 1 && p != 2 {
-                return Err(format!("norm {p} is not supported"));
-            }
-            one(move |frame| {
-                lines(frame.input(0)?, along, |line| {
-                    let sum: f64 = line
-                        .iter()
-                        .map(|x| f64::from(*x))
-                        .map(|x| if p == 1 { x.abs() } else { x * x })
-                        .sum();
-                    let norm = if p == 1 { sum } else { sum.sqrt() };
-                    // Zeros stay zeros.
-                    let norm = if norm == 0.0 { 1.0 } else { norm };
-                    line.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
-                })
-            })
-        }
-        ("", "LRN") => {
-            let [alpha, beta] = [reader.float("alpha", 1e-4)?, reader.float("beta", 0.75)?];
-            let (bias, size) = (reader.float("bias", 1.0)?, reader.int("size", 0)?);
-            let size = usize::try_from(size).ok().filter(|n| *n > 0).ok_or("expected a size")?;
-            one(move |frame| response(frame.input(0)?, size, [alpha, beta, bias]))
         }
         _ => Ok(None),
     }

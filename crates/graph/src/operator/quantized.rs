@@ -56,7 +56,7 @@ fn whole_convolution(
     if window > EXACT / (255 * 16) {
         return Err(format!("windows of {window} numbers are not supported"));
     }
-    let high = zip::<f32, f32>(w, &Value::scalar(16.0), |w, by| (w / by).round_ties_even())?;
+    let high = zip::<f32, f32>(w, &Value::scalar(16.0_f32), |w, by| (w / by).round_ties_even())?;
     let low = zip::<f32, f32>(w, &high, |w, high| w - 16.0 * high)?;
     let sums = |part: &Value| {
         let filters = Filters::new(part, convolution.groups())?;

@@ -103,6 +103,13 @@ struct RecurrentNode {
     packed: [std::sync::OnceLock<Arc<[PackedWeights]>>; 3],
 }
 
+/// Inputs of a call: steps x rows x numbers, initial states, and the steps of each row.
+struct Call<'a> {
+    x: &'a Value,
+    states: &'a States,
+    lengths: Option<Vec<usize>>,
+}
+
 impl RecurrentNode {
     fn run(&self, frame: &mut Frame<'_>) -> Result<Vec<Value>, String> {
         let x = frame.input(0)?;
@@ -137,7 +144,7 @@ impl RecurrentNode {
         let last = if rows == 0 {
             States::default()
         } else {
-            self.sequence(steps, rows, &x, states, lengths, &mut y, frame.workspace)?
+            self.call(&Call { x: &x, states: &states, lengths }, &mut y, frame.workspace)?
         };
         let units = layer.units();
         let y = Value::new(vec![steps, rows, self.directions, units], y)?;
@@ -153,16 +160,13 @@ impl RecurrentNode {
         Ok(vec![turned(&y, &[0, 2, 1, 3])?, hidden, cells])
     }
 
-    fn sequence(
+    fn call(
         &self,
-        steps: usize,
-        rows: usize,
-        x: &Value,
-        states: States,
-        lengths: Option<Vec<usize>>,
+        call: &Call<'_>,
         y: &mut [f32],
         workspace: &mut Workspace,
     ) -> Result<States, String> {
+        let [steps, rows] = [call.x.dims()[0], call.x.dims()[1]];
         let key = (self.id, rows);
         if !workspace.sequences.contains_key(&key) {
             let others = workspace.sequences.keys().filter(|(id, _)| *id == self.id);
@@ -176,10 +180,10 @@ impl RecurrentNode {
         let team = workspace.team.get_or_insert_with(|| Team::with_workers(threads));
         let sequence = workspace.sequences.get_mut(&key).expect("it is planned");
         let failed = |error: dyno_rnn::sequence::SequenceError| error.to_string();
-        sequence.set_states(&states).map_err(failed)?;
-        let x = x.all::<f32>()?;
-        match lengths {
-            Some(lengths) => sequence.run_lengths_on(team, x, y, &lengths).map_err(failed)?,
+        sequence.set_states(call.states).map_err(failed)?;
+        let x = call.x.all::<f32>()?;
+        match &call.lengths {
+            Some(lengths) => sequence.run_lengths_on(team, x, y, lengths).map_err(failed)?,
             None => sequence.run_on(team, x, y).map_err(failed)?,
         }
         Ok(sequence.states())
