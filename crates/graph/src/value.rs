@@ -47,7 +47,7 @@ macro_rules! numbers {
             const TYPE: Element = Element::$variant;
         }
 
-        impl private::Held for $type {
+        impl private::Storage for $type {
             fn wrap(all: Vec<Self>) -> Data {
                 Data::$variant(Arc::new(all))
             }
@@ -75,7 +75,7 @@ mod private {
     use super::Data;
 
     /// Conversions between vectors and the elements of values.
-    pub trait Held: Sized {
+    pub trait Storage: Sized {
         fn wrap(all: Vec<Self>) -> Data;
         fn slice(data: &Data) -> Option<&[Self]>;
         fn take(data: Data) -> Option<Vec<Self>>;
@@ -84,7 +84,7 @@ mod private {
 
 /// A type of elements that a value can have.
 pub trait Number:
-    private::Held + Copy + Default + PartialOrd + std::fmt::Debug + Send + Sync + 'static
+    private::Storage + Copy + Default + PartialOrd + std::fmt::Debug + Send + Sync + 'static
 {
     /// The type as an element of tensors.
     const TYPE: Element;
@@ -153,7 +153,7 @@ impl Value {
     /// Returns a list of integers, such as a shape.
     #[must_use]
     pub fn list(all: Vec<i64>) -> Self {
-        Self { dims: vec![all.len()], data: private::Held::wrap(all) }
+        Self { dims: vec![all.len()], data: private::Storage::wrap(all) }
     }
 
     /// Returns a value with the elements of a tensor. Numbers of 16 bits become `f32`.

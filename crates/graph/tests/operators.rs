@@ -124,7 +124,7 @@ fn integers_beyond_24_bits_are_exact() {
 fn softmax_flattens_axes_before_version_13() {
     let x = floats(&[1, 2, 2], &[0.0, 0.0, 0.0, 0.0]);
     let axis = [("axis", Attribute::Int(1))];
-    check("Softmax", 12, &[x.clone()], &axis, &floats(&[1, 2, 2], &[0.25; 4]));
+    check("Softmax", 12, std::slice::from_ref(&x), &axis, &floats(&[1, 2, 2], &[0.25; 4]));
     check("Softmax", 13, &[x], &axis, &floats(&[1, 2, 2], &[0.5; 4]));
 }
 
@@ -132,12 +132,12 @@ fn softmax_flattens_axes_before_version_13() {
 fn axes_are_attributes_in_old_versions_and_inputs_in_new_ones() {
     let x = floats(&[1, 2, 1], &[3.0, 4.0]);
     let axes = [("axes", Attribute::Ints(vec![0]))];
-    check("Squeeze", 11, &[x.clone()], &axes, &floats(&[2, 1], &[3.0, 4.0]));
+    check("Squeeze", 11, std::slice::from_ref(&x), &axes, &floats(&[2, 1], &[3.0, 4.0]));
     check("Squeeze", 13, &[x.clone(), ints(&[-1])], &[], &floats(&[1, 2], &[3.0, 4.0]));
     check(
         "ReduceSum",
         11,
-        &[x.clone()],
+        std::slice::from_ref(&x),
         &[("axes", Attribute::Ints(vec![1]))],
         &floats(&[1, 1, 1], &[7.0]),
     );
