@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use dyno_tensors::Element;
 
 use crate::graph::{Attribute, Body, Model, Node, Port};
-use crate::tensor::{Tensor, Values, fill};
+use crate::tensor::{Tensor, Values};
 
 /// Maximum number of nodes from a tensor to a constant. Exporters write fewer. The limit keeps the
 /// recursion from exhausting the stack.
@@ -304,18 +304,7 @@ impl<'a> Constants<'a> {
 /// # Errors
 /// The reason why a file cannot be read.
 fn load(tensor: &Tensor) -> Result<Tensor, String> {
-    let mut tensor = tensor.clone();
-    match &tensor.values {
-        Values::Bytes(_) => {}
-        Values::External { .. } => tensor.load().map_err(|error| error.to_string())?,
-        Values::Filled(distribution, seed) => {
-            let size = usize::try_from(tensor.bytes()).map_err(|error| error.to_string())?;
-            let mut bytes = vec![0; size];
-            fill(*distribution, &mut seed.clone(), &mut bytes);
-            tensor.values = Values::Bytes(bytes);
-        }
-    }
-    Ok(tensor)
+    tensor.clone().in_memory().map_err(|error| error.to_string())
 }
 
 /// Returns the value of a node `Constant`.

@@ -15,7 +15,7 @@ use crate::messages::{
 };
 use crate::order;
 use crate::shape::Dim;
-use crate::tensor::{Tensor, Values, element_of};
+use crate::tensor::{Tensor, Values, element_of, fill};
 
 /// Why a file cannot be read.
 #[derive(Debug, Error)]
@@ -122,6 +122,28 @@ impl Model {
 }
 
 impl Tensor {
+    /// Returns the tensor with its elements in memory: loads those of another file, and generates
+    /// those of a distribution.
+    ///
+    /// # Errors
+    /// [`ReadError::File`] if the file is missing or too short, [`ReadError::Tensor`] if the
+    /// elements exceed memory.
+    pub fn in_memory(mut self) -> Result<Self, ReadError> {
+        if let Values::Filled(distribution, mut state) = self.values {
+            let mut bytes = Vec::new();
+            let length = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
+            bytes.try_reserve_exact(length).map_err(|_| ReadError::Tensor {
+                name: self.name.clone(),
+                reason: format!("{length} bytes exceed memory"),
+            })?;
+            bytes.resize(length, 0);
+            fill(distribution, &mut state, &mut bytes);
+            self.values = Values::Bytes(bytes);
+        }
+        self.load()?;
+        Ok(self)
+    }
+
     /// Loads elements that are in another file. Does nothing if they are not.
     ///
     /// # Errors

@@ -1,0 +1,337 @@
+//! Reads models into graphs.
+
+use std::collections::{BTreeSet, HashMap};
+
+use dyno_onnx::{Attribute, Body, Model, Node, Port, Tensor};
+use dyno_tensors::Elements;
+
+use crate::graph::{Block, Graph, GraphError, Step, Work};
+use crate::node::NodeReader;
+use crate::operator;
+use crate::operator::control::Scan;
+use crate::session::{Frame, SessionOptions, Workspace};
+use crate::value::Value;
+
+/// Versions of the standard operator set that are implemented.
+const VERSIONS: std::ops::RangeInclusive<i64> = 7..=23;
+/// Maximum bytes of a folded value. Larger ones, such as an expanded mask, are computed at run time.
+const FOLDED_BYTES: usize = 1 << 24;
+
+/// Reads a model.
+pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
+    let mut loader = Loader {
+        model,
+        names: Vec::new(),
+        slots: 0,
+        nodes: 0,
+        constants: HashMap::new(),
+        workspace: Workspace::new(&SessionOptions::default()),
+    };
+    let (inputs, outputs) = (&model.inputs, &model.outputs);
+    for port in inputs.iter().chain(outputs) {
+        if let Some(element) = port.element
+            && !Elements::TYPES.contains(&element)
+        {
+            let reason = format!("elements of type {element} are not supported");
+            return Err(GraphError::Value { name: port.name.clone(), reason });
+        }
+    }
+    let source = Source { inputs, outputs, nodes: &model.nodes, tensors: &model.tensors };
+    let main = loader.block(&source, "")?;
+    let mut used = BTreeSet::new();
+    collect_reads(&main, &mut used);
+    let constants = loader.constants.into_iter().filter(|(slot, _)| used.contains(slot)).collect();
+    let (inputs, outputs, slots) = (inputs.clone(), outputs.clone(), loader.slots);
+    Ok(Graph { inputs, outputs, main, slots, constants })
+}
+
+/// Parts of a model's graph, or of a graph inside a node.
+struct Source<'m> {
+    inputs: &'m [Port],
+    outputs: &'m [Port],
+    nodes: &'m [Node],
+    tensors: &'m [Tensor],
+}
+
+impl<'m> From<&'m Body> for Source<'m> {
+    fn from(body: &'m Body) -> Self {
+        let Body { inputs, outputs, nodes, tensors, .. } = body;
+        Self { inputs, outputs, nodes, tensors }
+    }
+}
+
+struct Loader<'m> {
+    model: &'m Model,
+    /// Slots of the values of each graph, the innermost last.
+    names: Vec<HashMap<&'m str, usize>>,
+    slots: usize,
+    nodes: usize,
+    /// Values that are known before the model runs.
+    constants: HashMap<usize, Value>,
+    /// For nodes that are folded.
+    workspace: Workspace,
+}
+
+impl<'m> Loader<'m> {
+    fn slot(&mut self, name: &'m str) -> usize {
+        let slot = self.slots;
+        self.slots += 1;
+        self.names.last_mut().expect("a graph is being read").insert(name, slot);
+        slot
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.names.iter().rev().find_map(|names| names.get(name).copied())
+    }
+
+    fn block(&mut self, source: &Source<'m>, path: &str) -> Result<Block, GraphError> {
+        self.names.push(HashMap::new());
+        let first = self.slots;
+        let inputs = source.inputs.iter().map(|port| self.slot(&port.name)).collect();
+        for tensor in source.tensors {
+            // A tensor with the name of an input is its default, which values replace.
+            if source.inputs.iter().any(|port| port.name == tensor.name) {
+                continue;
+            }
+            let value = value_of(tensor)?;
+            let slot = self.slot(&tensor.name);
+            self.constants.insert(slot, value);
+        }
+        let mut steps = Vec::new();
+        for node in source.nodes {
+            self.node(node, path, &mut steps)?;
+        }
+        let output = |port: &Port| {
+            self.find(&port.name).ok_or_else(|| GraphError::Value {
+                name: format!("{path}{}", port.name),
+                reason: "no node computes this output".into(),
+            })
+        };
+        let outputs = source.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
+        self.names.pop();
+        let mut block = Block { steps, inputs, outputs, frees: Vec::new() };
+        let is_own = |slot: usize| slot >= first && !self.constants.contains_key(&slot);
+        release(&mut block, &is_own);
+        Ok(block)
+    }
+
+    fn node(
+        &mut self,
+        node: &'m Node,
+        path: &str,
+        steps: &mut Vec<Step>,
+    ) -> Result<(), GraphError> {
+        let own = if node.name.is_empty() { node.outputs.first() } else { Some(&node.name) };
+        let name = format!("{path}{}", own.map_or("", |name| name.as_str()));
+        let domain = node.domain.as_str();
+        let version = self.version(domain);
+        let operator =
+            if domain.is_empty() { node.op.clone() } else { format!("{domain}.{}", node.op) };
+        let failed = |reason: String| GraphError::Node {
+            node: name.clone(),
+            operator: operator.clone(),
+            version,
+            reason,
+        };
+        if domain.is_empty() && !VERSIONS.contains(&version) {
+            let (first, last) = VERSIONS.into_inner();
+            return Err(failed(format!("versions {first} to {last} are supported")));
+        }
+        let mut inputs = Vec::new();
+        for input in &node.inputs {
+            inputs.push(match input.as_str() {
+                "" => None,
+                input => Some(
+                    self.find(input)
+                        .ok_or_else(|| failed(format!("no node computes '{input}'")))?,
+                ),
+            });
+        }
+        let known = |slot: &Option<usize>| slot.and_then(|slot| self.constants.get(&slot).cloned());
+        let constants: Vec<Option<Value>> = inputs.iter().map(known).collect();
+        if domain.is_empty() && matches!(&*node.op, "If" | "Loop" | "Scan") {
+            if node.op == "If"
+                && let Some(Some(condition)) = constants.first()
+            {
+                let is_true = condition.integer().map_err(failed)? != 0;
+                return self.inline(node, is_true, &name, steps);
+            }
+            let work = self.control(node, version, &name, &failed)?;
+            let outputs = self.outputs(node);
+            let frees = Vec::new();
+            steps.push(Step { name, operator, inputs, outputs, work, frees });
+            return Ok(());
+        }
+        let are_known =
+            inputs.iter().zip(&constants).all(|(slot, value)| slot.is_none() || value.is_some());
+        self.nodes += 1;
+        let reader = NodeReader::new(node, version, self.nodes, constants);
+        let operation = operator::read(&reader).map_err(failed)?;
+        reader.expect_all_read().map_err(failed)?;
+        if are_known && operator::is_pure(node) {
+            let values = inputs.iter().map(known).collect();
+            let folded = operation(&mut Frame::new(values, &mut self.workspace));
+            match folded {
+                Ok(values) if values.iter().all(is_small) && values.len() >= node.outputs.len() => {
+                    let slots = self.outputs(node);
+                    let known = slots.into_iter().zip(values);
+                    let known = known.filter_map(|(slot, value)| Some((slot?, value)));
+                    self.constants.extend(known);
+                    return Ok(());
+                }
+                // A branch that fails may never run.
+                Err(reason) if path.is_empty() => return Err(failed(reason)),
+                _ => {}
+            }
+        }
+        let is_needed =
+            |(at, slot): (usize, Option<usize>)| slot.filter(|_| !reader.is_consumed(at));
+        let inputs = inputs.into_iter().enumerate().map(is_needed).collect();
+        let (outputs, work) = (self.outputs(node), Work::Operation(operation));
+        steps.push(Step { name, operator, inputs, outputs, work, frees: Vec::new() });
+        Ok(())
+    }
+
+    /// Returns the version of an operator set; the standard one may have either of two names.
+    fn version(&self, domain: &str) -> i64 {
+        let is_it =
+            |set: &&(String, i64)| set.0 == domain || (domain.is_empty() && set.0 == "ai.onnx");
+        self.model.operator_sets.iter().find(is_it).map_or(1, |set| set.1)
+    }
+
+    fn outputs(&mut self, node: &'m Node) -> Vec<Option<usize>> {
+        let slot = |name: &'m String| (!name.is_empty()).then(|| self.slot(name));
+        node.outputs.iter().map(slot).collect()
+    }
+
+    /// Reads the branch of an `If` whose condition is known, in place of the node.
+    fn inline(
+        &mut self,
+        node: &'m Node,
+        is_true: bool,
+        name: &str,
+        steps: &mut Vec<Step>,
+    ) -> Result<(), GraphError> {
+        let which = if is_true { "then_branch" } else { "else_branch" };
+        let missing =
+            || GraphError::Value { name: name.into(), reason: format!("expected {which}") };
+        let body = node.bodies().find(|(known, _)| *known == which).ok_or_else(missing)?.1;
+        // Names of the branch are not visible after it.
+        let block = self.block(&body.into(), &format!("{name}/{which}/"))?;
+        if block.outputs.len() < node.outputs.len() {
+            let reason = format!("{which} has {} outputs", block.outputs.len());
+            return Err(GraphError::Value { name: name.into(), reason });
+        }
+        let names = self.names.last_mut().expect("a graph is being read");
+        for (output, slot) in node.outputs.iter().zip(&block.outputs) {
+            names.insert(output, *slot);
+        }
+        steps.extend(block.steps.into_iter().map(|step| Step { frees: Vec::new(), ..step }));
+        Ok(())
+    }
+
+    fn control(
+        &mut self,
+        node: &'m Node,
+        version: i64,
+        name: &str,
+        failed: &dyn Fn(String) -> GraphError,
+    ) -> Result<Work, GraphError> {
+        let mut body = |which: &'static str| {
+            let body = node.bodies().find(|(known, _)| *known == which);
+            let body = body.ok_or_else(|| failed(format!("expected a graph '{which}'")))?.1;
+            self.block(&body.into(), &format!("{name}/{which}/"))
+        };
+        match node.op.as_str() {
+            "If" => {
+                let branches = [body("then_branch")?, body("else_branch")?];
+                if branches.iter().any(|branch| branch.outputs.len() < node.outputs.len()) {
+                    return Err(failed("expected an output of each branch per output".into()));
+                }
+                Ok(Work::Branch(Box::new(branches)))
+            }
+            "Loop" => {
+                let body = body("body")?;
+                let carried = node.inputs.len().saturating_sub(2);
+                if body.inputs.len() != carried + 2 || body.outputs.len() <= carried {
+                    return Err(failed(format!("expected a body for {carried} carried values")));
+                }
+                Ok(Work::Loop(Box::new(body)))
+            }
+            _ => {
+                let body = body("body")?;
+                let reader = NodeReader::new(node, version, 0, Vec::new());
+                let scan = Scan::read(&reader, body).map_err(failed)?;
+                Ok(Work::Scan(Box::new(scan)))
+            }
+        }
+    }
+}
+
+fn is_small(value: &Value) -> bool {
+    value.len() * value.element().size() <= FOLDED_BYTES
+}
+
+/// Returns the elements of a tensor as a value.
+pub(crate) fn value_of(tensor: &Tensor) -> Result<Value, GraphError> {
+    let failed = |reason: String| GraphError::Value { name: tensor.name.clone(), reason };
+    let tensor = tensor.clone().in_memory().map_err(|error| failed(error.to_string()))?;
+    let dyno_onnx::Values::Bytes(bytes) = &tensor.values else {
+        return Err(failed("its elements are not in memory".into()));
+    };
+    let elements = Elements::read(tensor.element, bytes);
+    let elements = elements
+        .ok_or_else(|| failed(format!("elements of type {} are not supported", tensor.element)))?;
+    Value::from_elements(&tensor.shape, elements).map_err(failed)
+}
+
+/// Returns the value of a node `Constant`.
+pub(crate) fn constant(reader: &NodeReader<'_>) -> Result<Value, String> {
+    for name in ["value", "value_float", "value_floats", "value_int", "value_ints"] {
+        match reader.attribute(name) {
+            None => {}
+            Some(Attribute::Tensor(tensor)) => {
+                return value_of(tensor).map_err(|error| error.to_string());
+            }
+            Some(Attribute::Float(x)) => return Ok(Value::scalar(*x)),
+            Some(Attribute::Int(n)) => return Ok(Value::scalar(*n)),
+            Some(Attribute::Floats(all)) => return Value::new(vec![all.len()], all.clone()),
+            Some(Attribute::Ints(all)) => return Ok(Value::list(all.clone())),
+            Some(_) => return Err(format!("attribute '{name}' has a type that is not supported")),
+        }
+    }
+    Err("expected a tensor, numbers or integers".into())
+}
+
+/// Collects the slots that a block and the blocks inside read.
+fn collect_reads(block: &Block, reads: &mut BTreeSet<usize>) {
+    reads.extend(&block.outputs);
+    for step in &block.steps {
+        collect_step_reads(step, reads);
+    }
+}
+
+fn collect_step_reads(step: &Step, reads: &mut BTreeSet<usize>) {
+    reads.extend(step.inputs.iter().flatten());
+    match &step.work {
+        Work::Operation(_) => {}
+        Work::Branch(branches) => branches.iter().for_each(|block| collect_reads(block, reads)),
+        Work::Loop(body) => collect_reads(body, reads),
+        Work::Scan(scan) => collect_reads(&scan.body, reads),
+    }
+}
+
+/// Finds the step after which each value of a block is released.
+fn release(block: &mut Block, is_own: &dyn Fn(usize) -> bool) {
+    let outputs: BTreeSet<usize> = block.outputs.iter().copied().collect();
+    let mut seen = outputs.clone();
+    for step in block.steps.iter_mut().rev() {
+        let mut reads = BTreeSet::new();
+        collect_step_reads(step, &mut reads);
+        reads.extend(step.outputs.iter().flatten());
+        step.frees = reads.into_iter().filter(|slot| is_own(*slot) && seen.insert(*slot)).collect();
+    }
+    let ends = outputs.into_iter().filter(|slot| is_own(*slot));
+    block.frees =
+        ends.chain(block.inputs.iter().copied().filter(|slot| seen.insert(*slot))).collect();
+}

@@ -1,0 +1,442 @@
+//! Convolutions: products of windows, with channels last, and packed weights.
+
+use dyno_kernels::{Isa, Windows, Words};
+
+use super::product::PackedMatrix;
+use super::sliding::{Axis, Padding, Sliding};
+use super::{layout, name, one};
+use crate::node::{NodeReader, Operation};
+use crate::value::{Value, count, zeros};
+
+/// Groups with fewer outputs would leave most of a panel empty.
+const FEW_OUTPUTS: usize = 8;
+/// Numbers of the windows that are copied at a time.
+const COPIED: usize = 1 << 16;
+
+pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    let ("", operator @ ("Conv" | "ConvTranspose")) = name(reader) else { return Ok(None) };
+    let convolution = Convolution::read(reader)?;
+    let Convolution { groups, .. } = convolution;
+    if operator == "ConvTranspose" {
+        return transposed(reader, convolution.sliding, groups);
+    }
+    let constant = match reader.constant(1) {
+        Some(weights) => {
+            reader.consume(1);
+            Some(Filters::new(weights, groups)?)
+        }
+        None => None,
+    };
+    one(move |frame| {
+        let isa = frame.workspace.isa;
+        let packed;
+        let filters = match &constant {
+            Some(filters) => filters,
+            None => {
+                packed = Filters::new(frame.input(1)?, groups)?;
+                &packed
+            }
+        };
+        let bias = frame.get(2).map(|bias| bias.all::<f32>()).transpose()?;
+        convolution.run(isa, frame.input(0)?, bias, filters)
+    })
+}
+
+/// Attributes of a convolution.
+pub(super) struct Convolution {
+    sliding: Sliding,
+    groups: usize,
+}
+
+impl Convolution {
+    pub fn read(reader: &NodeReader<'_>) -> Result<Self, String> {
+        let groups = usize::try_from(reader.int("group", 1)?).ok().filter(|n| *n > 0);
+        let groups = groups.ok_or("expected at least one group")?;
+        Ok(Self { sliding: Sliding::read(reader)?, groups })
+    }
+
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    pub fn run(
+        &self,
+        isa: Isa,
+        value: &Value,
+        bias: Option<&[f32]>,
+        filters: &Filters,
+    ) -> Result<Value, String> {
+        filters.convolve(isa, value, bias, &self.sliding)
+    }
+}
+
+/// Weights of a convolution.
+pub(super) struct Filters {
+    groups: Vec<Group>,
+    /// Channels and filters of a group.
+    channels: usize,
+    outputs: usize,
+    kernel: Vec<usize>,
+}
+
+enum Group {
+    Packed(PackedMatrix),
+    /// Filters x channels x kernel.
+    Plain(Vec<f32>),
+}
+
+impl Filters {
+    pub fn new(weights: &Value, groups: usize) -> Result<Self, String> {
+        let (&[filters, channels, ref kernel @ ..], all) = (weights.dims(), weights.all::<f32>()?)
+        else {
+            return Err("expected weights of filters and channels".into());
+        };
+        if !filters.is_multiple_of(groups) || all.is_empty() {
+            return Err(format!("cannot divide {filters} filters into {groups} groups"));
+        }
+        let outputs = filters / groups;
+        let window: usize = kernel.iter().product();
+        let k = channels * window;
+        let group = |numbers: &[f32]| {
+            if groups > 1 && outputs < FEW_OUTPUTS {
+                return Group::Plain(numbers.to_vec());
+            }
+            // Channels become the last axis.
+            let mut turned = Vec::with_capacity(numbers.len());
+            for filter in numbers.chunks_exact(k) {
+                for at in 0..window {
+                    turned.extend((0..channels).map(|channel| filter[channel * window + at]));
+                }
+            }
+            Group::Packed(PackedMatrix::new(k, &turned))
+        };
+        let groups = all.chunks_exact(outputs * k).map(group).collect();
+        Ok(Self { groups, channels, outputs, kernel: kernel.to_vec() })
+    }
+
+    fn convolve(
+        &self,
+        isa: Isa,
+        value: &Value,
+        bias: Option<&[f32]>,
+        sliding: &Sliding,
+    ) -> Result<Value, String> {
+        let (&[images, channels, ref sizes @ ..], from) = (value.dims(), value.all::<f32>()?)
+        else {
+            return Err("expected channels".into());
+        };
+        if channels != self.channels * self.groups.len() {
+            let expected = self.channels * self.groups.len();
+            return Err(format!("expected {expected} channels, found {channels}"));
+        }
+        let filters = self.outputs * self.groups.len();
+        if bias.is_some_and(|bias| bias.len() != filters) {
+            return Err(format!("expected {filters} biases"));
+        }
+        let axes = sliding.axes(sizes, Some(&self.kernel))?;
+        let mut dims = vec![images, filters];
+        dims.extend(axes[3 - sizes.len()..].iter().map(|axis| axis.windows));
+        let mut to: Vec<f32> = zeros(&dims)?;
+        let windows: usize = axes.iter().map(|axis| axis.windows).product();
+        let (plane, count) = (sizes.iter().product::<usize>(), images * self.groups.len());
+        let input = self.channels * plane;
+        let output = self.outputs * windows;
+        for at in 0..count {
+            let group = at % self.groups.len();
+            let to = &mut to[at * output..][..output];
+            if let Some(bias) = bias {
+                let bias = &bias[group * self.outputs..][..self.outputs];
+                to.chunks_exact_mut(windows).zip(bias).for_each(|(to, bias)| to.fill(*bias));
+            }
+            let image = &from[at * input..][..input];
+            match &self.groups[group] {
+                Group::Packed(weights) => packed(isa, image, self.channels, &axes, weights, to)?,
+                Group::Plain(weights) => plain(image, self.channels, &axes, weights, to),
+            }
+        }
+        Value::new(dims, to)
+    }
+}
+
+/// Adds the products of all windows of an image.
+fn packed(
+    isa: Isa,
+    image: &[f32],
+    channels: usize,
+    axes: &[Axis; 3],
+    weights: &PackedMatrix,
+    to: &mut [f32],
+) -> Result<(), String> {
+    let pixels = with_channels_last(image, channels, axes)?;
+    let [_, height, width] = axes.map(|axis| axis.padded());
+    let [z, y, x] = *axes;
+    let total = z.windows * y.windows * x.windows;
+    let start = |window: usize| {
+        let (plane, at) = (window / (y.windows * x.windows), window % (y.windows * x.windows));
+        let row = plane * z.stride * height + at / x.windows * y.stride;
+        (row * width + at % x.windows * x.stride) * channels
+    };
+    let mut put = |first: usize, sums: &[f32], width: usize| {
+        let rows = sums.len() / width;
+        for (output, to) in to.chunks_exact_mut(total).enumerate() {
+            let to = to[first..][..rows].iter_mut();
+            to.zip(sums.chunks_exact(width)).for_each(|(to, sums)| *to += sums[output]);
+        }
+    };
+    // Places of a window that follow each other at one distance.
+    let runs = if z.kernel == 1 && (x.dilation == 1 || x.kernel == 1) {
+        Some((y.kernel, x.kernel * channels, y.dilation * width * channels))
+    } else if z.kernel == 1 && y.kernel == 1 {
+        Some((x.kernel, channels, x.dilation * channels))
+    } else {
+        None
+    };
+    if let Some((runs, run, apart)) = runs {
+        let starts: Vec<usize> = (0..total).map(start).collect();
+        let windows = Windows { words: Words::F32(&pixels), starts: &starts, runs, run, apart };
+        weights.each_block(isa, &windows, put);
+        return Ok(());
+    }
+    let k = z.kernel * y.kernel * x.kernel * channels;
+    let rows = (COPIED / k).clamp(1, total.max(1));
+    let starts: Vec<usize> = (0..rows).map(|row| row * k).collect();
+    let mut copied = Vec::with_capacity(rows * k);
+    for first in (0..total).step_by(rows) {
+        copied.clear();
+        let count = rows.min(total - first);
+        for window in first..first + count {
+            for (i, j, l) in places(axes) {
+                let row = i * z.dilation * height + j * y.dilation;
+                let at = start(window) + (row * width + l * x.dilation) * channels;
+                copied.extend_from_slice(&pixels[at..][..channels]);
+            }
+        }
+        let starts = &starts[..count];
+        let windows = Windows { words: Words::F32(&copied), starts, runs: 1, run: k, apart: 0 };
+        weights.each_block(isa, &windows, |block, sums, width| put(first + block, sums, width));
+    }
+    Ok(())
+}
+
+/// Places of a window.
+fn places(axes: &[Axis; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
+    let [z, y, x] = axes.map(|axis| axis.kernel);
+    (0..z * y * x).map(move |at| (at / (y * x), at / x % y, at % x))
+}
+
+/// Returns an image with padding, and with the channels of each pixel next to each other.
+fn with_channels_last(
+    image: &[f32],
+    channels: usize,
+    axes: &[Axis; 3],
+) -> Result<Vec<f32>, String> {
+    let padded = axes.map(|axis| axis.padded());
+    let mut pixels: Vec<f32> = zeros(&[padded[0], padded[1], padded[2], channels])?;
+    let [depth, height, width] = axes.map(|axis| axis.size);
+    let plane = depth * height * width;
+    for row in 0..depth * height {
+        let (z, y) = (row / height + axes[0].before, row % height + axes[1].before);
+        let start = ((z * padded[1] + y) * padded[2] + axes[2].before) * channels;
+        let to = &mut pixels[start..][..width * channels];
+        for channel in 0..channels {
+            let from = &image[channel * plane + row * width..][..width];
+            let to = to[channel..].iter_mut().step_by(channels);
+            to.zip(from).for_each(|(to, x)| *to = *x);
+        }
+    }
+    Ok(pixels)
+}
+
+/// Adds the products of all windows, row by row, without packed weights.
+fn plain(image: &[f32], channels: usize, axes: &[Axis; 3], weights: &[f32], to: &mut [f32]) {
+    let [z, y, x] = *axes;
+    let plane = z.size * y.size * x.size;
+    let (total, window) = (z.windows * y.windows * x.windows, z.kernel * y.kernel * x.kernel);
+    for (filter, to) in to.chunks_exact_mut(total).enumerate() {
+        for channel in 0..channels {
+            let weights = &weights[(filter * channels + channel) * window..][..window];
+            let image = &image[channel * plane..][..plane];
+            for ((i, j, l), weight) in places(axes).zip(weights) {
+                // Windows whose element at this place is in the image.
+                let inside = (0..x.windows).filter(|at| x.at(*at, l).is_some());
+                let Some((first, last)) = inside.fold(None, |range: Option<(usize, usize)>, at| {
+                    Some(range.map_or((at, at), |(first, _)| (first, at)))
+                }) else {
+                    continue;
+                };
+                let column = x.at(first, l).expect("it is inside");
+                for (row, to) in to.chunks_exact_mut(x.windows).enumerate() {
+                    let (Some(depth), Some(line)) =
+                        (z.at(row / y.windows, i), y.at(row % y.windows, j))
+                    else {
+                        continue;
+                    };
+                    let from = &image[(depth * y.size + line) * x.size + column..];
+                    let to = to[first..=last].iter_mut();
+                    to.zip(from.iter().step_by(x.stride)).for_each(|(to, x)| *to += weight * x);
+                }
+            }
+        }
+    }
+}
+
+fn transposed(
+    reader: &NodeReader<'_>,
+    sliding: Sliding,
+    groups: usize,
+) -> Result<Option<Operation>, String> {
+    let (extra, shape) = (reader.sizes("output_padding")?, reader.sizes("output_shape")?);
+    let pack = move |weights: &Value| -> Result<Filters, String> {
+        let &[channels, outputs, ref kernel @ ..] = weights.dims() else {
+            return Err("expected weights of channels and filters".into());
+        };
+        let all = weights.all::<f32>()?;
+        if !channels.is_multiple_of(groups) || all.is_empty() {
+            return Err(format!("cannot divide {channels} channels into {groups} groups"));
+        }
+        let channels = channels / groups;
+        let columns = outputs * kernel.iter().product::<usize>();
+        let group = |numbers: &[f32]| -> Result<Group, String> {
+            let matrix = Value::new(vec![channels, columns], numbers.to_vec())?;
+            Ok(Group::Packed(PackedMatrix::new(
+                channels,
+                layout::transposed(&matrix, None)?.all()?,
+            )))
+        };
+        let parts = all.chunks_exact(channels * columns).map(group).collect::<Result<_, _>>()?;
+        Ok(Filters { groups: parts, channels, outputs, kernel: kernel.to_vec() })
+    };
+    let constant = reader.constant(1).map(&pack).transpose()?;
+    if constant.is_some() {
+        reader.consume(1);
+    }
+    one(move |frame| {
+        let isa = frame.workspace.isa;
+        let packed;
+        let filters = match &constant {
+            Some(filters) => filters,
+            None => {
+                packed = pack(frame.input(1)?)?;
+                &packed
+            }
+        };
+        let bias = frame.get(2).map(|bias| bias.all::<f32>()).transpose()?;
+        let value = frame.input(0)?;
+        let axes = spread(&sliding, value, filters, (extra.as_deref(), shape.as_deref()))?;
+        filters.spread(isa, value, bias, &axes)
+    })
+}
+
+/// Returns the axes of a transposed convolution: `size` is that of its output, `windows` of its input.
+fn spread(
+    sliding: &Sliding,
+    value: &Value,
+    filters: &Filters,
+    (extra, shape): (Option<&[usize]>, Option<&[usize]>),
+) -> Result<Vec<Axis>, String> {
+    let &[_, _, ref sizes @ ..] = value.dims() else { return Err("expected channels".into()) };
+    let rank = filters.kernel.len();
+    let fits = |given: Option<&[usize]>| given.is_none_or(|given| given.len() == rank);
+    if sizes.len() != rank || !fits(extra) || !fits(shape) {
+        return Err(format!("expected {rank} spatial axes"));
+    }
+    let mut axes = Vec::new();
+    for (at, numbers) in sliding.numbers(&filters.kernel)?.into_iter().enumerate() {
+        let [kernel, stride, dilation, before, after] = numbers;
+        let extra = extra.map_or(0, |extra| extra[at]);
+        let reach = (kernel - 1).checked_mul(dilation).ok_or("sizes overflow")?;
+        let last = sizes[at].checked_sub(1).ok_or("expected elements")?.checked_mul(stride);
+        let whole = last.and_then(|n| n.checked_add(reach + 1)?.checked_add(extra));
+        let whole = whole.ok_or("sizes overflow")?;
+        let asked = match (shape, sliding.padding()) {
+            (Some(shape), _) => Some(shape[at]),
+            (None, Padding::SameUpper | Padding::SameLower) => sizes[at].checked_mul(stride),
+            _ => None,
+        };
+        let (before, after) = match asked {
+            Some(asked) => {
+                let total = whole.saturating_sub(asked);
+                let less = total / 2;
+                if sliding.padding() == Padding::SameUpper {
+                    (less, total - less)
+                } else {
+                    (total - less, less)
+                }
+            }
+            None if sliding.padding() == Padding::None => (0, 0),
+            None => (before, after),
+        };
+        let size = asked.or_else(|| whole.checked_sub(before.checked_add(after)?));
+        let size = size.ok_or("padding exceeds the output")?;
+        count(&[size, 4], 1)?;
+        axes.push(Axis { size, kernel, stride, dilation, before, after, windows: sizes[at] });
+    }
+    Ok(axes)
+}
+
+impl Filters {
+    /// Computes a transposed convolution: each element of the input adds a window to the output.
+    fn spread(
+        &self,
+        isa: Isa,
+        value: &Value,
+        bias: Option<&[f32]>,
+        own: &[Axis],
+    ) -> Result<Value, String> {
+        let (images, channels) = (value.dims()[0], value.dims()[1]);
+        let filters = self.outputs * self.groups.len();
+        if channels != self.channels * self.groups.len()
+            || bias.is_some_and(|bias| bias.len() != filters)
+        {
+            return Err(format!("found {channels} channels, and biases of {filters} filters"));
+        }
+        let mut axes =
+            [Axis { size: 1, kernel: 1, stride: 1, dilation: 1, before: 0, after: 0, windows: 1 };
+                3];
+        axes[3 - own.len()..].copy_from_slice(own);
+        let mut dims = vec![images, filters];
+        dims.extend(own.iter().map(|axis| axis.size));
+        let mut to: Vec<f32> = zeros(&dims)?;
+        let plane: usize = axes.iter().map(|axis| axis.size).product();
+        let total: usize = axes.iter().map(|axis| axis.windows).product();
+        let grouped =
+            value.clone().reshaped(vec![images * self.groups.len(), self.channels, total])?;
+        let pixels = layout::transposed(&grouped, Some(&[0, 2, 1]))?;
+        let pixels = pixels.all::<f32>()?;
+        let starts: Vec<usize> = (0..total).map(|at| at * self.channels).collect();
+        let window: usize = axes.iter().map(|axis| axis.kernel).product();
+        for (at, to) in to.chunks_exact_mut((self.outputs * plane).max(1)).enumerate() {
+            let group = at % self.groups.len();
+            if let Some(bias) = bias {
+                let bias = &bias[group * self.outputs..];
+                to.chunks_exact_mut(plane).zip(bias).for_each(|(to, bias)| to.fill(*bias));
+            }
+            let Group::Packed(weights) = &self.groups[group] else { continue };
+            let words = Words::F32(&pixels[at * total * self.channels..][..total * self.channels]);
+            let windows = Windows { words, starts: &starts, runs: 1, run: self.channels, apart: 0 };
+            weights.each_block(isa, &windows, |first, sums, width| {
+                for (row, sums) in sums.chunks_exact(width).enumerate() {
+                    add_window(first + row, &sums[..self.outputs * window], &axes, to);
+                }
+            });
+        }
+        Value::new(dims, to)
+    }
+}
+
+/// Adds a window of filters x kernel numbers to filters x output.
+fn add_window(window: usize, sums: &[f32], axes: &[Axis; 3], to: &mut [f32]) {
+    let [z, y, x] = *axes;
+    let index =
+        [window / (y.windows * x.windows), window / x.windows % y.windows, window % x.windows];
+    let kernel = z.kernel * y.kernel * x.kernel;
+    for (at, (i, j, l)) in places(axes).enumerate() {
+        let (Some(i), Some(j), Some(l)) = (z.at(index[0], i), y.at(index[1], j), x.at(index[2], l))
+        else {
+            continue;
+        };
+        let place = (i * y.size + j) * x.size + l;
+        let to = to.iter_mut().skip(place).step_by(z.size * y.size * x.size);
+        to.zip(sums.iter().skip(at).step_by(kernel)).for_each(|(to, sum)| *to += sum);
+    }
+}

@@ -1,0 +1,497 @@
+//! Operators that compute each element on its own, with broadcasting.
+
+use dyno_tensors::Element;
+use half::{bf16, f16};
+
+use super::{name, one};
+use crate::node::{NodeReader, Operation};
+use crate::session::Frame;
+use crate::value::{Number, Value, count, each, each_number, strides};
+
+pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    if let Some(operation) = binary(reader)? {
+        return Ok(Some(operation));
+    }
+    let ("", operator) = name(reader) else { return Ok(None) };
+    match operator {
+        "Identity" => one(|frame| frame.take(0)),
+        "Dropout" => {
+            reader.ignore("ratio");
+            reader.ignore("seed");
+            if reader.constant(2).is_some_and(|training| training.integer() == Ok(1)) {
+                return Err("training is not supported".into());
+            }
+            Ok(Some(Box::new(|frame| {
+                if frame.get(2).map(Value::integer).transpose()? == Some(1) {
+                    return Err("training is not supported".into());
+                }
+                let value = frame.take(0)?;
+                let mask = Value::new(value.dims(), vec![true; value.len()])?;
+                Ok(vec![value, mask])
+            })))
+        }
+        "Not" => one(|frame| mapped::<bool>(frame, |x| !x)),
+        "Abs" => one(|frame| signed(frame, f32::abs, f64::abs, i64::wrapping_abs)),
+        "Neg" => one(|frame| signed(frame, |x| -x, |x| -x, i64::wrapping_neg)),
+        "Sign" => one(|frame| signed(frame, sign_f32, sign_f64, i64::signum)),
+        "IsNaN" => one(|frame| judged(frame, f64::is_nan)),
+        "IsInf" => {
+            let [up, down] = [reader.int("detect_positive", 1)?, reader.int("detect_negative", 1)?];
+            one(move |frame| {
+                judged(frame, |x| {
+                    (up != 0 && x == f64::INFINITY) || (down != 0 && x == f64::NEG_INFINITY)
+                })
+            })
+        }
+        "Clip" => clip(reader),
+        "Where" => one(select),
+        "Cast" => cast(reader),
+        "CastLike" => {
+            reader.ignore("saturate");
+            one(|frame| {
+                let to = frame.input(1)?.element();
+                cast_to(frame.take(0)?, to)
+            })
+        }
+        _ => Ok(None),
+    }
+}
+
+fn sign_f32(x: f32) -> f32 {
+    if x == 0.0 || x.is_nan() { x } else { x.signum() }
+}
+
+fn sign_f64(x: f64) -> f64 {
+    if x == 0.0 || x.is_nan() { x } else { x.signum() }
+}
+
+/// Changes each element of a value of one type.
+pub(super) fn mapped<T: Number>(
+    frame: &mut Frame<'_>,
+    map: impl Fn(T) -> T,
+) -> Result<Value, String> {
+    let value = frame.take(0)?;
+    let dims = value.dims().to_vec();
+    let mut all = value.into_vec::<T>()?;
+    all.iter_mut().for_each(|x| *x = map(*x));
+    Value::new(dims, all)
+}
+
+/// Changes each floating-point number.
+pub(super) fn real(
+    frame: &mut Frame<'_>,
+    short: impl Fn(f32) -> f32,
+    long: impl Fn(f64) -> f64,
+) -> Result<Value, String> {
+    match frame.input(0)?.element() {
+        Element::F64 => mapped(frame, long),
+        _ => mapped(frame, short),
+    }
+}
+
+/// Changes each number; integers are converted to `i64` and back.
+pub(super) fn signed(
+    frame: &mut Frame<'_>,
+    short: impl Fn(f32) -> f32,
+    long: impl Fn(f64) -> f64,
+    whole: impl Fn(i64) -> i64,
+) -> Result<Value, String> {
+    match frame.input(0)?.element() {
+        Element::I64 => mapped(frame, whole),
+        Element::I32 => mapped(frame, |x: i32| whole(x.into()) as i32),
+        Element::I8 => mapped(frame, |x: i8| whole(x.into()) as i8),
+        Element::U8 => mapped(frame, |x: u8| whole(x.into()) as u8),
+        _ => real(frame, short, long),
+    }
+}
+
+fn judged(frame: &Frame<'_>, judge: impl Fn(f64) -> bool) -> Result<Value, String> {
+    let value = frame.input(0)?;
+    let all = match value.as_slice::<f32>() {
+        Some(all) => all.iter().map(|x| judge(f64::from(*x))).collect(),
+        None => value.all::<f64>()?.iter().map(|x| judge(*x)).collect(),
+    };
+    Value::new(value.dims(), all)
+}
+
+fn clip(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    if reader.version >= 11 {
+        return one(|frame| {
+            let value = frame.take(0)?;
+            let least = frame.get(1).cloned();
+            let value = match least {
+                Some(least) => extreme(value, &least, true)?,
+                None => value,
+            };
+            match frame.get(2) {
+                Some(most) => extreme(value, most, false),
+                None => Ok(value),
+            }
+        });
+    }
+    let (least, most) = (reader.float("min", f32::MIN)?, reader.float("max", f32::MAX)?);
+    one(move |frame| {
+        real(frame, |x| x.max(least).min(most), |x| x.max(least.into()).min(most.into()))
+    })
+}
+
+/// Returns the greater or the lesser of each element and a limit. NaN stays NaN.
+fn extreme(value: Value, limit: &Value, greater: bool) -> Result<Value, String> {
+    fn extremes<T: Number>(value: Value, limit: &[T], greater: bool) -> Result<Value, String> {
+        let &[limit] = limit else { return Err("expected one limit".into()) };
+        let dims = value.dims().to_vec();
+        let mut all = value.into_vec::<T>()?;
+        let is_beyond = |x: &T| if greater { *x < limit } else { *x > limit };
+        all.iter_mut().for_each(|x| *x = if is_beyond(x) { limit } else { *x });
+        Value::new(dims, all)
+    }
+    each!(limit, limit => extremes(value, limit, greater))
+}
+
+/// Type of a binary operator's function on each type of numbers.
+macro_rules! arithmetic {
+    ($real:expr, $whole:ident) => {
+        one(move |frame| {
+            pairs(frame, |a, b| match a.element() {
+                Element::F32 => zip::<f32, f32>(a, b, $real),
+                Element::F64 => zip::<f64, f64>(a, b, $real),
+                Element::I64 => zip::<i64, i64>(a, b, |x, y| x.$whole(y)),
+                Element::I32 => zip::<i32, i32>(a, b, |x, y| x.$whole(y)),
+                Element::I8 => zip::<i8, i8>(a, b, |x, y| x.$whole(y)),
+                Element::U8 => zip::<u8, u8>(a, b, |x, y| x.$whole(y)),
+                _ => Err("expected numbers, found bool".into()),
+            })
+        })
+    };
+}
+
+/// Compares two values of numbers.
+macro_rules! comparison {
+    ($compare:expr) => {
+        one(move |frame| {
+            pairs(frame, |a, b| match a.element() {
+                Element::F32 => zip::<f32, bool>(a, b, $compare),
+                Element::F64 => zip::<f64, bool>(a, b, $compare),
+                Element::I64 => zip::<i64, bool>(a, b, $compare),
+                Element::I32 => zip::<i32, bool>(a, b, $compare),
+                Element::I8 => zip::<i8, bool>(a, b, $compare),
+                Element::U8 => zip::<u8, bool>(a, b, $compare),
+                _ => Err("expected numbers, found bool".into()),
+            })
+        })
+    };
+}
+
+/// Operators of two values, or of more for `Min`, `Max`, `Sum` and `Mean`.
+fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    let ("", operator) = name(reader) else { return Ok(None) };
+    match operator {
+        "Add" | "Sum" => arithmetic!(|x, y| x + y, wrapping_add),
+        "Sub" => arithmetic!(|x, y| x - y, wrapping_sub),
+        "Mul" => arithmetic!(|x, y| x * y, wrapping_mul),
+        "Div" => one(|frame| {
+            if frame.input(0)?.element().is_real() {
+                return pairs(frame, |a, b| match a.element() {
+                    Element::F64 => zip::<f64, f64>(a, b, |x, y| x / y),
+                    _ => zip::<f32, f32>(a, b, |x, y| x / y),
+                });
+            }
+            let divisor = frame.input(1)?;
+            if divisor.integers()?.contains(&0) {
+                return Err("a number is divided by zero".into());
+            }
+            pairs(frame, |a, b| match a.element() {
+                Element::I64 => zip::<i64, i64>(a, b, i64::wrapping_div),
+                Element::I32 => zip::<i32, i32>(a, b, i32::wrapping_div),
+                Element::I8 => zip::<i8, i8>(a, b, i8::wrapping_div),
+                _ => zip::<u8, u8>(a, b, u8::wrapping_div),
+            })
+        }),
+        "Max" => arithmetic!(|x, y| if x > y || x.is_nan() { x } else { y }, max),
+        "Min" => arithmetic!(|x, y| if x < y || x.is_nan() { x } else { y }, min),
+        "Mean" => {
+            let count = reader.node.inputs.len() as f32;
+            one(move |frame| {
+                let sum = pairs(frame, |a, b| zip::<f32, f32>(a, b, |x, y| x + y))?;
+                zip::<f32, f32>(&sum, &Value::scalar(count), |x, y| x / y)
+            })
+        }
+        "PRelu" => one(|frame| {
+            pairs(frame, |a, b| match a.element() {
+                Element::F64 => {
+                    zip::<f64, f64>(a, b, |x, slope| if x < 0.0 { slope * x } else { x })
+                }
+                _ => zip::<f32, f32>(a, b, |x, slope| if x < 0.0 { slope * x } else { x }),
+            })
+        }),
+        "Pow" => one(|frame| power(frame.input(0)?, frame.input(1)?)),
+        "Mod" => {
+            let is_float = reader.flag("fmod")?;
+            one(move |frame| remainder(frame.input(0)?, frame.input(1)?, is_float))
+        }
+        "Equal" => one(|frame| {
+            fn equal<T: Number>(a: &Value, b: &Value, _: &[T]) -> Result<Value, String> {
+                zip::<T, bool>(a, b, |x, y| x == y)
+            }
+            pairs(frame, |a, b| each!(a, all => equal(a, b, all)))
+        }),
+        "Greater" => comparison!(|x, y| x > y),
+        "Less" => comparison!(|x, y| x < y),
+        "GreaterOrEqual" => comparison!(|x, y| x >= y),
+        "LessOrEqual" => comparison!(|x, y| x <= y),
+        "And" => one(|frame| pairs(frame, |a, b| zip::<bool, bool>(a, b, |x, y| x && y))),
+        "Or" => one(|frame| pairs(frame, |a, b| zip::<bool, bool>(a, b, |x, y| x || y))),
+        "Xor" => one(|frame| pairs(frame, |a, b| zip::<bool, bool>(a, b, |x, y| x != y))),
+        _ => Ok(None),
+    }
+}
+
+/// Combines all inputs from the first to the last.
+fn pairs(
+    frame: &mut Frame<'_>,
+    combine: impl Fn(&Value, &Value) -> Result<Value, String>,
+) -> Result<Value, String> {
+    let mut all = frame.take_all().into_iter().flatten();
+    let mut result = all.next().ok_or("expected inputs")?;
+    for next in all {
+        result = combine(&result, &next)?;
+    }
+    Ok(result)
+}
+
+fn power(base: &Value, exponent: &Value) -> Result<Value, String> {
+    let (x, y) = (base.element(), exponent.element());
+    match x {
+        Element::F32 => {
+            let exponent = cast_to(exponent.clone(), Element::F32)?;
+            match exponent.as_slice::<f32>() {
+                Some([2.0]) => zip::<f32, f32>(base, &exponent, |x, _| x * x),
+                Some([0.5]) => zip::<f32, f32>(base, &exponent, |x, _| x.sqrt()),
+                Some([3.0]) => zip::<f32, f32>(base, &exponent, |x, _| x * x * x),
+                _ => zip::<f32, f32>(base, &exponent, f32::powf),
+            }
+        }
+        Element::F64 => zip::<f64, f64>(base, &cast_to(exponent.clone(), Element::F64)?, f64::powf),
+        Element::I64 | Element::I32 if !y.is_real() => {
+            let [a, b] = [base, exponent].map(|value| cast_to(value.clone(), Element::I64));
+            let whole = |x: i64, y: i64| match u32::try_from(y) {
+                Ok(y) => x.wrapping_pow(y),
+                // A power with a negative exponent is a fraction, except for 1 and -1.
+                Err(_) => {
+                    if x == 1 || (x == -1 && y % 2 == 0) {
+                        1
+                    } else {
+                        -i64::from(x == -1)
+                    }
+                }
+            };
+            cast_to(zip::<i64, i64>(&a?, &b?, whole)?, x)
+        }
+        _ => {
+            let [a, b] = [base, exponent].map(|value| cast_to(value.clone(), Element::F64));
+            cast_to(zip::<f64, f64>(&a?, &b?, f64::powf)?, x)
+        }
+    }
+}
+
+fn remainder(a: &Value, b: &Value, is_float: bool) -> Result<Value, String> {
+    match a.element() {
+        Element::F32 => zip::<f32, f32>(a, b, |x, y| {
+            let rest = x % y;
+            if !is_float && rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
+        }),
+        Element::F64 => zip::<f64, f64>(a, b, |x, y| {
+            let rest = x % y;
+            if !is_float && rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
+        }),
+        element => {
+            if b.integers()?.contains(&0) {
+                return Err("a number is divided by zero".into());
+            }
+            let [a, b] = [a, b].map(|value| cast_to(value.clone(), Element::I64));
+            // Without `fmod`, the remainder has the sign of the divisor.
+            let whole = |x: i64, y: i64| {
+                let rest = x.wrapping_rem(y);
+                if !is_float && rest != 0 && (rest < 0) != (y < 0) { rest + y } else { rest }
+            };
+            cast_to(zip::<i64, i64>(&a?, &b?, whole)?, element)
+        }
+    }
+}
+
+/// Returns the dimensions of a value to which both are broadcast.
+pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
+    let rank = a.len().max(b.len());
+    let size =
+        |dims: &[usize], at: usize| (at + dims.len()).checked_sub(rank).map_or(1, |at| dims[at]);
+    let join = |at| match (size(a, at), size(b, at)) {
+        (1, n) | (n, 1) => Ok(n),
+        (n, m) if n == m => Ok(n),
+        _ => Err(format!("cannot broadcast {a:?} and {b:?}")),
+    };
+    (0..rank).map(join).collect()
+}
+
+/// Returns the strides of a value among these dimensions: 0 where it is repeated.
+pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
+    let own = strides(from);
+    let stride = |at: usize| {
+        (at + from.len())
+            .checked_sub(to.len())
+            .map_or(0, |at| if from[at] == 1 { 0 } else { own[at] })
+    };
+    (0..to.len()).map(stride).collect()
+}
+
+/// Calls a function for each row along the last axis, with the offsets of the row in each operand.
+pub(super) fn for_each_row<const N: usize>(
+    dims: &[usize],
+    strides: &[Vec<usize>; N],
+    mut run: impl FnMut([usize; N]),
+) {
+    let outer = dims.len().saturating_sub(1);
+    if dims.contains(&0) {
+        return;
+    }
+    let mut index = vec![0; outer];
+    let mut offsets = [0; N];
+    loop {
+        run(offsets);
+        let mut axis = outer;
+        loop {
+            let Some(next) = axis.checked_sub(1) else { return };
+            axis = next;
+            index[axis] += 1;
+            for (offset, strides) in offsets.iter_mut().zip(strides) {
+                *offset += strides[axis];
+            }
+            if index[axis] < dims[axis] {
+                break;
+            }
+            for (offset, strides) in offsets.iter_mut().zip(strides) {
+                *offset -= strides[axis] * dims[axis];
+            }
+            index[axis] = 0;
+        }
+    }
+}
+
+/// Combines two values of equal types with broadcasting.
+pub(super) fn zip<T: Number, U: Number>(
+    a: &Value,
+    b: &Value,
+    f: impl Fn(T, T) -> U,
+) -> Result<Value, String> {
+    let (x, y) = (a.all::<T>()?, b.all::<T>()?);
+    if a.dims() == b.dims() {
+        return Value::new(a.dims(), x.iter().zip(y).map(|(x, y)| f(*x, *y)).collect());
+    }
+    if let ([y], true) = (y, b.dims().len() <= a.dims().len()) {
+        return Value::new(a.dims(), x.iter().map(|x| f(*x, *y)).collect());
+    }
+    if let ([x], true) = (x, a.dims().len() <= b.dims().len()) {
+        return Value::new(b.dims(), y.iter().map(|y| f(*x, *y)).collect());
+    }
+    let dims = broadcast(a.dims(), b.dims())?;
+    let mut all = Vec::with_capacity(count(&dims, size_of::<U>())?);
+    let own = [broadcast_strides(a.dims(), &dims), broadcast_strides(b.dims(), &dims)];
+    let width = dims.last().copied().unwrap_or(1);
+    let steps = [0, 1].map(|at| own[at].last().copied().unwrap_or(0));
+    for_each_row(&dims, &own, |[i, j]| match steps {
+        [1, 1] => all.extend(x[i..][..width].iter().zip(&y[j..][..width]).map(|(x, y)| f(*x, *y))),
+        [1, 0] => all.extend(x[i..][..width].iter().map(|x| f(*x, y[j]))),
+        [0, 1] => all.extend(y[j..][..width].iter().map(|y| f(x[i], *y))),
+        _ => all.extend((0..width).map(|at| f(x[i + at * steps[0]], y[j + at * steps[1]]))),
+    });
+    Value::new(dims, all)
+}
+
+fn select(frame: &mut Frame<'_>) -> Result<Value, String> {
+    fn selected<T: Number>(
+        condition: &Value,
+        x: &[T],
+        a: &Value,
+        b: &Value,
+    ) -> Result<Value, String> {
+        let y = b.all::<T>()?;
+        let choose = condition.all::<bool>()?;
+        let dims = broadcast(&broadcast(condition.dims(), a.dims())?, b.dims())?;
+        let mut all = Vec::with_capacity(count(&dims, size_of::<T>())?);
+        let strides = [condition, a, b].map(|value| broadcast_strides(value.dims(), &dims));
+        let width = dims.last().copied().unwrap_or(1);
+        let [c, s, t] = [0, 1, 2].map(|at: usize| strides[at].last().copied().unwrap_or(0));
+        for_each_row(&dims, &strides, |[i, j, k]| {
+            let pick = |at| if choose[i + at * c] { x[j + at * s] } else { y[k + at * t] };
+            all.extend((0..width).map(pick));
+        });
+        Value::new(dims, all)
+    }
+    let (condition, a, b) = (frame.input(0)?, frame.input(1)?, frame.input(2)?);
+    each!(a, x => selected(condition, x, a, b))
+}
+
+fn cast(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    // Concerns floats of 8 bits only.
+    reader.ignore("saturate");
+    let code = reader.int("to", 0)?;
+    let to = i32::try_from(code).ok().and_then(dyno_onnx::element_of);
+    let to = to.filter(|to| dyno_tensors::Elements::TYPES.contains(to));
+    let to = to.ok_or_else(|| format!("casts to type {code} are not supported"))?;
+    one(move |frame| cast_to(frame.take(0)?, to))
+}
+
+/// Converts each element. Fractions are truncated; types of 16 bits round the numbers and stay `f32`.
+pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
+    if value.element() == to {
+        return Ok(value);
+    }
+    if value.element() == Element::F32 && matches!(to, Element::F16 | Element::BF16) {
+        let dims = value.dims().to_vec();
+        let mut all = value.into_vec::<f32>()?;
+        let round = |x: f32| match to {
+            Element::F16 => f16::from_f32(x).to_f32(),
+            _ => bf16::from_f32(x).to_f32(),
+        };
+        all.iter_mut().for_each(|x| *x = round(*x));
+        return Value::new(dims, all);
+    }
+    if let Some(all) = value.as_slice::<bool>() {
+        let numbers = Value::new(value.dims(), all.iter().map(|x| u8::from(*x)).collect())?;
+        return cast_to(numbers, to);
+    }
+    let dims = value.dims();
+    macro_rules! converted {
+        ($type:ty) => {
+            each_number!(&value, all => Value::new(dims, all.iter().map(|x| *x as $type).collect()))
+        };
+    }
+    /// Integers wrap to a shorter type, as those of ONNX Runtime do.
+    macro_rules! wrapped {
+        ($type:ty) => {
+            match value.element() {
+                Element::F32 | Element::F64 => {
+                    each_number!(&value, all => {
+                        Value::new(dims, all.iter().map(|x| *x as i64 as $type).collect())
+                    })
+                }
+                _ => converted!($type),
+            }
+        };
+    }
+    match to {
+        Element::F32 => converted!(f32),
+        Element::F64 => converted!(f64),
+        Element::I64 => converted!(i64),
+        Element::I32 => converted!(i32),
+        Element::I8 => wrapped!(i8),
+        Element::U8 => wrapped!(u8),
+        Element::Bool => {
+            fn is_set<T: Number>(x: &T) -> bool {
+                *x != T::default()
+            }
+            each_number!(&value, all => Value::new(dims, all.iter().map(is_set).collect()))
+        }
+        // First to `f32`, then rounded.
+        _ => cast_to(cast_to(value, Element::F32)?, to),
+    }
+}

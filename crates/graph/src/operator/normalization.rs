@@ -1,0 +1,310 @@
+//! Normalization: of probabilities, and by mean and variance.
+
+use super::activation::exp;
+use super::{layout, name, one};
+use crate::node::{NodeReader, Operation};
+use crate::session::Frame;
+use crate::value::{Value, axis};
+
+pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    match name(reader) {
+        ("", operator @ ("Softmax" | "LogSoftmax" | "Hardmax")) => softmax(
+            reader,
+            match operator {
+                "Softmax" => Form::Shares,
+                "LogSoftmax" => Form::Logarithms,
+                _ => Form::Winner,
+            },
+        ),
+        ("", "LpNormalization") => {
+            let (along, p) = (reader.int("axis", -1)?, reader.int("p", 2)?);
+            if p != 1 && p != 2 {
+                return Err(format!("norm {p} is not supported"));
+            }
+            one(move |frame| {
+                lines(frame.input(0)?, along, |line| {
+                    let sum: f64 = line
+                        .iter()
+                        .map(|x| f64::from(*x))
+                        .map(|x| if p == 1 { x.abs() } else { x * x })
+                        .sum();
+                    let norm = if p == 1 { sum } else { sum.sqrt() };
+                    // Zeros stay zeros.
+                    let norm = if norm == 0.0 { 1.0 } else { norm };
+                    line.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
+                })
+            })
+        }
+        ("", "LRN") => {
+            let [alpha, beta] = [reader.float("alpha", 1e-4)?, reader.float("beta", 0.75)?];
+            let (bias, size) = (reader.float("bias", 1.0)?, reader.int("size", 0)?);
+            let size = usize::try_from(size).ok().filter(|n| *n > 0).ok_or("expected a size")?;
+            one(move |frame| response(frame.input(0)?, size, [alpha, beta, bias]))
+        }
+        _ => by_moments(reader),
+    }
+}
+
+/// Reads operators that divide by a standard deviation.
+fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    match name(reader) {
+        ("", "BatchNormalization") => {
+            let epsilon = reader.float("epsilon", 1e-5)?;
+            reader.ignore("momentum");
+            if reader.flag("training_mode")? || reader.int("spatial", 1)? != 1 {
+                return Err("only inference over channels is supported".into());
+            }
+            one(move |frame| batch_normalization(frame, epsilon))
+        }
+        ("", "InstanceNormalization") => {
+            let epsilon = reader.float("epsilon", 1e-5)?;
+            one(move |frame| {
+                let channels = *frame.input(0)?.dims().get(1).ok_or("expected channels")?;
+                group_normalization(frame, channels, epsilon, Parameters::PerChannel)
+            })
+        }
+        ("", "GroupNormalization") => {
+            let epsilon = reader.float("epsilon", 1e-5)?;
+            let groups = usize::try_from(reader.int("num_groups", 0)?).unwrap_or(0);
+            reader.ignore("stash_type");
+            let parameters =
+                if reader.version < 21 { Parameters::PerGroup } else { Parameters::PerChannel };
+            one(move |frame| group_normalization(frame, groups, epsilon, parameters))
+        }
+        ("", "LayerNormalization") => {
+            let (along, epsilon) = (reader.int("axis", -1)?, reader.float("epsilon", 1e-5)?);
+            reader.ignore("stash_type");
+            Ok(Some(Box::new(move |frame| {
+                let x = frame.input(0)?.clone();
+                layer_normalization(&x, (frame.input(1)?, frame.get(2)), along, epsilon)
+            })))
+        }
+        ("com.microsoft", "SkipLayerNormalization") => {
+            let epsilon = reader.float("epsilon", 1e-5)?;
+            Ok(Some(Box::new(move |frame| {
+                let add =
+                    |a: &Value, b: &Value| super::elementwise::zip::<f32, f32>(a, b, |a, b| a + b);
+                let mut sum = add(frame.input(0)?, frame.input(1)?)?;
+                if let Some(bias) = frame.get(4) {
+                    sum = add(&sum, bias)?;
+                }
+                let weights = (frame.input(2)?, frame.get(3));
+                let mut outputs = layer_normalization(&sum, weights, -1, epsilon)?;
+                outputs.push(sum);
+                Ok(outputs)
+            })))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Shares,
+    Logarithms,
+    Winner,
+}
+
+fn softmax(reader: &NodeReader<'_>, form: Form) -> Result<Option<Operation>, String> {
+    let is_old = reader.version < 13;
+    let along = reader.int("axis", if is_old { 1 } else { -1 })?;
+    one(move |frame| {
+        let value = frame.input(0)?;
+        if !is_old {
+            return lines(value, along, |line| normalize(line, form));
+        }
+        // Before version 13, all axes from `axis` on are one.
+        let rank = value.dims().len();
+        let at = if along == rank as i64 { rank } else { axis(along, rank)? };
+        let (outer, inner) = value.dims().split_at(at);
+        let flat = vec![outer.iter().product(), inner.iter().product()];
+        let found = lines(&value.clone().reshaped(flat)?, 1, |line| normalize(line, form))?;
+        found.reshaped(value.dims().to_vec())
+    })
+}
+
+fn normalize(line: &mut [f32], form: Form) {
+    let most = line.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    match form {
+        Form::Shares => {
+            let mut sum = 0.0;
+            for x in line.iter_mut() {
+                *x = exp(*x - most);
+                sum += *x;
+            }
+            line.iter_mut().for_each(|x| *x /= sum);
+        }
+        Form::Logarithms => {
+            let sum: f32 = line.iter().map(|x| exp(x - most)).sum();
+            let shift = sum.ln();
+            line.iter_mut().for_each(|x| *x = *x - most - shift);
+        }
+        Form::Winner => {
+            let first = line.iter().position(|x| *x == most);
+            line.fill(0.0);
+            if let Some(first) = first {
+                line[first] = 1.0;
+            }
+        }
+    }
+}
+
+/// Changes each line of numbers along an axis.
+fn lines(value: &Value, along: i64, change: impl Fn(&mut [f32])) -> Result<Value, String> {
+    let rank = value.dims().len();
+    if rank == 0 {
+        let mut all = value.all::<f32>()?.to_vec();
+        change(&mut all);
+        return Value::new(Vec::new(), all);
+    }
+    let at = axis(along, rank)?;
+    let mut order: Vec<usize> = (0..rank).collect();
+    order.swap(at, rank - 1);
+    let turned = layout::transposed(value, Some(&order))?;
+    let dims = turned.dims().to_vec();
+    let mut all = turned.into_vec::<f32>()?;
+    let width = dims[rank - 1];
+    if width > 0 {
+        all.chunks_exact_mut(width).for_each(change);
+    }
+    layout::transposed(&Value::new(dims, all)?, Some(&order))
+}
+
+fn batch_normalization(frame: &mut Frame<'_>, epsilon: f32) -> Result<Value, String> {
+    let value = frame.take(0)?;
+    let dims = value.dims().to_vec();
+    let channels = *dims.get(1).ok_or("expected channels")?;
+    let inner: usize = dims[2..].iter().product();
+    let [scale, bias, mean, variance] =
+        [1, 2, 3, 4].map(|at| frame.input(at).and_then(|value| value.all::<f32>()));
+    let (scale, bias, mean, variance) = (scale?, bias?, mean?, variance?);
+    if [scale, bias, mean, variance].iter().any(|all| all.len() != channels) {
+        return Err(format!("expected parameters of {channels} channels"));
+    }
+    let factors: Vec<f32> =
+        scale.iter().zip(variance).map(|(scale, x)| scale / (x + epsilon).sqrt()).collect();
+    let mut all = value.into_vec::<f32>()?;
+    if inner > 0 {
+        for (at, block) in all.chunks_exact_mut(inner).enumerate() {
+            let channel = at % channels;
+            let (factor, mean, bias) = (factors[channel], mean[channel], bias[channel]);
+            block.iter_mut().for_each(|x| *x = (*x - mean) * factor + bias);
+        }
+    }
+    Value::new(dims, all)
+}
+
+/// Returns the mean, and the inverse of the standard deviation.
+fn moments(line: &[f32], epsilon: f32) -> (f64, f64) {
+    let count = line.len() as f64;
+    let mean = line.iter().map(|x| f64::from(*x)).sum::<f64>() / count;
+    let variance = line.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / count;
+    (mean, 1.0 / (variance + f64::from(epsilon)).sqrt())
+}
+
+#[derive(Clone, Copy)]
+enum Parameters {
+    PerChannel,
+    PerGroup,
+}
+
+fn group_normalization(
+    frame: &mut Frame<'_>,
+    groups: usize,
+    epsilon: f32,
+    parameters: Parameters,
+) -> Result<Value, String> {
+    let value = frame.take(0)?;
+    let dims = value.dims().to_vec();
+    let channels = *dims.get(1).ok_or("expected channels")?;
+    if groups == 0 || !channels.is_multiple_of(groups) {
+        return Err(format!("cannot divide {channels} channels into {groups} groups"));
+    }
+    let (scale, bias) = (frame.input(1)?.all::<f32>()?, frame.input(2)?.all::<f32>()?);
+    let each_group = channels / groups;
+    let expected = match parameters {
+        Parameters::PerChannel => channels,
+        Parameters::PerGroup => groups,
+    };
+    if scale.len() != expected || bias.len() != expected {
+        return Err(format!("expected {expected} scales and biases"));
+    }
+    let inner: usize = dims[2..].iter().product();
+    let mut all = value.into_vec::<f32>()?;
+    if each_group * inner > 0 {
+        for (group, block) in all.chunks_exact_mut(each_group * inner).enumerate() {
+            let (mean, factor) = moments(block, epsilon);
+            for (channel, line) in block.chunks_exact_mut(inner).enumerate() {
+                let group = group % groups;
+                let at = match parameters {
+                    Parameters::PerChannel => group * each_group + channel,
+                    Parameters::PerGroup => group,
+                };
+                let (scale, bias) = (f64::from(scale[at]), f64::from(bias[at]));
+                line.iter_mut().for_each(|x| {
+                    *x = ((f64::from(*x) - mean) * factor * scale + bias) as f32;
+                });
+            }
+        }
+    }
+    Value::new(dims, all)
+}
+
+/// Returns the normalized numbers, and the mean and the inverse deviation of each line.
+fn layer_normalization(
+    value: &Value,
+    (scale, bias): (&Value, Option<&Value>),
+    along: i64,
+    epsilon: f32,
+) -> Result<Vec<Value>, String> {
+    let at = axis(along, value.dims().len())?;
+    let (outer, inner) = value.dims().split_at(at);
+    let width: usize = inner.iter().product();
+    let scale = layout::expanded_to(scale, inner)?;
+    let bias = bias.map(|bias| layout::expanded_to(bias, inner)).transpose()?;
+    let scale = scale.all::<f32>()?;
+    let bias = bias.as_ref().map(|bias| bias.all::<f32>()).transpose()?;
+    let mut all = value.all::<f32>()?.to_vec();
+    let (mut means, mut factors) = (Vec::new(), Vec::new());
+    if width > 0 {
+        for line in all.chunks_exact_mut(width) {
+            let (mean, factor) = moments(line, epsilon);
+            for (x, scale) in line.iter_mut().zip(scale) {
+                *x = ((f64::from(*x) - mean) * factor) as f32 * scale;
+            }
+            if let Some(bias) = bias {
+                line.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias);
+            }
+            means.push(mean as f32);
+            factors.push(factor as f32);
+        }
+    }
+    let mut dims = outer.to_vec();
+    dims.resize(value.dims().len(), 1);
+    means.resize(dims.iter().product(), 0.0);
+    factors.resize(means.len(), 0.0);
+    Ok(vec![
+        Value::new(value.dims(), all)?,
+        Value::new(dims.clone(), means)?,
+        Value::new(dims, factors)?,
+    ])
+}
+
+/// Local response normalization over channels.
+fn response(value: &Value, size: usize, [alpha, beta, bias]: [f32; 3]) -> Result<Value, String> {
+    let &[_, channels, ..] = value.dims() else { return Err("expected channels".into()) };
+    let inner: usize = value.dims()[2..].iter().product();
+    let from = value.all::<f32>()?;
+    let mut all = Vec::with_capacity(from.len());
+    let (before, after) = ((size - 1) / 2, size - 1 - (size - 1) / 2);
+    for place in 0..from.len() {
+        let (block, at) = (place / inner, place % inner);
+        let (image, channel) = (block / channels, block % channels);
+        let near = channel.saturating_sub(before)
+            ..(channel.saturating_add(after).saturating_add(1)).min(channels);
+        let squares = near.map(|channel| from[(image * channels + channel) * inner + at].powi(2));
+        let sum: f32 = squares.sum();
+        all.push(from[place] / (bias + alpha / size as f32 * sum).powf(beta));
+    }
+    Value::new(value.dims(), all)
+}

@@ -1,0 +1,171 @@
+//! Operators of quantized models.
+
+use dyno_kernels::Isa;
+
+use super::convolution::{Convolution, Filters};
+use super::elementwise::{cast_to, zip};
+use super::{layout, name, one};
+use crate::node::{NodeReader, Operation};
+use crate::value::{Data, Value, axis};
+
+use dyno_tensors::Element;
+
+pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    match name(reader) {
+        ("" | "com.microsoft", "QuantizeLinear") => {
+            let along = along(reader)?;
+            one(move |frame| quantize(frame.input(0)?, frame.input(1)?, frame.get(2), along))
+        }
+        ("" | "com.microsoft", "DequantizeLinear") => {
+            let along = along(reader)?;
+            one(move |frame| dequantize(frame.input(0)?, frame.input(1)?, frame.get(2), along))
+        }
+        ("", "DynamicQuantizeLinear") => {
+            Ok(Some(Box::new(|frame| dynamically_quantized(frame.input(0)?))))
+        }
+        ("", "MatMulInteger") => one(|frame| {
+            let a = shifted(frame.input(0)?, frame.get(2), -2)?;
+            let b = shifted(frame.input(1)?, frame.get(3), -1)?;
+            whole_product(&a, &b)
+        }),
+        ("", "ConvInteger") => {
+            let convolution = Convolution::read(reader)?;
+            one(move |frame| {
+                let x = shifted(frame.input(0)?, frame.get(2), 0)?;
+                let w = shifted(frame.input(1)?, frame.get(3), 0)?;
+                whole_convolution(frame.workspace.isa, &convolution, &x, &w)
+            })
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Convolves integers of 9 bits, exactly.
+///
+/// # Errors
+/// A window is so large that sums in `f32` could be inexact.
+fn whole_convolution(
+    isa: Isa,
+    convolution: &Convolution,
+    x: &Value,
+    w: &Value,
+) -> Result<Value, String> {
+    const EXACT: usize = 1 << 24;
+    let window: usize = w.dims().iter().skip(1).product();
+    // Weights are 16 times a part up to 16, and a rest up to 8.
+    if window > EXACT / (255 * 16) {
+        return Err(format!("windows of {window} numbers are not supported"));
+    }
+    let high = zip::<f32, f32>(w, &Value::scalar(16.0_f32), |w, by| (w / by).round_ties_even())?;
+    let low = zip::<f32, f32>(w, &high, |w, high| w - 16.0 * high)?;
+    let sums = |part: &Value| {
+        let filters = Filters::new(part, convolution.groups())?;
+        cast_to(convolution.run(isa, x, None, &filters)?, Element::I32)
+    };
+    zip::<i32, i32>(&sums(&high)?, &sums(&low)?, |high, low| high * 16 + low)
+}
+
+fn along(reader: &NodeReader<'_>) -> Result<i64, String> {
+    reader.ignore("saturate");
+    if reader.int("block_size", 0)? != 0 {
+        return Err("blocks are not supported".into());
+    }
+    for name in ["output_dtype", "precision"] {
+        if reader.int(name, 0)? != 0 {
+            return Err(format!("attribute '{name}' is not supported"));
+        }
+    }
+    reader.int("axis", 1)
+}
+
+/// Returns parameters with an axis for each of the value's, so that they are broadcast along one.
+fn aligned(parameters: &Value, rank: usize, along: i64) -> Result<Value, String> {
+    if parameters.len() == 1 {
+        return parameters.clone().reshaped(Vec::new());
+    }
+    let mut dims = vec![1; rank];
+    dims[axis(along, rank)?] = parameters.len();
+    parameters.clone().reshaped(dims)
+}
+
+fn quantize(
+    value: &Value,
+    scale: &Value,
+    zero: Option<&Value>,
+    along: i64,
+) -> Result<Value, String> {
+    let rank = value.dims().len();
+    let to = zero.map_or(Element::U8, Value::element);
+    let (least, most) = match to {
+        Element::U8 => (0.0, 255.0),
+        Element::I8 => (-128.0, 127.0),
+        other => return Err(format!("elements of type {other} are not supported")),
+    };
+    let steps = zip::<f32, f32>(value, &aligned(scale, rank, along)?, |x, scale| {
+        (x / scale).round_ties_even()
+    })?;
+    let steps = match zero {
+        Some(zero) => {
+            let zero = aligned(&cast_to(zero.clone(), Element::F32)?, rank, along)?;
+            zip::<f32, f32>(&steps, &zero, |x, zero| x + zero)?
+        }
+        None => steps,
+    };
+    let limited = steps.all::<f32>()?.iter().map(|x| x.clamp(least, most)).collect();
+    cast_to(Value::new(steps.dims(), limited)?, to)
+}
+
+fn dequantize(
+    value: &Value,
+    scale: &Value,
+    zero: Option<&Value>,
+    along: i64,
+) -> Result<Value, String> {
+    let rank = value.dims().len();
+    if value.element().is_real() {
+        return Err("expected integers".into());
+    }
+    let steps = match zero {
+        Some(zero) => {
+            let wide = cast_to(value.clone(), Element::I64)?;
+            let zero = aligned(&cast_to(zero.clone(), Element::I64)?, rank, along)?;
+            zip::<i64, i64>(&wide, &zero, i64::wrapping_sub)?
+        }
+        None => value.clone(),
+    };
+    let scale = aligned(scale, rank, along)?;
+    zip::<f32, f32>(&cast_to(steps, Element::F32)?, &scale, |x, scale| x * scale)
+}
+
+/// Quantizes to bytes between the least and the greatest number, and zero.
+fn dynamically_quantized(value: &Value) -> Result<Vec<Value>, String> {
+    let all = value.all::<f32>()?;
+    let (least, most) =
+        all.iter().fold((0.0_f32, 0.0_f32), |(least, most), x| (least.min(*x), most.max(*x)));
+    // A value of zeros has any scale; ONNX Runtime returns 1.
+    let scale = if most == least { 1.0 } else { (most - least) / 255.0 };
+    let zero = (-least / scale).clamp(0.0, 255.0).round_ties_even();
+    let step = |x: &f32| ((x / scale).round_ties_even() + zero).clamp(0.0, 255.0) as u8;
+    let bytes = Value::new(value.dims(), all.iter().map(step).collect())?;
+    Ok(vec![bytes, Value::scalar(scale), Value::scalar(zero as u8)])
+}
+
+/// Returns bytes minus their zero point, which may be one per row or column.
+fn shifted(value: &Value, zero: Option<&Value>, along: i64) -> Result<Value, String> {
+    if !matches!(value.data(), Data::U8(_) | Data::I8(_)) {
+        return Err(format!("expected bytes, found {}", value.element()));
+    }
+    let wide = cast_to(value.clone(), Element::F32)?;
+    let Some(zero) = zero else { return Ok(wide) };
+    let zero = cast_to(zero.clone(), Element::F32)?;
+    let zero =
+        if zero.dims().len() > 1 { zero } else { aligned(&zero, value.dims().len(), along)? };
+    zip::<f32, f32>(&wide, &zero, |x, zero| x - zero)
+}
+
+/// Multiplies integers of 9 bits. Sums in `f64` are exact.
+fn whole_product(a: &Value, b: &Value) -> Result<Value, String> {
+    let [a, b] = [a, b].map(|value| cast_to(value.clone(), Element::F64));
+    let product = super::product::matmul(dyno_kernels::Isa::best(), &a?, &b?)?;
+    layout::expanded(&cast_to(product.clone(), Element::I32)?, product.dims())
+}

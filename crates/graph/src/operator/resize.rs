@@ -1,0 +1,191 @@
+//! `Resize` and `Upsample`: nearest and linear interpolation.
+
+use super::layout::sizes;
+use super::{layout, name, one};
+use crate::node::{NodeReader, Operation};
+use crate::session::Frame;
+use crate::value::{Value, axis, count, strides};
+
+/// How a coordinate of the output becomes one of the input.
+#[derive(Clone, Copy, PartialEq)]
+enum Coordinates {
+    HalfPixel,
+    PytorchHalfPixel,
+    AlignCorners,
+    Asymmetric,
+    /// Rounded before version 11.
+    HalfPixelSymmetric,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Nearest(Rounding),
+    Linear,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Rounding {
+    PreferFloor,
+    PreferCeil,
+    Floor,
+    Ceil,
+}
+
+pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    let ("", operator @ ("Resize" | "Upsample")) = name(reader) else { return Ok(None) };
+    let is_old = operator == "Upsample" || reader.version < 11;
+    let default = if is_old { "asymmetric" } else { "half_pixel" };
+    let coordinates = match reader.text("coordinate_transformation_mode", default)? {
+        "half_pixel" => Coordinates::HalfPixel,
+        "pytorch_half_pixel" => Coordinates::PytorchHalfPixel,
+        "align_corners" => Coordinates::AlignCorners,
+        "asymmetric" => Coordinates::Asymmetric,
+        "half_pixel_symmetric" => Coordinates::HalfPixelSymmetric,
+        other => return Err(format!("coordinates '{other}' are not supported")),
+    };
+    let rounding =
+        match reader.text("nearest_mode", if is_old { "floor" } else { "round_prefer_floor" })? {
+            "round_prefer_floor" => Rounding::PreferFloor,
+            "round_prefer_ceil" => Rounding::PreferCeil,
+            "floor" => Rounding::Floor,
+            "ceil" => Rounding::Ceil,
+            other => return Err(format!("rounding '{other}' is not supported")),
+        };
+    let mode = match reader.text("mode", "nearest")? {
+        "nearest" => Mode::Nearest(rounding),
+        "linear" | "bilinear" => Mode::Linear,
+        other => return Err(format!("mode '{other}' is not supported")),
+    };
+    if reader.flag("antialias")? || reader.text("keep_aspect_ratio_policy", "stretch")? != "stretch"
+    {
+        return Err("anti-aliasing and kept aspect ratios are not supported".into());
+    }
+    // Concern other modes only.
+    for name in ["cubic_coeff_a", "exclude_outside", "extrapolation_value"] {
+        reader.ignore(name);
+    }
+    let axes = reader.ints("axes")?;
+    let scales = match reader.attribute("scales") {
+        Some(dyno_onnx::Attribute::Floats(scales)) => Some(scales.clone()),
+        _ => None,
+    };
+    let first = if is_old { 1 } else { 2 };
+    one(move |frame| {
+        let (dims, scales) = target(frame, first, scales.as_deref(), axes.as_deref())?;
+        resize(frame.input(0)?, &dims, &scales, mode, coordinates)
+    })
+}
+
+/// Returns the dimensions of the output and the scale of each axis.
+fn target(
+    frame: &Frame<'_>,
+    first: usize,
+    scales: Option<&[f32]>,
+    axes: Option<&[i64]>,
+) -> Result<(Vec<usize>, Vec<f64>), String> {
+    let value = frame.input(0)?;
+    let rank = value.dims().len();
+    let all: Vec<i64> = (0..rank as i64).collect();
+    let axes = axes.unwrap_or(&all);
+    let given = match frame.get(first) {
+        Some(given) if !given.is_empty() => Some(given.all::<f32>()?),
+        _ => scales,
+    };
+    let (mut dims, mut scale) = (value.dims().to_vec(), vec![1.0; rank]);
+    match (given, frame.get(first + 1)) {
+        (Some(given), _) if given.len() == axes.len() => {
+            for (along, factor) in axes.iter().zip(given) {
+                let along = axis(*along, rank)?;
+                scale[along] = f64::from(*factor);
+                let size = (value.dims()[along] as f64 * scale[along]).floor();
+                if !(0.0..1e15).contains(&size) {
+                    return Err(format!("cannot scale an axis by {factor}"));
+                }
+                dims[along] = size as usize;
+            }
+        }
+        (None, Some(asked)) if asked.len() == axes.len() => {
+            for (along, size) in axes.iter().zip(sizes(&asked.integers()?)?) {
+                let along = axis(*along, rank)?;
+                dims[along] = size;
+                scale[along] = size as f64 / value.dims()[along] as f64;
+            }
+        }
+        _ => return Err("expected a scale or a size of each axis".into()),
+    }
+    count(&dims, 4)?;
+    if value.is_empty() && !dims.contains(&0) {
+        return Err("expected elements to interpolate".into());
+    }
+    Ok((dims, scale))
+}
+
+fn resize(
+    value: &Value,
+    dims: &[usize],
+    scales: &[f64],
+    mode: Mode,
+    coordinates: Coordinates,
+) -> Result<Value, String> {
+    let mut found = value.clone();
+    for (at, (size, scale)) in dims.iter().zip(scales).enumerate() {
+        let from = value.dims()[at];
+        if *size == from && *scale == 1.0 {
+            continue;
+        }
+        let place = |index: usize| coordinate(index as f64, from, *size, *scale, coordinates);
+        let places: Vec<f64> = (0..*size).map(place).collect();
+        found = along(&found, at, &places, mode)?;
+    }
+    layout::expanded(&found, dims)
+}
+
+fn coordinate(index: f64, from: usize, to: usize, scale: f64, how: Coordinates) -> f64 {
+    let (from, to) = (from as f64, to as f64);
+    match how {
+        Coordinates::Asymmetric => index / scale,
+        Coordinates::AlignCorners if to == 1.0 => 0.0,
+        Coordinates::AlignCorners => index * (from - 1.0) / (to - 1.0),
+        Coordinates::PytorchHalfPixel if to <= 1.0 => 0.0,
+        Coordinates::HalfPixel | Coordinates::PytorchHalfPixel => (index + 0.5) / scale - 0.5,
+        Coordinates::HalfPixelSymmetric => {
+            let adjusted = to / (scale * from);
+            from / 2.0 * (1.0 - adjusted) + (index + 0.5) / scale - 0.5
+        }
+    }
+}
+
+/// Interpolates along one axis at these places.
+fn along(value: &Value, at: usize, places: &[f64], mode: Mode) -> Result<Value, String> {
+    let size = value.dims()[at];
+    let inner = strides(value.dims())[at];
+    let last = size as f64 - 1.0;
+    let mut dims = value.dims().to_vec();
+    dims[at] = places.len();
+    if let Mode::Nearest(rounding) = mode {
+        let nearest = |x: &f64| {
+            let rounded = match rounding {
+                Rounding::PreferFloor => (x - 0.5).ceil(),
+                Rounding::PreferCeil => (x + 0.5).floor(),
+                Rounding::Floor => x.floor(),
+                Rounding::Ceil => x.ceil(),
+            };
+            rounded.clamp(0.0, last) as i64
+        };
+        let indices = Value::list(places.iter().map(nearest).collect());
+        return super::gather::gather(value, &indices, at as i64);
+    }
+    let from = value.all::<f32>()?;
+    let mut to = Vec::with_capacity(count(&dims, 4)?);
+    for block in from.chunks_exact((size * inner).max(1)) {
+        for place in places {
+            let place = place.clamp(0.0, last);
+            let low = place.floor() as usize;
+            let high = (low + 1).min(size - 1);
+            let share = (place - place.floor()) as f32;
+            let rows = [low, high].map(|row| &block[row * inner..][..inner]);
+            to.extend(rows[0].iter().zip(rows[1]).map(|(a, b)| a * (1.0 - share) + b * share));
+        }
+    }
+    Value::new(dims, to)
+}

@@ -1,0 +1,153 @@
+//! Windows that slide over up to three spatial axes.
+
+use crate::node::NodeReader;
+use crate::value::count;
+
+/// Attributes of windows, one number for each spatial axis.
+pub(super) struct Sliding {
+    kernel: Option<Vec<usize>>,
+    strides: Option<Vec<usize>>,
+    dilations: Option<Vec<usize>>,
+    pads: Option<Vec<usize>>,
+    padding: Padding,
+    rounds_up: bool,
+}
+
+/// How padding is found.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Padding {
+    Given,
+    None,
+    /// As many windows as elements, by the stride; an odd element of padding is at the end.
+    SameUpper,
+    /// An odd element of padding is at the start.
+    SameLower,
+}
+
+/// Windows along one axis, in elements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Axis {
+    pub size: usize,
+    pub kernel: usize,
+    pub stride: usize,
+    pub dilation: usize,
+    pub before: usize,
+    pub after: usize,
+    /// Number of windows.
+    pub windows: usize,
+}
+
+impl Axis {
+    /// An axis of one element.
+    const ONE: Self =
+        Self { size: 1, kernel: 1, stride: 1, dilation: 1, before: 0, after: 0, windows: 1 };
+
+    /// Returns the element at a place of a window, unless it is padding.
+    pub fn at(&self, window: usize, place: usize) -> Option<usize> {
+        let at = (window * self.stride + place * self.dilation).checked_sub(self.before)?;
+        (at < self.size).then_some(at)
+    }
+
+    pub fn padded(&self) -> usize {
+        self.size + self.before + self.after
+    }
+}
+
+impl Sliding {
+    /// Reads the attributes.
+    pub fn read(reader: &NodeReader<'_>) -> Result<Self, String> {
+        let padding = match reader.text("auto_pad", "NOTSET")? {
+            "NOTSET" | "" => Padding::Given,
+            "VALID" => Padding::None,
+            "SAME_UPPER" => Padding::SameUpper,
+            "SAME_LOWER" => Padding::SameLower,
+            other => return Err(format!("auto_pad '{other}' is not supported")),
+        };
+        let all = Self {
+            kernel: reader.sizes("kernel_shape")?,
+            strides: reader.sizes("strides")?,
+            dilations: reader.sizes("dilations")?,
+            pads: reader.sizes("pads")?,
+            padding,
+            rounds_up: reader.flag("ceil_mode")?,
+        };
+        let steps = [&all.kernel, &all.strides, &all.dilations];
+        if steps.into_iter().flatten().flatten().any(|n| *n == 0) {
+            return Err("expected sizes above 0 for kernels, strides and dilations".into());
+        }
+        Ok(all)
+    }
+
+    pub fn padding(&self) -> Padding {
+        self.padding
+    }
+
+    /// Returns kernel, stride, dilation, and padding before and after, of each axis.
+    pub fn numbers(&self, kernel: &[usize]) -> Result<Vec<[usize; 5]>, String> {
+        let rank = kernel.len();
+        if self.kernel.as_ref().is_some_and(|given| given != kernel) {
+            return Err(format!("kernels of {kernel:?} do not fit kernel_shape"));
+        }
+        if rank == 0 || rank > 3 {
+            return Err(format!("expected one to three spatial axes, found {rank}"));
+        }
+        let list = |given: &Option<Vec<usize>>, count: usize, default: usize| match given {
+            None => Ok(vec![default; count]),
+            Some(given) if given.len() == count => Ok(given.clone()),
+            Some(given) => Err(format!("expected {count} numbers, found {given:?}")),
+        };
+        let strides = list(&self.strides, rank, 1)?;
+        let dilations = list(&self.dilations, rank, 1)?;
+        let pads = list(&self.pads, 2 * rank, 0)?;
+        let one = |at: usize| [kernel[at], strides[at], dilations[at], pads[at], pads[rank + at]];
+        Ok((0..rank).map(one).collect())
+    }
+
+    /// Returns the windows over spatial axes of these sizes; three axes, the first may have one
+    /// element. `kernel` is the size of a window, or the attribute's if `None`.
+    pub fn axes(&self, sizes: &[usize], kernel: Option<&[usize]>) -> Result<[Axis; 3], String> {
+        let kernel = kernel.or(self.kernel.as_deref()).ok_or("expected kernel_shape")?;
+        if kernel.len() != sizes.len() {
+            return Err(format!("expected {} spatial axes, found {}", kernel.len(), sizes.len()));
+        }
+        let mut axes = [Axis::ONE; 3];
+        let first = 3_usize.saturating_sub(sizes.len());
+        for (at, (size, numbers)) in sizes.iter().zip(self.numbers(kernel)?).enumerate() {
+            axes[first + at] = self.axis(*size, numbers)?;
+        }
+        Ok(axes)
+    }
+
+    fn axis(
+        &self,
+        size: usize,
+        [kernel, stride, dilation, before, after]: [usize; 5],
+    ) -> Result<Axis, String> {
+        let overflow = || format!("a window of {kernel} elements exceeds memory");
+        let reach = (kernel - 1).checked_mul(dilation).and_then(|n| n.checked_add(1));
+        let reach = reach.ok_or_else(overflow)?;
+        let (before, after) = match self.padding {
+            Padding::Given => (before, after),
+            Padding::None => (0, 0),
+            same => {
+                let windows = size.div_ceil(stride);
+                let needed = windows.saturating_sub(1).saturating_mul(stride).saturating_add(reach);
+                let total = needed.saturating_sub(size);
+                let less = total / 2;
+                if same == Padding::SameUpper { (less, total - less) } else { (total - less, less) }
+            }
+        };
+        let padded = size.checked_add(before).and_then(|n| n.checked_add(after));
+        let padded = padded.ok_or_else(overflow)?;
+        count(&[padded], 1)?;
+        let room = padded
+            .checked_sub(reach)
+            .ok_or_else(|| format!("a window of {reach} elements exceeds an axis of {padded}"))?;
+        let mut windows = room / stride + 1;
+        // A window that begins in the padding at the end does not count.
+        if self.rounds_up && room % stride != 0 && windows * stride < size + before {
+            windows += 1;
+        }
+        Ok(Axis { size, kernel, stride, dilation, before, after, windows })
+    }
+}

@@ -1,0 +1,144 @@
+//! Graphs inside nodes, and recurrent nodes.
+
+use std::sync::Arc;
+
+use dyno_graph::{Graph, Session, SessionOptions, Value};
+use dyno_onnx::{Attribute, Body, Model, Node, Port, Tensor};
+
+fn port(name: &str) -> Port {
+    Port { name: name.into(), element: None, shape: None }
+}
+
+fn node(op: &str, inputs: &[&str], outputs: &[&str], attributes: Vec<(&str, Attribute)>) -> Node {
+    Node {
+        name: format!("{op}_0"),
+        op: op.into(),
+        domain: String::new(),
+        inputs: inputs.iter().map(|name| (*name).into()).collect(),
+        outputs: outputs.iter().map(|name| (*name).into()).collect(),
+        attributes: attributes.into_iter().map(|(name, value)| (name.into(), value)).collect(),
+    }
+}
+
+fn body(inputs: &[&str], outputs: &[&str], nodes: Vec<Node>, tensors: Vec<Tensor>) -> Attribute {
+    let ports = |names: &[&str]| names.iter().map(|name| port(name)).collect();
+    let (name, value_info) = ("body".into(), Vec::new());
+    Body { name, inputs: ports(inputs), outputs: ports(outputs), value_info, nodes, tensors }.into()
+}
+
+fn session(inputs: &[&str], outputs: &[&str], nodes: Vec<Node>, tensors: Vec<Tensor>) -> Session {
+    let model = Model {
+        name: "net".into(),
+        producer: String::new(),
+        ir_version: 8,
+        operator_sets: vec![(String::new(), 17)],
+        inputs: inputs.iter().map(|name| port(name)).collect(),
+        outputs: outputs.iter().map(|name| port(name)).collect(),
+        value_info: Vec::new(),
+        nodes,
+        tensors,
+    };
+    Session::new(Arc::new(Graph::new(&model).expect("a valid case")), &SessionOptions::default())
+}
+
+fn floats(dims: &[usize], all: &[f32]) -> Value {
+    Value::new(dims, all.to_vec()).expect("a valid case")
+}
+
+#[test]
+fn branches_read_values_around_them() {
+    let then = body(&[], &["a"], vec![node("Add", &["x", "x"], &["a"], vec![])], vec![]);
+    let other = body(&[], &["b"], vec![node("Neg", &["x"], &["b"], vec![])], vec![]);
+    let choice = node("If", &["c"], &["y"], vec![("then_branch", then), ("else_branch", other)]);
+    let sum = node("Sub", &["y", "x"], &["z"], vec![]);
+    let mut session = session(&["c", "x"], &["z"], vec![choice, sum], vec![]);
+    let x = floats(&[2], &[3.0, 5.0]);
+    for (condition, expected) in [(true, [3.0, 5.0]), (false, [-6.0, -10.0]), (true, [3.0, 5.0])] {
+        let found = session.run(&[Value::scalar(condition), x.clone()]).unwrap();
+        assert_eq!(found[0].as_slice::<f32>().unwrap(), expected);
+    }
+}
+
+#[test]
+fn loops_carry_values_and_join_slices() {
+    // s <- s + x, while s < 10; the sums are joined.
+    let nodes = vec![
+        node("Add", &["s", "x"], &["next"], vec![]),
+        node("Less", &["next", "limit"], &["more"], vec![]),
+    ];
+    let limit = vec![Tensor::from_f32("limit", &[], &[10.0])];
+    let inner = body(&["i", "go", "s"], &["more", "next", "next"], nodes, limit);
+    let all = node("Loop", &["trips", "", "start"], &["last", "sums"], vec![("body", inner)]);
+    let mut session = session(&["trips", "start", "x"], &["last", "sums"], vec![all], vec![]);
+    let mut run = |trips: i64| {
+        let inputs = [Value::scalar(trips), Value::scalar(0.0_f32), Value::scalar(4.0_f32)];
+        session.run(&inputs).map(|found| {
+            found.iter().map(|value| value.as_slice::<f32>().unwrap().to_vec()).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(run(100).unwrap(), [vec![12.0], vec![4.0, 8.0, 12.0]]);
+    assert_eq!(run(2).unwrap(), [vec![8.0], vec![4.0, 8.0]]);
+}
+
+#[test]
+fn a_loop_without_an_end_is_an_error() {
+    let inner =
+        body(&["i", "go"], &["again"], vec![node("Identity", &["go"], &["again"], vec![])], vec![]);
+    let all = node("Loop", &["", "c"], &[], vec![("body", inner)]);
+    let mut session = session(&["c"], &["c"], vec![all], vec![]);
+    let error = session.run(&[Value::scalar(true)]).unwrap_err().to_string();
+    assert!(error.contains("'Loop_0' (Loop)") && error.contains("iterations"), "{error}");
+}
+
+#[test]
+fn scans_go_over_an_axis() {
+    let nodes = vec![
+        node("Add", &["s", "x"], &["next"], vec![]),
+        node("Identity", &["next"], &["out"], vec![]),
+    ];
+    let inner = body(&["s", "x"], &["next", "out"], nodes, vec![]);
+    let attributes = vec![
+        ("body", inner),
+        ("num_scan_inputs", Attribute::Int(1)),
+        ("scan_input_axes", Attribute::Ints(vec![1])),
+        ("scan_input_directions", Attribute::Ints(vec![1])),
+    ];
+    let scan = node("Scan", &["s0", "xs"], &["s", "ys"], attributes);
+    let mut session = session(&["s0", "xs"], &["s", "ys"], vec![scan], vec![]);
+    let xs = floats(&[2, 3], &[1.0, 2.0, 3.0, 10.0, 20.0, 30.0]);
+    let found = session.run(&[floats(&[2], &[0.0, 0.0]), xs]).unwrap();
+    assert_eq!(found[0].as_slice::<f32>().unwrap(), [6.0, 60.0]);
+    assert_eq!(
+        (found[1].dims(), found[1].as_slice::<f32>().unwrap()),
+        (&[3, 2][..], &[3.0, 30.0, 5.0, 50.0, 6.0, 60.0][..])
+    );
+}
+
+/// An RNN of one unit with ReLU and weights of 1 sums its inputs.
+#[test]
+fn recurrent_nodes_have_states_lengths_and_both_directions() {
+    let one = |name: &str| Tensor::from_f32(name, &[2, 1, 1], &[1.0, 1.0]);
+    let attributes = vec![
+        ("hidden_size", Attribute::Int(1)),
+        ("direction", Attribute::Text("bidirectional".into())),
+        ("activations", Attribute::Texts(vec!["Relu".into(), "Relu".into()])),
+    ];
+    let sums = node("RNN", &["x", "w", "r", "", "lengths", "h"], &["y", "last"], attributes);
+    let mut session =
+        session(&["x", "lengths", "h"], &["y", "last"], vec![sums], vec![one("w"), one("r")]);
+    // Two rows of three steps; the second row has two.
+    let x = floats(&[3, 2, 1], &[1.0, 10.0, 2.0, 20.0, 3.0, 30.0]);
+    let lengths = Value::new(vec![2], vec![3_i32, 2]).unwrap();
+    let h = floats(&[2, 2, 1], &[100.0, 0.0, 0.0, 1000.0]);
+    for _ in 0..2 {
+        let found = session.run(&[x.clone(), lengths.clone(), h.clone()]).unwrap();
+        // Steps x directions x rows.
+        let expected = [101.0, 10.0, 6.0, 1030.0, 103.0, 30.0, 5.0, 1020.0, 106.0, 0.0, 3.0, 0.0];
+        assert_eq!(found[0].dims(), [3, 2, 2, 1]);
+        assert_eq!(found[0].as_slice::<f32>().unwrap(), expected);
+        assert_eq!(found[1].as_slice::<f32>().unwrap(), [106.0, 30.0, 6.0, 1030.0]);
+    }
+    let long = Value::new(vec![2], vec![4_i32, -1]).unwrap();
+    let error = session.run(&[x, long, h]).unwrap_err().to_string();
+    assert!(error.contains("'RNN_0' (RNN)") && error.contains("lengths"), "{error}");
+}

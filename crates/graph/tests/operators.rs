@@ -1,0 +1,233 @@
+//! Operators against numbers worked out by hand from the ONNX standard.
+
+use std::sync::Arc;
+
+use dyno_graph::{Graph, Session, SessionOptions, Value};
+use dyno_onnx::{Attribute, Model, Node, Port, Tensor};
+
+/// Returns a model of one node, whose inputs are the model's.
+fn model(op: &str, version: i64, inputs: usize, attributes: &[(&str, Attribute)]) -> Model {
+    let port = |name: String| Port { name, element: None, shape: None };
+    let names: Vec<String> = (0..inputs).map(|at| format!("x{at}")).collect();
+    let node = Node {
+        name: "node".into(),
+        op: op.into(),
+        domain: String::new(),
+        inputs: names.clone(),
+        outputs: vec!["y".into()],
+        attributes: attributes
+            .iter()
+            .map(|(name, value)| ((*name).into(), value.clone()))
+            .collect(),
+    };
+    Model {
+        name: "net".into(),
+        producer: String::new(),
+        ir_version: 8,
+        operator_sets: vec![(String::new(), version)],
+        inputs: names.into_iter().map(port).collect(),
+        outputs: vec![port("y".into())],
+        value_info: Vec::new(),
+        nodes: vec![node],
+        tensors: Vec::new(),
+    }
+}
+
+fn floats(dims: &[usize], all: &[f32]) -> Value {
+    Value::new(dims, all.to_vec()).expect("a valid case")
+}
+
+fn ints(all: &[i64]) -> Value {
+    Value::new(vec![all.len()], all.to_vec()).expect("a valid case")
+}
+
+/// Runs a node twice: on inputs, and with all inputs but the first as constants.
+fn run(op: &str, version: i64, inputs: &[Value], attributes: &[(&str, Attribute)]) -> Value {
+    let fed = model(op, version, inputs.len(), attributes);
+    let mut session = session(&fed);
+    let found = session.run(inputs).expect("a valid case").remove(0);
+    let mut constant = fed.clone();
+    constant.inputs.truncate(1);
+    for (at, value) in inputs.iter().enumerate().skip(1) {
+        let mut bytes = Vec::new();
+        value.elements(value.element()).expect("a valid case").write(&mut bytes);
+        constant.tensors.push(Tensor {
+            name: format!("x{at}"),
+            element: value.element(),
+            shape: value.dims().to_vec(),
+            values: dyno_onnx::Values::Bytes(bytes),
+        });
+    }
+    let again = self::session(&constant).run(&inputs[..1]).expect("a valid case").remove(0);
+    assert_eq!(found, again, "{op} with constants");
+    found
+}
+
+fn session(model: &Model) -> Session {
+    Session::new(Arc::new(Graph::new(model).expect("a valid case")), &SessionOptions::default())
+}
+
+#[track_caller]
+fn check(
+    op: &str,
+    version: i64,
+    inputs: &[Value],
+    attributes: &[(&str, Attribute)],
+    expected: &Value,
+) {
+    let found = run(op, version, inputs, attributes);
+    assert_eq!(found.dims(), expected.dims(), "{op} {version}");
+    match (found.as_slice::<f32>(), expected.as_slice::<f32>()) {
+        (Some(found), Some(expected)) => {
+            for (a, b) in found.iter().zip(expected) {
+                assert!((a - b).abs() <= 1e-5 * b.abs().max(1.0), "{op} {version}: {found:?}");
+            }
+        }
+        _ => assert_eq!(&found, expected, "{op} {version}"),
+    }
+}
+
+#[test]
+fn elements_are_broadcast_from_the_last_axis_on() {
+    let x = floats(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let row = floats(&[3], &[10.0, 20.0, 30.0]);
+    let column = floats(&[2, 1], &[100.0, 200.0]);
+    check(
+        "Add",
+        14,
+        &[x.clone(), row],
+        &[],
+        &floats(&[2, 3], &[11.0, 22.0, 33.0, 14.0, 25.0, 36.0]),
+    );
+    check(
+        "Add",
+        14,
+        &[x, column.clone()],
+        &[],
+        &floats(&[2, 3], &[101.0, 102.0, 103.0, 204.0, 205.0, 206.0]),
+    );
+    let both = [column, floats(&[2], &[1.0, 2.0])];
+    check("Sub", 14, &both, &[], &floats(&[2, 2], &[99.0, 98.0, 199.0, 198.0]));
+}
+
+#[test]
+fn integers_beyond_24_bits_are_exact() {
+    let x = ints(&[(1 << 53) + 1, -7]);
+    check("Add", 14, &[x.clone(), ints(&[1, 0])], &[], &ints(&[(1 << 53) + 2, -7]));
+    check("Div", 14, &[x, ints(&[1, 2])], &[], &ints(&[(1 << 53) + 1, -3]));
+    check("Mod", 13, &[ints(&[-7, 7]), ints(&[3, -3])], &[], &ints(&[2, -2]));
+    let fmod = [("fmod", Attribute::Int(1))];
+    check("Mod", 13, &[ints(&[-7, 7]), ints(&[3, -3])], &fmod, &ints(&[-1, 1]));
+}
+
+#[test]
+fn softmax_flattens_axes_before_version_13() {
+    let x = floats(&[1, 2, 2], &[0.0, 0.0, 0.0, 0.0]);
+    let axis = [("axis", Attribute::Int(1))];
+    check("Softmax", 12, std::slice::from_ref(&x), &axis, &floats(&[1, 2, 2], &[0.25; 4]));
+    check("Softmax", 13, &[x], &axis, &floats(&[1, 2, 2], &[0.5; 4]));
+}
+
+#[test]
+fn axes_are_attributes_in_old_versions_and_inputs_in_new_ones() {
+    let x = floats(&[1, 2, 1], &[3.0, 4.0]);
+    let axes = [("axes", Attribute::Ints(vec![0]))];
+    check("Squeeze", 11, std::slice::from_ref(&x), &axes, &floats(&[2, 1], &[3.0, 4.0]));
+    check("Squeeze", 13, &[x.clone(), ints(&[-1])], &[], &floats(&[1, 2], &[3.0, 4.0]));
+    check(
+        "ReduceSum",
+        11,
+        std::slice::from_ref(&x),
+        &[("axes", Attribute::Ints(vec![1]))],
+        &floats(&[1, 1, 1], &[7.0]),
+    );
+    let drop = [("keepdims", Attribute::Int(0))];
+    check("ReduceSum", 13, &[x, ints(&[1])], &drop, &floats(&[1, 1], &[7.0]));
+    let clip = [("min", Attribute::Float(0.0)), ("max", Attribute::Float(1.0))];
+    check(
+        "Clip",
+        6 + 1,
+        &[floats(&[3], &[-1.0, 0.5, 2.0])],
+        &clip,
+        &floats(&[3], &[0.0, 0.5, 1.0]),
+    );
+}
+
+#[test]
+fn slices_count_from_the_end_and_go_backward() {
+    let x = floats(&[5], &[0.0, 1.0, 2.0, 3.0, 4.0]);
+    let slice = |starts: i64, ends: i64, steps: i64| {
+        vec![x.clone(), ints(&[starts]), ints(&[ends]), ints(&[0]), ints(&[steps])]
+    };
+    check("Slice", 13, &slice(-3, i64::MAX, 1), &[], &floats(&[3], &[2.0, 3.0, 4.0]));
+    check("Slice", 13, &slice(-1, i64::MIN, -2), &[], &floats(&[3], &[4.0, 2.0, 0.0]));
+    check("Slice", 13, &slice(3, 1, 1), &[], &floats(&[0], &[]));
+    check("Slice", 13, &slice(0, 5, i64::MAX), &[], &floats(&[1], &[0.0]));
+}
+
+#[test]
+fn convolutions_pad_stride_dilate_and_group() {
+    let x = floats(&[1, 1, 5], &[1.0, 2.0, 3.0, 4.0, 5.0]);
+    let w = floats(&[1, 1, 2], &[1.0, 10.0]);
+    let dilated = [
+        ("dilations", Attribute::Ints(vec![2])),
+        ("pads", Attribute::Ints(vec![1, 0])),
+        ("strides", Attribute::Ints(vec![2])),
+    ];
+    // Padded: 0 1 2 3 4 5.
+    check("Conv", 11, &[x, w], &dilated, &floats(&[1, 1, 2], &[20.0, 42.0]));
+    let planes = floats(&[1, 2, 2, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    let each = floats(&[2, 1, 2, 2], &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, -1.0]);
+    let group = [("group", Attribute::Int(2))];
+    check(
+        "Conv",
+        11,
+        &[planes.clone(), each, floats(&[2], &[0.5, 0.0])],
+        &group,
+        &floats(&[1, 2, 1, 1], &[10.5, -3.0]),
+    );
+    let spread = floats(&[2, 1, 1, 2], &[1.0, 2.0, 0.0, 1.0]);
+    let expected = [1.0, 9.0, 10.0, 3.0, 17.0, 16.0];
+    check("ConvTranspose", 11, &[planes, spread], &[], &floats(&[1, 1, 2, 3], &expected));
+}
+
+#[test]
+fn products_broadcast_batches() {
+    let a = floats(&[2, 1, 2], &[1.0, 2.0, 3.0, 4.0]);
+    let b = floats(&[2, 2], &[1.0, 10.0, 100.0, 1000.0]);
+    check("MatMul", 13, &[a, b.clone()], &[], &floats(&[2, 1, 2], &[201.0, 2010.0, 403.0, 4030.0]));
+    let gemm = [("transB", Attribute::Int(1)), ("alpha", Attribute::Float(2.0))];
+    let x = floats(&[1, 2], &[1.0, 1.0]);
+    check("Gemm", 13, &[x, b, floats(&[2], &[0.5, 1.0])], &gemm, &floats(&[1, 2], &[22.5, 2201.0]));
+}
+
+#[test]
+fn unsupported_nodes_are_named() {
+    let reason = |model: &Model| Graph::new(model).unwrap_err().to_string();
+    let unknown = reason(&model("Frobnicate", 17, 1, &[]));
+    assert!(
+        unknown.contains("'node' (Frobnicate") && unknown.contains("not supported"),
+        "{unknown}"
+    );
+    let attribute = reason(&model("Relu", 17, 1, &[("novel", Attribute::Int(1))]));
+    assert!(attribute.contains("'novel'"), "{attribute}");
+    let old = reason(&model("Relu", 5, 1, &[]));
+    assert!(old.contains("versions 7 to"), "{old}");
+    let computed = reason(&model("LSTM", 14, 3, &[("hidden_size", Attribute::Int(1))]));
+    assert!(computed.contains("constant weights"), "{computed}");
+}
+
+#[test]
+fn huge_results_are_errors_that_name_the_node() {
+    let shapes = [vec![1 << 40], vec![i64::MAX, 4], vec![-1]];
+    for shape in shapes {
+        let net = model("ConstantOfShape", 9, 1, &[]);
+        let error = session(&net).run(&[ints(&shape)]).unwrap_err().to_string();
+        assert!(error.contains("'node' (ConstantOfShape)"), "{error}");
+    }
+    let x = floats(&[2], &[1.0, 2.0]);
+    let tiled = session(&model("Tile", 13, 2, &[])).run(&[x.clone(), ints(&[i64::MAX])]);
+    assert!(tiled.unwrap_err().to_string().contains("'node'"));
+    let padded = session(&model("Pad", 13, 2, &[])).run(&[x, ints(&[i64::MAX, i64::MAX])]);
+    assert!(padded.unwrap_err().to_string().contains("'node'"));
+}
