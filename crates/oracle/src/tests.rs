@@ -287,6 +287,7 @@ fn a_shape_that_no_machine_holds_is_an_error() {
 }
 
 #[test]
+#[cfg(unix)]
 fn external_data_come_from_files_beside_the_model_only() {
     let folder = std::env::temp_dir().join(format!("dyno-oracle-{}", std::process::id()));
     fs::create_dir_all(folder.join("inside")).unwrap();

@@ -33,6 +33,7 @@ REFUSED = [
 EXCEPT = {
     "test_averagepool_2d_ceil_last_window_starts_on_pad": "written with four digits",
     "test_dynamicquantizelinear_expanded": "a quotient near a tie, in single precision",
+    "test_l2normalization_axis_0": "0 / 0, which became 0 in later versions of the package",
 }
 
 # The options of recurrent nodes that onnx.reference does not ignore.
@@ -144,7 +145,18 @@ def with_steps_first(model):
     return model.SerializeToString()
 
 
+def crashes_runtime(model):
+    """Whether ONNX Runtime 1.23 aborts: an RNN of which one direction alone takes a parameter."""
+    for node in model.graph.node:
+        lengths = {a.name: len(a.floats or a.strings) for a in node.attribute}
+        parameters = [lengths.get("activation_alpha"), lengths.get("activation_beta")]
+        if node.op_type == "RNN" and lengths.get("activations") == 2 and 1 in parameters:
+            return True
+    return False
+
+
 def runtime_outputs(folder, feeds):
+    """Outputs of ONNX Runtime, or None for a model that it cannot run."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -152,7 +164,10 @@ def runtime_outputs(folder, feeds):
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     onnx.checker.check_model(f"{folder}/model.onnx", full_check=True)
-    model = with_steps_first(onnx.load(f"{folder}/model.onnx"))
+    model = onnx.load(f"{folder}/model.onnx")
+    if crashes_runtime(model):
+        return None
+    model = with_steps_first(model)
     providers = ["CPUExecutionProvider"]
     return onnxruntime.InferenceSession(model, options, providers=providers).run(None, feeds)
 
