@@ -7,6 +7,7 @@ mod compare;
 mod control;
 mod convolution;
 mod create;
+mod einsum;
 mod gather;
 mod layout;
 mod normalize;
@@ -16,6 +17,7 @@ mod product;
 mod quantize;
 mod recurrent;
 mod reduce;
+mod resize;
 mod scatter;
 mod slice;
 mod sort;
@@ -53,13 +55,14 @@ const fn operator(
     Operator { name, since, inputs, attributes, compute }
 }
 
-const GROUPS: [&[Operator]; 16] = [
+const GROUPS: [&[Operator]; 18] = [
     activation::OPERATORS,
     arithmetic::OPERATORS,
     compare::OPERATORS,
     control::OPERATORS,
     convolution::OPERATORS,
     create::OPERATORS,
+    einsum::OPERATORS,
     gather::OPERATORS,
     layout::OPERATORS,
     normalize::OPERATORS,
@@ -69,6 +72,7 @@ const GROUPS: [&[Operator]; 16] = [
     quantize::OPERATORS,
     recurrent::OPERATORS,
     reduce::OPERATORS,
+    resize::OPERATORS,
     scatter::OPERATORS,
 ];
 

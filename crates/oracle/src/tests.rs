@@ -383,3 +383,41 @@ fn random_models_are_valid_and_the_same_for_a_seed() {
         assert_eq!(case.bytes, random::case(seed).bytes);
     }
 }
+
+#[test]
+fn einsum_sums_over_the_names_that_the_output_lacks() {
+    let product =
+        |equation: &str| node("Einsum", &["a", "b"], &["y"], vec![text("equation", equation)]);
+    let inputs =
+        [("a", floats(&[2, 2], &[1., 2., 3., 4.])), ("b", floats(&[2, 2], &[5., 6., 7., 8.]))];
+    let y = compute(13, vec![product("ij,jk->ki")], &inputs, &["y"]).unwrap();
+    assert_close(&y[0], &[2, 2], &[19., 43., 22., 50.]);
+    // The diagonal of a, times the sum of b.
+    let y = compute(13, vec![product("ii,jk->i")], &inputs, &["y"]).unwrap();
+    assert_close(&y[0], &[2], &[26., 104.]);
+    assert!(error(13, vec![product("...i,ij")], &inputs).contains("the Einsum"));
+}
+
+#[test]
+fn resize_reads_the_coordinates_of_its_mode() {
+    let resize = |mode: &str, coordinates: &str| {
+        let attributes =
+            vec![text("mode", mode), text("coordinate_transformation_mode", coordinates)];
+        node("Resize", &["x", "", "scales"], &["y"], attributes)
+    };
+    let inputs = [("x", floats(&[2], &[0., 4.])), ("scales", floats(&[1], &[2.]))];
+    let cases = [
+        ("linear", "half_pixel", [0., 1., 3., 4.]),
+        ("linear", "align_corners", [0., 4. / 3., 8. / 3., 4.]),
+        ("linear", "asymmetric", [0., 2., 4., 4.]),
+        ("nearest", "half_pixel", [0., 0., 4., 4.]),
+    ];
+    for (mode, coordinates, expected) in cases {
+        let y = compute(13, vec![resize(mode, coordinates)], &inputs, &["y"]).unwrap();
+        assert_close(&y[0], &[4], &expected);
+    }
+    // Before opset 11 the standard does not say where the elements between come from.
+    let half = [("x", floats(&[2], &[0., 4.])), ("scales", floats(&[1], &[1.5]))];
+    let old = node("Resize", &["x", "scales"], &["y"], vec![]);
+    assert!(error(10, vec![old], &half).contains("only whole scales"));
+}
