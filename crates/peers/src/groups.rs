@@ -13,6 +13,7 @@ pub(crate) mod metrics;
 mod net;
 pub(crate) mod number;
 pub mod onnx;
+mod oracle;
 mod ray;
 pub(crate) mod rnn;
 pub(crate) mod tasks;
@@ -122,6 +123,7 @@ const GROUPS: &[Group] = &[
     ("net", net::run),
     ("number", number::run),
     ("onnx", onnx::run),
+    ("oracle", oracle::run),
     ("ray", ray::run),
     ("rnn", rnn::run),
     ("tasks", tasks::run),
@@ -137,7 +139,7 @@ const DAILY: [&str; 2] = ["book", "fuzz"];
 #[derive(Debug, Args)]
 pub struct Options {
     /// Groups to run; all when none is named: book, browser, fuzz, graphs, images, interop, loadgen,
-    /// metrics, net, number, onnx, ray, release, rnn, tasks, tune, witness
+    /// metrics, net, number, onnx, oracle, ray, release, rnn, tasks, tune, witness
     #[arg(value_name = "GROUP")]
     names: Vec<String>,
     /// Run a part of the cases, without book and fuzz unless they are named

@@ -15,6 +15,7 @@ pub const CLEANED: &[&str] = &[
     "npu",
     "number",
     "onnx",
+    "oracle",
     "peers",
     "report",
     "rnn",
@@ -132,6 +133,8 @@ pub const OUTSIDE: &[(&str, &[&str])] = &[
     // Python programs import only the instrument and its binding.
     ("loadgen-py", &["pyo3"]),
     ("number-c", &[]),
+    // It judges engines, so it shares nothing with them: no crate of ours, and only the file format.
+    ("oracle", &["prost", "thiserror"]),
     ("rnn-c", &[]),
     ("rnn-py", &["pyo3"]),
 ];

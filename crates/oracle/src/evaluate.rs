@@ -1,0 +1,168 @@
+//! Evaluation of graphs node by node, in the order of the file.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::call::{Budget, Call};
+use crate::fault::{Fault, OracleError, fault};
+use crate::model::{Dimension, Graph, Node, Port};
+use crate::operators;
+use crate::tensor::Tensor;
+
+/// Most elements that the nodes of one graph may hold together: 4 GiB of numbers.
+const MAX_HELD: usize = 1 << 29;
+
+/// What all nodes of a run share.
+#[derive(Debug)]
+pub(crate) struct Setting<'a> {
+    pub opsets: &'a BTreeMap<String, i64>,
+    pub budget: &'a Budget,
+}
+
+/// Values that nodes of a graph see: its own, and those of the graphs around it.
+#[derive(Debug)]
+pub(crate) struct Scope<'a> {
+    values: HashMap<&'a str, Arc<Tensor>>,
+    outer: Option<&'a Scope<'a>>,
+}
+
+impl Scope<'_> {
+    fn get(&self, name: &str) -> Option<&Arc<Tensor>> {
+        self.values.get(name).or_else(|| self.outer?.get(name))
+    }
+}
+
+/// Computes the outputs of a model.
+pub(crate) fn run(
+    graph: &Graph,
+    opsets: &BTreeMap<String, i64>,
+    limit: u64,
+    inputs: &[(&str, Tensor)],
+) -> Result<Vec<(String, Tensor)>, OracleError> {
+    let budget = Budget { limit, left: Cell::new(limit) };
+    let setting = Setting { opsets, budget: &budget };
+    for (number, (name, _)) in inputs.iter().enumerate() {
+        if inputs[..number].iter().any(|(earlier, _)| earlier == name) {
+            return Err(OracleError::Input(format!("input {name:?} is given twice")));
+        }
+        if !graph.inputs.iter().any(|port| port.name == *name) {
+            return Err(OracleError::Input(format!("the model has no input {name:?}")));
+        }
+    }
+    let mut values = Vec::new();
+    for port in &graph.inputs {
+        let given = inputs.iter().find(|(name, _)| *name == port.name);
+        match (given, graph.constant(&port.name)) {
+            (Some((_, tensor)), _) => {
+                check(port, tensor)?;
+                values.push((port.name.as_str(), Arc::new(tensor.clone())));
+            }
+            (None, Some(tensor)) => values.push((port.name.as_str(), tensor.clone())),
+            (None, None) => {
+                return Err(OracleError::Input(format!("input {:?} is missing", port.name)));
+            }
+        }
+    }
+    let outputs = evaluate(graph, values, None, &setting)?;
+    let names = graph.outputs.iter().map(|port| port.name.clone());
+    Ok(names.zip(outputs.iter().map(|tensor| Tensor::clone(tensor))).collect())
+}
+
+/// Checks an input against what the model states.
+fn check(port: &Port, tensor: &Tensor) -> Result<(), OracleError> {
+    let name = &port.name;
+    if let Some(element) = port.element.filter(|element| *element != tensor.element()) {
+        let found = tensor.element();
+        return Err(OracleError::Input(format!(
+            "input {name:?}: expected {element}, found {found}"
+        )));
+    }
+    let Some(shape) = &port.shape else { return Ok(()) };
+    let fits = |(dimension, size): (&Dimension, &usize)| match dimension {
+        Dimension::Fixed(fixed) => fixed == size,
+        Dimension::Named(_) | Dimension::Unknown => true,
+    };
+    if shape.len() == tensor.rank() && shape.iter().zip(tensor.shape()).all(fits) {
+        return Ok(());
+    }
+    let found = tensor.shape();
+    Err(OracleError::Input(format!("input {name:?}: expected shape {shape:?}, found {found:?}")))
+}
+
+/// Computes the outputs of a graph from the values of its inputs.
+pub(crate) fn evaluate<'a>(
+    graph: &'a Graph,
+    inputs: Vec<(&'a str, Arc<Tensor>)>,
+    outer: Option<&'a Scope<'a>>,
+    setting: &Setting<'_>,
+) -> Result<Vec<Arc<Tensor>>, OracleError> {
+    let mut scope = Scope { values: HashMap::new(), outer };
+    for (name, tensor) in &graph.constants {
+        scope.values.insert(name, tensor.clone());
+    }
+    scope.values.extend(inputs);
+    let mut held = 0;
+    for node in &graph.nodes {
+        let outputs = evaluate_node(node, &scope, setting).map_err(|fault| match fault {
+            Fault::Reason(reason) => node.error(reason),
+            Fault::Inner(error) => *error,
+        })?;
+        held += outputs.iter().map(Tensor::count).sum::<usize>();
+        if held > MAX_HELD {
+            return Err(node.error("results take more memory than 4 GiB".to_owned()));
+        }
+        for (name, tensor) in node.outputs.iter().zip(outputs) {
+            if !name.is_empty() && scope.values.insert(name, Arc::new(tensor)).is_some() {
+                return Err(node.error(format!("value {name:?} is computed twice")));
+            }
+        }
+    }
+    let output = |port: &Port| match scope.get(&port.name) {
+        Some(tensor) => Ok(tensor.clone()),
+        None => Err(OracleError::Input(format!("no node computes output {:?}", port.name))),
+    };
+    graph.outputs.iter().map(output).collect()
+}
+
+fn evaluate_node(
+    node: &Node,
+    scope: &Scope<'_>,
+    setting: &Setting<'_>,
+) -> Result<Vec<Tensor>, Fault> {
+    let mut inputs = Vec::new();
+    for name in &node.inputs {
+        let value = scope.get(name);
+        if value.is_none() && !name.is_empty() {
+            return fault(format!("input {name:?} is not computed before this node"));
+        }
+        inputs.push(value.filter(|_| !name.is_empty()).cloned());
+    }
+    let Some(opset) = setting.opsets.get(&node.domain) else {
+        return fault(format!("the model imports no opset of domain {:?}", node.domain));
+    };
+    let Some(operator) = operators::find(&node.operator) else {
+        return fault("the operator is not supported");
+    };
+    if *opset < operator.since {
+        return fault(format!("the operator exists since opset {}", operator.since));
+    }
+    for name in node.attributes.keys() {
+        if !operator.attributes.contains(&name.as_str()) {
+            return fault(format!("attribute {name:?} is not supported"));
+        }
+    }
+    if inputs.len() > operator.inputs {
+        let (most, found) = (operator.inputs, inputs.len());
+        return fault(format!("expected at most {most} inputs, found {found}"));
+    }
+    let call = Call { node, opset: *opset, inputs, scope, setting };
+    let outputs = (operator.compute)(&call)?;
+    if let Some(output) = (outputs.len()..node.outputs.len()).find(|output| call.wants(*output)) {
+        return fault(format!("output {output} is not supported"));
+    }
+    for output in &outputs {
+        call.spend(output.count())?;
+    }
+    Ok(outputs)
+}
