@@ -70,6 +70,7 @@ pub const EDGES: &[Edge] = &[
     ("experiment", "tensors", "reads samples of files, and writes reference vectors"),
     ("graph", "kernels", "multiplies with packed weights, and activates by vectors"),
     ("graph", "onnx", "reads the models that it runs"),
+    ("graph", "oracle", "in tests: compares random models with it"),
     ("graph", "rnn", "runs recurrent nodes"),
     ("graph", "tensors", "names the elements of values, and converts them at the borders"),
     ("loadgen-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
