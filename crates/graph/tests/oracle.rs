@@ -47,7 +47,7 @@ fn value(tensor: &Tensor) -> Value {
         }
         (element, _) => panic!("random models have no input of {element}"),
     };
-    value.unwrap()
+    value.expect("the shape of the numbers")
 }
 
 /// Returns the largest difference relative to the largest magnitude.
@@ -58,7 +58,7 @@ fn difference(found: &[f64], expected: &[f64]) -> f64 {
 }
 
 fn expected(case: &Case) -> Option<Vec<(String, Tensor)>> {
-    let model = dyno_oracle::Model::from_bytes(&case.bytes).unwrap();
+    let model = dyno_oracle::Model::from_bytes(&case.bytes).expect("a valid model");
     let inputs: Vec<(&str, Tensor)> =
         case.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.clone())).collect();
     let outputs = model.run(&inputs).ok()?;

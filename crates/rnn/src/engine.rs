@@ -227,11 +227,9 @@ impl Engine {
             directions.map(|at| PackedWeights::new(layer, at, options.precision)).collect()
         };
         let packed = model.layers().iter().map(pack).collect();
-        let unpacked = model.layers().iter().map(Layer::without_weights).collect();
-        let sizes = Model::from_layers(model.name(), unpacked);
         // Only the packed weights remain, unless the caller keeps the model.
+        let sizes = model.without_weights();
         drop(model);
-        let sizes = sizes.expect("a model has layers that fit together");
         let options = EngineOptions { threads: options.workers(), ..options.clone() };
         let mut engine = Self::assemble(Arc::new(sizes), packed, options);
         engine.prepare(1)?;

@@ -318,6 +318,18 @@ impl Model {
         constant.map_or(steps, |constant| constant.min(steps))
     }
 
+    /// Returns the model without the weights of its layers.
+    pub(crate) fn without_weights(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            layers: self.layers.iter().map(Layer::without_weights).collect(),
+            starts: self.starts.clone(),
+            shape: self.shape,
+            assumption: self.assumption.clone(),
+            rearranged: self.rearranged.clone(),
+        }
+    }
+
     /// Constant states and lengths of each layer.
     pub(crate) fn starts(&self) -> &[Start] {
         &self.starts
