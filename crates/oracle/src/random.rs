@@ -1,9 +1,9 @@
 //! Random models with recurrent nodes, to compare engines with the oracle.
 //!
-//! The same seed gives the same model, bytes included. Models are chains and branches of LSTM, GRU and RNN
-//! nodes with any options, and of operators that move, convert or combine what flows between them. Every
-//! model is valid, and its values stay small enough for binary32. Few are what training programs export:
-//! most exist to be computed correctly, or to be rejected.
+//! A seed always gives the same model, byte for byte. LSTM, GRU and RNN nodes with any options form chains and
+//! branches. Other operators between them move, convert or combine values. Every model is valid, and its values
+//! stay small enough for `f32`. Few models look like exports of training programs: they test that an engine
+//! computes what a file says, or rejects it.
 //!
 //! ```
 //! let case = dyno_oracle::random::case(7);

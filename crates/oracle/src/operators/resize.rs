@@ -30,7 +30,6 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 /// Repeats elements by whole factors. For others the opsets before 11 do not state coordinates.
-#[allow(clippy::cast_possible_truncation, reason = "small whole factors")]
 fn repeat(call: &Call<'_>, scales: &[f64]) -> Result<Vec<Tensor>, Fault> {
     let input = call.input(0)?;
     let is_whole = |scale: &f64| scale.fract() == 0.0 && (1.0..=65536.0).contains(scale);
@@ -109,7 +108,6 @@ fn resize(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
 }
 
 /// Returns how each axis is resized, from the scales or the sizes of all axes or of some.
-#[allow(clippy::cast_possible_truncation, reason = "checked to be below 2⁴⁰")]
 fn axes(call: &Call<'_>, coordinates: &str) -> Result<Vec<Axis>, Fault> {
     let input = call.input(0)?;
     let chosen = match call.integers("axes")? {
@@ -204,7 +202,6 @@ fn coordinate(coordinates: &str, axis: &Axis, index: usize) -> Result<f64, Fault
 
 /// Returns the indices that a coordinate reads, with their weights. Indices outside read the edge, or with
 /// `exclude_outside` nothing.
-#[allow(clippy::cast_possible_truncation, reason = "coordinates are near the input")]
 fn taps_of(call: &Call<'_>, mode: &str, x: f64, size: usize) -> Result<Vec<(usize, f64)>, Fault> {
     let (floor, fraction) = (x.floor(), x - x.floor());
     let excludes = call.flag("exclude_outside", false)?;
