@@ -67,6 +67,14 @@ fn expected(case: &Case) -> Option<Vec<(String, Tensor)>> {
     outputs.iter().all(|(_, tensor)| is_finite(tensor)).then_some(outputs)
 }
 
+fn check_close(case: &Case, name: &str, difference: f64) {
+    let Case { seed, operators, .. } = case;
+    assert!(
+        difference <= TOLERANCE,
+        "seed {seed}: {name} differs by {difference:e}; operators {operators:?}"
+    );
+}
+
 #[test]
 fn graphs_compute_what_the_oracle_computes() {
     let (mut equal, mut refused, mut rounded) = (0, Vec::new(), 0);
@@ -85,6 +93,7 @@ fn graphs_compute_what_the_oracle_computes() {
         let found = session.run(&inputs).unwrap_or_else(|error| {
             panic!("seed {}: {error}; operators {:?}", case.seed, case.operators)
         });
+        assert_eq!(found.len(), expected.len(), "seed {}: outputs", case.seed);
         for (found, (name, expected)) in found.iter().zip(&expected) {
             assert_eq!(found.dims(), expected.shape(), "seed {}: {name}", case.seed);
             let found = found.elements(found.element()).unwrap().to_f64();
@@ -93,12 +102,7 @@ fn graphs_compute_what_the_oracle_computes() {
                 rounded += 1;
                 break;
             }
-            assert!(
-                difference <= TOLERANCE,
-                "seed {}: {name} differs by {difference:e}; operators {:?}",
-                case.seed,
-                case.operators
-            );
+            check_close(&case, name, difference);
         }
         equal += 1;
     }
@@ -136,12 +140,7 @@ fn chains_of_layers_compute_what_the_oracle_computes_or_are_refused() {
         let sequence = expected.iter().find(|(_, tensor)| tensor.count() == found.len());
         let (name, expected) = sequence.expect("a chain returns its sequence");
         let difference = difference(&found, &numbers(expected));
-        assert!(
-            difference <= TOLERANCE,
-            "seed {}: {name} differs by {difference:e}; operators {:?}",
-            case.seed,
-            case.operators
-        );
+        check_close(&case, name, difference);
         equal += 1;
     }
     std::fs::remove_dir_all(folder).unwrap();
