@@ -3,7 +3,7 @@
 //! A seed always gives the same model, byte for byte. LSTM, GRU and RNN nodes with any options form chains and
 //! branches. Other operators between them move, convert or combine values. Every model is valid, and its values
 //! stay small enough for `f32`. Few models look like exports of training programs: they test that an engine
-//! computes what a file says, or rejects it.
+//! computes what a file states, or rejects it.
 //!
 //! ```
 //! let case = dyno_oracle::random::case(7);
