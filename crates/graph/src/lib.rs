@@ -5,6 +5,8 @@
 //! graph on values. Recurrent nodes run on the kernels of `dyno-rnn`, and products with constant
 //! weights on those of `dyno-kernels`.
 //!
+//! [`Oracle`] compares a session with `dyno-oracle`, which shares no code with this crate.
+//!
 //! Numbers of 16 bits are computed in `f32`: values hold `f32`, and `Cast` rounds to the shorter
 //! type.
 //!
@@ -35,7 +37,9 @@ mod node;
 mod operator;
 mod session;
 mod value;
+mod verify;
 
 pub use graph::{Graph, GraphError};
 pub use session::{RunError, Session, SessionOptions};
 pub use value::{MAX_BYTES, Number, Value};
+pub use verify::{Judgement, Oracle, Verification};

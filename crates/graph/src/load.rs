@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use dyno_onnx::{Attribute, Body, Model, Node, Port, Tensor};
+use dyno_rnn::import::reroll;
 use dyno_tensors::Elements;
 
 use crate::graph::{Block, Graph, GraphError, Step, Work};
@@ -17,8 +18,10 @@ const VERSIONS: std::ops::RangeInclusive<i64> = 7..=23;
 /// Maximum bytes of a folded value. Larger ones, such as an expanded mask, are computed at run time.
 const FOLDED_BYTES: usize = 1 << 24;
 
-/// Reads a model.
+/// Reads a model. Cells that were unrolled into many small nodes become recurrent nodes again.
 pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
+    let (rolled, _) = reroll(model);
+    let model = &rolled;
     let mut loader = Loader {
         model,
         names: Vec::new(),

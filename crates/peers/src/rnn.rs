@@ -1,11 +1,12 @@
 //! `bench/rnn`: layers of DeepCPU's Table 1 beside PyTorch, ONNX Runtime and OpenVINO, in turn, the
-//! tuner beside a sweep of all plans, served models, and a layer on a busy machine. Prints one JSON line per cell of the table and
-//! one per summary.
+//! tuner beside a sweep of all plans, served and whole models, and a layer on a busy machine. Prints one
+//! JSON line per cell of the table and one per summary.
 
 mod cell;
 mod models;
 mod neighbour;
 mod server;
+mod whole;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -60,6 +61,7 @@ pub fn run(root: &Path, options: &FigureOptions) -> Result<ExitCode> {
         tuner(&bench)?;
     }
     models::run(&bench)?;
+    whole::run(&bench)?;
     neighbour::run(&bench)?;
     server::run(&bench)?;
     Ok(ExitCode::SUCCESS)

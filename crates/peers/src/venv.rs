@@ -110,6 +110,19 @@ impl Venv {
         output_of(self.pip_install().args(packages.split_whitespace())).map(drop)
     }
 
+    /// Adds packages without what they depend on, for the files in them.
+    ///
+    /// # Errors
+    /// As [`Venv::with_packages`].
+    pub fn with_bare(&self, packages: &str) -> Result<(), String> {
+        let installed = self.folder.join("installed-bare.txt");
+        if fs::read_to_string(&installed).is_ok_and(|text| text == packages) {
+            return Ok(());
+        }
+        output_of(self.pip_install().arg("--no-deps").args(packages.split_whitespace()))?;
+        fs::write(&installed, packages).map_err(|error| error.to_string())
+    }
+
     /// Returns the folder of the environment.
     #[must_use]
     pub fn folder(&self) -> &Path {

@@ -1,11 +1,14 @@
-//! The Python module `dyno_rnn`, an interface to [`dyno_rnn::engine`].
+//! The Python module `dyno_rnn`, an interface to [`dyno_rnn::engine`] and to `dyno_graph`.
 //!
 //! Input arrays are buffers such as those of NumPy; output arrays are memoryviews, which NumPy uses
 //! without a copy. The interpreter lock is released while a batch runs.
 //! `python/dyno_rnn/__init__.pyi` documents the module for readers and type checkers.
 #![forbid(unsafe_code)]
 
+mod graph;
+
 use std::ffi::CString;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use dyno_rnn::Precision;
@@ -14,7 +17,7 @@ use dyno_rnn::model::{Model as Layers, ModelError};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyMemoryView};
+use pyo3::types::{PyByteArray, PyDict, PyMemoryView};
 
 /// Maximum threads, above the number of cores of any machine.
 const MOST_THREADS: usize = 1024;
@@ -37,6 +40,29 @@ fn python_error(error: &EngineError) -> PyErr {
     }
 }
 
+fn within(name: &str, found: usize, most: usize) -> PyResult<()> {
+    if (1..=most).contains(&found) {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!("{name}: expected 1 to {most}, found {found}")))
+}
+
+fn threads_within(found: usize) -> PyResult<()> {
+    within("threads", found, MOST_THREADS)
+}
+
+fn precision_named(name: &str) -> PyResult<Precision> {
+    match name {
+        "f32" => Ok(Precision::F32),
+        "bf16" => Ok(Precision::Bf16),
+        "int8" => Ok(Precision::Int8),
+        other => {
+            let text = format!("precision: expected 'f32', 'bf16' or 'int8', found '{other}'");
+            Err(PyValueError::new_err(text))
+        }
+    }
+}
+
 #[pymethods]
 impl Model {
     /// Loads `model`: a file .onnx or .safetensors, one of its layers as FILE#LAYER, or a layer with
@@ -45,28 +71,17 @@ impl Model {
     #[pyo3(signature = (model, *, threads = 1, precision = "f32", steps = 100))]
     fn open(
         py: Python<'_>,
-        model: &str,
+        model: PathBuf,
         threads: usize,
         precision: &str,
         steps: usize,
     ) -> PyResult<Self> {
-        let precision = match precision {
-            "f32" => Precision::F32,
-            "bf16" => Precision::Bf16,
-            "int8" => Precision::Int8,
-            other => {
-                let text = format!("precision: expected 'f32', 'bf16' or 'int8', found '{other}'");
-                return Err(PyValueError::new_err(text));
-            }
-        };
-        for (name, found, most) in
-            [("threads", threads, MOST_THREADS), ("steps", steps, isize::MAX as usize)]
-        {
-            if !(1..=most).contains(&found) {
-                let text = format!("{name}: expected 1 to {most}, found {found}");
-                return Err(PyValueError::new_err(text));
-            }
-        }
+        let precision = precision_named(precision)?;
+        threads_within(threads)?;
+        within("steps", steps, isize::MAX as usize)?;
+        let model = model.to_str().ok_or_else(|| {
+            PyValueError::new_err(format!("model: {} is no text", model.display()))
+        })?;
         let layers = Layers::open(model);
         let layers = layers.and_then(|layers| layers.check_arrays().map(|()| layers));
         let layers = layers.map_err(|error| match error {
@@ -90,6 +105,16 @@ impl Model {
             states: engine.state_numbers(1).map_err(|error| python_error(&error))?,
             engine: Mutex::new(engine),
         })
+    }
+
+    /// Loads the weights of a torch.nn.LSTM, GRU or RNN.
+    #[staticmethod]
+    #[pyo3(signature = (module, **options))]
+    fn from_torch<'py>(
+        module: &Bound<'py, PyAny>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        module.py().import("dyno_rnn._torch")?.getattr("model")?.call((module,), options)
     }
 
     /// Name of the model, as given.
@@ -204,9 +229,11 @@ impl Model {
 
 fn buffer(name: &str, object: &Bound<'_, PyAny>) -> PyResult<PyBuffer<f32>> {
     PyBuffer::get(object).map_err(|_| {
+        let found = object
+            .getattr("dtype")
+            .map_or_else(|_| object.get_type().to_string(), |dtype| format!("an array of {dtype}"));
         PyTypeError::new_err(format!(
-            "{name}: expected a buffer of float32, such as a numpy array, found {}",
-            object.get_type()
+            "{name}: expected a buffer of float32, such as a numpy array, found {found}"
         ))
     })
 }
@@ -227,4 +254,9 @@ fn floats<'py>(py: Python<'py>, numbers: &[f32]) -> PyResult<Bound<'py, PyAny>> 
 mod native {
     #[pymodule_export]
     use super::Model;
+    #[pymodule_export]
+    use super::graph::Graph;
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "the name that Python expects")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -2,7 +2,7 @@
 //!
 //! In real time, an [`engine::Engine`] computes answers on the calling thread:
 //! [`digits::DigitsPerceptron`] (the embedded default), [`onnx`] (its `tract` variant needs the
-//! feature of that name), and [`rnn`], which runs recurrent networks on teams of threads.
+//! feature of that name), and [`rnn`], which runs recurrent layers on teams of threads.
 //! [`engine::InlineSystem`] runs an engine on the issuing thread. [`batch::BatchingPool`] runs it
 //! on a pool of workers behind a dynamic batcher. Both implement
 //! [`SystemUnderTest`](dyno_loadgen::sut::SystemUnderTest).
@@ -44,6 +44,7 @@ pub mod cheat;
 pub mod cores;
 pub mod digits;
 pub mod engine;
+mod idle;
 pub mod infer;
 pub mod interleaved;
 pub mod model;

@@ -163,9 +163,10 @@ impl Serve {
                 let _ = writeln!(page, "model {name}: text of text (OpenAI interface)");
                 Answers::Text(tokens)
             }
-            ServerModel::Tensors(model, stations) => {
+            ServerModel::Tensors(model, stations, remark) => {
                 by_value::warm_up(&*model, self.warm_up, &self.system, &run)?;
                 let _ = writeln!(page, "model {name}: {}", signature(&*model));
+                remark.iter().for_each(|remark| page.push_str(&format!("{remark}\n")));
                 let largest = NonZero::new(model.info().largest_batch);
                 let max_size = largest.map_or(self.batch, |largest| self.batch.min(largest));
                 let policy = Policy { max_size, max_wait: self.batch_wait };
@@ -309,7 +310,7 @@ fn default_name(spec: &str) -> String {
 }
 
 /// Returns a signature such as `ink float32 [-1, 64] -> scores float32 [-1, 10]`.
-fn signature(model: &dyn InferenceModel) -> String {
+pub fn signature(model: &dyn InferenceModel) -> String {
     let about = model.info();
     let all = |ports: &[dyno_sut::engine::Port]| {
         let one = |port: &dyno_sut::engine::Port| {

@@ -35,6 +35,7 @@ mod pty;
 mod report;
 mod rnn;
 mod rnn_study;
+mod rnn_whole;
 mod rounds;
 mod saturation;
 mod schema;

@@ -105,9 +105,9 @@ fn samples_of_files_are_checked_before_anything_runs() {
     refused("lstm:1x4,precison=f32", 2, "the nearest key is `precision`");
     refused("lstm:1x4@0+gru:1x4", 2, "every model needs its own");
     refused("lstm:1x4@0+gru:1x4@0", 2, "processor 0 is given to two models");
-    std::fs::write(folder.0.join("dense.onnx"), dyno_sut::digits::Perceptron::trained().to_onnx())
-        .unwrap();
-    refused("dense.onnx", 3, "dense.onnx has no recurrent layer");
+    let dense = dyno_sut::digits::Perceptron::trained().to_onnx();
+    std::fs::write(folder.0.join("dense.onnx"), dense).unwrap();
+    refused("dense.onnx,as=layers", 3, "dense.onnx has no recurrent layer");
     let run = format!(
         "run --system rnn:{lstm} --data good.npy --data lengths=lengths.npy --scenario Offline \
          --mode accuracy --json --no-progress --out ran"

@@ -22,8 +22,8 @@ pub const SERVED: &str = "digits, digits-lstm, null, onnx:FILE, tuned:model=FILE
 
 /// A loaded model that answers requests.
 pub enum ServerModel {
-    /// A model of tensors, with the stations that compute it.
-    Tensors(Arc<dyn InferenceModel>, Vec<Station>),
+    /// A model of tensors, with the stations that compute it, and how it was verified.
+    Tensors(Arc<dyn InferenceModel>, Vec<Station>, Option<String>),
     /// A model of text in tokens.
     Text(Tokens),
 }
@@ -43,9 +43,9 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
         "onnx" => Arc::new(load_onnx(argument, batch, run)?),
         "tuned" => Arc::new(tuned_model(argument)?.by_value(batch)),
         "rnn" | "digits-lstm" => {
-            let (model, cores) = rnn::by_value(name, argument, run)?;
-            let stations = cores.into_iter().map(|cores| Station { cores });
-            return Ok(ServerModel::Tensors(Arc::new(model), stations.collect()));
+            let rnn::ByValue { model, cores, remark } = rnn::by_value(name, argument, run)?;
+            let stations = cores.into_iter().map(|cores| Station { cores }).collect();
+            return Ok(ServerModel::Tensors(model, stations, remark));
         }
         "tokens" => return tokens::load(argument, waiting).map(ServerModel::Text),
         _ => {
@@ -53,7 +53,7 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
                 .hint(format!("those that can are {SERVED}")));
         }
     };
-    Ok(ServerModel::Tensors(model, stations()))
+    Ok(ServerModel::Tensors(model, stations(), None))
 }
 
 /// Calls a model `calls` times with zeros. Dynamic dimensions are those of `--shape`, or 1 without
@@ -69,7 +69,8 @@ pub fn warm_up(
 ) -> Result<(), Failure> {
     let symbols = || {
         let argument = spec.split_once(':').map_or("", |(_, argument)| argument);
-        let file = tuned::model(argument).unwrap_or_else(|| PathBuf::from(argument));
+        let named = tuned::model(argument).or_else(|| rnn::files(argument).into_iter().next());
+        let file = named.unwrap_or_else(|| PathBuf::from(argument));
         shapes::symbols(&file)
     };
     let zeros = if run.shapes.is_empty() {

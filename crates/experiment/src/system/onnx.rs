@@ -241,6 +241,9 @@ pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Fai
             "the samples were random; give real ones with --data FILE.npy".into(),
         ],
         OnnxError::Trial { .. } => vec![takes()],
+        OnnxError::Mixed { .. } => vec![
+            "compute one sample in a call: --batch 1; or export the model with the batch first".into(),
+        ],
         OnnxError::InputType { .. } => {
             vec![
                 "put a Cast in front of it in the model, or export the model with such inputs"
@@ -267,7 +270,7 @@ fn dimension(dimension: &Option<usize>) -> String {
 
 /// Returns the options of an engine. Labels are classes, and are compared with the index of the
 /// largest output.
-fn options(run: &RunOptions) -> EngineOptions {
+pub fn options(run: &RunOptions) -> EngineOptions {
     EngineOptions {
         answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
         largest_batch: largest_batch(run).get(),

@@ -4,6 +4,7 @@
 mod oracle;
 mod source;
 mod spec;
+mod whole;
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use dyno_sut::batch::{BatchSizes, BatchingPool, Policy, PoolRouter, Station};
 use dyno_sut::cores::Cores;
 use dyno_sut::digits::DigitsLstm;
 use dyno_sut::engine::Engine;
+use dyno_sut::infer::InferenceModel;
 use dyno_sut::rnn::{Batching, RecurrentModel, Runner, SequenceEngine, SequenceLibrary, Sequences};
 use dyno_task::judge::Judge;
 
@@ -33,6 +35,7 @@ pub(super) const KIND: SystemKind = SystemKind {
     help: spec::GRAMMAR,
     accepts: &[
         "data",
+        "shape",
         "labels",
         "with",
         "workers",
@@ -43,8 +46,17 @@ pub(super) const KIND: SystemKind = SystemKind {
         "batch-wait",
     ],
     resources: |operand| Resources::files(files(operand)),
-    check: None,
-    open: |request| Ok(load(request.operand, request.run)?.into()),
+    check: Some(|operand, run| {
+        let Ok(spec) = spec::parse(operand) else { return Ok(()) };
+        whole::file(&spec).map_or(Ok(()), |path| whole::check(path, run))
+    }),
+    open: |request| {
+        let spec = read(request.operand, "rnn")?;
+        match whole::file(&spec) {
+            Some(path) => whole::open(path, &spec, request.run),
+            None => Ok(load(&spec, request.run)?.into()),
+        }
+    },
 };
 
 pub(super) const DIGITS_LSTM: SystemKind = SystemKind {
@@ -148,8 +160,7 @@ impl Pools {
 ///
 /// # Errors
 /// Invalid models or samples, or cores that do not exist.
-pub fn load(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
-    let spec = read(text, "rnn")?;
+fn load(spec: &Spec, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     if spec.models.iter().any(|(model, _)| model.is_empty()) {
         return Err(Failure::usage("system `rnn` needs a model").hint(
             "write --system rnn:FILE.onnx, or a layer by its shape: rnn:lstm:256x256x1x100",
@@ -157,14 +168,14 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     }
     let mut models = Vec::new();
     for (name, _) in &spec.models {
-        models.push(Source::open(name, &spec)?);
+        models.push(Source::open(name, spec)?);
     }
-    let library = Arc::new(library(&spec, &models, run)?);
+    let library = Arc::new(library(spec, &models, run)?);
     let mut remarks: Vec<String> =
         models.iter().filter_map(Source::assumption).map(str::to_owned).collect();
     let threads = run.threads.map_or(1, NonZero::get);
     remarks.extend(EngineOptions { threads, ..EngineOptions::default() }.thread_limit());
-    let judge = judge(&spec, &models, &library, run, &mut remarks)?;
+    let judge = judge(spec, &models, &library, run, &mut remarks)?;
     let shape = models.iter().find_map(Source::shape);
     let batch_default = shape.and_then(|[rows, _]| NonZero::new(rows)).unwrap_or(BATCH_DEFAULT);
     let largest = run.batch.as_ref().map_or(batch_default, |_| onnx::largest_batch(run));
@@ -172,10 +183,12 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
         models.iter().zip(library.sets()).filter(|(of, _)| matches!(of, Source::Layers(_)));
     let steps = layers.map(|(_, set)| set.longest()).max().unwrap_or(1);
     let open = |model: usize, options: &EngineOptions| models[model].runner(options);
-    let (name, batching) =
-        (format!("dyno-rnn-{}", short(&spec)), Batching { largest, length_classes: spec.near });
+    let (name, batching) = (
+        format!("dyno-rnn-{}", short(spec)),
+        Batching { largest, length_classes: spec.near.unwrap_or_default() },
+    );
     let parts = Parts { name, batching, steps, open: &open };
-    let (engine, pools) = parts.build(&spec, &library, run)?;
+    let (engine, pools) = parts.build(spec, &library, run)?;
     Ok(LoadedNetworks { engine, library, pools, judge, is_synthetic: run.data.is_empty(), remarks })
 }
 
@@ -211,7 +224,7 @@ pub fn load_digits(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failu
     let library = Arc::new(DigitsLstm::library());
     let largest = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
     let open = |_: usize, options: &EngineOptions| DigitsLstm::runner(options);
-    let batching = Batching { largest, length_classes: spec.near };
+    let batching = Batching { largest, length_classes: spec.near.unwrap_or_default() };
     let steps = dyno_sut::digits::ROWS;
     let parts = Parts { name: "digits-lstm".into(), batching, steps, open: &open };
     let (engine, pools) = parts.build(&spec, &library, run)?;
@@ -225,23 +238,35 @@ pub fn load_digits(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failu
     })
 }
 
+/// A model for requests that carry their data.
+pub struct ByValue {
+    /// The model.
+    pub model: Arc<dyn InferenceModel>,
+    /// Cores of each worker.
+    pub cores: Vec<Option<Cores>>,
+    /// How the model was verified.
+    pub remark: Option<String>,
+}
+
 /// Loads the model of `rnn:` or `digits-lstm` for requests that carry their data, with the cores of
 /// each of its workers.
 ///
 /// # Errors
 /// As [`load`] and [`load_digits`]; or several models, because a server has one.
-pub fn by_value(
-    system: &str,
-    text: &str,
-    run: &RunOptions,
-) -> Result<(RecurrentModel, Vec<Option<Cores>>), Failure> {
+pub fn by_value(system: &str, text: &str, run: &RunOptions) -> Result<ByValue, Failure> {
     let spec = read(text, system)?;
+    let batch_size = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
+    if let Some(path) = whole::file(&spec).filter(|_| system == "rnn") {
+        let (model, remark) = whole::by_value(path, &spec, batch_size.get(), run)?;
+        let cores = spec.models[0].1.clone().or(run.cores.clone());
+        let stations = vec![cores; run.workers.unwrap_or(1).max(1)];
+        return Ok(ByValue { model: Arc::new(model), cores: stations, remark });
+    }
     let [(model, _)] = &spec.models[..] else {
         return Err(Failure::usage(format!("system {system}:{text} has several models"))
             .hint("serve each by itself"));
     };
-    let largest = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
-    let batching = Batching { largest, length_classes: spec.near };
+    let batching = Batching { largest: batch_size, length_classes: spec.near.unwrap_or_default() };
     let sets = core_sets(&spec, run)?;
     let made = if system == "digits-lstm" {
         let open = |_: usize, options: &EngineOptions| DigitsLstm::runner(options);
@@ -259,7 +284,8 @@ pub fn by_value(
     let name = if system == "rnn" { format!("dyno-rnn-{}", short(&spec)) } else { system.into() };
     let model = RecurrentModel::new(name, firsts, batching);
     let model = model.map_err(|why| Failure::set_up(format!("system {system}: {why}")))?;
-    Ok((model, sets.into_iter().flatten().collect()))
+    let cores = sets.into_iter().flatten().collect();
+    Ok(ByValue { model: Arc::new(model), cores, remark: None })
 }
 
 fn read(text: &str, system: &str) -> Result<Spec, Failure> {
@@ -335,7 +361,7 @@ impl Parts<'_> {
                 cores: beside(sets[0].as_ref()),
                 isa: Isa::best(),
                 steps: self.steps,
-                tuning: spec.tune,
+                tuning: spec.tune.unwrap_or(spec::TUNE_DEFAULT),
             };
             // The thread that makes an engine is part of its team while plans are timed.
             let _bound = policy::bound(sets[0].as_ref())?;
@@ -484,16 +510,7 @@ fn judge(
     run: &RunOptions,
     remarks: &mut Vec<String>,
 ) -> Result<Option<Judge>, Failure> {
-    let reference = match &run.with[..] {
-        [] => None,
-        [(name, path)] if name == "reference" => Some(path.clone()),
-        [(name, _), ..] => {
-            return Err(Failure::usage(format!(
-                "system rnn has no file `{name}`, or one is given twice"
-            ))
-            .hint("--with reference=FILE.npy holds the answers that are right, a row a sample"));
-        }
-    };
+    let reference = reference(run)?;
     let is_asked = matches!(run.mode, None | Some(Mode::Accuracy | Mode::Both));
     let vectors = match reference {
         Some(path) => Some(path),
@@ -514,4 +531,16 @@ fn judge(
     // An unreadable file is reported before the run.
     judge.scorer().map_err(Failure::set_up)?;
     Ok(Some(judge))
+}
+
+/// Returns the file of `--with reference=FILE.npy`.
+fn reference(run: &RunOptions) -> Result<Option<PathBuf>, Failure> {
+    match &run.with[..] {
+        [] => Ok(None),
+        [(name, path)] if name == "reference" => Ok(Some(path.clone())),
+        [(name, _), ..] => {
+            Err(Failure::usage(format!("system rnn has no file `{name}`, or one is given twice"))
+                .hint("--with reference=FILE.npy holds the answers that are right, a row a sample"))
+        }
+    }
 }

@@ -49,7 +49,7 @@ pub fn bound(
     let mut named: BTreeMap<String, usize> = BTreeMap::new();
     for shape in &run.shapes {
         let at = position(&inputs, shape)?;
-        fill(&mut inputs[at], shape)?;
+        fill(&mut inputs[at], shape, super::onnx::largest_batch(run).get())?;
         for (axis, &length) in shape.dimensions.iter().enumerate().skip(1) {
             let Some(name) = symbol(&symbols, &inputs[at], axis) else { continue };
             match named.insert(name.into(), length) {
@@ -120,8 +120,9 @@ fn position(inputs: &[ModelInput], shape: &ShapeOption) -> Result<usize, Failure
     })
 }
 
-/// Sets the dynamic dimensions of one input.
-fn fill(input: &mut ModelInput, shape: &ShapeOption) -> Result<(), Failure> {
+/// Sets the dynamic dimensions of one input. If a call has one sample, the first dimension may be one of
+/// the sample, such as its steps.
+fn fill(input: &mut ModelInput, shape: &ShapeOption, batch: usize) -> Result<(), Failure> {
     let given = format!("--shape {}={}", input.name, shape.text());
     let (expected, found) = (input.shape.len(), shape.dimensions.len());
     if expected != found {
@@ -138,15 +139,18 @@ fn fill(input: &mut ModelInput, shape: &ShapeOption) -> Result<(), Failure> {
                     "{given}: the model fixes dimension {axis} at {fixed}, found {given_length}"
                 )));
             }
-            None if axis == 0 && given_length != 1 => {
+            None if axis == 0 && given_length != 1 && batch > 1 => {
                 return Err(Failure::usage(format!(
                     "{given}: the first dimension is that of the batch, expected 1, found \
                      {given_length}"
                 ))
-                .hint(format!("set the size of batches with --batch {given_length}")));
+                .hint(format!("set the size of batches with --batch {given_length}"))
+                .hint(
+                    "if the first dimension counts steps, compute one sample in a call: --batch 1",
+                ));
             }
             // The batch dimension stays dynamic.
-            None if axis == 0 => {}
+            None if axis == 0 && given_length == 1 => {}
             _ => *length = Some(given_length),
         }
     }
@@ -287,6 +291,16 @@ mod tests {
         let fixed = [input("x", &[None, Some(3), None])];
         let found = check(&fixed, &symbols, &["x=1x4x2"]).unwrap_err();
         assert!(found.contains("fixes dimension 1 at 3, found 4"), "{found}");
+    }
+
+    #[test]
+    fn a_first_dimension_of_steps_is_one_of_the_sample() {
+        let inputs = [input("x", &[None, None, Some(4)])];
+        let shapes = ShapeOption::parse_all("x=9x2x4").unwrap();
+        let batch = crate::options::BatchSizes::parse("1").ok();
+        let run = RunOptions { shapes, batch, ..RunOptions::default() };
+        let bound = bound(&inputs, Symbols::new, &run).unwrap();
+        assert_eq!(bound[0].shape, [Some(9), Some(2), Some(4)]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-"""Dyno's engine of recurrent networks (LSTM, GRU, RNN) on CPUs."""
+"""Dyno's engine of recurrent networks (LSTM, GRU, RNN) and of whole ONNX models on CPUs."""
 
-from ._native import Model
+from ._native import Graph, Model, __version__
 
-__all__ = ["Model"]
+__all__ = ["Graph", "Model", "__version__"]

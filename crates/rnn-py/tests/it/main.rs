@@ -59,6 +59,7 @@ fn the_module_computes_and_refuses_in_python() {
         .arg(script)
         .env("PYTHONPATH", &site)
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("GOLDEN", Path::new(env!("CARGO_MANIFEST_DIR")).join("../rnn/tests/golden"))
         .current_dir(&site)
         .output()
         .unwrap();

@@ -1,8 +1,9 @@
-"""The module in Python: what it computes, and what it refuses. Needs no package."""
+"""The module in Python: what it computes, and what it refuses. Tests of PyTorch skip without it."""
 
 import array
 import math
 import os
+import pathlib
 import signal
 import tempfile
 import threading
@@ -130,6 +131,108 @@ class Engine(unittest.TestCase):
             os.waitpid(child, 0)
         self.assertEqual(state, (child, 0), "the child hangs or differs")
         self.assertEqual(model.run(values).tolist(), right)
+
+    def test_a_module_of_torch_is_a_model(self):
+        torch = torch_or_skip(self)
+        torch.manual_seed(1)
+        for make in [
+            lambda: torch.nn.LSTM(4, 8, num_layers=2, bidirectional=True),
+            lambda: torch.nn.GRU(4, 8, batch_first=True),
+            lambda: torch.nn.RNN(4, 8, nonlinearity="relu"),
+        ]:
+            module = make()
+            x = torch.rand(5, 2, 4)
+            given = x.transpose(0, 1) if module.batch_first else x
+            with torch.no_grad():
+                right = module(given)[0]
+            right = right.transpose(0, 1) if module.batch_first else right
+            found = torch.tensor(dyno_rnn.Model.from_torch(module).run(x.numpy()).tolist())
+            self.assertLess((found - right).abs().max().item(), 1e-5, module)
+        with self.assertRaisesRegex(TypeError, "Graph.from_torch"):
+            dyno_rnn.Model.from_torch(torch.nn.Linear(2, 2))
+
+
+class WholeModels(unittest.TestCase):
+    """Files of the golden tests of dyno-rnn."""
+
+    def open(self, name, **options):
+        return dyno_rnn.Graph(pathlib.Path(os.environ["GOLDEN"]) / name, **options)
+
+    def inputs(self, graph):
+        """Arrays for the inputs; dimensions without a size are 2."""
+        made = {}
+        for name, kind, dims in graph.inputs:
+            dims = [size if isinstance(size, int) else 2 for size in dims]
+            if kind == "float32":
+                made[name] = numbers(*dims)
+            else:
+                code = {"int32": "i", "int64": "q"}[kind]
+                made[name] = memoryview(array.array(code, [1] * math.prod(dims))).cast("B").cast(code, dims)
+        return made
+
+    def test_names_types_and_dimensions_are_those_of_the_file(self):
+        graph = self.open("gru_no_bias.onnx", threads=2)
+        [(name, kind, dims)] = graph.inputs
+        self.assertEqual((kind, len(dims)), ("float32", 3))
+        found = graph.run(self.inputs(graph))
+        self.assertEqual(list(found), [name for name, _, _ in graph.outputs])
+        for name, view in found.items():
+            self.assertIsInstance(view, memoryview, name)
+
+    def test_outputs_are_those_of_an_independent_evaluator(self):
+        for name in ["gru_no_bias.onnx", "lstm_forward_lengths_initial.onnx", "lstm_in_a_branch.onnx"]:
+            graph = self.open(name)
+            self.assertLess(graph.verify(self.inputs(graph)), 1e-5, name)
+
+    def test_what_does_not_fit_is_told(self):
+        graph = self.open("gru_no_bias.onnx")
+        [(name, _, dims)] = graph.inputs
+        good = self.inputs(graph)[name]
+        refused = [
+            (ValueError, "the model has no input 'other'", {"other": good}),
+            (ValueError, f"input '{name}' is missing", {}),
+            (TypeError, "expected an array of float32, found array", {name: array.array("d", [0.0])}),
+            (ValueError, f"input '{name}': expected", {name: numbers(3)}),
+        ]
+        for kind, words, inputs in refused:
+            with self.assertRaises(kind) as raised:
+                graph.run(inputs)
+            self.assertIn(words, str(raised.exception))
+        with self.assertRaises(OSError):
+            self.open("none.onnx")
+
+    def test_a_classifier_of_torch_is_a_graph_with_its_own_names(self):
+        torch = torch_or_skip(self)
+        torch.manual_seed(2)
+
+        class Classifier(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embedding = torch.nn.Embedding(50, 8)
+                self.lstm = torch.nn.LSTM(8, 16, batch_first=True, bidirectional=True)
+                self.head = torch.nn.Linear(32, 3)
+
+            def forward(self, ids):
+                return self.head(self.lstm(self.embedding(ids))[0].amax(1))
+
+        module, ids = Classifier().eval(), torch.randint(0, 50, (2, 7))
+        dynamic = {"ids": {0: "batch", 1: "steps"}}
+        graph = dyno_rnn.Graph.from_torch(module, {"ids": ids}, dynamic=dynamic)
+        self.assertEqual(graph.inputs, [("ids", "int64", ("batch", "steps"))])
+        for rows, steps in [(2, 7), (3, 5)]:
+            ids = torch.randint(0, 50, (rows, steps))
+            [scores] = graph.run({"ids": ids.numpy()}).values()
+            with torch.no_grad():
+                right = module(ids)
+            self.assertLess((torch.tensor(scores.tolist()) - right).abs().max().item(), 1e-5)
+
+
+def torch_or_skip(test):
+    try:
+        import torch
+    except ImportError:
+        test.skipTest("PyTorch is not installed")
+    return torch
 
 
 if __name__ == "__main__":

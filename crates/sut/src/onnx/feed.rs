@@ -306,7 +306,54 @@ impl Feed {
         engine.answer(&[first], &mut Answers::new());
         self.is_tried.store(false, Ordering::Relaxed);
         let took = clock.now();
-        self.failure_reason().map_or(Ok(took), |why| Err(OnnxError::Trial { why: why.to_owned() }))
+        if let Some(why) = self.failure_reason() {
+            return Err(OnnxError::Trial { why: why.to_owned() });
+        }
+        self.check_batch(engine)?;
+        Ok(took)
+    }
+
+    /// Checks that samples of one call do not influence each other. In a model whose first dimension
+    /// counts steps instead of samples, they would be one sequence.
+    fn check_batch(&self, engine: &dyn Engine) -> Result<(), OnnxError> {
+        let exact = matches!(self.answer, Answer::Output);
+        let element =
+            engine.info().outputs.first().and_then(|port| Elements::type_from_name(&port.element));
+        let Some(element) = element.filter(|_| exact && self.at_once(&self.first) > 1) else {
+            return Ok(());
+        };
+        let other = u64::from(self.library.total_sample_count() > 1);
+        let answers = |indices: &[u64]| -> Option<Vec<Vec<f64>>> {
+            let sample = |(at, index): (usize, &u64)| QuerySample {
+                id: ResponseId(at as u64 + 1),
+                index: *index,
+            };
+            let samples: Vec<QuerySample> = indices.iter().enumerate().map(sample).collect();
+            let mut found = Answers::new();
+            engine.answer(&samples, &mut found);
+            let mut numbers = vec![Vec::new(); samples.len()];
+            for (id, answer) in found.iter() {
+                numbers[id.0 as usize - 1] = Elements::read(element, answer.ok()?)?.to_f64();
+            }
+            Some(numbers)
+        };
+        // A call that fails is reported when the run makes it.
+        let (Some(twice), Some(both)) = (answers(&[0, 0]), answers(&[0, other])) else {
+            return Ok(());
+        };
+        let (Some(first), Some(second)) = (answers(&[0]), answers(&[other])) else { return Ok(()) };
+        let alike = difference(&twice[0], &twice[1]);
+        // Models that quantize whole calls differ a little by the other samples.
+        let apart = difference(&both[0], &first[0]).max(difference(&both[1], &second[0]));
+        match (alike > TWICE_TOLERANCE, apart > TOGETHER_TOLERANCE) {
+            (true, _) => Err(OnnxError::Mixed {
+                why: format!("two equal samples of a call get answers that differ by {alike:.1e}"),
+            }),
+            (_, true) => Err(OnnxError::Mixed {
+                why: format!("alone and with another sample the answers differ by {apart:.1e}"),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Returns how many outputs of a call the answers need, from the first one.
@@ -330,6 +377,23 @@ impl Shapes {
         shape[0] = samples;
         Cow::Owned(shape)
     }
+}
+
+/// Largest difference of answers to equal samples of one call, relative to the largest magnitude.
+const TWICE_TOLERANCE: f64 = 1e-3;
+/// Largest difference of an answer alone and in a call with another sample.
+const TOGETHER_TOLERANCE: f64 = 0.05;
+
+/// Returns the largest difference relative to the largest magnitude; infinity if the lengths differ.
+fn difference(a: &[f64], b: &[f64]) -> f64 {
+    if a.len() != b.len() {
+        return f64::INFINITY;
+    }
+    let scale =
+        a.iter().chain(b).filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
+    let pairs = a.iter().zip(b).filter(|(a, b)| a.is_finite() && b.is_finite());
+    let most = pairs.fold(0.0, |most: f64, (a, b)| most.max((a - b).abs()));
+    if most == 0.0 { 0.0 } else { most / scale }
 }
 
 /// Returns the windows of a model that sees samples in windows.

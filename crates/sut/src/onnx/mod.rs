@@ -1,9 +1,10 @@
 //! ONNX models as engines: on ONNX Runtime, which is found on the machine and loaded at run time
-//! ([`ort`]), on tract, which is compiled in (`tract`, behind the feature of that name), or in
-//! number formats of few bits ([`tuned`]).
+//! ([`ort`]), on Dyno's own executor ([`graph`]), on tract, which is compiled in (`tract`, behind the
+//! feature of that name), or in number formats of few bits ([`tuned`]).
 
 pub mod answer;
 mod feed;
+pub mod graph;
 pub mod ort;
 pub mod runtime;
 #[cfg(feature = "tract")]
@@ -99,6 +100,15 @@ pub enum OnnxError {
         expected: Vec<Option<usize>>,
         /// Shape of one sample of the library.
         sample: Vec<usize>,
+    },
+    /// Samples of one call influence each other.
+    #[error(
+        "an output of a sample depends on the other samples of its call, so that the first dimension \
+         of the model is no batch: {why}"
+    )]
+    Mixed {
+        /// What differs.
+        why: String,
     },
     /// The model fails on the first sample.
     #[error("the model fails on sample 0: {why}")]

@@ -5,7 +5,7 @@ mod callable;
 use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 use ort::session::{Session, SessionInputValue};
@@ -17,6 +17,7 @@ use super::feed::Feed;
 use super::runtime::{Search, environment, loaded};
 use super::{EngineOptions, OnnxError};
 use crate::engine::{Answers, Engine, EngineInfo, Port};
+use crate::idle::idle;
 use crate::tensors::{Element, Elements, ModelInput, Scalar, TensorLibrary, each_type};
 
 pub use callable::{CallableModel, InputValue, OutputValue};
@@ -197,19 +198,6 @@ impl OrtEngine {
     }
 }
 
-/// Locks a free session, preferably number `first`. If none is free, waits for number `first`.
-fn free(sessions: &[Mutex<Session>], first: usize) -> MutexGuard<'_, Session> {
-    let (before, from) = sessions.split_at(first);
-    for session in from.iter().chain(before) {
-        match session.try_lock() {
-            Ok(session) => return session,
-            Err(TryLockError::Poisoned(session)) => return session.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
-    }
-    sessions[first].lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn value<'a>(shape: &'a [usize], elements: &'a Elements<'_>) -> ort::Result<SessionInputValue<'a>> {
     each_type!(elements, all => Ok(TensorRef::from_array_view((shape, &**all))?.into()))
 }
@@ -252,7 +240,7 @@ impl Engine for OrtEngine {
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
-        self.compute(&mut free(&self.sessions, 0), samples, answers);
+        self.compute(&mut idle(&self.sessions, 0), samples, answers);
     }
 
     /// Warms up each session, because the first calls of each are slow.

@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex};
 
 use dyno_loadgen::record::Failure;
 
 use super::{Batching, Runner, RunnerSlot, prepare, slot};
 use crate::engine::{EngineInfo, Port};
+use crate::idle::idle;
 use crate::infer::{InferenceModel, Refusal, Value};
 use crate::tensors::{Element, Elements, ModelInput};
 
@@ -86,21 +87,9 @@ impl RecurrentModel {
         Ok(Self { name: name.into(), inputs: vec![input], info, answers, batching, slots })
     }
 
-    /// Locks a free slot. If none is free, waits for the first one.
-    fn free(&self) -> MutexGuard<'_, RunnerSlot> {
-        for slot in &self.slots {
-            match slot.try_lock() {
-                Ok(slot) => return slot,
-                Err(TryLockError::Poisoned(slot)) => return slot.into_inner(),
-                Err(TryLockError::WouldBlock) => {}
-            }
-        }
-        self.slots[0].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the answers to rows, which are sorted by descending length.
     fn call(&self, rows: &[Row<'_>]) -> Result<Vec<Vec<u8>>, String> {
-        let mut slot = self.free();
+        let mut slot = idle(&self.slots, 0);
         let RunnerSlot { runner, input, lengths } = &mut *slot;
         let (width, steps) = (runner.inputs(), rows[0].steps);
         lengths.clear();

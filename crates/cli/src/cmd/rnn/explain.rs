@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use dyno_experiment::options::RunOptions;
+use dyno_experiment::system::by_value::{self, ServerModel};
 use dyno_experiment::{Failure, environment};
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::explain::explain;
@@ -101,7 +103,7 @@ impl Explain {
         let is_timed = self.machine == MachineModel::This && !self.predict;
         let (machine, mut team) = self.machine(isa, is_timed)?;
         let threads = self.threads.unwrap_or(machine.cores).max(1);
-        let mut text = String::new();
+        let mut text = self.whole_model()?;
         for (name, layer) in &layers {
             let goal = self.goal(layer, shape, threads);
             let ranking = match &mut team {
@@ -118,6 +120,30 @@ impl Explain {
             text.push_str(&format!("{name}\n{found}\n"));
         }
         output::print(text.trim_end().to_owned() + "\n").map(|()| Exit::Valid)
+    }
+
+    /// Returns what `rnn:FILE.onnx` does with a file: its inputs and outputs and how it was verified, or
+    /// why it does not run as a whole. Returns nothing for other models.
+    fn whole_model(&self) -> Result<String, Failure> {
+        if !is_onnx(Path::new(&self.model)) {
+            return Ok(String::new());
+        }
+        let spec = format!("rnn:{}", self.model);
+        Ok(match by_value::load(&spec, 1, &RunOptions::default()) {
+            Ok(ServerModel::Tensors(model, _, remark)) => {
+                let signature = crate::cmd::serve::signature(&*model);
+                format!(
+                    "{}\nmodel      {signature}\nverified   {}\n\n",
+                    self.model,
+                    remark.unwrap_or_default()
+                )
+            }
+            Ok(ServerModel::Text(_)) => String::new(),
+            Err(failure) => {
+                let problems = failure.problems().join("; ");
+                format!("{}\nmodel      does not run as a whole: {problems}\n\n", self.model)
+            }
+        })
     }
 
     fn goal<'a>(&self, layer: &'a Layer, [batch, steps]: [usize; 2], threads: usize) -> Goal<'a> {
@@ -153,7 +179,7 @@ impl Explain {
     /// contributes all layers, whether or not they follow one another.
     fn layers(&self) -> Result<(NamedLayers, Option<[usize; 2]>), Failure> {
         let path = Path::new(&self.model);
-        if path.is_file() && path.extension().is_some_and(|ending| ending == "onnx") {
+        if is_onnx(path) {
             let model = dyno_onnx::Model::read(path).map_err(Failure::set_up)?;
             let (model, _) = import::reroll(&model);
             let layers = import::layers(&model).map_err(Failure::set_up)?;
@@ -174,4 +200,8 @@ impl Explain {
         let layers = model.layers().iter().enumerate();
         Ok((layers.map(|(at, layer)| (name(at), layer.clone())).collect(), model.shape()))
     }
+}
+
+fn is_onnx(path: &Path) -> bool {
+    path.is_file() && path.extension().is_some_and(|ending| ending == "onnx")
 }

@@ -1,12 +1,13 @@
 //! `dyno task layers`: prints the cost of a model layer by layer.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use dyno_experiment::Failure;
 use dyno_loadgen::settings::nearest;
-use dyno_onnx::{Cost, Dim, Layer, Model, Weights, count};
+use dyno_onnx::{Cost, Dim, Layer, Model, Weights, count_with};
 use dyno_results::units;
 use dyno_task::graphs::{COUNTED, GRAPHS};
 use serde_json::{Value, json};
@@ -21,6 +22,9 @@ pub struct Layers {
     /// An ONNX file, or a graph of ours: the name of a shape task, or of one that is counted alone
     #[arg(value_name = "FILE.onnx|GRAPH")]
     model: String,
+    /// Size of a dimension that the model leaves open, such as seq=128; 1 if not given
+    #[arg(long, value_name = "NAME=N", action = ArgAction::Append, value_delimiter = ',')]
+    bind: Vec<String>,
     /// Only the layers of the most operations
     #[arg(long, value_name = "N")]
     top: Option<usize>,
@@ -30,9 +34,10 @@ pub struct Layers {
 }
 
 const AFTER_HELP: &str = "\
-Counted at batch 1: two operations for each multiply-accumulate, bytes as the file has them.
+Two operations are counted for each multiply-accumulate, and bytes as the file has them. Dimensions
+that the model leaves open, such as the batch, are 1 unless --bind gives their size.
 Examples:
-  dyno task layers model.onnx
+  dyno task layers model.onnx --bind batch=8,seq=128
   dyno task layers resnet50-shape --top 10
   dyno task layers llama2-70b-token --json";
 
@@ -43,7 +48,9 @@ impl Layers {
     /// A file that is not an ONNX model, or an unknown graph.
     pub fn execute(self) -> Result<Exit, Failure> {
         let model = self.read()?;
-        let mut cost = count(&model);
+        let open = open_dimensions(&model);
+        let bindings = self.bindings(&open)?;
+        let mut cost = count_with(&model, &bindings);
         let total = Total::from_cost(&cost);
         // Layers that an engine computes once when it loads the model are not part of a run.
         cost.layers.retain(|layer| layer.runs > 0);
@@ -51,13 +58,38 @@ impl Layers {
             cost.layers.sort_by_key(|layer| std::cmp::Reverse(per_run(layer)));
             cost.layers.truncate(top);
         }
+        let size = |name: &String| (name.clone(), bindings.get(name).copied().unwrap_or(1));
+        let sizes: BTreeMap<String, usize> = open.iter().map(size).collect();
         let text = if self.json {
-            let document = document(&cost, &total);
+            let mut document = document(&cost, &total);
+            document["dimensions"] = json!(sizes);
             serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
         } else {
-            table(&cost, &total)
+            table(&cost, &total) + &dimensions(&sizes, &bindings)
         };
         output::print(text).map(|()| Exit::Valid)
+    }
+
+    fn bindings(&self, open: &BTreeSet<String>) -> Result<BTreeMap<String, usize>, Failure> {
+        let mut bindings = BTreeMap::new();
+        for text in &self.bind {
+            let pair = text.split_once('=').and_then(|(name, n)| Some((name, n.parse().ok()?)));
+            let Some((name, size)) = pair.filter(|(_, size)| *size > 0) else {
+                return Err(Failure::usage(format!("--bind: expected NAME=N, found `{text}`"))
+                    .hint("for example --bind batch=8,seq=128"));
+            };
+            if !open.contains(name) {
+                let all: Vec<&str> = open.iter().map(String::as_str).collect();
+                let hint = match all.is_empty() {
+                    true => "all its dimensions have sizes".to_owned(),
+                    false => format!("it leaves open: {}", all.join(", ")),
+                };
+                let problem = format!("--bind: the model has no open dimension `{name}`");
+                return Err(Failure::usage(problem).hint(hint));
+            }
+            bindings.insert(name.to_owned(), size);
+        }
+        Ok(bindings)
     }
 
     fn read(&self) -> Result<Model, Failure> {
@@ -78,6 +110,29 @@ impl Layers {
             near.unwrap_or("resnet50")
         )))
     }
+}
+
+/// Returns the names of the dimensions of inputs that have no size.
+fn open_dimensions(model: &Model) -> BTreeSet<String> {
+    let dims = model.inputs.iter().filter_map(|port| port.shape.as_ref()).flatten();
+    dims.filter_map(|dim| match dim {
+        Dim::Symbol(name) => Some(name.clone()),
+        Dim::Fixed(_) => None,
+    })
+    .collect()
+}
+
+/// Returns a line with the sizes of open dimensions.
+fn dimensions(sizes: &BTreeMap<String, usize>, given: &BTreeMap<String, usize>) -> String {
+    if sizes.is_empty() {
+        return String::new();
+    }
+    let one = |(name, size): (&String, &usize)| match (name.as_str(), given.contains_key(name)) {
+        ("", _) => format!("a dimension without a name = {size} (assumed)"),
+        (name, true) => format!("{name} = {size}"),
+        (name, false) => format!("{name} = {size} (assumed; --bind {name}=N)"),
+    };
+    format!("dimensions: {}\n", sizes.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// Sums over all layers.

@@ -50,23 +50,47 @@ pub fn computed(models: &[Source], library: &SequenceLibrary) -> Result<Option<P
     if models.iter().any(|model| model.outputs() != width) {
         return Ok(None);
     }
+    let counts: Vec<usize> = library.sets().iter().map(Sequences::count).collect();
+    let answer = |index: usize| {
+        let (model, sequence) =
+            library.sample(index as u64).ok_or("a sample is missing".to_owned())?;
+        models[model].oracle(sequence)
+    };
+    let path = stored(key(models, library), || {
+        each(counts.iter().sum(), &answer)
+            .map_err(|why| Failure::set_up(format!("system rnn: {why}")))
+    })?;
+    Ok(Some(path))
+}
+
+/// Returns the file of answers with this key; computes the answers unless the file exists. All answers
+/// have the same length.
+///
+/// # Errors
+/// The answers cannot be computed, or the file cannot be written.
+pub fn stored(
+    key: u64,
+    compute: impl FnOnce() -> Result<Vec<Vec<f64>>, Failure>,
+) -> Result<PathBuf, Failure> {
     let folder = cache::folder(None)?.root().join("rnn");
-    let path = folder.join(format!("oracle-{:016x}.npy", key(models, library)));
+    let path = folder.join(format!("oracle-{key:016x}.npy"));
     if path.is_file() {
-        return Ok(Some(path));
+        return Ok(path);
     }
-    let rows = rows(models, library)?;
+    let rows = compute()?;
+    let width = rows.first().map_or(0, Vec::len);
+    let numbers: Vec<f32> = rows.iter().flatten().map(|x| *x as f32).collect();
     let failed = |error: io::Error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
             .hint("DYNO_CACHE names another folder; --mode performance needs none")
     };
     fs::create_dir_all(&folder).map_err(failed)?;
     let mut bytes = Vec::new();
-    npy::write(&mut bytes, &[rows.len() / width, width], &rows).map_err(failed)?;
+    npy::write(&mut bytes, &[rows.len(), width], &numbers).map_err(failed)?;
     // The file is renamed when it is complete, because another run may read it.
     let beside = path.with_extension(format!("{}.tmp", std::process::id()));
     fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, &path)).map_err(failed)?;
-    Ok(Some(path))
+    Ok(path)
 }
 
 /// Returns a hash of weights, samples and the version of the oracle.
@@ -84,10 +108,14 @@ fn key(models: &[Source], library: &SequenceLibrary) -> u64 {
     hasher.finish()
 }
 
-/// Computes the answers on all cores, because loops in double precision are slow.
-fn rows(models: &[Source], library: &SequenceLibrary) -> Result<Vec<f32>, Failure> {
-    let counts: Vec<usize> = library.sets().iter().map(Sequences::count).collect();
-    let total: usize = counts.iter().sum();
+/// Computes the answers to `total` samples on all cores, because loops in double precision are slow.
+///
+/// # Errors
+/// The error of the first sample that has one.
+pub fn each(
+    total: usize,
+    answer: &(dyn Fn(usize) -> Result<Vec<f64>, String> + Sync),
+) -> Result<Vec<Vec<f64>>, String> {
     let found = Mutex::new(vec![Ok(Vec::new()); total]);
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -95,17 +123,18 @@ fn rows(models: &[Source], library: &SequenceLibrary) -> Result<Vec<f32>, Failur
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((model, sequence)) = library.sample(index as u64) else { return };
-                    let row = models[model].oracle(sequence);
+                    if index >= total {
+                        return;
+                    }
+                    let row = answer(index);
+                    if row.is_err() {
+                        // The other samples would fail as well.
+                        next.store(total, Ordering::Relaxed);
+                    }
                     found.lock().expect("nobody panics with it")[index] = row;
                 }
             });
         }
     });
-    let mut numbers = Vec::new();
-    for row in found.into_inner().expect("nobody panicked with it") {
-        let row = row.map_err(|why| Failure::set_up(format!("system rnn: {why}")))?;
-        numbers.extend(row.into_iter().map(|x| x as f32));
-    }
-    Ok(numbers)
+    found.into_inner().expect("nobody panicked with it").into_iter().collect()
 }

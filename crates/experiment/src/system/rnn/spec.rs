@@ -10,14 +10,15 @@ use dyno_sut::batch::LengthClasses;
 use dyno_sut::cores::Cores;
 
 /// Grammar for help texts.
-pub const GRAMMAR: &str = "recurrent layers in Dyno's own engine: MODEL is FILE.onnx or FILE.safetensors, one of its \
-     layers as FILE#LAYER, FILE?nonlinearity=relu for options that weights do not determine, a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps), or one of the networks that \
+pub const GRAMMAR: &str = "recurrent networks in Dyno's own engine: MODEL is FILE.onnx, a whole model with its own inputs \
+     and outputs (,verify=off leaves out the comparison with an independent evaluator), or layers: \
+     FILE.onnx,as=layers if they follow one another, FILE.safetensors, one of the layers as FILE#LAYER, FILE?nonlinearity=relu for options that weights do not determine, a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps), or one of the networks that \
      DeepCPU serves, text-similarity, reader or bidaf, whose samples are made-up words; several models with + between them, each on its own cores as MODEL@0-3. Then any of \
      ,precision=f32|bf16|int8, ,lengths=N-M (of random samples), ,near=RATIO (of lengths that share a \
-     batch), ,documents=N (of a query) and ,tune=TIME. --data FILE.npy [samples, steps, inputs] and --data lengths=FILE.npy; answers \
+     batch), ,documents=N (of a query) and ,tune=TIME. Layers take --data FILE.npy [samples, steps, inputs] and --data lengths=FILE.npy; their answers \
      are last states, held against the layers in double precision or --with reference=FILE.npy";
 
-const KEYS: [&str; 5] = ["precision", "lengths", "near", "documents", "tune"];
+const KEYS: [&str; 7] = ["precision", "lengths", "near", "documents", "tune", "as", "verify"];
 
 /// A parsed specification of recurrent models.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,16 +26,21 @@ pub struct Spec {
     /// Names of models, each with its processors.
     pub models: Vec<(String, Option<Cores>)>,
     pub precision: Precision,
+    /// Whether an ONNX file is read as a chain of layers instead of as a whole model.
+    pub as_layers: bool,
+    /// Whether a whole model is compared with an independent evaluator.
+    pub verify: bool,
     pub lengths: Option<RangeInclusive<usize>>,
-    pub near: LengthClasses,
+    /// Lengths that share a batch; `None` is the default.
+    pub near: Option<LengthClasses>,
     /// Documents that a query of a network is compared with, instead of the number in the paper.
     pub documents: Option<usize>,
     /// How long plans are timed, for each layer and size of a batch.
-    pub tune: Duration,
+    pub tune: Option<Duration>,
 }
 
 /// Default time for plans: a start of about a second for a layer and batches of up to 32.
-const TUNE_DEFAULT: Duration = Duration::from_millis(50);
+pub const TUNE_DEFAULT: Duration = Duration::from_millis(50);
 
 /// Maximum number of documents of a query. More would need tensors of gigabytes.
 const MOST_DOCUMENTS: usize = 10_000;
@@ -47,10 +53,12 @@ pub fn parse(text: &str) -> Result<Spec, String> {
     let mut spec = Spec {
         models: Vec::new(),
         precision: Precision::F32,
+        as_layers: false,
+        verify: true,
         lengths: None,
-        near: LengthClasses::default(),
+        near: None,
         documents: None,
-        tune: TUNE_DEFAULT,
+        tune: None,
     };
     let mut models = text;
     // Lists of processors also contain commas.
@@ -90,8 +98,9 @@ fn option(spec: &mut Spec, key: &str, value: &str) -> Result<(), String> {
         }
         "near" => {
             let near = value.parse().ok().and_then(LengthClasses::new);
-            spec.near =
-                near.ok_or_else(|| format!("expected a ratio of 1.05 or more, found `{value}`"))?;
+            spec.near = Some(
+                near.ok_or_else(|| format!("expected a ratio of 1.05 or more, found `{value}`"))?,
+            );
         }
         "documents" => {
             let documents =
@@ -100,7 +109,11 @@ fn option(spec: &mut Spec, key: &str, value: &str) -> Result<(), String> {
                 format!("expected documents from 1 to {MOST_DOCUMENTS}, found `{value}`")
             })?);
         }
-        "tune" => spec.tune = Duration::from_nanos(parse_duration(value)?),
+        "tune" => spec.tune = Some(Duration::from_nanos(parse_duration(value)?)),
+        "as" if value == "layers" => spec.as_layers = true,
+        "as" => return Err(format!("expected as=layers, found `as={value}`")),
+        "verify" if value == "off" => spec.verify = false,
+        "verify" => return Err(format!("expected verify=off, found `verify={value}`")),
         "lengths" => {
             let (least, most) = value.split_once('-').unwrap_or((value, value));
             let wrong = || format!("expected lengths such as 5-40, from 1 on, found `{value}`");
@@ -130,7 +143,7 @@ mod tests {
         let cores = "0,2-3".parse().ok();
         let models = [("a.onnx#x".to_owned(), cores), ("lstm:4x8".to_owned(), None)];
         assert_eq!((&spec.models[..], spec.precision), (&models[..], Precision::Int8));
-        assert_eq!((spec.lengths, spec.tune), (Some(2..=9), Duration::ZERO));
+        assert_eq!((spec.lengths, spec.tune), (Some(2..=9), Some(Duration::ZERO)));
         assert_eq!(parse("precision=bf16").unwrap().models, [(String::new(), None)]);
     }
 
@@ -142,6 +155,8 @@ mod tests {
             ("a,lengths=0-3", "expected lengths such as 5-40, from 1 on, found `0-3`"),
             ("a,lengths=9-3", "expected lengths such as 5-40, from 1 on, found `9-3`"),
             ("a,documents=0", "expected documents from 1 to 10000, found `0`"),
+            ("a,as=chain", "expected as=layers, found `as=chain`"),
+            ("a,verify=on", "expected verify=off, found `verify=on`"),
             ("a,near=1", "expected a ratio of 1.05 or more, found `1`"),
             ("a@x", "expected numbers of processors such as 0-3,6, found `x`"),
         ] {

@@ -9,8 +9,9 @@ use ort::session::{Session, SessionInputValue};
 use ort::value::DynValue;
 use smallvec::SmallVec;
 
-use super::{OrtModel, free, output, port, value};
+use super::{OrtModel, output, port, value};
 use crate::engine::{EngineInfo, Port};
+use crate::idle::idle;
 use crate::infer::{RowModel, Value};
 use crate::onnx::OnnxError;
 use crate::onnx::answer::Output;
@@ -175,7 +176,7 @@ impl CallableModel {
         let inputs =
             inputs.iter().map(InputValue::value).collect::<ort::Result<SmallVec<[_; 8]>>>();
         let inputs = inputs.map_err(failed)?;
-        let mut session = free(&self.sessions, self.preferred.load(Ordering::Relaxed));
+        let mut session = idle(&self.sessions, self.preferred.load(Ordering::Relaxed));
         let outputs = session.run(&inputs[..]).map_err(failed)?;
         Ok(outputs.into_iter().map(|(_, value)| OutputValue(value)).collect())
     }

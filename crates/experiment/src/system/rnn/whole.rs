@@ -1,0 +1,287 @@
+//! `rnn:FILE.onnx`: a whole model in Dyno's executor of graphs, with its own inputs and outputs.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dyno_graph::{Oracle, SessionOptions, Verification};
+use dyno_loadgen::qsl::SampleLibrary as _;
+use dyno_rnn::Precision;
+use dyno_sut::infer::{RowModel, Value};
+use dyno_sut::onnx::graph::GraphModel;
+use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
+use dyno_task::judge::Judge;
+
+use super::oracle;
+use super::spec::Spec;
+use crate::environment;
+use crate::failure::Failure;
+use crate::options::{Mode, RunOptions};
+use crate::system::kind::{Drive, OpenedSystem};
+use crate::system::{onnx, policy, shapes};
+
+/// Largest difference of a session in `f32` from the oracle, relative to the largest magnitude of an
+/// output. Rounding of deep models stays far below; a different network does not.
+const MOST_DIFFERENT: f64 = 1e-2;
+
+/// Multiplications of the oracle for all samples of a run: minutes.
+const JUDGED_WORK: u64 = 20_000_000_000;
+
+/// Returns the file of a specification that names a whole model.
+pub fn file(spec: &Spec) -> Option<&Path> {
+    let [(model, _)] = &spec.models[..] else { return None };
+    let path = Path::new(model);
+    let is_onnx = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"));
+    (!spec.as_layers && is_onnx && path.is_file()).then_some(path)
+}
+
+/// Checks, before anything is loaded, that random samples have a shape.
+///
+/// # Errors
+/// Dimensions without a size, with the flags that set them.
+pub fn check(path: &Path, run: &RunOptions) -> Result<(), Failure> {
+    shapes::check_file(path, run)
+}
+
+/// Opens a model and its samples.
+///
+/// # Errors
+/// A model that cannot run as a whole, options that it does not have, or samples that do not fit.
+pub fn open(path: &Path, spec: &Spec, run: &RunOptions) -> Result<OpenedSystem, Failure> {
+    let model = model(path, spec, run)?;
+    let _bound = policy::bound(cores(spec, run))?;
+    let symbols = || shapes::symbols(path);
+    let inputs = model.inputs().to_vec();
+    let library = Arc::new(onnx::library(&inputs, symbols, &Spans::new(), run)?);
+    let mut remarks = Vec::new();
+    if let Some(sample) = first_call(&library, &inputs) {
+        remarks.extend(verified(&model, spec, &sample)?);
+    }
+    let judge = judge(path, spec, &inputs, &library, run, &mut remarks)?;
+    let engine = model.engine(&library, onnx::options(run));
+    let engine = engine.map_err(|error| onnx::missing(error, &inputs, run))?;
+    Ok(OpenedSystem {
+        labels: library.labels().map(<[i64]>::to_vec),
+        tensors: Some(library.clone()),
+        offline_workers: 1,
+        judge,
+        remarks,
+        is_synthetic: run.data.is_empty(),
+        ..OpenedSystem::new(Drive::Engine(Arc::new(engine)), library)
+    })
+}
+
+/// Opens a model for requests that carry their data. The sentence states how it was verified.
+///
+/// # Errors
+/// As [`open`].
+pub fn by_value(
+    path: &Path,
+    spec: &Spec,
+    batch: usize,
+    run: &RunOptions,
+) -> Result<(RowModel, Option<String>), Failure> {
+    let model = model(path, spec, run)?;
+    let _bound = policy::bound(cores(spec, run))?;
+    let inputs = match run.shapes.is_empty() {
+        true => model.inputs().to_vec(),
+        false => shapes::bound(model.inputs(), || shapes::symbols(path), run)?,
+    };
+    let mut remark = None;
+    // A model may not accept every size of its dynamic dimensions.
+    for size in SIZES {
+        let library = TensorLibrary::synthetic(&inputs, 1, size, &Spans::new(), 0);
+        let Some(sample) = library.ok().and_then(|library| first_call(&library, &inputs)) else {
+            continue;
+        };
+        remark = verified(&model, spec, &sample)?;
+        if matches!(&remark, Some(text) if text.starts_with(COMPARED)) {
+            break;
+        }
+    }
+    let model = model.by_value(batch);
+    Ok((model, remark))
+}
+
+/// Sizes of dynamic dimensions in the request that a served model is verified with.
+const SIZES: [usize; 4] = [3, 16, 128, 1];
+
+fn model(path: &Path, spec: &Spec, run: &RunOptions) -> Result<GraphModel, Failure> {
+    for (key, is_given) in [
+        ("lengths", spec.lengths.is_some()),
+        ("documents", spec.documents.is_some()),
+        ("near", spec.near.is_some()),
+        ("tune", spec.tune.is_some()),
+    ] {
+        if is_given {
+            let problem = format!("system rnn: {key}= is not an option of a whole model");
+            return Err(Failure::usage(problem).hint(
+                "add as=layers to run a chain of layers on sequences, whose last states are the answers",
+            ));
+        }
+    }
+    let _bound = policy::bound(cores(spec, run))?;
+    let sessions = run.workers.and_then(NonZero::new).unwrap_or(NonZero::<usize>::MIN);
+    let usable = cores(spec, run).map_or_else(environment::cores, |cores| cores.len().get());
+    let threads = run.threads.map_or((usable / sessions).max(1), NonZero::get);
+    let options =
+        SessionOptions { threads, precision: spec.precision, ..SessionOptions::default() };
+    GraphModel::open(path, &options, sessions).map_err(|error| {
+        Failure::set_up(format!("system rnn: {error}"))
+            .hint("a layer runs alone as FILE#LAYER; onnx:FILE runs the model in ONNX Runtime")
+    })
+}
+
+fn cores<'a>(spec: &'a Spec, run: &'a RunOptions) -> Option<&'a dyno_sut::cores::Cores> {
+    spec.models[0].1.as_ref().or(run.cores.as_ref())
+}
+
+/// Returns the inputs of a call with the first sample.
+fn first_call(library: &TensorLibrary, inputs: &[ModelInput]) -> Option<Vec<Value>> {
+    call(library, inputs, 0)
+}
+
+/// Returns the inputs of a call with one sample.
+fn call(library: &TensorLibrary, inputs: &[ModelInput], index: u32) -> Option<Vec<Value>> {
+    let sample = library.sample(index).ok()?;
+    let value = |input: &ModelInput| {
+        let (_, tensor) = match (inputs, &sample[..]) {
+            ([_], [only]) => only,
+            _ => sample.iter().find(|(name, _)| *name == input.name)?,
+        };
+        let mut shape = tensor.shape.clone();
+        if shape.len() < input.shape.len() {
+            shape.insert(0, 1);
+        }
+        Some(Value { shape, elements: tensor.elements.clone() })
+    };
+    inputs.iter().map(value).collect()
+}
+
+/// Beginning of a remark on a model that was compared.
+const COMPARED: &str = "Outputs were compared";
+
+/// Compares a model with the oracle on these inputs. Returns a sentence on the comparison.
+fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<Option<String>, Failure> {
+    if !spec.verify {
+        return Ok(Some("The model was not verified (verify=off).".to_owned()));
+    }
+    let wrong = |reason: String| {
+        Failure::set_up(format!("system rnn: this engine computes another network: {reason}")).hint(
+            "please report the model; onnx:FILE runs it in ONNX Runtime, verify=off runs it anyway",
+        )
+    };
+    match model.verify(inputs) {
+        Verification::Compared { difference, output } => {
+            if spec.precision == Precision::F32 && difference > MOST_DIFFERENT {
+                return Err(wrong(format!(
+                    "output '{output}' differs from an independent evaluation by {difference:.1e} \
+                     of its largest magnitude"
+                )));
+            }
+            Ok(Some(format!(
+                "{COMPARED} with an independent evaluator of ONNX in double precision, on one \
+                 sample: the largest difference is {difference:.1e} of an output's largest magnitude."
+            )))
+        }
+        Verification::Contradiction(reason) => Err(wrong(reason)),
+        Verification::Unjudged(reason) => Ok(Some(format!(
+            "The model was not verified: the independent evaluator does not compute it: {reason}."
+        ))),
+    }
+}
+
+/// Returns the judge of answers without labels: the user's references, or the oracle's outputs.
+fn judge(
+    path: &Path,
+    spec: &Spec,
+    inputs: &[ModelInput],
+    library: &Arc<TensorLibrary>,
+    run: &RunOptions,
+    remarks: &mut Vec<String>,
+) -> Result<Option<Judge>, Failure> {
+    if library.labels().is_some() {
+        return Ok(None);
+    }
+    let vectors = match super::reference(run)? {
+        Some(path) => path,
+        None if spec.verify && matches!(run.mode, None | Some(Mode::Accuracy | Mode::Both)) => {
+            match rows(path, inputs, library) {
+                Ok(vectors) => {
+                    remarks.push(
+                        "Answers are held against those of an independent evaluator of ONNX in double \
+                         precision."
+                            .to_owned(),
+                    );
+                    vectors
+                }
+                Err(reason) => {
+                    let reason = reason.problems().join("; ");
+                    remarks.push(format!("Answers are held against nothing: {reason}."));
+                    return Ok(None);
+                }
+            }
+        }
+        None => return Ok(None),
+    };
+    let judge = oracle::judge(vectors, spec.precision);
+    judge.scorer().map_err(Failure::set_up)?;
+    Ok(Some(judge))
+}
+
+/// Returns the file with the oracle's first outputs for all samples.
+fn rows(path: &Path, inputs: &[ModelInput], library: &TensorLibrary) -> Result<PathBuf, Failure> {
+    let total = library.total_sample_count();
+    let refused = |why: String| Failure::set_up(why);
+    let judge = Oracle::read(path, JUDGED_WORK / total.max(1) as u64).map_err(refused)?;
+    let mut hasher = DefaultHasher::new();
+    (env!("CARGO_PKG_VERSION"), "whole").hash(&mut hasher);
+    hash_files(path, &mut hasher).map_err(refused)?;
+    let names: Vec<&str> = inputs.iter().map(|input| &input.name[..]).collect();
+    let mut calls = Vec::new();
+    for index in 0..total {
+        let values = call(library, inputs, index as u32)
+            .ok_or_else(|| refused("samples are prepared during the run".to_owned()))?;
+        for Value { shape, elements } in &values {
+            shape.hash(&mut hasher);
+            let mut bytes = Vec::new();
+            elements.write(&mut bytes);
+            bytes.hash(&mut hasher);
+        }
+        calls.push(values);
+    }
+    oracle::stored(hasher.finish(), || {
+        let answer = |index: usize| first_output(&judge, &names, &calls[index]);
+        let rows = oracle::each(total, &answer).map_err(refused)?;
+        match rows.iter().all(|row| row.len() == rows[0].len()) {
+            true => Ok(rows),
+            false => Err(refused("outputs of samples differ in length".to_owned())),
+        }
+    })
+}
+
+fn first_output(judge: &Oracle, names: &[&str], inputs: &[Value]) -> Result<Vec<f64>, String> {
+    let value = |Value { shape, elements }: &Value| {
+        dyno_graph::Value::from_elements(shape, elements.slice(0..elements.len()))
+    };
+    let inputs = inputs.iter().map(value).collect::<Result<Vec<_>, _>>()?;
+    let outputs = judge.run(names, &inputs)?;
+    let first = outputs.into_iter().next().ok_or("the model has no outputs")?;
+    if !first.is_float32 {
+        return Err(format!("output '{}' is not float32", first.name));
+    }
+    Ok(first.numbers)
+}
+
+/// Hashes a model and the sizes and times of its files of weights.
+fn hash_files(path: &Path, hasher: &mut DefaultHasher) -> Result<(), String> {
+    let told = |error: std::io::Error| format!("{}: {error}", path.display());
+    std::fs::read(path).map_err(told)?.hash(hasher);
+    let model = dyno_onnx::Model::read(path).map_err(|error| error.to_string())?;
+    for file in model.external_files() {
+        let about = std::fs::metadata(file).map_err(told)?;
+        (file, about.len(), about.modified().ok()).hash(hasher);
+    }
+    Ok(())
+}

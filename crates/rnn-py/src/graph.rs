@@ -1,0 +1,213 @@
+//! Whole models: named arrays in, named arrays out.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dyno_graph::{Number, Oracle, Session, SessionOptions, Value};
+use dyno_onnx::{Element, Model, Port};
+use pyo3::buffer::{Element as BufferElement, PyBuffer};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PyTuple};
+
+use super::{precision_named, threads_within};
+
+/// Maximum multiplications of the evaluator behind [`Graph::verify`]: minutes.
+const VERIFIED_WORK: u64 = 20_000_000_000;
+
+/// A whole model with its threads. Concurrent calls wait for each other.
+#[pyclass(frozen, module = "dyno_rnn")]
+pub struct Graph {
+    session: Mutex<Session>,
+    path: PathBuf,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+}
+
+#[pymethods]
+impl Graph {
+    /// Loads a file .onnx.
+    #[new]
+    #[pyo3(signature = (path, *, threads = 1, precision = "f32"))]
+    fn open(py: Python<'_>, path: PathBuf, threads: usize, precision: &str) -> PyResult<Self> {
+        threads_within(threads)?;
+        let precision = precision_named(precision)?;
+        let options = SessionOptions { threads, precision, ..SessionOptions::default() };
+        let opened = py.detach(|| {
+            let model = Model::read(&path).map_err(|error| match error {
+                dyno_onnx::ReadError::File { .. } => PyOSError::new_err(error.to_string()),
+                _ => PyValueError::new_err(format!("{}: {error}", path.display())),
+            })?;
+            let graph = dyno_graph::Graph::new(&model);
+            graph.map_err(|error| PyValueError::new_err(format!("{}: {error}", path.display())))
+        });
+        let graph = Arc::new(opened?);
+        let (inputs, outputs) = (graph.inputs().to_vec(), graph.outputs().to_vec());
+        Ok(Self { session: Mutex::new(Session::new(graph, &options)), path, inputs, outputs })
+    }
+
+    /// Exports a module of PyTorch and loads it.
+    #[staticmethod]
+    #[pyo3(signature = (module, examples, **options))]
+    fn from_torch<'py>(
+        module: &Bound<'py, PyAny>,
+        examples: &Bound<'py, PyAny>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        module.py().import("dyno_rnn._torch")?.getattr("graph")?.call((module, examples), options)
+    }
+
+    /// Inputs: name, type and dimensions of each; a dimension without a size is its name or None.
+    #[getter]
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        self.inputs.iter().map(|port| described(py, port)).collect()
+    }
+
+    /// Outputs, as the inputs.
+    #[getter]
+    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        self.outputs.iter().map(|port| described(py, port)).collect()
+    }
+
+    /// Computes all outputs from all inputs, each by its name.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let values = self.values(py, inputs)?;
+        let outputs = py.detach(|| {
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            session.run(&values)
+        });
+        let outputs = outputs.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let named = PyDict::new(py);
+        for (port, value) in self.outputs.iter().zip(&outputs) {
+            named.set_item(&port.name, array(py, value)?)?;
+        }
+        Ok(named)
+    }
+
+    /// Compares the outputs with those of an independent evaluator in double precision. Returns the
+    /// largest difference relative to the largest magnitude of its output.
+    fn verify(&self, py: Python<'_>, inputs: &Bound<'_, PyDict>) -> PyResult<f64> {
+        let values = self.values(py, inputs)?;
+        let verification = py.detach(|| {
+            let oracle = Oracle::read(&self.path, VERIFIED_WORK)?;
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok::<_, String>(oracle.verify(&mut session, &values))
+        });
+        match verification.map_err(PyValueError::new_err)? {
+            dyno_graph::Verification::Compared { difference, .. } => Ok(difference),
+            other => Err(PyValueError::new_err(other.to_string())),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        let names = |ports: &[Port]| {
+            ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (inputs, outputs) = (names(&self.inputs), names(&self.outputs));
+        format!("dyno_rnn.Graph('{}': {inputs} -> {outputs})", self.path.display())
+    }
+}
+
+impl Graph {
+    fn values(&self, py: Python<'_>, inputs: &Bound<'_, PyDict>) -> PyResult<Vec<Value>> {
+        for name in inputs.keys() {
+            let name: String = name.extract()?;
+            if self.inputs.iter().all(|port| port.name != name) {
+                let names: Vec<&str> = self.inputs.iter().map(|port| port.name.as_str()).collect();
+                let text = format!("the model has no input '{name}'; it has {}", names.join(", "));
+                return Err(PyValueError::new_err(text));
+            }
+        }
+        let value = |port: &Port| {
+            let given = inputs.get_item(&port.name)?;
+            let given = given.ok_or_else(|| {
+                PyValueError::new_err(format!("input '{}' is missing", port.name))
+            })?;
+            value(py, port, &given)
+        };
+        self.inputs.iter().map(value).collect()
+    }
+}
+
+fn described<'py>(py: Python<'py>, port: &Port) -> PyResult<Bound<'py, PyTuple>> {
+    let dims = port.shape.as_ref().map(|dims| {
+        let one = |dim: &dyno_onnx::Dim| match dim {
+            dyno_onnx::Dim::Fixed(size) => size.into_pyobject(py).map(Bound::into_any),
+            dyno_onnx::Dim::Symbol(name) if name.is_empty() => Ok(py.None().into_bound(py)),
+            dyno_onnx::Dim::Symbol(name) => Ok(name.into_pyobject(py)?.into_any()),
+        };
+        dims.iter().map(one).collect::<Result<Vec<_>, _>>()
+    });
+    let dims = dims.transpose()?.map(|dims| PyTuple::new(py, dims)).transpose()?;
+    let element = port.element.map(|element| element.to_string());
+    (port.name.as_str(), element, dims).into_pyobject(py)
+}
+
+/// Copies an array. Inputs of 16 bits take float32, which the model rounds.
+fn value(py: Python<'_>, port: &Port, given: &Bound<'_, PyAny>) -> PyResult<Value> {
+    fn of<T: Number + BufferElement>(
+        py: Python<'_>,
+        port: &Port,
+        given: &Bound<'_, PyAny>,
+    ) -> PyResult<Value> {
+        let buffer = PyBuffer::<T>::get(given).map_err(|_| unfit(port, T::TYPE, given))?;
+        let value = Value::new(buffer.shape(), buffer.to_vec(py)?);
+        value.map_err(PyValueError::new_err)
+    }
+    match port.element.unwrap_or(Element::F32) {
+        Element::F32 | Element::F16 | Element::BF16 => of::<f32>(py, port, given),
+        Element::F64 => of::<f64>(py, port, given),
+        Element::I64 => of::<i64>(py, port, given),
+        Element::I32 => of::<i32>(py, port, given),
+        Element::I8 => of::<i8>(py, port, given),
+        Element::U8 => of::<u8>(py, port, given),
+        // Python has no buffers of Rust's type for booleans.
+        Element::Bool => {
+            let bytes = given.call_method1("view", ("uint8",)).unwrap_or_else(|_| given.clone());
+            let buffer =
+                PyBuffer::<u8>::get(&bytes).map_err(|_| unfit(port, Element::Bool, given))?;
+            let all = buffer.to_vec(py)?.into_iter().map(|byte| byte != 0).collect();
+            Value::new(buffer.shape(), all).map_err(PyValueError::new_err)
+        }
+        other => Err(PyTypeError::new_err(format!("input '{}' is of type {other}", port.name))),
+    }
+}
+
+fn unfit(port: &Port, expected: Element, given: &Bound<'_, PyAny>) -> PyErr {
+    let found = given.getattr("dtype").or_else(|_| given.get_type().getattr("__name__"));
+    let found = found.map_or_else(|_| "another type".to_owned(), |found| found.to_string());
+    PyTypeError::new_err(format!(
+        "input '{}': expected an array of {expected}, found {found}",
+        port.name
+    ))
+}
+
+/// Copies a value into a memoryview of its type and dimensions. A view without elements is flat.
+fn array<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    let format = match value.element() {
+        Element::F32 => "f",
+        Element::F64 => "d",
+        Element::I64 => "q",
+        Element::I32 => "i",
+        Element::I8 => "b",
+        Element::U8 => "B",
+        Element::Bool => "?",
+        other => return Err(PyTypeError::new_err(format!("an output is of type {other}"))),
+    };
+    let elements = value.elements(value.element()).expect("it is its own type");
+    let mut bytes = Vec::new();
+    elements.write(&mut bytes);
+    if cfg!(target_endian = "big") && elements.element().size() > 1 {
+        return Err(PyTypeError::new_err("outputs need a little-endian machine"));
+    }
+    let bytes = PyByteArray::new(py, &bytes);
+    let view = PyMemoryView::from(&bytes)?;
+    if value.is_empty() {
+        return view.call_method1("cast", (format,));
+    }
+    view.call_method1("cast", (format, PyTuple::new(py, value.dims())?))
+}

@@ -1,0 +1,230 @@
+//! Models on `dyno-graph`, Dyno's own executor of graphs.
+
+use std::fmt;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dyno_graph::{Graph, Oracle, Session, SessionOptions, Verification};
+use dyno_loadgen::sut::{QuerySample, ResponseId};
+
+use super::answer::{Output, Outputs};
+use super::feed::Feed;
+use super::{EngineOptions, OnnxError};
+use crate::engine::{Answers, Engine, EngineInfo, Port};
+use crate::idle::idle;
+use crate::infer::{RowModel, Value};
+use crate::tensors::{Elements, ModelInput, TensorLibrary};
+
+/// Maximum multiplications of the evaluator that verifies a model when it is loaded: seconds.
+const VERIFIED_WORK: u64 = 500_000_000;
+
+/// A loaded model with known inputs.
+///
+/// ```
+/// use dyno_graph::SessionOptions;
+/// use dyno_sut::digits::Perceptron;
+/// use dyno_sut::onnx::graph::GraphModel;
+///
+/// let path = std::env::temp_dir().join(format!("dyno-graph-{}.onnx", std::process::id()));
+/// std::fs::write(&path, Perceptron::trained().to_onnx())?;
+/// let model = GraphModel::open(&path, &SessionOptions::default(), 1.try_into()?)?;
+/// assert_eq!(model.inputs()[0].name, "ink");
+/// std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct GraphModel {
+    path: PathBuf,
+    inputs: Vec<ModelInput>,
+    outputs: Vec<Port>,
+    sessions: Vec<Mutex<Session>>,
+}
+
+impl GraphModel {
+    /// Reads a model. At most `sessions` calls run at once, each with its own threads; they share the
+    /// weights.
+    ///
+    /// # Errors
+    /// [`OnnxError`] if the file cannot be read, a node is not supported, or an input has a type that
+    /// is not supported.
+    pub fn open(
+        path: &Path,
+        options: &SessionOptions,
+        sessions: NonZero<usize>,
+    ) -> Result<Self, OnnxError> {
+        let refused = |why: String| OnnxError::Model { path: path.to_path_buf(), why };
+        let model = dyno_onnx::Model::read(path).map_err(|error| refused(error.to_string()))?;
+        let graph = Graph::new(&model).map_err(|error| refused(error.to_string()))?;
+        let inputs = graph.inputs().iter().map(|port| {
+            let of = Port::from(port);
+            let Some(element) = port.element.filter(|of| Elements::TYPES.contains(of)) else {
+                return Err(OnnxError::InputType { name: of.name, found: of.element });
+            };
+            if port.shape.is_none() {
+                return Err(refused(format!("input '{}' has no declared dimensions", of.name)));
+            }
+            Ok(ModelInput { name: of.name, element, shape: of.shape })
+        });
+        let inputs = inputs.collect::<Result<_, _>>()?;
+        let outputs = graph.outputs().iter().map(Port::from).collect();
+        let graph = Arc::new(graph);
+        let session = |_| Mutex::new(Session::new(Arc::clone(&graph), options));
+        let sessions = (0..sessions.get()).map(session).collect();
+        Ok(Self { path: path.to_path_buf(), inputs, outputs, sessions })
+    }
+
+    /// Returns the inputs of the model.
+    #[must_use]
+    pub fn inputs(&self) -> &[ModelInput] {
+        &self.inputs
+    }
+
+    /// Compares the outputs for these inputs with an evaluator that shares no code with this engine.
+    #[must_use]
+    pub fn verify(&self, inputs: &[Value]) -> Verification {
+        let oracle = match Oracle::read(&self.path, VERIFIED_WORK) {
+            Ok(oracle) => oracle,
+            Err(reason) => return Verification::Unjudged(reason),
+        };
+        match inputs.iter().map(|value| of_elements(&value.shape, &value.elements)).collect() {
+            Ok::<Vec<_>, _>(inputs) => oracle.verify(&mut idle(&self.sessions, 0), &inputs),
+            Err(reason) => Verification::Unjudged(reason),
+        }
+    }
+
+    /// Returns an engine that feeds the model from this library. It has answered sample 0 once.
+    ///
+    /// # Errors
+    /// [`OnnxError`] if the samples do not fit the inputs or the model fails.
+    pub fn engine(
+        self,
+        library: &Arc<TensorLibrary>,
+        options: EngineOptions,
+    ) -> Result<GraphEngine, OnnxError> {
+        let feed = Feed::new(&self.inputs, library, options)?;
+        let info = EngineInfo { largest_batch: feed.largest_batch(), ..self.info() };
+        let mut engine = GraphEngine { name: self.name(), sessions: self.sessions, feed, info };
+        engine.info.first_call = Some(engine.feed.trial(&engine)?);
+        Ok(engine)
+    }
+
+    /// Returns the model without samples. A call has at most `largest_batch` rows of several requests.
+    #[must_use]
+    pub fn by_value(self, largest_batch: usize) -> RowModel {
+        let info = EngineInfo { largest_batch, ..self.info() };
+        let (name, inputs, sessions) = (self.name(), self.inputs, self.sessions);
+        let elements: Vec<_> = {
+            let session = idle(&sessions, 0);
+            session.graph().outputs().iter().map(|port| port.element).collect()
+        };
+        let call = move |values: &[Value]| {
+            let inputs = values.iter().map(|value| of_elements(&value.shape, &value.elements));
+            let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+            let outputs = idle(&sessions, 0).run(&inputs).map_err(|error| error.to_string())?;
+            let read = |(output, declared): (&dyno_graph::Value, &Option<_>)| {
+                let elements = output.elements(declared.unwrap_or(output.element()));
+                let elements =
+                    elements.ok_or("an output is not of the type that the model declares")?;
+                Ok(Value { shape: output.dims().to_vec(), elements: elements.into_owned() })
+            };
+            outputs.iter().zip(&elements).map(read).collect()
+        };
+        RowModel::new(name, inputs, info, Box::new(call))
+    }
+
+    fn name(&self) -> String {
+        format!("dyno-graph-{}", self.path.file_stem().unwrap_or_default().to_string_lossy())
+    }
+
+    fn info(&self) -> EngineInfo {
+        EngineInfo {
+            runtime: Some(format!("dyno-graph {}", env!("CARGO_PKG_VERSION"))),
+            inputs: self.inputs.iter().map(Port::from).collect(),
+            outputs: self.outputs.clone(),
+            ..EngineInfo::default()
+        }
+    }
+}
+
+impl From<&dyno_onnx::Port> for Port {
+    fn from(port: &dyno_onnx::Port) -> Self {
+        let element = port.element.map_or("of an unknown type".into(), |of| of.to_string());
+        let shape = port.shape.iter().flatten().map(dyno_onnx::Dim::fixed).collect();
+        Self { name: port.name.clone(), element, shape }
+    }
+}
+
+impl fmt::Debug for GraphModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GraphModel").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn of_elements(shape: &[usize], elements: &Elements<'_>) -> Result<dyno_graph::Value, String> {
+    dyno_graph::Value::from_elements(shape, elements.slice(0..elements.len()))
+}
+
+/// Engine of a model and its samples.
+pub struct GraphEngine {
+    name: String,
+    sessions: Vec<Mutex<Session>>,
+    feed: Feed,
+    info: EngineInfo,
+}
+
+impl GraphEngine {
+    fn compute(&self, session: &mut Session, samples: &[QuerySample], answers: &mut Answers) {
+        self.feed.answer(samples, answers, &mut |inputs, samples, take| {
+            let values = inputs.iter().map(|(shape, elements)| of_elements(shape, elements));
+            let values = values.collect::<Result<Vec<_>, _>>()?;
+            let outputs = session.run(&values).map_err(|error| error.to_string())?;
+            let ports = session.graph().outputs().iter();
+            let all = ports.zip(&outputs).map(|(port, value)| {
+                let elements = value.elements(port.element.unwrap_or(value.element()));
+                let elements = elements.ok_or_else(|| {
+                    format!("has elements of type {}, not the declared one", value.element())
+                });
+                let (name, samples) = (&port.name[..], samples.len());
+                Output { name, shape: value.dims().to_vec(), elements, samples }
+            });
+            take(&Outputs::new(all).for_samples(samples))
+        });
+    }
+}
+
+impl Engine for GraphEngine {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+        self.compute(&mut idle(&self.sessions, 0), samples, answers);
+    }
+
+    /// Warms up each session, because the first calls of each are slow.
+    fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
+        let first = QuerySample { id: ResponseId(1), index: 0 };
+        let (samples, mut answers) = (vec![first; samples.get()], Answers::new());
+        for session in &self.sessions {
+            let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+            for _ in 0..calls {
+                answers.clear();
+                self.compute(&mut session, &samples, &mut answers);
+            }
+        }
+    }
+
+    fn failure_reason(&self) -> Option<&str> {
+        self.feed.failure_reason()
+    }
+
+    fn info(&self) -> EngineInfo {
+        self.info.clone()
+    }
+}
+
+impl fmt::Debug for GraphEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GraphEngine").field("name", &self.name).finish_non_exhaustive()
+    }
+}
