@@ -149,7 +149,7 @@ fn described<'py>(py: Python<'py>, port: &Port) -> PyResult<Bound<'py, PyTuple>>
 
 /// Copies an array. Inputs of 16 bits take float32, which the model rounds.
 fn value(py: Python<'_>, port: &Port, given: &Bound<'_, PyAny>) -> PyResult<Value> {
-    fn of<T: Number + BufferElement>(
+    fn copied<T: Number + BufferElement>(
         py: Python<'_>,
         port: &Port,
         given: &Bound<'_, PyAny>,
@@ -159,12 +159,12 @@ fn value(py: Python<'_>, port: &Port, given: &Bound<'_, PyAny>) -> PyResult<Valu
         value.map_err(PyValueError::new_err)
     }
     match port.element.unwrap_or(Element::F32) {
-        Element::F32 | Element::F16 | Element::BF16 => of::<f32>(py, port, given),
-        Element::F64 => of::<f64>(py, port, given),
-        Element::I64 => of::<i64>(py, port, given),
-        Element::I32 => of::<i32>(py, port, given),
-        Element::I8 => of::<i8>(py, port, given),
-        Element::U8 => of::<u8>(py, port, given),
+        Element::F32 | Element::F16 | Element::BF16 => copied::<f32>(py, port, given),
+        Element::F64 => copied::<f64>(py, port, given),
+        Element::I64 => copied::<i64>(py, port, given),
+        Element::I32 => copied::<i32>(py, port, given),
+        Element::I8 => copied::<i8>(py, port, given),
+        Element::U8 => copied::<u8>(py, port, given),
         // Python has no buffers of Rust's type for booleans.
         Element::Bool => {
             let bytes = given.call_method1("view", ("uint8",)).unwrap_or_else(|_| given.clone());

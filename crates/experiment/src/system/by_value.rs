@@ -40,7 +40,17 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
     let model: Arc<dyn InferenceModel> = match name {
         "digits" => Arc::new(DigitsPerceptron::new().by_value(batch)),
         "null" => Arc::new(Null.by_value()),
-        "onnx" => Arc::new(load_onnx(argument, batch, run)?),
+        "onnx" => {
+            let mut model = load_onnx(argument, batch, run)?;
+            let symbols = || shapes::symbols(argument.as_ref());
+            let inputs = if run.shapes.is_empty() {
+                model.inputs().to_vec()
+            } else {
+                shapes::bound(model.inputs(), symbols, run)?
+            };
+            let remark = model.try_rows(&inputs).map(onnx::mixed_remark);
+            return Ok(ServerModel::Tensors(Arc::new(model), stations(), remark));
+        }
         "tuned" => Arc::new(tuned_model(argument)?.by_value(batch)),
         "rnn" | "digits-lstm" => {
             let rnn::ByValue { model, cores, remark } = rnn::by_value(name, argument, run)?;

@@ -255,6 +255,11 @@ pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Fai
     hints.into_iter().fold(Failure::set_up(error), Failure::hint)
 }
 
+/// Returns a sentence on a served model whose requests influence each other within a call.
+pub fn mixed_remark(why: String) -> String {
+    format!("Requests do not share calls, because they influence each other: {why}.")
+}
+
 /// Describes inputs, such as `ink float32 [?, 64]`.
 fn describe(inputs: &[ModelInput]) -> String {
     let one = |input: &ModelInput| {

@@ -8,6 +8,7 @@
 //! provides the queue and the batching policy.
 
 mod fit;
+mod mixed;
 mod rows;
 
 use dyno_loadgen::record::Failure;
@@ -16,6 +17,7 @@ use crate::engine::EngineInfo;
 use crate::tensors::{Elements, ModelInput, Scalar, each_type};
 
 pub use fit::{FitError, fit};
+pub(crate) use mixed::Trial;
 pub use rows::{RowFunction, RowModel};
 
 /// Tensor of a request or of an answer.

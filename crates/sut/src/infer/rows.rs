@@ -5,9 +5,12 @@ use std::fmt;
 
 use dyno_loadgen::record::Failure;
 
-use super::{InferenceModel, Refusal, Value, joined};
+use super::{InferenceModel, Refusal, Trial, Value, joined};
 use crate::engine::EngineInfo;
-use crate::tensors::{Elements, ModelInput, Scalar, each_type};
+use crate::tensors::{Elements, ModelInput, SampleTensor, Scalar, Spans, TensorLibrary, each_type};
+
+/// Sizes of dynamic dimensions, except the first one, in a trial.
+const TRIED_SIZES: [usize; 4] = [3, 16, 128, 1];
 
 /// Function that computes all outputs from all inputs, in the order of the model. Its error is a
 /// message.
@@ -59,6 +62,46 @@ impl RowModel {
         let largest = if shares { info.largest_batch.max(1) } else { 1 };
         let info = EngineInfo { largest_batch: largest, ..info };
         Self { name: name.into(), inputs, info, largest, call }
+    }
+
+    /// Tries whether requests of one call influence each other, as they do in a model whose first
+    /// dimension counts steps. If so, requests no longer share calls, and the reason is returned.
+    /// `inputs` are the inputs of the model with the dimensions of the trial.
+    pub fn try_rows(&mut self, inputs: &[ModelInput]) -> Option<String> {
+        if self.largest == 1 {
+            return None;
+        }
+        // A model may not accept every size of its dynamic dimensions.
+        let trial = TRIED_SIZES.iter().find_map(|size| self.trial(inputs, *size))?;
+        let why = trial.mixed()?;
+        (self.largest, self.info.largest_batch) = (1, 1);
+        Some(why)
+    }
+
+    fn trial(&self, inputs: &[ModelInput], size: usize) -> Option<Trial> {
+        let library = TensorLibrary::synthetic(inputs, 2, size, &Spans::new(), 0).ok()?;
+        let request = |index: u32| -> Option<Vec<Value>> {
+            let sample = library.sample(index).ok()?;
+            let value = |(_, tensor): (&str, SampleTensor)| {
+                let shape = [&[1], &tensor.shape[..]].concat();
+                Value { shape, elements: tensor.elements }
+            };
+            Some(sample.into_iter().map(value).collect())
+        };
+        let [first, second] = [request(0)?, request(1)?];
+        let numbers = |answer: Vec<Value>| -> Vec<f64> {
+            answer.iter().flat_map(|value| value.elements.to_f64()).collect()
+        };
+        let pair = |requests: [&[Value]; 2]| {
+            let mut answers = self.answer_together(&requests)?.into_iter().map(numbers);
+            Some([answers.next()?, answers.next()?])
+        };
+        let alone = |request: &[Value]| self.answer_alone(request).ok().map(numbers);
+        Some(Trial {
+            twice: pair([&first, &first])?,
+            both: pair([&first, &second])?,
+            alone: [alone(&first)?, alone(&second)?],
+        })
     }
 
     /// Returns whether two requests may share a call.
@@ -228,6 +271,33 @@ mod tests {
         let found = answers(&model, &[value(&[1, 1], &[2.0]), value(&[1, 1], &[-1.0])]);
         assert_eq!(found, [Ok(vec![2.0]), Err("a number below 0".to_owned())]);
         assert_eq!(*calls.lock().unwrap(), [2, 1, 1]);
+    }
+
+    #[test]
+    fn requests_that_influence_each_other_do_not_share_calls() {
+        let shape = vec![None, Some(2)];
+        let input = ModelInput { name: "x".into(), element: Element::F32, shape: shape.clone() };
+        let port = Port { name: "y".into(), element: "float32".into(), shape };
+        let info = EngineInfo { outputs: vec![port], largest_batch: 4, ..EngineInfo::default() };
+        // Each row is added to those before it, as states are.
+        let running = |inputs: &[Value]| {
+            let mut all = inputs[0].elements.to_f32().into_owned();
+            for at in 2..all.len() {
+                all[at] += all[at - 2];
+            }
+            Ok(vec![Value { shape: inputs[0].shape.clone(), elements: Elements::F32(all.into()) }])
+        };
+        let mut model = RowModel::new("running", vec![input.clone()], info, Box::new(running));
+        assert!(model.try_rows(std::slice::from_ref(&input)).is_some());
+        assert_eq!(model.info().largest_batch, 1);
+        let requests = [[2.0, 1.0], [3.0, 1.0]].map(|all| vec![value(&[1, 2], &all)]);
+        let requests: Vec<&[Value]> = requests.iter().map(Vec::as_slice).collect();
+        let found = model.infer(&requests).remove(1).unwrap();
+        assert_eq!(found[0].elements.to_f64(), [3.0, 1.0]);
+        let calls = Arc::default();
+        let mut model = sums(None, &calls);
+        assert_eq!(model.try_rows(&[input]), None);
+        assert_eq!(model.info().largest_batch, 4);
     }
 
     #[test]

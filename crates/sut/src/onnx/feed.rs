@@ -15,6 +15,7 @@ use super::answer::{Answer, Outputs};
 use super::windows::{Volume, WindowBatch, Windows};
 use super::{EngineOptions, OnnxError};
 use crate::engine::{Answers, Engine};
+use crate::infer::Trial;
 use crate::tensors::{
     Elements, LoadedSamples, ModelInput, Sample, SampleTensor, Scalar, Store, TensorLibrary,
     each_type,
@@ -313,8 +314,7 @@ impl Feed {
         Ok(took)
     }
 
-    /// Checks that samples of one call do not influence each other. In a model whose first dimension
-    /// counts steps instead of samples, they would be one sequence.
+    /// Checks that samples of one call do not influence each other.
     fn check_batch(&self, engine: &dyn Engine) -> Result<(), OnnxError> {
         let exact = matches!(self.answer, Answer::Output);
         let element =
@@ -337,23 +337,14 @@ impl Feed {
             }
             Some(numbers)
         };
+        let pair = |indices: &[u64; 2]| <[Vec<f64>; 2]>::try_from(answers(indices)?).ok();
+        let alone = || Some([answers(&[0])?.pop()?, answers(&[other])?.pop()?]);
         // A call that fails is reported when the run makes it.
-        let (Some(twice), Some(both)) = (answers(&[0, 0]), answers(&[0, other])) else {
+        let (Some(twice), Some(both), Some(alone)) = (pair(&[0, 0]), pair(&[0, other]), alone())
+        else {
             return Ok(());
         };
-        let (Some(first), Some(second)) = (answers(&[0]), answers(&[other])) else { return Ok(()) };
-        let alike = difference(&twice[0], &twice[1]);
-        // Models that quantize whole calls differ a little by the other samples.
-        let apart = difference(&both[0], &first[0]).max(difference(&both[1], &second[0]));
-        match (alike > TWICE_TOLERANCE, apart > TOGETHER_TOLERANCE) {
-            (true, _) => Err(OnnxError::Mixed {
-                why: format!("two equal samples of a call get answers that differ by {alike:.1e}"),
-            }),
-            (_, true) => Err(OnnxError::Mixed {
-                why: format!("alone and with another sample the answers differ by {apart:.1e}"),
-            }),
-            _ => Ok(()),
-        }
+        Trial { twice, both, alone }.mixed().map_or(Ok(()), |why| Err(OnnxError::Mixed { why }))
     }
 
     /// Returns how many outputs of a call the answers need, from the first one.
@@ -377,23 +368,6 @@ impl Shapes {
         shape[0] = samples;
         Cow::Owned(shape)
     }
-}
-
-/// Largest difference of answers to equal samples of one call, relative to the largest magnitude.
-const TWICE_TOLERANCE: f64 = 1e-3;
-/// Largest difference of an answer alone and in a call with another sample.
-const TOGETHER_TOLERANCE: f64 = 0.05;
-
-/// Returns the largest difference relative to the largest magnitude; infinity if the lengths differ.
-fn difference(a: &[f64], b: &[f64]) -> f64 {
-    if a.len() != b.len() {
-        return f64::INFINITY;
-    }
-    let scale =
-        a.iter().chain(b).filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
-    let pairs = a.iter().zip(b).filter(|(a, b)| a.is_finite() && b.is_finite());
-    let most = pairs.fold(0.0, |most: f64, (a, b)| most.max((a - b).abs()));
-    if most == 0.0 { 0.0 } else { most / scale }
 }
 
 /// Returns the windows of a model that sees samples in windows.

@@ -84,9 +84,10 @@ pub fn by_value(
 ) -> Result<(RowModel, Option<String>), Failure> {
     let model = model(path, spec, run)?;
     let _bound = policy::bound(cores(spec, run))?;
-    let inputs = match run.shapes.is_empty() {
-        true => model.inputs().to_vec(),
-        false => shapes::bound(model.inputs(), || shapes::symbols(path), run)?,
+    let inputs = if run.shapes.is_empty() {
+        model.inputs().to_vec()
+    } else {
+        shapes::bound(model.inputs(), || shapes::symbols(path), run)?
     };
     let mut remark = None;
     // A model may not accept every size of its dynamic dimensions.
@@ -100,8 +101,10 @@ pub fn by_value(
             break;
         }
     }
-    let model = model.by_value(batch);
-    Ok((model, remark))
+    let mut model = model.by_value(batch);
+    let mixed = model.try_rows(&inputs).map(onnx::mixed_remark);
+    let remarks: Vec<String> = remark.into_iter().chain(mixed).collect();
+    Ok((model, (!remarks.is_empty()).then(|| remarks.join("\n"))))
 }
 
 /// Sizes of dynamic dimensions in the request that a served model is verified with.
@@ -254,10 +257,10 @@ fn rows(path: &Path, inputs: &[ModelInput], library: &TensorLibrary) -> Result<P
     oracle::stored(hasher.finish(), || {
         let answer = |index: usize| first_output(&judge, &names, &calls[index]);
         let rows = oracle::each(total, &answer).map_err(refused)?;
-        match rows.iter().all(|row| row.len() == rows[0].len()) {
-            true => Ok(rows),
-            false => Err(refused("outputs of samples differ in length".to_owned())),
+        if rows.iter().any(|row| row.len() != rows[0].len()) {
+            return Err(refused("outputs of samples differ in length".to_owned()));
         }
+        Ok(rows)
     })
 }
 

@@ -1,0 +1,76 @@
+//! The check that samples of one call do not influence each other.
+
+/// Largest difference of answers to equal samples of one call, relative to the largest magnitude.
+const TWICE_TOLERANCE: f64 = 1e-3;
+/// Largest difference of an answer alone and in a call with another sample. Models that quantize whole
+/// calls differ a little by the other samples.
+const TOGETHER_TOLERANCE: f64 = 0.05;
+
+/// Answers that are compared.
+pub struct Trial {
+    /// Answers to two equal samples of one call.
+    pub twice: [Vec<f64>; 2],
+    /// Answers to two different samples of one call.
+    pub both: [Vec<f64>; 2],
+    /// Answers to these two samples in calls of their own.
+    pub alone: [Vec<f64>; 2],
+}
+
+impl Trial {
+    /// Returns how an answer depends on another sample of its call, if it does. In a model whose first
+    /// dimension counts steps instead of samples, the samples of a call are one sequence.
+    #[must_use]
+    pub fn mixed(&self) -> Option<String> {
+        let [first, second] = &self.twice;
+        let twice = difference(first, second);
+        if twice > TWICE_TOLERANCE {
+            return Some(format!(
+                "two equal samples of a call get answers that differ by {twice:.1e}"
+            ));
+        }
+        let apart = (0..2).map(|at| difference(&self.both[at], &self.alone[at]));
+        let apart = apart.fold(0.0, f64::max);
+        (apart > TOGETHER_TOLERANCE)
+            .then(|| format!("alone and with another sample the answers differ by {apart:.1e}"))
+    }
+}
+
+/// Returns the largest difference relative to the largest magnitude; infinity if the lengths differ.
+fn difference(a: &[f64], b: &[f64]) -> f64 {
+    if a.len() != b.len() {
+        return f64::INFINITY;
+    }
+    let finite = a.iter().chain(b).filter(|x| x.is_finite());
+    let scale = finite.fold(0.0, |most: f64, x| most.max(x.abs()));
+    let pairs = a.iter().zip(b).filter(|(a, b)| a.is_finite() && b.is_finite());
+    let most = pairs.fold(0.0, |most: f64, (a, b)| most.max((a - b).abs()));
+    if most == 0.0 { 0.0 } else { most / scale }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mixed(twice: [f64; 2], both: [f64; 2]) -> Option<String> {
+        let answers = |all: [f64; 2]| all.map(|x| vec![x, 1.0]);
+        Trial { twice: answers(twice), both: answers(both), alone: answers([0.5, 0.25]) }.mixed()
+    }
+
+    #[test]
+    fn rounding_is_accepted_and_influence_is_not() {
+        assert_eq!(mixed([0.5, 0.5 + 1e-6], [0.5, 0.25]), None);
+        assert_eq!(mixed([0.5, 0.5], [0.51, 0.26]), None, "a scale for the whole call");
+        assert!(mixed([0.5, 0.6], [0.5, 0.25]).unwrap().contains("two equal samples"));
+        assert!(mixed([0.5, 0.5], [0.5, 0.5]).unwrap().contains("with another sample"));
+    }
+
+    #[test]
+    fn answers_of_other_lengths_are_different() {
+        let trial = Trial {
+            twice: [vec![1.0], vec![1.0, 2.0]],
+            both: [vec![], vec![]],
+            alone: [vec![], vec![]],
+        };
+        assert!(trial.mixed().is_some());
+    }
+}
