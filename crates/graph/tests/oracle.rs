@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dyno_graph::{Graph, Session, SessionOptions, Value};
-use dyno_oracle::random::{Case, case};
+use dyno_oracle::random::{Case, case, chain};
 use dyno_oracle::{Tensor, Values};
 use dyno_rnn::engine::{Engine, EngineOptions};
 
@@ -96,6 +96,11 @@ fn graphs_compute_what_the_oracle_computes() {
         assert_eq!(found.len(), expected.len(), "seed {}: outputs", case.seed);
         for (found, (name, expected)) in found.iter().zip(&expected) {
             assert_eq!(found.dims(), expected.shape(), "seed {}: {name}", case.seed);
+            let [own, right] = [found.element().to_string(), expected.element().to_string()];
+            // The standard calls them float and double.
+            let right = right.replace("double", "float64");
+            let right = if right == "float" { "float32".to_owned() } else { right };
+            assert_eq!(own, right, "seed {}: {name}", case.seed);
             let found = found.elements(found.element()).unwrap().to_f64();
             let difference = difference(&found, &numbers(expected));
             if difference > TOLERANCE && rounds(&case) {
@@ -117,8 +122,7 @@ fn chains_of_layers_compute_what_the_oracle_computes_or_are_refused() {
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("model.onnx");
     let (mut equal, mut refused) = (0, 0);
-    // About three in 10,000 random models are chains.
-    for case in seeds(10_000).map(case) {
+    for case in seeds(1_000).map(chain) {
         std::fs::write(&path, &case.bytes).unwrap();
         let opened = dyno_rnn::model::Model::open(path.to_str().unwrap());
         let Some(model) = opened.ok().filter(|model| model.check_arrays().is_ok()) else {
@@ -145,5 +149,5 @@ fn chains_of_layers_compute_what_the_oracle_computes_or_are_refused() {
     }
     std::fs::remove_dir_all(folder).unwrap();
     println!("{equal} chains are equal, {refused} models refused");
-    assert!(equal > 0);
+    assert!(equal > 2 * refused, "{equal} chains are equal, {refused} models refused");
 }

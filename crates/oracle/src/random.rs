@@ -2,8 +2,8 @@
 //!
 //! A seed always gives the same model, byte for byte. LSTM, GRU and RNN nodes with any options form chains and
 //! branches. Other operators between them move, convert or combine values. Every model is valid, and its values
-//! stay small enough for `f32`. Few models look like exports of training programs: they test that an engine
-//! computes what a file states, or rejects it.
+//! stay small enough for `f32`. Few models of [`case`] look like exports of training programs: they test that an
+//! engine computes what a file states, or rejects it. Those of [`chain`] do.
 //!
 //! ```
 //! let case = dyno_oracle::random::case(7);
@@ -67,6 +67,25 @@ pub fn case(seed: u64) -> Case {
         outputs.push(other.clone());
     }
     writer.finish(seed, &outputs)
+}
+
+/// Returns the random chain of layers of a seed: one input, up to four layers with any options, and the
+/// steps of the last one as output.
+#[must_use]
+pub fn chain(seed: u64) -> Case {
+    let mut random = Random::new(seed);
+    let opset = [8, 9, 11, 12, 13, 14, 15, 17, 18, 21][random.below(10)];
+    let mut writer = Writer::new(opset, random);
+    writer.is_chain = true;
+    let shape = writer.random.shape(3, 6);
+    let tensor = writer.random.floats(&shape, 1.0);
+    let mut values = vec![Value { name: writer.input("x", tensor), shape }];
+    for _ in 0..1 + writer.random.below(4) {
+        let source = values[values.len() - 1].clone();
+        recurrent::add(&mut writer, &source, &mut values);
+    }
+    let last = values[values.len() - 1].clone();
+    writer.finish(seed, &[last])
 }
 
 /// Makes the input of the model: floats, or numbers of words with their embedding.

@@ -69,6 +69,7 @@ impl Model {
     /// random weights by its shape, such as "lstm:256x256".
     #[new]
     #[pyo3(signature = (model, *, threads = 1, precision = "f32", steps = 100))]
+    #[expect(clippy::needless_pass_by_value, reason = "Python converts paths to values")]
     fn open(
         py: Python<'_>,
         model: PathBuf,

@@ -256,7 +256,7 @@ pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Fai
 }
 
 /// Returns a sentence on a served model whose requests influence each other within a call.
-pub fn mixed_remark(why: String) -> String {
+pub fn mixed_remark(why: &str) -> String {
     format!("Requests do not share calls, because they influence each other: {why}.")
 }
 

@@ -39,7 +39,8 @@ struct Sizes {
 pub(super) fn add(writer: &mut Writer, source: &Value, values: &mut Vec<Value>) {
     let source = steps::three_dimensions(writer, source);
     let (cell, gates) = *writer.random.pick(&[("LSTM", 4), ("LSTM", 4), ("GRU", 3), ("RNN", 1)]);
-    let is_batch_first = writer.opset >= 14 && writer.random.chance(0.15);
+    let may_be_batch_first = writer.opset >= 14 && !writer.is_chain;
+    let is_batch_first = may_be_batch_first && writer.random.chance(0.15);
     let direction = *writer.random.pick(&["forward", "forward", "reverse", "bidirectional"]);
     let [first, second, inputs] = source.shape[..] else { return };
     let sizes = Sizes {
@@ -67,6 +68,11 @@ pub(super) fn add(writer: &mut Writer, source: &Value, values: &mut Vec<Value>) 
     } else {
         (vec![steps, directions, batch, hidden], vec![directions, batch, hidden])
     };
+    if writer.is_chain {
+        let y = Value { name: outputs[0].clone(), shape: y };
+        values.push(join_as_exporters(writer, &y));
+        return;
+    }
     for name in &outputs[1..] {
         if writer.random.chance(0.5) {
             values.push(Value { name: name.clone(), shape: state.clone() });
@@ -152,7 +158,7 @@ fn operands(
         if is_batch_first { [batch, directions, hidden] } else { [directions, batch, hidden] };
     for _ in 0..if cell == "LSTM" { 2 } else { 1 } {
         names.push(match writer.random.below(6) {
-            0 => {
+            0 if !writer.is_chain => {
                 let state = writer.random.floats(&shape, 1.0);
                 writer.input("state", state)
             }
@@ -180,11 +186,28 @@ fn lengths(writer: &mut Writer, steps: usize, batch: usize) -> String {
         |writer: &mut Writer| if is_full { steps } else { 1 + writer.random.below(steps) } as i64;
     let lengths = (0..batch).map(|_| length(writer)).collect();
     let lengths = Tensor::of_integers(Element::Int32, &[batch], lengths).expect("counted");
-    if writer.random.chance(0.5) {
+    if writer.is_chain || writer.random.chance(0.5) {
         writer.constant(&lengths)
     } else {
         writer.input("lengths", lengths)
     }
+}
+
+/// Brings Y to three dimensions as exporters do. One model in ten lacks their `Transpose`, so that steps and
+/// units of two directions mix.
+fn join_as_exporters(writer: &mut Writer, y: &Value) -> Value {
+    let [steps, directions, batch, hidden] = y.shape[..] else { return y.clone() };
+    let joined = [steps, batch, directions * hidden];
+    if directions == 1 && writer.random.chance(0.5) {
+        let name = writer.node_with_axes("Squeeze", &y.name, &[1], 13, Vec::new());
+        return Value { name, shape: joined.to_vec() };
+    }
+    if writer.random.chance(0.1) {
+        return steps::reshape(writer, y, &joined);
+    }
+    let name = writer.node("Transpose", &[&y.name], vec![integers("perm", &[0, 2, 1, 3])]);
+    let shape = vec![steps, batch, directions, hidden];
+    steps::reshape(writer, &Value { name, shape }, &joined)
 }
 
 /// Brings Y to three dimensions, in the way of exporters or in one that mixes its axes.

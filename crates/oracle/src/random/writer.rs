@@ -28,6 +28,8 @@ impl Value {
 pub(super) struct Writer {
     pub opset: i64,
     pub random: Random,
+    /// Whether layers only follow one another, as in exports of training programs.
+    pub is_chain: bool,
     /// Whether sizes of inputs and outputs are names.
     is_dynamic: bool,
     graph: GraphProto,
@@ -38,7 +40,7 @@ impl Writer {
     pub fn new(opset: i64, mut random: Random) -> Writer {
         let is_dynamic = random.chance(0.25);
         let graph = GraphProto { name: "random".to_owned(), ..GraphProto::default() };
-        Writer { opset, random, is_dynamic, graph, inputs: Vec::new() }
+        Writer { opset, random, is_chain: false, is_dynamic, graph, inputs: Vec::new() }
     }
 
     fn fresh(&self, prefix: &str) -> String {

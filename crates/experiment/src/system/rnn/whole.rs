@@ -102,7 +102,7 @@ pub fn by_value(
         }
     }
     let mut model = model.by_value(batch);
-    let mixed = model.try_rows(&inputs).map(onnx::mixed_remark);
+    let mixed = model.try_rows(&inputs).as_deref().map(onnx::mixed_remark);
     let remarks: Vec<String> = remark.into_iter().chain(mixed).collect();
     Ok((model, (!remarks.is_empty()).then(|| remarks.join("\n"))))
 }
