@@ -1,0 +1,104 @@
+//! Blocks on the matrix tiles of AMX.
+
+use crate::arch::Amx;
+use crate::arch::amx::{self, Block, MAX_ROWS, TILE_WORDS};
+use crate::isa::Isa;
+use crate::lanes::LANES;
+use crate::panels::{MAX_VECTORS, Precision};
+use crate::tile::Start;
+
+/// Zeros from which the sums of a row start.
+static ZEROS: [f32; MAX_VECTORS * LANES] = [0.0; MAX_VECTORS * LANES];
+
+/// Minimum rows for which tiles are faster than vectors.
+fn least_rows(precision: Precision) -> usize {
+    static LEAST: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    let _ = precision;
+    *LEAST
+        .get_or_init(|| std::env::var("DYNO_LEAST").ok().and_then(|x| x.parse().ok()).unwrap_or(2))
+}
+
+/// A block of sums whose rows are at equal distances, as tiles need them.
+pub(super) struct TiledBlock {
+    amx: Amx,
+    precision: Precision,
+    rows: usize,
+    vectors: usize,
+    /// The whole block, without weights and initial values.
+    block: Block,
+}
+
+impl TiledBlock {
+    /// Returns the block of rows `from` with these sums and initial values, if tiles may be used
+    /// and pay off.
+    pub(super) fn new(
+        isa: Isa,
+        (precision, words, vectors): (Precision, usize, usize),
+        from: &[*mut f32],
+        sums: &[*mut f32],
+        starts: Option<&[*mut f32]>,
+    ) -> Option<Self> {
+        let (amx, rows, tiles) = (isa.tiles()?, from.len(), words / TILE_WORDS);
+        if precision == Precision::F32 || rows < least_rows(precision) || tiles == 0 {
+            return None;
+        }
+        let block = Block {
+            rows: from[0].cast(),
+            row_stride: distance(from)?,
+            tiles,
+            weights: std::ptr::null(),
+            word_stride: vectors * LANES * size_of::<u32>(),
+            start: std::ptr::null(),
+            start_stride: starts.map_or(Some(0), distance)?,
+            sums: sums[0].cast(),
+            sum_stride: distance(sums)?,
+        };
+        Some(Self { amx, precision, rows, vectors, block })
+    }
+
+    /// Multiplies by the whole tiles of a panel, and returns the words of k that these have.
+    ///
+    /// # Safety
+    /// The rows are valid for reads of these words, `panel` for reads of these words in each
+    /// vector, `start` for reads and, from `column` on, the sums for writes of all vectors of each
+    /// row.
+    pub(super) unsafe fn multiply(&self, panel: *const u32, start: Start, column: usize) -> usize {
+        let Self { amx, precision, rows, vectors, block } = *self;
+        let (start, start_stride) = match start {
+            Start::Zeros => (ZEROS.as_ptr(), 0),
+            Start::Same(start) => (start, 0),
+            // SAFETY: the caller guarantees a pointer to the initial values of each row.
+            Start::Rows(starts, column) => {
+                (unsafe { *starts }.wrapping_add(column), block.start_stride)
+            }
+        };
+        for row in (0..rows).step_by(MAX_ROWS) {
+            let by = |stride: isize| row.cast_signed() * stride;
+            let part = Block {
+                rows: block.rows.wrapping_offset(by(block.row_stride)),
+                weights: panel.cast(),
+                start: start.cast::<u8>().wrapping_offset(by(start_stride)),
+                start_stride,
+                sums: block
+                    .sums
+                    .wrapping_add(column * size_of::<f32>())
+                    .wrapping_offset(by(block.sum_stride)),
+                ..block
+            };
+            // SAFETY: `new` has verified that the rows are at equal distances, that there is at
+            // least one tile, and the precision; the caller guarantees that all rows are valid.
+            unsafe {
+                amx::multiply_block(amx, precision, (rows - row).min(MAX_ROWS), vectors, part);
+            }
+        }
+        block.tiles * TILE_WORDS
+    }
+}
+
+/// Returns the bytes from each pointer to the next if they are equal.
+fn distance(pointers: &[*mut f32]) -> Option<isize> {
+    let between = |pair: &[*mut f32]| pair[1].addr().wrapping_sub(pair[0].addr()).cast_signed();
+    let mut all = pointers.windows(2).map(between);
+    let first = all.next().unwrap_or(0);
+    all.all(|next| next == first).then_some(first)
+}
