@@ -4,7 +4,7 @@
 //! outputs. Up to sixteen rows are one tile, which meets each vector of weights once; more rows are
 //! two tiles, which share each pair of vectors.
 
-use super::{Amx, Config, ROW, ROWS};
+use super::{Amx, Config, ROW, ROWS, TILE_WORDS};
 use crate::panels::Precision;
 
 /// Maximum rows of a block.
@@ -16,8 +16,8 @@ pub(crate) struct Block {
     /// Words of the first row.
     pub rows: *const u8,
     pub row_stride: isize,
-    /// Tiles of k: 64 bytes of a row each.
-    pub tiles: usize,
+    /// Words of a row.
+    pub words: usize,
     /// Weights of the first vector of outputs.
     pub weights: *const u8,
     /// Bytes from one word of weights to the next.
@@ -30,44 +30,63 @@ pub(crate) struct Block {
     pub sum_stride: isize,
 }
 
-/// Configurations for 1 to [`MAX_ROWS`] rows.
+/// Configurations of whole tiles for 1 to [`MAX_ROWS`] rows.
 static CONFIGS: [Config; MAX_ROWS] = {
-    let mut configs = [const { config(1) }; MAX_ROWS];
+    let mut configs = [const { config(1, TILE_WORDS) }; MAX_ROWS];
     let mut rows = 1;
     while rows < MAX_ROWS {
-        configs[rows] = config(rows + 1);
+        configs[rows] = config(rows + 1, TILE_WORDS);
         rows += 1;
     }
     configs
 };
 
-/// Tiles 0 to 3 are sums, 4 rows, 6 and 7 weights. Tile 5 has weights, or the rows beyond the
-/// sixteenth, whose sums are tiles 2 and 3.
-const fn config(rows: usize) -> Config {
-    let (row, whole) = (ROW as u16, ROWS as u8);
-    let rows = rows as u8;
-    let (first, second, fifth) =
-        if rows > whole { (whole, rows - whole, rows - whole) } else { (rows, rows, whole) };
+/// Returns the configuration for `rows` rows and tiles of `words` words of k. Tiles 0 to 3 are
+/// sums, 4 rows, 6 and 7 weights. Tile 5 has weights, or the rows beyond the sixteenth, whose sums
+/// are tiles 2 and 3.
+const fn config(rows: usize, words: usize) -> Config {
+    let (whole, part) = (ROW as u16, (words * size_of::<u32>()) as u16);
+    let first = if rows > ROWS { ROWS } else { rows } as u8;
+    let second = if rows > ROWS { rows - ROWS } else { rows } as u8;
+    let words = words as u8;
+    let (fifth_bytes, fifth) = if rows > ROWS { (part, second) } else { (whole, words) };
     Config {
         palette: 1,
         start_row: 0,
         reserved: [0; 14],
-        row_bytes: [row, row, row, row, row, row, row, row, 0, 0, 0, 0, 0, 0, 0, 0],
-        rows: [first, first, second, second, first, fifth, whole, whole, 0, 0, 0, 0, 0, 0, 0, 0],
+        row_bytes: [
+            whole,
+            whole,
+            whole,
+            whole,
+            part,
+            fifth_bytes,
+            whole,
+            whole,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ],
+        rows: [first, first, second, second, first, fifth, words, words, 0, 0, 0, 0, 0, 0, 0, 0],
     }
 }
 
 /// Adds products of `rows` rows with `vectors` vectors to the initial values of their sums.
 ///
-/// Sums of bytes are exact. In bfloat16, each tile of k has one sum of the products of even values
-/// and one of odd values, whose sum is added to those of the tiles before; each addition rounds to
-/// nearest, and denormal numbers are zeros.
+/// Sums of bytes are exact. In bfloat16, each sixteen words of k have one sum of the products of
+/// even values and one of odd values, whose sum is added to that of the words before; each addition
+/// rounds to nearest, and denormal numbers are zeros.
 ///
 /// # Safety
-/// `rows` is 1 to [`MAX_ROWS`], `vectors` 1 to 4, `block.tiles` is not 0, and
-/// `precision` is not `f32`. For each row, `block.rows` is valid for reads of `tiles` x 64 bytes,
-/// `start` for reads and `sums` for writes of `vectors` x 64 bytes. `weights` is valid for reads of
-/// `vectors` x 64 bytes for each of `tiles` x 16 words.
+/// `rows` is 1 to [`MAX_ROWS`], `vectors` 1 to 4, `block.words` is not 0, and `precision` is not
+/// `f32`. For each row, `block.rows` is valid for reads of `words` words, `start` for reads and
+/// `sums` for writes of `vectors` x 64 bytes. `weights` is valid for reads of `vectors` x 64 bytes
+/// for each word.
 pub(crate) unsafe fn multiply_block(
     _: Amx,
     precision: Precision,
@@ -75,20 +94,49 @@ pub(crate) unsafe fn multiply_block(
     vectors: usize,
     block: Block,
 ) {
-    let (config, is_bytes) = (&raw const CONFIGS[rows - 1], precision == Precision::Int8);
+    let (tiles, rest) = (block.words / TILE_WORDS, block.words % TILE_WORDS);
+    let mut last = block;
+    if tiles > 0 {
+        // SAFETY: the caller guarantees that the block is valid for these rows and vectors. It has
+        // as many words as the tiles, or more.
+        unsafe { multiply_tiles(precision, rows, vectors, &CONFIGS[rows - 1], tiles, block) };
+        last.rows = block.rows.wrapping_add(tiles * ROW);
+        last.weights = block.weights.wrapping_add(tiles * TILE_WORDS * block.word_stride);
+        (last.start, last.start_stride) = (block.sums, block.sum_stride);
+    }
+    if rest > 0 {
+        // SAFETY: the remaining words follow those before in each row, and so do their weights. The
+        // configuration limits tiles to them. Sums have been written, and may be read.
+        unsafe { multiply_tiles(precision, rows, vectors, &config(rows, rest), 1, last) };
+    }
+}
+
+/// Adds products of `tiles` tiles of k, at least one, whose sizes the configuration has.
+///
+/// # Safety
+/// Under the conditions of [`multiply_block`] for the words of these tiles, on a processor with
+/// tiles.
+unsafe fn multiply_tiles(
+    precision: Precision,
+    rows: usize,
+    vectors: usize,
+    config: &Config,
+    tiles: usize,
+    block: Block,
+) {
+    let is_bytes = precision == Precision::Int8;
     if rows <= ROWS {
-        // SAFETY: the caller guarantees that the block is valid for these rows and vectors, and the
-        // token that tiles may be used.
+        // SAFETY: the caller guarantees that the block is valid for these rows and vectors.
         unsafe {
             match (is_bytes, vectors) {
-                (false, 1) => bf16::one(config, block),
-                (false, 2) => bf16::two(config, block),
-                (false, 3) => bf16::three(config, block),
-                (false, _) => bf16::four(config, block),
-                (true, 1) => bytes::one(config, block),
-                (true, 2) => bytes::two(config, block),
-                (true, 3) => bytes::three(config, block),
-                (true, _) => bytes::four(config, block),
+                (false, 1) => bf16::one(config, tiles, block),
+                (false, 2) => bf16::two(config, tiles, block),
+                (false, 3) => bf16::three(config, tiles, block),
+                (false, _) => bf16::four(config, tiles, block),
+                (true, 1) => bytes::one(config, tiles, block),
+                (true, 2) => bytes::two(config, tiles, block),
+                (true, 3) => bytes::three(config, tiles, block),
+                (true, _) => bytes::four(config, tiles, block),
             }
         }
         return;
@@ -104,10 +152,10 @@ pub(crate) unsafe fn multiply_block(
         // SAFETY: as above; `part` has the remaining vectors.
         unsafe {
             match (is_bytes, vectors - vector) {
-                (false, 1) => bf16::high(config, part),
-                (false, _) => bf16::square(config, part),
-                (true, 1) => bytes::high(config, part),
-                (true, _) => bytes::square(config, part),
+                (false, 1) => bf16::high(config, tiles, part),
+                (false, _) => bf16::square(config, tiles, part),
+                (true, 1) => bytes::high(config, tiles, part),
+                (true, _) => bytes::square(config, tiles, part),
             }
         }
     }
@@ -117,9 +165,8 @@ pub(crate) unsafe fn multiply_block(
 macro_rules! wide {
     ($name:ident, $dot:literal, $($sums:literal $weights:literal $at:literal),*) => {
         /// # Safety
-        /// Under the conditions of [`super::multiply_block`] for up to sixteen rows, on a processor
-        /// with tiles.
-        pub(super) unsafe fn $name(config: *const Config, block: Block) {
+        /// Under the conditions of [`super::multiply_tiles`] for up to sixteen rows.
+        pub(super) unsafe fn $name(config: &Config, tiles: usize, block: Block) {
             // SAFETY: the caller guarantees that all memory read and written is valid. The
             // configuration limits tiles to the block's rows. Tiles are declared as clobbered.
             unsafe {
@@ -146,10 +193,10 @@ macro_rules! wide {
                         "tilestored [{sums} + {sum_stride}*1 + ", $at, "], ", $sums
                     ),)*
                     "tilerelease",
-                    config = in(reg) config,
+                    config = in(reg) &raw const *config,
                     rows = inout(reg) block.rows => _,
                     row_stride = in(reg) block.row_stride,
-                    tiles = inout(reg) block.tiles => _,
+                    tiles = inout(reg) tiles => _,
                     weights = inout(reg) block.weights => _,
                     word_stride = in(reg) block.word_stride,
                     start = in(reg) block.start,
@@ -175,9 +222,8 @@ macro_rules! wide {
 macro_rules! high {
     ($name:ident, $dot:literal, $($first:literal $second:literal $weights:literal $at:literal),*) => {
         /// # Safety
-        /// Under the conditions of [`super::multiply_block`] for more than sixteen rows, on a
-        /// processor with tiles.
-        pub(super) unsafe fn $name(config: *const Config, block: Block) {
+        /// Under the conditions of [`super::multiply_tiles`] for more than sixteen rows.
+        pub(super) unsafe fn $name(config: &Config, tiles: usize, block: Block) {
             // SAFETY: the caller guarantees that all memory read and written is valid. The
             // configuration limits tiles to the block's rows. Tiles are declared as clobbered.
             unsafe {
@@ -221,10 +267,10 @@ macro_rules! high {
                         "tilestored [{next} + {sum_stride}*1 + ", $at, "], ", $second
                     ),)*
                     "tilerelease",
-                    next = inout(reg) config => _,
+                    next = inout(reg) &raw const *config => _,
                     rows = inout(reg) block.rows => _,
                     row_stride = in(reg) block.row_stride,
-                    tiles = inout(reg) block.tiles => _,
+                    tiles = inout(reg) tiles => _,
                     weights = inout(reg) block.weights => _,
                     word_stride = in(reg) block.word_stride,
                     start = in(reg) block.start,

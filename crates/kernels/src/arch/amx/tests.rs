@@ -6,13 +6,13 @@ use super::{Amx, Block, MAX_ROWS, ROW, TILE_WORDS, multiply_block};
 use crate::lanes::LANES;
 use crate::panels::Precision;
 
-/// A block as numbers: words of `rows` rows, `row_stride` words apart; weights of `vectors`
+/// A block as numbers: `k` words of `rows` rows, `row_stride` words apart; weights of `vectors`
 /// vectors; initial values, `start_stride` words apart.
 struct Numbers {
     precision: Precision,
     rows: usize,
     vectors: usize,
-    tiles: usize,
+    k: usize,
     words: Vec<u32>,
     row_stride: usize,
     weights: Vec<u32>,
@@ -34,9 +34,9 @@ impl Numbers {
     fn sum(&self, row: usize, output: usize) -> u32 {
         let width = self.vectors * LANES;
         let mut bits = self.start[row * self.start_stride + output];
-        for tile in 0..self.tiles {
+        for tile in 0..self.k.div_ceil(TILE_WORDS) {
             let mut parts = [0.0_f32; 2];
-            for word in tile * TILE_WORDS..(tile + 1) * TILE_WORDS {
+            for word in tile * TILE_WORDS..self.k.min((tile + 1) * TILE_WORDS) {
                 let a = self.words[row * self.row_stride + word];
                 let w = self.weights[word * width + output];
                 if self.precision == Precision::Int8 {
@@ -67,7 +67,7 @@ impl Numbers {
         let block = Block {
             rows: self.words.as_ptr().cast(),
             row_stride: bytes(self.row_stride),
-            tiles: self.tiles,
+            words: self.k,
             weights: self.weights.as_ptr().cast(),
             word_stride: width * size_of::<u32>(),
             start: self.start.as_ptr().cast(),
@@ -75,9 +75,9 @@ impl Numbers {
             sums: sums.as_mut_ptr().cast(),
             sum_stride: bytes(stride),
         };
-        assert!(self.words.len() >= (self.rows - 1) * self.row_stride + self.tiles * TILE_WORDS);
+        assert!(self.words.len() >= (self.rows - 1) * self.row_stride + self.k);
         assert!(self.start.len() >= (self.rows - 1) * self.start_stride + width);
-        assert_eq!(self.weights.len(), self.tiles * TILE_WORDS * width);
+        assert_eq!(self.weights.len(), self.k * width);
         // SAFETY: as asserted, all rows have their words, initial values and sums.
         unsafe { multiply_block(amx, self.precision, self.rows, self.vectors, block) };
         sums
@@ -127,7 +127,7 @@ proptest! {
         is_bytes: bool,
         rows in 1..=MAX_ROWS,
         vectors in 1_usize..=4,
-        tiles in 1_usize..6,
+        k in 1_usize..80,
         extra in 0_usize..20,
         gap in 0_usize..5,
         is_shared: bool,
@@ -135,17 +135,17 @@ proptest! {
     ) {
         let Some(amx) = Amx::detect() else { return Ok(()) };
         let precision = if is_bytes { Precision::Int8 } else { Precision::Bf16 };
-        let (row_stride, width) = (tiles * TILE_WORDS + extra, vectors * LANES);
+        let (row_stride, width) = (k + extra, vectors * LANES);
         let start = words(Precision::Bf16, rows * width, seed ^ 1);
         let numbers = Numbers {
             precision,
             rows,
             vectors,
-            tiles,
+            k,
             // No row has more words than it needs, and the last ends at the end of its memory.
-            words: words(precision, (rows - 1) * row_stride + tiles * TILE_WORDS, seed),
+            words: words(precision, (rows - 1) * row_stride + k, seed),
             row_stride,
-            weights: words(precision, tiles * TILE_WORDS * width, seed ^ 2),
+            weights: words(precision, k * width, seed ^ 2),
             start,
             start_stride: if is_shared { 0 } else { width },
         };
@@ -169,7 +169,7 @@ fn odd_numbers_are_those_of_the_twin() {
             precision: Precision::Bf16,
             rows: 1,
             vectors: 1,
-            tiles: 1,
+            k: TILE_WORDS,
             words: single(a | 0x3f80 << 16, TILE_WORDS, 3),
             row_stride: TILE_WORDS,
             weights: single(w | 0x3f80 << 16, TILE_WORDS * LANES, 3 * LANES + 5),

@@ -55,15 +55,13 @@ impl Worker<'_> {
                 }
                 _ => Start::Zeros,
             };
-            let mut word = 0;
             #[cfg(target_arch = "x86_64")]
             if let Some(tiled) = &tiled {
                 // SAFETY: as for `tile::multiply`; `tiled` is made of the rows of this block.
-                word = unsafe { tiled.multiply(packed, initial, column) };
-                if word == words {
-                    continue;
-                }
+                unsafe { tiled.multiply(packed, initial, column) };
+                continue;
             }
+            let mut word = 0;
             loop {
                 let length = slice.min(words - word);
                 let mut done = 0;

@@ -1,7 +1,7 @@
 //! Blocks on the matrix tiles of AMX.
 
 use crate::arch::Amx;
-use crate::arch::amx::{self, Block, MAX_ROWS, TILE_WORDS};
+use crate::arch::amx::{self, Block, MAX_ROWS};
 use crate::isa::Isa;
 use crate::lanes::LANES;
 use crate::panels::{MAX_VECTORS, Precision};
@@ -10,12 +10,14 @@ use crate::tile::Start;
 /// Zeros from which the sums of a row start.
 static ZEROS: [f32; MAX_VECTORS * LANES] = [0.0; MAX_VECTORS * LANES];
 
-/// Minimum rows for which tiles are faster than vectors.
+/// Minimum rows for which tiles are faster than vectors, as `cargo bench -p dyno-rnn --bench isas`
+/// measures on Sapphire Rapids; one row is a product of its own (`one.rs`).
 fn least_rows(precision: Precision) -> usize {
-    static LEAST: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    let _ = precision;
-    *LEAST
-        .get_or_init(|| std::env::var("DYNO_LEAST").ok().and_then(|x| x.parse().ok()).unwrap_or(2))
+    match precision {
+        Precision::F32 => usize::MAX,
+        Precision::Bf16 => 2,
+        Precision::Int8 => 5,
+    }
 }
 
 /// A block of sums whose rows are at equal distances, as tiles need them.
@@ -38,14 +40,14 @@ impl TiledBlock {
         sums: &[*mut f32],
         starts: Option<&[*mut f32]>,
     ) -> Option<Self> {
-        let (amx, rows, tiles) = (isa.tiles()?, from.len(), words / TILE_WORDS);
-        if precision == Precision::F32 || rows < least_rows(precision) || tiles == 0 {
+        let (amx, rows) = (isa.tiles()?, from.len());
+        if rows < least_rows(precision) || words == 0 {
             return None;
         }
         let block = Block {
             rows: from[0].cast(),
             row_stride: distance(from)?,
-            tiles,
+            words,
             weights: std::ptr::null(),
             word_stride: vectors * LANES * size_of::<u32>(),
             start: std::ptr::null(),
@@ -56,13 +58,13 @@ impl TiledBlock {
         Some(Self { amx, precision, rows, vectors, block })
     }
 
-    /// Multiplies by the whole tiles of a panel, and returns the words of k that these have.
+    /// Multiplies by a panel.
     ///
     /// # Safety
-    /// The rows are valid for reads of these words, `panel` for reads of these words in each
+    /// The rows are valid for reads of their words, `panel` for reads of these words in each
     /// vector, `start` for reads and, from `column` on, the sums for writes of all vectors of each
     /// row.
-    pub(super) unsafe fn multiply(&self, panel: *const u32, start: Start, column: usize) -> usize {
+    pub(super) unsafe fn multiply(&self, panel: *const u32, start: Start, column: usize) {
         let Self { amx, precision, rows, vectors, block } = *self;
         let (start, start_stride) = match start {
             Start::Zeros => (ZEROS.as_ptr(), 0),
@@ -85,13 +87,12 @@ impl TiledBlock {
                     .wrapping_offset(by(block.sum_stride)),
                 ..block
             };
-            // SAFETY: `new` has verified that the rows are at equal distances, that there is at
-            // least one tile, and the precision; the caller guarantees that all rows are valid.
+            // SAFETY: `new` has verified that the rows are at equal distances, that they have words,
+            // and the precision; the caller guarantees that all rows are valid.
             unsafe {
                 amx::multiply_block(amx, precision, (rows - row).min(MAX_ROWS), vectors, part);
             }
         }
-        block.tiles * TILE_WORDS
     }
 }
 
