@@ -1,9 +1,9 @@
 //! Compares this processor's instruction sets on one thread: LSTM layers in every precision.
 //!
-//! `cargo bench -p dyno-rnn --bench isas [-- WORDS]` prints a JSON line per layer with the least
+//! `cargo bench -p dyno-rnn --bench isas [-- PART... isa=NAME,NAME steps=N seconds=N]` prints a JSON line per layer with the least
 //! milliseconds of a call for each instruction set, and the ratio of the second to the first. Instruction sets take turns, call by call, so
 //! that other processes slow all of them alike. A layer runs with the chunk that is fastest for
-//! each instruction set. Words select lines by part of their names.
+//! each instruction set. A part selects the lines whose names contain it.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -16,6 +16,9 @@ use serde_json::json;
 
 /// Steps whose products with the input run at once.
 const CHUNKS: [usize; 3] = [1, 8, 32];
+
+/// Rows of a batch.
+const BATCHES: [usize; 10] = [1, 2, 3, 4, 6, 8, 10, 16, 20, 32];
 
 /// A layer, and how long to measure it.
 struct Subject {
@@ -78,33 +81,39 @@ impl Subject {
     }
 }
 
+/// Returns the values of the last argument `NAME=VALUES`.
+fn values<'a>(words: &'a [String], name: &str) -> Option<Vec<&'a str>> {
+    let found = words.iter().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    found.map(|values| values.split(',').collect())
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let is_bench = words.iter().any(|word| word == "--bench");
-    let parts: Vec<&String> = words.iter().filter(|word| !word.starts_with("--")).collect();
-    let isas: Vec<Isa> = Isa::all().into_iter().filter(|isa| *isa != Isa::scalar()).collect();
-    let batches = [1, 2, 3, 4, 6, 8, 10, 16, 20, 32];
-    let (sizes, budget) = if is_bench { (&[256, 1024][..], 3.0) } else { (&[64][..], 0.0) };
+    let parts: Vec<&String> = words.iter().filter(|w| !w.contains(['=', '-'])).collect();
+    let isas = match values(&words, "isa") {
+        Some(names) => names.into_iter().map(|name| Isa::named(name).expect("a name")).collect(),
+        None => Isa::all().into_iter().filter(|isa| *isa != Isa::scalar()).collect::<Vec<_>>(),
+    };
+    let number = |name: &str, otherwise: f64| {
+        let found = values(&words, name).map(|found| found[0].parse().expect("a number"));
+        found.unwrap_or(if is_bench { otherwise } else { 0.0 })
+    };
+    let (steps, seconds) = (number("steps", 100.0).max(2.0) as usize, number("seconds", 5.0));
+    let sizes: &[usize] = if is_bench { &[256, 1024] } else { &[32] };
     for precision in [Precision::Bf16, Precision::Int8, Precision::F32] {
-        for units in sizes {
-            for batch in batches {
-                let steps = if is_bench { 100 } else { 10 };
-                let name = format!("rnn.isas.{precision:?}.lstm.{units}x{units}x{batch}x{steps}");
-                let name = name.to_lowercase();
-                if !parts.is_empty() && !parts.iter().any(|part| name.contains(*part)) {
-                    continue;
-                }
-                let budget = Duration::from_secs_f64(budget);
-                let subject = Subject { precision, units: *units, batch, steps, budget };
-                let found = subject.measure(&isas);
-                let ms: serde_json::Map<_, _> = isas
-                    .iter()
-                    .zip(&found)
-                    .map(|(isa, ms)| (isa.name().into(), json!(ms)))
-                    .collect();
-                let ratio = found.get(1).map(|second| second / found[0]);
-                println!("{}", json!({"name": name, "unit": "ms", "ms": ms, "ratio": ratio}));
+        for (units, batch) in sizes.iter().flat_map(|units| BATCHES.map(|batch| (*units, batch))) {
+            let name = format!("rnn.isas.{precision:?}.lstm.{units}x{units}x{batch}x{steps}");
+            let name = name.to_lowercase();
+            if !parts.is_empty() && !parts.iter().any(|part| name.contains(*part)) {
+                continue;
             }
+            let budget = Duration::from_secs_f64(seconds);
+            let found = Subject { precision, units, batch, steps, budget }.measure(&isas);
+            let ms = isas.iter().zip(&found).map(|(isa, ms)| (isa.name().to_owned(), json!(ms)));
+            let ms: serde_json::Map<_, _> = ms.collect();
+            let ratio = found.get(1).map(|second| second / found[0]);
+            println!("{}", json!({"name": name, "unit": "ms", "ms": ms, "ratio": ratio}));
         }
     }
 }

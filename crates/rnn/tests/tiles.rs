@@ -48,6 +48,7 @@ proptest! {
         chunk in 1_usize..9,
         is_bytes: bool,
         is_both: bool,
+        is_shared: bool,
     ) {
         let isas = ["amx", "avx512-bf16"].map(Isa::named);
         let [Ok(tiles), Ok(vectors)] = isas else { return Ok(()) };
@@ -57,12 +58,14 @@ proptest! {
         let layer = layer(cell, [inputs, units], directions, options);
         let precision = if is_bytes { Precision::Int8 } else { Precision::Bf16 };
         let tanh = Tanh::Fitted98;
-        let choice = Choice { precision, tanh, chunk, sides: 1, rows: 1, units: 1 };
+        // Workers of some rows each store sums that are not at equal distances.
+        let rows = if is_shared { batch.min(2) } else { 1 };
+        let choice = Choice { precision, tanh, chunk, sides: 1, rows, units: 1 };
         let input = numbers(steps * batch * inputs, 8);
         let run = |isa: Isa| {
             let mut sequence = Sequence::new(&layer, batch, &choice, isa).expect("a plan");
             let mut output = vec![f32::NAN; steps * batch * layer.outputs()];
-            sequence.run(&mut Team::with_workers(1), &input, &mut output).expect("sizes that fit");
+            sequence.run(&mut Team::with_workers(rows), &input, &mut output).expect("sizes that fit");
             output
         };
         for (at, (found, expected)) in run(tiles).into_iter().zip(run(vectors)).enumerate() {

@@ -40,7 +40,7 @@ impl Worker<'_> {
             self.run.isa,
             (precision, words, vectors),
             &from[..count],
-            &sums[..count],
+            (&sums[..count], self.run.scratch[self.worker].sums.0),
             starts.map(|starts| &starts[..count]),
         );
         for panel in 0..panels {

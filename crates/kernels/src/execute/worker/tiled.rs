@@ -20,42 +20,50 @@ fn least_rows(precision: Precision) -> usize {
     }
 }
 
-/// A block of sums whose rows are at equal distances, as tiles need them.
-pub(super) struct TiledBlock {
+/// A block whose rows are at equal distances, as tiles need them.
+pub(super) struct TiledBlock<'a> {
     amx: Amx,
     precision: Precision,
     rows: usize,
     vectors: usize,
     /// The whole block, without weights and initial values.
     block: Block,
+    /// Destinations of the sums, if these are not at equal distances.
+    places: Option<&'a [*mut f32]>,
 }
 
-impl TiledBlock {
+impl<'a> TiledBlock<'a> {
     /// Returns the block of rows `from` with these sums and initial values, if tiles may be used
-    /// and pay off.
+    /// and pay off. Sums of rows at different distances, as those of several steps for a part of
+    /// the batch, are computed in `scratch`, which has room for one panel.
     pub(super) fn new(
         isa: Isa,
         (precision, words, vectors): (Precision, usize, usize),
         from: &[*mut f32],
-        sums: &[*mut f32],
+        (sums, scratch): (&'a [*mut f32], *mut f32),
         starts: Option<&[*mut f32]>,
     ) -> Option<Self> {
         let (amx, rows) = (isa.tiles()?, from.len());
         if rows < least_rows(precision) || words == 0 {
             return None;
         }
+        let width = vectors * LANES * size_of::<u32>();
+        let (first, sum_stride, places) = match distance(sums) {
+            Some(stride) => (sums[0], stride, None),
+            None => (scratch, width.cast_signed(), Some(sums)),
+        };
         let block = Block {
             rows: from[0].cast(),
             row_stride: distance(from)?,
             words,
             weights: std::ptr::null(),
-            word_stride: vectors * LANES * size_of::<u32>(),
+            word_stride: width,
             start: std::ptr::null(),
             start_stride: starts.map_or(Some(0), distance)?,
-            sums: sums[0].cast(),
-            sum_stride: distance(sums)?,
+            sums: first.cast(),
+            sum_stride,
         };
-        Some(Self { amx, precision, rows, vectors, block })
+        Some(Self { amx, precision, rows, vectors, block, places })
     }
 
     /// Multiplies by a panel.
@@ -63,9 +71,10 @@ impl TiledBlock {
     /// # Safety
     /// The rows are valid for reads of their words, `panel` for reads of these words in each
     /// vector, `start` for reads and, from `column` on, the sums for writes of all vectors of each
-    /// row.
+    /// row. `scratch` is valid for writes of all vectors of all rows.
     pub(super) unsafe fn multiply(&self, panel: *const u32, start: Start, column: usize) {
-        let Self { amx, precision, rows, vectors, block } = *self;
+        let Self { amx, precision, rows, vectors, block, places } = *self;
+        let first = if places.is_some() { 0 } else { column };
         let (start, start_stride) = match start {
             Start::Zeros => (ZEROS.as_ptr(), 0),
             Start::Same(start) => (start, 0),
@@ -83,7 +92,7 @@ impl TiledBlock {
                 start_stride,
                 sums: block
                     .sums
-                    .wrapping_add(column * size_of::<f32>())
+                    .wrapping_add(first * size_of::<f32>())
                     .wrapping_offset(by(block.sum_stride)),
                 ..block
             };
@@ -92,6 +101,13 @@ impl TiledBlock {
             unsafe {
                 amx::multiply_block(amx, precision, (rows - row).min(MAX_ROWS), vectors, part);
             }
+        }
+        for (row, place) in places.into_iter().flatten().enumerate() {
+            let width = vectors * LANES;
+            let from = block.sums.cast_const().cast::<f32>().wrapping_add(row * width);
+            // SAFETY: the sums of all rows have been written to the scratch memory, in which no
+            // place of a product lies, and the caller guarantees the places.
+            unsafe { place.wrapping_add(column).copy_from_nonoverlapping(from, width) };
         }
     }
 }
