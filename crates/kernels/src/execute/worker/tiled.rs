@@ -78,9 +78,10 @@ impl<'a> TiledBlock<'a> {
         let (start, start_stride) = match start {
             Start::Zeros => (ZEROS.as_ptr(), 0),
             Start::Same(start) => (start, 0),
-            // SAFETY: the caller guarantees a pointer to the initial values of each row.
             Start::Rows(starts, column) => {
-                (unsafe { *starts }.wrapping_add(column), block.start_stride)
+                // SAFETY: the caller guarantees a pointer to the initial values of each row.
+                let first = unsafe { *starts };
+                (first.wrapping_add(column), block.start_stride)
             }
         };
         for row in (0..rows).step_by(MAX_ROWS) {
