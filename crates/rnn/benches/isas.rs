@@ -100,7 +100,7 @@ fn main() {
         found.unwrap_or(if is_bench { otherwise } else { 0.0 })
     };
     let (steps, seconds) = (number("steps", 100.0).max(2.0) as usize, number("seconds", 5.0));
-    let sizes: &[usize] = if is_bench { &[256, 1024] } else { &[32] };
+    let sizes: &[usize] = if is_bench { &[64, 128, 256, 1024] } else { &[32] };
     for precision in [Precision::Bf16, Precision::Int8, Precision::F32] {
         for (units, batch) in sizes.iter().flat_map(|units| BATCHES.map(|batch| (*units, batch))) {
             let name = format!("rnn.isas.{precision:?}.lstm.{units}x{units}x{batch}x{steps}");

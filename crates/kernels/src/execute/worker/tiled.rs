@@ -1,7 +1,7 @@
 //! Blocks on the matrix tiles of AMX.
 
 use crate::arch::Amx;
-use crate::arch::amx::{self, Block, MAX_ROWS};
+use crate::arch::amx::{self, Block, MAX_ROWS, TILE_WORDS};
 use crate::isa::Isa;
 use crate::lanes::LANES;
 use crate::panels::{MAX_VECTORS, Precision};
@@ -10,13 +10,14 @@ use crate::tile::Start;
 /// Zeros from which the sums of a row start.
 static ZEROS: [f32; MAX_VECTORS * LANES] = [0.0; MAX_VECTORS * LANES];
 
-/// Minimum rows for which tiles are faster than vectors, as `cargo bench -p dyno-rnn --bench isas`
-/// measures on Sapphire Rapids; one row is a product of its own (`one.rs`).
-fn least_rows(precision: Precision) -> usize {
+/// Whether tiles are faster than vectors, as `cargo bench -p dyno-rnn --bench isas` measures on
+/// Sapphire Rapids: products of bytes are fast enough on vectors that the fixed cost of a tile
+/// needs many of them. Single rows are limited by reading weights (`one.rs`).
+fn pays_off(precision: Precision, rows: usize, words: usize) -> bool {
     match precision {
-        Precision::F32 => usize::MAX,
-        Precision::Bf16 => 2,
-        Precision::Int8 => 5,
+        Precision::F32 => false,
+        Precision::Bf16 => rows >= 2 && words > 0,
+        Precision::Int8 => rows >= 5 && words >= 4 * TILE_WORDS,
     }
 }
 
@@ -44,7 +45,7 @@ impl<'a> TiledBlock<'a> {
         starts: Option<&[*mut f32]>,
     ) -> Option<Self> {
         let (amx, rows) = (isa.tiles()?, from.len());
-        if rows < least_rows(precision) || words == 0 {
+        if !pays_off(precision, rows, words) {
             return None;
         }
         let width = vectors * LANES * size_of::<u32>();
