@@ -200,6 +200,7 @@ impl Execution {
             lengths,
             active,
             fresh,
+            isa: self.isa,
         };
         let isa = self.isa;
         let phases = self.program.barriers(lengths).ok_or(RunError::Phases)?;

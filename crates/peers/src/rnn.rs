@@ -1,6 +1,6 @@
 //! `bench/rnn`: layers of DeepCPU's Table 1 beside PyTorch, ONNX Runtime and OpenVINO, in turn, the
 //! tuner beside a sweep of all plans, served and whole models, and a layer on a busy machine. Prints one
-//! JSON line per cell of the table and one per summary.
+//! JSON line per cell of the table and one per summary, each with the instruction set of the engine.
 
 mod cell;
 mod models;
@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 
 use crate::bench::{Bench, FigureOptions};
 use crate::groups::rnn::{PACKAGES, SMALL_PACKAGES};
@@ -55,16 +56,45 @@ pub fn run(root: &Path, options: &FigureOptions) -> Result<ExitCode> {
     let bench = Bench::new(root, "rnn", options)?;
     // Plans are tuned again, because kernels may have changed.
     let _ = std::fs::remove_file(bench.folder.join("choices.txt"));
-    let cells = cells(&bench)?;
-    summaries(&cells).iter().for_each(|line| println!("{line}"));
+    let lines = Lines::new(root)?;
+    let cells = cells(&bench, &lines)?;
+    summaries(&cells).into_iter().for_each(|line| lines.print(line));
     if wants_tuner(&bench) {
-        tuner(&bench)?;
+        tuner(&bench, &lines)?;
     }
-    models::run(&bench)?;
-    whole::run(&bench)?;
-    neighbour::run(&bench)?;
-    server::run(&bench)?;
+    models::run(&bench, &lines)?;
+    whole::run(&bench, &lines)?;
+    neighbour::run(&bench, &lines)?;
+    server::run(&bench, &lines)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Printer of the bench's lines. Every program of the bench uses the fastest instruction set.
+struct Lines {
+    isa: String,
+}
+
+impl Lines {
+    /// Asks the engine for its instruction set.
+    fn new(root: &Path) -> Result<Self> {
+        let mut command = Command::new(cargo::bench_program(root, "dyno-rnn", "cells")?);
+        let mut isa = None;
+        shell::each_value(command.arg("isa"), |line| {
+            isa = line["isa"].as_str().map(str::to_owned);
+            Ok(())
+        })?;
+        Ok(Self { isa: isa.context("the bench cells of dyno-rnn printed no instruction set")? })
+    }
+
+    /// Prints a line with the instruction set.
+    fn print(&self, line: Value) {
+        println!("{}", self.complete(line));
+    }
+
+    fn complete(&self, mut line: Value) -> Value {
+        line["isa"] = self.isa.as_str().into();
+        line
+    }
 }
 
 /// Returns the names of the wanted cells. A summary of a precision needs all of its cells.
@@ -92,7 +122,7 @@ fn wanted(bench: &Bench, precision: &str) -> Vec<String> {
 }
 
 /// Measures, prints and returns the wanted cells.
-fn cells(bench: &Bench) -> Result<Vec<Cell>> {
+fn cells(bench: &Bench, lines: &Lines) -> Result<Vec<Cell>> {
     let all: Vec<(&str, Vec<String>)> = PRECISIONS
         .iter()
         .map(|precision| (*precision, wanted(bench, precision)))
@@ -119,7 +149,7 @@ fn cells(bench: &Bench) -> Result<Vec<Cell>> {
         command.arg(if bench.quick { "0.02" } else { "0.2" }).args(names);
         shell::each_value(&mut command, |line| {
             let cell = Cell::parse(line)?;
-            println!("{}", cell.line());
+            lines.print(cell.line());
             cells.push(cell);
             Ok(())
         })?;
@@ -140,12 +170,12 @@ fn prints(bench: &Bench, name: &str) -> bool {
 }
 
 /// Prints the wanted lines of the bench `tuner`.
-fn tuner(bench: &Bench) -> Result<()> {
+fn tuner(bench: &Bench, lines: &Lines) -> Result<()> {
     let mut command = Command::new(cargo::bench_program(bench.root, "dyno-rnn", "tuner")?);
     command.args((!bench.quick).then_some("--bench"));
     let printed = shell::each_value(&mut command, |line| {
         if line["name"].as_str().is_some_and(|name| prints(bench, name)) {
-            println!("{line}");
+            lines.print(line);
         }
         Ok(())
     });
@@ -186,6 +216,13 @@ mod tests {
         assert_eq!(printed(&["tuner"]), [true; 4]);
         assert_eq!(printed(&["ranking_percent"]), [false, false, true, false]);
         assert_eq!(printed(&["rnn.bf16"]), [false; 4]);
+    }
+
+    #[test]
+    fn every_line_has_the_instruction_set() {
+        let lines = Lines { isa: "avx2".to_owned() };
+        let line = lines.complete(serde_json::json!({"name": "rnn.fp32.min", "ours": null}));
+        assert_eq!((&line["isa"], &line["name"]), (&"avx2".into(), &"rnn.fp32.min".into()));
     }
 
     #[test]

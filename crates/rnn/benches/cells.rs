@@ -7,7 +7,8 @@
 //!   roofline;
 //! - `time SECONDS` reports the median of a call in milliseconds and its number of allocations.
 //!
-//! Without `serve` it does both once for a small layer.
+//! Without `serve` it does both once for a small layer. With `isa` it only prints the name of the
+//! instruction set.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -158,6 +159,9 @@ fn once() {
 }
 
 fn main() {
+    if std::env::args().any(|word| word == "isa") {
+        return println!("{}", json!({"isa": Isa::best().name()}));
+    }
     if !std::env::args().any(|word| word == "serve") {
         return once();
     }

@@ -93,6 +93,8 @@ pub struct CellCosts {
 pub struct Machine {
     /// Name that the processor reports.
     pub name: String,
+    /// Name of the instruction set whose rates [`Machine::peaks`] has.
+    pub isa: &'static str,
     /// Workers that can run at once.
     pub cores: usize,
     /// Cache sizes.
@@ -128,6 +130,7 @@ impl Machine {
         let peak = |rows, gflops| Peak { precision: Precision::F32, rows, gflops };
         Self {
             name: "2 x Intel Xeon E5-2650 v4 (DeepCPU)".to_owned(),
+            isa: "avx2",
             cores: 24,
             caches: Caches { l1: 32 << 10, l2: 256 << 10, l3: 30 << 20, l3_cores: 12 },
             dependable: DEPENDABLE,
@@ -157,6 +160,7 @@ impl Machine {
         let twice = amx.map(|(rows, gflops)| (rows, 2.0 * gflops));
         Self {
             name: "Intel Sapphire Rapids, 2 cores".to_owned(),
+            isa: "amx",
             cores: 2,
             caches: Caches { l1: 48 << 10, l2: 2 << 20, l3: 32 << 20, l3_cores: 2 },
             dependable: DEPENDABLE,
@@ -197,6 +201,7 @@ impl Machine {
         let caches = caches.unwrap_or(Caches { l1: 32 << 10, l2: 512 << 10, l3: 0, l3_cores: 1 });
         Self {
             name: if name.is_empty() { "unknown".to_owned() } else { name.join(" ") },
+            isa: isa.name(),
             cores,
             caches,
             peaks: typical_peaks(isa.name(), gigahertz),
@@ -325,16 +330,20 @@ fn typical_peaks(isa: &str, gigahertz: f64) -> Vec<Peak> {
         _ if isa.contains("vnni") => (0.5, 4.0),
         _ => (0.5, 0.5),
     };
-    let mut peaks = Vec::new();
-    for (precision, times) in
-        [(Precision::F32, 1.0), (Precision::Bf16, bf16), (Precision::Int8, int8)]
-    {
-        // With one row, products wait for weights that several rows would share.
-        for (rows, part) in [(1, 0.5), (4, 1.0)] {
-            peaks.push(Peak { precision, rows, gflops: cycle * gigahertz * times * part });
-        }
-    }
-    peaks
+    // With one row, products wait for weights that several rows would share.
+    let vectors = |times: f64| [(1, 0.5 * times), (4, times)];
+    // A tile takes as long for one row as for sixteen; weights take half of that time, or more.
+    let tiles = |times: f64, most: f64| [(1, 0.5 * times), (16, most)];
+    let times = match isa {
+        "amx" => [vectors(1.0), tiles(bf16, 8.0), tiles(int8, 16.0)],
+        _ => [vectors(1.0), vectors(bf16), vectors(int8)],
+    };
+    let precisions = [Precision::F32, Precision::Bf16, Precision::Int8];
+    let peaks = precisions.into_iter().zip(times).flat_map(|(precision, times)| {
+        let peak = move |(rows, times)| Peak { precision, rows, gflops: cycle * gigahertz * times };
+        times.map(peak)
+    });
+    peaks.collect()
 }
 
 /// Reads the caches of a core from its directory in sysfs; `None` without a first and a second
@@ -399,8 +408,9 @@ impl fmt::Display for Machine {
         let Caches { l1, l2, l3, l3_cores } = self.caches;
         write!(
             f,
-            "{}, {} cores, caches {} KiB, {} KiB",
+            "{}, {}, {} cores, caches {} KiB, {} KiB",
             self.name,
+            self.isa,
             self.cores,
             l1 >> 10,
             l2 >> 10
@@ -463,6 +473,7 @@ mod tests {
         assert!(machine.cores >= 1 && machine.caches.l1 >= 1 << 12 && machine.caches.l2 >= 1 << 16);
         assert!(machine.peak(Precision::F32, 8) >= machine.peak(Precision::F32, 1));
         assert!(!machine.identity().contains(char::is_whitespace));
+        assert!(machine.to_string().contains(&format!(", {}, ", Isa::best())), "{machine}");
     }
 
     #[test]

@@ -4,19 +4,27 @@
 //! configured, used and released within one assembly block: no data stays in them, and context
 //! switches of other threads need not save them.
 
+mod block;
+#[cfg(test)]
+mod tests;
+
 use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
 
 use super::Avx512Bf16;
 
+pub(crate) use block::{Block, MAX_ROWS, multiply_block};
+
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 16;
 /// Bytes in a row of a tile.
 pub(crate) const ROW: usize = 64;
+/// Words of k in a tile.
+pub(crate) const TILE_WORDS: usize = ROW / size_of::<u32>();
 
-/// Token that exists only if the processor has AMX with byte products, the system lets this process
-/// use it, and the vector instructions for all other work are available.
+/// Token that exists only if the processor has AMX with products of bytes and of bfloat16, the
+/// system lets this process use it, and the vector instructions for all other work are available.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Amx(Avx512Bf16);
 
@@ -32,13 +40,14 @@ impl Amx {
     }
 }
 
-/// Whether `cpuid` reports tiles and their byte products.
+/// Whether `cpuid` reports tiles and their products of bytes and of bfloat16.
 fn has_tiles() -> bool {
+    const BF16: u32 = 1 << 22;
     const TILE: u32 = 1 << 24;
     const INT8: u32 = 1 << 25;
     // A missing leaf reads as zeros, or as an older feature list; both lack these bits.
     let found = __cpuid_count(7, 0).edx;
-    found & TILE != 0 && found & INT8 != 0
+    found & (BF16 | TILE | INT8) == BF16 | TILE | INT8
 }
 
 /// Requests permission for tiles from Linux, once for all threads; Linux then provides the memory

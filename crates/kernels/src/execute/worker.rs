@@ -1,12 +1,16 @@
 //! One worker's part of a run: its products tile by tile, and their epilogues.
 
+mod block;
 mod one;
+#[cfg(target_arch = "x86_64")]
+mod tiled;
 
 use std::ops::Range;
 
-use super::{Base, MAX_BLOCK, SLICE, SUMS, Scratch, narrows};
+use super::{Base, MAX_BLOCK, SUMS, Scratch, narrows};
 use crate::activation::Activation;
 use crate::cell::{Block, Dequantization, Gru, HiddenMatrices, Lstm, Matrix, Rnn, StoreKernel};
+use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::narrow::{self, RowNarrowing, RowQuantization};
 use crate::panels::Precision;
@@ -14,7 +18,6 @@ use crate::program::{
     self, Cadence, Epilogue, GeneralCell, Phase, Place, Product, Program, SlotIndex, Slots, Stage,
 };
 use crate::team::Turns;
-use crate::tile::{self, Start, Tile};
 
 /// A call, shared by all workers.
 pub(super) struct Run<'a> {
@@ -24,6 +27,7 @@ pub(super) struct Run<'a> {
     pub(super) lengths: &'a [usize],
     pub(super) active: &'a [usize],
     pub(super) fresh: bool,
+    pub(super) isa: Isa,
 }
 
 /// Steps that a product covers.
@@ -366,77 +370,6 @@ impl Worker<'_> {
         }
         if let Some(place) = self.starts_with(product, span) {
             self.rows(&mut ends.starts, place, span, rows, block);
-        }
-    }
-
-    /// Computes the sums of a block: for each panel, slice of k and tile of rows.
-    #[inline(always)]
-    fn multiply<S: Lanes>(
-        &self,
-        s: S,
-        product: &Product,
-        span: Span,
-        rows: &Range<usize>,
-        part: Part,
-        ends: &mut Ends,
-    ) {
-        let Part { first_panel, panels, first_row, count } = part;
-        let weights = &product.weights;
-        let (vectors, precision) = (weights.vectors(), self.precision(product, span));
-        let words = if self.is_zero(product, span) { 0 } else { weights.words() };
-        let width = vectors * LANES;
-        self.ends(product, span, rows, (first_row, count), ends);
-        let Ends { from, sums, starts } = &*ends;
-        let starts = self.starts_with(product, span).map(|_| starts);
-        let in_place = self.stores_at_once(product, span).is_some();
-        let tiles = div_ceil(count, tile::rows::<S>(precision, vectors));
-        // A single tile uses each weight once, so that slices would not help.
-        let slice = if tiles == 1 { words.max(1) } else { SLICE };
-        for panel in 0..panels {
-            let panel = if is_back(span) { panels - 1 - panel } else { panel };
-            let packed = weights.panel(first_panel + panel).as_ptr();
-            let at = (first_panel + panel) * width;
-            let column = if in_place { at } else { panel * count * width };
-            let mut word = 0;
-            loop {
-                let length = slice.min(words - word);
-                let mut done = 0;
-                for tile in 0..tiles {
-                    // Equal shares: ten rows become five and five, not six and four.
-                    let share = if tile + 1 == tiles {
-                        count - done
-                    } else {
-                        (count - done).div_ceil(tiles - tile)
-                    };
-                    let to = sums[done..].as_ptr();
-                    let start = match (starts, &product.bias) {
-                        _ if word > 0 => Start::Rows(to.cast(), column),
-                        (Some(rows), _) => Start::Rows(rows[done..].as_ptr().cast(), at),
-                        (None, Some(bias)) if precision != Precision::Int8 => {
-                            Start::Same(bias[at..].as_ptr())
-                        }
-                        _ => Start::Zeros,
-                    };
-                    let tile = Tile {
-                        rows: from[done..].as_ptr().cast(),
-                        first: word,
-                        words: length,
-                        panel: packed.wrapping_add(word * width),
-                        start,
-                        sums: to,
-                        column,
-                    };
-                    // SAFETY: `Program::new` has verified that the rows and panels lie inside of
-                    // their buffers. The sums of a block fit in the scratch memory of `SUMS` words,
-                    // or go to the verified place where the product stores them.
-                    unsafe { tile::multiply(s, precision, share, vectors, tile) };
-                    done += share;
-                }
-                word += length;
-                if word >= words {
-                    break;
-                }
-            }
         }
     }
 

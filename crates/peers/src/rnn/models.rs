@@ -4,6 +4,7 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::Lines;
 use crate::bench::Bench;
 use crate::figure::{best_peer, json_number as number, median, quantile};
 use crate::groups::rnn::PACKAGES;
@@ -24,7 +25,7 @@ const PRECISIONS: [(&str, &str); 3] =
 ///
 /// # Errors
 /// Dyno does not build, or the script fails.
-pub(super) fn run(bench: &Bench<'_>) -> Result<()> {
+pub(super) fn run(bench: &Bench<'_>, lines: &Lines) -> Result<()> {
     let wanted = |begin: &str| -> Vec<&str> {
         let wants = |figure: &str| bench.wants(&format!("{begin}{figure}"));
         MODELS.iter().filter(|(_, figure, _)| wants(figure)).map(|(model, ..)| *model).collect()
@@ -48,7 +49,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<()> {
         command.arg(bench.root.join("crates/peers/scripts/rnn_models.py")).arg(&dyno);
         command.arg(&bench.folder).args([precision, "5", "0.3"]).args(models);
         shell::each_value(&mut command, |value| {
-            println!("{}", line(precision, &value)?);
+            lines.print(line(precision, &value)?);
             Ok(())
         })?;
     }

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::Lines;
 use crate::bench::Bench;
 use crate::{cargo, folder};
 
@@ -26,7 +27,7 @@ const LOAD: f64 = 0.5;
 ///
 /// # Errors
 /// Dyno does not build, or a search or a run fails.
-pub(super) fn run(bench: &Bench<'_>) -> Result<()> {
+pub(super) fn run(bench: &Bench<'_>, lines: &Lines) -> Result<()> {
     if bench.quick {
         for name in [NAME, QUEUE].into_iter().filter(|name| bench.wants(name)) {
             bench.skip(name, "a search takes minutes");
@@ -40,10 +41,10 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<()> {
         search.extend(["--duration", "20s", "--tolerance", "10%", "--from", "10", "--short", "8s"]);
         // A full run asks for 24,576 queries: minutes at a hundred a second.
         search.extend(["--warm-up", "50", "--max-time", "12m"]);
-        println!("{}", line(&dyno(bench, "server", &search)?));
+        lines.print(line(&dyno(bench, "server", &search)?));
     }
     if bench.wants(QUEUE) {
-        println!("{}", queue(bench)?);
+        lines.print(queue(bench)?);
     }
     Ok(())
 }

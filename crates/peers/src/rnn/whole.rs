@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::Lines;
 use crate::bench::Bench;
 use crate::figure::{json_number as number, median};
 use crate::venv::{ONNX_RUNTIME, Venv};
@@ -23,7 +24,7 @@ const TOLERANCE: f64 = 1e-5;
 ///
 /// # Errors
 /// Dyno does not build, or the script fails.
-pub(super) fn run(bench: &Bench<'_>) -> Result<()> {
+pub(super) fn run(bench: &Bench<'_>, lines: &Lines) -> Result<()> {
     if !bench.wants(NAME) {
         return Ok(());
     }
@@ -50,17 +51,14 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<()> {
         if line["difference"].as_f64().is_none_or(|difference| difference > TOLERANCE) {
             differing.push(line["name"].clone());
         }
-        println!("{line}");
+        lines.print(line);
         Ok(())
     })?;
-    println!(
-        "{}",
-        json!({
-            "name": "rnn.models.differences", "ours": differing.len(), "peer": null, "ratio": null,
-            "unit": format!("of {models} differ from ONNX Runtime by more than {TOLERANCE:.0e}"),
-            "which": differing,
-        })
-    );
+    lines.print(json!({
+        "name": "rnn.models.differences", "ours": differing.len(), "peer": null, "ratio": null,
+        "unit": format!("of {models} differ from ONNX Runtime by more than {TOLERANCE:.0e}"),
+        "which": differing,
+    }));
     Ok(())
 }
 
@@ -81,7 +79,7 @@ fn line(found: &Value) -> Result<Value> {
     let (ours, peer) = (rounds("ours")?, rounds("peer")?);
     Ok(json!({
         "name": name, "ours": number(ours), "peer": number(peer), "ratio": number(peer / ours),
-        "unit": "ms, one thread", "peer_name": "onnxruntime", "isa": found["isa"],
+        "unit": "ms, one thread", "peer_name": "onnxruntime",
         "difference": found["difference"],
     }))
 }
