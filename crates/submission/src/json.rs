@@ -26,8 +26,9 @@ pub struct Document {
     pub schema_version: u32,
     /// Round whose rules were taken, such as `v5.1`.
     pub round: String,
-    /// Who judged: `strict` by the rules, `mono` and `modular` as the official programs.
-    pub program: &'static str,
+    /// Who judged: `strict` by the rules; `mono`, `modular` and rounds such as `v4.1` as the official
+    /// programs.
+    pub program: String,
     /// Whether there are results, and nothing is wrong.
     pub valid: bool,
     /// How many results count.
@@ -133,10 +134,11 @@ impl FindingEntry {
 }
 
 /// Returns the name of a program, as the flag accepts it.
-pub(super) fn name(program: Program) -> &'static str {
+pub(super) fn name(program: Program) -> String {
     match program {
-        Program::Strict => "strict",
-        Program::Mono => "mono",
-        Program::Modular => "modular",
+        Program::Strict => "strict".to_owned(),
+        Program::Mono => "mono".to_owned(),
+        Program::Tag(checker) => checker.to_string(),
+        Program::Modular => "modular".to_owned(),
     }
 }

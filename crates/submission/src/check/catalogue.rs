@@ -1,6 +1,8 @@
 //! Catalogue of checks: id, condition, fix, and severity in each program. Differences between
 //! the official checkers are data here.
 
+use dyno_rules::Before;
+
 use super::Program;
 use crate::finding::Severity;
 
@@ -19,7 +21,7 @@ pub struct Check {
 }
 
 /// Effect of a failed check in a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Effect {
     /// The program does not check.
     Off,
@@ -40,6 +42,11 @@ impl Check {
         let effect = match program {
             Program::Strict => self.strict,
             Program::Mono => self.mono,
+            Program::Tag(checker) => match checker.instead(self.id) {
+                Some(Before::Off) => Effect::Off,
+                Some(Before::Warning) => self.mono.min(Effect::Warning),
+                None => self.mono,
+            },
             Program::Modular => self.modular,
         };
         match effect {

@@ -67,7 +67,7 @@ impl EndpointResult<'_, '_> {
         // spellings have no limits.
         let limited = match issues.program() {
             Program::Strict => self.place.scenario,
-            Program::Mono | Program::Modular => played.limited_as,
+            Program::Mono | Program::Tag(_) | Program::Modular => played.limited_as,
         };
         if is_language(model) {
             if let Some(limited @ (RuleScenario::Server | RuleScenario::Interactive)) = limited {

@@ -8,7 +8,7 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use dyno_rules::Round;
+//! use dyno_rules::{Behavior, OneFileChecker, Round};
 //! use dyno_submission::check::{Options, Program, check};
 //!
 //! let round = Round::named("v5.1").unwrap();
@@ -22,6 +22,7 @@ mod accuracy;
 mod audits;
 pub mod catalogue;
 mod endpoint;
+mod equal_issue;
 mod files;
 mod issues;
 mod measurement;
@@ -41,7 +42,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::finding::{Finding, Severity};
-use dyno_rules::Round;
+use dyno_rules::{Behavior, OneFileChecker, Round};
 
 use super::entry::{DivisionFolder, Submitter};
 use super::table::Row;
@@ -56,8 +57,27 @@ pub enum Program {
     Strict,
     /// The official single-file checker, as of v5.1.1.
     Mono,
+    /// The official single-file checker, as of the tag of a round.
+    Tag(OneFileChecker),
     /// The official modular checker, of v6.0 and v6.1.
     Modular,
+}
+
+impl Program {
+    /// Returns the single-file checker that this is.
+    #[must_use]
+    pub fn one_file(self) -> Option<OneFileChecker> {
+        match self {
+            Self::Mono => Some(OneFileChecker::LAST),
+            Self::Tag(checker) => Some(checker),
+            Self::Strict | Self::Modular => None,
+        }
+    }
+
+    /// Whether this is a single-file checker with a behavior of early tags.
+    pub(crate) fn does(self, behavior: Behavior) -> bool {
+        self.one_file().is_some_and(|checker| checker.does(behavior))
+    }
 }
 
 /// Checks that can be skipped, by the flags of the official checkers.
@@ -218,7 +238,7 @@ pub fn check(
 ) -> Result<CheckReport, TreeError> {
     let tree = Tree::walk(root)?;
     let mut checked = match options.program {
-        Program::Mono => mono::check(&tree, round, options),
+        Program::Mono | Program::Tag(_) => mono::check(&tree, round, options),
         Program::Strict => strict::check(&tree, round, options),
         Program::Modular => modular::check(&tree, round, options),
     };

@@ -12,7 +12,7 @@ use super::performance::{Metric, Run};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Program, Skip, audits, files, measurement, powered,
+    CheckReport, Options, Outcome, Place, Skip, audits, files, measurement, powered,
     structure, system,
 };
 use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, submitters};
@@ -22,14 +22,14 @@ use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
 use crate::power::Energy;
 use crate::table::Column;
 use crate::tree::{Node, Tree};
-use dyno_rules::{Round, RuleScenario, Suite};
+use dyno_rules::{Behavior, Round, RuleScenario, Suite};
 
 /// Top-level folders that are ignored, although they are not divisions.
 const NO_DIVISIONS: [&str; 3] = [".git", ".github", "assets"];
 
 /// Checks a tree.
 pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> CheckReport {
-    let mut report = ModelReport::new(Program::Mono);
+    let mut report = ModelReport::new(options.program);
     let ModelReport { issues, listed, .. } = &mut report;
     let found = submitters(tree, round, Guesses::Mono);
     let mut candidates = Vec::new();
@@ -99,12 +99,12 @@ fn submitter<'a, 't>(
     issues: &mut Issues,
     listed: &mut Outcomes,
 ) -> impl Iterator<Item = &'a System<'t>> + use<'a, 't> {
-    let mut names = Issues::new(Program::Mono);
+    let mut names = Issues::new(options.program);
     structure::check_names(tree, submitter.folder, &mut names);
     let is_accepted = names.passes();
     issues.append(names);
     if is_accepted {
-        let mut unused = Issues::new(Program::Mono);
+        let mut unused = Issues::new(options.program);
         structure::check_use(submitter, options, &mut unused);
         if !unused.passes() {
             listed.push((submitter.folder.path().join(RESULTS), Outcome::Invalid));
@@ -136,7 +136,7 @@ fn describe(
     issues: &mut Issues,
     listed: &mut Outcomes,
 ) -> Option<SystemInfo> {
-    let mut own = Issues::new(Program::Mono);
+    let mut own = Issues::new(options.program);
     let system_info = match system.description {
         None => {
             let path = system.folder.path();
@@ -192,7 +192,7 @@ impl<'a, 't> Progress<'a, 't> {
     fn new(work: &'a Work<'a, 't, SystemInfo>) -> Self {
         Self {
             work,
-            report: ModelReport::new(Program::Mono),
+            report: ModelReport::new(work.options.program),
             errors: 0,
             valid_scenarios: Vec::new(),
         }
@@ -240,7 +240,8 @@ impl<'a, 't> Progress<'a, 't> {
         let mut missing: Vec<&str> =
             wanted.required.iter().filter(is_missing).map(|scenario| scenario.name()).collect();
         let either = [RuleScenario::Server, RuleScenario::Interactive];
-        if either.iter().all(|one| wanted.optional.contains(one) && is_missing(&one)) {
+        let is_either = !options.program.does(Behavior::NoServerOrInteractive);
+        if is_either && either.iter().all(|one| wanted.optional.contains(one) && is_missing(&one)) {
             missing.push("Server or Interactive");
         }
         if closed && !missing.is_empty() {
@@ -266,7 +267,7 @@ impl<'a, 't> Progress<'a, 't> {
             return Outcome::Invalid;
         };
         let facts = work.facts(entry);
-        let mut measured = Issues::new(Program::Mono);
+        let mut measured = Issues::new(options.program);
         let measurement = measurement_of(&place, folder, facts.measurement.as_ref(), &mut measured);
         let is_measured = measured.passes();
         report.issues.append(measured);
@@ -285,7 +286,7 @@ impl<'a, 't> Progress<'a, 't> {
         if performance.result.is_some() {
             valid_scenarios.extend(scenario);
         }
-        let mut audited = Issues::new(Program::Mono);
+        let mut audited = Issues::new(options.program);
         let closed = submitter.division.is_closed_or_network();
         let audits = closed && !options.skips(Skip::Compliance);
         if audits {
@@ -392,7 +393,7 @@ fn accuracy_of(
         issues.crash(Location::path(&entry), "a file of the accuracy run does not read");
         return None;
     };
-    let mut own = Issues::new(Program::Mono);
+    let mut own = Issues::new(place.options.program);
     let accuracy = accuracy::check_text(place, text, &text_path, &mut own);
     accuracy::check_log(folder, &mut own);
     accuracy::check_outputs(place, folder, &mut own);
@@ -400,7 +401,7 @@ fn accuracy_of(
     if !place.submitter.division.is_closed_or_network() {
         own.waive(ALL);
     }
-    let mut errors = Issues::new(Program::Mono);
+    let mut errors = Issues::new(place.options.program);
     accuracy::check_errors(place, log, &log_path, &mut errors);
     if !errors.passes() {
         errors.crash(Location::path(&log_path), "the accuracy run had errors");
@@ -431,9 +432,9 @@ struct Performance {
 /// result, and problems of the others have no effect then.
 fn performance_of(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> Performance {
     let mut performance = Performance::default();
-    let mut wrong = Issues::new(Program::Mono);
+    let mut wrong = Issues::new(place.options.program);
     for number in 1..=place.runs() {
-        let mut own = Issues::new(Program::Mono);
+        let mut own = Issues::new(place.options.program);
         match run_of(place, number, facts, &mut own) {
             Some(result) => {
                 performance.result = Some(result);
