@@ -68,7 +68,7 @@ def ours(trees, out, version, dyno, mode):
     base = out / f"{version}.{mode}"
     document, table = base.with_suffix(base.suffix + ".json"), base.with_suffix(base.suffix + ".csv")
     command = [dyno, "check", trees / version, "--round", version, "--quiet", ROOT]
-    command += [] if mode == "rules" else ["--compat", mode]
+    command += {"rules": [], "forensic": ["--forensic"]}.get(mode, ["--compat", mode])
     done = subprocess.run([*command, "--json", document, "--csv", table], check=False)
     if done.returncode > 1:
         sys.exit(f"dyno check of {version} ends with {done.returncode}")
@@ -140,7 +140,7 @@ def compare(version, mode, theirs, mine, out):
     fields = field_differences(table, own_table)
     accepted = [key for key in table if verdicts.get(key[0]) and judged.get(key[0])]
     print(
-        f"{version} {mode:6} valid {len(valid)}, refused {len(refused)}, without a source {len(unsourced)};"
+        f"{version} {mode:8} valid {len(valid)}, refused {len(refused)}, without a source {len(unsourced)};"
         f" verdicts equal {len(names) - len(unequal)} of {len(names)};"
         f" rows with equal fields {len(accepted) - len({path for path, *_ in fields})} of {len(accepted)}"
     )
@@ -167,7 +167,7 @@ def main():
         if theirs is None:
             print(f"{version} skipped: there is no {trees}/official/{version}/tools/submission")
             continue
-        for mode in ["rules", version]:
+        for mode in ["rules", "forensic", version]:
             compare(version, mode, theirs, ours(trees, out, version, dyno, mode), out)
 
 

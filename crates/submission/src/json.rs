@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::check::{CheckReport, Outcome, Program};
+use super::check::{CheckReport, Outcome, Program, Provenance};
 use crate::finding::{Finding, Severity};
 use dyno_rules::Round;
 
@@ -76,6 +76,9 @@ pub struct FindingEntry {
     pub expected: Option<String>,
     /// How to fix it.
     pub mend: String,
+    /// Rule or official program that asks for it; missing for Dyno's own checks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<&'static str>,
 }
 
 impl Document {
@@ -129,6 +132,7 @@ impl FindingEntry {
             message: finding.message.clone(),
             expected: finding.expected.clone(),
             mend: finding.mend.clone(),
+            source: Provenance::of_check(finding.check).and_then(Provenance::source),
         }
     }
 }

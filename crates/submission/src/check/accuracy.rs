@@ -181,7 +181,7 @@ pub fn check_samples(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues
     if issues.program() == Program::Strict && is_own {
         // A custom model may use other data. The rules specify none for the open division, so
         // this is only a warning.
-        let mut own = Issues::new(Program::Strict);
+        let mut own = issues.another();
         let message = format!(
             "{key} is {found}, and the data set of {} has {wanted} samples: another data set?",
             benchmark.name

@@ -151,7 +151,7 @@ impl EndpointResult<'_, '_> {
             issues.add(&ACCURACY_METRIC_MISSING, at, "the client says no score");
             return Accuracy::default();
         };
-        let mut own = Issues::new(issues.program());
+        let mut own = issues.another();
         self.targets(at, &mut own);
         if !place.submitter.division.is_closed_or_network() {
             own.waive(&[&ACCURACY_LOW, &ACCURACY_HIGH]);

@@ -31,6 +31,7 @@ mod mono;
 mod performance;
 mod place;
 mod powered;
+mod provenance;
 mod rows;
 mod strict;
 mod structure;
@@ -49,6 +50,9 @@ use super::table::Row;
 use super::tree::{Node, Tree, TreeError};
 use issues::{Issues, Location};
 use place::Place;
+use provenance::Judge;
+
+pub use provenance::Provenance;
 
 /// Program that judges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -152,6 +156,8 @@ pub struct Options {
     /// Whether to accept the errors that `--submission-exceptions` of the official checkers
     /// accepts.
     pub submission_exceptions: bool,
+    /// Whether Dyno's own checks, which no rule and no official program asks for, reject results.
+    pub forensic: bool,
 }
 
 impl Options {
@@ -159,7 +165,14 @@ impl Options {
     #[must_use]
     pub fn new(program: Program) -> Self {
         let (skip, scenarios_to_skip) = (Vec::new(), Vec::new());
-        Self { program, submitter: None, skip, scenarios_to_skip, submission_exceptions: false }
+        Self {
+            program,
+            submitter: None,
+            skip,
+            scenarios_to_skip,
+            submission_exceptions: false,
+            forensic: false,
+        }
     }
 
     /// Whether to check this submitter.
@@ -242,7 +255,7 @@ pub fn check(
         Program::Strict => strict::check(&tree, round, options),
         Program::Modular => modular::check(&tree, round, options),
     };
-    let mut issues = Issues::new(options.program);
+    let mut issues = Issues::new(Judge::new(round.version, options));
     for (path, outcome) in &mut checked.results {
         // The official checkers silently treat 0 as no result.
         if matches!(outcome, Outcome::Valid { metric } if *metric == 0.0) {

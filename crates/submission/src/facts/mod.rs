@@ -7,6 +7,7 @@ pub mod detail;
 pub mod endpoint;
 pub mod json;
 pub mod keys;
+pub mod loadgen;
 mod line;
 pub mod text;
 

@@ -2,6 +2,7 @@
 
 use crate::check::catalogue::RUN_CONSISTENT;
 use crate::check::issues::Issues;
+use crate::facts::loadgen;
 use dyno_rules::RuleScenario;
 
 use super::derive::Run;
@@ -36,7 +37,9 @@ impl Run<'_> {
                     number("generated_query_count").zip(number("generated_samples_per_query"));
                 let last = number("result_max_latency_ns").filter(|last| *last > 0.0);
                 let rate =
-                    samples.zip(last).map(|((queries, each), last)| queries * each * NS / last);
+                    samples.zip(last).map(|((queries, each), last)| {
+                        loadgen::offline_samples(queries, each) * NS / last
+                    });
                 ("result_samples_per_second", rate)
             }
             _ => return,
