@@ -8,7 +8,7 @@ the tables of an official program are used again in later runs.
 
 Prints one line per round and mode: results that the round's program accepts, how many of these Dyno
 rejects, how many of these without an error that cites a source, and how many verdicts and fields are
-equal. Lists of the differences are in OUT.
+equal. Lists of the differences are in OUT. Ends with 1 if a share is below its limit.
 """
 
 import collections
@@ -19,6 +19,9 @@ import re
 import subprocess
 import sys
 
+# Least share of results with the verdict of the round's own program, with the mode of that program.
+LEAST = {"v5.1": 1.0, "v4.1": 0.995, "v3.0": 0.995}
+LEAST_OTHERS = 0.99
 FIELDS = ["Result", "Accuracy", "Units", "has_power", "inferred"]
 ROOT = "--skip-extra-files-in-root-check"
 
@@ -144,6 +147,11 @@ def compare(version, mode, theirs, mine, out):
         f" verdicts equal {len(names) - len(unequal)} of {len(names)};"
         f" rows with equal fields {len(accepted) - len({path for path, *_ in fields})} of {len(accepted)}"
     )
+    is_fine = True
+    if mode == "rules":
+        is_fine = not unsourced
+    elif mode == version:
+        is_fine = len(names) - len(unequal) >= LEAST.get(version, LEAST_OTHERS) * len(names) and not fields
     with open(out / f"{version}.{mode}.differences", "w") as file:
         for kind, count in kinds.most_common():
             print(f"kind\t{count}\t{kind}", file=file)
@@ -156,19 +164,24 @@ def compare(version, mode, theirs, mine, out):
             print("field", *difference, sep="\t", file=file)
         for path in unsourced:
             print("unsourced", path, sep="\t", file=file)
+    return is_fine
 
 
 def main():
     trees, dyno, out = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
     out.mkdir(parents=True, exist_ok=True)
     rounds = sys.argv[4:] or sorted(path.name for path in trees.glob("v*.*") if path.is_dir())
+    failed = []
     for version in rounds:
         theirs = official(trees.absolute(), out.absolute(), version)
         if theirs is None:
             print(f"{version} skipped: there is no {trees}/official/{version}/tools/submission")
             continue
         for mode in ["rules", "forensic", version]:
-            compare(version, mode, theirs, ours(trees, out, version, dyno, mode), out)
+            if not compare(version, mode, theirs, ours(trees, out, version, dyno, mode), out):
+                failed.append(f"{version} {mode}")
+    if failed:
+        sys.exit(f"below the limit: {', '.join(failed)}; the differences are in {out}")
 
 
 main()

@@ -99,6 +99,44 @@ fn file() -> &'static File {
     })
 }
 
+/// A difference between tags of the checker in one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckerDifference {
+    /// Checks or behavior.
+    pub what: String,
+    /// Tags that have it.
+    pub tags: String,
+    /// Tag and line of the program.
+    pub source: &'static str,
+}
+
+impl Before {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Off => "not checked",
+            Self::Warning => "logged",
+        }
+    }
+}
+
+impl Behavior {
+    fn title(self) -> &'static str {
+        match self {
+            Self::FirstAccuracy => "the table has the first accuracy alone",
+            Self::PlainUnits => "the table has no units of tokens",
+            Self::NoWeightTypes => "the table has no types of weights",
+            Self::EqualIssueByConf => "`mlperf.conf` or `user.conf` is the proof of equal issue",
+            Self::TokenLimitsDecide => "token limits overrule the verdict of the log",
+            Self::NoServerOrInteractive => "Server and Interactive may both be missing",
+            Self::GoesOn => "a measurement or a folder with problems is judged nevertheless",
+            Self::AnyLink => "links are rejected even if they lead somewhere",
+            Self::AllReadings => "readings of power that are not positive count",
+            Self::Joules => "the energy of a query is in joules",
+            Self::Compilance => "the column `compliance` is misspelt",
+        }
+    }
+}
+
 /// The checker in one file as of the tag of a round.
 ///
 /// ```
@@ -115,6 +153,9 @@ pub struct OneFileChecker {
 }
 
 impl OneFileChecker {
+    /// Round of the first tag whose differences are known.
+    pub const FIRST: Version = Version::new(2, 1);
+
     /// The last one, v5.1.1.
     pub const LAST: Self = Self::new(Version::new(5, 1));
 
@@ -146,6 +187,30 @@ impl OneFileChecker {
     pub fn requires_equal_issue(self, model: &str) -> bool {
         let entry = file().equal_issue.iter().rfind(|entry| entry.since <= self.tag);
         entry.is_some_and(|entry| entry.models.iter().any(|name| name == model))
+    }
+
+    /// Returns all differences between tags, for people.
+    #[must_use]
+    pub fn differences() -> Vec<CheckerDifference> {
+        let checks = file().checks.iter().map(|entry| CheckerDifference {
+            what: entry.ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", "),
+            tags: format!("rejects since {}, before {}", entry.since, entry.before.name()),
+            source: &entry.source,
+        });
+        let behaviors = file().behaviors.iter().map(|entry| CheckerDifference {
+            what: entry.name.title().to_owned(),
+            tags: match entry.since == first() {
+                true => format!("until {}", entry.until),
+                false => format!("{} to {}", entry.since, entry.until),
+            },
+            source: &entry.source,
+        });
+        let equal_issue = file().equal_issue.iter().map(|entry| CheckerDifference {
+            what: format!("equal issue is required of {}", entry.models.join(", ")),
+            tags: format!("from {}", entry.since),
+            source: &entry.source,
+        });
+        checks.chain(behaviors).chain(equal_issue).collect()
     }
 
     /// Returns the line from which a check makes a result invalid only since a later tag than the

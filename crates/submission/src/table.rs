@@ -130,7 +130,8 @@ fn columns(program: Program) -> impl Iterator<Item = (Column, &'static str, Colu
     let is_written = move |column: Column, format: ColumnFormat| {
         (all || format != Modular) && (has_weights || column != Column::WeightDataTypes)
     };
-    let chosen = COLUMNS.into_iter().filter(move |(column, _, format)| is_written(*column, *format));
+    let chosen =
+        COLUMNS.into_iter().filter(move |(column, _, format)| is_written(*column, *format));
     chosen.map(move |(column, name, format)| match column {
         Column::Compliance if is_misspelt => (column, "compilance", format),
         _ => (column, name, format),

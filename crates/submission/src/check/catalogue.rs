@@ -37,10 +37,11 @@ enum Effect {
 use Effect::{Error as E, Note as N, Off as O, Warning as W};
 
 impl Check {
-    /// Returns the severity in a program; `None` if the program does not check.
+    /// Returns the severity in a program in the last round, without `--forensic`; `None` if the
+    /// program does not check.
     #[must_use]
     pub fn severity(&self, program: Program) -> Option<Severity> {
-        self.severity_by(program.into())
+        self.severity_by(Judge::by_default(program))
     }
 
     /// Returns the severity that a judge gives to a failed check; `None` if it does not check.

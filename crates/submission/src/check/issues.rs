@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::Program;
-use super::provenance::{Judge, Limit};
 use super::catalogue::{Check, PROGRAM_CRASH};
+use super::provenance::{Judge, Limit};
 use crate::finding::{Finding, Severity};
 
 /// Location of a finding.

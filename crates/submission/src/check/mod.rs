@@ -21,6 +21,7 @@
 mod accuracy;
 mod audits;
 pub mod catalogue;
+pub mod causes;
 mod endpoint;
 mod equal_issue;
 mod files;

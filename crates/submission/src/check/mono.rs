@@ -12,8 +12,8 @@ use super::performance::{Metric, Run};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Skip, audits, files, measurement, powered,
-    structure, system,
+    CheckReport, Options, Outcome, Place, Skip, audits, files, measurement, powered, structure,
+    system,
 };
 use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, submitters};
 use crate::facts::json::{self, JsonFile, JsonProblem};
@@ -257,24 +257,37 @@ impl<'a, 't> Progress<'a, 't> {
         let Work { options, submitter, system, model, .. } = **work;
         let description = &work.system_info.json;
         let place = work.place(entry, scenario, description);
-        let Some(folder) = entry.measurements else {
-            let path = submitter.folder.path().join(submitter.layout.measurements());
-            let path = path.join(&system.name).join(&model.name).join(&entry.name);
-            let message = "the measurement is not described";
-            report.issues.add(&MEASUREMENT_FOLDER, Location::path(&path), message);
-            report.listed.push((path, Outcome::Invalid));
-            *errors += 1;
-            return Outcome::Invalid;
-        };
         let facts = work.facts(entry);
+        let goes_on = options.program.does(Behavior::GoesOn);
+        let empty = JsonFile::empty();
         let mut measured = Issues::new(options.program);
-        let measurement = measurement_of(&place, folder, facts.measurement.as_ref(), &mut measured);
+        let (folder, measurement) = match entry.measurements {
+            None => {
+                let path = submitter.folder.path().join(submitter.layout.measurements());
+                let path = path.join(&system.name).join(&model.name).join(&entry.name);
+                let message = "the measurement is not described";
+                measured.add(&MEASUREMENT_FOLDER, Location::path(&path), message);
+                report.listed.push((path.clone(), Outcome::Invalid));
+                (path, None)
+            }
+            Some(folder) => {
+                let file = facts.measurement.as_ref();
+                (folder.path(), measurement_of(&place, folder, file, &mut measured))
+            }
+        };
         let is_measured = measured.passes();
         report.issues.append(measured);
-        let Some(measurement) = measurement.filter(|_| is_measured) else {
-            report.listed.push((folder.path(), Outcome::Invalid));
-            *errors += 1;
-            return Outcome::Invalid;
+        let measurement = match measurement.filter(|_| is_measured) {
+            Some(measurement) => measurement,
+            None if goes_on => {
+                *errors += 1;
+                &empty
+            }
+            None => {
+                report.listed.push((folder, Outcome::Invalid));
+                *errors += 1;
+                return Outcome::Invalid;
+            }
         };
         let Some((accuracy, is_accurate)) = accuracy_of(&place, &facts, &mut report.issues) else {
             *errors += 1;
@@ -361,7 +374,8 @@ fn measurement_of<'a>(
         }
         Ok(json) => {
             measurement::check_fields(place, json, &path, issues);
-            if json.get("weight_data_types").is_none() {
+            let has_weights = !place.options.program.does(Behavior::NoWeightTypes);
+            if has_weights && json.get("weight_data_types").is_none() {
                 issues.crash(Location::path(&path), "there is no `weight_data_types`");
             }
             measurement::check_code(place, found, issues);
@@ -386,7 +400,9 @@ fn accuracy_of(
     let required = [SUMMARY, DETAIL, ACCURACY_TEXT, ACCURACY_LOG];
     if let Some(mismatch) = files::mismatch(folder, &required, &[]) {
         issues.add(&ACCURACY_FILES, Location::path(&entry), mismatch);
-        return None;
+        if !place.options.program.does(Behavior::GoesOn) {
+            return None;
+        }
     }
     let (text_path, log_path) = accuracy::paths(folder);
     let (Ok(text), Ok(log)) = (&facts.accuracy_text, &facts.accuracy) else {
@@ -474,7 +490,9 @@ fn run_of(
     let required = if has_power { &required[..] } else { &required[..2] };
     if let Some(mismatch) = files::mismatch(run, required, &[ACCURACY_LOG]) {
         issues.add(&RUN_FILES, Location::path(&path), mismatch);
-        return None;
+        if !place.options.program.does(Behavior::GoesOn) {
+            return None;
+        }
     }
     let path = path.join(DETAIL);
     let log = place.log_of_run(number, facts);

@@ -39,7 +39,9 @@ fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
 
 fn file() -> &'static File {
     static FILE: OnceLock<File> = OnceLock::new();
-    FILE.get_or_init(|| toml::from_str(include_str!("sources.toml")).expect("a test reads this file"))
+    FILE.get_or_init(|| {
+        toml::from_str(include_str!("sources.toml")).expect("a test reads this file")
+    })
 }
 
 /// Where a check comes from.
@@ -97,6 +99,11 @@ impl Judge {
     /// Returns the judge of a check with options.
     pub(super) fn new(round: Version, options: &Options) -> Self {
         Self { program: options.program, round, is_forensic: options.forensic }
+    }
+
+    /// Returns the judge of the last round by default.
+    pub(super) fn by_default(program: Program) -> Self {
+        Self { is_forensic: false, ..program.into() }
     }
 
     /// Returns what limits a check, if something does. Official programs are limited by their data.

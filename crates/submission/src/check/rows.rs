@@ -93,7 +93,8 @@ impl ValidResult<'_, '_> {
         }
         row.set(Column::Notes, self.notes());
         let weights = self.measurement.get("weight_data_types");
-        self.must_be_text("weight_data_types", weights, issues);
+        let is_written = !issues.program().does(Behavior::NoWeightTypes);
+        self.must_be_text("weight_data_types", weights.filter(|_| is_written), issues);
         row.set(Column::WeightDataTypes, weights.map(python::text).unwrap_or_default());
         for (column, text) in &self.own {
             row.set(*column, &**text);

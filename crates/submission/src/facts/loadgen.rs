@@ -20,12 +20,38 @@ fn parse(text: &str) -> Option<Version> {
     Some(Version::new(major, minor))
 }
 
-/// Returns the number of samples of an Offline run by its counts of queries and of samples per query.
-///
-/// A run has one query. LoadGen 4.1 and later with equal issue log the number of samples as that of
-/// queries, too.
-pub fn offline_samples(queries: f64, each: f64) -> f64 {
-    if queries.total_cmp(&each).is_eq() { each } else { queries * each }
+/// Counts of an Offline run, as logged.
+#[derive(Debug, Clone, Copy)]
+pub struct OfflineCounts {
+    queries: f64,
+    each: f64,
+    /// Number of samples in one permutation, if the run issues whole permutations or may do so.
+    permutation: Option<f64>,
+}
+
+impl OfflineCounts {
+    /// Reads the counts from a log, if it has them.
+    pub fn read(log: &DetailLog) -> Option<Self> {
+        let queries = log.number("generated_query_count")?;
+        let each = log.number("generated_samples_per_query")?;
+        // LoadGen 4.1 issues equally often before it logs whether it does.
+        let may_concatenate = match log.flag("effective_sample_concatenate_permutation") {
+            Some(is_on) => is_on,
+            None => version_of(log, Version::new(u8::MAX, 0)) == Version::new(4, 1),
+        };
+        let loaded = log.number("effective_performance_sample_count").filter(|_| may_concatenate);
+        Some(Self { queries, each, permutation: loaded.filter(|count| *count > 0.0) })
+    }
+
+    /// Returns the numbers of samples that the run may have issued.
+    ///
+    /// With equal issue LoadGen rounds the samples of a query up to whole permutations, which some
+    /// releases do not log, and the logged number of queries may be that of samples.
+    pub fn samples(self) -> impl Iterator<Item = f64> {
+        let Self { queries, each, permutation } = self;
+        let concatenated = permutation.map(|count| [each, (each / count).ceil() * count]);
+        std::iter::once(queries * each).chain(concatenated.into_iter().flatten())
+    }
 }
 
 /// Whether a mean is that of a sum of `count` latencies that overflowed 64 bits, and a value between
@@ -55,10 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_are_multiplied_already_are_not_multiplied_again() {
-        assert!((offline_samples(1.0, 24576.0) - 24576.0).abs() < 0.5);
-        assert!((offline_samples(24576.0, 24576.0) - 24576.0).abs() < 0.5);
-        assert!((offline_samples(2.0, 24576.0) - 49152.0).abs() < 0.5);
+    fn samples_of_equal_issue_are_whole_permutations_or_multiplied_already() {
+        let samples = |queries, each, permutation| {
+            OfflineCounts { queries, each, permutation }.samples().collect::<Vec<_>>()
+        };
+        assert_eq!(samples(1.0, 24576.0, None), [24576.0]);
+        // Two real logs: 80.15 samples/s in 919.875 s, and 43.6474 samples/s in 650.21 s.
+        assert_eq!(samples(1.0, 52800.0, Some(24576.0)), [52800.0, 52800.0, 73728.0]);
+        assert!(samples(43.0, 28380.0, Some(43.0)).contains(&28380.0));
     }
 
     #[test]

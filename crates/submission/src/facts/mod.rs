@@ -7,8 +7,8 @@ pub mod detail;
 pub mod endpoint;
 pub mod json;
 pub mod keys;
-pub mod loadgen;
 mod line;
+pub mod loadgen;
 pub mod text;
 
 use std::cell::RefCell;

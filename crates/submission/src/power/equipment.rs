@@ -59,11 +59,7 @@ pub(super) fn equipment_of(round: Version) -> Equipment {
         |entry: &&EquipmentEntry| entry.round.parse().is_ok_and(|first: Version| first <= round);
     let entry = file().since.iter().rfind(started).unwrap_or(&file().since[0]);
     let EquipmentEntry { daemons, clock_tolerance_ms, compares_power, .. } = entry;
-    Equipment {
-        daemons,
-        clock_tolerance_ms: *clock_tolerance_ms,
-        compares_power: *compares_power,
-    }
+    Equipment { daemons, clock_tolerance_ms: *clock_tolerance_ms, compares_power: *compares_power }
 }
 
 /// Returns the names of the accepted analyzers.
@@ -95,9 +91,8 @@ pub(super) fn check_sources(
         names.into_iter().filter(|name| !same(name)).map(str::to_owned).collect::<Vec<_>>()
     };
     let round = round.to_string();
-    let is_known = |release: &&Release| {
-        program == PowerChecker::Rules || release.rounds.contains(&round)
-    };
+    let is_known =
+        |release: &&Release| program == PowerChecker::Rules || release.rounds.contains(&round);
     let releases = file().sources.iter().filter(is_known).map(|release| &release.files);
     let nearest = releases.map(differing).min_by_key(Vec::len).unwrap_or_default();
     if nearest.is_empty() {

@@ -67,7 +67,8 @@ pub(super) fn check_bandwidth(
         Some(RuleScenario::Offline | RuleScenario::Server | RuleScenario::Interactive)
     );
     let has_rule = place.round.version >= Version::new(2, 1);
-    if !has_rule || !is_datacenter || !has_rate || !place.submitter.division.is_closed_or_network() {
+    if !has_rule || !is_datacenter || !has_rate || !place.submitter.division.is_closed_or_network()
+    {
         return;
     }
     let samples = facts.performance.as_ref().ok().and_then(|log| {

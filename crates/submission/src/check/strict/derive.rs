@@ -12,7 +12,7 @@ use crate::check::catalogue::RUN_CONSISTENT;
 use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
 use crate::facts::detail::DetailLog;
-use crate::facts::loadgen;
+use crate::facts::loadgen::{OfflineCounts, is_wrapped};
 use dyno_rules::RuleScenario;
 
 /// Percentiles in keys, with their ranks in ascending order.
@@ -204,9 +204,9 @@ impl Run<'_> {
 
     /// Whether a mean outside of its bounds is due to a sum that overflowed.
     fn is_wrapped(&self, mean: f64, least: f64, most: f64) -> bool {
-        let counts = ["generated_query_count", "generated_samples_per_query"];
-        let [queries, each] = counts.map(|key| self.log.number(key).unwrap_or(1.0));
-        loadgen::is_wrapped(mean, loadgen::offline_samples(queries, each), least, most)
+        let counts = OfflineCounts::read(self.log);
+        let mut samples = counts.into_iter().flat_map(OfflineCounts::samples);
+        samples.any(|count| is_wrapped(mean, count, least, most))
     }
 
     /// Checks that no answer ends before its first token.

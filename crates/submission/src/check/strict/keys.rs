@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::check::catalogue::{ACCURACY_KEY, LOG_KEY, LOG_KEY_UNKNOWN, RUN_CLOCK};
 use crate::check::issues::{Issues, Location};
 use crate::facts::detail::DetailLog;
-use crate::facts::loadgen;
 use crate::facts::keys::{Certainty, RunKind, required_keys};
+use crate::facts::loadgen;
 use dyno_rules::{Round, RuleScenario};
 use serde_json::Value;
 

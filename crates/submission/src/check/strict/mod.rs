@@ -324,9 +324,8 @@ impl ModelResults<'_, '_> {
         for (index, mut judged) in part.results {
             let entry = &self.model.results[index];
             // The official tables tell other results apart by their folder.
-            let named = self.description.filter(|_| {
-                self.submitter.division == DivisionFolder::Network
-            });
+            let named =
+                self.description.filter(|_| self.submitter.division == DivisionFolder::Network);
             if let Some(description) = named {
                 rows.add(&description.value, name, entry, &mut judged.issues);
             }

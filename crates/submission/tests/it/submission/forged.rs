@@ -35,7 +35,7 @@ fn lenovo(scenario: &str) -> String {
 
 fn judged(folder: &Folder) -> CheckReport {
     let round = Round::named("v5.1").unwrap();
-    check(folder.path(), round, &Options::new(Program::Strict)).unwrap()
+    check(folder.path(), round, &Options { forensic: true, ..Options::new(Program::Strict) }).unwrap()
 }
 
 fn counts(checked: &CheckReport, result: &str) -> bool {
@@ -224,7 +224,8 @@ fn a_log_of_an_audit_has_no_key_with_two_values_and_counts_its_errors() {
 fn a_skipped_scenario_may_be_what_another_is_inferred_from() {
     let Some(folder) = tree() else { return };
     let round = Round::named("v5.1").unwrap();
-    let mut options = Options::new(Program::Strict);
+    let mut options =
+        Options { forensic: true, ..Options::new(Program::Strict) };
     options.scenarios_to_skip = vec!["SingleStream".to_owned()];
     let checked = check(folder.path(), round, &options).unwrap();
     assert!(!checked.results.contains_key(Path::new(&lenovo("SingleStream"))));
