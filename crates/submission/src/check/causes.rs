@@ -85,7 +85,8 @@ impl<'a> Errors<'a> {
         let mut by_submitter: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
         let invalid = report.results.iter().filter(|(_, outcome)| **outcome == Outcome::Invalid);
         for (path, _) in invalid {
-            let kinds: BTreeSet<&str> = self.about(path).iter().map(|finding| finding.check).collect();
+            let kinds: BTreeSet<&str> =
+                self.about(path).iter().map(|finding| finding.check).collect();
             let names: Vec<_> = path.iter().take(2).map(|name| name.to_string_lossy()).collect();
             for kind in kinds {
                 let submitters = by_submitter.entry(kind).or_default();

@@ -70,19 +70,25 @@ fn divisions(
             }
             continue;
         };
-        if !extra.is_empty() && !options.skips(Skip::RootFiles) {
-            for file in &extra {
-                issues.add(&ROOT_FILES, Location::path(&file.path()), "the file lies in the root");
-            }
+        // Early tags do not check where files lie.
+        let mut in_root = Issues::new(options.program);
+        for file in extra.iter().filter(|_| !options.skips(Skip::RootFiles)) {
+            in_root.add(&ROOT_FILES, Location::path(&file.path()), "the file lies in the root");
+        }
+        let is_accepted = in_root.passes();
+        issues.append(in_root);
+        if !is_accepted {
             listed.push(("root".into(), Outcome::Invalid));
             break;
         }
-        let mut files = folder.files().peekable();
-        if files.peek().is_some() {
-            for file in files {
-                let message = "the file lies outside of any submitter's folder";
-                issues.add(&DIVISION_FILES, Location::path(&file.path()), message);
-            }
+        let mut in_division = Issues::new(options.program);
+        for file in folder.files() {
+            let message = "the file lies outside of any submitter's folder";
+            in_division.add(&DIVISION_FILES, Location::path(&file.path()), message);
+        }
+        let is_accepted = in_division.passes();
+        issues.append(in_division);
+        if !is_accepted {
             listed.push((path, Outcome::Invalid));
             continue;
         }
@@ -258,36 +264,9 @@ impl<'a, 't> Progress<'a, 't> {
         let description = &work.system_info.json;
         let place = work.place(entry, scenario, description);
         let facts = work.facts(entry);
-        let goes_on = options.program.does(Behavior::GoesOn);
         let empty = JsonFile::empty();
-        let mut measured = Issues::new(options.program);
-        let (folder, measurement) = match entry.measurements {
-            None => {
-                let path = submitter.folder.path().join(submitter.layout.measurements());
-                let path = path.join(&system.name).join(&model.name).join(&entry.name);
-                let message = "the measurement is not described";
-                measured.add(&MEASUREMENT_FOLDER, Location::path(&path), message);
-                report.listed.push((path.clone(), Outcome::Invalid));
-                (path, None)
-            }
-            Some(folder) => {
-                let file = facts.measurement.as_ref();
-                (folder.path(), measurement_of(&place, folder, file, &mut measured))
-            }
-        };
-        let is_measured = measured.passes();
-        report.issues.append(measured);
-        let measurement = match measurement.filter(|_| is_measured) {
-            Some(measurement) => measurement,
-            None if goes_on => {
-                *errors += 1;
-                &empty
-            }
-            None => {
-                report.listed.push((folder, Outcome::Invalid));
-                *errors += 1;
-                return Outcome::Invalid;
-            }
+        let Some(measurement) = described(&place, &facts, &empty, report, errors) else {
+            return Outcome::Invalid;
         };
         let Some((accuracy, is_accurate)) = accuracy_of(&place, &facts, &mut report.issues) else {
             *errors += 1;
@@ -344,6 +323,44 @@ fn scenario(folder: &str) -> Option<RuleScenario> {
 
 fn text<'a>(json: &'a JsonFile, field: &str) -> &'a str {
     json.get(field).and_then(serde_json::Value::as_str).unwrap_or_default()
+}
+
+/// Checks the description of the measurement and returns it, or `empty` if the program goes on
+/// without it.
+fn described<'a>(
+    place: &Place<'_, '_>,
+    facts: &'a Facts<'_>,
+    empty: &'a JsonFile,
+    report: &mut ModelReport,
+    errors: &mut usize,
+) -> Option<&'a JsonFile> {
+    let Place { submitter, system, model, entry, options, .. } = *place;
+    let mut measured = Issues::new(options.program);
+    let (folder, measurement) = match entry.measurements {
+        None => {
+            let path = submitter.folder.path().join(submitter.layout.measurements());
+            let path = path.join(&system.name).join(&model.name).join(&entry.name);
+            let message = "the measurement is not described";
+            measured.add(&MEASUREMENT_FOLDER, Location::path(&path), message);
+            report.listed.push((path.clone(), Outcome::Invalid));
+            (path, None)
+        }
+        Some(folder) => {
+            let file = facts.measurement.as_ref();
+            (folder.path(), measurement_of(place, folder, file, &mut measured))
+        }
+    };
+    let measurement = measurement.filter(|_| measured.passes());
+    report.issues.append(measured);
+    if measurement.is_some() {
+        return measurement;
+    }
+    *errors += 1;
+    if options.program.does(Behavior::GoesOn) {
+        return Some(empty);
+    }
+    report.listed.push((folder, Outcome::Invalid));
+    None
 }
 
 /// Checks the measurement's folder and returns its JSON file.

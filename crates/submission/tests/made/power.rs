@@ -123,9 +123,8 @@ impl PowerFiles<'_> {
         }
         let sources: toml::Table = SOURCES.parse().unwrap();
         let releases = sources["sources"].as_array().unwrap();
-        let is_current = |release: &&toml::Value| {
-            release["rounds"].as_array().unwrap().contains(&"v5.1".into())
-        };
+        let is_current =
+            |release: &&toml::Value| release["rounds"].as_array().unwrap().contains(&"v5.1".into());
         let release = releases.iter().find(is_current).unwrap();
         json!({
             "version": "1.0", "timezone": 0, "modules": {"made": "here"},

@@ -36,7 +36,9 @@ fn right() -> Folder {
 
 /// Returns the ids and messages of the errors.
 fn errors(folder: &Folder) -> (BTreeSet<&'static str>, String) {
-    let checked = check(folder.path(), round(), &Options { forensic: true, ..Options::new(Program::Strict) }).unwrap();
+    let checked =
+        check(folder.path(), round(), &Options { forensic: true, ..Options::new(Program::Strict) })
+            .unwrap();
     let errors: Vec<_> =
         checked.findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
     let text = errors.iter().map(|finding| format!("{finding}\n")).collect();
@@ -48,7 +50,9 @@ fn a_tree_in_which_all_is_right_passes() {
     let folder = right();
     let (ids, text) = errors(&folder);
     assert!(ids.is_empty(), "{text}");
-    let checked = check(folder.path(), round(), &Options { forensic: true, ..Options::new(Program::Strict) }).unwrap();
+    let checked =
+        check(folder.path(), round(), &Options { forensic: true, ..Options::new(Program::Strict) })
+            .unwrap();
     assert!(checked.is_valid());
     assert_eq!((checked.valid(), checked.rows.len()), (3, 3));
 }
@@ -172,7 +176,12 @@ fn design_power_that_is_described_can_be_computed() {
     let round = Round::named("v6.1").unwrap();
     let folder = resnet(round);
     let found = |folder: &Folder| {
-        let checked = check(folder.path(), round, &Options { forensic: true, ..Options::new(Program::Strict) }).unwrap();
+        let checked = check(
+            folder.path(),
+            round,
+            &Options { forensic: true, ..Options::new(Program::Strict) },
+        )
+        .unwrap();
         checked.findings.iter().any(|finding| finding.check == "system.nameplate")
     };
     folder.write(file, "- Min PSUs Needed: 1\n  PSUs: [{PowerCapacityWatts: 800}]\n");
