@@ -260,7 +260,7 @@ impl<'a, 't> Progress<'a, 't> {
 
     fn entry(&mut self, entry: &'a Entry<'t>, scenario: Option<RuleScenario>) -> Outcome {
         let Self { work, report, errors, valid_scenarios } = self;
-        let Work { options, submitter, system, model, .. } = **work;
+        let Work { options, submitter, .. } = **work;
         let description = &work.system_info.json;
         let place = work.place(entry, scenario, description);
         let facts = work.facts(entry);
