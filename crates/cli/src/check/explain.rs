@@ -1,6 +1,6 @@
 //! Where checks come from: `dyno check --explain` and `--why-not-official`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use dyno_experiment::Failure;
@@ -63,14 +63,15 @@ pub fn beyond(checked: &CheckReport, official: &CheckReport) -> String {
     let errors = Errors::new(checked);
     let is_rejected = |outcome: &Outcome| *outcome == Outcome::Invalid;
     let is_accepted = |path| matches!(official.results.get(path), Some(Outcome::Valid { .. }));
-    let mut by_check: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    // An error about a system concerns each of its results, and is listed once.
+    let mut by_check: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut count = 0;
     for (path, _) in checked.results.iter().filter(|(path, o)| is_rejected(o) && is_accepted(*path))
     {
         count += 1;
         for finding in errors.about(path) {
             let found = safe(&format!("{}: {}", finding.path.display(), finding.message));
-            by_check.entry(finding.check).or_default().push(found);
+            by_check.entry(finding.check).or_default().insert(found);
         }
     }
     let mut text = format!("{count} results are rejected that the official checker accepts\n");
