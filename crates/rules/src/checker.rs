@@ -10,7 +10,7 @@ use super::Version;
 /// What the checker of a tag makes of a problem that later tags reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Before {
+pub enum Leniency {
     /// It does not check.
     Off,
     /// It logs the problem and accepts the result.
@@ -60,7 +60,7 @@ struct Checks {
     ids: Vec<String>,
     #[serde(deserialize_with = "version")]
     since: Version,
-    before: Before,
+    before: Leniency,
     source: String,
 }
 
@@ -110,7 +110,7 @@ pub struct CheckerDifference {
     pub source: &'static str,
 }
 
-impl Before {
+impl Leniency {
     fn name(self) -> &'static str {
         match self {
             Self::Off => "not checked",
@@ -140,10 +140,10 @@ impl Behavior {
 /// The checker in one file as of the tag of a round.
 ///
 /// ```
-/// use dyno_rules::{Before, Behavior, OneFileChecker, Version};
+/// use dyno_rules::{Leniency, Behavior, OneFileChecker, Version};
 ///
 /// let v3_0 = OneFileChecker::new(Version::new(3, 0));
-/// assert_eq!(v3_0.instead("performance.seeds"), Some(Before::Warning));
+/// assert_eq!(v3_0.instead("performance.seeds"), Some(Leniency::Warning));
 /// assert!(v3_0.does(Behavior::FirstAccuracy));
 /// assert!(!OneFileChecker::LAST.does(Behavior::FirstAccuracy));
 /// ```
@@ -168,7 +168,7 @@ impl OneFileChecker {
     /// Returns what the checker makes of a failed check that later tags reject; `None` if it does
     /// the same as the last tag.
     #[must_use]
-    pub fn instead(self, check: &str) -> Option<Before> {
+    pub fn instead(self, check: &str) -> Option<Leniency> {
         let names = |entry: &&Checks| entry.ids.iter().any(|id| id == check);
         file().checks.iter().find(names).filter(|entry| self.tag < entry.since).map(|e| e.before)
     }
@@ -199,9 +199,10 @@ impl OneFileChecker {
         });
         let behaviors = file().behaviors.iter().map(|entry| CheckerDifference {
             what: entry.name.title().to_owned(),
-            tags: match entry.since == first() {
-                true => format!("until {}", entry.until),
-                false => format!("{} to {}", entry.since, entry.until),
+            tags: if entry.since == first() {
+                format!("until {}", entry.until)
+            } else {
+                format!("{} to {}", entry.since, entry.until)
             },
             source: &entry.source,
         });
@@ -254,7 +255,7 @@ mod tests {
     fn tags_differ_in_checks_behaviors_and_models() {
         let [v2_1, v3_1, v4_1] =
             [(2, 1), (3, 1), (4, 1)].map(|(a, b)| OneFileChecker::new(Version::new(a, b)));
-        assert_eq!(v2_1.instead("tree.root_files"), Some(Before::Off));
+        assert_eq!(v2_1.instead("tree.root_files"), Some(Leniency::Off));
         assert_eq!(v3_1.instead("tree.root_files"), None);
         assert_eq!(v2_1.instead("performance.result"), None);
         assert!(v2_1.does(Behavior::Joules) && !v3_1.does(Behavior::Joules));

@@ -42,7 +42,7 @@ pub use bandwidth::{Bandwidth, BandwidthNeed, ElementBytes, Elements};
 pub use benchmark::{
     Benchmark, Dataset, Inference, LoadGenRows, QualityTarget, Reference, TokenBounds,
 };
-pub use checker::{Before, Behavior, CheckerDifference, OneFileChecker};
+pub use checker::{Behavior, CheckerDifference, Leniency, OneFileChecker};
 pub use endpoints::{EndpointFact, Endpoints};
 pub use scenario::{ArrivalPattern, Confirmation, RuleScenario, ScenarioRules};
 pub use settings::{FixedSetting, Leeway};

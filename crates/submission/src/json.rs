@@ -26,8 +26,7 @@ pub struct Document {
     pub schema_version: u32,
     /// Round whose rules were taken, such as `v5.1`.
     pub round: String,
-    /// Who judged: `strict` by the rules; `mono`, `modular` and rounds such as `v4.1` as the official
-    /// programs.
+    /// Who judged: `strict` by the rules; `mono`, `modular`, or `v4.1` and the like as officially.
     pub program: String,
     /// Whether there are results, and nothing is wrong.
     pub valid: bool,

@@ -1,7 +1,7 @@
 //! Catalogue of checks: id, condition, fix, and severity in each program. Differences between
 //! the official checkers are data here.
 
-use dyno_rules::Before;
+use dyno_rules::Leniency;
 
 use super::Program;
 use super::provenance::{Judge, Limit};
@@ -54,8 +54,8 @@ impl Check {
             },
             Program::Mono => self.mono,
             Program::Tag(checker) => match checker.instead(self.id) {
-                Some(Before::Off) => Effect::Off,
-                Some(Before::Warning) => self.mono.min(Effect::Warning),
+                Some(Leniency::Off) => Effect::Off,
+                Some(Leniency::Warning) => self.mono.min(Effect::Warning),
                 None => self.mono,
             },
             Program::Modular => self.modular,

@@ -10,13 +10,13 @@ use dyno_rules::Version;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    cited: Vec<Cited>,
+    cited: Vec<Citation>,
     own: Own,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Cited {
+struct Citation {
     ids: Vec<String>,
     #[serde(default = "first", deserialize_with = "version")]
     since: Version,
@@ -62,7 +62,7 @@ impl Provenance {
     /// Returns where the check with an id comes from; `None` for an unknown id.
     #[must_use]
     pub fn of_check(id: &str) -> Option<Self> {
-        let has_id = |entry: &&Cited| entry.ids.iter().any(|known| known == id);
+        let has_id = |entry: &&Citation| entry.ids.iter().any(|known| known == id);
         let cited = file().cited.iter().find(has_id);
         let cited = cited.map(|entry| Self::Cited { source: &entry.source, since: entry.since });
         cited.or_else(|| file().own.ids.iter().any(|known| known == id).then_some(Self::Own))
