@@ -1,12 +1,15 @@
 //! Terminal output of `dyno check`: fits a submission tree of any size on one screen.
 
+pub mod explain;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use dyno_results::units::{self, count};
 use dyno_rules::Version;
-use dyno_submission::check::{CheckReport, Outcome, Program};
+use dyno_submission::check::causes::{Cause, Errors};
+use dyno_submission::check::{CheckReport, Outcome, Program, Skip, catalogue};
 use dyno_submission::finding::{Finding, Severity};
 
 use crate::render::{Color, painted, wrap};
@@ -15,6 +18,8 @@ use crate::render::{Color, painted, wrap};
 const SHOWN: usize = 12;
 /// Most findings shown for one subject on a screen.
 const SHOWN_OF_ONE: usize = 3;
+/// Most submitters named for one kind of errors.
+const SHOWN_SUBMITTERS: usize = 5;
 const WIDTH: usize = 80;
 
 /// How many findings are shown.
@@ -47,12 +52,14 @@ impl CheckSummary<'_> {
     pub fn text(&self) -> String {
         let mut text = String::new();
         let by = match self.program {
-            Program::Strict => "by the rules",
-            Program::Mono => "as the official checker in one file (v5.1.1)",
-            Program::Modular => "as the official checker in modules (v6.1)",
+            Program::Strict => "by the rules".to_owned(),
+            Program::Mono => "as the official checker in one file (v5.1.1)".to_owned(),
+            Program::Tag(checker) => format!("as the official checker of {checker}"),
+            Program::Modular => "as the official checker in modules (v6.1)".to_owned(),
         };
         let _ = writeln!(text, "{}: {} {by}", self.tree.display(), self.round);
         let _ = writeln!(text, "{}\n", self.counts());
+        self.causes(&mut text);
         self.findings(&mut text);
         let _ = writeln!(text, "{}", self.verdict());
         text
@@ -74,6 +81,39 @@ impl CheckSummary<'_> {
             counted(Severity::Note),
             count(checked.entries as u64),
         )
+    }
+
+    /// Appends the kinds of errors of a tree with more results than fit a screen, those that reject
+    /// whole parts of it first.
+    fn causes(&self, text: &mut String) {
+        if self.checked.results.len() <= SHOWN {
+            return;
+        }
+        let causes = Errors::new(self.checked).causes(self.checked);
+        for cause in causes.iter().take(SHOWN) {
+            let results = units::counted(cause.results as u64, "result", "results");
+            let errors = units::counted(cause.findings as u64, "error", "errors");
+            let _ = writeln!(text, "{results} rejected by {errors}: {}", cause.check);
+            let mut where_to: Vec<String> = cause
+                .submitters
+                .iter()
+                .take(SHOWN_SUBMITTERS)
+                .map(|(submitter, count)| format!("{} {count}", safe(submitter)))
+                .collect();
+            if cause.submitters.len() > SHOWN_SUBMITTERS {
+                where_to.push(format!("{} more", cause.submitters.len() - SHOWN_SUBMITTERS));
+            }
+            if cause.is_root() {
+                let first = safe(&cause.first.to_string_lossy());
+                where_to.insert(0, format!("{first} rejects all results below: {}", remedy(cause)));
+            }
+            for line in wrap(&where_to.join(", "), WIDTH - 2, 2) {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+        if !causes.is_empty() {
+            text.push('\n');
+        }
     }
 
     /// Appends the findings, most severe subject first, then the fixes of the findings shown.
@@ -148,6 +188,17 @@ impl CheckSummary<'_> {
             ""
         };
         format!("{word}{why} (Dyno's word, not MLCommons')")
+    }
+}
+
+/// Returns how to fix a cause, with the flag that skips its check.
+fn remedy(cause: &Cause) -> String {
+    let check = catalogue::ALL.iter().find(|check| check.id == cause.check);
+    let mend = check.map_or("", |check| check.mend);
+    match cause.check {
+        "tree.root_files" => format!("{mend}, or pass --{}", Skip::RootFiles.flag()),
+        "submitter.calibration" => format!("{mend}, or pass --{}", Skip::Calibration.flag()),
+        _ => mend.to_owned(),
     }
 }
 

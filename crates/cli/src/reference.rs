@@ -12,7 +12,8 @@ use dyno_experiment::effect::needs_of;
 use dyno_experiment::options::{KEYS, SWEEP_KEYS};
 use dyno_experiment::system::SYSTEMS;
 use dyno_loadgen::settings::{FIELDS, TestSettings};
-use dyno_submission::check::{Program, catalogue};
+use dyno_rules::OneFileChecker;
+use dyno_submission::check::{Program, Provenance, catalogue};
 use dyno_submission::finding::Severity;
 
 use crate::cmd::{Dyno, METRICS, VARIABLES};
@@ -201,21 +202,43 @@ fn checks() -> String {
         "# Checks of a submission\n\n{MADE}What [`dyno check`](../tasks/check.md) looks at, and how grave each \
          check is by the rules and for the two official checkers (`--compat mono`, `--compat modular`): an error \
          makes a result not count, `-` is what a program does not look at. Ids are stable: they stand in \
-         findings, in `--json` ([schema](../schema/check.schema.json)) and in `--sarif`.\n\n\
-         | check | what holds | rules | mono | modular | where it fails |\n| --- | --- | --- | --- | --- | --- |\n"
+         findings, in `--json` ([schema](../schema/check.schema.json)) and in `--sarif`. By the rules a check \
+         holds from the round of its column on; a check without a written source is a warning, and an error \
+         with `--forensic`.\n\n\
+         | check | what holds | rules | mono | modular | where it fails | source | from |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     );
     for check in catalogue::ALL {
         let grave = |program| check.severity(program).map_or("-", Severity::name);
         let [rules, mono, modular] = [Program::Strict, Program::Mono, Program::Modular].map(grave);
         let (title, mend) = (cell(check.title), cell(check.mend));
-        let _ =
-            writeln!(text, "| `{}` | {title} | {rules} | {mono} | {modular} | {mend} |", check.id);
+        let (source, since) = source_of(check.id);
+        let _ = writeln!(
+            text,
+            "| `{}` | {title} | {rules} | {mono} | {modular} | {mend} | {source} | {since} |",
+            check.id
+        );
     }
     text += "\n## Power\n\nThe checks of the power working group. The official program stops at the first warning \
              in PTDaemon's log and takes its tolerance of milliseconds for seconds, so that it misses what comes \
              after; the rules do not.\n\n";
     text += &definitions(["check", "what holds"], power_checks());
+    text += "\n## The checker in one file, by tag\n\nWhat the official checker did otherwise in early tags; \
+             `--compat v4.1` and the like reproduce it. A source is a tag and a line of its program in \
+             mlcommons/inference.\n\n| what | tags | source |\n| --- | --- | --- |\n";
+    for difference in OneFileChecker::differences() {
+        let (what, tags) = (cell(&difference.what), difference.tags);
+        let _ = writeln!(text, "| {what} | {tags} | {} |", difference.source);
+    }
     text
+}
+
+/// Returns where a check comes from, and the first round in which it holds.
+fn source_of(id: &str) -> (String, String) {
+    match Provenance::of_check(id) {
+        Some(Provenance::Cited { source, since }) => (cell(source), since.to_string()),
+        Some(Provenance::Own) | None => ("Dyno's own".to_owned(), "-".to_owned()),
+    }
 }
 
 fn power_checks() -> impl Iterator<Item = (String, String)> {

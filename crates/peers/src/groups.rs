@@ -16,6 +16,7 @@ pub mod onnx;
 mod oracle;
 mod ray;
 pub(crate) mod rnn;
+mod rounds;
 pub(crate) mod tasks;
 pub(crate) mod tune;
 pub mod witness;
@@ -126,6 +127,7 @@ const GROUPS: &[Group] = &[
     ("oracle", oracle::run),
     ("ray", ray::run),
     ("rnn", rnn::run),
+    ("rounds", rounds::run),
     ("tasks", tasks::run),
     ("tune", tune::run),
     ("witness", witness::run),
@@ -139,7 +141,7 @@ const DAILY: [&str; 2] = ["book", "fuzz"];
 #[derive(Debug, Args)]
 pub struct Options {
     /// Groups to run; all when none is named: book, browser, fuzz, graphs, images, interop, loadgen,
-    /// metrics, net, number, onnx, oracle, ray, release, rnn, tasks, tune, witness
+    /// metrics, net, number, onnx, oracle, ray, release, rnn, rounds, tasks, tune, witness
     #[arg(value_name = "GROUP")]
     names: Vec<String>,
     /// Run a part of the cases, without book and fuzz unless they are named

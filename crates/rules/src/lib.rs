@@ -1,7 +1,8 @@
 //! The rules of MLPerf Inference as data: for each [`Round`] the benchmarks with their data sets,
 //! quality targets, scenarios, latency bounds, seeds and audits.
 //!
-//! `rounds/<round>.toml` holds the constants of the official checker of that round.
+//! `rounds/<round>.toml` holds the constants of the official checker of that round,
+//! `rounds/checkers.toml` where the code of the checker in one file differs between its tags.
 //! `rounds/benchmarks.toml`, `rounds/every_round.toml` and `rounds/endpoints.toml` hold what
 //! applies to several rounds. To add a round, add a file and a line in `FILES`.
 //!
@@ -20,6 +21,7 @@
 pub mod accuracy;
 mod bandwidth;
 mod benchmark;
+mod checker;
 mod description;
 mod endpoints;
 mod every;
@@ -40,6 +42,7 @@ pub use bandwidth::{Bandwidth, BandwidthNeed, ElementBytes, Elements};
 pub use benchmark::{
     Benchmark, Dataset, Inference, LoadGenRows, QualityTarget, Reference, TokenBounds,
 };
+pub use checker::{Behavior, CheckerDifference, Leniency, OneFileChecker};
 pub use endpoints::{EndpointFact, Endpoints};
 pub use scenario::{ArrivalPattern, Confirmation, RuleScenario, ScenarioRules};
 pub use settings::{FixedSetting, Leeway};

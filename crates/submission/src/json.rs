@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::check::{CheckReport, Outcome, Program};
+use super::check::{CheckReport, Outcome, Program, Provenance};
 use crate::finding::{Finding, Severity};
 use dyno_rules::Round;
 
@@ -26,8 +26,8 @@ pub struct Document {
     pub schema_version: u32,
     /// Round whose rules were taken, such as `v5.1`.
     pub round: String,
-    /// Who judged: `strict` by the rules, `mono` and `modular` as the official programs.
-    pub program: &'static str,
+    /// Who judged: `strict` by the rules; `mono`, `modular`, or `v4.1` and the like as officially.
+    pub program: String,
     /// Whether there are results, and nothing is wrong.
     pub valid: bool,
     /// How many results count.
@@ -75,6 +75,9 @@ pub struct FindingEntry {
     pub expected: Option<String>,
     /// How to fix it.
     pub mend: String,
+    /// Rule or official program that asks for it; missing for Dyno's own checks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<&'static str>,
 }
 
 impl Document {
@@ -128,15 +131,17 @@ impl FindingEntry {
             message: finding.message.clone(),
             expected: finding.expected.clone(),
             mend: finding.mend.clone(),
+            source: Provenance::of_check(finding.check).and_then(Provenance::source),
         }
     }
 }
 
 /// Returns the name of a program, as the flag accepts it.
-pub(super) fn name(program: Program) -> &'static str {
+pub(super) fn name(program: Program) -> String {
     match program {
-        Program::Strict => "strict",
-        Program::Mono => "mono",
-        Program::Modular => "modular",
+        Program::Strict => "strict".to_owned(),
+        Program::Mono => "mono".to_owned(),
+        Program::Tag(checker) => checker.to_string(),
+        Program::Modular => "modular".to_owned(),
     }
 }

@@ -46,6 +46,9 @@ pub enum PowerChecker {
     /// so it misses later errors. It also uses its tolerance of milliseconds as seconds, so it
     /// misses all warnings of a ten-minute test.
     Official,
+    /// As the official program up to v3.0: as [`Self::Official`], but every reading counts for the
+    /// metric, and up to v2.1 energy is in joules.
+    Early,
 }
 
 /// A measurement to check.
@@ -140,10 +143,10 @@ pub fn check(measurement: &Measurement<'_>, program: PowerChecker) -> Power {
     let server = session::read("power/server.json", files.text("power/server.json"), &mut report);
     let runs = run::Runs::from_files(&files, measurement.log);
     if let Some(client) = &client {
-        equipment::check_sources(client, &mut report);
+        equipment::check_sources(client, measurement.round, program, &mut report);
     }
     if let Some(server) = &server {
-        equipment::check_sources(server, &mut report);
+        equipment::check_sources(server, measurement.round, program, &mut report);
         messages::check_daemon(server, &rules, &mut report);
         equipment::check_devices(server, &mut report);
         session::check_debug(server, &mut report);
@@ -156,7 +159,7 @@ pub fn check(measurement: &Measurement<'_>, program: PowerChecker) -> Power {
         recorded::check(client, server, &files, &mut report);
     }
     let sides = client.as_ref().zip(server.as_ref());
-    let energy = energy::measure(measurement, &runs.testing, sides, &mut report);
+    let energy = energy::measure(measurement, &runs.testing, sides, program, &mut report);
     Power { findings: report.findings, energy }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use dyno_rules::Behavior;
+
 use super::check::Program;
 
 /// A column of the table.
@@ -122,8 +124,18 @@ impl Row {
 }
 
 fn columns(program: Program) -> impl Iterator<Item = (Column, &'static str, ColumnFormat)> {
-    let all = program != Program::Mono;
-    COLUMNS.into_iter().filter(move |(_, _, place)| all || *place != Modular)
+    let all = program.one_file().is_none();
+    let has_weights = !program.does(Behavior::NoWeightTypes);
+    let is_misspelt = program.does(Behavior::Compilance);
+    let is_written = move |column: Column, format: ColumnFormat| {
+        (all || format != Modular) && (has_weights || column != Column::WeightDataTypes)
+    };
+    let chosen =
+        COLUMNS.into_iter().filter(move |(column, _, format)| is_written(*column, *format));
+    chosen.map(move |(column, name, format)| match column {
+        Column::Compliance if is_misspelt => (column, "compilance", format),
+        _ => (column, name, format),
+    })
 }
 
 /// Returns a prefix that prevents spreadsheets from reading a text as a formula.
@@ -144,11 +156,11 @@ pub fn write_csv(rows: &[Row], program: Program, out: &mut impl Write) -> io::Re
         let cell = |(column, _, place): (Column, &str, ColumnFormat)| {
             let text = row.get(column);
             match (program, place) {
-                (Program::Mono, Plain) => text.to_owned(),
+                (Program::Mono | Program::Tag(_), Plain) => text.to_owned(),
                 (Program::Strict, _) => {
                     format!("\"{}{}\"", guard(text), text.replace('"', "\"\""))
                 }
-                (Program::Mono | Program::Modular, _) => format!("\"{text}\""),
+                (Program::Mono | Program::Tag(_) | Program::Modular, _) => format!("\"{text}\""),
             }
         };
         let cells: Vec<String> = columns(program).map(cell).collect();

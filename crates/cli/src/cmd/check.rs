@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use dyno_experiment::Failure;
-use dyno_rules::{Round, Version};
+use dyno_rules::{OneFileChecker, Round, Version};
 use dyno_submission::check::{Options, Program, Skip, check};
 use dyno_submission::table::write_csv;
 use dyno_submission::{json, sarif};
 
-use crate::check::{CheckSummary, Extent};
+use crate::check::{CheckSummary, Extent, explain};
 use crate::exit::Exit;
 use crate::{output, render};
 
@@ -20,14 +20,24 @@ use crate::{output, render};
 #[command(after_help = AFTER_HELP)]
 pub struct Check {
     /// The tree: the folder that holds closed, open or network
-    #[arg(value_name = "TREE")]
-    tree: PathBuf,
+    #[arg(value_name = "TREE", required_unless_present = "explain")]
+    tree: Option<PathBuf>,
     /// The round, such as v5.1
-    #[arg(long, value_name = "ROUND")]
-    round: String,
-    /// Judge as an official checker does, mistakes included
-    #[arg(long, value_name = "CHECKER")]
+    #[arg(long, value_name = "ROUND", required_unless_present = "explain")]
+    round: Option<String>,
+    /// Judge as an official checker does, mistakes included: mono (v5.1.1), modular (v6.1), or the
+    /// checker of a round, such as v4.1
+    #[arg(long, value_name = "CHECKER", value_parser = Compat::parse)]
     compat: Option<Compat>,
+    /// Let Dyno's own checks reject results, which no rule and no official program asks for
+    #[arg(long, conflicts_with = "compat")]
+    forensic: bool,
+    /// List what is rejected although the official checker of the round accepts it, with the rule
+    #[arg(long, conflicts_with = "compat")]
+    why_not_official: bool,
+    /// Show where a check comes from and in which rounds it holds, such as performance.seeds
+    #[arg(long, value_name = "CHECK", conflicts_with_all = ["tree", "round"])]
+    explain: Option<String>,
     /// Write the table of results that count, with the columns of the checker
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -113,12 +123,31 @@ impl Skips {
 }
 
 /// An official checker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compat {
-    /// The checker in one file, v5.1.1, for rounds up to v5.1
+    /// The checker in one file, v5.1.1, for rounds up to v5.1.
     Mono,
-    /// The checker in modules, for v5.1 to v6.1
+    /// The checker in modules, for v5.1 to v6.1.
     Modular,
+    /// The checker of a round.
+    Round(Version),
+}
+
+impl Compat {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "mono" => Ok(Self::Mono),
+            "modular" => Ok(Self::Modular),
+            round => {
+                let round = Round::named(round).map_err(|_| {
+                    format!(
+                        "there is no checker `{text}`; use mono, modular or a round such as v4.1"
+                    )
+                })?;
+                Ok(Self::Round(round.version))
+            }
+        }
+    }
 }
 
 const AFTER_HELP: &str = "\
@@ -132,7 +161,13 @@ impl Check {
     /// # Errors
     /// The tree or the round does not exist, or a file cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let round = Round::named(&self.round).map_err(|error| {
+        if let Some(check) = &self.explain {
+            output::print(explain::text(check)?)?;
+            return Ok(Exit::Valid);
+        }
+        // Required by the parser unless a check is explained.
+        let (tree, round) = (self.tree.clone().unwrap_or_default(), self.round.as_deref());
+        let round = Round::named(round.unwrap_or_default()).map_err(|error| {
             Failure::usage(error).hint("name the round of the submission, such as --round v5.1")
         })?;
         let program = self.program(round.version)?;
@@ -142,10 +177,20 @@ impl Check {
             skip: self.skips.list(),
             scenarios_to_skip: self.scenarios_to_skip.clone(),
             submission_exceptions: self.submission_exceptions,
+            forensic: self.forensic,
         };
-        let checked = check(&self.tree, round, &options).map_err(|error| {
-            Failure::usage(error).hint("name the folder that holds closed, open or network")
-        })?;
+        let check = |options: &Options| {
+            check(&tree, round, options).map_err(|error| {
+                Failure::usage(error).hint("name the folder that holds closed, open or network")
+            })
+        };
+        let checked = check(&options)?;
+        let official = if self.why_not_official {
+            let program = official_of(round.version);
+            Some(check(&Options { program, ..options.clone() })?)
+        } else {
+            None
+        };
         if let Some(file) = &self.csv {
             write_file(file, "--csv", |out| write_csv(&checked.rows, program, out))?;
         }
@@ -154,14 +199,15 @@ impl Check {
             write_file(file, "--json", |out| document.write(out))?;
         }
         if let Some(file) = &self.sarif {
-            write_file(file, "--sarif", |out| {
-                sarif::write(&checked, &self.tree, round, program, out)
-            })?;
+            write_file(file, "--sarif", |out| sarif::write(&checked, &tree, round, program, out))?;
         }
         if !self.quiet {
             let extent = if self.all { Extent::All } else { Extent::Screen };
+            if let Some(official) = &official {
+                output::print(explain::beyond(&checked, official))?;
+            }
             let report = CheckSummary {
-                tree: &self.tree,
+                tree: &tree,
                 round: round.version,
                 program,
                 checked: &checked,
@@ -177,6 +223,20 @@ impl Check {
         let v5_1 = Version::new(5, 1);
         match self.compat {
             None => Ok(Program::Strict),
+            Some(Compat::Round(tag)) if tag != round => Err(Failure::usage(format!(
+                "the checker of {tag} judges {tag}, not {round}"
+            ))
+            .hint(format!("--compat {round}"))),
+            Some(Compat::Round(tag)) if tag > v5_1 => Ok(Program::Modular),
+            Some(Compat::Round(tag)) if tag >= OneFileChecker::FIRST => {
+                Ok(Program::Tag(OneFileChecker::new(tag)))
+            }
+            Some(Compat::Round(tag)) => Err(Failure::usage(format!(
+                "what the checker of {tag} did otherwise than v5.1.1 is not known; the first that is \
+                 known is {}",
+                OneFileChecker::FIRST
+            ))
+            .hint("--compat mono")),
             Some(Compat::Mono) if round <= v5_1 => Ok(Program::Mono),
             Some(Compat::Modular) if round >= v5_1 => Ok(Program::Modular),
             Some(Compat::Mono) => Err(Failure::usage(format!(
@@ -188,6 +248,15 @@ impl Check {
             ))
             .hint("--compat mono")),
         }
+    }
+}
+
+/// Returns the official checker of a round, or the nearest one.
+fn official_of(round: Version) -> Program {
+    if round > Version::new(5, 1) {
+        Program::Modular
+    } else {
+        Program::Tag(OneFileChecker::new(round.max(OneFileChecker::FIRST)))
     }
 }
 

@@ -27,6 +27,11 @@ fn what_cannot_be_checked_is_a_usage_error() {
         ("check tree --round v9.9", "there is no round `v9.9`"),
         ("check tree --round v6.0 --compat mono", "has no round v6.0"),
         ("check tree --round v4.1 --compat modular", "not for v4.1"),
+        ("check tree --round v4.1 --compat v3.0", "the checker of v3.0 judges v3.0, not v4.1"),
+        ("check tree --round v1.0 --compat v1.0", "the first that is known is v2.1"),
+        ("check tree --round v4.1 --compat v9.9", "use mono, modular or a round"),
+        ("check --explain performance.seed", "--explain performance.seeds"),
+        ("check tree", "--round"),
     ] {
         let said = folder.dyno(arguments).exits(2).stderr;
         assert!(said.contains(problem), "{said}");
@@ -39,8 +44,13 @@ fn what_cannot_be_checked_is_a_usage_error() {
 fn the_table_has_the_columns_of_the_checker() {
     let folder = Folder::new();
     folder.write("tree/closed/x", "");
-    for (compat, last) in [("mono", "weight_data_types"), ("modular", "PrivateID")] {
-        let check = format!("check tree --round v5.1 --compat {compat} --csv table.csv");
+    for (round, compat, last) in [
+        ("v5.1", "mono", "weight_data_types"),
+        ("v5.1", "modular", "PrivateID"),
+        ("v4.1", "v4.1", "Units"),
+        ("v6.0", "v6.0", "PrivateID"),
+    ] {
+        let check = format!("check tree --round {round} --compat {compat} --csv table.csv");
         folder.dyno(&check).exits(1);
         let table = folder.read("table.csv");
         assert!(table.starts_with("Organization,Availability,Division,"), "{table}");
@@ -54,4 +64,37 @@ fn names_of_files_do_not_reach_the_terminal_as_they_are() {
     folder.write("tree/closed/acme/results/box\x1b[2J/resnet50/Offline/x", "");
     let out = folder.dyno("check tree --round v5.1 --compat mono --all").exits(1).stdout;
     assert!(!out.contains('\x1b') && out.contains("box\u{fffd}[2J"), "{out}");
+}
+
+#[test]
+fn a_check_is_explained_by_its_source() {
+    let folder = Folder::new();
+    let seeds = folder.dyno("check --explain performance.seeds").exits(0).stdout;
+    assert!(seeds.contains("inference_rules.adoc") && seeds.contains("severity: rules error"));
+    let own = folder.dyno("check --explain performance.summary").exits(0).stdout;
+    assert!(own.contains("Dyno's own") && own.contains("severity: rules warning"), "{own}");
+}
+
+#[test]
+fn a_large_tree_begins_with_what_rejects_all_of_it() {
+    let folder = Folder::new();
+    for system in 0..20 {
+        let run = format!("tree/closed/acme/results/s{system}/resnet50/Offline/performance/run_1");
+        folder.write(&format!("{run}/mlperf_log_detail.txt"), "x");
+    }
+    folder.write("tree/run.sh", "x");
+    let out = folder.dyno("check tree --round v5.1").exits(1).stdout;
+    let first = out.lines().nth(3).unwrap_or_default();
+    assert_eq!(first, "20 results rejected by 1 error: tree.root_files", "{out}");
+    assert!(out.contains("or pass --skip-extra-files-in-root-check"), "{out}");
+    let out = folder.dyno("check tree --round v5.1 --skip-extra-files-in-root-check").exits(1);
+    assert!(!out.stdout.contains("tree.root_files"), "{}", out.stdout);
+}
+
+#[test]
+fn what_the_rules_refuse_beyond_the_official_checker_is_listed_with_its_source() {
+    let folder = Folder::new();
+    folder.write("tree/closed/acme/results/box/resnet50/Offline/x", "");
+    let out = folder.dyno("check tree --round v5.1 --why-not-official").exits(1).stdout;
+    assert!(out.starts_with("0 results are rejected that the official checker accepts"), "{out}");
 }

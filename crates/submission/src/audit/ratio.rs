@@ -272,15 +272,11 @@ fn check_preconditions(
         reasons
             .extend(run.settings.iter().filter_map(|(field, seed)| same_seed(field, seed, a.log)));
     }
-    // The Offline query of the pair is as large as the set, and each sample occurs once.
-    let pair_settings = ["effective_samples_per_query", "effective_performance_issue_unique"];
-    let is_pair_setting = |key: &str| is_pair && pair_settings.contains(&key);
+    // TEST04-A issues each sample once.
+    let is_pair_setting = |key: &str| is_pair && key == "effective_performance_issue_unique";
     let changed = |key: &str| run.settings.iter().any(|(field, _)| effective(field) == Some(key));
-    let shared = SHARED.iter().chain((a.scenario == Some(Scenario::Server)).then_some(&RATE));
-    reasons.extend(shared.filter(|key| !changed(key) && !is_pair_setting(key)).filter_map(|key| {
-        let expected = text(a.log, load_key(key, a.log))?;
-        differs(Side::Audit, load_key(key, b.log), b.log, Some(expected))
-    }));
+    let shared = SHARED.iter().filter(|key| !changed(key) && !is_pair_setting(key));
+    reasons.extend(shared.filter_map(|key| differs(Side::Audit, key, b.log, text(a.log, key))));
     reasons
 }
 
@@ -338,31 +334,18 @@ pub(crate) fn check_unique_run(run: &PlannedRun, log: &dyn LogValues) -> Vec<Rea
 }
 
 /// Settings that both runs must share, unless the audit changes them.
-const SHARED: [&str; 9] = [
+///
+/// The load is not among them: audits require that the performance is near, not the load.
+const SHARED: [&str; 8] = [
     "effective_performance_issue_same",
     "effective_performance_issue_unique",
     "effective_qsl_rng_seed",
     "effective_sample_index_rng_seed",
     "effective_schedule_rng_seed",
-    "effective_samples_per_query",
     "effective_target_latency_ns",
     "effective_target_latency_percentile",
     "effective_performance_sample_count",
 ];
-
-/// Shared in Server only. In other scenarios it only determines the length of the trace.
-const RATE: &str = "effective_target_qps";
-
-/// Returns the key that contains the load of the result. A repetition may have lowered the load
-/// below the requested one.
-fn load_key(key: &'static str, log: &dyn LogValues) -> &'static str {
-    let result = match key {
-        "effective_samples_per_query" => STREAMS,
-        RATE => "dyno_result_target_qps",
-        _ => return key,
-    };
-    if log.value_text(result).is_some() { result } else { key }
-}
 
 /// Samples per query of a result with a fixed interval.
 const STREAMS: &str = "dyno_result_samples_per_query";

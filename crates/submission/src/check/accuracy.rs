@@ -35,6 +35,11 @@ impl Accuracy {
         }
     }
 
+    /// Returns the value of a metric.
+    pub fn value(&self, metric: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == metric).map(|(_, value)| value.as_str())
+    }
+
     /// Formats `METRIC: value` pairs, separated by two blanks.
     pub fn text(&self) -> String {
         let pairs = self.0.iter().map(|(metric, value)| format!("{metric}: {value}"));
@@ -144,7 +149,7 @@ pub fn check_errors(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues:
     let errors = &log.errors;
     let counted = log.value("num_errors").and_then(python::number);
     let any = match issues.program() {
-        Program::Mono => counted.map_or(errors.count > 0, |count| count != 0.0),
+        Program::Mono | Program::Tag(_) => counted.map_or(errors.count > 0, |count| count != 0.0),
         Program::Modular | Program::Strict => errors.count > 0,
     };
     let accepts = place.options.submission_exceptions && issues.program() != Program::Strict;
@@ -176,7 +181,7 @@ pub fn check_samples(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues
     if issues.program() == Program::Strict && is_own {
         // A custom model may use other data. The rules specify none for the open division, so
         // this is only a warning.
-        let mut own = Issues::new(Program::Strict);
+        let mut own = issues.another();
         let message = format!(
             "{key} is {found}, and the data set of {} has {wanted} samples: another data set?",
             benchmark.name

@@ -1,7 +1,10 @@
 //! Catalogue of checks: id, condition, fix, and severity in each program. Differences between
 //! the official checkers are data here.
 
+use dyno_rules::Leniency;
+
 use super::Program;
+use super::provenance::{Judge, Limit};
 use crate::finding::Severity;
 
 /// A check.
@@ -19,7 +22,7 @@ pub struct Check {
 }
 
 /// Effect of a failed check in a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Effect {
     /// The program does not check.
     Off,
@@ -34,12 +37,27 @@ enum Effect {
 use Effect::{Error as E, Note as N, Off as O, Warning as W};
 
 impl Check {
-    /// Returns the severity in a program; `None` if the program does not check.
+    /// Returns the severity in a program in the last round, without `--forensic`; `None` if the
+    /// program does not check.
     #[must_use]
     pub fn severity(&self, program: Program) -> Option<Severity> {
-        let effect = match program {
-            Program::Strict => self.strict,
+        self.severity_by(Judge::by_default(program))
+    }
+
+    /// Returns the severity that a judge gives to a failed check; `None` if it does not check.
+    pub(super) fn severity_by(&self, judge: Judge) -> Option<Severity> {
+        let effect = match judge.program {
+            Program::Strict => match judge.limit(self.id) {
+                Some(Limit::Off) => Effect::Off,
+                Some(Limit::Warning) => self.strict.min(Effect::Warning),
+                None => self.strict,
+            },
             Program::Mono => self.mono,
+            Program::Tag(checker) => match checker.instead(self.id) {
+                Some(Leniency::Off) => Effect::Off,
+                Some(Leniency::Warning) => self.mono.min(Effect::Warning),
+                None => self.mono,
+            },
             Program::Modular => self.modular,
         };
         match effect {
@@ -166,10 +184,12 @@ checks! {
     LOG_SETTINGS "log.settings" [E O O] "the runs of a result issue samples as the round does, not as an audit does", "run with the settings of the round: `dyno run --round`";
     LOG_SCENARIO "log.scenario" [E O O] "the accuracy log is of the scenario of its folder", "put the log of this scenario there";
     ACCURACY_KEY "accuracy.keys" [E O O] "the detail log of the accuracy run has the keys that every run writes", "submit the log as the load generator wrote it";
+    LOG_KEY "log.keys" [E O O] "the detail log of a performance run has the keys that every LoadGen of its version writes", "submit the log as the load generator wrote it";
     LOG_KEY_UNKNOWN "log.keys_unknown" [W O O] "a log has the keys of which it is not known whether LoadGen of the round wrote them", "nothing, if the log is as LoadGen of the round wrote it";
     RUN_SUMMARY "performance.summary" [E O O] "summary and detail log say the same", "submit both logs of the same run as the load generator wrote them";
     RUN_SUMMARY_EMPTY "performance.summary_empty" [E O O] "the summary says something", "submit mlperf_log_summary.txt as the load generator wrote it";
     RUN_CONSISTENT "performance.consistent" [E O O] "percentiles, rates and conditions of a run follow from one another", "submit the log as the load generator wrote it";
+    RUN_CLOCK "performance.clock" [W O O] "the clock of a run is not set during the run", "synchronize clocks before a run, and run anew";
     RUN_STOPPING "performance.stopping_derived" [E O O] "early stopping follows from the counts of the run", "submit the log as the load generator wrote it, with early stopping of the rules";
     RUN_COPY "performance.inferred_copy" [E O O] "an inferred result is a copy of its source", "copy the folder of the source as it is";
     RUN_LOWER "performance.lower_target" [N O O] "whether a result of the lower target is the one of the high target", "nothing: what reaches the high target may be submitted for both";

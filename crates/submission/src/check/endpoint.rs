@@ -67,7 +67,7 @@ impl EndpointResult<'_, '_> {
         // spellings have no limits.
         let limited = match issues.program() {
             Program::Strict => self.place.scenario,
-            Program::Mono | Program::Modular => played.limited_as,
+            Program::Mono | Program::Tag(_) | Program::Modular => played.limited_as,
         };
         if is_language(model) {
             if let Some(limited @ (RuleScenario::Server | RuleScenario::Interactive)) = limited {
@@ -151,7 +151,7 @@ impl EndpointResult<'_, '_> {
             issues.add(&ACCURACY_METRIC_MISSING, at, "the client says no score");
             return Accuracy::default();
         };
-        let mut own = Issues::new(issues.program());
+        let mut own = issues.another();
         self.targets(at, &mut own);
         if !place.submitter.division.is_closed_or_network() {
             own.waive(&[&ACCURACY_LOW, &ACCURACY_HIGH]);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Program;
 use super::catalogue::{Check, PROGRAM_CRASH};
+use super::provenance::{Judge, Limit};
 use crate::finding::{Finding, Severity};
 
 /// Location of a finding.
@@ -31,20 +32,25 @@ impl<'a> Location<'a> {
 /// Issues, in the order in which they were found.
 #[derive(Debug)]
 pub struct Issues {
-    program: Program,
+    judge: Judge,
     findings: Vec<Finding>,
     crashes: bool,
 }
 
 impl Issues {
     /// Creates an empty list.
-    pub fn new(program: Program) -> Self {
-        Self { program, findings: Vec::new(), crashes: false }
+    pub fn new(judge: impl Into<Judge>) -> Self {
+        Self { judge: judge.into(), findings: Vec::new(), crashes: false }
     }
 
     /// Returns the program that judges.
     pub fn program(&self) -> Program {
-        self.program
+        self.judge.program
+    }
+
+    /// Creates an empty list of the same judge.
+    pub fn another(&self) -> Self {
+        Self::new(self.judge)
     }
 
     /// Records a failed check, unless the program skips the check.
@@ -76,7 +82,7 @@ impl Issues {
         message: String,
         expected: Option<String>,
     ) {
-        let Some(severity) = check.severity(self.program) else { return };
+        let Some(severity) = check.severity_by(self.judge) else { return };
         let path: PathBuf = at.path.to_owned();
         let mend = check.mend.to_owned();
         let check = check.id;
@@ -118,7 +124,16 @@ impl Issues {
 
     /// Adds existing findings.
     pub fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
-        self.findings.extend(findings);
+        for mut finding in findings {
+            match self.judge.limit(finding.check) {
+                None => {}
+                // The official program of the round did not run these checks.
+                Some(Limit::Off | Limit::Warning) => {
+                    finding.severity = finding.severity.min(Severity::Warning);
+                }
+            }
+            self.findings.push(finding);
+        }
     }
 
     /// Returns the findings.

@@ -8,7 +8,7 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use dyno_rules::Round;
+//! use dyno_rules::{Behavior, OneFileChecker, Round};
 //! use dyno_submission::check::{Options, Program, check};
 //!
 //! let round = Round::named("v5.1").unwrap();
@@ -21,7 +21,9 @@
 mod accuracy;
 mod audits;
 pub mod catalogue;
+pub mod causes;
 mod endpoint;
+mod equal_issue;
 mod files;
 mod issues;
 mod measurement;
@@ -30,6 +32,7 @@ mod mono;
 mod performance;
 mod place;
 mod powered;
+mod provenance;
 mod rows;
 mod strict;
 mod structure;
@@ -41,13 +44,16 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::finding::{Finding, Severity};
-use dyno_rules::Round;
+use dyno_rules::{Behavior, OneFileChecker, Round};
 
 use super::entry::{DivisionFolder, Submitter};
 use super::table::Row;
 use super::tree::{Node, Tree, TreeError};
 use issues::{Issues, Location};
 use place::Place;
+use provenance::Judge;
+
+pub use provenance::Provenance;
 
 /// Program that judges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,8 +62,27 @@ pub enum Program {
     Strict,
     /// The official single-file checker, as of v5.1.1.
     Mono,
+    /// The official single-file checker, as of the tag of a round.
+    Tag(OneFileChecker),
     /// The official modular checker, of v6.0 and v6.1.
     Modular,
+}
+
+impl Program {
+    /// Returns the single-file checker that this is.
+    #[must_use]
+    pub fn one_file(self) -> Option<OneFileChecker> {
+        match self {
+            Self::Mono => Some(OneFileChecker::LAST),
+            Self::Tag(checker) => Some(checker),
+            Self::Strict | Self::Modular => None,
+        }
+    }
+
+    /// Whether this is a single-file checker with a behavior of early tags.
+    pub(crate) fn does(self, behavior: Behavior) -> bool {
+        self.one_file().is_some_and(|checker| checker.does(behavior))
+    }
 }
 
 /// Checks that can be skipped, by the flags of the official checkers.
@@ -132,6 +157,8 @@ pub struct Options {
     /// Whether to accept the errors that `--submission-exceptions` of the official checkers
     /// accepts.
     pub submission_exceptions: bool,
+    /// Whether Dyno's own checks, which no rule and no official program asks for, reject results.
+    pub forensic: bool,
 }
 
 impl Options {
@@ -139,7 +166,14 @@ impl Options {
     #[must_use]
     pub fn new(program: Program) -> Self {
         let (skip, scenarios_to_skip) = (Vec::new(), Vec::new());
-        Self { program, submitter: None, skip, scenarios_to_skip, submission_exceptions: false }
+        Self {
+            program,
+            submitter: None,
+            skip,
+            scenarios_to_skip,
+            submission_exceptions: false,
+            forensic: false,
+        }
     }
 
     /// Whether to check this submitter.
@@ -218,11 +252,11 @@ pub fn check(
 ) -> Result<CheckReport, TreeError> {
     let tree = Tree::walk(root)?;
     let mut checked = match options.program {
-        Program::Mono => mono::check(&tree, round, options),
+        Program::Mono | Program::Tag(_) => mono::check(&tree, round, options),
         Program::Strict => strict::check(&tree, round, options),
         Program::Modular => modular::check(&tree, round, options),
     };
-    let mut issues = Issues::new(options.program);
+    let mut issues = Issues::new(Judge::new(round.version, options));
     for (path, outcome) in &mut checked.results {
         // The official checkers silently treat 0 as no result.
         if matches!(outcome, Outcome::Valid { metric } if *metric == 0.0) {

@@ -12,8 +12,8 @@ use super::performance::{Metric, Run};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Program, Skip, audits, files, measurement, powered,
-    structure, system,
+    CheckReport, Options, Outcome, Place, Skip, audits, files, measurement, powered, structure,
+    system,
 };
 use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, submitters};
 use crate::facts::json::{self, JsonFile, JsonProblem};
@@ -22,14 +22,14 @@ use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
 use crate::power::Energy;
 use crate::table::Column;
 use crate::tree::{Node, Tree};
-use dyno_rules::{Round, RuleScenario, Suite};
+use dyno_rules::{Behavior, Round, RuleScenario, Suite};
 
 /// Top-level folders that are ignored, although they are not divisions.
 const NO_DIVISIONS: [&str; 3] = [".git", ".github", "assets"];
 
 /// Checks a tree.
 pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> CheckReport {
-    let mut report = ModelReport::new(Program::Mono);
+    let mut report = ModelReport::new(options.program);
     let ModelReport { issues, listed, .. } = &mut report;
     let found = submitters(tree, round, Guesses::Mono);
     let mut candidates = Vec::new();
@@ -70,19 +70,25 @@ fn divisions(
             }
             continue;
         };
-        if !extra.is_empty() && !options.skips(Skip::RootFiles) {
-            for file in &extra {
-                issues.add(&ROOT_FILES, Location::path(&file.path()), "the file lies in the root");
-            }
+        // Early tags do not check where files lie.
+        let mut in_root = Issues::new(options.program);
+        for file in extra.iter().filter(|_| !options.skips(Skip::RootFiles)) {
+            in_root.add(&ROOT_FILES, Location::path(&file.path()), "the file lies in the root");
+        }
+        let is_accepted = in_root.passes();
+        issues.append(in_root);
+        if !is_accepted {
             listed.push(("root".into(), Outcome::Invalid));
             break;
         }
-        let mut files = folder.files().peekable();
-        if files.peek().is_some() {
-            for file in files {
-                let message = "the file lies outside of any submitter's folder";
-                issues.add(&DIVISION_FILES, Location::path(&file.path()), message);
-            }
+        let mut in_division = Issues::new(options.program);
+        for file in folder.files() {
+            let message = "the file lies outside of any submitter's folder";
+            in_division.add(&DIVISION_FILES, Location::path(&file.path()), message);
+        }
+        let is_accepted = in_division.passes();
+        issues.append(in_division);
+        if !is_accepted {
             listed.push((path, Outcome::Invalid));
             continue;
         }
@@ -99,12 +105,12 @@ fn submitter<'a, 't>(
     issues: &mut Issues,
     listed: &mut Outcomes,
 ) -> impl Iterator<Item = &'a System<'t>> + use<'a, 't> {
-    let mut names = Issues::new(Program::Mono);
+    let mut names = Issues::new(options.program);
     structure::check_names(tree, submitter.folder, &mut names);
     let is_accepted = names.passes();
     issues.append(names);
     if is_accepted {
-        let mut unused = Issues::new(Program::Mono);
+        let mut unused = Issues::new(options.program);
         structure::check_use(submitter, options, &mut unused);
         if !unused.passes() {
             listed.push((submitter.folder.path().join(RESULTS), Outcome::Invalid));
@@ -136,7 +142,7 @@ fn describe(
     issues: &mut Issues,
     listed: &mut Outcomes,
 ) -> Option<SystemInfo> {
-    let mut own = Issues::new(Program::Mono);
+    let mut own = Issues::new(options.program);
     let system_info = match system.description {
         None => {
             let path = system.folder.path();
@@ -192,7 +198,7 @@ impl<'a, 't> Progress<'a, 't> {
     fn new(work: &'a Work<'a, 't, SystemInfo>) -> Self {
         Self {
             work,
-            report: ModelReport::new(Program::Mono),
+            report: ModelReport::new(work.options.program),
             errors: 0,
             valid_scenarios: Vec::new(),
         }
@@ -240,7 +246,8 @@ impl<'a, 't> Progress<'a, 't> {
         let mut missing: Vec<&str> =
             wanted.required.iter().filter(is_missing).map(|scenario| scenario.name()).collect();
         let either = [RuleScenario::Server, RuleScenario::Interactive];
-        if either.iter().all(|one| wanted.optional.contains(one) && is_missing(&one)) {
+        let is_either = !options.program.does(Behavior::NoServerOrInteractive);
+        if is_either && either.iter().all(|one| wanted.optional.contains(one) && is_missing(&one)) {
             missing.push("Server or Interactive");
         }
         if closed && !missing.is_empty() {
@@ -253,26 +260,12 @@ impl<'a, 't> Progress<'a, 't> {
 
     fn entry(&mut self, entry: &'a Entry<'t>, scenario: Option<RuleScenario>) -> Outcome {
         let Self { work, report, errors, valid_scenarios } = self;
-        let Work { options, submitter, system, model, .. } = **work;
+        let Work { options, submitter, .. } = **work;
         let description = &work.system_info.json;
         let place = work.place(entry, scenario, description);
-        let Some(folder) = entry.measurements else {
-            let path = submitter.folder.path().join(submitter.layout.measurements());
-            let path = path.join(&system.name).join(&model.name).join(&entry.name);
-            let message = "the measurement is not described";
-            report.issues.add(&MEASUREMENT_FOLDER, Location::path(&path), message);
-            report.listed.push((path, Outcome::Invalid));
-            *errors += 1;
-            return Outcome::Invalid;
-        };
         let facts = work.facts(entry);
-        let mut measured = Issues::new(Program::Mono);
-        let measurement = measurement_of(&place, folder, facts.measurement.as_ref(), &mut measured);
-        let is_measured = measured.passes();
-        report.issues.append(measured);
-        let Some(measurement) = measurement.filter(|_| is_measured) else {
-            report.listed.push((folder.path(), Outcome::Invalid));
-            *errors += 1;
+        let empty = JsonFile::empty();
+        let Some(measurement) = described(&place, &facts, &empty, report, errors) else {
             return Outcome::Invalid;
         };
         let Some((accuracy, is_accurate)) = accuracy_of(&place, &facts, &mut report.issues) else {
@@ -285,7 +278,7 @@ impl<'a, 't> Progress<'a, 't> {
         if performance.result.is_some() {
             valid_scenarios.extend(scenario);
         }
-        let mut audited = Issues::new(Program::Mono);
+        let mut audited = Issues::new(options.program);
         let closed = submitter.division.is_closed_or_network();
         let audits = closed && !options.skips(Skip::Compliance);
         if audits {
@@ -332,6 +325,44 @@ fn text<'a>(json: &'a JsonFile, field: &str) -> &'a str {
     json.get(field).and_then(serde_json::Value::as_str).unwrap_or_default()
 }
 
+/// Checks the description of the measurement and returns it, or `empty` if the program goes on
+/// without it.
+fn described<'a>(
+    place: &Place<'_, '_>,
+    facts: &'a Facts<'_>,
+    empty: &'a JsonFile,
+    report: &mut ModelReport,
+    errors: &mut usize,
+) -> Option<&'a JsonFile> {
+    let Place { submitter, system, model, entry, options, .. } = *place;
+    let mut measured = Issues::new(options.program);
+    let (folder, measurement) = match entry.measurements {
+        None => {
+            let path = submitter.folder.path().join(submitter.layout.measurements());
+            let path = path.join(&system.name).join(&model.name).join(&entry.name);
+            let message = "the measurement is not described";
+            measured.add(&MEASUREMENT_FOLDER, Location::path(&path), message);
+            report.listed.push((path.clone(), Outcome::Invalid));
+            (path, None)
+        }
+        Some(folder) => {
+            let file = facts.measurement.as_ref();
+            (folder.path(), measurement_of(place, folder, file, &mut measured))
+        }
+    };
+    let measurement = measurement.filter(|_| measured.passes());
+    report.issues.append(measured);
+    if measurement.is_some() {
+        return measurement;
+    }
+    *errors += 1;
+    if options.program.does(Behavior::GoesOn) {
+        return Some(empty);
+    }
+    report.listed.push((folder, Outcome::Invalid));
+    None
+}
+
 /// Checks the measurement's folder and returns its JSON file.
 fn measurement_of<'a>(
     place: &Place<'_, '_>,
@@ -360,7 +391,8 @@ fn measurement_of<'a>(
         }
         Ok(json) => {
             measurement::check_fields(place, json, &path, issues);
-            if json.get("weight_data_types").is_none() {
+            let has_weights = !place.options.program.does(Behavior::NoWeightTypes);
+            if has_weights && json.get("weight_data_types").is_none() {
                 issues.crash(Location::path(&path), "there is no `weight_data_types`");
             }
             measurement::check_code(place, found, issues);
@@ -385,14 +417,16 @@ fn accuracy_of(
     let required = [SUMMARY, DETAIL, ACCURACY_TEXT, ACCURACY_LOG];
     if let Some(mismatch) = files::mismatch(folder, &required, &[]) {
         issues.add(&ACCURACY_FILES, Location::path(&entry), mismatch);
-        return None;
+        if !place.options.program.does(Behavior::GoesOn) {
+            return None;
+        }
     }
     let (text_path, log_path) = accuracy::paths(folder);
     let (Ok(text), Ok(log)) = (&facts.accuracy_text, &facts.accuracy) else {
         issues.crash(Location::path(&entry), "a file of the accuracy run does not read");
         return None;
     };
-    let mut own = Issues::new(Program::Mono);
+    let mut own = Issues::new(place.options.program);
     let accuracy = accuracy::check_text(place, text, &text_path, &mut own);
     accuracy::check_log(folder, &mut own);
     accuracy::check_outputs(place, folder, &mut own);
@@ -400,7 +434,7 @@ fn accuracy_of(
     if !place.submitter.division.is_closed_or_network() {
         own.waive(ALL);
     }
-    let mut errors = Issues::new(Program::Mono);
+    let mut errors = Issues::new(place.options.program);
     accuracy::check_errors(place, log, &log_path, &mut errors);
     if !errors.passes() {
         errors.crash(Location::path(&log_path), "the accuracy run had errors");
@@ -431,9 +465,9 @@ struct Performance {
 /// result, and problems of the others have no effect then.
 fn performance_of(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> Performance {
     let mut performance = Performance::default();
-    let mut wrong = Issues::new(Program::Mono);
+    let mut wrong = Issues::new(place.options.program);
     for number in 1..=place.runs() {
-        let mut own = Issues::new(Program::Mono);
+        let mut own = Issues::new(place.options.program);
         match run_of(place, number, facts, &mut own) {
             Some(result) => {
                 performance.result = Some(result);
@@ -473,7 +507,9 @@ fn run_of(
     let required = if has_power { &required[..] } else { &required[..2] };
     if let Some(mismatch) = files::mismatch(run, required, &[ACCURACY_LOG]) {
         issues.add(&RUN_FILES, Location::path(&path), mismatch);
-        return None;
+        if !place.options.program.does(Behavior::GoesOn) {
+            return None;
+        }
     }
     let path = path.join(DETAIL);
     let log = place.log_of_run(number, facts);

@@ -6,25 +6,11 @@ use serde_json::Value;
 
 use super::catalogue::*;
 use super::issues::{Issues, Location};
-use super::{Place, Program};
+use super::{Place, Program, equal_issue};
 use crate::facts::detail::DetailLog;
 use crate::python;
-use dyno_rules::{RuleScenario, Seeds, Version};
+use dyno_rules::{Behavior, OneFileChecker, RuleScenario, Seeds, Version};
 
-/// Models whose samples differ so much in size that each must be issued equally often, as in
-/// mlperf.conf.
-const EQUAL_ISSUE: [&str; 10] = [
-    "3d-unet",
-    "rgat",
-    "gptj",
-    "llama2-70b",
-    "mixtral-8x7b",
-    "llama3.1-405b",
-    "llama3.1-8b",
-    "llama3.1-8b-edge",
-    "deepseek-r1",
-    "whisper",
-];
 /// Language models, which require token latencies.
 const LANGUAGE: [&str; 7] = [
     "llama2-70b",
@@ -84,18 +70,20 @@ impl Run<'_, '_> {
             issues.add(&RUN_KEY, self.at("effective_scenario"), "the log names no scenario");
             return None;
         };
-        if self.log.text("result_validity") != Some("VALID") {
+        let tokens_decide = issues.program().does(Behavior::TokenLimitsDecide)
+            && contains_model(&LANGUAGE, self.model());
+        if self.log.text("result_validity") != Some("VALID") && !tokens_decide {
             let found = self.log.text("result_validity").unwrap_or("nothing");
             let at = self.at("result_validity");
             issues.add_expected(&RUN_INVALID, at, format!("the result is {found}"), "VALID");
         }
         let _ = self.tokens(scenario, issues);
-        self.equal_issue(issues);
+        equal_issue::check(self, issues);
         self.errors(issues);
         let _ = self.samples(issues);
         self.seeds(issues);
         // The single-file checker skips these in the first round.
-        if issues.program() != Program::Mono || self.place.round.version > Version::new(0, 5) {
+        if issues.program().one_file().is_none() || self.place.round.version > Version::new(0, 5) {
             let _ = self.latency(scenario, issues);
             let _ = self.queries(scenario, issues);
             let _ = self.duration(issues);
@@ -105,7 +93,7 @@ impl Run<'_, '_> {
         self.metric(scenario, issues).ok()
     }
 
-    fn at(&self, key: &str) -> Location<'_> {
+    pub(super) fn at(&self, key: &str) -> Location<'_> {
         let line = if key.is_empty() { None } else { self.log.line_of(key) };
         Location::path(self.path).line(line)
     }
@@ -137,7 +125,7 @@ impl Run<'_, '_> {
         self.place.round.version < Version::new(2, 0)
     }
 
-    fn model(&self) -> &str {
+    pub(super) fn model(&self) -> &str {
         &self.place.model.official
     }
 
@@ -157,7 +145,7 @@ impl Run<'_, '_> {
         // Server.
         let judged = match issues.program() {
             Program::Modular => Some(scenario),
-            Program::Mono | Program::Strict => self.place.scenario,
+            Program::Mono | Program::Tag(_) | Program::Strict => self.place.scenario,
         };
         let Some(judged @ (RuleScenario::Server | RuleScenario::Interactive)) = judged else {
             return Ok(());
@@ -197,29 +185,12 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn equal_issue(&self, issues: &mut Issues) {
-        let closed = self.place.submitter.division.is_closed_or_network();
-        let since = self.place.round.version >= Version::new(4, 1);
-        let key = "effective_sample_concatenate_permutation";
-        if !closed || !since || self.is_audit || !contains_model(&EQUAL_ISSUE, self.model()) {
-            return;
-        }
-        let on = match self.log.value(key) {
-            Some(Value::String(text)) => text == "true",
-            Some(value) => python::is_true(value),
-            None => false,
-        };
-        if !on {
-            issues.add_expected(&RUN_EQUAL_ISSUE, self.at(key), format!("{key} is off"), "true");
-        }
-    }
-
     pub(super) fn errors(&self, issues: &mut Issues) {
         let errors = &self.log.errors;
         let exceptions = self.place.options.submission_exceptions;
         let fails = match issues.program() {
             // It uses the log's own count if there is one.
-            Program::Mono => {
+            Program::Mono | Program::Tag(_) => {
                 let counted = self.log.value("num_errors").and_then(python::number);
                 let any = counted.map_or(errors.count > 0, |count| count != 0.0);
                 any && (!exceptions || errors.not_uncommitted > 0)
@@ -356,14 +327,15 @@ impl Run<'_, '_> {
     fn queries(&self, scenario: RuleScenario, issues: &mut Issues) -> Result<(), MissingNumber> {
         let benchmark = self.place.model.benchmark;
         let wanted = benchmark.and_then(|b| b.min_queries.get(&scenario)).copied();
-        let frees = issues.program() == Program::Mono && contains_model(&EQUAL_ISSUE, self.model());
+        let frees = issues.program().one_file().is_some()
+            && OneFileChecker::LAST.requires_equal_issue(self.model());
         if let Some(wanted) = wanted.filter(|_| !self.stops_early(scenario) && !frees) {
             let key = "effective_min_query_count";
             let found = self.number(key, issues)?;
             self.at_least(&RUN_MIN_QUERIES, key, found, wanted, issues);
         }
         let closed = self.place.submitter.division == crate::entry::DivisionFolder::Closed;
-        let judged = issues.program() == Program::Mono || closed;
+        let judged = issues.program().one_file().is_some() || closed;
         if scenario == RuleScenario::Offline && judged {
             let key = "effective_samples_per_query";
             let found = self.number(key, issues)?;

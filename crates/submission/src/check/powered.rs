@@ -6,6 +6,8 @@ use super::issues::{Issues, Location};
 use super::{Place, Program, Skip};
 use crate::facts::Facts;
 use crate::layout::{ACCURACY_LOG, DETAIL, SUMMARY};
+use dyno_rules::Behavior;
+
 use crate::power::{self, Energy, Measurement, RunLog};
 use crate::tree::Node;
 
@@ -42,7 +44,8 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> O
     let measurement = Measurement { folder: &absolute, shown: &path, round, scenario, log };
     let program = match issues.program() {
         Program::Strict => power::PowerChecker::Rules,
-        Program::Mono | Program::Modular => power::PowerChecker::Official,
+        program if program.does(Behavior::AllReadings) => power::PowerChecker::Early,
+        Program::Mono | Program::Tag(_) | Program::Modular => power::PowerChecker::Official,
     };
     let power = power::check(&measurement, program);
     if !place.options.skips(Skip::Power) {

@@ -10,7 +10,7 @@ use crate::facts::json::JsonFile;
 use crate::power::Energy;
 use crate::python;
 use crate::table::{Column, Row};
-use dyno_rules::{RuleScenario, Version};
+use dyno_rules::{Behavior, RuleScenario, Version};
 
 /// Language models whose results are in tokens.
 const TOKENS: [&str; 9] = [
@@ -50,7 +50,7 @@ impl ValidResult<'_, '_> {
         };
         let mut rows = Vec::new();
         let only_power = self.place.description.get("system_power_only").is_some_and(is_set);
-        if issues.program() != Program::Mono || !only_power {
+        if issues.program().one_file().is_none() || !only_power {
             rows.push(row.clone());
         }
         row.value = energy.value;
@@ -70,10 +70,10 @@ impl ValidResult<'_, '_> {
         row.set(Column::Model, &*model.name);
         row.set(Column::MlperfModel, &*model.official);
         row.set(Column::Result, &*self.metric.text);
-        row.set(Column::Accuracy, self.accuracy.text());
+        row.set(Column::Accuracy, self.accuracy_text());
         row.set(Column::Version, round.version.to_string());
         row.set(Column::HasPower, if self.energy.is_some() { "True" } else { "False" });
-        row.set(Column::Units, self.unit());
+        row.set(Column::Units, self.unit(issues.program()));
         for (column, field, must_be_text) in [
             (Column::Availability, "status", true),
             (Column::SystemType, "system_type", true),
@@ -93,7 +93,8 @@ impl ValidResult<'_, '_> {
         }
         row.set(Column::Notes, self.notes());
         let weights = self.measurement.get("weight_data_types");
-        self.must_be_text("weight_data_types", weights, issues);
+        let is_written = !issues.program().does(Behavior::NoWeightTypes);
+        self.must_be_text("weight_data_types", weights.filter(|_| is_written), issues);
         row.set(Column::WeightDataTypes, weights.map(python::text).unwrap_or_default());
         for (column, text) in &self.own {
             row.set(*column, &**text);
@@ -103,7 +104,7 @@ impl ValidResult<'_, '_> {
 
     /// Reports a crash of the single-file checker, which concatenates these values as texts.
     fn must_be_text(&self, field: &str, value: Option<&Value>, issues: &mut Issues) {
-        if issues.program() == Program::Mono && value.is_some_and(|value| !value.is_string()) {
+        if issues.program().one_file().is_some() && value.is_some_and(|value| !value.is_string()) {
             let path = self.place.entry.folder.path();
             issues.crash(Location::path(&path), &format!("`{field}` is no text"));
         }
@@ -119,25 +120,40 @@ impl ValidResult<'_, '_> {
         }
     }
 
-    fn unit(&self) -> &'static str {
+    fn accuracy_text(&self) -> String {
+        if !self.place.options.program.does(Behavior::FirstAccuracy) {
+            return self.accuracy.text();
+        }
+        let targets = self.place.targets();
+        let first = targets.first().and_then(|target| self.accuracy.value(&target.metric));
+        first.unwrap_or("None").to_owned()
+    }
+
+    fn unit(&self, program: Program) -> &'static str {
         let scenario = self.place.scenario.unwrap_or(RuleScenario::Offline);
         // The checkers of these rounds wrote no unit.
         if scenario == RuleScenario::MultiStream && self.place.round.version < Version::new(2, 0) {
             return "Streams";
         }
-        unit(&self.place.model.official, scenario)
+        unit(&self.place.model.official, scenario, program)
     }
 }
 
-/// Returns the unit of a result.
-pub fn unit(model: &str, scenario: RuleScenario) -> &'static str {
+/// Returns the unit of a result in the table of a program.
+pub fn unit(model: &str, scenario: RuleScenario, program: Program) -> &'static str {
+    let has_tokens = !program.does(Behavior::PlainUnits);
+    let is_one_file = program.one_file().is_some();
     use RuleScenario::{Interactive, MultiStream, Offline, Server, SingleStream};
     match (model, scenario) {
         ("wan-2.2-t2v-a14b", SingleStream) => "Latency (s)",
         (_, SingleStream | MultiStream) => "Latency (ms)",
-        ("llama3.1-8b-edge", Offline) => "Tokens/s",
+        ("llama3.1-8b-edge", Offline) if has_tokens => "Tokens/s",
+        // The table of units of the single-file checker lacks this one.
+        ("llama3.1-8b", Interactive) if is_one_file => "Queries/s",
         ("e2e-rag-qna", Offline) => "Tasks/s",
-        (model, Offline | Server | Interactive) if TOKENS.contains(&model) => "Tokens/s",
+        (model, Offline | Server | Interactive) if has_tokens && TOKENS.contains(&model) => {
+            "Tokens/s"
+        }
         (_, Offline) => "Samples/s",
         (_, Server | Interactive) => "Queries/s",
     }

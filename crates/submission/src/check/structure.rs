@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use super::catalogue::*;
 use super::issues::{Issues, Location};
+use dyno_rules::Behavior;
+
 use super::{Options, Program, Skip};
 use crate::entry::{DivisionFolder, Submitter};
 use crate::layout::SYSTEMS;
@@ -55,7 +57,7 @@ pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
             issues.add(check, Location::path(&path), message);
         }
         // The official checker ends with the first check that fails.
-        if program == Program::Mono && !failing.is_empty() && !issues.passes() {
+        if program.one_file().is_some() && !failing.is_empty() && !issues.passes() {
             return;
         }
     }
@@ -64,6 +66,9 @@ pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
 /// Whether a link is broken. The official checker resolves it from the root of the tree, not
 /// from its own folder.
 fn is_broken(tree: &Tree, node: Node<'_>, program: Program) -> bool {
+    if program.does(Behavior::AnyLink) && node.link().is_some() && !node.is_folder() {
+        return true;
+    }
     let target = node.link().filter(|_| program != Program::Strict && !node.is_folder());
     match target {
         Some(target) => !tree.root().join(target).exists(),

@@ -69,7 +69,7 @@ impl SystemDescription<'_> {
     fn text(&self, field: &str, check: &'static Check, issues: &mut Issues) -> Option<&str> {
         let text = self.json.get(field).and_then(Value::as_str);
         if text.is_none() {
-            if issues.program() == Program::Mono {
+            if issues.program().one_file().is_some() {
                 issues.crash(self.at(field), &format!("`{field}` is no text"));
             }
             issues.add(check, self.at(field), format!("`{field}` is no text"));
@@ -117,7 +117,7 @@ impl SystemDescription<'_> {
         // The modular checker treats any text as true, including "false".
         let network = match issues.program() {
             Program::Modular => self.json.get("is_network").is_some_and(python::is_true),
-            Program::Mono | Program::Strict => network,
+            Program::Mono | Program::Tag(_) | Program::Strict => network,
         };
         let network_fields = fields.network.iter().filter(|_| network);
         for field in fields.required.iter().chain(network_fields) {

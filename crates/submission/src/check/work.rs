@@ -38,7 +38,7 @@ impl<'a, 't, D> Work<'a, 't, D> {
 
     /// Reads the files of a result. The single-file checker does not support endpoints.
     pub fn facts(&self, entry: &'a Entry<'t>) -> Facts<'t> {
-        let endpoints = self.round.endpoints.filter(|_| self.options.program != Program::Mono);
+        let endpoints = self.round.endpoints.filter(|_| self.options.program.one_file().is_none());
         let layout = self.submitter.layout;
         Facts::read(layout, self.system, self.model, entry, self.patterns, endpoints)
     }

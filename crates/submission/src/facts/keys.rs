@@ -209,7 +209,7 @@ pub(super) const KEYS: [Key; 125] = [
     Key { name: "effective_performance_sample_count", value_type: Whole, requirements: &[required(Any, V1_0)] },
     optional("effective_print_timestamps", Flag),
     Key { name: "effective_qsl_rng_seed", value_type: Whole, requirements: &[required(Any, V1_0)] },
-    Key { name: "effective_sample_concatenate_permutation", value_type: Flag, requirements: &[perhaps(Any, V2_0, V4_1)] },
+    Key { name: "effective_sample_concatenate_permutation", value_type: Flag, requirements: &[perhaps(Any, V4_1, V5_0)] },
     Key { name: "effective_sample_index_rng_seed", value_type: Whole, requirements: &[required(Any, V1_0)] },
     Key { name: "effective_samples_per_query", value_type: Whole, requirements: &[required(Any, V1_0)] },
     Key { name: "effective_scenario", value_type: Text, requirements: &[required(Any, V1_0)] },

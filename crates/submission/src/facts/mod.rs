@@ -8,6 +8,7 @@ pub mod endpoint;
 pub mod json;
 pub mod keys;
 mod line;
+pub mod loadgen;
 pub mod text;
 
 use std::cell::RefCell;

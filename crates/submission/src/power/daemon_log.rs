@@ -46,7 +46,7 @@ pub(super) fn check(
     for (number, line) in files.lines(FILE) {
         let Some((severity, what)) = judge(line, ranging, testing, program) else { continue };
         problems.entry((severity, what)).or_insert((number, 0)).1 += 1;
-        if program == PowerChecker::Official {
+        if program != PowerChecker::Rules {
             break;
         }
     }
@@ -99,7 +99,7 @@ fn judge(
     if let Some(text) = after("WARNING:") {
         let Some(time) = time else { return Some(without_stamp(line)) };
         // The official program adds its tolerance of milliseconds to seconds.
-        let tolerance_ms = if program == PowerChecker::Official { 800_000 } else { 800 };
+        let tolerance_ms = if program != PowerChecker::Rules { 800_000 } else { 800 };
         let (run_begin, run_end) = testing.span()?;
         let inside =
             run_begin.shifted_ms(tolerance_ms) < time && time < run_end.shifted_ms(-tolerance_ms);

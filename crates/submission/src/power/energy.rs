@@ -4,7 +4,7 @@
 use super::clock::Stamp;
 use super::run::Run;
 use super::session::Session;
-use super::{Measurement, PowerFinding, Report};
+use super::{Measurement, PowerChecker, PowerFinding, Report};
 use dyno_rules::{RuleScenario, Version};
 
 /// Samples per MultiStream query.
@@ -17,6 +17,8 @@ pub enum PowerUnit {
     Watts,
     /// Energy per query.
     Millijoules,
+    /// Energy per query, in the tables up to v2.1.
+    Joules,
 }
 
 impl PowerUnit {
@@ -26,6 +28,7 @@ impl PowerUnit {
         match self {
             Self::Watts => "Watts",
             Self::Millijoules => "millijoules",
+            Self::Joules => "Joules",
         }
     }
 }
@@ -52,6 +55,7 @@ impl Energy {
         match self.unit {
             PowerUnit::Watts => result / self.watts,
             PowerUnit::Millijoules => (self.samples_per_query * 1000.0) / self.value,
+            PowerUnit::Joules => self.samples_per_query / self.value,
         }
     }
 }
@@ -61,12 +65,16 @@ pub(super) fn measure(
     measurement: &Measurement<'_>,
     run: &Run,
     sides: Option<(&Session, &Session)>,
+    program: PowerChecker,
     report: &mut Report,
 ) -> Option<Energy> {
     let (begin, end) = run.span()?;
     let (begin, end) = in_time_of_samples(begin, end, measurement.round, sides);
     // Missing readings are reported by the check of samples.
-    let watts = run.mean_watts(begin, end)?;
+    let watts = match program {
+        PowerChecker::Early => run.mean_of_all_watts(begin, end)?,
+        PowerChecker::Rules | PowerChecker::Official => run.mean_watts(begin, end)?,
+    };
     let seconds = end.seconds_since(begin);
     let energy =
         Energy { watts, seconds, value: watts, unit: PowerUnit::Watts, samples_per_query: 1.0 };
@@ -85,10 +93,14 @@ pub(super) fn measure(
     };
     let played_single = run.scenario.as_deref() == Some(RuleScenario::SingleStream.name());
     let inferred = measurement.scenario == RuleScenario::MultiStream && played_single;
-    let total =
-        if inferred { watts * seconds * STREAMS * 1000.0 } else { watts * seconds * 1000.0 };
-    let value = total / queries as f64;
-    Some(Energy { value, unit: PowerUnit::Millijoules, samples_per_query, ..energy })
+    let joules = if inferred { watts * seconds * STREAMS } else { watts * seconds };
+    let is_early = program == PowerChecker::Early && measurement.round <= Version::new(2, 1);
+    let (total, unit) = if is_early {
+        (joules, PowerUnit::Joules)
+    } else {
+        (joules * 1000.0, PowerUnit::Millijoules)
+    };
+    Some(Energy { value: total / queries as f64, unit, samples_per_query, ..energy })
 }
 
 /// Converts the times to the analyzer's clock. Up to v1.0 each machine logged its local time

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::session::Session;
-use super::{PowerFinding, Report};
+use super::{PowerChecker, PowerFinding, Report};
 use dyno_rules::Version;
 
 #[derive(Deserialize)]
@@ -15,7 +15,17 @@ use dyno_rules::Version;
 struct File {
     since: Vec<EquipmentEntry>,
     analyzers: BTreeMap<String, u64>,
-    sources: Vec<BTreeMap<String, String>>,
+    sources: Vec<Release>,
+}
+
+/// A release of the programs that measure.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Release {
+    /// Rounds whose official program knows it.
+    rounds: Vec<String>,
+    /// SHA-1 by file.
+    files: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -24,6 +34,8 @@ struct EquipmentEntry {
     round: String,
     daemons: Vec<String>,
     clock_tolerance_ms: u32,
+    #[serde(default)]
+    compares_power: bool,
 }
 
 fn file() -> &'static File {
@@ -37,6 +49,8 @@ pub(super) struct Equipment {
     pub(super) daemons: &'static [String],
     /// Maximum difference between the clocks of client and server, ms.
     pub(super) clock_tolerance_ms: u32,
+    /// Whether the mean power must not be below that of ranging.
+    pub(super) compares_power: bool,
 }
 
 /// Returns the equipment of a round. Rounds before v1.0 had no power measurement and use v1.0's.
@@ -44,7 +58,8 @@ pub(super) fn equipment_of(round: Version) -> Equipment {
     let started =
         |entry: &&EquipmentEntry| entry.round.parse().is_ok_and(|first: Version| first <= round);
     let entry = file().since.iter().rfind(started).unwrap_or(&file().since[0]);
-    Equipment { daemons: &entry.daemons, clock_tolerance_ms: entry.clock_tolerance_ms }
+    let EquipmentEntry { daemons, clock_tolerance_ms, compares_power, .. } = entry;
+    Equipment { daemons, clock_tolerance_ms: *clock_tolerance_ms, compares_power: *compares_power }
 }
 
 /// Returns the names of the accepted analyzers.
@@ -52,8 +67,14 @@ pub(super) fn analyzers() -> impl Iterator<Item = &'static str> {
     file().analyzers.keys().map(String::as_str)
 }
 
-/// Checks that client or server is an unchanged known release.
-pub(super) fn check_sources(session: &Session, report: &mut Report) {
+/// Checks that client or server is an unchanged release: by the rules any known one, for an
+/// official program one that it knows.
+pub(super) fn check_sources(
+    session: &Session,
+    round: Version,
+    program: PowerChecker,
+    report: &mut Report,
+) {
     let Some(sources) = session.value(&["sources"]).as_object() else {
         let message = "the checksums of the sources are no table".to_owned();
         let mend = "submit the file as the power client or server wrote it";
@@ -69,7 +90,11 @@ pub(super) fn check_sources(session: &Session, report: &mut Report) {
         let same = |name: &str| known.get(name).map(String::as_str) == recorded.get(name).copied();
         names.into_iter().filter(|name| !same(name)).map(str::to_owned).collect::<Vec<_>>()
     };
-    let nearest = file().sources.iter().map(differing).min_by_key(Vec::len).unwrap_or_default();
+    let round = round.to_string();
+    let is_known =
+        |release: &&Release| program == PowerChecker::Rules || release.rounds.contains(&round);
+    let releases = file().sources.iter().filter(is_known).map(|release| &release.files);
+    let nearest = releases.map(differing).min_by_key(Vec::len).unwrap_or_default();
     if nearest.is_empty() {
         return;
     }
@@ -126,9 +151,11 @@ mod tests {
 
     #[test]
     fn a_round_takes_what_was_current_then() {
-        assert_eq!(file().sources.len(), 3);
+        assert_eq!(file().sources.len(), 10);
         assert_eq!(file().analyzers.len(), 11);
-        assert_eq!(equipment_of(Version::new(1, 0)).clock_tolerance_ms, 500);
+        assert_eq!(equipment_of(Version::new(1, 0)).clock_tolerance_ms, 1000);
+        assert!(!equipment_of(Version::new(3, 0)).compares_power);
+        assert!(equipment_of(Version::new(3, 1)).compares_power);
         assert_eq!(equipment_of(Version::new(6, 1)).daemons, ["1.11.1"]);
         assert_eq!(equipment_of(Version::new(0, 5)).daemons, ["1.9.1", "1.9.2"]);
     }

@@ -28,8 +28,8 @@ pub(super) fn check(
     }
     let cut = check_durations(runs, report);
     // The official program ends this check after its warning.
-    if !(cut && program == PowerChecker::Official) {
-        check_watts(runs, report);
+    if !(cut && program != PowerChecker::Rules) {
+        check_watts(runs, rules, report);
     }
 }
 
@@ -103,7 +103,7 @@ fn check_durations(runs: &Runs, report: &mut Report) -> bool {
     short
 }
 
-fn check_watts(runs: &Runs, report: &mut Report) {
+fn check_watts(runs: &Runs, rules: &Equipment, report: &mut Report) {
     const LOWEST_PERCENT: f64 = -5.0;
     let mean = |run: &Run| run.span().and_then(|(begin, end)| run.mean_watts(begin, end));
     let (ranging, testing) = (mean(&runs.ranging), mean(&runs.testing));
@@ -120,7 +120,8 @@ fn check_watts(runs: &Runs, report: &mut Report) {
             report.add(found.expected("Time,STAMP,Watts,VALUE,..."));
         }
     }
-    let Some((ranging, testing)) = ranging.zip(testing) else { return };
+    let both = ranging.zip(testing).filter(|_| rules.compares_power);
+    let Some((ranging, testing)) = both else { return };
     let delta = rounded((rounded(testing, 5) / rounded(ranging, 5) - 1.0) * 100.0, 2);
     if delta.is_nan() || delta <= LOWEST_PERCENT {
         let message =

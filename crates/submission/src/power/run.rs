@@ -84,12 +84,23 @@ impl Run {
 
     /// Returns the mean of the positive readings between two times, in watts.
     pub(super) fn mean_watts(&self, begin: Stamp, end: Stamp) -> Option<f64> {
-        let inside = self.samples.iter().filter(|sample| begin < sample.time && sample.time < end);
-        let positive = inside.filter(|sample| sample.watts > 0.0);
-        let (sum, count) =
-            positive.fold((0.0, 0_u32), |(sum, count), s| (sum + s.watts, count + 1));
-        (count > 0).then(|| sum / f64::from(count))
+        mean(self.readings(begin, end).filter(|watts| *watts > 0.0))
     }
+
+    /// Returns the mean of all readings between two times, in watts.
+    pub(super) fn mean_of_all_watts(&self, begin: Stamp, end: Stamp) -> Option<f64> {
+        mean(self.readings(begin, end))
+    }
+
+    fn readings(&self, begin: Stamp, end: Stamp) -> impl Iterator<Item = f64> {
+        let inside = move |sample: &&Sample| begin < sample.time && sample.time < end;
+        self.samples.iter().filter(inside).map(|sample| sample.watts)
+    }
+}
+
+fn mean(watts: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = watts.fold((0.0, 0_u32), |(sum, count), one| (sum + one, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 /// Parses the relevant lines of a detail log.

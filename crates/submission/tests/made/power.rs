@@ -122,9 +122,13 @@ impl PowerFiles<'_> {
             results.insert(format!("run_1/{file}"), json!(self.sum(there.to_str().unwrap())));
         }
         let sources: toml::Table = SOURCES.parse().unwrap();
+        let releases = sources["sources"].as_array().unwrap();
+        let is_current =
+            |release: &&toml::Value| release["rounds"].as_array().unwrap().contains(&"v5.1".into());
+        let release = releases.iter().find(is_current).unwrap();
         json!({
             "version": "1.0", "timezone": 0, "modules": {"made": "here"},
-            "sources": serde_json::to_value(&sources["sources"][0]).unwrap(),
+            "sources": serde_json::to_value(&release["files"]).unwrap(),
             "messages": [
                 {"cmd": "mlcommons/power client v3", "reply": "mlcommons/power server v3"},
                 {"cmd": "time", "reply": "0"},

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::quality;
 use crate::check::accuracy as log;
-use crate::check::catalogue::AUDIT_TEXT_CONTRADICTS;
+use crate::check::catalogue::{ACCURACY_LOG_LARGE, AUDIT_TEXT_CONTRADICTS};
 use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
 use crate::facts::{Audit, read_accuracy, text};
@@ -21,7 +21,11 @@ pub(super) fn check(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issue
     let Some(folder) = audit.folder.folder("accuracy") else { return };
     // A missing log is reported elsewhere.
     let Some(logged) = folder.file(ACCURACY_LOG) else { return };
-    log::check_log(folder, issues);
+    let mut size = issues.another();
+    log::check_log(folder, &mut size);
+    // Rules and official programs limit the log of the result alone.
+    size.waive(&[&ACCURACY_LOG_LARGE]);
+    issues.append(size);
     if let Ok(content) = read_accuracy(folder.file(ACCURACY_TEXT), &[]) {
         let text = folder.path().join(ACCURACY_TEXT);
         quality::check_hash(&content, &text, Some(logged), issues);

@@ -15,7 +15,7 @@ use crate::check::place::Place;
 use crate::check::system::suite;
 use crate::facts::Facts;
 use crate::facts::json::JsonFile;
-use dyno_rules::{BandwidthNeed, ElementBytes, RuleScenario, Suite};
+use dyno_rules::{BandwidthNeed, ElementBytes, RuleScenario, Suite, Version};
 
 use super::network::has_word;
 
@@ -66,7 +66,9 @@ pub(super) fn check_bandwidth(
         place.scenario,
         Some(RuleScenario::Offline | RuleScenario::Server | RuleScenario::Interactive)
     );
-    if !is_datacenter || !has_rate || !place.submitter.division.is_closed_or_network() {
+    let has_rule = place.round.version >= Version::new(2, 1);
+    if !has_rule || !is_datacenter || !has_rate || !place.submitter.division.is_closed_or_network()
+    {
         return;
     }
     let samples = facts.performance.as_ref().ok().and_then(|log| {

@@ -28,10 +28,11 @@ use std::collections::BTreeMap;
 
 use super::catalogue::*;
 use super::issues::{Issues, Location};
+use super::provenance::Judge;
 use super::structure;
 use super::system::{SystemDescription, suite};
 use super::work::{self, Work};
-use super::{CheckReport, Options, Outcome, Program, modular};
+use super::{CheckReport, Options, Outcome, modular};
 use crate::entry::{DivisionFolder, Guesses, Model, Submitter, System, submitters};
 use crate::facts::json::{self, JsonFile};
 use crate::facts::text;
@@ -46,12 +47,13 @@ const IGNORED: [&str; 3] = [".git", ".github", "assets"];
 
 /// Checks a tree by the rules.
 pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> CheckReport {
-    let mut found = Issues::new(Program::Strict);
+    let judge = Judge::new(round.version, options);
+    let mut found = Issues::new(judge);
     check_root(tree, options, &mut found);
     let root_counts = found.passes();
     let mut divisions = BTreeMap::new();
     for division in DivisionFolder::ALL {
-        let mut own = Issues::new(Program::Strict);
+        let mut own = Issues::new(judge);
         check_division(tree, division, &mut own);
         divisions.insert(division, own.passes());
         found.append(own);
@@ -76,7 +78,7 @@ pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Ch
         work::each_model(&systems, round, options, result::ModelOutcome::judge).into_iter();
     let mut systems = systems.into_iter();
     for submitter in chosen {
-        let mut own = Issues::new(Program::Strict);
+        let mut own = Issues::new(judge);
         check_submitter(tree, submitter, options, &mut own);
         let mut rows = inferred::Rows::default();
         let parent_counts = root_counts && divisions[&submitter.division] && own.passes();
@@ -194,7 +196,7 @@ impl SystemInfo {
         round: &'static Round,
         options: &Options,
     ) -> Self {
-        let mut issues = Issues::new(Program::Strict);
+        let mut issues = Issues::new(Judge::new(round.version, options));
         let json = describe(submitter, system, round, options, &mut issues);
         // The official program creates this file when it needs the numbers.
         let ids = system.folder.file("privateid.json").and_then(|file| json::read(file).ok());
@@ -321,7 +323,10 @@ impl ModelResults<'_, '_> {
         };
         for (index, mut judged) in part.results {
             let entry = &self.model.results[index];
-            if let Some(description) = self.description {
+            // The official tables tell other results apart by their folder.
+            let named =
+                self.description.filter(|_| self.submitter.division == DivisionFolder::Network);
+            if let Some(description) = named {
                 rows.add(&description.value, name, entry, &mut judged.issues);
             }
             let metric = judged.metric.filter(|_| counts && judged.issues.passes());

@@ -13,10 +13,11 @@ use crate::check::files;
 use crate::check::issues::{Issues, Location};
 use crate::check::performance::{Metric, Run};
 use crate::check::place::Place;
+use crate::check::provenance::Judge;
 use crate::check::rows::ValidResult;
 use crate::check::system::suite;
 use crate::check::work::Work;
-use crate::check::{Program, Skip, accuracy, audits as texts, measurement, modular, powered};
+use crate::check::{Skip, accuracy, audits as texts, measurement, modular, powered};
 use crate::entry::Entry;
 use crate::facts::Facts;
 use crate::facts::detail::DetailLog;
@@ -43,7 +44,7 @@ pub(super) struct ResultOutcome {
 impl ModelOutcome {
     /// Judges all results of the model. One may be inferred from another.
     pub(super) fn judge(work: &Work<'_, '_, SystemInfo>) -> Self {
-        let mut issues = Issues::new(Program::Strict);
+        let mut issues = Issues::new(Judge::new(work.round.version, work.options));
         super::check_model(work, &mut issues);
         let read: Vec<(&Entry<'_>, Facts<'_>)> =
             work.model.results.iter().map(|entry| (entry, work.facts(entry))).collect();
@@ -62,7 +63,7 @@ impl ModelOutcome {
 
 impl Work<'_, '_, SystemInfo> {
     fn judge(&self, entry: &Entry<'_>, facts: &Facts<'_>) -> ResultOutcome {
-        let mut issues = Issues::new(Program::Strict);
+        let mut issues = Issues::new(Judge::new(self.round.version, self.options));
         let place = self.place(entry, entry.scenario, self.system_info.json());
         if entry.scenario.is_none() {
             let path = entry.folder.path();
@@ -206,10 +207,10 @@ impl Work<'_, '_, SystemInfo> {
             issues,
         );
         accuracy::check_log(folder, issues);
-        accuracy::check_outputs(place, folder, issues);
         let (text, detail) = accuracy::paths(folder);
         let mut found = accuracy::Accuracy::default();
-        let mut own = Issues::new(Program::Strict);
+        let mut own = issues.another();
+        accuracy::check_outputs(place, folder, &mut own);
         match &facts.accuracy_text {
             Ok(content) => {
                 found = accuracy::check_text(place, content, &text, &mut own);
@@ -222,7 +223,7 @@ impl Work<'_, '_, SystemInfo> {
         }
         // The open division allows any accuracy but requires that it is stated.
         if !self.submitter.division.is_closed_or_network() {
-            own.waive(&[&ACCURACY_LOW, &ACCURACY_HIGH, &ACCURACY_UNIT]);
+            own.waive(&[&ACCURACY_LOW, &ACCURACY_HIGH, &ACCURACY_UNIT, &ACCURACY_OUTPUTS]);
         }
         issues.append(own);
         match &facts.accuracy {

@@ -30,7 +30,7 @@ pub(super) fn check(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues:
         && place.submitter.division.is_closed_or_network();
     if is_own && log.flag(CONCATENATES) == Some(true) {
         // Every sample is still issued equally often, so this is only a warning.
-        let mut own = Issues::new(issues.program());
+        let mut own = issues.another();
         let message = format!("{CONCATENATES} is true, and not for this model");
         own.add_expected(&LOG_SETTINGS, at(CONCATENATES), message, "false");
         own.waive(&[&LOG_SETTINGS]);

@@ -149,6 +149,13 @@ const SAID: &[(&str, &str, Edit)] = &[
         let log = format!("{RESULT}/Offline/performance/run_1/mlperf_log_detail.txt");
         tree.replace(&log, "\"is_error\": false, ", "");
     }),
+    ("log.error_marks", "v6.0", |tree| {
+        let log = format!("{RESULT}/Offline/performance/run_1/mlperf_log_detail.txt");
+        tree.replace(&log, "\"is_error\": false, ", "");
+    }),
+    ("performance.clock", "v5.1", |tree| {
+        tree.log("SingleStream/performance/run_1", "result_min_latency_ns", "-1");
+    }),
     ("log.mode", "v5.1", |tree| {
         tree.log("Offline/performance/run_1", "effective_test_mode", "\"AccuracyOnly\"");
     }),
@@ -264,7 +271,7 @@ const SAID: &[(&str, &str, Edit)] = &[
         tree.write("open/acme/model_mapping.json", "[");
     }),
     ("model.known", "v5.1", |tree| _ = tree.model("nothing", "")),
-    ("log.keys_unknown", "v4.0", |_| ()),
+    ("log.keys_unknown", "v4.1", |_| ()),
     ("performance.summary_empty", "v5.1", |_| ()),
     ("performance.stopping_derived", "v5.1", |tree| {
         tree.log("SingleStream/performance/run_1", "result_query_count", "10");
@@ -278,6 +285,7 @@ const SAID: &[(&str, &str, Edit)] = &[
         let of = |name: &str| tree.0.path().join(name);
         copy(&of("closed/acme/results/box"), &of("closed/acme/results/second"));
         fs::copy(of(SYSTEM), of("closed/acme/systems/second.json")).unwrap();
+        copy(&of("closed"), &of("network"));
     }),
     ("performance.lower_target", "v5.1", |tree| {
         tree.model("3d-unet-99.9", "Accuracy: mean = 0.86200, kidney = 0.93, tumor = 0.79\n");

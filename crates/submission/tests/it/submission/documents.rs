@@ -15,7 +15,11 @@ use crate::made::folder::Folder;
 
 fn judged(folder: &Folder) -> (CheckReport, &'static Round) {
     let round = Round::named("v5.1").unwrap();
-    (check(folder.path(), round, &Options::new(Program::Strict)).unwrap(), round)
+    (
+        check(folder.path(), round, &Options { forensic: true, ..Options::new(Program::Strict) })
+            .unwrap(),
+        round,
+    )
 }
 
 fn ids(checked: &CheckReport) -> Vec<&'static str> {

@@ -13,6 +13,7 @@ mod official;
 mod quirks;
 mod ratio;
 mod results;
+mod rounds;
 mod rules;
 mod spread;
 mod strict;

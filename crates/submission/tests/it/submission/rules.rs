@@ -36,7 +36,9 @@ fn right() -> Folder {
 
 /// Returns the ids and messages of the errors.
 fn errors(folder: &Folder) -> (BTreeSet<&'static str>, String) {
-    let checked = check(folder.path(), round(), &Options::new(Program::Strict)).unwrap();
+    let checked =
+        check(folder.path(), round(), &Options { forensic: true, ..Options::new(Program::Strict) })
+            .unwrap();
     let errors: Vec<_> =
         checked.findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
     let text = errors.iter().map(|finding| format!("{finding}\n")).collect();
@@ -48,7 +50,9 @@ fn a_tree_in_which_all_is_right_passes() {
     let folder = right();
     let (ids, text) = errors(&folder);
     assert!(ids.is_empty(), "{text}");
-    let checked = check(folder.path(), round(), &Options::new(Program::Strict)).unwrap();
+    let checked =
+        check(folder.path(), round(), &Options { forensic: true, ..Options::new(Program::Strict) })
+            .unwrap();
     assert!(checked.is_valid());
     assert_eq!((checked.valid(), checked.rows.len()), (3, 3));
 }
@@ -151,12 +155,15 @@ fn an_inferred_result_is_a_copy_of_its_source() {
 }
 
 #[test]
-fn two_results_that_a_table_cannot_tell_apart_are_one_too_many() {
+fn two_results_of_the_network_division_that_a_table_cannot_tell_apart_are_one_too_many() {
     let folder = right();
-    let other = "closed/acme/systems/box2.json";
-    folder.write(other, folder.read("closed/acme/systems/box.json"));
-    let log = format!("closed/acme/results/box2/resnet/Offline/{DETAIL}");
-    folder.write(&log, folder.read(&format!("{RESULT}/Offline/{DETAIL}")));
+    let other = "network/acme/systems/box2.json";
+    for system in ["box", "box2"] {
+        let description = folder.read("closed/acme/systems/box.json");
+        folder.write(&format!("network/acme/systems/{system}.json"), description);
+        let log = format!("network/acme/results/{system}/resnet/Offline/{DETAIL}");
+        folder.write(&log, folder.read(&format!("{RESULT}/Offline/{DETAIL}")));
+    }
     let (ids, text) = errors(&folder);
     assert!(ids.contains("result.twice"), "{text}");
     folder.set_field(other, "system_name", "another");
@@ -169,7 +176,12 @@ fn design_power_that_is_described_can_be_computed() {
     let round = Round::named("v6.1").unwrap();
     let folder = resnet(round);
     let found = |folder: &Folder| {
-        let checked = check(folder.path(), round, &Options::new(Program::Strict)).unwrap();
+        let checked = check(
+            folder.path(),
+            round,
+            &Options { forensic: true, ..Options::new(Program::Strict) },
+        )
+        .unwrap();
         checked.findings.iter().any(|finding| finding.check == "system.nameplate")
     };
     folder.write(file, "- Min PSUs Needed: 1\n  PSUs: [{PowerCapacityWatts: 800}]\n");

@@ -91,7 +91,8 @@ fn a_round_of_several_is_told_by_model_and_by_spread_and_never_as_one_score() {
         enter(round, entrant, &folder);
     }
     let tree = folder.path().join("tree");
-    let checked = check(&tree, round, &Options::new(Program::Strict)).unwrap();
+    let checked =
+        check(&tree, round, &Options { forensic: true, ..Options::new(Program::Strict) }).unwrap();
     assert!(checked.is_valid(), "{:#?}", checked.findings);
     let results = Results::from_rows(&checked.rows, round, &mut Ids::new());
 

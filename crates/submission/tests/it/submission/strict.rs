@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 use dyno_rules::Round;
-use dyno_submission::check::{CheckReport, Outcome, Program, check};
+use dyno_submission::check::{CheckReport, Options, Outcome, Program, check};
 use dyno_submission::finding::Severity;
 
 use super::mutations::{Edit, edits, options};
@@ -47,7 +47,9 @@ fn rows(list: &Path, shared: &Path) -> String {
     for (edit, modular) in mono.iter().zip(&modular) {
         let Edit { base, name, flags, .. } = edit;
         let folder = edit.made(&shared.join("tree"));
-        let checked = check(folder.path(), round, &options(Program::Strict, flags)).unwrap();
+        // Dyno's own checks reject here, too.
+        let options = Options { forensic: true, ..options(Program::Strict, flags) };
+        let checked = check(folder.path(), round, &options).unwrap();
         let (verdict, errors) = judge(&checked, base);
         let base = base.iter().nth(1).unwrap().to_str().unwrap();
         let key = (base.to_owned(), name.clone());

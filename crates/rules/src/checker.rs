@@ -1,0 +1,268 @@
+//! The official checker in one file: where its tags differ, from `rounds/checkers.toml`.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Deserializer};
+
+use super::Version;
+
+/// What the checker of a tag makes of a problem that later tags reject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Leniency {
+    /// It does not check.
+    Off,
+    /// It logs the problem and accepts the result.
+    Warning,
+}
+
+/// Behavior that some tags have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Behavior {
+    /// The table has the first accuracy alone, without its name.
+    FirstAccuracy,
+    /// The table has no units of tokens.
+    PlainUnits,
+    /// The table has no types of weights.
+    NoWeightTypes,
+    /// `mlperf.conf` or `user.conf` beside the measurement proves that samples were issued equally
+    /// often.
+    EqualIssueByConf,
+    /// Limits of token latencies overrule the verdict of the log.
+    TokenLimitsDecide,
+    /// Server and Interactive may both be missing.
+    NoServerOrInteractive,
+    /// A measurement or a folder with problems is judged nevertheless.
+    GoesOn,
+    /// Links are rejected even if they lead somewhere.
+    AnyLink,
+    /// Readings of the power analyzer that are not positive count.
+    AllReadings,
+    /// The energy of a stream is in joules instead of millijoules.
+    Joules,
+    /// A column of the table is misspelt.
+    Compilance,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    checks: Vec<Checks>,
+    behaviors: Vec<BehaviorEntry>,
+    equal_issue: Vec<EqualIssue>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Checks {
+    ids: Vec<String>,
+    #[serde(deserialize_with = "version")]
+    since: Version,
+    before: Leniency,
+    source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BehaviorEntry {
+    name: Behavior,
+    #[serde(default = "first", deserialize_with = "version")]
+    since: Version,
+    #[serde(deserialize_with = "version")]
+    until: Version,
+    source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EqualIssue {
+    #[serde(deserialize_with = "version")]
+    since: Version,
+    models: Vec<String>,
+    source: String,
+}
+
+fn first() -> Version {
+    Version::new(0, 5)
+}
+
+fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
+    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn file() -> &'static File {
+    static FILE: OnceLock<File> = OnceLock::new();
+    FILE.get_or_init(|| {
+        toml::from_str(include_str!("../rounds/checkers.toml")).expect("a test reads this file")
+    })
+}
+
+/// A difference between tags of the checker in one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckerDifference {
+    /// Checks or behavior.
+    pub what: String,
+    /// Tags that have it.
+    pub tags: String,
+    /// Tag and line of the program.
+    pub source: &'static str,
+}
+
+impl Leniency {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Off => "not checked",
+            Self::Warning => "logged",
+        }
+    }
+}
+
+impl Behavior {
+    fn title(self) -> &'static str {
+        match self {
+            Self::FirstAccuracy => "the table has the first accuracy alone",
+            Self::PlainUnits => "the table has no units of tokens",
+            Self::NoWeightTypes => "the table has no types of weights",
+            Self::EqualIssueByConf => "`mlperf.conf` or `user.conf` is the proof of equal issue",
+            Self::TokenLimitsDecide => "token limits overrule the verdict of the log",
+            Self::NoServerOrInteractive => "Server and Interactive may both be missing",
+            Self::GoesOn => "a measurement or a folder with problems is judged nevertheless",
+            Self::AnyLink => "links are rejected even if they lead somewhere",
+            Self::AllReadings => "readings of power that are not positive count",
+            Self::Joules => "the energy of a query is in joules",
+            Self::Compilance => "the column `compliance` is misspelt",
+        }
+    }
+}
+
+/// The checker in one file as of the tag of a round.
+///
+/// ```
+/// use dyno_rules::{Leniency, Behavior, OneFileChecker, Version};
+///
+/// let v3_0 = OneFileChecker::new(Version::new(3, 0));
+/// assert_eq!(v3_0.instead("performance.seeds"), Some(Leniency::Warning));
+/// assert!(v3_0.does(Behavior::FirstAccuracy));
+/// assert!(!OneFileChecker::LAST.does(Behavior::FirstAccuracy));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OneFileChecker {
+    tag: Version,
+}
+
+impl OneFileChecker {
+    /// Round of the first tag whose differences are known.
+    pub const FIRST: Version = Version::new(2, 1);
+
+    /// The last one, v5.1.1.
+    pub const LAST: Self = Self::new(Version::new(5, 1));
+
+    /// Returns the checker of a round.
+    #[must_use]
+    pub const fn new(tag: Version) -> Self {
+        Self { tag }
+    }
+
+    /// Returns what the checker makes of a failed check that later tags reject; `None` if it does
+    /// the same as the last tag.
+    #[must_use]
+    pub fn instead(self, check: &str) -> Option<Leniency> {
+        let names = |entry: &&Checks| entry.ids.iter().any(|id| id == check);
+        file().checks.iter().find(names).filter(|entry| self.tag < entry.since).map(|e| e.before)
+    }
+
+    /// Whether the checker has a behavior.
+    #[must_use]
+    pub fn does(self, behavior: Behavior) -> bool {
+        let is_it = |entry: &&BehaviorEntry| entry.name == behavior;
+        let found = file().behaviors.iter().find(is_it);
+        found.is_some_and(|entry| (entry.since..=entry.until).contains(&self.tag))
+    }
+
+    /// Whether the checker requires that samples of a model, by its official name, are issued
+    /// equally often.
+    #[must_use]
+    pub fn requires_equal_issue(self, model: &str) -> bool {
+        let entry = file().equal_issue.iter().rfind(|entry| entry.since <= self.tag);
+        entry.is_some_and(|entry| entry.models.iter().any(|name| name == model))
+    }
+
+    /// Returns all differences between tags, for people.
+    #[must_use]
+    pub fn differences() -> Vec<CheckerDifference> {
+        let checks = file().checks.iter().map(|entry| CheckerDifference {
+            what: entry.ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", "),
+            tags: format!("rejects since {}, before {}", entry.since, entry.before.name()),
+            source: &entry.source,
+        });
+        let behaviors = file().behaviors.iter().map(|entry| CheckerDifference {
+            what: entry.name.title().to_owned(),
+            tags: if entry.since == first() {
+                format!("until {}", entry.until)
+            } else {
+                format!("{} to {}", entry.since, entry.until)
+            },
+            source: &entry.source,
+        });
+        let equal_issue = file().equal_issue.iter().map(|entry| CheckerDifference {
+            what: format!("equal issue is required of {}", entry.models.join(", ")),
+            tags: format!("from {}", entry.since),
+            source: &entry.source,
+        });
+        checks.chain(behaviors).chain(equal_issue).collect()
+    }
+
+    /// Returns the line from which a check makes a result invalid only since a later tag than the
+    /// first, such as `v3.1:1751`.
+    #[must_use]
+    pub fn source(check: &str) -> Option<(&'static str, Version)> {
+        let names = |entry: &&Checks| entry.ids.iter().any(|id| id == check);
+        file().checks.iter().find(names).map(|entry| (entry.source.as_str(), entry.since))
+    }
+}
+
+/// The name of its round, such as `v4.1`.
+impl fmt::Display for OneFileChecker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tag.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_difference_names_its_tag_and_line_once() {
+        let all = file();
+        let sources = all.checks.iter().map(|entry| &entry.source);
+        let sources = sources.chain(all.behaviors.iter().map(|entry| &entry.source));
+        for source in sources.chain(all.equal_issue.iter().map(|entry| &entry.source)) {
+            let (tag, line) = source.split_once(':').unwrap();
+            let tag = tag.strip_suffix(".1").filter(|tag| tag.contains('.')).unwrap_or(tag);
+            assert!(tag.parse::<Version>().is_ok() || tag == "v5", "{source}");
+            assert!(line.parse::<u32>().is_ok(), "{source}");
+        }
+        let ids: Vec<&String> = all.checks.iter().flat_map(|entry| &entry.ids).collect();
+        assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
+    }
+
+    #[test]
+    fn tags_differ_in_checks_behaviors_and_models() {
+        let [v2_1, v3_1, v4_1] =
+            [(2, 1), (3, 1), (4, 1)].map(|(a, b)| OneFileChecker::new(Version::new(a, b)));
+        assert_eq!(v2_1.instead("tree.root_files"), Some(Leniency::Off));
+        assert_eq!(v3_1.instead("tree.root_files"), None);
+        assert_eq!(v2_1.instead("performance.result"), None);
+        assert!(v2_1.does(Behavior::Joules) && !v3_1.does(Behavior::Joules));
+        assert!(v4_1.does(Behavior::EqualIssueByConf) && !v3_1.does(Behavior::EqualIssueByConf));
+        assert!(!v3_1.requires_equal_issue("3d-unet-99"));
+        assert!(v4_1.requires_equal_issue("3d-unet-99"));
+        assert!(!v4_1.requires_equal_issue("3d-unet-99.9"), "commas are missing in its list");
+        assert!(OneFileChecker::LAST.requires_equal_issue("3d-unet-99.9"));
+    }
+}

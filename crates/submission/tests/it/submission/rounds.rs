@@ -1,0 +1,236 @@
+//! Trees of several rounds: what each round asks for, and the official checker of each.
+
+use dyno_rules::{OneFileChecker, Round, Version};
+use dyno_submission::check::{CheckReport, Options, Outcome, Program, Skip, check};
+use dyno_submission::finding::Severity;
+
+use super::made;
+use crate::made::folder::Folder;
+
+const RESULT: &str = "closed/acme/results/box/resnet50";
+const RUN: &str = "performance/run_1/mlperf_log_detail.txt";
+
+fn tree(round: &str) -> Folder {
+    let folder = made::submission(Round::named(round).unwrap());
+    for scenario in ["SingleStream", "MultiStream", "Offline"] {
+        let described = format!("closed/acme/measurements/box/resnet50/{scenario}");
+        folder.write(&format!("{described}/mlperf.conf"), "made");
+    }
+    folder
+}
+
+fn judged(folder: &Folder, round: &str, options: &Options) -> CheckReport {
+    check(folder.path(), Round::named(round).unwrap(), options).unwrap()
+}
+
+/// Returns options without audits, of which the generated trees have not what each round asks for.
+fn options(program: Program) -> Options {
+    Options { skip: vec![Skip::Compliance], ..Options::new(program) }
+}
+
+fn rules(folder: &Folder, round: &str) -> CheckReport {
+    judged(folder, round, &options(Program::Strict))
+}
+
+fn forensic(folder: &Folder, round: &str) -> CheckReport {
+    judged(folder, round, &Options { forensic: true, ..options(Program::Strict) })
+}
+
+fn as_of(folder: &Folder, tag: &str) -> CheckReport {
+    let checker = OneFileChecker::new(tag.parse().unwrap());
+    judged(folder, tag, &options(Program::Tag(checker)))
+}
+
+fn severities(checked: &CheckReport, check: &str) -> Vec<Severity> {
+    let found = checked.findings.iter().filter(|finding| finding.check == check);
+    found.map(|finding| finding.severity).collect()
+}
+
+fn counts(checked: &CheckReport, scenario: &str) -> bool {
+    let path = std::path::Path::new(RESULT).join(scenario);
+    matches!(checked.results.get(&path), Some(Outcome::Valid { .. }))
+}
+
+#[test]
+fn a_check_without_a_written_source_rejects_only_with_forensic() {
+    let folder = tree("v5.1");
+    // The generated logs lack most keys that LoadGen writes, which no official program reads.
+    let lenient = rules(&folder, "v5.1");
+    assert!(lenient.is_valid(), "{:#?}", lenient.findings);
+    assert!(severities(&lenient, "log.keys").iter().all(|s| *s == Severity::Warning));
+    assert!(!severities(&lenient, "log.keys").is_empty());
+    let strict = forensic(&folder, "v5.1");
+    assert!(!strict.is_valid() && severities(&strict, "log.keys").contains(&Severity::Error));
+}
+
+#[test]
+fn a_file_in_the_root_rejects_all_results_since_v3_1_and_can_be_skipped() {
+    for (round, rejects) in [("v3.0", false), ("v3.1", true), ("v5.1", true)] {
+        let folder = tree(round);
+        folder.write("run.sh", "echo");
+        for checked in [rules(&folder, round), as_of(&folder, round)] {
+            assert_eq!(checked.valid() == 0, rejects, "{round}: {:#?}", checked.findings);
+        }
+        let mut options = options(Program::Strict);
+        options.skip.push(Skip::RootFiles);
+        assert_eq!(judged(&folder, round, &options).valid(), 3, "{round}");
+    }
+}
+
+#[test]
+fn a_calibration_page_is_asked_for_since_v5_1() {
+    for (round, rejects) in [("v4.1", false), ("v5.1", true)] {
+        let folder = tree(round);
+        std::fs::remove_file(folder.path().join("closed/acme/documentation/calibration.md"))
+            .unwrap();
+        folder.write("closed/acme/documentation/more.md", "made");
+        assert_eq!(rules(&folder, round).valid() == 0, rejects, "{round}");
+        assert_eq!(as_of(&folder, round).looks_fine(), !rejects, "{round}");
+    }
+}
+
+#[test]
+fn early_checkers_log_foreign_seeds_and_the_rules_reject_them() {
+    for (round, rejects) in [("v3.0", false), ("v3.1", true)] {
+        let folder = tree(round);
+        folder.set(&format!("{RESULT}/Offline/{RUN}"), "effective_schedule_rng_seed", "1");
+        assert_eq!(counts(&as_of(&folder, round), "Offline"), !rejects, "{round}");
+        assert!(!counts(&rules(&folder, round), "Offline"), "{round}");
+    }
+}
+
+#[test]
+fn keys_are_asked_for_by_the_release_of_loadgen_in_the_log() {
+    let key = "effective_sample_concatenate_permutation";
+    for (release, is_asked) in
+        [("4.0 @ 7fc059bf91", false), ("4.1 @ 2ed9555be0", false), ("5.0.25 @ 1bc3e998cb", true)]
+    {
+        let folder = tree("v5.1");
+        let path = format!("{RESULT}/Offline/{RUN}");
+        let log = folder.read(&path) + &made::line("loadgen_version", &format!("\"{release}\""));
+        folder.write(&path, log);
+        let checked = forensic(&folder, "v5.1");
+        let of_run = |f: &&dyno_submission::finding::Finding| {
+            f.check == "log.keys" && f.path.ends_with(&path)
+        };
+        let message =
+            checked.findings.iter().find(of_run).map(|f| f.message.clone()).unwrap_or_default();
+        assert_eq!(message.contains(key), is_asked, "{release}: {message}");
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_named() {
+    let folder = tree("v5.1");
+    let path = format!("{RESULT}/SingleStream/{RUN}");
+    let log = folder.read(&path) + &made::line("result_min_latency_ns", "-12345");
+    folder.write(&path, log);
+    let checked = forensic(&folder, "v5.1");
+    let clock = checked.findings.iter().find(|finding| finding.check == "performance.clock");
+    let clock = clock.expect("the clock is reported");
+    assert!(clock.message.contains("set back") && clock.severity == Severity::Warning, "{clock:?}");
+}
+
+#[test]
+fn an_inferred_result_may_have_other_words_beside_the_same_accuracy() {
+    let (source, copy) = (format!("{RESULT}/SingleStream"), format!("{RESULT}/Offline"));
+    let text = "accuracy/accuracy.txt";
+    let folder = tree("v5.1");
+    for file in ["performance/run_1/mlperf_log_detail.txt", "accuracy/mlperf_log_detail.txt"] {
+        folder.write(&format!("{copy}/{file}"), folder.read(&format!("{source}/{file}")));
+    }
+    let old = folder.read(&format!("{copy}/{text}"));
+    folder.write(&format!("{copy}/{text}"), format!("loading annotations took 0.31 s\n{old}"));
+    assert!(severities(&forensic(&folder, "v5.1"), "performance.inferred_copy").is_empty());
+    folder.edit(&format!("{copy}/{text}"), "76.100", "76.200");
+    assert!(!severities(&forensic(&folder, "v5.1"), "performance.inferred_copy").is_empty());
+}
+
+#[test]
+fn systems_of_one_name_are_told_apart_by_their_folder() {
+    let folder = tree("v5.1");
+    let closed = folder.path().join("closed/acme");
+    for part in ["results", "measurements", "compliance"] {
+        crate::made::folder::copy(&closed.join(part).join("box"), &closed.join(part).join("box2"));
+    }
+    folder.write("closed/acme/systems/box2.json", folder.read("closed/acme/systems/box.json"));
+    for scenario in ["SingleStream", "MultiStream", "Offline"] {
+        let described = format!("closed/acme/measurements/box2/resnet50/{scenario}");
+        folder.write(&format!("{described}/box2.json"), made::MEASUREMENT);
+    }
+    let checked = rules(&folder, "v5.1");
+    assert_eq!(checked.valid(), 6, "{:#?}", checked.findings);
+    assert!(severities(&checked, "result.twice").is_empty());
+}
+
+#[test]
+fn tables_of_a_tag_have_its_columns_and_accuracy() {
+    let row = |tag: &str| {
+        let checked = as_of(&tree(tag), tag);
+        let tag: Version = tag.parse().unwrap();
+        let mut table = Vec::new();
+        let program = Program::Tag(OneFileChecker::new(tag));
+        dyno_submission::table::write_csv(&checked.rows, program, &mut table).unwrap();
+        let table = String::from_utf8(table).unwrap();
+        (table.lines().next().unwrap().to_owned(), table.lines().nth(1).unwrap().to_owned())
+    };
+    let (header, early) = row("v2.1");
+    assert!(header.contains(",compilance,") && !header.contains("weight_data_types"), "{header}");
+    assert!(early.contains(",76.100,"), "{early}");
+    let (header, late) = row("v5.1");
+    assert!(header.contains(",compliance,") && header.ends_with(",weight_data_types"), "{header}");
+    assert!(late.contains(",acc: 76.100,"), "{late}");
+}
+
+#[test]
+fn quotes_are_doubled_by_default_and_as_they_are_in_the_official_table() {
+    let folder = tree("v5.1");
+    folder.set_field("closed/acme/systems/box.json", "system_name", "a \"fast\" box");
+    let table = |program: Program| {
+        let checked = judged(&folder, "v5.1", &options(program));
+        let mut table = Vec::new();
+        dyno_submission::table::write_csv(&checked.rows, program, &mut table).unwrap();
+        String::from_utf8(table).unwrap()
+    };
+    assert!(table(Program::Strict).contains("\"a \"\"fast\"\" box\""));
+    assert!(table(Program::Mono).contains("\"a \"fast\" box\""));
+}
+
+/// Returns the generated tree with another model in place of ResNet-50.
+fn tree_of(model: &str, round: &str) -> Folder {
+    let (from, to) = (tree(round), Folder::new("renamed"));
+    crate::made::folder::each_file(from.path(), &mut |file| {
+        let path = file.strip_prefix(from.path()).unwrap().to_str().unwrap();
+        to.write(&path.replace("resnet50", model), std::fs::read(file).unwrap());
+    });
+    to
+}
+
+#[test]
+fn equal_issue_is_asked_of_the_models_of_the_round_and_settings_prove_it_for_early_logs() {
+    let key = "effective_sample_concatenate_permutation";
+    let is_rejected = |folder: &Folder, round: &str| {
+        severities(&rules(folder, round), "performance.equal_issue").contains(&Severity::Error)
+    };
+    // LoadGen did not log the key before the middle of 4.1.
+    for (model, round, rejects) in [
+        ("3d-unet-99", "v4.0", false),
+        ("3d-unet-99", "v4.1", true),
+        ("resnet50", "v4.1", false),
+        ("gpt-oss-120b", "v6.1", true),
+        ("qwen3-vl-235b-a22b", "v6.1", true),
+    ] {
+        let folder = tree_of(model, round);
+        assert_eq!(is_rejected(&folder, round), rejects, "{model} {round}");
+    }
+    let folder = tree_of("3d-unet-99", "v4.1");
+    for scenario in ["SingleStream", "MultiStream", "Offline"] {
+        let conf = format!("closed/acme/measurements/box/3d-unet-99/{scenario}/user.conf");
+        folder.write(&conf, "3d-unet.*.sample_concatenate_permutation = 1\n");
+    }
+    assert!(!is_rejected(&folder, "v4.1"));
+    // A log that has the key is the better proof.
+    let log = format!("closed/acme/results/box/3d-unet-99/Offline/{RUN}");
+    folder.write(&log, folder.read(&log) + &made::line(key, "false"));
+    assert!(is_rejected(&folder, "v4.1"));
+}
