@@ -206,7 +206,7 @@ impl Run {
         // Dropping the screen restores the terminal.
         drop((progress, watched));
         self.print_results(&measured)?;
-        Ok(measured.end().into())
+        Ok(measured.stored()?.end().into())
     }
 
     fn command_line(&self) -> CommandLine {
@@ -246,12 +246,8 @@ impl Run {
             }
             return printed;
         }
-        output::say(format_args!("report: {}", path.join("report.html").display()));
-        for rescued in &measured.directory.rescued {
-            output::say(format_args!(
-                "warning: results that did not fit are in {}",
-                rescued.display()
-            ));
+        if measured.directory.not_stored.is_none() {
+            output::say(format_args!("report: {}", path.join(dyno_report::FILE).display()));
         }
         printed
     }

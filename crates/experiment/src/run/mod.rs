@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 use dyno_loadgen::clock::{Clock, WallTime};
-use dyno_loadgen::log::{Report, expected_bytes, reports, reports_by};
+use dyno_loadgen::log::{Report, expected_bytes, expected_samples, reports, reports_by};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
-use dyno_results::records::Keep;
+use dyno_results::records::{Keep, Records};
 use dyno_results::run_directory::{FinishedDirectory, RunDirectory};
 use dyno_results::summary::{self, State, Verdict};
 use dyno_results::{series, units, write};
@@ -206,19 +206,24 @@ impl PreparedRun {
         out: Option<&Path>,
     ) -> Result<RunDirectory, Failure> {
         let trace_log = self.options.run.trace_log;
-        let of = |tenant: &TestTenant| expected_bytes(&tenant.plan, trace_log);
-        let log_bytes = tests.iter().flat_map(|test| &test.tenants).map(of).sum();
-        Ok(RunDirectory::create(out, &self.name(), log_bytes, trace_log)?)
+        let keep = self.options.run.records;
+        let of = |tenant: &TestTenant| {
+            let records = Records::expected_bytes(expected_samples(&tenant.plan), keep);
+            expected_bytes(&tenant.plan, trace_log).saturating_add(records)
+        };
+        let log_bytes: Vec<u64> = tests.iter().flat_map(|test| &test.tenants).map(of).collect();
+        Ok(RunDirectory::create(out, &self.name(), &log_bytes, trace_log)?)
     }
 
     fn name(&self) -> String {
         self.options.run.name.clone().unwrap_or_else(|| self.system.short_name().to_string())
     }
 
-    /// Plays the tests and writes the results to the directory.
+    /// Plays the tests and writes the results to the directory. Results that cannot be written are
+    /// still returned, see [`MeasuredRun::stored`].
     ///
     /// # Errors
-    /// The system cannot be started, or results cannot be written.
+    /// The system cannot be started.
     pub fn measure(
         &self,
         tests: &[PlannedTest],
@@ -240,6 +245,7 @@ impl PreparedRun {
         see: LogObserver<'_>,
     ) -> Result<MeasuredRun, Failure> {
         let begun = WallTime::now();
+        warn(control.watch, &directory.take_warnings());
         let mut run = self.begin(begun);
         control.watch.plan(&format!("{}, profile {}", run.system, run.profile), tests);
         let mut plots = series::Run::new(Vec::new());
@@ -299,7 +305,7 @@ impl PreparedRun {
         }
         run.settle();
         run.division = Some(division::statement(&run, &self.options, &self.system));
-        self.finish(run, &plots, directory, control.watch)
+        Ok(self.finish(run, &plots, directory, control.watch))
     }
 
     /// Plays a test without writing results. Returns its logs and the verdicts of its tenants.
@@ -398,15 +404,15 @@ impl PreparedRun {
         series: &series::Run,
         directory: RunDirectory,
         watch: &Arc<dyn Watch>,
-    ) -> Result<MeasuredRun, Failure> {
+    ) -> MeasuredRun {
         let directory = directory.finish(&[
-            (summary::FILE, write::pretty(&summary)),
             (series::FILE, compact(series)),
-            ("report.html", dyno_report::html(&summary, series, self.options.run.records)),
+            (dyno_report::FILE, dyno_report::html(&summary, series, self.options.run.records)),
             (dyno_results::effective::FILE, effective_toml(&summary, &self.options)),
-        ])?;
+            (summary::FILE, write::pretty(&summary)),
+        ]);
         warn(watch, &directory.warnings);
-        Ok(MeasuredRun { summary, directory })
+        MeasuredRun { summary, directory }
     }
 }
 
@@ -443,6 +449,14 @@ fn compact(value: &impl serde::Serialize) -> String {
 }
 
 impl MeasuredRun {
+    /// Returns the run if its results are stored.
+    ///
+    /// # Errors
+    /// Neither the run directory nor the system's temporary directory could be written.
+    pub fn stored(mut self) -> Result<Self, Failure> {
+        self.directory.not_stored.take().map_or(Ok(self), |error| Err(error.into()))
+    }
+
     /// Returns the failures that ended the run early.
     pub fn failing(&self) -> Option<&summary::Failing> {
         self.summary.tests.iter().find_map(|test| test.failing.as_ref())
@@ -507,7 +521,8 @@ fn play(
     let percentiles = &prepared.options.run.percentiles();
     let (has_round, stages) = (kept.has_round, prepared.options.run.stages.as_ref());
     let context = Context { troubles: &troubles, has_round, percentiles, stages };
-    let mut outcomes = Vec::new();
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut unwritten = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         (kept.see)(log);
         let judged = reports(log);
@@ -538,12 +553,16 @@ fn play(
             requirement::judge(&mut outcome.summary, &own, &run.record);
         }
         let folder = log_folder(&test, name);
-        kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref())?;
+        if !kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref()) {
+            unwritten.push((outcomes.len(), folder.clone()));
+        }
         warn(control.watch, &kept.directory.take_warnings());
         // A submission has one folder per repeated run.
         for (number, run) in (1..).zip(log.repeated()) {
             let folder = format!("{folder}/run_{number}");
-            kept.directory.write_test(&folder, &run, &reports(&run), None)?;
+            if !kept.directory.write_test(&folder, &run, &reports(&run), None) {
+                kept.directory.hold(folder, run, None);
+            }
             warn(control.watch, &kept.directory.take_warnings());
         }
         outcomes.push(outcome);
@@ -558,6 +577,11 @@ fn play(
     let servers = seen::servers(system, servers.as_ref(), began, &mut outcomes);
     if let Some(reported) = reported(system) {
         outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));
+    }
+    let mut logs: Vec<_> = logs.into_iter().map(Some).collect();
+    for (tenant, folder) in unwritten {
+        let log = logs[tenant].take().expect("each tenant has one folder");
+        kept.directory.hold(folder, log, outcomes[tenant].records.take());
     }
     Ok(TestOutcome { outcomes, client, observers, servers })
 }

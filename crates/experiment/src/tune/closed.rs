@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_number::tune::{Subset, samples};
+use dyno_results::write::replace;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -209,7 +210,7 @@ fn write(folder: &Path, sets: &[Vec<String>; 3]) -> Result<[PathBuf; 3], String>
     let paths = Subset::ALL.map(|set| folder.join(format!("samples-{set}.txt")));
     for (path, names) in paths.iter().zip(sets) {
         let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
-        fs::write(path, lines)
+        replace(path, lines)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     Ok(paths)
