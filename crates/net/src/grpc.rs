@@ -23,7 +23,7 @@ pub const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 /// Bytes before each message: a compression flag and the length.
 pub const PREFIX: usize = 5;
 /// Maximum length of a message; longer ones are refused before they are received.
-pub const MAX_MESSAGE: usize = 1 << 30;
+pub const MAX_MESSAGE: usize = 256 << 20;
 
 /// A status code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

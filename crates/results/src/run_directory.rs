@@ -243,6 +243,7 @@ impl RunDirectory {
                     }
                 },
             };
+        remove_empty(&partial);
         let not_stored = DirectoryError::NotStored { target, problem, temporary, error };
         FinishedDirectory { path: partial, not_stored: Some(not_stored), warnings }
     }
@@ -289,6 +290,17 @@ fn write_test(
     })
 }
 
+/// Removes a folder and the folders in it if there are no files.
+fn remove_empty(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty(&entry.path());
+        }
+    }
+    // Fails if there are files, which stay.
+    let _ = fs::remove_dir(folder);
+}
+
 /// Copies the files below a folder.
 fn copy_tree(from: &Path, to: &Path) -> Result<(), String> {
     // The folder may have been removed during the run.
@@ -317,7 +329,7 @@ pub struct FinishedDirectory {
     /// Path of the directory: the requested one, or one in the system's temporary directory if that
     /// one could not be written.
     pub path: PathBuf,
-    /// Why the results are stored nowhere; the directory then has what could be written before.
+    /// Why the results are stored nowhere; the directory then has what could be written before, if any.
     pub not_stored: Option<DirectoryError>,
     /// Warnings of the last step.
     pub warnings: Vec<String>,

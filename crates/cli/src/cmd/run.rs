@@ -230,7 +230,8 @@ impl Run {
         let path = &measured.directory.path;
         let printed = if self.json {
             let mut json = serde_json::to_value(&measured.summary).expect("keys are texts");
-            json["run_directory"] = path.display().to_string().into();
+            let is_stored = measured.directory.not_stored.is_none();
+            json["run_directory"] = is_stored.then(|| path.display().to_string()).into();
             output::print(pretty(&json))
         } else if !self.quiet {
             output::print(render::summary(&measured.summary, render::is_colored()))
