@@ -63,9 +63,9 @@ fn nothing_that_is_sent_can_be_read_on_the_way() {
 }
 
 /// Passes messages on in both directions, until one side ends.
-fn pass_on(mut from: ChannelReader, to: Arc<Channel>) {
+fn pass_on(mut from: ChannelReader, to: &Channel) {
     while let Ok(body) = wire::read(&mut from, wire::MOST) {
-        if wire::send(&to, body).is_err() {
+        if wire::send(to, body).is_err() {
             break;
         }
     }
@@ -83,8 +83,8 @@ fn a_relay_that_decrypts_is_not_joined_even_if_both_sides_know_the_token() {
         let (near, from_near) = Channel::accept(near, &identity, PATIENCE).unwrap();
         let far = TcpStream::connect(to).unwrap();
         let (far, from_far) = Channel::connect(far, PATIENCE).unwrap();
-        std::thread::spawn(move || pass_on(from_near, far));
-        pass_on(from_far, near);
+        std::thread::spawn(move || pass_on(from_near, &far));
+        pass_on(from_far, &near);
     });
     let error = Member::join(&join(address)).unwrap_err();
     assert!(matches!(error, MemberError::NotTheCoordinator), "{error}");
