@@ -3,11 +3,13 @@
 mod checked;
 mod effective;
 mod longer;
+mod measured;
 mod remarks;
 mod seen;
 mod tests;
 
 pub use effective::effective_toml;
+pub use measured::MeasuredRun;
 pub use remarks::command;
 
 use std::path::Path;
@@ -20,7 +22,7 @@ use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_results::records::{Keep, Records};
-use dyno_results::run_directory::{FinishedDirectory, RunDirectory};
+use dyno_results::run_directory::RunDirectory;
 use dyno_results::summary::{self, State, Verdict};
 use dyno_results::{series, units, write};
 
@@ -35,7 +37,7 @@ use crate::system::net::Remote;
 use crate::test::{PlannedTest, TestTenant};
 use crate::watch::{Control, Interrupt, TestResult, Watch};
 use crate::workers::RemoteWorkers;
-use crate::{End, division, environment, requirement, throughput};
+use crate::{division, environment, requirement, throughput};
 use longer::SizedTest;
 pub use seen::observer;
 use seen::{accelerator, reported, seen_by_client};
@@ -65,14 +67,6 @@ pub struct PreparedRun {
 
 /// Function that receives each log before it is dropped.
 pub type LogObserver<'a> = &'a mut dyn FnMut(&TestLog);
-
-/// Results of a run.
-pub struct MeasuredRun {
-    /// Summary of the run.
-    pub summary: summary::Run,
-    /// Run directory.
-    pub directory: FinishedDirectory,
-}
 
 impl PreparedRun {
     /// Reads every layer of configuration, reports warnings, and loads the system.
@@ -446,31 +440,6 @@ pub fn variables() -> impl Iterator<Item = (String, String)> {
 
 fn compact(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("keys are texts") + "\n"
-}
-
-impl MeasuredRun {
-    /// Returns the run if its results are stored.
-    ///
-    /// # Errors
-    /// Neither the run directory nor the system's temporary directory could be written.
-    pub fn stored(mut self) -> Result<Self, Failure> {
-        self.directory.not_stored.take().map_or(Ok(self), |error| Err(error.into()))
-    }
-
-    /// Returns the failures that ended the run early.
-    pub fn failing(&self) -> Option<&summary::Failing> {
-        self.summary.tests.iter().find_map(|test| test.failing.as_ref())
-    }
-
-    /// Returns how a command ends that only made this run.
-    pub fn end(&self) -> End {
-        match self.summary.state {
-            State::Interrupted => End::Interrupted,
-            State::Aborted => End::Aborted,
-            State::Complete if self.summary.is_valid() => End::Valid,
-            State::Complete => End::Invalid,
-        }
-    }
 }
 
 /// Destination of a test's results.

@@ -93,7 +93,7 @@ pub(super) struct Content {
 }
 
 /// A decoded request.
-pub(super) struct Decoded<T> {
+pub(super) struct DecodedRequest<T> {
     pub request: T,
     pub share: Share,
 }
@@ -116,7 +116,7 @@ pub(super) async fn decode<T: Send + 'static>(
     state: &State,
     content: Content,
     decoder: Decoder<T>,
-) -> Result<Decoded<T>, Refusal> {
+) -> Result<DecodedRequest<T>, Refusal> {
     let most = state.settings.limits.body;
     let is_small = decoder.coding.is_none() && content.bytes.len() <= INLINE;
     let work = move || {
@@ -129,7 +129,7 @@ pub(super) async fn decode<T: Send + 'static>(
         share.resize(bytes.len().saturating_add((decoder.growth)(&bytes)))?;
         let request = (decoder.parse)(bytes)?;
         share.resize((decoder.size)(&request))?;
-        Ok(Decoded { request, share })
+        Ok(DecodedRequest { request, share })
     };
     if is_small { work() } else { off_sockets(state, work).await }
 }

@@ -15,7 +15,7 @@ use prost::encoding::{DecodeContext, decode_key, skip_field};
 use tokio::sync::mpsc;
 
 use super::body::{self, Outgoing};
-use super::budget::{Content, Decoded, Decoder, decode, encode};
+use super::budget::{Content, DecodedRequest, Decoder, decode, encode};
 use super::http::{accepted, in_time, request_size};
 use super::infer::{infer, metadata};
 use super::refusal::{Refusal, RefusalKind};
@@ -127,7 +127,7 @@ async fn call(
     }
     let decoder =
         Decoder { coding, growth: Box::new(|_| 0), parse: Box::new(Ok), size: Bytes::len };
-    let Decoded { request: message, .. } = decode(state, content, decoder).await?;
+    let DecodedRequest { request: message, .. } = decode(state, content, decoder).await?;
     let decoded = |message: Bytes| {
         ModelName::decode(message).map_err(|error| {
             RefusalKind::Invalid.because(format!("the request is no message: {error}"))
@@ -194,7 +194,7 @@ async fn infer_message(
     content: Content,
     coding: Option<Coding>,
 ) -> Result<Bytes, Refusal> {
-    let Decoded { request, share: _share } =
+    let DecodedRequest { request, share: _share } =
         decode(state, content, message_decoder(coding)).await?;
     let (request, is_raw) = request;
     let answer = infer(state, request).await?;
@@ -320,7 +320,7 @@ async fn stream_part(
     content: Content,
     coding: Option<Coding>,
 ) -> Result<Bytes, Refusal> {
-    let Decoded { request, share: _share } =
+    let DecodedRequest { request, share: _share } =
         decode(state, content, message_decoder(coding)).await?;
     let answer = infer(state, request.0).await?;
     let size = answer.outputs.iter().map(|output| output.data.len()).sum();

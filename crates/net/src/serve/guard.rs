@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::Limits;
 
 /// A stream that ends with an error when its client misbehaves.
-pub(super) struct Guarded<S> {
+pub(super) struct GuardedStream<S> {
     inner: S,
     limits: Limits,
     /// Runs while a write waits for the client.
@@ -26,7 +26,7 @@ pub(super) struct Guarded<S> {
     credit: u64,
 }
 
-impl<S> Guarded<S> {
+impl<S> GuardedStream<S> {
     pub fn new(inner: S, limits: Limits) -> Self {
         Self {
             inner,
@@ -204,7 +204,7 @@ impl Frames {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for GuardedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -220,7 +220,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use hyper::body::Incoming;
 
 use super::body::{self, Outgoing};
-use super::budget::{Decoded, Decoder, decode, encode};
+use super::budget::{DecodedRequest, Decoder, decode, encode};
 use super::counts::ServedProtocol;
 use super::infer::{infer, metadata};
 use super::refusal::{Refusal, RefusalKind};
@@ -196,7 +196,7 @@ async fn infer_model(
         size: request_size,
     };
     let answer = in_time(state, RefusalKind::TimedOut, "the answer", async {
-        let Decoded { request, share: _share } = decode(state, body, decoder).await?;
+        let DecodedRequest { request, share: _share } = decode(state, body, decoder).await?;
         let asked = InferRequest { inputs: Vec::new(), ..request.clone() };
         let answer = infer(state, request).await?;
         let size = answer.outputs.iter().map(|output| output.data.len()).sum();

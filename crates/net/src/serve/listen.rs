@@ -26,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use super::guard::Guarded;
+use super::guard::GuardedStream;
 use super::state::State;
 use super::{Listener, http};
 
@@ -231,7 +231,8 @@ where
         let state = Arc::clone(state);
         async move { Ok::<_, Infallible>(http::answer(state, request).await) }
     });
-    let connection = server.serve_connection(TokioIo::new(Guarded::new(stream, limits)), service);
+    let connection =
+        server.serve_connection(TokioIo::new(GuardedStream::new(stream, limits)), service);
     // An early end of a connection concerns only its client, which notices it.
     let _ = watcher.watch(connection.into_owned()).await;
 }

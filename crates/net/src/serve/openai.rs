@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::body::{self, Outgoing};
-use super::budget::{Decoded, Decoder, Share, decode};
+use super::budget::{DecodedRequest, Decoder, Share, decode};
 use super::http::{in_time, json, typed};
 use super::refusal::{Refusal, RefusalKind};
 use super::state::{Flight, State};
@@ -51,7 +51,7 @@ pub(super) async fn answer(
         size: |(_, bytes)| bytes.saturating_mul(4),
     };
     let decoded = in_time(state, RefusalKind::TimedOut, "decoding", decode(state, body, decoder));
-    let Decoded { request: (asked, _), share } = decoded.await?;
+    let DecodedRequest { request: (asked, _), share } = decoded.await?;
     let model = text_model(state, &asked.model)?;
     let Answers::Text(tokens) = &model.answers else { unreachable!("it makes text") };
     let pace = tokens.pace().clone();

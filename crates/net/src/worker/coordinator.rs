@@ -1,7 +1,7 @@
 //! The coordinator, which gathers workers and gives them orders.
 
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +14,7 @@ use dyno_loadgen::drive::real::{AnswerWindow, MassFailure};
 use super::channel::{Channel, ChannelReader, Identity};
 use super::door::{self, Role};
 use super::peer::{Event, Peer};
+use super::strangers::Strangers;
 use super::wire::{self, Body, Challenge, MOST_OF_STRANGERS, Pair, Ready, SetUp, Welcome, plain};
 
 /// Settings of the listening side.
@@ -39,8 +40,6 @@ pub const SILENCE: Nanos = 10 * SECOND;
 
 /// Time limit for the authentication handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Maximum number of concurrent handshakes. A worker's takes a few milliseconds.
-const MOST_STRANGERS: usize = 64;
 /// Period of checks for an abort.
 pub(super) const GLANCE: Duration = Duration::from_millis(50);
 /// Period of pings after the first ones.
@@ -97,45 +96,6 @@ struct Door {
     is_full: AtomicBool,
     is_closed: AtomicBool,
     strangers: Mutex<Strangers>,
-}
-
-/// Connections whose handshake is not complete, the oldest first.
-#[derive(Debug, Default)]
-struct Strangers {
-    next: u64,
-    all: Vec<Stranger>,
-}
-
-#[derive(Debug)]
-struct Stranger {
-    number: u64,
-    from: IpAddr,
-    socket: TcpStream,
-}
-
-impl Strangers {
-    /// Adds a connection and returns its number. If there are too many, ends the oldest connection from
-    /// the address that has most: a client that is slow on purpose must not keep others out.
-    fn add(&mut self, from: IpAddr, socket: TcpStream) -> u64 {
-        if self.all.len() >= MOST_STRANGERS {
-            let count = |from: IpAddr| self.all.iter().filter(|other| other.from == from).count();
-            let most = self.all.iter().map(|stranger| count(stranger.from)).max();
-            if let Some(at) =
-                self.all.iter().position(|stranger| Some(count(stranger.from)) == most)
-            {
-                let oldest = self.all.remove(at);
-                // An error means that it has already ended.
-                let _ = oldest.socket.shutdown(Shutdown::Both);
-            }
-        }
-        self.next += 1;
-        self.all.push(Stranger { number: self.next, from, socket });
-        self.next
-    }
-
-    fn remove(&mut self, number: u64) {
-        self.all.retain(|stranger| stranger.number != number);
-    }
 }
 
 /// Result of a handshake.

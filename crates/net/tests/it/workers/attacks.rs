@@ -121,7 +121,9 @@ fn slow_strangers_keep_no_worker_out() {
         })
         .collect();
     let only = worker(address, Time::Virtual);
-    drop(listening.gather(&patience(), &mut |_| {}).unwrap());
+    let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
+    assert_eq!(coordinator.workers(), 1);
+    drop(coordinator);
     only.join().unwrap().unwrap();
     drop(strangers);
 }
