@@ -246,3 +246,19 @@ fn a_disk_without_the_space_of_a_run_is_reported_before_it() {
     assert!(ran.stderr.contains("3 MB free; free some space"), "{}", ran.stderr);
     assert_eq!(folder.read("left"), "");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn data_without_an_end_is_refused() {
+    let folder = Folder::new();
+    for arguments in [
+        "run --system onnx:/dev/zero",
+        "run --system onnx:model.onnx --data /dev/zero",
+        "run --system raw:http://127.0.0.1:9/,body=@/dev/zero",
+        "run --config /dev/zero",
+    ] {
+        let ran = folder.dyno(&format!("{arguments} --out out"));
+        assert!(matches!(ran.code, Some(2 | 3)), "{arguments}: {:?} {}", ran.code, ran.stderr);
+        assert!(ran.stderr.contains("device"), "{arguments}: {}", ran.stderr);
+    }
+}

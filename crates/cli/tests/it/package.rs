@@ -176,3 +176,18 @@ fn a_killed_package_is_no_obstacle_and_a_running_one_is() {
     folder.dyno(&package).exits(0);
     assert!(!left.exists() && !folder.0.join("tree/half").exists());
 }
+
+#[test]
+fn a_log_without_an_end_is_reported_and_not_read() {
+    let folder = folder();
+    folder.dyno(&format!("{PACKAGE} --benchmark own=")).exits(0);
+    let log = "tree/open/<i>Acme/results/box/own/SingleStream/performance/run_1/\
+               mlperf_log_detail.txt";
+    // Sparse: it takes no space. Reading it would take minutes.
+    let file = fs::File::options().write(true).open(folder.0.join(log)).unwrap();
+    file.set_len(10 << 30).unwrap();
+    let out = folder.dyno("check tree --round v5.1").exits(1).stdout;
+    for id in ["error[submitter.file_size]", "error[performance.readable]"] {
+        assert!(out.contains(id), "{out}");
+    }
+}
