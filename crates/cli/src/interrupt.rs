@@ -3,13 +3,14 @@
 //! terminal counts as Ctrl-C.
 
 use std::io::Read as _;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use dyno_experiment::sweep::pause;
 use dyno_experiment::{Interrupt, LIFELINE};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
@@ -50,6 +51,9 @@ pub fn begin() -> std::io::Result<()> {
     if STATE.set(state).is_err() {
         return Ok(());
     }
+    // A write beyond `ulimit -f` then fails instead of killing the process. Unlike an ignored signal, a
+    // handled one has its default effect in programs that Dyno starts.
+    flag::register(SIGXFSZ, Arc::default())?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     if !survives_hang_up() {
         signals.add_signal(SIGHUP)?;

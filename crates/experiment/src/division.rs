@@ -3,13 +3,13 @@
 //! This is information for the user who made the run. `dyno check` validates submissions.
 //! Conditions that cannot be seen from the run are listed separately.
 
-use std::fs;
 use std::path::PathBuf;
 
 use dyno_equivalence::fingerprint;
 use dyno_results::summary::{Calibration, Division, Run, State, Test};
 use dyno_rules::{Suite, Version};
 use dyno_task::card::{self, Card, RequiredFile, Tier};
+use dyno_tensors::files;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -40,7 +40,7 @@ fn model(run: &RunOptions) -> Result<Option<Model>, Failure> {
         Failure::set_up(format!("--equivalence {}: {why}", path.display()))
             .hint("dyno task equivalence MODEL.onnx --reference REF.onnx --json > FILE")
     };
-    let text = fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+    let text = files::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
     let read: Value = serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
     if read["schema"] != "dyno.equivalence" {
         return Err(wrong("expected what dyno task equivalence --json prints"));

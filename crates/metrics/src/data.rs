@@ -1,9 +1,9 @@
 //! Errors of reference files.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dyno_tensors::files;
 use thiserror::Error;
 
 /// Why a file of references cannot be used.
@@ -95,5 +95,5 @@ fn place(path: &Path, line: Option<usize>, problem: &DataProblem) -> String {
 
 /// Reads a text file.
 pub(super) fn read_text(path: &Path) -> Result<String, DataError> {
-    fs::read_to_string(path).map_err(|error| DataError::unreadable(path, &error))
+    files::read_to_string(path).map_err(|error| DataError::unreadable(path, &error))
 }

@@ -7,7 +7,6 @@ pub mod porter;
 pub mod rouge;
 pub mod sequence;
 
-use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -17,6 +16,7 @@ use super::text::{self, TextDecoder};
 use super::{
     AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores, reference_of,
 };
+use dyno_tensors::files;
 use rouge::{Rouge, Text, Vocabulary};
 
 const REFERENCE: Need = Need {
@@ -114,7 +114,7 @@ pub(super) fn read_list<T: DeserializeOwned>(
     path: &Path,
     expected: &str,
 ) -> Result<Vec<T>, DataError> {
-    let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+    let bytes = files::read(path).map_err(|error| DataError::unreadable(path, &error))?;
     serde_json::from_slice(&bytes)
         .map_err(|error| DataError::malformed(path, error.line(), expected, error.to_string()))
 }

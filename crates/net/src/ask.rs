@@ -15,6 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::exchange::{HttpVersion, Request};
 use crate::grpc;
 use crate::oip::http::error_words;
+use crate::protocol::LONGEST_ANSWER;
 use crate::proxy::Tunnel;
 use crate::secrets::hide;
 use crate::tls::{self, Trust};
@@ -36,9 +37,6 @@ pub struct ServerQuery<'a> {
     /// Time limit of a request, including the connection.
     pub limit: Duration,
 }
-
-/// Most bytes of the body of an answer.
-const MOST_BYTES: usize = 64 << 20;
 
 /// Answer with any status.
 #[derive(Debug, Clone)]
@@ -249,7 +247,7 @@ impl ServerQuery<'_> {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         };
         let (head, body) = response.map_err(broken)?.into_parts();
-        let body = Limited::new(body, MOST_BYTES).collect().await.map_err(|error| {
+        let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         })?;
         let trailers = body.trailers().cloned();

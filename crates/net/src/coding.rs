@@ -78,12 +78,18 @@ impl Coding {
     /// Returns the decompressed content.
     ///
     /// # Errors
-    /// Bytes that do not have this coding, or more than `most` bytes of content.
+    /// Bytes that do not have this coding, more than `most` bytes of content, or more than [`RATIO`]
+    /// bytes of content for each compressed one.
     pub fn decompressed(self, bytes: &[u8], most: usize) -> Result<Bytes, DecodeError> {
         let (mut decoder, mut all) = (Decoder::new(self), Vec::new());
+        let dense = bytes.len().saturating_mul(RATIO).max(RATIO_FREE);
         let grown = decoder.push(bytes, |content| {
             all.extend_from_slice(content);
-            if all.len() > most { Err(DecodeError::TooLong) } else { Ok(()) }
+            match all.len() {
+                length if length > most => Err(DecodeError::TooLong),
+                length if length > dense => Err(DecodeError::TooDense),
+                _ => Ok(()),
+            }
         });
         grown?;
         decoder.end()?;
@@ -99,12 +105,22 @@ impl FromStr for Coding {
     }
 }
 
+/// Maximum ratio of decompressed to compressed bytes. Tensors and texts are below 20; content that was
+/// made to keep a server busy reaches 1,032.
+pub const RATIO: usize = 128;
+
+/// Bytes of decompressed content that are accepted at any ratio.
+pub const RATIO_FREE: usize = 1 << 20;
+
 /// Reason why content cannot be decompressed.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// It exceeds the limit.
     #[error("it is too long")]
     TooLong,
+    /// It expands too much.
+    #[error("it expands to more than {RATIO} times its size")]
+    TooDense,
     /// The bytes are invalid for their coding, or incomplete.
     #[error("{0}")]
     Broken(io::Error),
@@ -197,9 +213,11 @@ mod tests {
         for coding in [Coding::Gzip, Coding::Deflate] {
             let bomb = coding.compressed(&vec![b' '; 4 << 20]);
             assert!(matches!(coding.decompressed(&bomb, 1 << 20), Err(DecodeError::TooLong)));
-            assert_eq!(coding.decompressed(&bomb, 4 << 20).unwrap().len(), 4 << 20);
+            assert!(matches!(coding.decompressed(&bomb, 4 << 20), Err(DecodeError::TooDense)));
+            let small = coding.compressed(&vec![b' '; RATIO_FREE]);
+            assert_eq!(coding.decompressed(&small, 4 << 20).unwrap().len(), RATIO_FREE);
             assert!(matches!(coding.decompressed(&bomb[1..], 9), Err(DecodeError::Broken(_))));
-            let cut = &bomb[..bomb.len() / 2];
+            let cut = &small[..small.len() / 2];
             assert!(matches!(coding.decompressed(cut, 4 << 20), Err(DecodeError::Broken(_))));
         }
     }

@@ -23,7 +23,7 @@ pub const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 /// Bytes before each message: a compression flag and the length.
 pub const PREFIX: usize = 5;
 /// Maximum length of a message; longer ones are refused before they are received.
-pub const MAX_MESSAGE: usize = 1 << 30;
+pub const MAX_MESSAGE: usize = 256 << 20;
 
 /// A status code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,6 +211,18 @@ impl Deframer {
     /// # Errors
     /// A message above the limit, or compressed without a declared coding.
     pub fn pop(&mut self) -> Result<Option<Bytes>, Trouble> {
+        Ok(match self.pop_compressed()? {
+            Some((message, Some(coding))) => Some(coding.decompressed(&message, self.most)?),
+            Some((message, None)) => Some(message),
+            None => None,
+        })
+    }
+
+    /// Returns the next complete message as it was sent, with its coding.
+    ///
+    /// # Errors
+    /// A message above the limit, or compressed without a declared coding.
+    pub fn pop_compressed(&mut self) -> Result<Option<(Bytes, Option<Coding>)>, Trouble> {
         let Some((&[flag, ref length @ ..], rest)) = self.buffer.split_first_chunk::<PREFIX>()
         else {
             return Ok(None);
@@ -228,8 +240,8 @@ impl Deframer {
         }
         let message = self.buffer.split_to(PREFIX + length).split_off(PREFIX);
         match (flag, self.coding) {
-            (0, _) => Ok(Some(message.freeze())),
-            (_, Some(coding)) => Ok(Some(coding.decompressed(&message, most)?)),
+            (0, _) => Ok(Some((message.freeze(), None))),
+            (_, Some(coding)) => Ok(Some((message.freeze(), Some(coding)))),
             (_, None) => Err(malformed("a compressed message, of which nobody said how".into())),
         }
     }

@@ -88,6 +88,9 @@ pub trait Reader: Send {
     }
 }
 
+/// Maximum bytes of a whole answer, for each connection. Tensors may be longer.
+pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
+
 /// Bytes that are copied in the time of parsing one byte of JSON.
 pub(crate) const COPIED_PER_PARSED: usize = 16;
 /// Bytes of JSON that are parsed in the time of tokenizing one byte of text.

@@ -7,12 +7,11 @@ use serde_json::Value;
 
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Entry, settle};
-use crate::protocol::{Answer, COPIED_PER_PARSED, Protocol, ReadProgress, Reader, ReaderCall};
+use crate::protocol::{
+    Answer, COPIED_PER_PARSED, LONGEST_ANSWER, Protocol, ReadProgress, Reader, ReaderCall,
+};
 use crate::trouble::{Kind, Trouble, in_short};
 use crate::workload::Row;
-
-/// Maximum bytes of an answer.
-const LONGEST_ANSWER: usize = 1 << 30;
 
 /// Request template, and selection of the answer. `{NAME}` is replaced by a field of the sample: as
 /// JSON in bodies, including the quotes of strings; `{NAME:text}` as plain text. In paths and
@@ -329,6 +328,18 @@ mod tests {
              [1,2]é[1,2]}";
         assert_eq!(said, expected);
         assert_eq!(request.fields, [("x-name", "a \"b\" /".to_owned())]);
+    }
+
+    #[test]
+    fn an_answer_has_an_end() {
+        let raw = raw("/", "", "{\"name\": \"a\"}").unwrap();
+        let (mut reader, piece) = (raw.reader(), vec![b' '; 1 << 20]);
+        reader.begin(200, &http::HeaderMap::new()).unwrap();
+        for _ in 0..64 {
+            reader.data(&piece).unwrap();
+        }
+        let error = reader.data(b" ").unwrap_err();
+        assert_eq!(error.words, "an answer of more than 67108864 bytes");
     }
 
     #[test]

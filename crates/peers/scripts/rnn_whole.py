@@ -263,7 +263,7 @@ def measure(name, batch, program, folder, rounds, seconds):
         ours.append(found["ms"])
         took, outputs = timed(peer, feeds, seconds)
         theirs.append(took)
-    return {"model": name, "batch": batch, "ours": ours, "peer": theirs, "isa": found["isa"],
+    return {"model": name, "batch": batch, "ours": ours, "peer": theirs,
             "difference": difference(folder, outputs)}
 
 

@@ -1,18 +1,26 @@
 //! Directory of the results of a run. It is filled under a temporary name and renamed when complete,
 //! so that a partial run is never taken for a complete one and two runs never fill one directory.
+//! Space is reserved before the run. Results that cannot be written stay in memory until the end, and
+//! go to the system's temporary directory if there is still no space.
+
+mod claim;
+mod reserve;
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::clock::WallTime;
-use dyno_loadgen::log::{LogError, LogFiles, LogSettings, Report};
+use dyno_loadgen::log::{LogError, LogFiles, LogSettings, Report, reports};
 use dyno_loadgen::run::TestLog;
 
 use thiserror::Error;
 
 use crate::records::{self, Records};
-use crate::{summary, units};
+use crate::write;
+
+use claim::{Claim, name_of, numbered};
+pub use claim::{check_free, free_folder, make_way};
+use reserve::Reserve;
 
 /// Error of writing results to a folder.
 #[derive(Debug, Error)]
@@ -31,14 +39,9 @@ pub enum DirectoryError {
     /// The folder is a symbolic link without a target.
     #[error("{} is a link to nothing", .0.display())]
     DanglingLink(PathBuf),
-    /// Another run is filling the folder, or was killed while filling it.
-    #[error("{} is of a run that is on, or that was killed", partial.display())]
-    Unfinished {
-        /// Folder for the results.
-        out: PathBuf,
-        /// Partial directory of the other run.
-        partial: PathBuf,
-    },
+    /// Another run is filling the folder.
+    #[error("another run is writing to {}", .0.display())]
+    InUse(PathBuf),
     /// The disk has no room for the logs, or they cannot be written.
     #[error("{0}")]
     NoRoom(String),
@@ -52,12 +55,12 @@ pub enum DirectoryError {
     },
     /// The results can be written neither to the folder nor to the system's temporary directory.
     #[error(
-        "the run is over, but its results can be written neither to {} ({problem}) nor to {} \
-         ({error})", partial.display(), temporary.display()
+        "the results can be written neither to {} ({problem}) nor to {} ({error})",
+        target.display(), temporary.display()
     )]
-    Lost {
-        /// The folder that was filled.
-        partial: PathBuf,
+    NotStored {
+        /// Folder for the results.
+        target: PathBuf,
         /// Error of writing to it.
         problem: String,
         /// The folder that was tried instead.
@@ -76,12 +79,10 @@ impl DirectoryError {
                 vec!["choose a folder that you may write to with --out, or free some space".into()]
             }
             Self::NotEmpty(_) | Self::DanglingLink(_) => vec![other.into()],
-            Self::Unfinished { out, .. } => vec![
-                format!("dyno report {} shows what a killed run left", out.display()),
-                format!("{other}, or remove that one"),
-            ],
+            Self::InUse(_) => vec![format!("wait for its end, or {other}")],
             Self::NoRoom(_) => vec!["--out DIR chooses where results go".into()],
-            Self::NotRemoved { .. } | Self::Lost { .. } => Vec::new(),
+            Self::NotStored { .. } => vec![format!("free some space, or {other}")],
+            Self::NotRemoved { .. } => Vec::new(),
         }
     }
 }
@@ -89,27 +90,37 @@ impl DirectoryError {
 /// Run directory that is being filled.
 #[derive(Debug)]
 pub struct RunDirectory {
-    /// Final path.
-    target: PathBuf,
-    /// Path while it is filled: beside the target, which a rename then creates; or inside a target
-    /// that already exists, which may be a mount point, a link, or in a read-only folder.
-    partial: PathBuf,
+    claim: Claim,
+    reserve: Reserve,
+    /// Space to release when the results of a test are written, in bytes.
+    bytes_per_test: u64,
     enable_trace: bool,
-    /// Folders in the system's temporary directory with results that could not be written here.
-    rescued: Vec<PathBuf>,
+    /// Results that could not be written yet.
+    held: Vec<HeldTest>,
     warnings: Vec<String>,
 }
 
-/// Default folder of run directories.
-const RUNS: &str = "runs";
+/// Results of a test in memory.
+#[derive(Debug)]
+struct HeldTest {
+    folder: String,
+    log: TestLog,
+    records: Option<Records>,
+}
 
 /// Disk space reserved for the summary, the report and the configuration, in bytes.
 const OWN_BYTES: u64 = 4 << 20;
 
+/// Folder for a trial of the log files.
+const TRIAL: &str = "trial";
+
 impl RunDirectory {
-    /// Creates the directory, and checks that it is writable and that the disk has room for
-    /// `log_bytes`. `out` is the path; the default is a new folder below `runs`, named by the time
-    /// and `name`.
+    /// Creates the directory, checks that it is writable, and reserves the disk space of its files.
+    /// `log_bytes` has the size of the logs of each test. `out` is the path; the default is a new
+    /// folder below `runs`, named by the time and `name`.
+    ///
+    /// What a killed run left under the same name is moved to a hidden folder beside it, which a
+    /// warning names.
     ///
     /// # Errors
     /// If the directory is in use or cannot be written, see [`DirectoryError`].
@@ -119,324 +130,207 @@ impl RunDirectory {
     ///
     /// use dyno_results::run_directory::{DirectoryError, RunDirectory};
     ///
-    /// let directory = RunDirectory::create(Some(Path::new("out")), "resnet", 0, false)?;
-    /// let finished = directory.finish(&[("notes.txt", "done".into())])?;
+    /// let directory = RunDirectory::create(Some(Path::new("out")), "resnet", &[], false)?;
+    /// let finished = directory.finish(&[("notes.txt", "done".into())]);
     /// println!("{}", finished.path.display());
     /// # Ok::<(), DirectoryError>(())
     /// ```
     pub fn create(
         out: Option<&Path>,
         name: &str,
-        log_bytes: u64,
+        log_bytes: &[u64],
         enable_trace: bool,
     ) -> Result<Self, DirectoryError> {
-        let (target, partial) = match out {
-            Some(out) => claim(out)?,
-            None => claim_unnamed(name)?,
+        let (claim, left) = match out {
+            Some(out) => Claim::named(out)?,
+            None => (Claim::unnamed(name)?, None),
         };
-        let directory =
-            Self { target, partial, enable_trace, rescued: Vec::new(), warnings: Vec::new() };
-        directory.check_room(log_bytes)?;
-        Ok(directory)
-    }
-
-    /// Opens log files once for a trial, before the measurement.
-    fn check_room(&self, log_bytes: u64) -> Result<(), DirectoryError> {
-        let trial = self.partial.join("trial");
-        let opened = fs::create_dir_all(&trial).map_err(|error| error.to_string()).and_then(|()| {
-            let settings = LogSettings { outdir: trial.clone(), ..LogSettings::default() };
-            let needed = log_bytes.saturating_add(OWN_BYTES);
-            LogFiles::open(&settings, None, needed).map_err(|error| error.to_string())
+        let sum = log_bytes.iter().fold(OWN_BYTES, |sum, bytes| sum.saturating_add(*bytes));
+        let reserve = check_room(&claim.partial, sum)
+            .and_then(|()| Reserve::take(&claim.partial, sum))
+            .inspect_err(|_| drop(fs::remove_dir_all(&claim.partial)))
+            .map_err(DirectoryError::NoRoom)?;
+        let warnings = left.map(|left| {
+            let left = left.display();
+            format!("a run was killed in this folder; dyno report {left} shows what it left")
         });
-        let removed = fs::remove_dir_all(&trial);
-        match opened {
-            Ok(_) => removed.map_err(|source| DirectoryError::NotRemoved { folder: trial, source }),
-            Err(problem) => {
-                let _ = fs::remove_dir_all(&self.partial);
-                Err(DirectoryError::NoRoom(problem))
-            }
-        }
+        Ok(Self {
+            claim,
+            reserve,
+            bytes_per_test: log_bytes.iter().copied().max().unwrap_or(0),
+            enable_trace,
+            held: Vec::new(),
+            warnings: warnings.into_iter().collect(),
+        })
     }
 
-    /// Writes the four logs of a test and its raw records to a folder of the run, or to the system's
-    /// temporary directory if that fails.
-    ///
-    /// # Errors
-    /// [`DirectoryError::Lost`] if both fail.
+    /// Writes the four logs of a test and its raw records to a folder of the run. If that fails,
+    /// returns false and adds a warning; then [`RunDirectory::hold`] keeps the results for the end.
+    #[must_use]
     pub fn write_test(
         &mut self,
         folder: &str,
         log: &TestLog,
         reports: &[Report<'_>],
         records: Option<&Records>,
-    ) -> Result<(), DirectoryError> {
-        let records = records.map(Records::to_bytes);
-        let enable_trace = self.enable_trace;
-        let rescued = self.rescuing(&|root| {
-            let outdir = root.join(folder);
-            fs::create_dir_all(&outdir).map_err(|error| error.to_string())?;
-            if let Some(records) = &records {
-                let path = outdir.join(records::FILE);
-                fs::write(&path, records).map_err(|e| format!("{}: {e}", path.display()))?;
-            }
-            let settings = LogSettings { outdir, enable_trace, ..LogSettings::default() };
-            let text = |error: LogError| error.to_string();
-            let mut files = LogFiles::open(&settings, None, 0).map_err(text)?;
-            files.write_reports(log, reports).map_err(text)
-        })?;
-        self.note(rescued);
-        Ok(())
+    ) -> bool {
+        self.reserve.release(self.bytes_per_test, OWN_BYTES);
+        let root = &self.claim.partial;
+        let Err(problem) = write_test(root, folder, self.enable_trace, log, reports, records)
+        else {
+            return true;
+        };
+        // Files that are cut off would look whole.
+        let _ = fs::remove_dir_all(root.join(folder));
+        self.warnings.push(format!("{problem}; {folder} is kept in memory until the run is over"));
+        false
     }
 
-    /// Writes the files of the run itself, and renames the directory to its final name.
-    ///
-    /// # Errors
-    /// [`DirectoryError::Lost`] if they can be written neither here nor to the system's temporary
-    /// directory.
-    pub fn finish(mut self, files: &[(&str, String)]) -> Result<FinishedDirectory, DirectoryError> {
-        let write = |root: &Path| -> Result<(), String> {
+    /// Keeps the results of a test that could not be written; [`RunDirectory::finish`] tries again.
+    pub fn hold(&mut self, folder: String, log: TestLog, records: Option<Records>) {
+        self.held.push(HeldTest { folder, log, records });
+    }
+
+    /// Writes what is still in memory and the files of the run itself, and renames the directory to
+    /// its final name. If that fails, the whole directory goes to the system's temporary directory.
+    /// The last of `files` is the one that shows that the directory is complete.
+    #[must_use]
+    pub fn finish(mut self, files: &[(&str, String)]) -> FinishedDirectory {
+        self.reserve.remove();
+        let (partial, target) = (self.claim.partial.clone(), self.claim.target.clone());
+        let held = std::mem::take(&mut self.held);
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let fill = |root: &Path| -> Result<(), String> {
+            for HeldTest { folder, log, records } in &held {
+                let reports = reports(log);
+                write_test(root, folder, self.enable_trace, log, &reports, records.as_ref())?;
+            }
             for (name, text) in files {
                 let path = root.join(name);
-                fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+                let written = write::to_disk(&path, text.as_bytes());
+                written.map_err(|error| format!("{}: {error}", path.display()))?;
             }
             Ok(())
         };
-        let rescued = self.rescuing(&write)?;
-        if let Some(root) = &rescued {
-            // Removes files that are cut off.
-            files.iter().for_each(|(name, _)| drop(fs::remove_file(self.partial.join(name))));
-            self.warnings.push(format!("the results are in {}", root.display()));
-        }
-        let elsewhere = rescued.clone();
-        self.note(rescued);
-        let renamed = if self.partial.parent() == Some(&self.target) {
-            move_up(&self.partial, &self.target)
-        } else {
-            fs::rename(&self.partial, &self.target)
+        let Err(problem) = fill(&partial) else {
+            let path = match self.claim.publish() {
+                Ok(()) => target,
+                Err(error) => {
+                    warnings.push(format!("cannot rename {}: {error}", partial.display()));
+                    partial
+                }
+            };
+            return FinishedDirectory { path, not_stored: None, warnings };
         };
-        let path = match renamed {
-            Ok(()) => self.target,
-            Err(error) => {
-                let warning = format!("cannot rename {}: {error}", self.partial.display());
-                self.warnings.push(warning);
-                self.partial
-            }
-        };
-        Ok(FinishedDirectory {
-            path: elsewhere.unwrap_or(path),
-            rescued: self.rescued,
-            warnings: self.warnings,
-        })
+        // Files that are cut off would look whole.
+        held.iter().for_each(|test| drop(fs::remove_dir_all(partial.join(&test.folder))));
+        files.iter().for_each(|(name, _)| drop(fs::remove_file(partial.join(name))));
+        let temporary = std::env::temp_dir().join(format!("dyno-{}", name_of(&target)));
+        let rescue = |root: &Path| copy_tree(&partial, root).and_then(|()| fill(root));
+        let error =
+            match numbered(&temporary, |path| fs::create_dir(path).map(|()| path.to_path_buf())) {
+                Err(error) => error.to_string(),
+                Ok(root) => match rescue(&root) {
+                    Ok(()) => {
+                        let _ = fs::remove_dir_all(&partial);
+                        warnings.push(problem);
+                        warnings.push(format!("the results are in {} instead", root.display()));
+                        return FinishedDirectory { path: root, not_stored: None, warnings };
+                    }
+                    Err(error) => {
+                        let _ = fs::remove_dir_all(&root);
+                        error
+                    }
+                },
+            };
+        remove_empty(&partial);
+        let not_stored = DirectoryError::NotStored { target, problem, temporary, error };
+        FinishedDirectory { path: partial, not_stored: Some(not_stored), warnings }
     }
 
     /// Returns the warnings since the last call.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
+}
 
-    fn note(&mut self, rescued: Option<PathBuf>) {
-        if let Some(root) = rescued.filter(|root| !self.rescued.contains(root)) {
-            self.rescued.push(root);
+/// Opens log files once for a trial, before the measurement.
+fn check_room(partial: &Path, needed: u64) -> Result<(), String> {
+    let trial = partial.join(TRIAL);
+    fs::create_dir(&trial).map_err(|error| error.to_string())?;
+    let settings = LogSettings { outdir: trial.clone(), ..LogSettings::default() };
+    LogFiles::open(&settings, None, needed).map_err(|error| error.to_string())?;
+    fs::remove_dir_all(&trial).map_err(|error| error.to_string())
+}
+
+fn write_test(
+    root: &Path,
+    folder: &str,
+    enable_trace: bool,
+    log: &TestLog,
+    reports: &[Report<'_>],
+    records: Option<&Records>,
+) -> Result<(), String> {
+    let outdir = root.join(folder);
+    let told = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
+    fs::create_dir_all(&outdir).map_err(|error| told(&outdir, &error))?;
+    if let Some(records) = records {
+        let path = outdir.join(records::FILE);
+        fs::write(&path, records.to_bytes()).map_err(|error| told(&path, &error))?;
+    }
+    let settings = LogSettings { outdir, enable_trace, ..LogSettings::default() };
+    let mut files = LogFiles::open(&settings, None, 0).map_err(|error| error.to_string())?;
+    files.write_reports(log, reports).map_err(|error| match error {
+        LogError::Write { failed, .. } => {
+            let each =
+                failed.iter().map(|file| format!("{}: {}", file.path.display(), file.message));
+            each.collect::<Vec<_>>().join("; ")
+        }
+        other => other.to_string(),
+    })
+}
+
+/// Removes a folder and the folders in it if there are no files.
+fn remove_empty(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty(&entry.path());
         }
     }
-
-    /// Writes here, or to the system's temporary directory if that fails; returns the folder there if
-    /// it was used.
-    fn rescuing(
-        &mut self,
-        write: &dyn Fn(&Path) -> Result<(), String>,
-    ) -> Result<Option<PathBuf>, DirectoryError> {
-        let Err(problem) = write(&self.partial) else { return Ok(None) };
-        let temporary = std::env::temp_dir().join(format!("dyno-{}", name_of(&self.target)));
-        let root = match self.rescued.first() {
-            Some(root) => Ok(root.clone()),
-            None => numbered(&temporary, |path| fs::create_dir(path).map(|()| path.into())),
-        };
-        self.warnings.push(problem.clone());
-        let written = root.map_err(|error| error.to_string()).and_then(|root| {
-            self.warnings.push(format!("writing to {} instead", root.display()));
-            write(&root).map(|()| root)
-        });
-        let partial = self.partial.clone();
-        written.map(Some).map_err(|error| DirectoryError::Lost {
-            partial,
-            problem,
-            temporary,
-            error,
-        })
-    }
+    // Fails if there are files, which stay.
+    let _ = fs::remove_dir(folder);
 }
 
-/// Creates the directory of a run without `--out`; returns the target and the partial directory. Two
-/// runs that begin in the same second get different directories.
-fn claim_unnamed(name: &str) -> Result<(PathBuf, PathBuf), DirectoryError> {
-    let claimed = fs::create_dir_all(RUNS).and_then(|()| {
-        numbered(&unnamed(name), |target| {
-            let partial = beside(target);
-            fs::create_dir(&partial)?;
-            // Another run may have created the target in the meantime.
-            if target.exists() {
-                fs::remove_dir(&partial)?;
-                return Err(ErrorKind::AlreadyExists.into());
+/// Copies the files below a folder.
+fn copy_tree(from: &Path, to: &Path) -> Result<(), String> {
+    // The folder may have been removed during the run.
+    if !from.is_dir() {
+        return Ok(());
+    }
+    let copy = || -> io::Result<()> {
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            let (path, target) = (entry.path(), to.join(entry.file_name()));
+            if entry.file_type()?.is_dir() {
+                fs::create_dir(&target)?;
+                copy_tree(&path, &target).map_err(io::Error::other)?;
+            } else {
+                fs::copy(&path, &target)?;
             }
-            Ok((target.to_path_buf(), partial))
-        })
-    });
-    claimed.map_err(|error| refused(Path::new(RUNS), error))
-}
-
-/// Creates the directory of a run with `--out`; returns the target and the partial directory.
-fn claim(out: &Path) -> Result<(PathBuf, PathBuf), DirectoryError> {
-    check_link(out)?;
-    let partial = if out.exists() {
-        check_empty(out)?;
-        // The path may be `.`, which has no name.
-        let real = fs::canonicalize(out).map_err(|error| refused(out, error))?;
-        out.join(hidden(&real))
-    } else {
-        let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let made = fs::create_dir_all(parent.unwrap_or(Path::new(".")));
-        made.map_err(|error| refused(out, error))?;
-        beside(out)
-    };
-    match fs::create_dir(&partial) {
-        Ok(()) => Ok((out.to_path_buf(), partial)),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(left_over(out, &partial)),
-        Err(error) => Err(refused(out, error)),
-    }
-}
-
-/// Returns an empty folder for a job that stores its state in it: `out`, or a new folder below
-/// `runs`, named by the time and `name`.
-///
-/// # Errors
-/// If the folder is not empty or cannot be created.
-pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, DirectoryError> {
-    let made = match out {
-        Some(out) if out.exists() => return check_empty(out).map(|()| out.to_path_buf()),
-        Some(out) => fs::create_dir_all(out).map(|()| out.to_path_buf()),
-        None => fs::create_dir_all(RUNS).and_then(|()| {
-            numbered(&unnamed(name), |path| fs::create_dir(path).map(|()| path.into()))
-        }),
-    };
-    made.map_err(|error| refused(out.unwrap_or(Path::new(RUNS)), error))
-}
-
-/// Checks that results can be written to `out`, without creating it.
-///
-/// # Errors
-/// If the folder is not empty, is a dangling link, or is not writable.
-pub fn check_free(out: &Path) -> Result<(), DirectoryError> {
-    if out.exists() {
-        check_empty(out)?;
-    } else {
-        check_link(out)?;
-    }
-    check_writable(out)
-}
-
-/// Checks that files can be created in the folder, or in its closest existing parent.
-fn check_writable(out: &Path) -> Result<(), DirectoryError> {
-    let full = std::path::absolute(out).map_err(|error| refused(out, error))?;
-    let Some(there) = full.ancestors().find(|folder| folder.exists()) else { return Ok(()) };
-    let trial = there.join(format!(".dyno-{}.trial", std::process::id()));
-    fs::write(&trial, "")
-        .and_then(|()| fs::remove_file(&trial))
-        .map_err(|error| refused(out, error))
-}
-
-fn check_link(out: &Path) -> Result<(), DirectoryError> {
-    if out.is_symlink() && !out.exists() {
-        return Err(DirectoryError::DanglingLink(out.to_path_buf()));
-    }
-    Ok(())
-}
-
-/// Removes a folder and its partial directory from an earlier attempt. Only for the owner of the
-/// parent folder.
-///
-/// # Errors
-/// If a folder cannot be removed.
-pub fn make_way(folder: &Path) -> Result<(), DirectoryError> {
-    for path in [folder.to_path_buf(), beside(folder)] {
-        match fs::remove_dir_all(&path) {
-            Err(source) if source.kind() != ErrorKind::NotFound => {
-                return Err(DirectoryError::NotRemoved { folder: path, source });
-            }
-            _ => {}
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    copy().map_err(|error| format!("{}: {error}", to.display()))
 }
 
-fn check_empty(folder: &Path) -> Result<(), DirectoryError> {
-    let mut entries = fs::read_dir(folder).map_err(|error| refused(folder, error))?;
-    let Some(first) = entries.next() else { return Ok(()) };
-    let first = first.map_err(|error| refused(folder, error))?.path();
-    let name = name_of(&first);
-    if entries.next().is_none() && name.starts_with('.') && name.ends_with(".partial") {
-        return Err(left_over(folder, &first));
-    }
-    Err(DirectoryError::NotEmpty(folder.to_path_buf()))
-}
-
-fn left_over(out: &Path, partial: &Path) -> DirectoryError {
-    DirectoryError::Unfinished { out: out.to_path_buf(), partial: partial.to_path_buf() }
-}
-
-fn refused(folder: &Path, source: io::Error) -> DirectoryError {
-    DirectoryError::Refused { folder: folder.to_path_buf(), source }
-}
-
-/// Returns a path below `runs`, named by the time and `name`.
-fn unnamed(name: &str) -> PathBuf {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let name = name.replace(|c| !is_plain(c), "-");
-    Path::new(RUNS).join(format!("{}-{name}", units::utc_compact(WallTime::now())))
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
-}
-
-/// Returns the name of the partial directory; `dyno report` recognizes it.
-fn hidden(target: &Path) -> String {
-    format!(".{}.partial", name_of(target))
-}
-
-fn beside(target: &Path) -> PathBuf {
-    target.with_file_name(hidden(target))
-}
-
-/// Moves the content of a folder to its parent, the summary last, so that a run with a summary is
-/// complete.
-fn move_up(folder: &Path, target: &Path) -> io::Result<()> {
-    let names = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name()));
-    let mut names = names.collect::<io::Result<Vec<_>>>()?;
-    names.sort_by_key(|name| name == summary::FILE);
-    for name in names {
-        fs::rename(folder.join(&name), target.join(&name))?;
-    }
-    fs::remove_dir(folder)
-}
-
-/// Complete run directory.
+/// Run directory whose run is over.
 #[derive(Debug)]
 pub struct FinishedDirectory {
-    /// Path of the directory.
+    /// Path of the directory: the requested one, or one in the system's temporary directory if that
+    /// one could not be written.
     pub path: PathBuf,
-    /// Folders with results that could not be written to it.
-    pub rescued: Vec<PathBuf>,
+    /// Why the results are stored nowhere; the directory then has what could be written before, if any.
+    pub not_stored: Option<DirectoryError>,
     /// Warnings of the last step.
     pub warnings: Vec<String>,
-}
-
-/// Calls `attempt` with the path, then with `path-2`, `path-3`, ... until one does not exist yet, and
-/// returns its result.
-fn numbered<T>(path: &Path, attempt: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
-    let name = name_of(path);
-    let others = (2..).map(|number| path.with_file_name(format!("{name}-{number}")));
-    let mut made = std::iter::once(path.to_path_buf()).chain(others).map(|path| attempt(&path));
-    let is_taken = |error: &io::Error| error.kind() == ErrorKind::AlreadyExists;
-    made.find(|made| !made.as_ref().is_err_and(is_taken)).expect("there is always another number")
 }

@@ -1,7 +1,8 @@
 //! Writes documents.
 
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
-use std::{fs, io};
 
 use serde::Serialize;
 
@@ -13,13 +14,42 @@ pub fn pretty(document: &impl Serialize) -> String {
     serde_json::to_string_pretty(document).expect("keys are texts") + "\n"
 }
 
-/// Replaces a file in one step: a reader finds the old text or the new one.
+/// Replaces a file in one step: a reader finds the old text or the new one, also after a crash of the
+/// machine.
+///
+/// # Errors
+/// Errors of the operating system. The old file is then unchanged.
+pub fn replace(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let partial = path.with_file_name(format!(".{name}.partial"));
+    let replaced = to_disk(&partial, text.as_ref()).and_then(|()| fs::rename(&partial, path));
+    replaced.inspect_err(|_| drop(fs::remove_file(&partial)))
+}
+
+/// Writes a file that the user names: a regular file is replaced in one step, a link is followed, and a
+/// pipe or a device is written to directly.
 ///
 /// # Errors
 /// Errors of the operating system.
-pub fn replace(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
-    let partial = path.with_file_name(format!(".{name}.partial"));
-    fs::write(&partial, text)?;
-    fs::rename(&partial, path)
+pub fn to_named(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
+    let text = text.as_ref();
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let directly = || File::options().write(true).truncate(true).open(&real)?.write_all(text);
+    match fs::metadata(&real) {
+        Ok(file) if !file.is_file() => directly(),
+        // The file may be writable in a folder that is not.
+        Ok(_) => replace(&real, text).or_else(|error| match error.kind() {
+            ErrorKind::PermissionDenied => directly(),
+            _ => Err(error),
+        }),
+        Err(_) => replace(&real, text),
+    }
+}
+
+/// Writes a new file and waits until the disk has it: some file systems report only then that they
+/// are full.
+pub(crate) fn to_disk(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text)?;
+    file.sync_all()
 }

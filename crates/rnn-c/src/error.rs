@@ -148,4 +148,23 @@ mod tests {
         assert!(text.contains("panicked: row 3 of 2"), "{text}");
         assert_eq!(caught(7, || panic!("{}", 1)), 7);
     }
+
+    #[test]
+    fn a_panic_of_a_worker_of_the_thread_team_is_a_result_and_no_abort() {
+        let mut team = dyno_kernels::Team::with_workers(3);
+        for share in 0..3 {
+            let code = result(|| {
+                team.run_phases(3, 5, &|turns| {
+                    while let Some(turn) = turns.next() {
+                        assert!((turn.share, turn.phase) != (share, 2), "share {share} fails");
+                    }
+                });
+                Ok(())
+            });
+            assert_eq!(code, DYNO_RNN_ERROR_INTERNAL);
+            // SAFETY: a C string of this thread, valid until its next error.
+            let text = unsafe { CStr::from_ptr(dyno_rnn_last_error()) }.to_string_lossy();
+            assert!(text.contains(&format!("panicked: share {share} fails")), "{text}");
+        }
+    }
 }

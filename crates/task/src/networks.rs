@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_onnx::{BuildError, Model, Tensor, Weights};
+use dyno_tensors::files;
 
 use crate::archive::entry;
 use crate::files::{CacheKey, Files, OpenError};
@@ -32,7 +33,7 @@ fn from_torch(
         return Ok(weights);
     }
     build_from(files, "model", build, || {
-        let bytes = std::fs::read(&weights).map_err(OpenError::io_at(&weights))?;
+        let bytes = files::read(&weights).map_err(OpenError::io_at(&weights))?;
         torch(&bytes).map_err(|error| content(&weights, &error))
     })
 }

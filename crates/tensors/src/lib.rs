@@ -1,4 +1,5 @@
-//! Tensors: types of elements, arrays of them, and readers of the files that hold them.
+//! Tensors: types of elements, arrays of them, and readers of the files that hold them; bounded reading of
+//! all files that users name.
 //!
 //! Bottom of the workspace: it depends on none of our crates. [`Element`] is the type of an element
 //! wherever a tensor appears. [`Elements`] are numbers of Rust, of the types that models take.
@@ -14,6 +15,7 @@
 
 mod element;
 mod elements;
+pub mod files;
 pub mod npy;
 pub mod npz;
 pub mod pickle;

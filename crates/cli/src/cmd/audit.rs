@@ -13,7 +13,7 @@ use dyno_experiment::run::variables;
 use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::settings::Scenario;
 use dyno_results::run_directory::free_folder;
-use dyno_results::write::pretty;
+use dyno_results::write::{pretty, replace};
 use dyno_rules::Round;
 use dyno_submission::audit::{Accuracies, AuditTest, DTYPES, Element, Evidence};
 
@@ -200,10 +200,10 @@ impl Audit {
         let system = options.system.unwrap_or_else(|| "digits".to_owned());
         let heading = AuditHeading { test, round: round.version, system: &system };
         let written = pretty(&render::audit::json(&heading, &audited));
-        std::fs::write(directory.join("audit.json"), &written).map_err(|error| {
+        self.output_flags.print_results(&heading, &audited)?;
+        replace(&directory.join("audit.json"), &written).map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
         })?;
-        self.output_flags.print_results(&heading, &audited)?;
         if !self.output_flags.quiet {
             output::say(format_args!("audit: {}", directory.display()));
         }

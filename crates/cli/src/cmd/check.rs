@@ -1,11 +1,11 @@
 //! `dyno check`: validates a submission tree and explains rejected results.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dyno_experiment::Failure;
+use dyno_results::write::to_named;
 use dyno_rules::{OneFileChecker, Round, Version};
 use dyno_submission::check::{Options, Program, Skip, check};
 use dyno_submission::table::write_csv;
@@ -264,14 +264,10 @@ fn official_of(round: Version) -> Program {
 fn write_file(
     file: &Path,
     flag: &str,
-    write: impl Fn(&mut BufWriter<File>) -> io::Result<()>,
+    write: impl Fn(&mut Vec<u8>) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let write = || {
-        let mut out = BufWriter::new(File::create(file)?);
-        write(&mut out)?;
-        out.flush()
-    };
-    write().map_err(|error| {
+    let mut text = Vec::new();
+    write(&mut text).and_then(|()| to_named(file, &text)).map_err(|error| {
         Failure::set_up(format!("cannot write {}: {error}", file.display()))
             .hint(format!("choose another file with {flag}"))
     })

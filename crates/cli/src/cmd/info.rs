@@ -233,6 +233,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
          points so.",
     ),
     (
+        "DYNO_SERVE_TOKEN",
+        "the token that clients of `dyno serve` must send as `authorization: Bearer TOKEN`.",
+    ),
+    (
         "DYNO_SETTINGS_NAME",
         "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
          than flags. A name that is no setting is an error.",

@@ -1,7 +1,6 @@
 //! `dyno init`: writes a commented `dyno.toml`.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,6 +8,7 @@ use dyno_experiment::Failure;
 use dyno_experiment::effect::needs_of;
 use dyno_experiment::options::{FILE_VERSION, KEYS, SWEEP_KEYS};
 use dyno_loadgen::settings::{FIELDS, TestSettings};
+use dyno_results::write::to_named;
 
 use crate::exit::Exit;
 use crate::{output, render};
@@ -34,7 +34,7 @@ impl Init {
             let problem = format!("{} exists", self.path.display());
             return Err(Failure::set_up(problem).hint("--force overwrites it"));
         }
-        fs::write(&self.path, template()).map_err(|error| {
+        to_named(&self.path, template()).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", self.path.display()))
         })?;
         output::say(format_args!(

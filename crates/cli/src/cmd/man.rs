@@ -7,6 +7,7 @@ use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, roman};
 use dyno_experiment::Failure;
+use dyno_results::write::to_named;
 
 use super::{Dyno, VARIABLES};
 
@@ -52,7 +53,7 @@ impl Man {
                 .chain(visible_subcommands(&dyno).flat_map(visible_subcommands));
             for command in std::iter::once(&dyno).chain(below) {
                 let name = format!("{}.1", page_name(command));
-                fs::write(folder.join(name), render(command))?;
+                to_named(&folder.join(name), render(command))?;
             }
             Ok(())
         });

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_results::collection::Collection;
+use dyno_results::write::to_named;
 use dyno_rules::Round;
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::results::{Ids, Results};
@@ -77,7 +77,7 @@ impl Report {
         };
         let home = out.parent().filter(|home| !home.as_os_str().is_empty());
         let page = dyno_report::html_of(&several, home.unwrap_or(Path::new(".")));
-        std::fs::write(&out, page).map_err(|error| {
+        to_named(&out, page).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", out.display()))
                 .hint("choose another file with --out")
         })?;
@@ -156,21 +156,11 @@ impl Report {
 /// Largest number of a system; those in use have four digits.
 const MOST_IDS: u64 = 999_999_999;
 
-/// Writes a file and creates its folder. A link is followed, and a pipe or a device is written
-/// to directly.
+/// Writes a file and creates its folder.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let made = folder.map_or(Ok(()), fs::create_dir_all);
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let is_other = fs::metadata(&real).is_ok_and(|file| !file.is_file());
-    let written = made.and_then(|()| {
-        if is_other {
-            fs::OpenOptions::new().write(true).open(&real)?.write_all(text.as_bytes())
-        } else {
-            dyno_results::write::replace(&real, text)
-        }
-    });
-    written.map_err(|error| {
+    made.and_then(|()| to_named(path, text)).map_err(|error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
             .hint("choose another place for it")
     })

@@ -206,7 +206,7 @@ impl Run {
         // Dropping the screen restores the terminal.
         drop((progress, watched));
         self.print_results(&measured)?;
-        Ok(measured.end().into())
+        Ok(measured.stored()?.end().into())
     }
 
     fn command_line(&self) -> CommandLine {
@@ -230,7 +230,8 @@ impl Run {
         let path = &measured.directory.path;
         let printed = if self.json {
             let mut json = serde_json::to_value(&measured.summary).expect("keys are texts");
-            json["run_directory"] = path.display().to_string().into();
+            let is_stored = measured.directory.not_stored.is_none();
+            json["run_directory"] = is_stored.then(|| path.display().to_string()).into();
             output::print(pretty(&json))
         } else if !self.quiet {
             output::print(render::summary(&measured.summary, render::is_colored()))
@@ -246,12 +247,8 @@ impl Run {
             }
             return printed;
         }
-        output::say(format_args!("report: {}", path.join("report.html").display()));
-        for rescued in &measured.directory.rescued {
-            output::say(format_args!(
-                "warning: results that did not fit are in {}",
-                rescued.display()
-            ));
+        if measured.directory.not_stored.is_none() {
+            output::say(format_args!("report: {}", path.join(dyno_report::FILE).display()));
         }
         printed
     }

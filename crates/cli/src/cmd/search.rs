@@ -167,6 +167,7 @@ impl Search {
         // The page also shows the runs of an aborted search.
         let page = dyno_report::write_inside(job.directory());
         let exit = self.print_results(&job, played?);
+        job.not_written().map_or(Ok(()), Err)?;
         if let (Some(page), false) = (page?, self.quiet) {
             output::say(format_args!("report: {}", page.display()));
         }

@@ -15,7 +15,7 @@ use dyno_experiment::{Failure, Interrupt, environment};
 use dyno_loadgen::clock::Nanos;
 use dyno_net::faults::{self, FaultServer, Mode};
 use dyno_net::serve::{
-    self, Answers, DrainOutcome, Limits, Listener, Model, Queue, Server, Settings,
+    self, Answers, DrainOutcome, Limits, Listener, Model, Queue, Server, Settings, Token,
 };
 use dyno_results::units::parse_duration;
 use dyno_sut::batch::Policy;
@@ -51,24 +51,33 @@ pub struct Serve {
     /// Key of the certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+    /// Authorities of clients, a PEM file: each client then needs a certificate of one of them
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    client_ca: Option<PathBuf>,
     /// Requests that may wait for the model; one more is refused
     #[arg(long, value_name = "N", default_value_t = QUEUE_DEFAULT)]
     queue: NonZero<usize>,
     /// Bytes of a body at most, before and after it is decompressed
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body)]
     max_body: usize,
+    /// Bytes of memory for the contents of all requests; one that does not fit is refused
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().memory)]
+    body_memory: usize,
     /// Compress answers for clients that say they take it (gzip, deflate), but for streams
     #[arg(long)]
     compress: bool,
     /// Connections at once at most
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
     connections: usize,
-    /// How long a request may take
+    /// How long a request may take, and a client may leave an answer unread
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     request_limit: Duration,
     /// How long a connection may be without the whole head of a request
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     head_limit: Duration,
+    /// How long a connection of HTTP/2 may be without requests and answers
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time)]
+    idle_limit: Duration,
     /// How long requests that were accepted are worked off at the end
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     drain_limit: Duration,
@@ -181,7 +190,9 @@ impl Serve {
             node: self.node_name(&listeners),
             limits: self.limits(),
             compresses: self.compress,
+            token: token()?,
         };
+        self.warn_beyond_loopback(settings.token.is_some(), &listeners);
         let scheme = if self.cert.is_some() { "https" } else { "http" };
         let node = settings.node.clone();
         let server = Server::start(settings, vec![Model { name, answers }], listeners);
@@ -228,8 +239,10 @@ impl Serve {
         Limits {
             connections: self.connections,
             body: self.max_body,
+            memory: self.body_memory,
             request: self.request_limit,
             head: self.head_limit,
+            idle: self.idle_limit,
         }
     }
 
@@ -259,7 +272,10 @@ impl Serve {
 
     fn listeners(&self) -> Result<Vec<Listener>, Failure> {
         let tls = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Some(serve::tls(cert, key).map_err(Failure::set_up)?),
+            (Some(cert), Some(key)) => {
+                let tls = serve::tls(cert, key, self.client_ca.as_deref());
+                Some(tls.map_err(Failure::set_up)?)
+            }
             _ => None,
         };
         let given: Vec<&str> =
@@ -280,6 +296,29 @@ impl Serve {
         given.into_iter().map(listen).collect()
     }
 
+    /// Warns if anybody who reaches this machine may use the server, or may read its token.
+    fn warn_beyond_loopback(&self, has_token: bool, listeners: &[Listener]) {
+        let is_open = |listener: &&Listener| {
+            let address = listener.socket.local_addr();
+            address.is_ok_and(|address| !address.ip().to_canonical().is_loopback())
+        };
+        let Some(address) =
+            listeners.iter().find(is_open).and_then(|open| open.socket.local_addr().ok())
+        else {
+            return;
+        };
+        if !has_token && self.client_ca.is_none() {
+            output::say(format_args!(
+                "warning: everybody who reaches {address} may use this server; set {TOKEN_VARIABLE}, \
+                 or --client-ca with --cert and --key"
+            ));
+        } else if has_token && self.cert.is_none() {
+            output::say(format_args!(
+                "warning: the token of {address} is sent without encryption; use --cert and --key"
+            ));
+        }
+    }
+
     /// Returns a unique name that marks a network SUT, as the rules of the network division require.
     fn node_name(&self, listeners: &[Listener]) -> String {
         let own = self.node.clone().unwrap_or_else(|| {
@@ -289,6 +328,22 @@ impl Serve {
             format!("{host}:{port}")
         });
         if own.contains(NETWORK_SUT) { own } else { format!("{NETWORK_SUT} {own}") }
+    }
+}
+
+/// Environment variable with the token that clients must send.
+pub const TOKEN_VARIABLE: &str = "DYNO_SERVE_TOKEN";
+
+/// Returns the token of the environment.
+fn token() -> Result<Option<Token>, Failure> {
+    match std::env::var(TOKEN_VARIABLE) {
+        Ok(token) if token.trim().is_empty() => {
+            Err(Failure::usage(format!("{TOKEN_VARIABLE} is empty"))
+                .hint("unset it, or give it a token"))
+        }
+        Ok(token) => Ok(Some(Token::new(token.trim()))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(Failure::usage(format!("{TOKEN_VARIABLE}: {error}"))),
     }
 }
 

@@ -279,7 +279,7 @@ impl SweepCommand {
         }
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         let watched: Arc<dyn Watch> = Arc::new(Progress::new(is_talking && !self.no_progress));
-        let stopped = Player {
+        let mut player = Player {
             directory,
             sweep,
             limits: Limits {
@@ -292,10 +292,14 @@ impl SweepCommand {
             interrupt: &interrupt,
             watch: &watched,
             is_talking,
-        }
-        .play()?;
-        let page = write_results(directory, sweep)?;
-        let printed = self.print_results(sweep, table);
+            not_written: None,
+        };
+        let stopped = player.play()?;
+        let written = player.not_written.map_or(Ok(()), Err);
+        let page = written.and_then(|()| write_results(directory, sweep));
+        // The results are shown even if they cannot be written.
+        self.print_results(sweep, table)?;
+        let page = page?;
         if is_talking {
             if let Some(page) = page {
                 output::say(format_args!("report: {}", page.display()));
@@ -306,7 +310,7 @@ impl SweepCommand {
             ));
             say_why(stopped, sweep, directory);
         }
-        printed.map(|()| exit(stopped, sweep))
+        Ok(exit(stopped, sweep))
     }
 
     fn print_results(&self, sweep: &Sweep, table: &SweepTable) -> Result<(), Failure> {

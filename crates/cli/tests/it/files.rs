@@ -226,23 +226,6 @@ fn runs_that_begin_at_once_have_a_folder_each() {
     assert!(left.iter().all(|path| path.join("summary.json").is_file()), "{left:?}");
 }
 
-#[test]
-fn what_a_killed_run_left_is_neither_removed_nor_hidden() {
-    let folder = Folder::new();
-    folder.dyno(&format!("{MODEL} --out killed")).exits(0);
-    std::fs::create_dir(folder.0.join("empty")).unwrap();
-    for (out, partial) in [("k", ".k.partial"), ("empty", "empty/.empty.partial")] {
-        // As left by a run that was killed.
-        folder.dyno(&format!("{MODEL} --out whole")).exits(0);
-        std::fs::remove_file(folder.0.join("whole/summary.json")).unwrap();
-        std::fs::rename(folder.0.join("whole"), folder.0.join(partial)).unwrap();
-        let ran = folder.dyno(&format!("{MODEL} --out {out}")).exits(3);
-        assert!(ran.stderr.contains(&format!("{partial} is of a run")), "{}", ran.stderr);
-        assert!(ran.stderr.contains(&format!("hint: dyno report {out} shows")), "{}", ran.stderr);
-        folder.dyno(&format!("report {out}")).exits(0);
-    }
-}
-
 #[cfg(unix)]
 #[test]
 fn a_folder_that_is_there_is_filled_and_stays_the_same() {

@@ -7,6 +7,7 @@ mod book;
 mod check;
 mod compare;
 mod connections;
+mod disks;
 mod export;
 mod failing;
 mod files;

@@ -158,3 +158,36 @@ fn what_is_in_the_way_is_told_with_a_way_out() {
     assert!(out.contains("other was run for resnet of v5.1, and is submitted for rgat"), "{out}");
     assert!(!out.contains("fill in open/Acme/systems"), "{out}");
 }
+
+#[test]
+fn a_killed_package_is_no_obstacle_and_a_running_one_is() {
+    let folder = folder();
+    let left = folder.0.join(".tree.partial");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("half"), "a copy").unwrap();
+    let lock = fs::File::open(&left).unwrap();
+    lock.lock().unwrap();
+    let package = format!("{PACKAGE} --benchmark own=");
+    let ran = folder.dyno(&package).exits(3);
+    assert!(ran.stderr.contains("is of a package that is being made"), "{}", ran.stderr);
+    assert!(left.join("half").exists());
+    // As its process ends.
+    drop(lock);
+    folder.dyno(&package).exits(0);
+    assert!(!left.exists() && !folder.0.join("tree/half").exists());
+}
+
+#[test]
+fn a_log_without_an_end_is_reported_and_not_read() {
+    let folder = folder();
+    folder.dyno(&format!("{PACKAGE} --benchmark own=")).exits(0);
+    let log = "tree/open/<i>Acme/results/box/own/SingleStream/performance/run_1/\
+               mlperf_log_detail.txt";
+    // Sparse: it takes no space. Reading it would take minutes.
+    let file = fs::File::options().write(true).open(folder.0.join(log)).unwrap();
+    file.set_len(10 << 30).unwrap();
+    let out = folder.dyno("check tree --round v5.1").exits(1).stdout;
+    for id in ["error[submitter.file_size]", "error[performance.readable]"] {
+        assert!(out.contains(id), "{out}");
+    }
+}

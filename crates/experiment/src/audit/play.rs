@@ -203,7 +203,7 @@ impl Schedule {
         if !self.is_quiet {
             control.watch.say(&format!("run: {}", target.display()));
         }
-        let measured = prepared.measure(&tests, control, run)?;
+        let measured = prepared.measure(&tests, control, run)?.stored()?;
         if self.is_quiet {
             return Ok(measured);
         }

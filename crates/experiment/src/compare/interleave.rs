@@ -331,7 +331,7 @@ impl Schedule<'_> {
         let tests = prepared.tests()?;
         make_way(target)?;
         let run = prepared.directory(&tests, Some(target))?;
-        let measured = prepared.measure(&tests, control, run)?;
+        let measured = prepared.measure(&tests, control, run)?.stored()?;
         if let Some(failing) = measured.failing() {
             let problem = format!("{}: {}", target.display(), failing.reason());
             return Err(Failure::aborted(problem).hint("--resume with --out plays the rest"));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::compare::slices;
 use dyno_results::summary;
-use dyno_results::write::pretty;
+use dyno_results::write::{pretty, replace};
 use serde::{Deserialize, Serialize};
 
 use super::{ComparedRun, Sides};
@@ -97,7 +97,7 @@ impl Layout {
     /// If the folder cannot be written.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         std::fs::create_dir_all(directory)
-            .and_then(|()| std::fs::write(directory.join(FILE), pretty(self)))
+            .and_then(|()| replace(&directory.join(FILE), pretty(self)))
             .map_err(|error| Failure::set_up(format!("{}: {error}", directory.display())))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A worker uses files, environment variables, libraries and servers that a coordinator names only
 //! if it was started with a grant for them. A coordinator on the same machine needs no grants,
-//! except for environment variables, which may hold secrets.
+//! except for environment variables, which may hold secrets, and for servers if the worker names some.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub const GRAMMAR: &str = "\x20 --allow files              any file that this pr
   --allow env:NAME           the environment variable NAME, such as that of token-env=NAME
   --allow libraries[:PATH]   a program library, such as that of --ort-lib
   --allow hosts              any server
-  --allow hosts:HOST[:PORT]  one server
+  --allow hosts:HOST[:PORT]  one server; no coordinator may then name others
   --allow all                all of these";
 
 /// One value of `--allow`.
@@ -127,8 +127,15 @@ impl Consent {
     }
 
     fn permits(&self, need: &Need) -> bool {
-        let is_secret = matches!(need, Need::Environment(_));
-        (self.is_local && !is_secret) || self.grants.iter().any(|grant| grant.covers(need))
+        let needs_grant = match need {
+            Need::Environment(_) => true,
+            // A worker that names its servers loads no others.
+            Need::Host(..) => {
+                self.grants.iter().any(|grant| matches!(grant, Grant::Hosts(Some(_))))
+            }
+            Need::File(_) | Need::Library(_) => false,
+        };
+        (self.is_local && !needs_grant) || self.grants.iter().any(|grant| grant.covers(need))
     }
 }
 
@@ -248,6 +255,11 @@ mod tests {
         let local = Consent { is_local: true, ..Consent::default() };
         assert!(local.check(&run("raw:http://a:80/,body=@/etc/hostname")).is_ok());
         assert!(local.check(&run(spec)).unwrap_err().ends_with("with --allow env:AWS_SECRET"));
+        // A worker that names its servers loads no others, also for a coordinator of its machine.
+        let pinned = Consent { is_local: true, ..consent(&["hosts:a:80"]) };
+        assert!(pinned.check(&run("raw:http://a/x,body=@/etc/hostname")).is_ok());
+        let why = pinned.check(&run("raw:http://b/x")).unwrap_err();
+        assert!(why.ends_with("--allow hosts:b:80"), "{why}");
     }
 
     #[test]

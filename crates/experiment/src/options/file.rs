@@ -7,6 +7,7 @@ mod sweep;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::settings::{Origin, Scenario, nearest};
+use dyno_tensors::files;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -55,7 +56,7 @@ impl ConfigFile {
     /// Every problem, as `FILE:LINE: what is wrong`.
     pub fn read(path: &Path) -> Result<Self, Vec<String>> {
         refuse_device(path).map_err(|failure| failure.problems().to_vec())?;
-        let text = std::fs::read_to_string(path)
+        let text = files::read_to_string(path)
             .map_err(|error| vec![format!("cannot read {}: {error}", path.display())])?;
         Self::parse(&text, path)
     }

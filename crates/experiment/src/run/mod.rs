@@ -3,11 +3,13 @@
 mod checked;
 mod effective;
 mod longer;
+mod measured;
 mod remarks;
 mod seen;
 mod tests;
 
 pub use effective::effective_toml;
+pub use measured::MeasuredRun;
 pub use remarks::command;
 
 use std::path::Path;
@@ -15,12 +17,12 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 use dyno_loadgen::clock::{Clock, WallTime};
-use dyno_loadgen::log::{Report, expected_bytes, reports, reports_by};
+use dyno_loadgen::log::{Report, expected_bytes, expected_samples, reports, reports_by};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
-use dyno_results::records::Keep;
-use dyno_results::run_directory::{FinishedDirectory, RunDirectory};
+use dyno_results::records::{Keep, Records};
+use dyno_results::run_directory::RunDirectory;
 use dyno_results::summary::{self, State, Verdict};
 use dyno_results::{series, units, write};
 
@@ -35,7 +37,7 @@ use crate::system::net::Remote;
 use crate::test::{PlannedTest, TestTenant};
 use crate::watch::{Control, Interrupt, TestResult, Watch};
 use crate::workers::RemoteWorkers;
-use crate::{End, division, environment, requirement, throughput};
+use crate::{division, environment, requirement, throughput};
 use longer::SizedTest;
 pub use seen::observer;
 use seen::{accelerator, reported, seen_by_client};
@@ -65,14 +67,6 @@ pub struct PreparedRun {
 
 /// Function that receives each log before it is dropped.
 pub type LogObserver<'a> = &'a mut dyn FnMut(&TestLog);
-
-/// Results of a run.
-pub struct MeasuredRun {
-    /// Summary of the run.
-    pub summary: summary::Run,
-    /// Run directory.
-    pub directory: FinishedDirectory,
-}
 
 impl PreparedRun {
     /// Reads every layer of configuration, reports warnings, and loads the system.
@@ -206,19 +200,24 @@ impl PreparedRun {
         out: Option<&Path>,
     ) -> Result<RunDirectory, Failure> {
         let trace_log = self.options.run.trace_log;
-        let of = |tenant: &TestTenant| expected_bytes(&tenant.plan, trace_log);
-        let log_bytes = tests.iter().flat_map(|test| &test.tenants).map(of).sum();
-        Ok(RunDirectory::create(out, &self.name(), log_bytes, trace_log)?)
+        let keep = self.options.run.records;
+        let of = |tenant: &TestTenant| {
+            let records = Records::expected_bytes(expected_samples(&tenant.plan), keep);
+            expected_bytes(&tenant.plan, trace_log).saturating_add(records)
+        };
+        let log_bytes: Vec<u64> = tests.iter().flat_map(|test| &test.tenants).map(of).collect();
+        Ok(RunDirectory::create(out, &self.name(), &log_bytes, trace_log)?)
     }
 
     fn name(&self) -> String {
         self.options.run.name.clone().unwrap_or_else(|| self.system.short_name().to_string())
     }
 
-    /// Plays the tests and writes the results to the directory.
+    /// Plays the tests and writes the results to the directory. Results that cannot be written are
+    /// still returned, see [`MeasuredRun::stored`].
     ///
     /// # Errors
-    /// The system cannot be started, or results cannot be written.
+    /// The system cannot be started.
     pub fn measure(
         &self,
         tests: &[PlannedTest],
@@ -240,6 +239,7 @@ impl PreparedRun {
         see: LogObserver<'_>,
     ) -> Result<MeasuredRun, Failure> {
         let begun = WallTime::now();
+        warn(control.watch, &directory.take_warnings());
         let mut run = self.begin(begun);
         control.watch.plan(&format!("{}, profile {}", run.system, run.profile), tests);
         let mut plots = series::Run::new(Vec::new());
@@ -299,7 +299,7 @@ impl PreparedRun {
         }
         run.settle();
         run.division = Some(division::statement(&run, &self.options, &self.system));
-        self.finish(run, &plots, directory, control.watch)
+        Ok(self.finish(run, &plots, directory, control.watch))
     }
 
     /// Plays a test without writing results. Returns its logs and the verdicts of its tenants.
@@ -398,15 +398,15 @@ impl PreparedRun {
         series: &series::Run,
         directory: RunDirectory,
         watch: &Arc<dyn Watch>,
-    ) -> Result<MeasuredRun, Failure> {
+    ) -> MeasuredRun {
         let directory = directory.finish(&[
-            (summary::FILE, write::pretty(&summary)),
             (series::FILE, compact(series)),
-            ("report.html", dyno_report::html(&summary, series, self.options.run.records)),
+            (dyno_report::FILE, dyno_report::html(&summary, series, self.options.run.records)),
             (dyno_results::effective::FILE, effective_toml(&summary, &self.options)),
-        ])?;
+            (summary::FILE, write::pretty(&summary)),
+        ]);
         warn(watch, &directory.warnings);
-        Ok(MeasuredRun { summary, directory })
+        MeasuredRun { summary, directory }
     }
 }
 
@@ -440,23 +440,6 @@ pub fn variables() -> impl Iterator<Item = (String, String)> {
 
 fn compact(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("keys are texts") + "\n"
-}
-
-impl MeasuredRun {
-    /// Returns the failures that ended the run early.
-    pub fn failing(&self) -> Option<&summary::Failing> {
-        self.summary.tests.iter().find_map(|test| test.failing.as_ref())
-    }
-
-    /// Returns how a command ends that only made this run.
-    pub fn end(&self) -> End {
-        match self.summary.state {
-            State::Interrupted => End::Interrupted,
-            State::Aborted => End::Aborted,
-            State::Complete if self.summary.is_valid() => End::Valid,
-            State::Complete => End::Invalid,
-        }
-    }
 }
 
 /// Destination of a test's results.
@@ -507,7 +490,8 @@ fn play(
     let percentiles = &prepared.options.run.percentiles();
     let (has_round, stages) = (kept.has_round, prepared.options.run.stages.as_ref());
     let context = Context { troubles: &troubles, has_round, percentiles, stages };
-    let mut outcomes = Vec::new();
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut unwritten = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         (kept.see)(log);
         let judged = reports(log);
@@ -538,12 +522,16 @@ fn play(
             requirement::judge(&mut outcome.summary, &own, &run.record);
         }
         let folder = log_folder(&test, name);
-        kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref())?;
+        if !kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref()) {
+            unwritten.push((outcomes.len(), folder.clone()));
+        }
         warn(control.watch, &kept.directory.take_warnings());
         // A submission has one folder per repeated run.
         for (number, run) in (1..).zip(log.repeated()) {
             let folder = format!("{folder}/run_{number}");
-            kept.directory.write_test(&folder, &run, &reports(&run), None)?;
+            if !kept.directory.write_test(&folder, &run, &reports(&run), None) {
+                kept.directory.hold(folder, run, None);
+            }
             warn(control.watch, &kept.directory.take_warnings());
         }
         outcomes.push(outcome);
@@ -558,6 +546,11 @@ fn play(
     let servers = seen::servers(system, servers.as_ref(), began, &mut outcomes);
     if let Some(reported) = reported(system) {
         outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));
+    }
+    let mut logs: Vec<_> = logs.into_iter().map(Some).collect();
+    for (tenant, folder) in unwritten {
+        let log = logs[tenant].take().expect("each tenant has one folder");
+        kept.directory.hold(folder, log, outcomes[tenant].records.take());
     }
     Ok(TestOutcome { outcomes, client, observers, servers })
 }

@@ -49,6 +49,8 @@ pub struct Job {
     over_at: Nanos,
     patience: Patience,
     directory: PathBuf,
+    /// Why the last state is not in the directory.
+    not_written: Option<Failure>,
 }
 
 /// Reads the options, and loads the system for the scenario and mode of the search.
@@ -115,6 +117,7 @@ impl Job {
             over_at,
             patience: Patience::new(ask.repeats),
             directory,
+            not_written: None,
         }))
     }
 
@@ -149,7 +152,7 @@ impl Job {
             Failure::from(error)
                 .hint("go on with the search in a folder that has one: --resume DIR")
         })?;
-        self.keep()
+        self.write()
     }
 
     /// Resumes the search of a directory.
@@ -194,7 +197,8 @@ impl Job {
     /// Plays all runs. Returns how the search ended.
     ///
     /// # Errors
-    /// The system cannot be started, or the state cannot be written.
+    /// The system cannot be started. A state that cannot be written is no error here, see
+    /// [`Job::not_written`].
     pub fn play(&mut self, control: Control<'_>, is_quiet: bool) -> Result<Phase, Failure> {
         self.state.state = Phase::Running;
         (self.clock, self.over_at) = (Clock::start(), 0);
@@ -242,7 +246,7 @@ impl Job {
             // The peak would be a limit of the client.
             (self.state.peak, self.state.confirmed) = (None, None);
         }
-        self.keep()?;
+        self.keep();
         Ok(phase)
     }
 
@@ -273,7 +277,7 @@ impl Job {
         let text = reason.clone();
         let run = Disturbed { purpose, load, took_ns: took, cause, reason: text };
         self.state.disturbed.push(run);
-        self.keep()?;
+        self.keep();
         Ok(repeat.map(|repeat| {
             let (at, most) = (self.load.show(load), self.patience.most);
             format!("    the run at {at} does not count: {reason}; repeat {repeat} of {most}")
@@ -297,7 +301,7 @@ impl Job {
         let mut lines = reasons;
         lines.push(line::line(&point, self.load, self.state.peak.as_ref()));
         self.state.points.push(point);
-        self.keep()?;
+        self.keep();
         Ok(lines.join("\n"))
     }
 
@@ -309,20 +313,30 @@ impl Job {
         self.search.lose(took);
         let (purpose, load) = (probe.purpose.into(), probe.load);
         self.state.unfinished.push(Unfinished { purpose, load, took_ns: took });
-        self.keep()?;
+        self.keep();
         Ok(format!("    the time is over: the run at {} does not count", self.load.show(load)))
     }
 
-    fn keep(&self) -> Result<(), Failure> {
+    /// Writes the state. If that fails, the search goes on in memory, and the next call tries again.
+    fn keep(&mut self) {
+        self.not_written = self.write().err();
+    }
+
+    fn write(&self) -> Result<(), Failure> {
         self.state.write(&self.directory).map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", self.directory.display()))
+                .hint("free some space, then go on with dyno search --resume")
         })
+    }
+
+    /// Returns why the last state is not in the directory.
+    pub fn not_written(&mut self) -> Option<Failure> {
+        self.not_written.take()
     }
 
     fn silent(&mut self, probe: &Probe, missing: u64) -> Failure {
         self.state.state = Phase::Aborted;
-        // The returned failure is more important than an error of this write.
-        let _ = self.keep();
+        self.keep();
         Failure::aborted(format!(
             "the system stopped answering at {}: {missing} samples were outstanding, and nothing \
              came within the deadline",
@@ -336,8 +350,7 @@ impl Job {
 
     fn failing(&mut self, probe: &Probe, failing: &summary::Failing) -> Failure {
         self.state.state = Phase::Aborted;
-        // The returned failure is more important than an error of this write.
-        let _ = self.keep();
+        self.keep();
         let load = self.load.show(probe.load);
         Failure::aborted(format!("at {load} {}", failing.sentence())).hint(format!(
             "check the system and what is sent to it, then go on: dyno search --resume {}",
@@ -471,7 +484,8 @@ impl Job {
             }));
         };
         let control = Control { most: Some(self.left()), ..control };
-        let measured = self.prepared.measure_and_see(&tests, control, directory, &mut see)?;
+        let measured =
+            self.prepared.measure_and_see(&tests, control, directory, &mut see)?.stored()?;
         if let Some(failing) = measured.failing() {
             return Ok(Attempt::Failing(failing.clone()));
         }

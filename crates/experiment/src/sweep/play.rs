@@ -63,13 +63,15 @@ pub struct Player<'a> {
     pub watch: &'a Arc<dyn Watch>,
     /// Whether the result of each point is shown.
     pub is_talking: bool,
+    /// Why the last state is not in the directory. The sweep goes on in memory then.
+    pub not_written: Option<Failure>,
 }
 
 impl Player<'_> {
     /// Runs the pending points.
     ///
     /// # Errors
-    /// The state cannot be written, or a process cannot be started.
+    /// The state cannot be written before the first point, or a process cannot be started.
     pub fn play(&mut self) -> Result<StopReason, Failure> {
         let clock = Clock::start();
         let fixed = CommandLine::of_arguments(&self.sweep.definition.fixed);
@@ -79,7 +81,10 @@ impl Player<'_> {
         for &at in &order {
             left.push(plan::expected(&fixed, &self.sweep.points[at].assignments)?.unwrap_or(0));
         }
-        self.write(State::Running)?;
+        self.write(State::Running);
+        if let Some(failure) = self.not_written.take() {
+            return Err(failure);
+        }
         let (mut ran, mut overhead, mut failing) = (0, 0, None);
         for (turn, &at) in order.iter().enumerate() {
             if self.sweep.points[at].state == PointState::Skipped {
@@ -108,7 +113,7 @@ impl Player<'_> {
                 self.watch.clear();
                 self.watch.say(&format!("{title}  {}", line::line(point)));
             }
-            self.write(State::Running)?;
+            self.write(State::Running);
             if self.sweep.points[at].state == PointState::Pending {
                 let stopped = self.is_over(&clock).unwrap_or(StopReason::Interrupted);
                 return self.stop(stopped);
@@ -120,7 +125,7 @@ impl Player<'_> {
             failing = words;
             if self.limits.until_saturated {
                 self.skip_beyond(at);
-                self.write(State::Running)?;
+                self.write(State::Running);
             }
         }
         self.stop(StopReason::Finished)
@@ -170,12 +175,13 @@ impl Player<'_> {
         }
     }
 
-    fn write(&mut self, state: State) -> Result<(), Failure> {
+    fn write(&mut self, state: State) {
         self.sweep.state = state;
-        self.sweep.write(self.directory).map_err(|error| {
+        let written = self.sweep.write(self.directory).map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", self.directory.display()))
                 .hint("free some space, then go on with dyno sweep --resume")
-        })
+        });
+        self.not_written = written.err();
     }
 
     fn stop(&mut self, stopped: StopReason) -> Result<StopReason, Failure> {
@@ -185,7 +191,7 @@ impl Player<'_> {
         } else {
             State::Complete
         };
-        self.write(state)?;
+        self.write(state);
         Ok(stopped)
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dyno_loadgen::settings::nearest;
 use dyno_net::serve::{Pace, Text, Tokens};
 use dyno_results::units::parse_duration;
+use dyno_tensors::files;
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -88,7 +89,7 @@ struct Line {
 
 /// Returns the paces of a file, one answer per line.
 fn replay(path: &Path, otherwise: &Pace) -> Result<Vec<Pace>, Failure> {
-    let text = std::fs::read_to_string(path)
+    let text = files::read_to_string(path)
         .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let paces = lines.map(|(number, line)| {

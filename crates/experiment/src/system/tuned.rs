@@ -9,6 +9,7 @@ use dyno_number::evaluate::{PackedLayer, ProductPath};
 use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{Spans, TensorLibrary};
+use dyno_tensors::files;
 use dyno_tensors::npy::Npy;
 
 use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
@@ -165,7 +166,7 @@ pub fn read(path: &Path) -> Result<Dictionary, Failure> {
         let problem = format!("there is no file of formats {}", path.display());
         return Err(Failure::set_up(problem).hint("dyno tune run leaves one: opt_conf.txt"));
     }
-    let text = std::fs::read_to_string(path)
+    let text = files::read_to_string(path)
         .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
     text.parse::<Dictionary>()
         .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
@@ -253,7 +254,7 @@ pub fn whole_numbers(path: &Path) -> Result<Vec<usize>, String> {
 /// A file that cannot be read or does not parse.
 pub fn array(path: &Path) -> Result<Npy, String> {
     let bytes =
-        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        files::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     Npy::parse(&bytes).map_err(|problem| format!("{}: {problem}", path.display()))
 }
 

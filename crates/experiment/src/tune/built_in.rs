@@ -9,6 +9,7 @@ use dyno_number::network::{BuiltInModel, Layer};
 use dyno_number::tune::{Evaluation, Journal, Stop, Trial};
 use dyno_number::{Network, Objective};
 use dyno_onnx::Model;
+use dyno_tensors::files;
 use serde_json::{Value, json};
 
 use super::closed::sha256;
@@ -146,7 +147,7 @@ impl Engine {
 pub fn hashes(built_in: &BuiltInModel, folder: &Path) -> Result<Value, String> {
     let of = |name: &str| {
         let path = folder.join(name);
-        let bytes = std::fs::read(&path)
+        let bytes = files::read(&path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         Ok(json!({"name": name, "sha256": sha256(&bytes)}))
     };

@@ -2,10 +2,11 @@
 //! set is evaluated once, for the answer. Every used sample is listed with its hash.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_number::tune::{Subset, samples};
+use dyno_results::write::replace;
+use dyno_tensors::files;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -209,7 +210,7 @@ fn write(folder: &Path, sets: &[Vec<String>; 3]) -> Result<[PathBuf; 3], String>
     let paths = Subset::ALL.map(|set| folder.join(format!("samples-{set}.txt")));
     for (path, names) in paths.iter().zip(sets) {
         let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
-        fs::write(path, lines)
+        replace(path, lines)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     Ok(paths)
@@ -230,7 +231,7 @@ fn split<T: Clone>(
 
 /// Returns the samples of a list, one per line.
 fn names(list: &Path) -> Result<Vec<String>, String> {
-    let text = fs::read_to_string(list)
+    let text = files::read_to_string(list)
         .map_err(|error| format!("cannot read {}: {error}", list.display()))?;
     let lines = text.lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -244,7 +245,8 @@ fn hashed(list: &Path) -> Result<Vec<NamedHash>, String> {
     for name in names(list)? {
         let path = folder.join(&name);
         let bytes = if path.is_file() {
-            fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?
+            files::read(&path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))?
         } else {
             // The name may be the index of a sample in an archive.
             name.as_bytes().to_vec()

@@ -1,6 +1,5 @@
 //! Accuracy runs of a system as the evaluator: the load generator plays each trial.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::Clock;
@@ -12,6 +11,7 @@ use dyno_number::evaluate::Samples;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use dyno_results::records;
 use dyno_results::summary::distributions::Percentiles;
+use dyno_results::write::replace;
 
 use super::data::Data;
 use crate::watch::quiet;
@@ -177,7 +177,7 @@ fn npy(element: &str, shape: &[usize], bytes: &[u8]) -> Vec<u8> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    fs::write(path, bytes).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    replace(path, bytes).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -157,6 +157,22 @@ impl fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
+/// Returns the expected number of samples that a test measures for performance.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an estimate, not negative"
+)]
+pub fn expected_samples(plan: &Plan) -> u64 {
+    if plan.mode == TestMode::AccuracyOnly {
+        return 0;
+    }
+    let by_time = (plan.target_qps * plan.min_duration as f64 * 1e-9) as u64;
+    let by_time = if plan.scenario() == Scenario::Offline { 0 } else { by_time };
+    plan.min_query_count.max(by_time).saturating_mul(plan.samples_per_query)
+}
+
 /// Returns an upper estimate of the size of the logs of a test in bytes, without responses, whose
 /// size is unknown before the run.
 #[must_use]
@@ -174,13 +190,10 @@ pub fn expected_bytes(plan: &Plan, enable_trace: bool) -> u64 {
     const TRACED: u64 = 520;
     /// An index in the list of loaded samples.
     const LOADED: u64 = 9;
-    let by_time = (plan.target_qps * plan.min_duration as f64 * 1e-9) as u64;
-    let by_time = if plan.scenario() == Scenario::Offline { 0 } else { by_time };
-    let performance = plan.min_query_count.max(by_time).saturating_mul(plan.samples_per_query);
-    let (measured, answered) = match plan.mode {
-        TestMode::AccuracyOnly => (0, plan.accuracy_sample_count),
-        TestMode::SubmissionRun => (performance, plan.accuracy_sample_count),
-        TestMode::PerformanceOnly | TestMode::FindPeakPerformance => (performance, 0),
+    let measured = expected_samples(plan);
+    let answered = match plan.mode {
+        TestMode::AccuracyOnly | TestMode::SubmissionRun => plan.accuracy_sample_count,
+        TestMode::PerformanceOnly | TestMode::FindPeakPerformance => 0,
     };
     let logged = answered.saturating_add((measured as f64 * plan.accuracy_log.probability) as u64);
     let traced = if enable_trace { measured.saturating_add(answered) } else { 0 };

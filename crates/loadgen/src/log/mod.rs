@@ -29,7 +29,7 @@ mod stream;
 mod summary;
 mod trace;
 
-pub use files::{FailedFile, LogError, LogFiles, LogSettings, expected_bytes};
+pub use files::{FailedFile, LogError, LogFiles, LogSettings, expected_bytes, expected_samples};
 pub use fingerprint::{combined, combined_fingerprint, fingerprint, recompute_fingerprint};
 pub use report::{Report, reports, reports_by};
 

@@ -1,9 +1,9 @@
 //! Images and their objects, in COCO's annotation format.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
+use dyno_tensors::files;
 use serde::Deserialize;
 
 use super::super::DataError;
@@ -78,7 +78,7 @@ impl Truth {
     /// # Errors
     /// [`DataError`] if the file cannot be read or is not in COCO's format.
     pub fn read(path: &Path) -> Result<Self, DataError> {
-        Self::parse(path, &fs::read(path).map_err(|error| DataError::unreadable(path, &error))?)
+        Self::parse(path, &files::read(path).map_err(|error| DataError::unreadable(path, &error))?)
     }
 
     pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {

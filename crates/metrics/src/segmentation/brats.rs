@@ -4,9 +4,9 @@
 //! labels of the cropped and padded volume in the whole one, with the regions and the rounding of
 //! nnU-Net's `region_based_evaluation.py`.
 
-use std::fs;
 use std::path::Path;
 
+use dyno_tensors::files;
 use serde::Deserialize;
 
 use super::super::payload::Element;
@@ -73,7 +73,7 @@ struct CaseRecord {
 
 fn read_cases(inputs: &Inputs) -> Result<Vec<Case>, DataError> {
     let (path, folder) = (inputs.file(&CASES)?, inputs.file(&LABELS)?);
-    let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+    let bytes = files::read(path).map_err(|error| DataError::unreadable(path, &error))?;
     let records: Vec<CaseRecord> = serde_json::from_slice(&bytes).map_err(|error| {
         let expected = "a list of name, size_after_cropping and crop_bbox";
         DataError::malformed(path, error.line(), expected, error.to_string())

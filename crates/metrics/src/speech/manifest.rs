@@ -1,8 +1,8 @@
 //! Manifests of speech data sets, which contain the reference transcripts.
 
-use std::fs;
 use std::path::Path;
 
+use dyno_tensors::files;
 use serde::Deserialize;
 
 use super::super::DataError;
@@ -84,7 +84,7 @@ pub fn read(path: &Path, longest_seconds: f64) -> Result<Vec<String>, DataError>
 /// assert_eq!(utterances[0].transcript, "It's ON!");
 /// ```
 pub fn read_utterances(path: &Path, longest_seconds: f64) -> Result<Vec<Utterance>, DataError> {
-    let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+    let bytes = files::read(path).map_err(|error| DataError::unreadable(path, &error))?;
     let mut utterances: Vec<Utterance> = serde_json::from_slice(&bytes).map_err(|error| {
         let expected = "a list of objects with transcript and original_duration";
         DataError::malformed(path, error.line(), expected, error.to_string())

@@ -6,8 +6,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
+
+use dyno_tensors::files;
 
 use super::super::edits::{Word, distance};
 use super::super::payload::{self, Element};
@@ -183,7 +184,7 @@ fn characters(element: Element, labels: &[char], answer: &[u8]) -> Result<String
 }
 
 fn read_spellings(path: &Path) -> Result<HashMap<String, String>, DataError> {
-    let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+    let bytes = files::read(path).map_err(|error| DataError::unreadable(path, &error))?;
     serde_json::from_slice(&bytes).map_err(|error| {
         let expected = "an object with a spelling for each spelling";
         DataError::malformed(path, error.line(), expected, error.to_string())

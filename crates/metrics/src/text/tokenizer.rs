@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
+use dyno_tensors::files;
 use serde::Deserialize;
 
 use super::super::{AnswerError, DataError};
@@ -125,7 +125,7 @@ impl Tokenizer {
     /// # Errors
     /// [`DataError`] if the file cannot be read, is not in the format, or has an unknown decoder.
     pub fn read(path: &Path) -> Result<Self, DataError> {
-        let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+        let bytes = files::read(path).map_err(|error| DataError::unreadable(path, &error))?;
         Self::parse(path, &bytes)
     }
 

@@ -17,8 +17,8 @@ use crate::protocol::{
 };
 use crate::trouble::{Kind, Trouble};
 
-/// Maximum bytes of an answer.
-const LONGEST_ANSWER: usize = 1 << 30;
+/// Maximum bytes of an answer: large images and volumes have some tens of MB.
+const LONGEST_ANSWER: usize = crate::grpc::MAX_MESSAGE;
 
 /// Encoding and transport of tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

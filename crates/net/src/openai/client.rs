@@ -14,16 +14,13 @@ use crate::ask::ServerQuery;
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
 use crate::protocol::{
-    Answer, COPIED_PER_PARSED, NextTurn, PARSED_PER_TOKENIZED, Protocol, ReadProgress, Reader,
-    ReaderCall, Reply,
+    Answer, COPIED_PER_PARSED, LONGEST_ANSWER, NextTurn, PARSED_PER_TOKENIZED, Protocol,
+    ReadProgress, Reader, ReaderCall, Reply,
 };
 use crate::sse;
 use crate::tokens::Tokenize;
 use crate::trouble::{Kind, Trouble};
 use crate::workload::{Prompt, UNIQUE_MARK, Workload};
-
-/// Maximum bytes of a whole answer or an error.
-const LONGEST_ANSWER: usize = 64 << 20;
 
 /// Settings of requests.
 #[derive(Clone, Default)]

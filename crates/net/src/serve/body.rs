@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::mpsc;
 
+use super::budget::{self, Content};
 use super::refusal::{Refusal, RefusalKind};
 use super::state::{Flight, State};
 use crate::coding::{Coding, DecodeError};
@@ -19,9 +20,10 @@ use crate::coding::{Coding, DecodeError};
 /// Reads a body as it is sent.
 ///
 /// # Errors
-/// It is larger than the limit, or incomplete.
-pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Bytes, Refusal> {
+/// It is larger than the limit or incomplete, or other requests hold the memory.
+pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Content, Refusal> {
     let most = state.settings.limits.body;
+    let mut share = state.budget.share();
     let said = body.size_hint();
     if said.lower() > most as u64 {
         linger(body).await;
@@ -40,6 +42,10 @@ pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Bytes, Ref
             linger(body).await;
             return Err(too_large("that is longer", most));
         }
+        if let Err(refusal) = share.resize(so_far) {
+            linger(body).await;
+            return Err(refusal);
+        }
         // Most bodies come in one piece, which is not copied.
         match (&first, all.is_empty()) {
             (None, true) => first = Some(data),
@@ -51,7 +57,7 @@ pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Bytes, Ref
             (None, false) => all.extend_from_slice(&data),
         }
     }
-    Ok(first.unwrap_or_else(|| all.freeze()))
+    Ok(Content { bytes: first.unwrap_or_else(|| all.freeze()), share })
 }
 
 /// How long to read and discard the rest of a refused body.
@@ -73,11 +79,13 @@ fn too_large(what: &str, most: usize) -> Refusal {
 /// answer's latency.
 ///
 /// # Errors
-/// An unsupported encoding, invalid bytes, or content above the limit.
-pub(super) fn decoded(encoding: Option<&[u8]>, body: Bytes, most: usize) -> Result<Bytes, Refusal> {
-    let Some(coding) = coding(encoding)? else { return Ok(body) };
-    coding.decompressed(&body, most).map_err(|error| match error {
+/// Invalid bytes, or content above a limit.
+pub(super) fn decompressed(coding: Coding, body: &[u8], most: usize) -> Result<Bytes, Refusal> {
+    coding.decompressed(body, most).map_err(|error| match error {
         DecodeError::TooLong => too_large("that decompresses to more", most),
+        DecodeError::TooDense => {
+            RefusalKind::TooLarge.because(format!("the body does not decompress: {error}"))
+        }
         DecodeError::Broken(_) => {
             RefusalKind::Invalid.because(format!("the body does not decompress: {error}"))
         }
@@ -88,8 +96,8 @@ pub(super) fn decoded(encoding: Option<&[u8]>, body: Bytes, most: usize) -> Resu
 ///
 /// # Errors
 /// An unsupported encoding.
-pub(super) fn coding(encoding: Option<&[u8]>) -> Result<Option<Coding>, Refusal> {
-    Coding::of_field(encoding).map_err(|other| {
+pub(super) fn coding(encoding: Option<&HeaderValue>) -> Result<Option<Coding>, Refusal> {
+    Coding::of_field(encoding.map(HeaderValue::as_bytes)).map_err(|other| {
         let words = format!("content encoding '{other}'; expected gzip, deflate or none");
         RefusalKind::Unsupported.because(words)
     })
@@ -126,8 +134,13 @@ impl Outgoing {
     }
 
     /// Transforms the body if it is complete.
-    pub fn mapped(self, map: impl FnOnce(Bytes) -> Bytes) -> Self {
-        Self { next: self.next.map(map), ..self }
+    pub async fn mapped(
+        self,
+        map: impl FnOnce(Bytes) -> Bytes + Send + 'static,
+    ) -> Result<Self, Refusal> {
+        let Some(bytes) = self.next.clone() else { return Ok(self) };
+        let mapped = budget::encode(&self.state, bytes.len(), move || map(bytes)).await?;
+        Ok(Self { next: Some(mapped), ..self })
     }
 
     /// Adds these trailers.

@@ -15,10 +15,12 @@ use prost::encoding::{DecodeContext, decode_key, skip_field};
 use tokio::sync::mpsc;
 
 use super::body::{self, Outgoing};
-use super::http::{accepted, in_time};
+use super::budget::{Content, DecodedRequest, Decoder, decode, encode};
+use super::http::{accepted, in_time, request_size};
 use super::infer::{infer, metadata};
 use super::refusal::{Refusal, RefusalKind};
 use super::state::{Flight, State};
+use crate::coding::Coding;
 use crate::grpc::{
     ACCEPT_ENCODING, CONTENT_TYPE, Code, Deframer, ENCODING, MESSAGE, PREFIX, STATUS, encoded,
     framed, message_compressed,
@@ -49,25 +51,34 @@ pub(super) async fn answer(
     };
     let mut response = match called {
         Ok(response) => response,
-        Err(refusal) => {
-            let code = refusal.why.code();
-            let mut response = Response::new(Outgoing::whole(state, Bytes::new()));
-            response.headers_mut().extend(trailers(code, &refusal.words));
-            response
-                .headers_mut()
-                .insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
-            return (code, response);
-        }
+        Err(refusal) => return refused(state, &refusal),
     };
     if let Some(coding) = accepted.filter(|_| response.body().is_whole()) {
-        response = response.map(|body| body.mapped(|framed| message_compressed(&framed, coding)));
-        response.headers_mut().insert(ENCODING, HeaderValue::from_static(coding.name()));
+        let (mut head, body) = response.into_parts();
+        let compress = move |framed: Bytes| message_compressed(&framed, coding);
+        response = match body.mapped(compress).await {
+            Ok(body) => {
+                head.headers.insert(ENCODING, HeaderValue::from_static(coding.name()));
+                Response::from_parts(head, body)
+            }
+            Err(refusal) => return refused(state, &refusal),
+        };
     }
     let kind = HeaderValue::from_static(CONTENT_TYPE);
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     let takes = HeaderValue::from_static("identity,gzip,deflate");
     response.headers_mut().insert(ACCEPT_ENCODING, takes);
     (Code::Ok, response)
+}
+
+/// Returns a head with the status and without a body.
+pub(super) fn refused(state: &Arc<State>, refusal: &Refusal) -> (Code, Response<Outgoing>) {
+    let code = refusal.why.code();
+    let mut response = Response::new(Outgoing::whole(state, Bytes::new()));
+    response.headers_mut().extend(trailers(code, &refusal.words));
+    let kind = HeaderValue::from_static(CONTENT_TYPE);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    (code, response)
 }
 
 fn trailers(code: Code, words: &str) -> HeaderMap {
@@ -108,17 +119,21 @@ async fn call(
     }
     let flight = (path == MODEL_INFER).then(|| state.take_off()).transpose()?;
     let body = in_time(state, RefusalKind::Slow, "the message", body::read(state, body)).await?;
-    let message = unary(state, &body, encoding)?;
+    let (content, coding) = unary(body, encoding)?;
+    if path == MODEL_INFER {
+        let work = infer_message(state, content, coding);
+        let framed = in_time(state, RefusalKind::TimedOut, "the answer", work).await?;
+        return Ok(whole(state, framed, flight));
+    }
+    let decoder =
+        Decoder { coding, growth: Box::new(|_| 0), parse: Box::new(Ok), size: Bytes::len };
+    let DecodedRequest { request: message, .. } = decode(state, content, decoder).await?;
     let decoded = |message: Bytes| {
         ModelName::decode(message).map_err(|error| {
             RefusalKind::Invalid.because(format!("the request is no message: {error}"))
         })
     };
     let framed = match path {
-        MODEL_INFER => {
-            in_time(state, RefusalKind::TimedOut, "the answer", infer_message(state, message))
-                .await?
-        }
         SERVER_LIVE => framed(&Flag { is_so: true }),
         SERVER_READY => framed(&Flag { is_so: state.is_ready() }),
         MODEL_READY => {
@@ -145,15 +160,23 @@ async fn call(
             )));
         }
     };
-    let body = Outgoing::whole(state, framed).with_trailers(trailers(Code::Ok, ""));
-    Ok(Response::new(match flight {
-        Some(flight) => body.in_flight(flight),
-        None => body,
-    }))
+    Ok(whole(state, framed, flight))
 }
 
-/// Returns the only message of a call.
-fn unary(state: &State, body: &Bytes, encoding: Option<&HeaderValue>) -> Result<Bytes, Refusal> {
+/// Returns a call's answer of one message.
+fn whole(state: &Arc<State>, framed: Bytes, flight: Option<Flight>) -> Response<Outgoing> {
+    let body = Outgoing::whole(state, framed).with_trailers(trailers(Code::Ok, ""));
+    Response::new(match flight {
+        Some(flight) => body.in_flight(flight),
+        None => body,
+    })
+}
+
+/// Returns the only message of a call and its coding.
+fn unary(
+    Content { bytes: body, share }: Content,
+    encoding: Option<&HeaderValue>,
+) -> Result<(Content, Option<Coding>), Refusal> {
     let Some(&[flag, ref length @ ..]) = body.first_chunk::<PREFIX>() else {
         return Err(RefusalKind::Invalid.because("the body ends before its first message"));
     };
@@ -162,22 +185,39 @@ fn unary(state: &State, body: &Bytes, encoding: Option<&HeaderValue>) -> Result<
         return Err(RefusalKind::Invalid
             .because(format!("a message of {expected} bytes in a body that has {found} of them")));
     }
-    let message = body.slice(PREFIX..);
-    match flag {
-        0 => Ok(message),
-        _ => {
-            let encoding = encoding.map(HeaderValue::as_bytes);
-            body::decoded(encoding, message, state.settings.limits.body)
-        }
-    }
+    let coding = if flag == 0 { None } else { body::coding(encoding)? };
+    Ok((Content { bytes: body.slice(PREFIX..), share }, coding))
 }
 
-async fn infer_message(state: &Arc<State>, message: Bytes) -> Result<Bytes, Refusal> {
-    // The answer uses the contents of the request: some clients read only raw contents, some only
-    // typed ones.
-    let is_raw = has_raw_inputs(message.clone());
-    let answer = infer(state, InferRequest::from_message(message)?).await?;
-    Ok(framed(&answer.to_message(is_raw)))
+async fn infer_message(
+    state: &Arc<State>,
+    content: Content,
+    coding: Option<Coding>,
+) -> Result<Bytes, Refusal> {
+    let DecodedRequest { request, share: _share } =
+        decode(state, content, message_decoder(coding)).await?;
+    let (request, is_raw) = request;
+    let answer = infer(state, request).await?;
+    let size = answer.outputs.iter().map(|output| output.data.len()).sum();
+    encode(state, size, move || framed(&answer.to_message(is_raw))).await
+}
+
+/// Returns the decoder of a message of inference, and whether its contents are raw: the answer uses
+/// the contents of the request, because some clients read only raw contents, some only typed ones.
+fn message_decoder(coding: Option<Coding>) -> Decoder<(InferRequest, bool)> {
+    Decoder {
+        coding,
+        // A number of one byte becomes eight.
+        growth: Box::new(|message| {
+            let factor = if has_raw_inputs(message.clone()) { 1 } else { 8 };
+            message.len().saturating_mul(factor)
+        }),
+        parse: Box::new(|message| {
+            let is_raw = has_raw_inputs(message.clone());
+            Ok((InferRequest::from_message(message)?, is_raw))
+        }),
+        size: |(request, _)| request_size(request),
+    }
 }
 
 /// `raw_input_contents` of `ModelInferRequest`.
@@ -206,7 +246,7 @@ fn stream(
     body: Incoming,
     encoding: Option<&HeaderValue>,
 ) -> Result<Response<Outgoing>, Refusal> {
-    let coding = body::coding(encoding.map(HeaderValue::as_bytes))?;
+    let coding = body::coding(encoding)?;
     let messages = Deframer::new(coding, state.settings.limits.body);
     let flight = state.take_off()?;
     let (parts, received) = mpsc::channel(UNREAD);
@@ -231,22 +271,19 @@ async fn converse(
     _flight: &Flight,
 ) -> Result<(), Refusal> {
     let most = state.settings.limits.body;
+    let mut share = state.budget.share();
     loop {
-        while let Some(message) = deframer.pop()? {
-            let answered = in_time(state, RefusalKind::TimedOut, "the answer", async {
-                Ok(infer(state, InferRequest::from_message(message)?).await?.to_message(true))
-            });
-            let part = match answered.await {
-                Ok(answer) => ModelStreamInferResponse {
-                    infer_response: Some(answer),
-                    ..ModelStreamInferResponse::default()
-                },
-                Err(refusal) => ModelStreamInferResponse {
+        while let Some((message, coding)) = deframer.pop_compressed()? {
+            let content = Content { bytes: message, share: state.budget.share() };
+            let work = stream_part(state, content, coding);
+            let answered = in_time(state, RefusalKind::TimedOut, "the answer", work);
+            let part = answered.await.unwrap_or_else(|refusal| {
+                framed(&ModelStreamInferResponse {
                     error_message: refusal.words,
                     ..ModelStreamInferResponse::default()
-                },
-            };
-            if parts.send(framed(&part)).await.is_err() {
+                })
+            });
+            if parts.send(part).await.is_err() {
                 return Ok(());
             }
         }
@@ -272,8 +309,28 @@ async fn converse(
                 return Err(RefusalKind::TooLarge.because(words));
             }
             deframer.push(&data);
+            share.resize(deframer.left())?;
         }
     }
+}
+
+/// Computes one message of a stream, and returns the message of its answer.
+async fn stream_part(
+    state: &Arc<State>,
+    content: Content,
+    coding: Option<Coding>,
+) -> Result<Bytes, Refusal> {
+    let DecodedRequest { request, share: _share } =
+        decode(state, content, message_decoder(coding)).await?;
+    let answer = infer(state, request.0).await?;
+    let size = answer.outputs.iter().map(|output| output.data.len()).sum();
+    let part = move || {
+        framed(&ModelStreamInferResponse {
+            infer_response: Some(answer.to_message(true)),
+            ..ModelStreamInferResponse::default()
+        })
+    };
+    encode(state, size, part).await
 }
 
 #[cfg(test)]

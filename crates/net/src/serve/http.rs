@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use hyper::body::Incoming;
 
 use super::body::{self, Outgoing};
+use super::budget::{DecodedRequest, Decoder, decode, encode};
 use super::counts::ServedProtocol;
 use super::infer::{infer, metadata};
 use super::refusal::{Refusal, RefusalKind};
@@ -22,8 +23,18 @@ pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Res
     let began = state.clock.now();
     let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_grpc = kind.is_some_and(|kind| kind.starts_with(crate::grpc::CONTENT_TYPE.as_bytes()));
+    // Load balancers ask for health without a token.
+    let path = request.uri().path();
+    let is_health = matches!(path, "/health" | "/v2/health/live" | "/v2/health/ready");
+    let access = match &state.settings.token {
+        Some(token) if !is_health => token.check(request.headers()),
+        _ => Ok(()),
+    };
     let (protocol, code, mut response) = if is_grpc {
-        let (code, response) = grpc::answer(&state, request).await;
+        let (code, response) = match access {
+            Ok(()) => grpc::answer(&state, request).await,
+            Err(refusal) => grpc::refused(&state, &refusal),
+        };
         (ServedProtocol::OipGrpc, code.name().to_owned(), response)
     } else {
         let protocol = match request.uri().path() {
@@ -34,10 +45,12 @@ pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Res
             _ => ServedProtocol::Other,
         };
         let accepted = accepted(&state, request.headers(), header::ACCEPT_ENCODING.as_str());
-        let response = match plain(&state, protocol, request).await {
-            Ok(response) => shorter(response, accepted),
-            Err(refusal) => refusal_response(&state, protocol, &refusal),
+        let answered = async {
+            access?;
+            shorter(plain(&state, protocol, request).await?, accepted).await
         };
+        let response =
+            answered.await.unwrap_or_else(|refusal| refusal_response(&state, protocol, &refusal));
         (protocol, response.status().as_u16().to_string(), response)
     };
     if !state.is_ready() && response.version() < http::Version::HTTP_2 {
@@ -54,12 +67,15 @@ pub(super) fn accepted(state: &State, fields: &HeaderMap, name: &str) -> Option<
     Coding::accepted(value.to_str().ok()?)
 }
 
-fn shorter(response: Response<Outgoing>, accepted: Option<Coding>) -> Response<Outgoing> {
-    let Some(coding) = accepted.filter(|_| response.body().is_whole()) else { return response };
-    let mut response = response.map(|body| body.mapped(|bytes| coding.compressed(&bytes)));
-    let name = HeaderValue::from_static(coding.name());
-    response.headers_mut().insert(header::CONTENT_ENCODING, name);
-    response
+async fn shorter(
+    response: Response<Outgoing>,
+    accepted: Option<Coding>,
+) -> Result<Response<Outgoing>, Refusal> {
+    let Some(coding) = accepted.filter(|_| response.body().is_whole()) else { return Ok(response) };
+    let (mut head, body) = response.into_parts();
+    let body = body.mapped(move |bytes| coding.compressed(&bytes)).await?;
+    head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    Ok(Response::from_parts(head, body))
 }
 
 /// Awaits work within the time limit of a request.
@@ -169,19 +185,34 @@ async fn infer_model(
             })?)
         }
     };
-    let encoding = head.headers.get(header::CONTENT_ENCODING);
+    let coding = body::coding(head.headers.get(header::CONTENT_ENCODING))?;
     let body = in_time(state, RefusalKind::Slow, "the body", body::read(state, body)).await?;
-    let limit = state.settings.limits.body;
-    let body = body::decoded(encoding.map(HeaderValue::as_bytes), body, limit)?;
-    let request = InferRequest::from_http(name, version, &body, head_length)?;
-    let asked = InferRequest { inputs: Vec::new(), ..request.clone() };
-    let answer = in_time(state, RefusalKind::TimedOut, "the answer", infer(state, request)).await?;
-    let body = answer.to_http(|output| asked.is_binary(output));
+    let (name, version) = (name.to_owned(), version.to_owned());
+    let decoder = Decoder {
+        coding,
+        // Numbers of two bytes become eight, twice.
+        growth: Box::new(move |body| head_length.unwrap_or(body.len()).saturating_mul(8)),
+        parse: Box::new(move |body| InferRequest::from_http(&name, &version, &body, head_length)),
+        size: request_size,
+    };
+    let answer = in_time(state, RefusalKind::TimedOut, "the answer", async {
+        let DecodedRequest { request, share: _share } = decode(state, body, decoder).await?;
+        let asked = InferRequest { inputs: Vec::new(), ..request.clone() };
+        let answer = infer(state, request).await?;
+        let size = answer.outputs.iter().map(|output| output.data.len()).sum();
+        encode(state, size, move || answer.to_http(|output| asked.is_binary(output))).await
+    });
+    let body = answer.await?;
     let mut response = typed(state, body.content_type(), body.bytes.clone());
     if let Some(length) = body.head_length {
         response.headers_mut().insert(HEAD_LENGTH, HeaderValue::from(length));
     }
     Ok(response.map(|body| body.in_flight(flight)))
+}
+
+/// Returns the memory of a parsed request: its data, and their copy for the model.
+pub(super) fn request_size(request: &InferRequest) -> usize {
+    request.inputs.iter().map(|input| input.data.len().saturating_mul(2)).sum()
 }
 
 /// Creates an answer of JSON.
@@ -216,7 +247,11 @@ fn refusal_response(
     if let Some(seconds) = why.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
     }
-    if matches!(why, RefusalKind::TooLarge | RefusalKind::Slow) {
+    if *why == RefusalKind::Unauthorized {
+        let scheme = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    }
+    if matches!(why, RefusalKind::TooLarge | RefusalKind::Slow | RefusalKind::Unauthorized) {
         // The rest of the body may still arrive; it is not read.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

@@ -16,15 +16,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use super::guard::GuardedStream;
 use super::state::State;
 use super::{Listener, http};
 
@@ -44,26 +46,49 @@ pub enum TlsError {
     Pair(String),
 }
 
-/// Loads TLS with a chain of certificates and a key, both from PEM files.
+/// Loads TLS with a chain of certificates and a key, both from PEM files. With `clients`, a PEM file of
+/// authorities, each client needs a certificate of one of them.
 ///
 /// # Errors
 /// [`TlsError`], which names the file.
-pub fn tls(certificates: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn tls(
+    certificates: &Path,
+    key: &Path,
+    clients: Option<&Path>,
+) -> Result<Arc<ServerConfig>, TlsError> {
     let wrong = |path: &Path, why: &dyn fmt::Display| TlsError::File {
         path: path.to_owned(),
         why: why.to_string(),
     };
-    let chain = CertificateDer::pem_file_iter(certificates)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| wrong(certificates, &error))?;
-    if chain.is_empty() {
-        return Err(wrong(certificates, &"expected a certificate in PEM, found none"));
-    }
+    let read = |path: &Path| {
+        let chain = CertificateDer::pem_file_iter(path)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| wrong(path, &error))?;
+        if chain.is_empty() {
+            return Err(wrong(path, &"expected a certificate in PEM, found none"));
+        }
+        Ok(chain)
+    };
+    let chain = read(certificates)?;
     let pair = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = match clients {
+        None => WebPkiClientVerifier::no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for authority in read(path)? {
+                roots.add(authority).map_err(|error| wrong(path, &error))?;
+            }
+            WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
+                .build()
+                .map_err(|error| wrong(path, &error))?
+        }
+    };
     let made = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, pair));
+        .and_then(|builder| {
+            builder.with_client_cert_verifier(verifier).with_single_cert(chain, pair)
+        });
     let mut config = made.map_err(|error| TlsError::Pair(error.to_string()))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
@@ -175,7 +200,9 @@ async fn connect(
 /// Maximum number of concurrent streams of an HTTP/2 connection.
 const STREAMS: u32 = 1_024;
 /// Flow-control window of an HTTP/2 connection, in bytes.
-const WINDOW: u32 = 16 << 20;
+const WINDOW: u32 = 4 << 20;
+/// Memory for the unread head of a request over HTTP/1, in bytes.
+const HEADS: usize = 64 << 10;
 /// Flow-control window of a stream, in bytes.
 const STREAM_WINDOW: u32 = 1 << 20;
 /// Period of pings on an idle HTTP/2 connection.
@@ -185,11 +212,13 @@ async fn talk<S>(state: &Arc<State>, stream: S, watcher: Watcher, asked: &Arc<At
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let limits = state.settings.limits;
     let mut server = auto::Builder::new(TokioExecutor::new());
     server
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(state.settings.limits.head)
+        .max_buf_size(HEADS)
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
@@ -202,7 +231,8 @@ where
         let state = Arc::clone(state);
         async move { Ok::<_, Infallible>(http::answer(state, request).await) }
     });
-    let connection = server.serve_connection(TokioIo::new(stream), service);
+    let connection =
+        server.serve_connection(TokioIo::new(GuardedStream::new(stream, limits)), service);
     // An early end of a connection concerns only its client, which notices it.
     let _ = watcher.watch(connection.into_owned()).await;
 }

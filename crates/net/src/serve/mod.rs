@@ -5,9 +5,12 @@
 //! own threads, behind a [`Queue`] with the batching policy of [`dyno_sut::batch`]. Everything that
 //! a client can make grow has a limit, and a refused client gets an error of its protocol.
 
+mod access;
 mod body;
+mod budget;
 mod counts;
 mod grpc;
+mod guard;
 mod http;
 mod infer;
 mod listen;
@@ -26,6 +29,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
+pub use access::Token;
 pub use listen::{TlsError, tls};
 pub use queue::{Queue, Station};
 pub use tokens::{Pace, Text, Tokens};
@@ -41,6 +45,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether answers are compressed for clients that accept it; streamed answers never are.
     pub compresses: bool,
+    /// Token that clients must send, as `authorization: Bearer TOKEN`. Health needs none.
+    pub token: Option<Token>,
 }
 
 /// Limits of clients.
@@ -50,11 +56,16 @@ pub struct Limits {
     pub connections: usize,
     /// Maximum bytes of a body, before and after decompression.
     pub body: usize,
-    /// Time limit of a request, from its head to its answer.
+    /// Bytes of memory for the contents of all requests. The first 64 KiB of each are not counted.
+    pub memory: usize,
+    /// Time limit of a request, from its head to its answer, and of a write to a client that does not
+    /// read.
     pub request: Duration,
     /// Time limit for the complete head of a request: from the start of the connection, and between
     /// two requests of HTTP/1.
     pub head: Duration,
+    /// How long a connection of HTTP/2 may be without requests and answers, also within a stream.
+    pub idle: Duration,
 }
 
 impl Default for Limits {
@@ -62,8 +73,10 @@ impl Default for Limits {
         Self {
             connections: 16_384,
             body: 64 << 20,
+            memory: 1 << 30,
             request: Duration::from_secs(60),
             head: Duration::from_secs(60),
+            idle: Duration::from_secs(600),
         }
     }
 }

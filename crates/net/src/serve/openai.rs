@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::body::{self, Outgoing};
+use super::budget::{DecodedRequest, Decoder, Share, decode};
 use super::http::{in_time, json, typed};
 use super::refusal::{Refusal, RefusalKind};
 use super::state::{Flight, State};
@@ -41,10 +42,16 @@ pub(super) async fn answer(
     };
     let flight = state.take_off()?;
     let (head, body) = request.into_parts();
+    let coding = body::coding(head.headers.get(header::CONTENT_ENCODING))?;
     let body = in_time(state, RefusalKind::Slow, "the body", body::read(state, body)).await?;
-    let encoding = head.headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
-    let body = body::decoded(encoding, body, state.settings.limits.body)?;
-    let asked = Asked::from_json(api, &body)?;
+    let decoder = Decoder {
+        coding,
+        growth: Box::new(|body| body.len().saturating_mul(8)),
+        parse: Box::new(move |body| Ok((Asked::from_json(api, &body)?, body.len()))),
+        size: |(_, bytes)| bytes.saturating_mul(4),
+    };
+    let decoded = in_time(state, RefusalKind::TimedOut, "decoding", decode(state, body, decoder));
+    let DecodedRequest { request: (asked, _), share } = decoded.await?;
     let model = text_model(state, &asked.model)?;
     let Answers::Text(tokens) = &model.answers else { unreachable!("it makes text") };
     let pace = tokens.pace().clone();
@@ -70,7 +77,10 @@ pub(super) async fn answer(
     let words = tokens.words(&made.prompt);
     if asked.stream {
         let usage = asked.include_usage;
-        return Ok(stream(state, Stream { writer, made, usage, words, slot, flight }));
+        return Ok(stream(
+            state,
+            Stream { writer, made, usage, words, slot, flight, _share: share },
+        ));
     }
     let whole = in_time(state, RefusalKind::TimedOut, "the answer", async {
         sleep_until(Instant::now() + made.pace.due(made.count.saturating_sub(1))).await;
@@ -79,7 +89,7 @@ pub(super) async fn answer(
         Ok(writer.whole(&text, made.finish_reason, made.usage()))
     });
     let whole = whole.await?;
-    drop(slot);
+    drop((slot, share));
     Ok(json(state, whole).map(|body| body.in_flight(flight)))
 }
 
@@ -111,6 +121,7 @@ struct Stream<W> {
     /// Released at its end.
     slot: OwnedSemaphorePermit,
     flight: Flight,
+    _share: Share,
 }
 
 /// Maximum number of parts that wait for a slow client.

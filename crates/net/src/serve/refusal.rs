@@ -10,6 +10,8 @@ use crate::trouble::Trouble;
 pub(super) enum RefusalKind {
     /// The request is invalid, or does not fit the model.
     Invalid,
+    /// The token is missing or wrong.
+    Unauthorized,
     /// Unknown model, version or path.
     NotFound,
     /// The path takes another method.
@@ -42,6 +44,7 @@ impl RefusalKind {
     pub fn status(self) -> u16 {
         match self {
             Self::Invalid => 400,
+            Self::Unauthorized => 401,
             Self::NotFound => 404,
             Self::Method => 405,
             Self::Slow => 408,
@@ -58,6 +61,7 @@ impl RefusalKind {
     pub fn code(self) -> Code {
         match self {
             Self::Invalid => Code::InvalidArgument,
+            Self::Unauthorized => Code::Unauthenticated,
             Self::NotFound => Code::NotFound,
             Self::Method | Self::Unsupported => Code::Unimplemented,
             Self::Slow | Self::TimedOut => Code::DeadlineExceeded,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use dyno_loadgen::clock::Clock;
 use tokio::sync::Notify;
 
+use super::budget::Budget;
 use super::counts::{Counts, head, label, single};
 use super::refusal::{Refusal, RefusalKind};
 use super::{Answers, Model, Settings};
@@ -16,6 +17,7 @@ pub(super) struct State {
     pub settings: Settings,
     pub models: Vec<Model>,
     pub counts: Counts,
+    pub budget: Budget,
     pub clock: Clock,
     is_draining: AtomicBool,
     begun: Notify,
@@ -30,6 +32,7 @@ pub(super) struct Flight(Arc<State>);
 impl State {
     pub fn new(settings: Settings, models: Vec<Model>) -> Self {
         Self {
+            budget: Budget::new(settings.limits.memory, super::io_threads()),
             settings,
             models,
             counts: Counts::new(),
@@ -127,6 +130,8 @@ impl State {
         let help = "Requests to models that are accepted and not answered";
         single(&mut page, "dyno_requests_in_flight", "gauge", help, flights);
         single(&mut page, "dyno_ready", "gauge", "Whether new requests are accepted", ready);
+        let (help, used) = ("Memory of the contents of requests", self.budget.used() as f64);
+        single(&mut page, "dyno_content_bytes", "gauge", help, used);
         let queues = self.models.iter().filter_map(|model| match &model.answers {
             Answers::Tensors(queue) => Some((label(&model.name), queue)),
             Answers::Text(_) => None,

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,8 +11,10 @@ use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::drive::Glance;
 use dyno_loadgen::drive::real::{AnswerWindow, MassFailure};
 
+use super::channel::{Channel, ChannelReader, Identity};
 use super::door::{self, Role};
 use super::peer::{Event, Peer};
+use super::strangers::Strangers;
 use super::wire::{self, Body, Challenge, MOST_OF_STRANGERS, Pair, Ready, SetUp, Welcome, plain};
 
 /// Settings of the listening side.
@@ -38,8 +40,6 @@ pub const SILENCE: Nanos = 10 * SECOND;
 
 /// Time limit for the authentication handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Maximum number of concurrent handshakes.
-const MOST_STRANGERS: usize = 64;
 /// Period of checks for an abort.
 pub(super) const GLANCE: Duration = Duration::from_millis(50);
 /// Period of pings after the first ones.
@@ -95,7 +95,7 @@ struct Door {
     /// All workers have joined.
     is_full: AtomicBool,
     is_closed: AtomicBool,
-    strangers: AtomicUsize,
+    strangers: Mutex<Strangers>,
 }
 
 /// Result of a handshake.
@@ -112,7 +112,8 @@ enum Visit {
 /// A worker that knows the token.
 #[derive(Debug)]
 struct Candidate {
-    stream: TcpStream,
+    channel: Arc<Channel>,
+    reader: ChannelReader,
     name: String,
     /// Requested seat from 1; 0 means any.
     seat: u32,
@@ -190,11 +191,13 @@ impl WorkerListener {
         let door = Arc::new(Door {
             is_full: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            strangers: AtomicUsize::new(0),
+            strangers: Mutex::default(),
         });
         let (sender, visits) = mpsc::channel();
         let (acceptor, settings) = (door.clone(), listen.clone());
-        std::thread::spawn(move || acceptor.accept(&listener, &settings, &sender));
+        let identity = Identity::new()
+            .map_err(|error| GatherError::Bind { address: listen.address.clone(), error })?;
+        std::thread::spawn(move || acceptor.accept(&listener, &settings, &identity, &sender));
         Ok(Self { listen, address, door, visits })
     }
 
@@ -283,15 +286,13 @@ impl WorkerListener {
         clock: Clock,
         events: &Sender<(usize, Event)>,
     ) -> Option<Arc<Peer>> {
-        let Candidate { stream, name, .. } = candidate;
-        let silence = Duration::from_nanos(self.listen.silence);
-        stream.set_read_timeout(Some(silence)).ok()?;
-        stream.set_write_timeout(Some(silence)).ok()?;
-        let peer = Arc::new(Peer::new(name, &stream).ok()?);
+        let Candidate { channel, mut reader, name, .. } = candidate;
+        reader.wait_for_each(Duration::from_nanos(self.listen.silence)).ok()?;
+        let peer = Arc::new(Peer::new(name, channel));
         let (index, of, silence) = (at as u32, self.listen.workers, self.listen.silence);
         peer.send(Body::Welcome(Welcome { index, of, silence })).ok()?;
         let (heard, events) = (peer.clone(), events.clone());
-        std::thread::spawn(move || heard.hear(stream, clock, (at, &events)));
+        std::thread::spawn(move || heard.hear(reader, clock, (at, &events)));
         Some(peer)
     }
 }
@@ -302,6 +303,7 @@ impl Door {
         self: &Arc<Self>,
         listener: &TcpListener,
         settings: &ListenSettings,
+        identity: &Identity,
         visits: &Sender<Visit>,
     ) {
         for stream in listener.incoming() {
@@ -309,31 +311,37 @@ impl Door {
                 return;
             }
             let Ok(stream) = stream else { continue };
-            if self.strangers.fetch_add(1, Ordering::Relaxed) >= MOST_STRANGERS {
-                self.strangers.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (door, settings, visits) = (self.clone(), settings.clone(), visits.clone());
-            std::thread::spawn(move || {
-                let visit = door.shake_hands(stream, &settings);
-                door.strangers.fetch_sub(1, Ordering::Relaxed);
+            let (Ok(socket), Ok(from)) = (stream.try_clone(), stream.peer_addr()) else { continue };
+            let number = lock(&self.strangers).add(from.ip(), socket);
+            let (door, settings) = (self.clone(), settings.clone());
+            let (identity, visits) = (identity.clone(), visits.clone());
+            let handshake = std::thread::Builder::new().spawn(move || {
+                let visit = door.shake_hands(stream, &identity, &settings);
+                lock(&door.strangers).remove(number);
                 // The receiver is gone if the wait was ended.
                 visit.map(|visit| visits.send(visit))
             });
+            if handshake.is_err() {
+                lock(&self.strangers).remove(number);
+            }
         }
     }
 
     /// Performs the handshake with an unknown peer.
-    fn shake_hands(&self, mut stream: TcpStream, settings: &ListenSettings) -> Option<Visit> {
-        stream.set_nodelay(true).ok()?;
-        stream.set_read_timeout(Some(HANDSHAKE)).ok()?;
-        stream.set_write_timeout(Some(HANDSHAKE)).ok()?;
+    fn shake_hands(
+        &self,
+        stream: TcpStream,
+        identity: &Identity,
+        settings: &ListenSettings,
+    ) -> Option<Visit> {
         let is_loopback = door::is_loopback(&stream);
-        let Ok(Body::Hello(hello)) = wire::read(&mut stream, MOST_OF_STRANGERS) else {
+        let (channel, mut reader) = Channel::accept(stream, identity, HANDSHAKE).ok()?;
+        let Ok(Body::Hello(hello)) = wire::read(&mut reader, MOST_OF_STRANGERS) else {
             return None;
         };
-        let mut refuse = |why: String| {
-            let _ = wire::write(&mut stream, Body::Refused(why));
+        let refuse = |why: String| {
+            let _ = wire::send(&channel, Body::Refused(why));
+            channel.close();
             None
         };
         if (hello.protocol, &hello.release) != (wire::PROTOCOL, &settings.release) {
@@ -350,19 +358,16 @@ impl Door {
             return refuse("the coordinator has no token, and this worker is elsewhere".into());
         }
         let nonce = door::nonce();
-        let nonces = [&hello.nonce[..], &nonce[..]];
+        let binding = channel.binding();
+        let session = [&hello.nonce[..], &nonce[..], &binding[..]];
         let key = door::key(&settings.token, settings.machine.as_deref());
-        let proof = door::proof(&key, Role::Coordinator, nonces);
+        let proof = door::proof(&key, Role::Coordinator, session);
         let machine = settings.machine.as_ref().map_or_else(Vec::new, |machine| {
-            door::proof(&door::machine_key(machine), Role::Coordinator, nonces)
+            door::proof(&door::machine_key(machine), Role::Coordinator, session)
         });
         let challenge = Challenge { nonce: nonce.clone(), proof, machine };
-        wire::write(&mut stream, Body::Challenge(challenge)).ok()?;
-        let answer = wire::read(&mut stream, MOST_OF_STRANGERS);
-        let mut refuse = |why: String| {
-            let _ = wire::write(&mut stream, Body::Refused(why));
-            None
-        };
+        wire::send(&channel, Body::Challenge(challenge)).ok()?;
+        let answer = wire::read(&mut reader, MOST_OF_STRANGERS);
         let given = match answer {
             Ok(Body::Proof(given)) => given,
             Ok(Body::Refused(why)) => {
@@ -370,13 +375,14 @@ impl Door {
             }
             _ => return None,
         };
-        if !door::is_proof(&key, Role::Worker, nonces, &given) {
+        if !door::is_proof(&key, Role::Worker, session, &given) {
             return refuse("the token is not that of the coordinator".into());
         }
         if self.is_full.load(Ordering::Relaxed) {
             return refuse(format!("all {} workers of the run have joined", settings.workers));
         }
-        Some(Visit::Candidate(Candidate { stream, name: plain(&hello.name), seat: hello.seat }))
+        let (name, seat) = (plain(&hello.name), hello.seat);
+        Some(Visit::Candidate(Candidate { channel, reader, name, seat }))
     }
 
     fn close(&self, address: SocketAddr) {

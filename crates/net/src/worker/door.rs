@@ -1,10 +1,9 @@
 //! Admission of workers: both sides prove that they know one token, without sending it.
 //!
-//! Each side sends a nonce; a proof is the HMAC-SHA256 (RFC 2104) of both nonces and the side's
-//! role under the token. Without a token the key is the secret of the machine, so only processes of
-//! one machine can connect, and a tunnel from another machine fails. The messages that follow are
-//! neither encrypted nor signed: the token keeps unknown peers out, but not attackers who can
-//! change packets.
+//! Each side sends a nonce; a proof is the HMAC-SHA256 (RFC 2104) of both nonces, the side's role and
+//! the [binding](super::channel::Channel::binding) of the encrypted connection under the token. A relay
+//! therefore cannot pass proofs on. Without a token the key is the secret of the machine, so only
+//! processes of one machine can connect, and a tunnel from another machine fails.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,9 +47,13 @@ pub fn new_token() -> Option<String> {
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn signed_bytes(role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
+/// What both sides of a connection know: the nonces of the worker and of the coordinator, and the binding
+/// of the connection.
+pub(super) type Session<'a> = [&'a [u8]; 3];
+
+fn signed_bytes(role: Role, session: Session<'_>) -> Vec<u8> {
     let mut said = role.word().to_vec();
-    for nonce in nonces {
+    for nonce in session {
         said.extend((nonce.len() as u64).to_le_bytes());
         said.extend(nonce);
     }
@@ -77,17 +80,17 @@ pub(super) fn is_loopback(stream: &TcpStream) -> bool {
     ends.iter().all(|end| end.as_ref().is_ok_and(|end| end.ip().to_canonical().is_loopback()))
 }
 
-/// Returns the proof that `role` knows the key. The nonces are the worker's and the coordinator's.
-pub(super) fn proof(key: &str, role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
+/// Returns the proof that `role` knows the key.
+pub(super) fn proof(key: &str, role: Role, session: Session<'_>) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
-    hmac::sign(&key, &signed_bytes(role, nonces)).as_ref().to_vec()
+    hmac::sign(&key, &signed_bytes(role, session)).as_ref().to_vec()
 }
 
 /// Returns whether `proof` proves that `role` knows the key. Takes equal time for every wrong
 /// proof.
-pub(super) fn is_proof(key: &str, role: Role, nonces: [&[u8]; 2], proof: &[u8]) -> bool {
+pub(super) fn is_proof(key: &str, role: Role, session: Session<'_>, proof: &[u8]) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
-    hmac::verify(&key, &signed_bytes(role, nonces), proof).is_ok()
+    hmac::verify(&key, &signed_bytes(role, session), proof).is_ok()
 }
 
 #[cfg(test)]
@@ -95,15 +98,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_is_of_one_token_one_role_and_both_nonces() {
-        let (w, c) = (nonce(), nonce());
+    fn a_proof_is_of_one_token_one_role_both_nonces_and_one_connection() {
+        let (w, c, at) = (nonce(), nonce(), nonce());
         assert_ne!(w, c);
-        let given = proof("secret", Role::Worker, [&w, &c]);
-        assert!(is_proof("secret", Role::Worker, [&w, &c], &given));
-        assert!(!is_proof("other", Role::Worker, [&w, &c], &given));
-        assert!(!is_proof("secret", Role::Coordinator, [&w, &c], &given));
-        assert!(!is_proof("secret", Role::Worker, [&c, &w], &given));
-        assert!(!is_proof("secret", Role::Worker, [&w, &c], &[]));
+        let given = proof("secret", Role::Worker, [&w, &c, &at]);
+        assert!(is_proof("secret", Role::Worker, [&w, &c, &at], &given));
+        assert!(!is_proof("other", Role::Worker, [&w, &c, &at], &given));
+        assert!(!is_proof("secret", Role::Coordinator, [&w, &c, &at], &given));
+        assert!(!is_proof("secret", Role::Worker, [&c, &w, &at], &given));
+        assert!(!is_proof("secret", Role::Worker, [&w, &c, &w], &given));
+        assert!(!is_proof("secret", Role::Worker, [&w, &c, &at], &[]));
     }
 
     #[test]

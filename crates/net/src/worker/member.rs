@@ -15,6 +15,7 @@ use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::share::Share;
 use dyno_loadgen::trace::LoadedSet;
 
+use super::channel::{Channel, ChannelReader};
 use super::door::{self, Role};
 use super::wire::{
     self, Beat, Body, CHUNK, Chunk, Column, Hello, MOST, MOST_OF_STRANGERS, Pair, Play, Pong,
@@ -86,6 +87,12 @@ pub enum MemberError {
         /// The error.
         error: io::Error,
     },
+    /// What listens at the address does not speak TLS 1.3.
+    #[error(
+        "what listens there is no coordinator of this release: the connection cannot be encrypted \
+         ({0})"
+    )]
+    NotEncrypted(io::Error),
     /// The peer does not know the token.
     #[error("the coordinator does not know this worker's token and is not joined")]
     NotTheCoordinator,
@@ -125,7 +132,7 @@ pub struct Gate(Arc<MemberState>);
 #[derive(Debug)]
 struct MemberState {
     clock: Clock,
-    writer: Mutex<TcpStream>,
+    channel: Arc<Channel>,
     run: Mutex<RunState>,
     changed: Condvar,
     monitor: Mutex<Option<Monitor>>,
@@ -176,7 +183,7 @@ impl Gate {
 
 impl MemberState {
     fn send(&self, body: Body) -> io::Result<()> {
-        wire::write(&mut *lock(&self.writer), body)
+        wire::send(&self.channel, body)
     }
 
     /// Reports why this worker leaves, and ends its run and the connection.
@@ -184,7 +191,7 @@ impl MemberState {
         // The message may fail if the connection is gone.
         let _ = self.send(Body::Refused(why.into()));
         self.abort();
-        let _ = lock(&self.writer).shutdown(std::net::Shutdown::Both);
+        self.channel.close();
     }
 
     fn abort(&self) {
@@ -196,9 +203,9 @@ impl MemberState {
     }
 
     /// Reads messages of the coordinator and answers urgent ones at once.
-    fn hear(&self, mut stream: TcpStream, orders: &Sender<Result<Body, WireError>>) {
+    fn hear(&self, mut reader: ChannelReader, orders: &Sender<Result<Body, WireError>>) {
         loop {
-            let body = match wire::read(&mut stream, MOST) {
+            let body = match wire::read(&mut reader, MOST) {
                 Ok(Body::Ping(asked)) => {
                     let at = self.clock.now();
                     // The next read reports a lost connection.
@@ -263,28 +270,25 @@ impl Member {
     /// [`MemberError`].
     pub fn join(join: &JoinSettings) -> Result<Self, MemberError> {
         let unreachable = |error| MemberError::Unreachable { address: join.address.clone(), error };
-        let mut stream = connect(&join.address).map_err(unreachable)?;
-        stream.set_nodelay(true).map_err(unreachable)?;
-        stream.set_read_timeout(Some(CONNECT)).map_err(unreachable)?;
-        stream.set_write_timeout(Some(CONNECT)).map_err(unreachable)?;
-        let is_local = admit(join, &mut stream)?;
-        let Body::Welcome(welcome) = receive(&mut stream)? else {
+        let stream = connect(&join.address).map_err(unreachable)?;
+        let (channel, mut reader) = Channel::connect(stream, CONNECT).map_err(not_encrypted)?;
+        let is_local = admit(join, &channel, &mut reader)?;
+        let Body::Welcome(welcome) = receive(&mut reader)? else {
             return Err(MemberError::Gone(WireError::Malformed));
         };
-        let silence = Some(Duration::from_nanos(welcome.silence.max(1)));
-        stream.set_read_timeout(silence).map_err(unreachable)?;
-        stream.set_write_timeout(silence).map_err(unreachable)?;
+        let silence = Duration::from_nanos(welcome.silence.max(1));
+        reader.wait_for_each(silence).map_err(unreachable)?;
         let share = Share { index: welcome.index, clients: welcome.of.max(1) };
         let shared = Arc::new(MemberState {
             clock: Clock::start(),
-            writer: Mutex::new(stream.try_clone().map_err(unreachable)?),
+            channel,
             run: Mutex::default(),
             changed: Condvar::new(),
             monitor: Mutex::default(),
         });
         let (sender, orders) = mpsc::channel();
         let hearing = shared.clone();
-        std::thread::spawn(move || hearing.hear(stream, &sender));
+        std::thread::spawn(move || hearing.hear(reader, &sender));
         Ok(Self { share, is_local, shared, orders })
     }
 
@@ -320,7 +324,7 @@ impl Member {
             }
             // It ends within one glance.
             let _ = beat.join();
-            let _ = lock(&self.shared.writer).shutdown(std::net::Shutdown::Both);
+            self.shared.channel.close();
             match served {
                 Err(_) if !goes_on() => Err(MemberError::Interrupted),
                 served => served,
@@ -476,7 +480,11 @@ impl Member {
 }
 
 /// Exchanges proofs with the coordinator. Returns whether it runs on this machine.
-fn admit(join: &JoinSettings, stream: &mut TcpStream) -> Result<bool, MemberError> {
+fn admit(
+    join: &JoinSettings,
+    channel: &Channel,
+    reader: &mut ChannelReader,
+) -> Result<bool, MemberError> {
     let unreachable = |error| MemberError::Unreachable { address: join.address.clone(), error };
     let own = door::nonce();
     let hello = Hello {
@@ -486,42 +494,51 @@ fn admit(join: &JoinSettings, stream: &mut TcpStream) -> Result<bool, MemberErro
         name: join.name.clone(),
         seat: join.seat,
     };
-    wire::write(stream, Body::Hello(hello)).map_err(unreachable)?;
-    let Body::Challenge(challenge) = receive(stream)? else {
+    wire::send(channel, Body::Hello(hello)).map_err(unreachable)?;
+    let Body::Challenge(challenge) = receive(reader)? else {
         return Err(MemberError::Gone(WireError::Malformed));
     };
-    let nonces = [&own[..], &challenge.nonce[..]];
+    let binding = channel.binding();
+    let session = [&own[..], &challenge.nonce[..], &binding[..]];
     let is_neighbor = match &join.machine {
         Some(machine) => {
             let key = door::machine_key(machine);
-            door::is_proof(&key, Role::Coordinator, nonces, &challenge.machine)
+            door::is_proof(&key, Role::Coordinator, session, &challenge.machine)
         }
         // Only the addresses are available for the decision.
         None => true,
     };
-    let is_local = is_neighbor && door::is_loopback(stream);
+    let is_local = is_neighbor && door::is_loopback(channel.socket());
     let key = door::key(&join.token, join.machine.as_deref());
-    let is_known = door::is_proof(&key, Role::Coordinator, nonces, &challenge.proof);
+    let is_known = door::is_proof(&key, Role::Coordinator, session, &challenge.proof);
     let problem = match join.token.is_empty() {
         true if !(is_known && is_local) => MemberError::NoToken,
         false if !is_known => MemberError::NotTheCoordinator,
         _ => {
-            let proof = door::proof(&key, Role::Worker, nonces);
-            wire::write(stream, Body::Proof(proof)).map_err(unreachable)?;
+            let proof = door::proof(&key, Role::Worker, session);
+            wire::send(channel, Body::Proof(proof)).map_err(unreachable)?;
             return Ok(is_local);
         }
     };
     // The coordinator then need not wait for this worker.
-    let _ = wire::write(stream, Body::Refused(problem.to_string()));
+    let _ = wire::send(channel, Body::Refused(problem.to_string()));
     Err(problem)
 }
 
 /// Receives the next message of the coordinator.
-fn receive(stream: &mut TcpStream) -> Result<Body, MemberError> {
-    match wire::read(stream, MOST_OF_STRANGERS) {
+fn receive(reader: &mut ChannelReader) -> Result<Body, MemberError> {
+    match wire::read(reader, MOST_OF_STRANGERS) {
         Ok(Body::Refused(why)) => Err(MemberError::Refused(wire::plain(&why))),
         Ok(body) => Ok(body),
         Err(error) => Err(MemberError::Gone(error)),
+    }
+}
+
+/// Returns the error of a connection that cannot be encrypted.
+fn not_encrypted(error: io::Error) -> MemberError {
+    match error.kind() {
+        io::ErrorKind::InvalidData => MemberError::NotEncrypted(error),
+        _ => MemberError::Gone(WireError::Io(error)),
     }
 }
 

@@ -6,11 +6,12 @@
 //! logs) does not depend on the workers. A [`member`] holds a system under test of its own and
 //! executes its share.
 //!
-//! Both are connected by one TCP connection with length-prefixed protobuf messages ([`wire`]), on
-//! plain threads: there are few peers, most bytes are whole columns, and a run must not share its
+//! Both are connected by one [encrypted](channel) TCP connection with length-prefixed protobuf messages
+//! ([`wire`]), on plain threads: there are few peers, most bytes are whole columns, and a run must not share its
 //! cores with an asynchronous runtime. HTTP/2 would add flow control of streams, which is not
 //! needed here.
 
+pub mod channel;
 mod columns;
 pub mod coordinator;
 mod distributed;
@@ -19,6 +20,7 @@ pub mod member;
 pub mod offset;
 mod peer;
 pub mod plans;
+mod strangers;
 pub mod wire;
 
 pub use door::new_token;

@@ -1,13 +1,13 @@
 //! A worker as seen by the coordinator: its connection, clock and progress.
 
 use std::io;
-use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dyno_loadgen::clock::{Clock, Nanos};
 
+use super::channel::{Channel, ChannelReader};
 use super::offset::{Offsets, RoundTrip};
 use super::wire::{self, Beat, Body, MOST};
 
@@ -24,7 +24,7 @@ pub(super) enum Event {
 pub(super) struct Peer {
     /// Display name.
     pub(super) name: String,
-    writer: Mutex<TcpStream>,
+    channel: Arc<Channel>,
     offsets: Mutex<Offsets>,
     beat: Mutex<Beat>,
     silence: Mutex<Silence>,
@@ -45,25 +45,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Peer {
-    pub(super) fn new(name: String, stream: &TcpStream) -> io::Result<Self> {
-        Ok(Self {
+    pub(super) fn new(name: String, channel: Arc<Channel>) -> Self {
+        Self {
             name,
-            writer: Mutex::new(stream.try_clone()?),
+            channel,
             offsets: Mutex::default(),
             beat: Mutex::default(),
             silence: Mutex::default(),
             has_left: AtomicBool::new(false),
-        })
+        }
     }
 
     pub(super) fn send(&self, body: Body) -> io::Result<()> {
-        wire::write(&mut *lock(&self.writer), body)
+        wire::send(&self.channel, body)
     }
 
     /// Ends the connection, whose reader then reports the loss.
     pub(super) fn hang_up(&self) {
-        // An error means that it has already ended.
-        let _ = lock(&self.writer).shutdown(Shutdown::Both);
+        self.channel.close();
     }
 
     pub(super) fn offsets(&self) -> Offsets {
@@ -104,12 +103,12 @@ impl Peer {
     /// Reads messages of the worker until it is lost, with times by the clock of the coordinator.
     pub(super) fn hear(
         &self,
-        mut stream: TcpStream,
+        mut reader: ChannelReader,
         clock: Clock,
         (index, events): (usize, &Sender<(usize, Event)>),
     ) {
         loop {
-            let message = wire::read(&mut stream, MOST);
+            let message = wire::read(&mut reader, MOST);
             self.note_message(clock.now());
             let event = match message {
                 Ok(Body::Pong(pong)) => {

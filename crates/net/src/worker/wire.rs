@@ -2,13 +2,15 @@
 //!
 //! A frame is a length (4 bytes, little-endian) and this many bytes of one [`Message`].
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 
 use prost::Message as _;
 
+use super::channel::Channel;
+
 /// Version of the protocol, equal on both sides. Their releases must be equal as well, because a
 /// plan depends on the code that resolves it.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Maximum bytes of a frame once a worker has proved that it knows the token.
 pub const MOST: u32 = 8 << 20;
@@ -39,7 +41,7 @@ pub enum Body {
     /// Coordinator: proves that it knows the token, and requests the worker's proof.
     #[prost(message, tag = "2")]
     Challenge(Challenge),
-    /// Worker: HMAC-SHA256 of both nonces under the token.
+    /// Worker: HMAC-SHA256 of both nonces and the connection's binding under the token.
     #[prost(bytes, tag = "3")]
     Proof(Vec<u8>),
     /// Coordinator: the worker has joined.
@@ -402,11 +404,11 @@ pub fn read(from: &mut impl Read, most: u32) -> Result<Body, WireError> {
     message.body.ok_or(WireError::Malformed)
 }
 
-/// Writes one message.
+/// Returns the frame of one message.
 ///
 /// # Errors
-/// Errors of the operating system, or a message longer than [`MOST`].
-pub fn write(to: &mut impl Write, body: Body) -> io::Result<()> {
+/// The message is longer than [`MOST`].
+pub fn frame(body: Body) -> io::Result<Vec<u8>> {
     let message = Message { body: Some(body) };
     let length = u32::try_from(message.encoded_len()).ok().filter(|&bytes| bytes <= MOST);
     let Some(length) = length else {
@@ -415,5 +417,13 @@ pub fn write(to: &mut impl Write, body: Body) -> io::Result<()> {
     let mut frame = Vec::with_capacity(4 + length as usize);
     frame.extend(length.to_le_bytes());
     message.encode(&mut frame).expect("a vector has room");
-    to.write_all(&frame)
+    Ok(frame)
+}
+
+/// Sends one message.
+///
+/// # Errors
+/// Errors of the connection, or a message that is longer than [`MOST`].
+pub fn send(to: &Channel, body: Body) -> io::Result<()> {
+    to.write(&frame(body)?)
 }

@@ -13,7 +13,7 @@ pub mod text;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read as _};
 
 use self::detail::DetailLog;
 use self::endpoint::Endpoint;
@@ -41,6 +41,10 @@ pub enum ReadError {
 const LONGEST_AT_ONCE: u64 = 1 << 20;
 const PART: usize = 1 << 18;
 
+/// Files up to this size, in bytes, are read. Logs of runs have a few MB, and no file of a submission may
+/// have more than 50 MB.
+const LONGEST: u64 = 512 << 20;
+
 /// Reads `accuracy.txt` or another output of an accuracy script.
 ///
 /// # Errors
@@ -62,9 +66,13 @@ fn scan_file<T>(
         static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     let file = file.ok_or(ReadError::Absent)?;
+    if file.size() > LONGEST {
+        let why = format!("has {} bytes, expected at most {LONGEST}", file.size());
+        return Err(ReadError::Unreadable { why });
+    }
     let content = if file.size() > LONGEST_AT_ONCE {
         let opened = File::open(file.absolute());
-        opened.and_then(|opened| scan(&mut BufReader::with_capacity(PART, opened)))
+        opened.and_then(|opened| scan(&mut BufReader::with_capacity(PART, opened.take(LONGEST))))
     } else {
         BUFFER.with_borrow_mut(|buffer| scan(&mut file.read(LONGEST_AT_ONCE, buffer)?))
     };

@@ -46,8 +46,8 @@ struct TreeWriter<'a> {
     written: WriteSummary,
 }
 
-/// A temporary folder, removed on drop unless it was renamed.
-struct Staging(PathBuf);
+/// A temporary folder with its lock, removed on drop unless it was renamed.
+struct Staging(PathBuf, #[expect(dead_code, reason = "held, not read")] Option<fs::File>);
 
 impl Drop for Staging {
     fn drop(&mut self) {
@@ -135,14 +135,32 @@ fn stage(out: &Path, is_new: bool) -> Result<Staging, PackageError> {
     } else {
         out.join(".package.partial")
     };
-    match fs::create_dir(&path) {
-        Ok(()) => Ok(Staging(path)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(PackageError::File {
-            path,
-            problem: "is of a package that is being made, or was killed; remove it".to_owned(),
-        }),
-        Err(error) => Err(PackageError::file(&path, &error)),
-    }
+    let is_fresh = match fs::create_dir(&path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(PackageError::file(&path, &error)),
+    };
+    // The lock ends with its process, so that a killed package is no obstacle.
+    let lock = fs::File::open(&path).and_then(|folder| Ok(folder.try_lock().map(|()| folder)?));
+    let lock = match lock {
+        Ok(lock) => Some(lock),
+        // The system may have no locks of folders.
+        Err(error) if is_fresh && error.kind() != io::ErrorKind::WouldBlock => None,
+        Err(_) => {
+            let problem = "is of a package that is being made; wait for its end".to_owned();
+            return Err(PackageError::File { path, problem });
+        }
+    };
+    // What a killed package left are copies.
+    let emptied = fs::read_dir(&path).and_then(|entries| {
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() { fs::remove_dir_all(&path)? } else { fs::remove_file(&path)? }
+        }
+        Ok(())
+    });
+    emptied.map_err(|error| PackageError::file(&path, &error))?;
+    Ok(Staging(path, lock))
 }
 
 impl TreeWriter<'_> {

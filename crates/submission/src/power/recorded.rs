@@ -17,6 +17,8 @@ use super::{FILES, PowerFinding, Report, RunLog};
 const LONGEST_TEXT: usize = 16 << 20;
 /// Longer lines are truncated. Lines whose content is used are far shorter.
 const LONGEST_LINE: usize = 1 << 16;
+/// Files up to this size, in bytes, are read.
+const LONGEST_FILE: u64 = 512 << 20;
 
 /// Content of one file.
 #[derive(Default)]
@@ -95,8 +97,13 @@ fn line_markers(file: &str) -> &'static [&'static str] {
 
 fn read_file(path: &Path, file: &'static str) -> std::io::Result<RecordedFile> {
     // Opening a pipe blocks until a writer opens it, and a device may never end.
-    if !std::fs::metadata(path)?.is_file() {
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
         return Err(std::io::Error::other("it is no regular file"));
+    }
+    if about.len() > LONGEST_FILE {
+        let why = format!("it has {} bytes, expected at most {LONGEST_FILE}", about.len());
+        return Err(std::io::Error::other(why));
     }
     let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
     let markers: Vec<Finder<'_>> = line_markers(file).iter().map(Finder::new).collect();

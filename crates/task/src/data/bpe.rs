@@ -7,13 +7,13 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
 use unicode_general_category::{GeneralCategory as Category, get_general_category};
 
 use dyno_metrics::DataError;
+use dyno_tensors::files;
 
 /// A byte-pair encoder of one vocabulary.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl BytePairEncoder {
     /// # Errors
     /// The file cannot be read, or is of another kind.
     pub fn read_gpt2(path: &Path) -> Result<Self, DataError> {
-        let json = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+        let json = files::read(path).map_err(|error| DataError::unreadable(path, &error))?;
         let expected = "tokenizer.json of GPT-2's kind: merges of bytes with the pre-tokenizer \
                         ByteLevel, no normalizer and no space before";
         let refused =
@@ -317,6 +317,8 @@ fn gpt2_word_length(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+
+    use std::fs;
 
     use super::*;
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use dyno_tensors::Element;
+use dyno_tensors::files;
 use dyno_tensors::npy::Npy;
 use dyno_tensors::pickle::{self, Value};
 
@@ -90,7 +91,7 @@ fn noise(path: &Path, shape: &[usize]) -> Result<Vec<f32>, TextsError> {
         expected: "latents.npy or latents.pt: the noise of one image",
         found,
     };
-    let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    let bytes = files::read(path).map_err(|error| refused(error.to_string()))?;
     let (found, values) = if bytes.starts_with(b"\x93NUMPY") {
         let Npy { shape, elements } =
             Npy::parse(&bytes).map_err(|problem| refused(problem.to_string()))?;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use dyno_tensors::files;
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::bpe::{self, BpeModel, BpeRules, BytePairEncoder, CharacterClass, Merge};
@@ -131,7 +132,7 @@ fn tables(folder: &Path) -> Result<Tables, TextsError> {
     let vocabulary =
         json(&words, "vocab.json of CLIP's tokenizer (or tokenizer.json): a number a token")?;
     let path = folder.join("merges.txt");
-    let text = std::fs::read_to_string(&path);
+    let text = files::read_to_string(&path);
     let text = text.map_err(|error| refused(&path, PAIRS, error.to_string()))?;
     let lines = (1..).zip(text.lines());
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with("#version"));
@@ -156,7 +157,7 @@ fn padding(folder: &Path) -> Result<String, TextsError> {
 }
 
 fn json<T: for<'a> Deserialize<'a>>(path: &Path, expected: &'static str) -> Result<T, TextsError> {
-    let bytes = std::fs::read(path).map_err(|error| refused(path, expected, error.to_string()))?;
+    let bytes = files::read(path).map_err(|error| refused(path, expected, error.to_string()))?;
     serde_json::from_slice(&bytes).map_err(|error| TextsError {
         line: Some(error.line() as u64),
         ..refused(path, expected, error.to_string())

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use dyno_tensors::files;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -154,7 +155,7 @@ fn locate(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<Stri
 
 /// Returns the names of files in the order of the samples.
 fn files(path: &Path, images: ImageFilter) -> Result<Vec<String>, CocoError> {
-    let bytes = std::fs::read(path)
+    let bytes = files::read(path)
         .map_err(|error| CocoError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
     let file: AnnotationFile = serde_json::from_slice(&bytes).map_err(|error| {
         CocoError::Malformed { path: path.to_owned(), line: error.line(), found: error.to_string() }

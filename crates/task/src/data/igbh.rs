@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
 use dyno_tensors::Element;
+use dyno_tensors::files;
 use dyno_tensors::npy::{self, Npy};
 use dyno_tensors::pickle::{self, Value};
 
@@ -105,7 +106,7 @@ fn papers(path: &Path) -> Result<Vec<i64>, FileError> {
         let expected = "papers as one dimension of int64, of numpy.save or torch.save";
         FileError::new(path, expected, found)
     };
-    let bytes = std::fs::read(path).map_err(FileError::unreadable(path))?;
+    let bytes = files::read(path).map_err(FileError::unreadable(path))?;
     if bytes.starts_with(b"\x93NUMPY") {
         let Npy { shape, elements } = Npy::parse(&bytes).map_err(|why| refused(why.to_string()))?;
         return match (&shape[..], elements.to_i64()) {

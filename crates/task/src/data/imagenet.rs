@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use dyno_tensors::files;
 use thiserror::Error;
 
 use super::pictures::{MissingFiles, Pictures, Preparation};
@@ -70,7 +71,7 @@ impl ImageNet {
         preparation: Preparation,
     ) -> Result<Self, ImageNetError> {
         let path = list.map_or_else(|| folder.join("val_map.txt"), Path::to_owned);
-        let text = std::fs::read_to_string(&path)
+        let text = files::read_to_string(&path)
             .map_err(|error| ImageNetError::List { path: path.clone(), why: error.to_string() })?;
         let mut names = Vec::new();
         let mut labels = Vec::new();

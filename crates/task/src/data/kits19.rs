@@ -15,6 +15,7 @@ use dyno_metrics::arrays::nifti::Volume;
 use dyno_metrics::segmentation::label_file;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use dyno_tensors::Element;
+use dyno_tensors::files;
 use dyno_tensors::pickle::{self, Array, Value};
 
 use super::{FileError, SampleSet, library};
@@ -146,7 +147,7 @@ fn shape(path: &Path) -> Option<Vec<usize>> {
 
 fn unpickled(path: &Path, expected: &'static str) -> Result<Value, FileError> {
     let refused = |found: String| FileError::new(path, expected, found);
-    let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    let bytes = files::read(path).map_err(|error| refused(error.to_string()))?;
     pickle::read(&bytes).map_err(|error| refused(error.to_string()))
 }
 

@@ -1,11 +1,11 @@
 //! Sentences, one per line, as UTF-8 bytes: their tokenization is timed.
 
-use std::fs;
 use std::path::Path;
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::DataError;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use dyno_tensors::files;
 
 use super::{SampleSet, inputs, item, library};
 use crate::files::{Files, OpenError};
@@ -36,7 +36,7 @@ impl Lines {
 }
 
 fn lines(path: &Path) -> Result<Vec<String>, DataError> {
-    let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+    let bytes = files::read(path).map_err(|error| DataError::unreadable(path, &error))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         DataError::malformed(path, None, "a sentence a line in UTF-8", error.to_string())
     })?;

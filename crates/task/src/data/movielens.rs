@@ -2,12 +2,12 @@
 //! test.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use dyno_tensors::files;
 use thiserror::Error;
 
 use super::SampleSet;
@@ -91,7 +91,7 @@ impl Ratings {
     /// # Errors
     /// [`MovielensError`] if the file is malformed.
     pub fn read(path: &Path) -> Result<Self, MovielensError> {
-        let text = fs::read_to_string(path).map_err(|error| MovielensError::Unreadable {
+        let text = files::read_to_string(path).map_err(|error| MovielensError::Unreadable {
             path: path.to_owned(),
             why: error.to_string(),
         })?;
@@ -183,6 +183,8 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn written(name: &str, text: &str) -> PathBuf {

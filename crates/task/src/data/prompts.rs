@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use dyno_tensors::files;
 use serde_json::json;
 
 use super::bpe::BytePairEncoder;
@@ -169,7 +170,7 @@ fn write(
 
 impl Prompts {
     fn open(path: &Path, files: &Files<'_>) -> Result<Self, OpenError> {
-        let bytes = fs::read(path).map_err(OpenError::io_at(path))?;
+        let bytes = files::read(path).map_err(OpenError::io_at(path))?;
         let all: Vec<i32> =
             bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect();
         let card = files.card();

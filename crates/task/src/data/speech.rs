@@ -3,11 +3,11 @@
 
 pub mod states;
 
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use dyno_tensors::files;
 use thiserror::Error;
 
 use super::SampleSet;
@@ -108,7 +108,7 @@ pub fn steps(recording: &[f32]) -> Vec<[f32; CONTEXT + STEP]> {
 /// # Errors
 /// [`SpeechError`] if the file is malformed.
 pub fn spoken(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
-    let text = fs::read_to_string(path)
+    let text = files::read_to_string(path)
         .map_err(|why| SpeechError::Unreadable { path: path.to_owned(), why })?;
     let mut is_speech = vec![false; steps * STEP];
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -166,7 +166,7 @@ pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
             let bytes = network.states(&steps).into_iter().flat_map(f32::to_le_bytes);
             file.write_all(&bytes.collect::<Vec<u8>>()).map_err(OpenError::content)
         })?;
-    let states = fs::read(&states).map_err(OpenError::io_at(&states))?;
+    let states = files::read(&states).map_err(OpenError::io_at(&states))?;
     let states = states.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let samples = samples(&steps, states).map_err(OpenError::content)?;
     // The method takes many predictions per sample; here each sample has one.
@@ -208,6 +208,8 @@ pub fn samples(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::data::recording::write_wave;
 

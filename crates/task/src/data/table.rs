@@ -10,6 +10,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use dyno_tensors::Element;
+use dyno_tensors::files;
 use dyno_tensors::pickle::{self, Array, Value};
 use flate2::read::MultiGzDecoder;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -89,7 +90,7 @@ impl Table {
             let path = path.to_owned();
             OpenError::content(TableError { path, row: None, column: None, expected, found })
         };
-        let mut bytes = std::fs::read(path).map_err(OpenError::io_at(path))?;
+        let mut bytes = files::read(path).map_err(OpenError::io_at(path))?;
         if bytes.starts_with(&[0x1f, 0x8b]) {
             let mut whole = Vec::new();
             let read = MultiGzDecoder::new(&bytes[..]).take(most + 1).read_to_end(&mut whole);

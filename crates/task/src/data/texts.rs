@@ -12,6 +12,7 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::squad::features::{BEGIN, END};
 use dyno_metrics::squad::wordpiece::WordPieces;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use dyno_tensors::files;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -58,8 +59,7 @@ pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
         // MITRE's rows end in a comma, its header does not.
         column(path, csv::ReaderBuilder::new().flexible(true), COLUMN, expected)?
     } else {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| refused(None, error.to_string()))?;
+        let text = files::read_to_string(path).map_err(|error| refused(None, error.to_string()))?;
         text.lines().map(str::to_owned).collect()
     };
     let texts: Vec<String> = texts.into_iter().filter(|text| !text.trim().is_empty()).collect();

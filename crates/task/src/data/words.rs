@@ -1,12 +1,12 @@
 //! Words of the CMU Pronouncing Dictionary as letters, drawn with a seed.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use dyno_tensors::files;
 use thiserror::Error;
 
 use super::SampleSet;
@@ -71,7 +71,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
 /// [`WordsError`] if the dictionary is missing or has too few words.
 pub fn draw(dictionary: &Path, count: usize) -> Result<Vec<String>, WordsError> {
     let path = || dictionary.to_owned();
-    let text = fs::read_to_string(dictionary)
+    let text = files::read_to_string(dictionary)
         .map_err(|why| WordsError::Unreadable { path: path(), why })?;
     let mut words: Vec<&str> = text
         .lines()
@@ -117,6 +117,8 @@ pub fn samples(words: &[String], input: &str) -> Result<TensorLibrary, WordsErro
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn dictionary(name: &str, text: &str) -> PathBuf {

@@ -4,6 +4,7 @@
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
+use dyno_tensors::files;
 use thiserror::Error;
 
 use super::{Picture, jpeg, orientation};
@@ -32,7 +33,7 @@ pub struct DecodeError {
 /// [`DecodeError`] if the file cannot be read, is truncated or broken, or has another format.
 pub fn open(path: &Path) -> Result<Picture<u8>, DecodeError> {
     let refused = |why: String| DecodeError { path: path.to_owned(), why };
-    let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    let bytes = files::read(path).map_err(|error| refused(error.to_string()))?;
     picture(&bytes).map_err(refused)
 }
 

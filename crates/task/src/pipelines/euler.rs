@@ -10,6 +10,7 @@
 use std::num::NonZero;
 use std::path::Path;
 
+use dyno_tensors::files;
 use serde_json::{Value, json};
 
 use crate::files::OpenError;
@@ -105,7 +106,7 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
     if !path.is_file() {
         return Ok(());
     }
-    let bytes = std::fs::read(path).map_err(OpenError::io_at(path))?;
+    let bytes = files::read(path).map_err(OpenError::io_at(path))?;
     let refused = |what: String| OpenError::content(format!("{}: {what}", path.display()));
     let found: Value = serde_json::from_slice(&bytes)
         .map_err(|error| refused(format!("expected the configuration of a scheduler: {error}")))?;

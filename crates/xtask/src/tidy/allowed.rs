@@ -95,6 +95,7 @@ pub const EDGES: &[Edge] = &[
     ("rnn", "kernels", "runs its plans"),
     ("rnn", "onnx", "reads layers out of models"),
     ("rnn", "tensors", "reads weights of NPZ and safetensors files"),
+    ("rnn-c", "kernels", "in tests: a worker of its thread team panics"),
     ("rnn-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("rnn-c", "rnn", "gives the engine of recurrent networks to C programs"),
     ("rnn-py", "graph", "gives whole models to Python programs"),

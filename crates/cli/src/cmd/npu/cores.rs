@@ -16,6 +16,7 @@ use dyno_npu::profile::{NetworkProfile, Picos};
 use dyno_npu::schedule::NamedScheduler;
 use dyno_npu::streams::simulate_observed;
 use dyno_npu::workload::{LayerType, Network};
+use dyno_results::write::to_named;
 use dyno_sut::interleaved::{DenseLayer, DenseNetwork, InterleavedNetworks, Isa};
 use serde_json::json;
 
@@ -100,7 +101,7 @@ impl Cores {
             for profile in &measurement.profiles {
                 let end = path.file_name().and_then(|name| name.to_str()).unwrap_or("profile.csv");
                 let file = path.with_file_name(format!("{}-{end}", profile.name));
-                std::fs::write(&file, profile.to_string()).map_err(|error| {
+                to_named(&file, profile.to_string()).map_err(|error| {
                     Failure::set_up(format!("cannot write {}: {error}", file.display()))
                 })?;
             }

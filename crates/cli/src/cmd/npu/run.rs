@@ -11,6 +11,7 @@ use dyno_npu::schedule::{NamedScheduler, SCHEDULERS};
 use dyno_npu::spatial::Partitions;
 use dyno_npu::streams::{StreamsResult, simulate_observed};
 use dyno_report::timeline::{Bar, Timeline};
+use dyno_results::write::to_named;
 use serde_json::{Value, json};
 
 use super::arguments::Sharing;
@@ -164,7 +165,7 @@ impl Run {
         let timeline = Timeline { names: &deployment.names, bars: &bars };
         for (path, text) in [(&self.timeline, timeline.svg()), (&self.trace, timeline.trace())] {
             if let Some(path) = path {
-                std::fs::write(path, text).map_err(|error| {
+                to_named(path, text).map_err(|error| {
                     Failure::set_up(format!("cannot write {}: {error}", path.display()))
                 })?;
             }

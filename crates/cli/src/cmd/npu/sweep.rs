@@ -14,6 +14,7 @@ use clap::Args;
 use dyno_experiment::Failure;
 use dyno_experiment::environment::cores;
 use dyno_loadgen::clock::Clock;
+use dyno_results::write::to_named;
 
 use self::axis::Axis;
 use self::grid::Grid;
@@ -142,7 +143,7 @@ impl Sweep {
 
     fn write(&self, grid: &Grid) -> Result<(), Failure> {
         let write = |path: &Path, text: String| {
-            std::fs::write(path, text).map_err(|error| {
+            to_named(path, text).map_err(|error| {
                 Failure::set_up(format!("cannot write {}: {error}", path.display()))
             })
         };

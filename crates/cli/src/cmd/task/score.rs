@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -15,6 +14,7 @@ use dyno_metrics::{
     DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, ScoreError, ScoreReport, Scorer,
     score,
 };
+use dyno_results::write::to_named;
 use dyno_task::card;
 use dyno_task::judge::Judge;
 use serde_json::{Map, Value, json};
@@ -250,7 +250,7 @@ fn of_data(error: DataError) -> Failure {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text)
+    to_named(path, text)
         .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))
 }
 

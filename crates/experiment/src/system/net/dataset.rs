@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dyno_net::workload::{Format, ReadError, Row, Rows, images};
+use dyno_tensors::files;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -77,7 +78,7 @@ fn is_parquet(path: &Path) -> bool {
 fn parsed(path: &Path) -> Result<Rows, ReadError> {
     match format_of(path) {
         Some(format) if !is_parquet(path) => {
-            let bytes = std::fs::read(path);
+            let bytes = files::read(path);
             format.rows(bytes.map_err(|error| ReadError { row: 0, why: error.to_string() })?)
         }
         _ => parquet_rows(path),
@@ -100,7 +101,7 @@ fn read_images(row: &mut Row, folder: &Path) -> Result<(), String> {
         match value {
             Value::String(path) if !path.is_empty() && !images::is_url(path) => {
                 let file = folder.join(path.strip_prefix("file://").unwrap_or(path));
-                let bytes = std::fs::read(&file).map_err(|error| {
+                let bytes = files::read(&file).map_err(|error| {
                     format!("cannot read the image {}: {error}", file.display())
                 })?;
                 *path =

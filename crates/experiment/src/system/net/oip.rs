@@ -19,6 +19,7 @@ use dyno_net::protocol::Protocol;
 use dyno_net::trouble::{Kind, Trouble};
 use dyno_net::workload::Format;
 use dyno_sut::tensors::{Spans, TensorLibrary};
+use dyno_tensors::files;
 
 use super::{Answers, ServerGroup, SpecKeys, StartedServer, dataset, version};
 use crate::failure::Failure;
@@ -340,7 +341,7 @@ fn strings_of(name: &str, path: &Path) -> Result<StringInput, Failure> {
         };
         return StringInput::from_rows(name, &rows, &column).map_err(|why| wrong(&why));
     }
-    let bytes = std::fs::read(path).map_err(|error| wrong(&error))?;
+    let bytes = files::read(path).map_err(|error| wrong(&error))?;
     if path.extension().is_some_and(|extension| extension == "npy") {
         return StringInput::from_npy(name, &bytes).map_err(|error| {
             wrong(&error).hint("strings are read as arrays of numpy.bytes_ and numpy.str_")

@@ -6,6 +6,7 @@ use dyno_net::exchange::Method;
 use dyno_net::ledger::AcceptedClasses;
 use dyno_net::raw::{Raw, Template};
 use dyno_net::workload::Row;
+use dyno_tensors::files;
 
 use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, version};
 use crate::failure::Failure;
@@ -92,7 +93,7 @@ fn body(given: &mut SpecKeys) -> Result<String, Failure> {
     let Some(text) = given.text("body") else { return Ok(String::new()) };
     match text.strip_prefix('@') {
         None => Ok(text),
-        Some(path) => std::fs::read_to_string(path)
+        Some(path) => files::read_to_string(path)
             .map_err(|error| Failure::set_up(format!("body: cannot read {path}: {error}"))),
     }
 }

@@ -12,6 +12,7 @@ use dyno_net::endpoint::Endpoint;
 use dyno_net::ledger::AcceptedClasses;
 use dyno_net::tls::{Authorities, Identity, Trust};
 use dyno_results::units::parse_duration;
+use dyno_tensors::files;
 
 use super::Resources;
 use super::secrets::{
@@ -192,7 +193,7 @@ impl SpecKeys {
     /// The file cannot be read.
     pub fn file(&mut self, key: &'static str) -> Result<Option<Vec<u8>>, Failure> {
         let Some(path) = self.text(key).map(PathBuf::from) else { return Ok(None) };
-        match std::fs::read(&path) {
+        match files::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) => {
                 let problem = format!("{key}: cannot read {}: {error}", path.display());
@@ -257,7 +258,7 @@ impl SpecKeys {
         }
         let prefix = format!("{place}-file.");
         for (name, path) in self.beginning(&prefix) {
-            let value = std::fs::read_to_string(&path).map_err(|error| {
+            let value = files::read_to_string(&path).map_err(|error| {
                 Failure::set_up(format!("{prefix}{name}: cannot read {path}: {error}"))
             })?;
             found.push((name, value.trim().to_owned()));

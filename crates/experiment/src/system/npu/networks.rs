@@ -10,6 +10,7 @@ use dyno_npu::workload::language::{DECODERS, Decoder, DecoderPhase};
 use dyno_npu::workload::{Network, PRESETS};
 use dyno_onnx::{Model, Weights};
 use dyno_task::graphs::{COUNTED, GRAPHS};
+use dyno_tensors::files;
 
 use crate::{Failure, Watch};
 
@@ -187,7 +188,7 @@ fn unknown(name: &str) -> Failure {
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
+    files::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }
 

@@ -1,5 +1,6 @@
 //! The server of `dyno serve`, over real sockets.
 
+mod attacks;
 mod drain;
 mod grpc;
 mod limits;
@@ -12,7 +13,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use dyno_net::serve::{Answers, Limits, Listener, Model, Queue, Server, Settings, Station};
+use dyno_net::serve::{Answers, Limits, Listener, Model, Queue, Server, Settings, Station, Token};
 use dyno_sut::batch::Policy;
 use dyno_sut::digits::DigitsPerceptron;
 use dyno_sut::engine::{EngineInfo, Port};
@@ -26,7 +27,16 @@ fn listener() -> Listener {
 
 /// A server of these models.
 fn server_of(limits: Limits, models: Vec<Model>) -> (Server, SocketAddr) {
-    let settings = Settings { node: "Network SUT test-1".into(), limits, compresses: true };
+    guarded_server(limits, models, None)
+}
+
+/// A server of these models that expects a token.
+fn guarded_server(
+    limits: Limits,
+    models: Vec<Model>,
+    token: Option<Token>,
+) -> (Server, SocketAddr) {
+    let settings = Settings { node: "Network SUT test-1".into(), limits, compresses: true, token };
     let server = Server::start(settings, models, vec![listener()]).unwrap();
     let address = server.addresses()[0];
     (server, address)

@@ -1,5 +1,6 @@
 //! Runs that workers share, over loopback.
 
+mod attacks;
 mod frames;
 mod one_result;
 mod rig;

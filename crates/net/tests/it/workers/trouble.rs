@@ -1,15 +1,20 @@
 //! Workers that die, hang, come late or do not belong: a reason, never a hang.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, SECOND};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
+use dyno_net::worker::channel::{Channel, ChannelReader};
 use dyno_net::worker::coordinator::{GatherError, ListenSettings, WorkerListener};
 use dyno_net::worker::member::{JoinSettings, Member, MemberError};
 use dyno_net::worker::wire::{self, Body, Hello, Pair};
 
 use super::rig::{Time, gathered, join, listen, patience, played, worker};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn long() -> TestSettings {
     TestSettings {
@@ -28,20 +33,23 @@ fn a_worker_that_goes_away_ends_the_run_with_a_reason() {
     let whole = worker(address, Time::Real);
     // Takes orders until the run begins, and drops the connection then.
     let half = std::thread::spawn(move || {
-        let mut stream = TcpStream::connect(address).unwrap();
-        let share = handshake(&mut stream, "open sesame").unwrap();
+        let (channel, mut reader) = connect(address);
+        let share = handshake(&channel, &mut reader, "open sesame").unwrap();
         loop {
-            match wire::read(&mut stream, wire::MOST).unwrap() {
-                Body::SetUp(_) => wire::write(&mut stream, Body::Ready(ready())).unwrap(),
+            match wire::read(&mut reader, wire::MOST).unwrap() {
+                Body::SetUp(_) => wire::send(&channel, Body::Ready(ready())).unwrap(),
                 Body::Begin(_) | Body::Load(_) => {
-                    wire::write(&mut stream, Body::Done(true)).unwrap();
+                    wire::send(&channel, Body::Done(true)).unwrap();
                 }
-                Body::Play(_) => wire::write(&mut stream, Body::Armed(true)).unwrap(),
+                Body::Play(_) => wire::send(&channel, Body::Armed(true)).unwrap(),
                 Body::Ping(asked) => {
                     let pong = wire::Pong { asked, at: 5 };
-                    wire::write(&mut stream, Body::Pong(pong)).unwrap();
+                    wire::send(&channel, Body::Pong(pong)).unwrap();
                 }
-                Body::Start(_) => return share,
+                Body::Start(_) => {
+                    channel.close();
+                    return share;
+                }
                 _ => {}
             }
         }
@@ -69,11 +77,11 @@ fn a_worker_that_falls_silent_ends_the_run_with_a_reason() {
         WorkerListener::begin(ListenSettings { silence: SECOND / 2, ..listen(1) }).unwrap();
     let address = listening.address();
     let hung = std::thread::spawn(move || {
-        let mut stream = TcpStream::connect(address).unwrap();
-        handshake(&mut stream, "open sesame").unwrap();
+        let (channel, mut reader) = connect(address);
+        handshake(&channel, &mut reader, "open sesame").unwrap();
         loop {
             // It reads, and says nothing.
-            if wire::read(&mut stream, wire::MOST).is_err() {
+            if wire::read(&mut reader, wire::MOST).is_err() {
                 return;
             }
         }
@@ -130,8 +138,8 @@ fn strangers_and_other_releases_are_told_why_they_are_refused() {
     let stranger = JoinSettings { token: "guess".into(), ..own.clone() };
     assert!(matches!(refused(&stranger), MemberError::NotTheCoordinator));
     // One that does not look at the coordinator's proof gets no further.
-    let mut stream = TcpStream::connect(listening.address()).unwrap();
-    assert!(handshake(&mut stream, "guess").unwrap_err().contains("token"));
+    let (channel, mut reader) = connect(listening.address());
+    assert!(handshake(&channel, &mut reader, "guess").unwrap_err().contains("token"));
     let old = refused(&JoinSettings { release: "0.9.0".into(), ..own.clone() }).to_string();
     assert!(old.contains("1.2.3") && old.contains("0.9.0"), "{old}");
     // Noise does not keep others out.
@@ -184,10 +192,10 @@ fn a_coordinator_of_another_machine_is_not_taken_for_a_local_one() {
 #[test]
 fn the_versions_of_both_sides_are_named() {
     let listening = WorkerListener::begin(listen(1)).unwrap();
-    let mut stream = TcpStream::connect(listening.address()).unwrap();
+    let (channel, mut reader) = connect(listening.address());
     let hello = Hello { protocol: 1, release: "1.2.3".into(), ..Hello::default() };
-    wire::write(&mut stream, Body::Hello(hello)).unwrap();
-    let Body::Refused(why) = wire::read(&mut stream, 4_096).unwrap() else { panic!() };
+    wire::send(&channel, Body::Hello(hello)).unwrap();
+    let Body::Refused(why) = wire::read(&mut reader, 4_096).unwrap() else { panic!() };
     let own = format!("worker protocol {}", wire::PROTOCOL);
     assert!(why.contains(&own) && why.contains("worker protocol 1"), "{why}");
 }
@@ -237,8 +245,13 @@ fn ready() -> wire::Ready {
     wire::Ready { system, library, total: 50, performance: 40 }
 }
 
+/// Connects as a worker would.
+fn connect(address: SocketAddr) -> (Arc<Channel>, ChannelReader) {
+    Channel::connect(TcpStream::connect(address).unwrap(), PATIENCE).unwrap()
+}
+
 /// Joins as a worker would, without looking at the coordinator's proof.
-fn handshake(stream: &mut TcpStream, token: &str) -> Result<u32, String> {
+fn handshake(channel: &Channel, reader: &mut ChannelReader, token: &str) -> Result<u32, String> {
     let nonce = vec![7; 32];
     let hello = Hello {
         protocol: wire::PROTOCOL,
@@ -247,17 +260,17 @@ fn handshake(stream: &mut TcpStream, token: &str) -> Result<u32, String> {
         name: "a stranger".into(),
         seat: 0,
     };
-    wire::write(stream, Body::Hello(hello)).unwrap();
-    let Body::Challenge(challenge) = wire::read(stream, 4_096).unwrap() else { panic!() };
+    wire::send(channel, Body::Hello(hello)).unwrap();
+    let Body::Challenge(challenge) = wire::read(reader, 4_096).unwrap() else { panic!() };
     let mut said = b"dyno worker".to_vec();
-    for nonce in [&nonce, &challenge.nonce] {
-        said.extend((nonce.len() as u64).to_le_bytes());
-        said.extend(nonce);
+    for part in [&nonce[..], &challenge.nonce, &channel.binding()] {
+        said.extend((part.len() as u64).to_le_bytes());
+        said.extend(part);
     }
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, token.as_bytes());
     let proof = ring::hmac::sign(&key, &said).as_ref().to_vec();
-    wire::write(stream, Body::Proof(proof)).unwrap();
-    match wire::read(stream, 4_096).unwrap() {
+    wire::send(channel, Body::Proof(proof)).unwrap();
+    match wire::read(reader, 4_096).unwrap() {
         Body::Welcome(welcome) => Ok(welcome.index),
         Body::Refused(why) => Err(why),
         other => panic!("{other:?}"),

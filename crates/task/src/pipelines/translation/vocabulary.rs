@@ -3,10 +3,10 @@
 //! Source: `vocab_utils.py`, `iterator_utils.py` and `misc_utils.py` of the `nmt` tutorial.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
 use dyno_metrics::DataError;
+use dyno_tensors::files;
 
 /// First entries of a vocabulary: the unknown piece, the begin and the end of a sentence.
 const MARKS: [&str; 3] = ["<unk>", "<s>", "</s>"];
@@ -24,7 +24,7 @@ pub(super) struct Vocabulary {
 
 impl Vocabulary {
     pub(super) fn read(path: &Path) -> Result<Self, DataError> {
-        let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+        let bytes = files::read(path).map_err(|error| DataError::unreadable(path, &error))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             DataError::malformed(path, None, "a piece a line in UTF-8", error.to_string())
         })?;
@@ -76,6 +76,8 @@ impl Vocabulary {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn read(name: &str, text: &[u8]) -> Result<Vocabulary, DataError> {

@@ -1,0 +1,264 @@
+//! Disks that are full, and runs that were killed: no result is lost, and no name is blocked.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::program::{Folder, ProgramResult};
+use crate::schema::keeps_to_schemas;
+
+const SHORT: &str = "run --system model:fixed=1ms --scenario single-stream --mode performance \
+                     --duration 100ms --set min_query_count=64";
+
+/// A run that only a signal ends.
+const LONG: &str = "run -v --system null --scenario server --mode performance --qps 100 \
+                    --duration 300s";
+
+/// Starts a run and returns when its first test begins.
+fn begun(mut command: Command) -> Child {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("in all; accuracy tests")), "the run begins");
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+/// Files and folders below a folder, the hidden ones included.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_killed_run_blocks_no_name_and_a_running_one_does() {
+    for out in ["fresh", "there"] {
+        let folder = Folder::new();
+        fs::create_dir(folder.0.join("there")).unwrap();
+        let mut child = begun(folder.command(&format!("{LONG} --out {out}")));
+        let ran = folder.dyno(&format!("{SHORT} --out {out}")).exits(3);
+        assert!(ran.stderr.contains("another run is writing to"), "{}", ran.stderr);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ran = folder.dyno(&format!("{SHORT} --out {out}")).exits(0);
+        assert!(!ran.stderr.contains("warning"), "it left nothing: {}", ran.stderr);
+        keeps_to_schemas(&folder, out);
+        assert_eq!(names(&folder.0.join(out)).len(), 5, "nothing hidden: {out}");
+        let hidden = names(&folder.0).into_iter().filter(|name| name.starts_with('.'));
+        assert_eq!(hidden.count(), 0, "{:?}", names(&folder.0));
+    }
+}
+
+#[test]
+fn results_of_a_killed_run_are_moved_aside_and_named() {
+    let folder = Folder::new();
+    fs::create_dir(folder.0.join("there")).unwrap();
+    for (out, partial) in [("fresh", ".fresh.partial"), ("there", "there/.there.partial")] {
+        for number in [1, 2] {
+            // As left by a run that was killed.
+            folder.dyno(&format!("{SHORT} --out whole")).exits(0);
+            fs::remove_file(folder.0.join("whole/summary.json")).unwrap();
+            fs::write(folder.0.join("whole/.reserve"), [0; 9]).unwrap();
+            fs::rename(folder.0.join("whole"), folder.0.join(partial)).unwrap();
+            if number == 1 {
+                folder.dyno(&format!("report {out}")).exits(0);
+            }
+            let ran = folder.dyno(&format!("{SHORT} --out {out}")).exits(0);
+            let left = partial.replace(".partial", &format!(".killed-{number}.partial"));
+            assert!(ran.stderr.contains(&format!("dyno report {left} shows")), "{}", ran.stderr);
+            assert!(!folder.0.join(&left).join(".reserve").exists(), "it holds no space");
+            folder.dyno(&format!("report {left}")).exits(0);
+            assert!(folder.read(&format!("{left}/report.html")).contains("INCOMPLETE"));
+            // Makes the name free again.
+            for name in ["summary.json", "series.json", "report.html", "effective.toml"] {
+                fs::remove_file(folder.0.join(out).join(name)).unwrap();
+            }
+            fs::remove_dir_all(folder.0.join(out).join("SingleStream")).unwrap();
+            if out == "fresh" {
+                fs::remove_dir(folder.0.join(out)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_that_was_killed_while_it_was_published_is_complete_afterwards() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{SHORT} --out out")).exits(0);
+    // The summary is moved last.
+    fs::create_dir(folder.0.join("out/.out.partial")).unwrap();
+    for name in ["effective.toml", "summary.json"] {
+        let to = folder.0.join("out/.out.partial").join(name);
+        fs::rename(folder.0.join("out").join(name), to).unwrap();
+    }
+    let ran = folder.dyno(&format!("{SHORT} --out out")).exits(3);
+    assert!(ran.stderr.contains("out exists and is not empty"), "{}", ran.stderr);
+    keeps_to_schemas(&folder, "out");
+    assert_eq!(names(&folder.0.join("out")).len(), 5);
+}
+
+/// Runs the program in a shell that limits the size of files to so many blocks.
+#[cfg(unix)]
+fn limited(folder: &Folder, blocks: u32, arguments: &str) -> ProgramResult {
+    let dyno = folder.command(arguments);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -f {blocks}; exec \"$@\""), "sh"]);
+    shell.arg(dyno.get_program()).args(dyno.get_args()).current_dir(&folder.0);
+    shell.env("TMPDIR", folder.0.join("rescue")).env("DYNO_CACHE", "cache");
+    shell.stdin(Stdio::null()).output().unwrap().into()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_result_that_can_be_stored_nowhere_is_printed_and_nothing_looks_whole() {
+    let folder = Folder::new();
+    fs::create_dir(folder.0.join("rescue")).unwrap();
+    // The raw records alone have several MB; a block has 512 or 1,024 bytes.
+    let run = "run --system model:fixed=1us --scenario offline --mode performance --records all \
+               --set offline_expected_qps=1000000 --duration 1s";
+    let ran = limited(&folder, 1_000, &format!("{run} --out out"));
+    let ran = ran.exits(3);
+    assert!(ran.stdout.contains("samples/s"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("is kept in memory"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("error: the results can be written neither to out"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("hint: free some space"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("report:"), "{}", ran.stderr);
+    assert!(!folder.0.join("out").exists());
+    assert!(!folder.0.join(".out.partial").exists(), "files that are cut off");
+    assert!(names(&folder.0.join("rescue")).is_empty());
+
+    let json = limited(&folder, 1_000, &format!("{run} --json --out out"));
+    assert_eq!(json.code, Some(3));
+    assert_eq!(json.json()["run_directory"], Value::Null);
+    let value = json.json()["tests"][0]["result"]["value"].as_f64().unwrap();
+    assert!((value - 1e6).abs() < 1e5, "{value}");
+    // Without the limit the same name works.
+    folder.dyno(&format!("{run} --out out")).exits(0);
+}
+
+/// Makes each replacement of a file in a folder fail, also for the superuser.
+fn block(child: &mut Child, folder: &Path, file: &str) {
+    while !folder.join(file).exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before");
+        std::thread::park_timeout(std::time::Duration::from_millis(1));
+    }
+    let partial = folder.join(format!(".{file}.partial"));
+    while fs::create_dir(&partial).is_err() {}
+}
+
+#[test]
+fn a_sweep_and_a_search_go_on_in_memory_and_print_their_results() {
+    for (file, arguments, result) in [
+        (
+            "sweep.json",
+            "sweep --over qps=100,200 --system null --scenario server --duration 1s \
+             --mode performance",
+            "2 points:",
+        ),
+        (
+            "search.json",
+            "search --system null --scenario server --limit p99<1s --short 200ms \
+             --from 100 --to 200 --no-confirm",
+            "queries/s",
+        ),
+    ] {
+        let folder = Folder::new();
+        let mut child = folder
+            .command(&format!("{arguments} --no-progress --out out"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        block(&mut child, &folder.0.join("out"), file);
+        let mut stdout = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(3), "{stdout}\n{stderr}");
+        assert!(stdout.contains(result), "{stdout}\n{stderr}");
+        assert!(stderr.contains("error: cannot write to out"), "{stderr}");
+        assert!(stderr.contains("--resume"), "{stderr}");
+        let state: Value = serde_json::from_str(&folder.read(&format!("out/{file}"))).unwrap();
+        assert_eq!(state["state"], "running", "the last state that could be written");
+    }
+}
+
+/// Runs a script with file systems of its own; `None` where the system permits none.
+#[cfg(target_os = "linux")]
+fn with_mounts(folder: &Folder, script: &str) -> Option<ProgramResult> {
+    let mut shell = Command::new("unshare");
+    shell.args(["-rm", "sh", "-c"]).arg(script).arg("sh").arg(env!("CARGO_BIN_EXE_dyno"));
+    shell.current_dir(&folder.0).stdin(Stdio::null());
+    let ran: ProgramResult = shell.output().ok()?.into();
+    (ran.code != Some(77)).then_some(ran)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn space_that_was_reserved_holds_the_results_of_a_disk_that_fills_up() {
+    let folder = Folder::new();
+    // Fills both disks while the run is on.
+    let script = format!(
+        "mkdir a t; mount -t tmpfs -o size=20m tmpfs a || exit 77
+         mount -t tmpfs -o size=1m tmpfs t || exit 77
+         TMPDIR=$PWD/t \"$1\" {LONG} --no-progress --out a/out 2> said & p=$!
+         until grep -q 'accuracy tests' said; do sleep 0.05; done
+         for disk in a t; do dd if=/dev/zero of=$disk/filler bs=64k 2> dd.said; done
+         kill -INT $p; wait $p; code=$?
+         cp -r a/out kept; ls -A a t > left; exit $code"
+    );
+    let Some(ran) = with_mounts(&folder, &script) else {
+        eprintln!("skipped: no mounts");
+        return;
+    };
+    let said = folder.read("said");
+    assert_eq!(ran.code, Some(130), "{}\n{said}", ran.stderr);
+    assert!(folder.read("dd.said").contains("No space left"), "the disk was full");
+    assert!(!said.contains("warning"), "{said}");
+    assert!(said.contains("report: a/out/report.html"), "{said}");
+    keeps_to_schemas(&folder, "kept");
+    assert!(folder.read("kept/report.html").ends_with("</html>\n"));
+    assert_eq!(folder.read("left"), "a:\nfiller\nout\n\nt:\nfiller\n");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_without_the_space_of_a_run_is_reported_before_it() {
+    let folder = Folder::new();
+    let script = format!(
+        "mkdir a; mount -t tmpfs -o size=3m tmpfs a || exit 77
+         \"$1\" {SHORT} --out a/out; code=$?; ls -A a > left; exit $code"
+    );
+    let Some(ran) = with_mounts(&folder, &script) else {
+        eprintln!("skipped: no mounts");
+        return;
+    };
+    let ran = ran.exits(3);
+    assert!(ran.stderr.contains("3 MB free; free some space"), "{}", ran.stderr);
+    assert_eq!(folder.read("left"), "");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn data_without_an_end_is_refused() {
+    let folder = Folder::new();
+    for arguments in [
+        "run --system onnx:/dev/zero",
+        "run --system onnx:model.onnx --data /dev/zero",
+        "run --system raw:http://127.0.0.1:9/,body=@/dev/zero",
+        "run --config /dev/zero",
+    ] {
+        let ran = folder.dyno(&format!("{arguments} --out out"));
+        assert!(matches!(ran.code, Some(2 | 3)), "{arguments}: {:?} {}", ran.code, ran.stderr);
+        assert!(ran.stderr.contains("device"), "{arguments}: {}", ran.stderr);
+    }
+}
