@@ -143,9 +143,14 @@ impl System {
 
     fn from_opened(spec: &str, opened: OpenedSystem, run: &RunOptions) -> Result<Self, Failure> {
         let spec = net::without_secrets(spec);
-        let OpenedSystem { drive, library, labels, offline_workers, .. } = opened;
+        let OpenedSystem { drive, library, labels, offline_workers, mut remarks, .. } = opened;
         if let Drive::Engine(engine) = &drive {
-            let output = engine.info().outputs.into_iter().next();
+            let info = engine.info();
+            remarks.extend(info.remarks);
+            let output = info.outputs.into_iter().next();
+            if let Some(output) = output.as_ref().filter(|_| labels.is_some()) {
+                shapes::check_scores(output, run)?;
+            }
             let classes = output.and_then(|output| shapes::classes(&output.shape));
             shapes::check_labels(labels.as_deref(), classes, run)?;
         }
@@ -167,7 +172,7 @@ impl System {
             accuracy_target: run.accuracy_target.or(opened.target),
             labels,
             judge: opened.judge,
-            remarks: opened.remarks,
+            remarks,
             other_data: opened.other_data,
             caution: opened.caution,
             drive,

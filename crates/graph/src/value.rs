@@ -280,10 +280,21 @@ impl Value {
 /// They would take more than [`MAX_BYTES`], with `size` bytes for each element.
 pub(crate) fn count(dims: &[usize], size: usize) -> Result<usize, String> {
     let product = dims.iter().try_fold(1_usize, |product, n| product.checked_mul(*n));
-    product
-        .filter(|count| count.checked_mul(size).is_some_and(|bytes| bytes <= MAX_BYTES))
-        .ok_or_else(|| format!("a value of {dims:?} elements exceeds {MAX_BYTES} bytes"))
+    let bytes = product.and_then(|count| count.checked_mul(size));
+    let bytes = bytes.filter(|bytes| *bytes <= MAX_BYTES);
+    let bytes =
+        bytes.ok_or_else(|| format!("a value of {dims:?} elements exceeds {MAX_BYTES} bytes"))?;
+    // An allocation that fails ends the process. Large ones are tried first.
+    if bytes > TRIED_BYTES && Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+        return Err(format!(
+            "a value of {dims:?} elements does not fit into memory: {bytes} bytes"
+        ));
+    }
+    Ok(product.unwrap_or(0))
 }
+
+/// Bytes from which an allocation is tried before it is made.
+const TRIED_BYTES: usize = 1 << 24;
 
 /// Returns a vector of default elements for these dimensions.
 pub(crate) fn zeros<T: Number>(dims: &[usize]) -> Result<Vec<T>, String> {

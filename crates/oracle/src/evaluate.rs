@@ -125,6 +125,9 @@ pub(crate) fn evaluate<'a>(
     graph.outputs.iter().map(output).collect()
 }
 
+/// Work of a node without its elements.
+const NODE_WORK: usize = 100;
+
 fn evaluate_node(
     node: &Node,
     scope: &Scope<'_>,
@@ -161,6 +164,8 @@ fn evaluate_node(
     if let Some(output) = (outputs.len()..node.outputs.len()).find(|output| call.wants(*output)) {
         return fault(format!("output {output} is not supported"));
     }
+    // Nodes of loops take time even if their values are small.
+    call.spend(NODE_WORK)?;
     for output in &outputs {
         call.spend(output.count())?;
     }

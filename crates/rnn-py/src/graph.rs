@@ -1,10 +1,11 @@
 //! Whole models: named arrays in, named arrays out.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dyno_graph::{Number, Oracle, Session, SessionOptions, Value};
 use dyno_onnx::{Element, Model, Port};
+use dyno_tensors::Elements;
 use pyo3::buffer::{Element as BufferElement, PyBuffer};
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -22,6 +23,8 @@ pub struct Graph {
     path: PathBuf,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
+    /// The evaluator of `verify`, once it was asked for.
+    oracle: OnceLock<Result<Oracle, String>>,
 }
 
 #[pymethods]
@@ -43,7 +46,8 @@ impl Graph {
         });
         let graph = Arc::new(opened?);
         let (inputs, outputs) = (graph.inputs().to_vec(), graph.outputs().to_vec());
-        Ok(Self { session: Mutex::new(Session::new(graph, &options)), path, inputs, outputs })
+        let session = Mutex::new(Session::new(graph, &options));
+        Ok(Self { session, path, inputs, outputs, oracle: OnceLock::new() })
     }
 
     /// Exports a module of PyTorch and loads it.
@@ -83,7 +87,7 @@ impl Graph {
         let outputs = outputs.map_err(|error| PyValueError::new_err(error.to_string()))?;
         let named = PyDict::new(py);
         for (port, value) in self.outputs.iter().zip(&outputs) {
-            named.set_item(&port.name, array(py, value)?)?;
+            named.set_item(&port.name, array(py, port, value)?)?;
         }
         Ok(named)
     }
@@ -93,7 +97,7 @@ impl Graph {
     fn verify(&self, py: Python<'_>, inputs: &Bound<'_, PyDict>) -> PyResult<f64> {
         let values = self.values(py, inputs)?;
         let verification = py.detach(|| {
-            let oracle = Oracle::read(&self.path, VERIFIED_WORK)?;
+            let oracle = self.oracle().as_ref().map_err(Clone::clone)?;
             let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
             Ok::<_, String>(oracle.verify(&mut session, &values))
         });
@@ -101,6 +105,11 @@ impl Graph {
             dyno_graph::Verification::Compared { difference, .. } => Ok(difference),
             other => Err(PyValueError::new_err(other.to_string())),
         }
+    }
+
+    /// Reads what `verify` needs from the file, which may be removed then.
+    fn _read_oracle(&self, py: Python<'_>) {
+        py.detach(|| drop(self.oracle().as_ref()));
     }
 
     fn __repr__(&self) -> String {
@@ -113,6 +122,10 @@ impl Graph {
 }
 
 impl Graph {
+    fn oracle(&self) -> &Result<Oracle, String> {
+        self.oracle.get_or_init(|| Oracle::read(&self.path, VERIFIED_WORK))
+    }
+
     fn values(&self, py: Python<'_>, inputs: &Bound<'_, PyDict>) -> PyResult<Vec<Value>> {
         for name in inputs.keys() {
             let name: String = name.extract()?;
@@ -154,11 +167,21 @@ fn value(py: Python<'_>, port: &Port, given: &Bound<'_, PyAny>) -> PyResult<Valu
         port: &Port,
         given: &Bound<'_, PyAny>,
     ) -> PyResult<Value> {
-        let buffer = PyBuffer::<T>::get(given).map_err(|_| unfit(port, T::TYPE, given))?;
-        let value = Value::new(buffer.shape(), buffer.to_vec(py)?);
-        value.map_err(PyValueError::new_err)
+        // An array without dimensions is no buffer.
+        let is_scalar =
+            given.getattr("ndim").and_then(|n| n.extract()).is_ok_and(|n: usize| n == 0);
+        let row = if is_scalar { Some(given.call_method1("reshape", (1,))?) } else { None };
+        let buffer = PyBuffer::<T>::get(row.as_ref().unwrap_or(given));
+        let buffer = buffer.ok().filter(is_native).ok_or_else(|| unfit(port, T::TYPE, given))?;
+        let dims = if is_scalar { &[] } else { buffer.shape() };
+        Value::new(dims, buffer.to_vec(py)?).map_err(PyValueError::new_err)
     }
+    // Values of 16 bits are held as float32.
+    let wide = || given.call_method1("astype", ("float32",));
     match port.element.unwrap_or(Element::F32) {
+        Element::F16 if given.getattr("dtype").is_ok_and(|of| of.to_string() == "float16") => {
+            copied::<f32>(py, port, &wide()?)
+        }
         Element::F32 | Element::F16 | Element::BF16 => copied::<f32>(py, port, given),
         Element::F64 => copied::<f64>(py, port, given),
         Element::I64 => copied::<i64>(py, port, given),
@@ -168,10 +191,11 @@ fn value(py: Python<'_>, port: &Port, given: &Bound<'_, PyAny>) -> PyResult<Valu
         // Python has no buffers of Rust's type for booleans.
         Element::Bool => {
             let bytes = given.call_method1("view", ("uint8",)).unwrap_or_else(|_| given.clone());
-            let buffer =
-                PyBuffer::<u8>::get(&bytes).map_err(|_| unfit(port, Element::Bool, given))?;
-            let all = buffer.to_vec(py)?.into_iter().map(|byte| byte != 0).collect();
-            Value::new(buffer.shape(), all).map_err(PyValueError::new_err)
+            let bytes =
+                copied::<u8>(py, port, &bytes).map_err(|_| unfit(port, Element::Bool, given))?;
+            let all = bytes.as_slice::<u8>().unwrap_or_default();
+            let all: Vec<bool> = all.iter().map(|byte| *byte != 0).collect();
+            Value::new(bytes.dims(), all).map_err(PyValueError::new_err)
         }
         other => Err(PyTypeError::new_err(format!("input '{}' is of type {other}", port.name))),
     }
@@ -186,8 +210,16 @@ fn unfit(port: &Port, expected: Element, given: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// Copies a value into a memoryview of its type and dimensions. A view without elements is flat.
-fn array<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+/// Returns whether the numbers of a buffer have the byte order of this machine.
+pub(crate) fn is_native<T: BufferElement>(buffer: &PyBuffer<T>) -> bool {
+    let foreign = if cfg!(target_endian = "big") { &b"<"[..] } else { &b">!"[..] };
+    let format = buffer.format().to_bytes();
+    size_of::<T>() == 1 || format.first().is_none_or(|first| !foreign.contains(first))
+}
+
+/// Copies a value into a memoryview of its type and dimensions; numbers of 16 bits are rounded and held
+/// as float32. A view without elements is flat.
+fn array<'py>(py: Python<'py>, port: &Port, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     let format = match value.element() {
         Element::F32 => "f",
         Element::F64 => "d",
@@ -198,7 +230,13 @@ fn array<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
         Element::Bool => "?",
         other => return Err(PyTypeError::new_err(format!("an output is of type {other}"))),
     };
-    let elements = value.elements(value.element()).expect("it is its own type");
+    let declared = port.element.and_then(|declared| value.elements(declared));
+    let elements = match declared {
+        Some(halves @ (Elements::F16(_) | Elements::BF16(_))) => {
+            Elements::F32(halves.to_f32().into_owned().into())
+        }
+        _ => value.elements(value.element()).expect("it is its own type"),
+    };
     let mut bytes = Vec::new();
     elements.write(&mut bytes);
     if cfg!(target_endian = "big") && elements.element().size() > 1 {

@@ -229,7 +229,8 @@ impl Model {
 }
 
 fn buffer(name: &str, object: &Bound<'_, PyAny>) -> PyResult<PyBuffer<f32>> {
-    PyBuffer::get(object).map_err(|_| {
+    let found = PyBuffer::get(object).ok().filter(graph::is_native);
+    found.ok_or_else(|| {
         let found = object
             .getattr("dtype")
             .map_or_else(|_| object.get_type().to_string(), |dtype| format!("an array of {dtype}"));

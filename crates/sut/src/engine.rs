@@ -88,6 +88,8 @@ pub struct EngineInfo {
     /// Warm-up calls before the clock of each test starts, without the call that is made when the
     /// engine is loaded.
     pub warm_up: usize,
+    /// Sentences on properties of the model that readers of a result should know.
+    pub remarks: Vec<String>,
     /// Duration of the first call, which is made when the engine is loaded.
     pub first_call: Option<Nanos>,
 }

@@ -247,7 +247,8 @@ pub fn batches(facts: &Facts<'_>) -> Option<UnmetNeed> {
 /// Needs an engine whose calls use several threads.
 pub fn threads(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let runtime = facts.loaded?.about().runtime.unwrap_or_default();
-    let spreads = ["ONNX Runtime", "dyno-rnn"].iter().any(|name| runtime.starts_with(name));
+    let spreads =
+        ["ONNX Runtime", "dyno-rnn", "dyno-graph"].iter().any(|name| runtime.starts_with(name));
     (!spreads).then(|| {
         UnmetNeed::new(
             format!("means nothing to system `{}`", facts.system),

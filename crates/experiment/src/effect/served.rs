@@ -8,7 +8,7 @@ const ROWS: [(&str, &[&str]); 5] = [
     ("cores", &["digits", "digits-lstm", "null", "onnx", "tuned", "rnn"]),
     ("ort-lib", &["onnx"]),
     ("batch-wait", &["digits", "digits-lstm", "null", "onnx", "tuned", "rnn"]),
-    ("shape", &["onnx", "tuned"]),
+    ("shape", &["onnx", "tuned", "rnn"]),
 ];
 
 /// Rejects flags that the served system ignores.

@@ -91,8 +91,9 @@ pub fn warm_up(
     for _ in 0..calls {
         for answer in model.infer(&[&zeros]) {
             answer.map_err(|(_, why)| {
-                Failure::set_up(format!("{} fails on zeros: {why}", model.name()))
-                    .hint("leave out --warm-up, if zeros are no input of it")
+                Failure::set_up(format!("{} fails on zeros: {why}", model.name())).hint(
+                    "--shape gives other dimensions than 1; --warm-up 0 leaves these calls out",
+                )
             })?;
         }
     }

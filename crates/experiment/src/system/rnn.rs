@@ -168,7 +168,14 @@ fn load(spec: &Spec, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     }
     let mut models = Vec::new();
     for (name, _) in &spec.models {
-        models.push(Source::open(name, spec)?);
+        let source = Source::open(name, spec);
+        models.push(if spec.models.len() > 1 && name.ends_with(".onnx") {
+            source.map_err(|failure| {
+                failure.hint("several models are chains of layers; a whole model is measured alone")
+            })?
+        } else {
+            source?
+        });
     }
     let library = Arc::new(library(spec, &models, run)?);
     let mut remarks: Vec<String> =

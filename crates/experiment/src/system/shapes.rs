@@ -217,6 +217,33 @@ pub fn classes(shape: &[Option<usize>]) -> Option<usize> {
     (all > 1).then_some(all)
 }
 
+/// Rejects labels for an answer that is no list of scores and no class: a single score has no greatest
+/// element, and scores in two dimensions belong to several classes.
+///
+/// # Errors
+/// The output with its dimensions.
+pub fn check_scores(output: &Port, run: &RunOptions) -> Result<(), Failure> {
+    let dims = output.shape.get(1..).unwrap_or_default();
+    let wide = dims.iter().filter(|dim| **dim != Some(1)).count();
+    let is_class = !output.element.starts_with("float") && !output.element.starts_with("bfloat");
+    let problem = match wide {
+        0 if !is_class && !output.shape.is_empty() => "is a single score, which names no class",
+        0 | 1 => return Ok(()),
+        _ => "has scores in several dimensions, which name no single class",
+    };
+    if run.labels.is_none() {
+        return Ok(());
+    }
+    let Port { name, element, shape } = output;
+    let shape: Vec<String> =
+        shape.iter().map(|n| n.map_or_else(|| "?".into(), |n| n.to_string())).collect();
+    Err(Failure::usage(format!(
+        "--labels: output `{name}`, {element} [{}], {problem}",
+        shape.join(", ")
+    ))
+    .hint("labels need an output [batch, classes] of scores, or [batch] of integers"))
+}
+
 /// Rejects labels that are not a class of the model.
 ///
 /// # Errors
@@ -301,6 +328,21 @@ mod tests {
         let run = RunOptions { shapes, batch, ..RunOptions::default() };
         let bound = bound(&inputs, Symbols::new, &run).unwrap();
         assert_eq!(bound[0].shape, [Some(9), Some(2), Some(4)]);
+    }
+
+    #[test]
+    fn labels_need_scores_of_classes() {
+        let run = RunOptions { labels: Some("y.npy".into()), ..RunOptions::default() };
+        let check = |element: &str, shape: &[Option<usize>]| {
+            let (name, element) = ("scores".into(), element.into());
+            check_scores(&Port { name, element, shape: shape.to_vec() }, &run).is_ok()
+        };
+        let open = None;
+        assert!(check("float32", &[open, Some(10)]) && check("float32", &[open, open]));
+        assert!(check("int64", &[open]) && check("int64", &[open, Some(1)]));
+        assert!(check("float32", &[open, Some(10), Some(1), Some(1)]) && check("float32", &[]));
+        assert!(!check("float32", &[open, Some(1)]) && !check("float32", &[open]));
+        assert!(!check("float32", &[open, Some(3), Some(4)]));
     }
 
     #[test]

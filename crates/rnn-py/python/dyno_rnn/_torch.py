@@ -30,7 +30,9 @@ def graph(module, examples, dynamic=None, **options):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, type(module).__name__ + ".onnx")
         export(module, examples, path, dynamic)
-        return Graph(path, **options)
+        loaded = Graph(path, **options)
+        loaded._read_oracle()
+        return loaded
 
 
 def export(module, examples, path, dynamic=None):
@@ -41,17 +43,38 @@ def export(module, examples, path, dynamic=None):
     """
     import torch
 
-    if isinstance(module, torch.nn.Module):
-        module = module.eval()
+    training = isinstance(module, torch.nn.Module) and module.training
+    if training:
+        module.eval()
+    try:
+        _export(module, examples, path, dynamic)
+    finally:
+        if training:
+            module.train()
+
+
+def _export(module, examples, path, dynamic):
+    import torch
+
     with torch.no_grad():
-        found = module(*examples.values())
-    several = isinstance(found, (tuple, list)) and len(found) > 1
-    outputs = [f"output_{at}" for at in range(len(found))] if several else ["output"]
+        found = list(_tensors(module(*examples.values())))
+    outputs = [f"output_{at}" for at in range(len(found))] if len(found) > 1 else ["output"]
     options = {"input_names": list(examples), "output_names": outputs, "dynamic_axes": dynamic or {}}
     with warnings.catch_warnings():
         # The exporter warns of its own age, and of fixed states that it does not write.
         warnings.simplefilter("ignore")
         torch.onnx.export(module, tuple(examples.values()), path, dynamo=False, **options)
+
+
+def _tensors(found):
+    """The tensors of an answer, in the order of the exporter."""
+    if isinstance(found, dict):
+        found = list(found.values())
+    if isinstance(found, (tuple, list)):
+        for part in found:
+            yield from _tensors(part)
+    elif found is not None:
+        yield found
 
 
 def load(path, trusted=False):

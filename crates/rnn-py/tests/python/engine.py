@@ -201,6 +201,18 @@ class WholeModels(unittest.TestCase):
         with self.assertRaises(OSError):
             self.open("none.onnx")
 
+    def test_arrays_of_another_byte_order_are_told(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        graph = self.open("gru_no_bias.onnx")
+        [(name, _, dims)] = graph.inputs
+        with self.assertRaisesRegex(TypeError, "expected an array of float32, found >f4"):
+            graph.run({name: numpy.ones(dims, ">f4")})
+        with self.assertRaisesRegex(TypeError, "found an array of >f4"):
+            dyno_rnn.Model("lstm:4x8").run(numpy.ones((2, 1, 4), ">f4"))
+
     def test_a_classifier_of_torch_is_a_graph_with_its_own_names(self):
         torch = torch_or_skip(self)
         torch.manual_seed(2)
@@ -219,6 +231,7 @@ class WholeModels(unittest.TestCase):
         dynamic = {"ids": {0: "batch", 1: "steps"}}
         graph = dyno_rnn.Graph.from_torch(module, {"ids": ids}, dynamic=dynamic)
         self.assertEqual(graph.inputs, [("ids", "int64", ("batch", "steps"))])
+        self.assertLess(graph.verify({"ids": ids.numpy()}), 1e-5)
         for rows, steps in [(2, 7), (3, 5)]:
             ids = torch.randint(0, 50, (rows, steps))
             [scores] = graph.run({"ids": ids.numpy()}).values()

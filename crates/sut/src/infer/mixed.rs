@@ -2,9 +2,11 @@
 
 /// Largest difference of answers to equal samples of one call, relative to the largest magnitude.
 const TWICE_TOLERANCE: f64 = 1e-3;
-/// Largest difference of an answer alone and in a call with another sample. Models that quantize whole
-/// calls differ a little by the other samples.
+/// Largest difference of an answer alone and in a call with another sample, in a model whose first
+/// dimension is a batch. Models that quantize whole calls depend on the other samples a little.
 const TOGETHER_TOLERANCE: f64 = 0.05;
+/// Largest difference by rounding, in sums of another order.
+const ROUNDING: f64 = 1e-4;
 
 /// Answers that are compared.
 pub struct Trial {
@@ -28,10 +30,21 @@ impl Trial {
                 "two equal samples of a call get answers that differ by {twice:.1e}"
             ));
         }
-        let apart = (0..2).map(|at| difference(&self.both[at], &self.alone[at]));
-        let apart = apart.fold(0.0, f64::max);
+        let apart = self.apart();
         (apart > TOGETHER_TOLERANCE)
             .then(|| format!("alone and with another sample the answers differ by {apart:.1e}"))
+    }
+
+    /// Returns by how much an answer depends on the other samples of its call, relative to the largest
+    /// magnitude, if that is more than rounding.
+    #[must_use]
+    pub fn influence(&self) -> Option<f64> {
+        Some(self.apart()).filter(|apart| *apart > ROUNDING)
+    }
+
+    fn apart(&self) -> f64 {
+        let apart = (0..2).map(|at| difference(&self.both[at], &self.alone[at]));
+        apart.fold(0.0, f64::max)
     }
 }
 
@@ -60,6 +73,12 @@ mod tests {
     fn rounding_is_accepted_and_influence_is_not() {
         assert_eq!(mixed([0.5, 0.5 + 1e-6], [0.5, 0.25]), None);
         assert_eq!(mixed([0.5, 0.5], [0.51, 0.26]), None, "a scale for the whole call");
+        let scaled = Trial {
+            twice: [vec![1.0], vec![1.0]],
+            both: [vec![1.0], vec![0.99]],
+            alone: [vec![1.0], vec![1.0]],
+        };
+        assert!(scaled.influence().is_some_and(|apart| apart > 0.009));
         assert!(mixed([0.5, 0.6], [0.5, 0.25]).unwrap().contains("two equal samples"));
         assert!(mixed([0.5, 0.5], [0.5, 0.5]).unwrap().contains("with another sample"));
     }

@@ -73,7 +73,11 @@ impl RowModel {
         }
         // A model may not accept every size of its dynamic dimensions.
         let trial = TRIED_SIZES.iter().find_map(|size| self.trial(inputs, *size))?;
-        let why = trial.mixed()?;
+        let slightly = || {
+            let apart = trial.influence()?;
+            Some(format!("alone and with another request the answers differ by {apart:.1e}"))
+        };
+        let why = trial.mixed().or_else(slightly)?;
         (self.largest, self.info.largest_batch) = (1, 1);
         Some(why)
     }

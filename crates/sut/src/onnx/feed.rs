@@ -299,8 +299,11 @@ impl Feed {
     }
 
     /// Answers sample 0, so that a model that cannot run is reported before the run. Returns the
-    /// duration.
-    pub(super) fn trial(&self, engine: &dyn Engine) -> Result<Nanos, OnnxError> {
+    /// duration, and remarks on the model.
+    pub(super) fn trial(
+        &self,
+        engine: &dyn Engine,
+    ) -> Result<(Option<Nanos>, Vec<String>), OnnxError> {
         let first = QuerySample { id: ResponseId(1), index: 0 };
         let clock = Clock::start();
         self.is_tried.store(true, Ordering::Relaxed);
@@ -310,17 +313,23 @@ impl Feed {
         if let Some(why) = self.failure_reason() {
             return Err(OnnxError::Trial { why: why.to_owned() });
         }
-        self.check_batch(engine)?;
-        Ok(took)
+        let remark = self.check_batch(engine)?.map(|apart| {
+            format!(
+                "An answer depends on the other samples of its call by up to {apart:.1e} of the largest \
+                 magnitude, as in models that quantize whole calls; --batch 1 computes each alone."
+            )
+        });
+        Ok((Some(took), remark.into_iter().collect()))
     }
 
-    /// Checks that samples of one call do not influence each other.
-    fn check_batch(&self, engine: &dyn Engine) -> Result<(), OnnxError> {
+    /// Checks that samples of one call do not influence each other. Returns by how much they do, if that
+    /// is little but more than rounding.
+    fn check_batch(&self, engine: &dyn Engine) -> Result<Option<f64>, OnnxError> {
         let exact = matches!(self.answer, Answer::Output);
         let element =
             engine.info().outputs.first().and_then(|port| Elements::type_from_name(&port.element));
         let Some(element) = element.filter(|_| exact && self.at_once(&self.first) > 1) else {
-            return Ok(());
+            return Ok(None);
         };
         let other = u64::from(self.library.total_sample_count() > 1);
         let answers = |indices: &[u64]| -> Option<Vec<Vec<f64>>> {
@@ -342,9 +351,13 @@ impl Feed {
         // A call that fails is reported when the run makes it.
         let (Some(twice), Some(both), Some(alone)) = (pair(&[0, 0]), pair(&[0, other]), alone())
         else {
-            return Ok(());
+            return Ok(None);
         };
-        Trial { twice, both, alone }.mixed().map_or(Ok(()), |why| Err(OnnxError::Mixed { why }))
+        let trial = Trial { twice, both, alone };
+        match trial.mixed() {
+            Some(why) => Err(OnnxError::Mixed { why }),
+            None => Ok(trial.influence()),
+        }
     }
 
     /// Returns how many outputs of a call the answers need, from the first one.

@@ -104,7 +104,7 @@ impl GraphModel {
         let feed = Feed::new(&self.inputs, library, options)?;
         let info = EngineInfo { largest_batch: feed.largest_batch(), ..self.info() };
         let mut engine = GraphEngine { name: self.name(), sessions: self.sessions, feed, info };
-        engine.info.first_call = Some(engine.feed.trial(&engine)?);
+        (engine.info.first_call, engine.info.remarks) = engine.feed.trial(&engine)?;
         Ok(engine)
     }
 

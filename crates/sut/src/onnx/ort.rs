@@ -109,7 +109,7 @@ impl OrtModel {
             feed,
             info,
         };
-        engine.info.first_call = Some(engine.feed.trial(&engine)?);
+        (engine.info.first_call, engine.info.remarks) = engine.feed.trial(&engine)?;
         Ok(engine)
     }
 

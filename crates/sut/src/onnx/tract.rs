@@ -79,8 +79,8 @@ impl TractModel {
             if let Ok(plan) = plan(self.model.clone(), &self.inputs, &feed, true) {
                 let info = info(&self.inputs, &plan, &feed);
                 let mut engine = TractEngine { name: name.clone(), plan, feed: feed.clone(), info };
-                if let Ok(took) = engine.feed.trial(&engine) {
-                    engine.info.first_call = Some(took);
+                if let Ok(found) = engine.feed.trial(&engine) {
+                    (engine.info.first_call, engine.info.remarks) = found;
                     return Ok(engine);
                 }
             }
@@ -91,7 +91,7 @@ impl TractModel {
         let plan = plan.map_err(|error| refused(&self.path, &error))?;
         let info = info(&self.inputs, &plan, &feed);
         let mut engine = TractEngine { name, plan, feed, info };
-        engine.info.first_call = Some(engine.feed.trial(&engine)?);
+        (engine.info.first_call, engine.info.remarks) = engine.feed.trial(&engine)?;
         Ok(engine)
     }
 }

@@ -164,7 +164,7 @@ impl TunedModel {
         let info = EngineInfo { largest_batch: feed.largest_batch(), ..self.info() };
         let mut engine =
             TunedEngine { name: format!("tuned-{stem}"), network: self.network, feed, info };
-        engine.info.first_call = Some(engine.feed.trial(&engine)?);
+        (engine.info.first_call, engine.info.remarks) = engine.feed.trial(&engine)?;
         Ok(engine)
     }
 }

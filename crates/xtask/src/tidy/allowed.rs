@@ -101,6 +101,7 @@ pub const EDGES: &[Edge] = &[
     ("rnn-py", "graph", "gives whole models to Python programs"),
     ("rnn-py", "onnx", "reads whole models"),
     ("rnn-py", "rnn", "gives the engine of recurrent networks to Python programs"),
+    ("rnn-py", "tensors", "names the elements of arrays"),
     ("rules", "loadgen", "names settings and scenarios"),
     ("studies", "experiment", "names networks and NPUs as commands do"),
     ("studies", "loadgen", "plays simulated accelerators"),

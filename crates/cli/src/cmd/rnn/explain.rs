@@ -95,7 +95,14 @@ impl Explain {
                 return Err(Failure::usage(format!("{flag} 0 leaves nothing to run")));
             }
         }
-        let (layers, shape) = self.layers()?;
+        let mut text = self.whole_model()?;
+        let (layers, shape) = match self.layers() {
+            // A model without recurrent layers is explained as a whole.
+            Err(_) if !text.is_empty() => {
+                return output::print(text.trim_end().to_owned() + "\n").map(|()| Exit::Valid);
+            }
+            layers => layers?,
+        };
         let [rows, steps] = shape.unwrap_or([1, 100]);
         let shape = [self.batch.unwrap_or(rows), self.steps.unwrap_or(steps)];
         let isa = self.isa.as_deref().map_or(Ok(Isa::best()), Isa::named);
@@ -103,7 +110,6 @@ impl Explain {
         let is_timed = self.machine == MachineModel::This && !self.predict;
         let (machine, mut team) = self.machine(isa, is_timed)?;
         let threads = self.threads.unwrap_or(machine.cores).max(1);
-        let mut text = self.whole_model()?;
         for (name, layer) in &layers {
             let goal = self.goal(layer, shape, threads);
             let ranking = match &mut team {

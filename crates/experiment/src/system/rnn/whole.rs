@@ -208,7 +208,16 @@ fn judge(
         return Ok(None);
     }
     let vectors = match super::reference(run)? {
-        Some(path) => path,
+        Some(path) => {
+            let single = dyno_tensors::npy::Npy::parse(&std::fs::read(&path).unwrap_or_default());
+            if single.is_ok_and(|array| array.shape.get(1).is_none_or(|width| *width < 2)) {
+                let problem =
+                    format!("{}: answers of a single number have no cosine", path.display());
+                return Err(Failure::usage(problem)
+                    .hint("leave out --with reference=, or compare labels with --labels"));
+            }
+            path
+        }
         None if spec.verify && matches!(run.mode, None | Some(Mode::Accuracy | Mode::Both)) => {
             match rows(path, inputs, library) {
                 Ok(vectors) => {
@@ -257,11 +266,28 @@ fn rows(path: &Path, inputs: &[ModelInput], library: &TensorLibrary) -> Result<P
     oracle::stored(hasher.finish(), || {
         let answer = |index: usize| first_output(&judge, &names, &calls[index]);
         let rows = oracle::each(total, &answer).map_err(refused)?;
-        if rows.iter().any(|row| row.len() != rows[0].len()) {
-            return Err(refused("outputs of samples differ in length".to_owned()));
-        }
+        check_directions(&rows).map_err(refused)?;
         Ok(rows)
     })
+}
+
+/// Checks that a cosine compares these answers.
+fn check_directions(rows: &[Vec<f64>]) -> Result<(), String> {
+    for (sample, row) in rows.iter().enumerate() {
+        let why = if row.len() != rows[0].len() {
+            "has another length than that of sample 0"
+        } else if row.len() < 2 {
+            "is a single number, of which a cosine only sees the sign"
+        } else if row.iter().any(|x| !x.is_finite()) {
+            "has infinite numbers or NaN"
+        } else if row.iter().all(|x| *x == 0.0) {
+            "is all zeros, which have no direction"
+        } else {
+            continue;
+        };
+        return Err(format!("the output of sample {sample} {why}"));
+    }
+    Ok(())
 }
 
 fn first_output(judge: &Oracle, names: &[&str], inputs: &[Value]) -> Result<Vec<f64>, String> {
