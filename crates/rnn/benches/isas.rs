@@ -1,9 +1,10 @@
 //! Compares this processor's instruction sets on one thread: LSTM layers in every precision.
 //!
-//! `cargo bench -p dyno-rnn --bench isas [-- PART... isa=NAME,NAME steps=N seconds=N]` prints a JSON line per layer with the least
-//! milliseconds of a call for each instruction set, and the ratio of the second to the first. Instruction sets take turns, call by call, so
-//! that other processes slow all of them alike. A layer runs with the chunk that is fastest for
-//! each instruction set. A part selects the lines whose names contain it.
+//! `cargo bench -p dyno-rnn --bench isas [-- PART... isa=NAME,NAME steps=N seconds=N]` prints a JSON
+//! line per layer with the least milliseconds of a call for each instruction set, and the ratio of
+//! the second to the first. Instruction sets take turns, call by call, so that other processes slow
+//! all of them alike. A layer runs with the chunk that is fastest for each instruction set. A part
+//! selects the lines whose names contain it.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 

@@ -121,3 +121,46 @@ fn distance(pointers: &[*mut f32]) -> Option<isize> {
     let first = all.next().unwrap_or(0);
     all.all(|next| next == first).then_some(first)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bits of two equal small whole numbers in bfloat16.
+    fn pair(number: usize) -> u32 {
+        (number as f32).to_bits() >> 16 | (number as f32).to_bits()
+    }
+
+    #[test]
+    fn sums_at_different_distances_are_put_in_their_places() {
+        let Ok(isa) = Isa::named("amx") else { return };
+        let (rows, words, vectors, column) = (5, 20, 2, 3);
+        let width = vectors * LANES;
+        let places = [0, 40, 100, 141, 190];
+        let mut a: Vec<u32> = (0..rows * words).map(|at| pair(at / words + 1)).collect();
+        let panel: Vec<u32> = (0..words * width).map(|at| pair(at % width)).collect();
+        let bias = vec![0.5; width];
+        let (mut sums, mut scratch) = (vec![-1.0; 240], vec![0.0; rows * width]);
+        let first = a.as_mut_ptr().cast::<f32>();
+        let from: Vec<*mut f32> = (0..rows).map(|row| first.wrapping_add(row * words)).collect();
+        let to = places.map(|place| sums.as_mut_ptr().wrapping_add(place));
+        let sizes = (Precision::Bf16, words, vectors);
+        let block = TiledBlock::new(isa, sizes, &from, (&to, scratch.as_mut_ptr()), None)
+            .expect("rows at equal distances");
+        // SAFETY: all rows have their words, `panel` and `bias` all vectors, `scratch` all sums, and
+        // each place is followed by at least as many numbers as it needs.
+        unsafe { block.multiply(panel.as_ptr(), Start::Same(bias.as_ptr()), column) };
+        let mut expected = vec![-1.0; sums.len()];
+        for (row, place) in places.into_iter().enumerate() {
+            for output in 0..width {
+                let sum = 2 * words * (row + 1) * output;
+                expected[place + column + output] = sum as f32 + 0.5;
+            }
+        }
+        assert_eq!(sums, expected);
+        // Rows at different distances are left to vectors.
+        let uneven = [from[0], from[1], from[3]];
+        let found = TiledBlock::new(isa, sizes, &uneven, (&to[..3], scratch.as_mut_ptr()), None);
+        assert!(found.is_none());
+    }
+}
