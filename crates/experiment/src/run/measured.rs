@@ -1,10 +1,17 @@
-//! Results of a run and how a command with it ends.
+//! Results of a run: how they are stored, and how a command with them ends.
 
+use std::sync::Arc;
+
+use dyno_loadgen::log::{Report, reports};
+use dyno_loadgen::run::TestLog;
 use dyno_results::run_directory::FinishedDirectory;
 use dyno_results::summary::{self, State};
 
+use super::{OutcomeSink, warn};
 use crate::End;
 use crate::failure::Failure;
+use crate::outcome::Outcome;
+use crate::watch::Watch;
 
 /// Results of a run.
 pub struct MeasuredRun {
@@ -35,6 +42,45 @@ impl MeasuredRun {
             State::Aborted => End::Aborted,
             State::Complete if self.summary.is_valid() => End::Valid,
             State::Complete => End::Invalid,
+        }
+    }
+}
+
+impl OutcomeSink<'_> {
+    /// Writes the logs and records of a tenant, and those of its repeated runs. Returns false if the former
+    /// cannot be written; the caller then holds them.
+    pub(super) fn store(
+        &mut self,
+        watch: &Arc<dyn Watch>,
+        folder: &str,
+        log: &TestLog,
+        judged: &[Report<'_>],
+        outcome: &Outcome,
+    ) -> bool {
+        let is_written = self.directory.write_test(folder, log, judged, outcome.records.as_ref());
+        warn(watch, &self.directory.take_warnings());
+        // A submission has one folder per repeated run.
+        for (number, run) in (1..).zip(log.repeated()) {
+            let folder = format!("{folder}/run_{number}");
+            if !self.directory.write_test(&folder, &run, &reports(&run), None) {
+                self.directory.hold(folder, run, None);
+            }
+            warn(watch, &self.directory.take_warnings());
+        }
+        is_written
+    }
+
+    /// Keeps the logs and records of tenants that could not be written.
+    pub(super) fn hold(
+        &mut self,
+        unwritten: Vec<(usize, String)>,
+        logs: Vec<TestLog>,
+        outcomes: &mut [Outcome],
+    ) {
+        let mut logs: Vec<_> = logs.into_iter().map(Some).collect();
+        for (tenant, folder) in unwritten {
+            let log = logs[tenant].take().expect("each tenant has one folder");
+            self.directory.hold(folder, log, outcomes[tenant].records.take());
         }
     }
 }

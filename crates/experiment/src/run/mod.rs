@@ -522,17 +522,8 @@ fn play(
             requirement::judge(&mut outcome.summary, &own, &run.record);
         }
         let folder = log_folder(&test, name);
-        if !kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref()) {
-            unwritten.push((outcomes.len(), folder.clone()));
-        }
-        warn(control.watch, &kept.directory.take_warnings());
-        // A submission has one folder per repeated run.
-        for (number, run) in (1..).zip(log.repeated()) {
-            let folder = format!("{folder}/run_{number}");
-            if !kept.directory.write_test(&folder, &run, &reports(&run), None) {
-                kept.directory.hold(folder, run, None);
-            }
-            warn(control.watch, &kept.directory.take_warnings());
+        if !kept.store(control.watch, &folder, log, &judged, &outcome) {
+            unwritten.push((outcomes.len(), folder));
         }
         outcomes.push(outcome);
     }
@@ -547,11 +538,7 @@ fn play(
     if let Some(reported) = reported(system) {
         outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));
     }
-    let mut logs: Vec<_> = logs.into_iter().map(Some).collect();
-    for (tenant, folder) in unwritten {
-        let log = logs[tenant].take().expect("each tenant has one folder");
-        kept.directory.hold(folder, log, outcomes[tenant].records.take());
-    }
+    kept.hold(unwritten, logs, &mut outcomes);
     Ok(TestOutcome { outcomes, client, observers, servers })
 }
 
