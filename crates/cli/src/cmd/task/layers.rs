@@ -130,7 +130,7 @@ fn dimensions(sizes: &BTreeMap<String, usize>, given: &BTreeMap<String, usize>) 
     let one = |(name, size): (&String, &usize)| match (name.as_str(), given.contains_key(name)) {
         ("", _) => format!("a dimension without a name = {size} (assumed)"),
         (name, true) => format!("{name} = {size}"),
-        (name, false) => format!("{name} = {size} (assumed; --bind {name}=N)"),
+        (name, false) => format!("{name} = {size} (assumed; --bind {name}=SIZE)"),
     };
     format!("dimensions: {}\n", sizes.iter().map(one).collect::<Vec<_>>().join(", "))
 }

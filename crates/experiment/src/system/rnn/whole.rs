@@ -189,9 +189,13 @@ fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<Option<
             )))
         }
         Verification::Contradiction(reason) => Err(wrong(reason)),
-        Verification::Unjudged(reason) => Ok(Some(format!(
-            "The model was not verified: the independent evaluator does not compute it: {reason}."
-        ))),
+        Verification::Unjudged(reason) => {
+            // Some of the evaluator's errors begin with the same words.
+            let reason = reason.trim_start_matches("not verified: ").trim_end_matches('.');
+            Ok(Some(format!(
+                "The model was not verified: the independent evaluator does not compute it: {reason}."
+            )))
+        }
     }
 }
 

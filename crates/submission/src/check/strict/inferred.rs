@@ -73,22 +73,28 @@ const DISTINGUISHING: [&str; 11] = [
 #[derive(Debug, Default)]
 pub(super) struct Rows(BTreeMap<(String, String, RuleScenario), PathBuf>);
 
+/// What a table shows of a result besides its figures.
+pub(super) struct Row<'a> {
+    pub description: &'a Value,
+    pub model: &'a str,
+    /// Whether the folder of the system distinguishes it from others of the same description.
+    pub by_folder: bool,
+}
+
 impl Rows {
     /// Adds a result, or reports that it cannot be distinguished from another.
-    pub(super) fn add(
-        &mut self,
-        description: &Value,
-        model: &str,
-        entry: &Entry<'_>,
-        issues: &mut Issues,
-    ) {
+    pub(super) fn add(&mut self, row: &Row<'_>, entry: &Entry<'_>, issues: &mut Issues) {
         let Some(scenario) = entry.scenario else { return };
         let field =
-            |name: &&str| description.get(*name).map(ToString::to_string).unwrap_or_default();
-        let system = DISTINGUISHING.iter().map(field).collect::<Vec<_>>().join("\u{1f}");
+            |name: &&str| row.description.get(*name).map(ToString::to_string).unwrap_or_default();
+        let mut system = DISTINGUISHING.iter().map(field).collect::<Vec<_>>().join("\u{1f}");
         let path = entry.folder.path();
-        let before =
-            self.0.entry((system, model.to_owned(), scenario)).or_insert_with(|| path.clone());
+        // Folders of results are SYSTEM/BENCHMARK/SCENARIO.
+        if let Some(folder) = path.ancestors().nth(2).filter(|_| row.by_folder) {
+            system.push_str(&folder.to_string_lossy());
+        }
+        let key = (system, row.model.to_owned(), scenario);
+        let before = self.0.entry(key).or_insert_with(|| path.clone());
         if *before != path {
             let message = format!("cannot be told from {} in a table of results", before.display());
             let expected = "another system_name, or one of the two";

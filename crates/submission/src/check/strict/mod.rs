@@ -323,11 +323,12 @@ impl ModelResults<'_, '_> {
         };
         for (index, mut judged) in part.results {
             let entry = &self.model.results[index];
-            // The official tables tell other results apart by their folder.
-            let named =
-                self.description.filter(|_| self.submitter.division == DivisionFolder::Network);
-            if let Some(description) = named {
-                rows.add(&description.value, name, entry, &mut judged.issues);
+            // The official tables also distinguish systems by their folder. The network division requires
+            // unique names.
+            let by_folder = self.submitter.division != DivisionFolder::Network;
+            if let Some(description) = self.description {
+                let row = inferred::Row { description: &description.value, model: name, by_folder };
+                rows.add(&row, entry, &mut judged.issues);
             }
             let metric = judged.metric.filter(|_| counts && judged.issues.passes());
             let outcome = metric.map_or(Outcome::Invalid, |metric| Outcome::Valid { metric });
