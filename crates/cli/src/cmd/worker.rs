@@ -133,6 +133,9 @@ impl Worker {
                 Ok(member) => return Ok(Some(member)),
                 Err(error) => error,
             };
+            if interrupt.is_asked() {
+                return Ok(None);
+            }
             let is_over = clock.now() >= self.within;
             // With `--stay`, coordinators may be about to end or may have all workers they need.
             let may_pass = match error {

@@ -174,7 +174,8 @@ impl ChannelReader {
         self.channel.socket.set_write_timeout(Some(limit))
     }
 
-    /// Decrypts more bytes, and waits for them if there are none. Returns false at their end.
+    /// Decrypts more bytes, and waits for them if there are none. Returns false at their end, and true
+    /// without any if a signal interrupts the wait.
     fn more(&mut self) -> io::Result<bool> {
         if self.at == self.raw.len() {
             if let Some((clock, deadline)) = &self.deadline {
@@ -186,7 +187,11 @@ impl ChannelReader {
             }
             self.raw.resize(PIECE, 0);
             self.at = PIECE;
-            let read = (&self.channel.socket).read(&mut self.raw)?;
+            let read = match (&self.channel.socket).read(&mut self.raw) {
+                // The caller tries again.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+                read => read?,
+            };
             self.raw.truncate(read);
             self.at = 0;
             if read == 0 {
@@ -219,7 +224,6 @@ impl Read for ChannelReader {
             match self.more() {
                 Ok(true) => {}
                 Ok(false) => return Ok(0),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
