@@ -109,7 +109,9 @@ impl Graph {
 
     /// Reads what `verify` needs from the file, which may be removed then.
     fn _read_oracle(&self, py: Python<'_>) {
-        py.detach(|| drop(self.oracle().as_ref()));
+        py.detach(|| {
+            let _ = self.oracle();
+        });
     }
 
     fn __repr__(&self) -> String {
