@@ -13,22 +13,17 @@ use crate::value::Value;
 /// computes each operator in double precision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verification {
-    /// All outputs have the same types and dimensions.
+    /// All outputs have the same dimensions. Types are not compared.
     Compared {
         /// Largest difference of a number, relative to the largest magnitude of its output.
         difference: f64,
         /// Output with this difference.
         output: String,
     },
-    /// An output has another type or other dimensions, or the session fails where the oracle does not.
+    /// The session has other outputs or other dimensions, or fails where the oracle does not.
     Contradiction(String),
     /// The oracle does not compute this model, or not within the limit.
     Unjudged(String),
-}
-
-impl Verification {
-    /// Largest accepted difference of a session in `f32`.
-    pub const TOLERANCE: f64 = 1e-5;
 }
 
 impl fmt::Display for Verification {
@@ -125,6 +120,10 @@ fn compare(found: &[Value], expected: &[Judgement]) -> Verification {
         difference: 0.0,
         output: expected.first().map_or(String::new(), |output| output.name.clone()),
     };
+    if found.len() != expected.len() {
+        let (found, expected) = (found.len(), expected.len());
+        return Verification::Contradiction(format!("expected {expected} outputs, found {found}"));
+    }
     let mut most = 0.0;
     for (found, Judgement { name, dims, numbers, .. }) in found.iter().zip(expected) {
         if found.dims() != dims {

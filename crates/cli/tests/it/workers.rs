@@ -479,10 +479,10 @@ fn a_signal_ends_a_worker_that_waits() {
     // One listener that accepts connections and sends nothing, and one address without a listener.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     // A free port could become that of another test.
-    let nobody = "127.0.0.1:1";
+    let unused = "127.0.0.1:1";
     let mut waiting = coordinator(&folder, LONG);
     let addresses =
-        [silent.local_addr().unwrap().to_string(), nobody.to_string(), waiting.address.clone()];
+        [silent.local_addr().unwrap().to_string(), unused.to_string(), waiting.address.clone()];
     for address in addresses {
         let mut command = folder.command(&format!("worker --join {address} --within 300s"));
         command.env("DYNO_WORKER_TOKEN", "of this test").stderr(Stdio::piped());

@@ -53,6 +53,10 @@ fn difference(a: &[f64], b: &[f64]) -> f64 {
     if a.len() != b.len() {
         return f64::INFINITY;
     }
+    // An answer that another sample turns into NaN or infinity depends on it.
+    if a.iter().zip(b).any(|(a, b)| a.is_finite() != b.is_finite()) {
+        return f64::INFINITY;
+    }
     let finite = a.iter().chain(b).filter(|x| x.is_finite());
     let scale = finite.fold(0.0, |most: f64, x| most.max(x.abs()));
     let pairs = a.iter().zip(b).filter(|(a, b)| a.is_finite() && b.is_finite());
@@ -81,6 +85,13 @@ mod tests {
         assert!(scaled.influence().is_some_and(|apart| apart > 0.009));
         assert!(mixed([0.5, 0.6], [0.5, 0.25]).unwrap().contains("two equal samples"));
         assert!(mixed([0.5, 0.5], [0.5, 0.5]).unwrap().contains("with another sample"));
+    }
+
+    #[test]
+    fn infinity_and_nan_by_another_sample_are_influence() {
+        assert!(mixed([0.5, 0.5], [0.5, f64::NAN]).is_some());
+        assert!(mixed([0.5, 0.5], [f64::INFINITY, 0.25]).is_some());
+        assert!(mixed([f64::NAN, f64::NAN], [0.5, 0.25]).is_none());
     }
 
     #[test]

@@ -331,7 +331,9 @@ impl Feed {
         let Some(element) = element.filter(|_| exact && self.at_once(&self.first) > 1) else {
             return Ok(None);
         };
-        let other = u64::from(self.library.total_sample_count() > 1);
+        // Of samples that are prepared during the run, only the first is there now.
+        let is_held = matches!(self.library.store(), Store::Memory(_));
+        let other = u64::from(is_held && self.library.total_sample_count() > 1);
         let answers = |indices: &[u64]| -> Option<Vec<Vec<f64>>> {
             let sample = |(at, index): (usize, &u64)| QuerySample {
                 id: ResponseId(at as u64 + 1),

@@ -131,10 +131,10 @@ pub fn each(
                         // The other samples would fail as well.
                         next.store(total, Ordering::Relaxed);
                     }
-                    found.lock().expect("nobody panics with it")[index] = row;
+                    found.lock().expect("no thread panics with the lock")[index] = row;
                 }
             });
         }
     });
-    found.into_inner().expect("nobody panicked with it").into_iter().collect()
+    found.into_inner().expect("no thread panicked with the lock").into_iter().collect()
 }

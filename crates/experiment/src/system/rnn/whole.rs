@@ -55,8 +55,8 @@ pub fn open(path: &Path, spec: &Spec, run: &RunOptions) -> Result<OpenedSystem, 
     let inputs = model.inputs().to_vec();
     let library = Arc::new(onnx::library(&inputs, symbols, &Spans::new(), run)?);
     let mut remarks = Vec::new();
-    if let Some(sample) = first_call(&library, &inputs) {
-        remarks.extend(verified(&model, spec, &sample)?);
+    if let Some(sample) = call(&library, &inputs, 0) {
+        remarks.push(verified(&model, spec, &sample)?.1);
     }
     let judge = judge(path, spec, &inputs, &library, run, &mut remarks)?;
     let engine = model.engine(&library, onnx::options(run));
@@ -93,11 +93,12 @@ pub fn by_value(
     // A model may not accept every size of its dynamic dimensions.
     for size in SIZES {
         let library = TensorLibrary::synthetic(&inputs, 1, size, &Spans::new(), 0);
-        let Some(sample) = library.ok().and_then(|library| first_call(&library, &inputs)) else {
+        let Some(sample) = library.ok().and_then(|library| call(&library, &inputs, 0)) else {
             continue;
         };
-        remark = verified(&model, spec, &sample)?;
-        if matches!(&remark, Some(text) if text.starts_with(COMPARED)) {
+        let (is_compared, sentence) = verified(&model, spec, &sample)?;
+        remark = Some(sentence);
+        if is_compared {
             break;
         }
     }
@@ -140,11 +141,6 @@ fn cores<'a>(spec: &'a Spec, run: &'a RunOptions) -> Option<&'a dyno_sut::cores:
     spec.models[0].1.as_ref().or(run.cores.as_ref())
 }
 
-/// Returns the inputs of a call with the first sample.
-fn first_call(library: &TensorLibrary, inputs: &[ModelInput]) -> Option<Vec<Value>> {
-    call(library, inputs, 0)
-}
-
 /// Returns the inputs of a call with one sample.
 fn call(library: &TensorLibrary, inputs: &[ModelInput], index: u32) -> Option<Vec<Value>> {
     let sample = library.sample(index).ok()?;
@@ -162,13 +158,11 @@ fn call(library: &TensorLibrary, inputs: &[ModelInput], index: u32) -> Option<Ve
     inputs.iter().map(value).collect()
 }
 
-/// Beginning of a remark on a model that was compared.
-const COMPARED: &str = "Outputs were compared";
-
-/// Compares a model with the oracle on these inputs. Returns a sentence on the comparison.
-fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<Option<String>, Failure> {
+/// Compares a model with the oracle on these inputs. Returns whether the oracle computes it, and a
+/// sentence on the comparison.
+fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<(bool, String), Failure> {
     if !spec.verify {
-        return Ok(Some("The model was not verified (verify=off).".to_owned()));
+        return Ok((false, "The model was not verified (verify=off).".to_owned()));
     }
     let wrong = |reason: String| {
         Failure::set_up(format!("system rnn: this engine computes another network: {reason}")).hint(
@@ -183,18 +177,20 @@ fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<Option<
                      of its largest magnitude"
                 )));
             }
-            Ok(Some(format!(
-                "{COMPARED} with an independent evaluator of ONNX in double precision, on one \
+            let sentence = format!(
+                "Outputs were compared with an independent evaluator of ONNX in double precision, on one \
                  sample: the largest difference is {difference:.1e} of an output's largest magnitude."
-            )))
+            );
+            Ok((true, sentence))
         }
         Verification::Contradiction(reason) => Err(wrong(reason)),
         Verification::Unjudged(reason) => {
             // Some of the evaluator's errors begin with the same words.
             let reason = reason.trim_start_matches("not verified: ").trim_end_matches('.');
-            Ok(Some(format!(
+            let sentence = format!(
                 "The model was not verified: the independent evaluator does not compute it: {reason}."
-            )))
+            );
+            Ok((false, sentence))
         }
     }
 }

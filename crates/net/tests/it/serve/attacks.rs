@@ -91,7 +91,7 @@ fn clients_that_read_nothing_lose_their_places() {
     let greedy: Vec<_> = (0..3)
         .map(|_| {
             let (mut stream, ask) = (connect(address), ask.clone());
-            // The server stops reading when nobody takes its answers.
+            // The server stops reading while the client takes no answers.
             std::thread::spawn(move || {
                 let _ = stream.write_all(&ask);
                 stream
