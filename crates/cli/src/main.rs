@@ -21,7 +21,6 @@ mod tune_line;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use dyno_experiment::Failure;
 
 fn main() -> ExitCode {
@@ -29,7 +28,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(failure) => return exit::report(&failure),
     };
-    let command = match cmd::Dyno::try_parse_from(arguments) {
+    let command = match cmd::Dyno::read(arguments) {
         Ok(command) => command,
         Err(error) => return cmd::usage(&error).into(),
     };

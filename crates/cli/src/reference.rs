@@ -7,7 +7,7 @@ mod rounds;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use dyno_experiment::effect::needs_of;
 use dyno_experiment::options::{KEYS, SWEEP_KEYS};
 use dyno_experiment::system::SYSTEMS;
@@ -16,7 +16,7 @@ use dyno_rules::OneFileChecker;
 use dyno_submission::check::{Program, Provenance, catalogue};
 use dyno_submission::finding::Severity;
 
-use crate::cmd::{Dyno, METRICS, VARIABLES};
+use crate::cmd::{METRICS, VARIABLES, command_line};
 use crate::exit::Exit;
 use crate::schema::Document;
 
@@ -38,7 +38,7 @@ fn definitions(head: [&str; 2], rows: impl Iterator<Item = (String, String)>) ->
 }
 
 fn commands() -> String {
-    let mut dyno = Dyno::command();
+    let mut dyno = command_line();
     dyno.build();
     let mut text = format!(
         "# Commands and flags\n\n{MADE}`dyno COMMAND --help` prints the same, `dyno man` makes manual \
@@ -412,7 +412,7 @@ fn misnamed(dyno: &Command, span: &str) -> Option<String> {
 
 #[test]
 fn pages_name_commands_and_flags_that_exist() {
-    let mut dyno = Dyno::command();
+    let mut dyno = command_line();
     dyno.build();
     let mut found = Vec::new();
     for (path, page) in pages() {

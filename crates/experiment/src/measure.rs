@@ -215,10 +215,13 @@ impl PlannedTest {
         })
     }
 
-    /// Returns whether the test is a single run at a rate that over-saturation ends.
+    /// Returns whether the test is a single run at one rate, which over-saturation ends. Stages and
+    /// recorded times change the rate during the run, so that a growing queue shows nothing.
     pub fn can_saturate(&self) -> bool {
         let has_rate = |tenant: &TestTenant| match &tenant.plan.load {
-            Load::Server(server) => !matches!(server.arrivals, Arrivals::Concurrency(_)),
+            Load::Server(server) => {
+                !matches!(server.arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
+            }
             _ => false,
         };
         self.stops_saturated

@@ -15,6 +15,7 @@ mod policy;
 pub mod rnn;
 mod sample;
 pub mod shapes;
+mod target;
 pub mod task;
 mod tokens;
 mod trouble;
@@ -46,6 +47,7 @@ use npu::NpuSpec;
 pub use numbers::Numbers;
 use policy::Policies;
 pub use sample::SampleInput;
+pub use target::Target;
 
 /// Default number of samples of a generated data set.
 const SAMPLES_DEFAULT: usize = 1_024;
@@ -117,10 +119,8 @@ impl System {
     /// An invalid specification, or a missing file or service.
     pub fn load(run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
         let spec = run.system.as_deref().unwrap_or("digits");
-        let (kind, operand) = SystemKind::of_spec(spec).map_err(|unknown| {
-            let names = SYSTEMS.map(|kind| kind.name).join(", ");
-            Failure::usage(unknown).hint(format!("the systems are {names}; see dyno info systems"))
-        })?;
+        let (kind, operand) = SystemKind::of_spec(spec)
+            .map_err(|unknown| Failure::usage(unknown).hint(target::systems()))?;
         named_files(run).iter().try_for_each(|path| refuse_device(path))?;
         let opened = (kind.open)(&Request { spec, operand, run, watch })?;
         Self::from_opened(spec, opened, run)

@@ -33,6 +33,8 @@ pub struct MetricsPage {
     pub trust: Trust,
     /// Secrets of the request beside `fields`, which no message repeats.
     pub secrets: Vec<String>,
+    /// Model under test, whose values count on a page of several models.
+    pub model: Option<String>,
 }
 
 /// What was read of a page during a test.
@@ -142,7 +144,11 @@ impl ScrapedPage {
     }
 
     /// Adds a reading. Returns its quantities if it succeeded.
-    fn add(&mut self, read: Result<(Bytes, Nanos, Nanos), String>) -> Option<&Quantities> {
+    fn add(
+        &mut self,
+        read: Result<(Bytes, Nanos, Nanos), String>,
+        model: Option<&str>,
+    ) -> Option<&Quantities> {
         let (body, at, took) = match read {
             Ok(read) => read,
             Err(why) => {
@@ -154,7 +160,7 @@ impl ScrapedPage {
         let text = String::from_utf8_lossy(&body);
         let page = Exposition::parse(&text);
         self.malformed_lines += page.malformed as u64;
-        self.readings.push(Reading { at, took, found: Quantities::from_page(&page) });
+        self.readings.push(Reading { at, took, found: Quantities::from_page(&page, model) });
         if self.readings.len() > MOST_READINGS {
             let mut number = 0;
             self.readings.retain(|_| {
@@ -195,7 +201,7 @@ impl MetricsPage {
         let share = |found: Option<&Quantities>| {
             *latest.lock().unwrap_or_else(PoisonError::into_inner) = found.cloned();
         };
-        let found = scraped.add(self.read(clock));
+        let found = scraped.add(self.read(clock), self.model.as_deref());
         let has_known = found.is_some_and(|found| !found.values.is_empty());
         share(found);
         drop(began);
@@ -209,7 +215,7 @@ impl MetricsPage {
         loop {
             let left = Duration::from_nanos(due.saturating_sub(clock.now()));
             let waited = is_over.recv_timeout(left);
-            let found = scraped.add(self.read(clock));
+            let found = scraped.add(self.read(clock), self.model.as_deref());
             share(found);
             if waited != Err(RecvTimeoutError::Timeout) {
                 return scraped;
@@ -276,7 +282,7 @@ mod tests {
         let path = MetricsPage::usual_path(endpoint.path());
         let (version, trust) = (HttpVersion::Http1, Trust::default());
         let (fields, secrets) = (Vec::new(), Vec::new());
-        MetricsPage { endpoint, path, version, fields, trust, secrets }
+        MetricsPage { endpoint, path, version, fields, trust, secrets, model: None }
     }
 
     #[test]

@@ -202,6 +202,8 @@ pub struct Quantities {
     /// Values: of models and ranks of a server the sum, of shares and sizes the mean. Values that are
     /// negative or not finite are left out: no quantity can be.
     pub values: BTreeMap<Quantity, f64>,
+    /// Models whose values are combined, if there are several; in order.
+    pub models: BTreeSet<String>,
 }
 
 impl Quantities {
@@ -209,6 +211,7 @@ impl Quantities {
     #[must_use]
     pub fn together(pages: &[Self]) -> Self {
         let mut all = Self::default();
+        all.models.extend(pages.iter().flat_map(|page| &page.models).cloned());
         for server in pages.iter().flat_map(|page| &page.servers) {
             if !all.servers.contains(server) {
                 all.servers.push(server);
@@ -226,9 +229,10 @@ impl Quantities {
         all
     }
 
-    /// Finds the known quantities of a page.
+    /// Finds the known quantities of a page. Of a series whose samples name models, those of `model`
+    /// count, if there are any; otherwise those of all models are combined.
     #[must_use]
-    pub fn from_page(page: &Exposition<'_>) -> Self {
+    pub fn from_page(page: &Exposition<'_>, model: Option<&str>) -> Self {
         let mut found = Self::default();
         for row in TABLE {
             if found.values.contains_key(&row.quantity) {
@@ -244,11 +248,19 @@ impl Quantities {
                 device.is_none_or(|device| devices.insert(device.to_owned()))
             };
             let samples = page.samples.iter().filter(is_series).filter(has_label).filter(is_new);
-            let values = samples.map(|sample| sample.value);
-            let values: Vec<f64> =
-                values.filter(|value| value.is_finite() && *value >= 0.0).collect();
+            let mut samples: Vec<_> = samples.collect();
+            if model.is_some() && samples.iter().any(|sample| model_of(sample) == model) {
+                samples.retain(|sample| model_of(sample) == model);
+            }
+            samples.retain(|sample| sample.value.is_finite() && sample.value >= 0.0);
+            let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
             if values.is_empty() {
                 continue;
+            }
+            let models: BTreeSet<&str> =
+                samples.iter().filter_map(|sample| model_of(sample)).collect();
+            if models.len() > 1 {
+                found.models.extend(models.into_iter().map(str::to_owned));
             }
             let sum: f64 = values.iter().sum();
             let value = if row.quantity.is_intensive() { sum / values.len() as f64 } else { sum };
@@ -265,6 +277,11 @@ impl Quantities {
     }
 }
 
+/// Returns the model that a sample belongs to: vLLM and SGLang name it `model_name`, Triton `model`.
+fn model_of<'a>(sample: &'a Sample<'_>) -> Option<&'a str> {
+    sample.label("model_name").or_else(|| sample.label("model"))
+}
+
 /// Returns whether a name is that of a series. OpenMetrics has no colon in names and writes `_`.
 fn is_name(name: &str, series: &str) -> bool {
     name.len() == series.len()
@@ -278,7 +295,29 @@ mod tests {
     fn found(text: &str) -> Quantities {
         let page = Exposition::parse(text);
         assert_eq!(page.malformed, 0);
-        Quantities::from_page(&page)
+        Quantities::from_page(&page, None)
+    }
+
+    #[test]
+    fn of_several_models_the_one_under_test_counts() {
+        let text = "vllm:num_requests_running{model_name=\"a\"} 3\n\
+                    vllm:num_requests_running{model_name=\"b\",engine=\"0\"} 5\n\
+                    vllm:num_requests_running{model_name=\"b\",engine=\"1\"} 7\n\
+                    nv_inference_count{model=\"b\",version=\"1\"} 20\n\
+                    nv_energy_consumption{gpu_uuid=\"GPU-1\"} 9\n";
+        let page = Exposition::parse(text);
+        let running = |model| {
+            let found = Quantities::from_page(&page, model);
+            let models = found.models.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+            (found.values[&Quantity::Running], models)
+        };
+        assert_eq!(running(Some("a")), (3.0, String::new()));
+        assert_eq!(running(Some("b")), (12.0, String::new()));
+        // An adapter has another name than the model that serves it.
+        assert_eq!(running(Some("adapter")), (15.0, "a b".into()));
+        assert_eq!(running(None), (15.0, "a b".into()));
+        let found = Quantities::from_page(&page, Some("a"));
+        assert_eq!(found.values[&Quantity::Joules], 9.0);
     }
 
     #[test]

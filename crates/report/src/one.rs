@@ -31,7 +31,10 @@ pub fn html(shown: &RunPage<'_>) -> String {
     let run = shown.run;
     let tone = if shown.missing.is_empty() { Tone::of_verdict(&run.verdict) } else { Tone::Bad };
     let mut body = page::missing(shown.missing);
-    verdict(&mut body, run);
+    // Failures come first; a valid run begins with its results.
+    if !run.is_valid() {
+        verdict(&mut body, run);
+    }
     performance_overview(&mut body, run);
     accuracy_overview(&mut body, run);
     accelerator::sections(&mut body, &run.accelerators, &shown.series.timelines);
@@ -39,9 +42,13 @@ pub fn html(shown: &RunPage<'_>) -> String {
         let series = shown.series.tests.iter().find(|series| series.folder == test.folder);
         section::performance(&mut body, test, series, shown);
     }
+    if run.is_valid() {
+        verdict(&mut body, run);
+    }
     settings(&mut body, run);
     reproduce(&mut body, shown);
     environment(&mut body, run);
+    eligibility(&mut body, run);
     let _ = writeln!(
         body,
         "<script type=\"application/json\" id=\"summary\">{}</script>",
@@ -97,22 +104,22 @@ fn verdict(html: &mut String, run: &Run) {
     let _ = write!(html, "<section class=\"card verdict {class}\"><div><h2>Verdict</h2>");
     let what = match (run.state, bad.len()) {
         (summary::State::Interrupted, _) => {
-            format!("The run was interrupted; {total} had begun. Its figures do not count.")
+            format!("The run was interrupted after {total} had started. Its figures are not valid.")
         }
         (summary::State::Aborted, _) => {
-            "The run was given up, because the system stopped answering. Its figures do not count."
+            "The run was aborted because the system stopped answering. Its figures are not valid."
                 .to_string()
         }
-        (_, _) if run.tests.is_empty() => "There is no test to judge.".into(),
-        (_, 0) if run.tests.len() == 1 => "The test counts: every condition is met.".into(),
-        (_, 0) => format!("All {total} count: every condition is met."),
+        (_, _) if run.tests.is_empty() => "The run has no tests.".into(),
+        (_, 0) if run.tests.len() == 1 => "The test is valid: all conditions are met.".into(),
+        (_, 0) => format!("All {total} are valid: all conditions are met."),
         (_, n) if run.is_undecided() => match (n, run.tests.len()) {
             (1, 1) => "The test is undecided: too few queries to be certain.".into(),
             (n, _) => format!("{n} of {total} undecided: too few queries to be certain."),
         },
-        (_, n) if n == run.tests.len() && n == 1 => "The test does not count.".into(),
-        (_, n) if n == run.tests.len() => format!("None of the {total} counts."),
-        (_, n) => format!("{n} of {total} {} not count.", if n == 1 { "does" } else { "do" }),
+        (_, n) if n == run.tests.len() && n == 1 => "The test is not valid.".into(),
+        (_, n) if n == run.tests.len() => format!("None of the {total} is valid."),
+        (_, n) => format!("{n} of {total} {} not valid.", if n == 1 { "is" } else { "are" }),
     };
     let _ = write!(html, "<p class=\"lead\">{what}</p>");
     for test in bad {
@@ -127,7 +134,7 @@ fn verdict(html: &mut String, run: &Run) {
         }
         if test.reasons.is_empty() {
             let _ =
-                write!(html, "<li>It did not come to its end: {}.</li>", escaped(&test.verdict));
+                write!(html, "<li>It did not finish: {}.</li>", escaped(&test.verdict));
         }
         html.push_str("</ul></div>");
     }
@@ -139,18 +146,16 @@ fn verdict(html: &mut String, run: &Run) {
         }
         html.push_str("</ul></div>");
     }
-    if let Some(division) = &run.division {
-        html.push_str(&division_of(division));
-    }
     html.push_str("</section>\n");
 }
 
-/// Returns the part of the page about MLPerf divisions.
-fn division_of(division: &summary::Division) -> String {
-    let mut html = String::from("<div><h3>Division</h3>");
+/// Appends whether the run is eligible for MLPerf submission, if it follows a round.
+fn eligibility(html: &mut String, run: &Run) {
+    let Some(division) = run.division.as_ref().filter(|_| run.rules.is_some()) else { return };
+    html.push_str("<section class=\"card\"><h2>MLPerf eligibility</h2>");
     let _ = write!(html, "<p>{}</p>", typeset(&words::division(division)));
-    let why = if division.could_be == "open" { "Why not Closed" } else { "Why none" };
-    let lists = [(why, &division.reasons), ("Provided that", &division.provided)];
+    let why = if division.could_be == "open" { "Reasons against Closed" } else { "Reasons" };
+    let lists = [(why, &division.reasons), ("Conditions", &division.provided)];
     for (title, items) in lists.into_iter().filter(|(_, items)| !items.is_empty()) {
         let _ = write!(html, "<p>{title}:</p><ul>");
         for item in items {
@@ -158,7 +163,7 @@ fn division_of(division: &summary::Division) -> String {
         }
         html.push_str("</ul>");
     }
-    html + "</div>"
+    html.push_str("</section>\n");
 }
 
 /// Returns a text with an initial capital and a final period, which the load generator's reasons
@@ -284,8 +289,8 @@ fn settings(html: &mut String, run: &Run) {
         return;
     }
     html.push_str(
-        "<section class=\"card\"><h2>Settings</h2><p>Every setting that somebody set, and who did. \
-         What is not listed has its default; <code>dyno info settings</code> tells all.</p>",
+        "<section class=\"card\"><h2>Settings</h2><p>Settings that differ from their defaults, and \
+         where they were set. <code>dyno info settings</code> lists all.</p>",
     );
     section::settings_table(html, &run.tests);
     html.push_str("</section>\n");
@@ -303,8 +308,8 @@ fn reproduce(html: &mut String, shown: &RunPage<'_>) {
     }
     if shown.is_in_directory {
         html.push_str(
-            "<p>With the same settings, wherever they came from: <code>dyno run --config \
-             effective.toml</code>. Files of this run: ",
+            "<p>With the same settings: <code>dyno run --config effective.toml</code>. Files of this \
+             run: ",
         );
         let files = [summary::FILE, series::FILE, FILE];
         let files = files.into_iter().filter(|file| shown.absent.iter().all(|no| no != file));
@@ -312,7 +317,7 @@ fn reproduce(html: &mut String, shown: &RunPage<'_>) {
         let links: Vec<String> = links.collect();
         let _ = write!(
             html,
-            "{}; the logs and raw records of each test are named there.</p>",
+            "{}. They name the logs and raw records of each test.</p>",
             links.join(", ")
         );
     }
@@ -325,7 +330,7 @@ fn environment(html: &mut String, run: &Run) {
         for (key, value) in rows {
             let value = match value {
                 serde_json::Value::String(text) => text,
-                serde_json::Value::Null => "not told".into(),
+                serde_json::Value::Null => "unknown".into(),
                 other => other.to_string(),
             };
             let key = escaped(&key.replace('_', " "));

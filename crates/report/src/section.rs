@@ -36,6 +36,12 @@ pub fn performance(
     for reason in test.reasons.iter().filter(|_| shown.run.tests.len() > 1) {
         let _ = write!(html, "<p class=\"reason\">{}</p>", typeset(&one::sentence(reason)));
     }
+    match series {
+        Some(series) => all_charts(html, test, &id, metrics, series),
+        None => html.push_str(
+            "<p class=\"note\">There are no plots: <code>series.json</code> has no entry for this test.</p>",
+        ),
+    }
     for note in &test.notes {
         let _ = write!(html, "<p class=\"note\">{}</p>", typeset(&one::sentence(note)));
     }
@@ -43,12 +49,6 @@ pub fn performance(
     conditions(html, test, metrics);
     facts(html, test, metrics);
     html.push_str("</div>");
-    match series {
-        Some(series) => all_charts(html, test, &id, metrics, series),
-        None => html.push_str(
-            "<p class=\"note\">There are no plots: <code>series.json</code> has no entry for this test.</p>",
-        ),
-    }
     percentiles(html, test, metrics);
     client::section(html, test, series, &shown.run.clients);
     server::section(html, test, series, shown);
@@ -102,8 +102,8 @@ fn confidence(result: &Headline, metrics: &Metrics) -> String {
 }
 
 /// Explanation of the rate of a Server run.
-const NOT_CAPACITY: &str = " This is the load that was offered, not the most that the system can \
-                            serve: dyno search finds that.";
+const NOT_CAPACITY: &str = " This is the offered load, not the capacity of the system; dyno search \
+                            finds the capacity.";
 
 /// Returns an explanation of the result in words.
 fn meaning(test: &Test, metrics: &Metrics) -> String {
@@ -130,8 +130,11 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
                 .plan
                 .latency_bound_ns
                 .map(|bound| format!("; the bound is {}", words::span_ns(bound)));
+            // Of a session its first turn arrives; each other one follows the answer before it.
+            let queries = if metrics.sessions.is_some() { "Sessions" } else { "Queries" };
+            let answered = if metrics.sessions.is_some() { "turns" } else { "ones" };
             format!(
-                "Queries arrived at {} a second{}: {share} of the answered ones took no longer than \
+                "{queries} arrived at {} a second{}: {share} of the answered {answered} took no longer than \
                  {target} from their scheduled time{}.{}",
                 words::asked_rate(test.plan.target_qps),
                 arrivals.unwrap_or_default(),

@@ -34,7 +34,7 @@ pub fn escaped(text: &str) -> String {
     safe
 }
 
-/// Returns the MLPerf division that a run could be submitted to, as a sentence.
+/// Returns whether a run is eligible for MLPerf submission, as a sentence.
 pub fn division(division: &Division) -> String {
     format!("{}.", division_open(division))
 }
@@ -48,9 +48,9 @@ pub fn division_and_why(division: &Division) -> String {
 fn division_open(division: &Division) -> String {
     let provided = if division.provided.is_empty() { "" } else { ", on conditions" };
     match division.could_be.as_str() {
-        "closed" => format!("It could be submitted to the Closed division{provided}"),
-        "open" => format!("It could be submitted to the Open division{provided}, not to Closed"),
-        _ => "It could be submitted to no division".into(),
+        "closed" => format!("Eligible for the Closed division of MLPerf{provided}"),
+        "open" => format!("Eligible for the Open division of MLPerf{provided}, not for Closed"),
+        _ => "Not eligible for MLPerf submission".into(),
     }
 }
 

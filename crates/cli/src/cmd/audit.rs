@@ -35,29 +35,29 @@ use crate::{output, render};
 pub struct Audit {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The audit, such as TEST04
+    /// Audit, such as TEST04
     #[arg(value_name = "TEST", required = true)]
     test: Option<String>,
     #[command(flatten)]
     rules: Rules,
     #[command(flatten)]
     answers: Answers,
-    /// TEST03: a flag of the run that is another one with the custom data set
+    /// TEST03: KEY=VALUE of the run's flags that differ with the custom data set
     #[arg(long, value_name = "FLAG=VALUE", action = ArgAction::Append)]
     custom: Vec<String>,
     #[command(flatten)]
     output_flags: OutputFlags,
-    /// No progress line on stderr
+    /// Do not show progress on stderr
     #[arg(long)]
     no_progress: bool,
-    /// The run's own flags, as in dyno run; --out is the folder of the whole audit
+    /// Flags of the run, as of dyno run; --out is the directory of the whole audit
     #[arg(last = true, value_name = "RUN FLAGS")]
     run: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Judge an audit by logs that are there, of LoadGen or of Dyno
+    /// Judge an audit by existing logs of LoadGen or Dyno
     Verify(Box<verify::VerifyCommand>),
     /// Print the audit.config of an audit, for a LoadGen harness
     Config(config::ConfigCommand),
@@ -69,7 +69,7 @@ struct Rules {
     /// Round of the rules [default: the last one that has the audit]
     #[arg(long, value_name = "ROUND")]
     round: Option<String>,
-    /// Benchmark of the round: some settings and bounds are its own
+    /// Benchmark of the round, which has settings and bounds of its own
     #[arg(long, value_name = "NAME")]
     benchmark: Option<String>,
 }
@@ -77,26 +77,27 @@ struct Rules {
 /// What answers are.
 #[derive(Debug, Args)]
 struct Answers {
-    /// What an answer is a list of: byte, int16, int32, int64 or float32 [default: byte; of TEST06
-    /// int64]
+    /// Element type of an answer: byte, int16, int32, int64 or float32 [default: byte; int64 for
+    /// TEST06]
     #[arg(long, value_name = "TYPE", value_parser = element)]
     dtype: Option<Element>,
-    /// TEST06: the token that ends a text
+    /// TEST06: token that ends a text
     #[arg(long, value_name = "TOKEN", default_value_t = 2, allow_negative_numbers = true)]
     end_of_text: i64,
-    /// TEST07 and TEST09: different samples that must be logged
+    /// TEST07 and TEST09: number of different samples that must be logged
     #[arg(long, value_name = "COUNT")]
     logged_samples: Option<u64>,
-    /// TEST07: the least quality that passes [default: that of the round's benchmark]
+    /// TEST07: minimum quality [default: that of the round's benchmark]
     #[arg(long, value_name = "QUALITY")]
     least_quality: Option<f64>,
-    /// TEST09: the fewest and the most tokens in the mean [default: those of the round's benchmark]
+    /// TEST09: minimum and maximum of the mean number of tokens [default: those of the round's
+    /// benchmark]
     #[arg(long, value_name = "FEWEST,MOST", value_delimiter = ',', num_args = 1)]
     mean_tokens: Vec<f64>,
-    /// TEST01 and TEST07: what the accuracy script printed of the audited run
+    /// TEST01 and TEST07: output of the accuracy script for the audited run
     #[arg(long, value_name = "FILE")]
     audited_accuracy: Option<PathBuf>,
-    /// TEST01: what it printed of the accuracy run over the same samples
+    /// TEST01: output of the accuracy script for the accuracy run of the same samples
     #[arg(long, value_name = "FILE", requires = "audited_accuracy")]
     baseline_accuracy: Option<PathBuf>,
 }
@@ -104,17 +105,17 @@ struct Answers {
 /// What is shown.
 #[derive(Debug, Args)]
 struct OutputFlags {
-    /// Print JSON on stdout instead of a table
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Print nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 }
 
 const AFTER_HELP: &str = "\
-dyno audit TEST04 -- --system cheat:caching plays the submission, the audit, and says what it finds.
-The verdict by the rules decides; what the official script says stands beside it.
+dyno audit TEST04 -- --system cheat:caching runs the submission and the audit, and reports the verdict.
+The verdict by the rules decides; the verdict of the official script is shown beside it.
 Exit codes: 0 passed, 1 failed, 2 usage, 3 set-up, 4 aborted, 130 interrupted.
 Results are not official MLPerf results.";
 

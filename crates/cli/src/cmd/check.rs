@@ -19,47 +19,47 @@ use crate::{output, render};
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Check {
-    /// The tree: the folder that holds closed, open or network
+    /// Submission tree: the directory that contains closed, open or network
     #[arg(value_name = "TREE", required_unless_present = "explain")]
     tree: Option<PathBuf>,
-    /// The round, such as v5.1
+    /// Round, such as v5.1
     #[arg(long, value_name = "ROUND", required_unless_present = "explain")]
     round: Option<String>,
-    /// Judge as an official checker does, mistakes included: mono (v5.1.1), modular (v6.1), or the
-    /// checker of a round, such as v4.1
+    /// Judge as an official checker does, including its mistakes: mono (v5.1.1), modular (v6.1), or
+    /// the checker of a round, such as v4.1
     #[arg(long, value_name = "CHECKER", value_parser = Compat::parse)]
     compat: Option<Compat>,
-    /// Let Dyno's own checks reject results, which no rule and no official program asks for
+    /// Let Dyno's own checks reject results, too; no rule and no official program requires them
     #[arg(long, conflicts_with = "compat")]
     forensic: bool,
-    /// List what is rejected although the official checker of the round accepts it, with the rule
+    /// List results that Dyno rejects and the official checker of the round accepts, with the rule
     #[arg(long, conflicts_with = "compat")]
     why_not_official: bool,
-    /// Show where a check comes from and in which rounds it holds, such as performance.seeds
+    /// Show the source of a check and its rounds, such as performance.seeds
     #[arg(long, value_name = "CHECK", conflicts_with_all = ["tree", "round"])]
     explain: Option<String>,
-    /// Write the table of results that count, with the columns of the checker
+    /// Write a table of the valid results, with the columns of the official checker
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write results and findings for programs
+    /// Write results and findings as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the findings for code hosts and editors, as SARIF 2.1.0
+    /// Write the findings as SARIF 2.1.0, for code hosts and editors
     #[arg(long, value_name = "FILE")]
     sarif: Option<PathBuf>,
-    /// Only this submitter
+    /// Check this submitter only
     #[arg(long, value_name = "NAME")]
     submitter: Option<String>,
-    /// Show every finding
+    /// Show all findings
     #[arg(long)]
     all: bool,
-    /// Print nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// Accept errors that say that LoadGen had uncommitted changes
+    /// Accept LoadGen's errors about uncommitted changes
     #[arg(long, help_heading = SKIP)]
     submission_exceptions: bool,
-    /// Leave scenarios out, by the names of their folders
+    /// Skip scenarios, by the names of their directories
     #[arg(long, value_name = "SCENARIO,..", value_delimiter = ',', help_heading = SKIP)]
     scenarios_to_skip: Vec<String>,
     #[command(flatten)]
@@ -72,34 +72,34 @@ const SKIP: &str = "Flags of the official checkers";
 #[derive(Debug, Args)]
 #[command(next_help_heading = SKIP)]
 struct Skips {
-    /// No audits
+    /// Skip the audits
     #[arg(long, alias = "skip_compliance")]
     skip_compliance: bool,
-    /// No checks of the power working group
+    /// Skip the checks of the power working group
     #[arg(long)]
     skip_power_check: bool,
-    /// Fields may be empty
+    /// Accept empty fields
     #[arg(long)]
     skip_meaningful_fields_emptiness_check: bool,
-    /// Power runs need no analyzer_table.* and power_settings.*
+    /// Accept power runs without analyzer_table.* and power_settings.*
     #[arg(long)]
     skip_check_power_measure_files: bool,
-    /// Files may be empty
+    /// Accept empty files
     #[arg(long)]
     skip_empty_files_check: bool,
-    /// Files may lie in the root
+    /// Accept files in the root
     #[arg(long)]
     skip_extra_files_in_root_check: bool,
-    /// No images or videos in the accuracy folder
+    /// Skip the check for images and videos in accuracy directories
     #[arg(long)]
     skip_extra_accuracy_files_check: bool,
-    /// Systems may have no results
+    /// Accept systems without results
     #[arg(long)]
     skip_all_systems_have_results_check: bool,
-    /// No calibration.md
+    /// Accept a missing calibration.md
     #[arg(long)]
     skip_calibration_check: bool,
-    /// Accuracy runs of any length
+    /// Accept accuracy runs of any length
     #[arg(long)]
     skip_dataset_size_check: bool,
 }
@@ -151,8 +151,8 @@ impl Compat {
 }
 
 const AFTER_HELP: &str = "\
-Where an official checker ends with a traceback, --compat says so and goes on.
-Exit codes: 0 every result counts, 1 one does not, or there is none, 2 there is no such tree or
+Where an official checker crashes, --compat reports that and continues.
+Exit codes: 0 all results are valid, 1 a result is invalid or the tree has none, 2 no such tree or
 round, 3 a file cannot be written.";
 
 impl Check {

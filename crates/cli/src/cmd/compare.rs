@@ -29,75 +29,75 @@ use crate::{output, render};
 #[command(after_help = AFTER_HELP)]
 #[command(group(ArgGroup::new("played").args(["interleave", "until_decided"]).multiple(true)))]
 pub struct Compare {
-    /// Two runs, baseline first; one folder that --interleave left; with --interleave, two
+    /// Two runs, baseline first; or a directory of --interleave; with --interleave, two
     /// configurations
     #[arg(value_name = "RUN", num_args = 0..=2)]
     runs: Vec<PathBuf>,
-    /// Several runs of the baseline
+    /// Runs of the baseline
     #[arg(long, value_name = "RUN", num_args = 1.., requires = "candidate", conflicts_with = "runs")]
     baseline: Vec<PathBuf>,
-    /// Several runs of the candidate
+    /// Runs of the candidate
     #[arg(long, value_name = "RUN", num_args = 1.., requires = "baseline")]
     candidate: Vec<PathBuf>,
-    /// Run i of the baseline was played beside run i of the candidate
+    /// Run i of the baseline was measured next to run i of the candidate
     #[arg(long, requires = "baseline")]
     paired: bool,
-    /// Play two configurations in turn, N runs of each, and compare them; with
-    /// --until-decided at least N
+    /// Measure two configurations in turn, N runs each, and compare them; with --until-decided at
+    /// least N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
     interleave: Option<u16>,
-    /// Play pairs of runs until the headline of each test is worse, better or equivalent, at
-    /// most for this time
+    /// Measure pairs of runs until the main metric of each test is worse, better or equivalent, for
+    /// at most this time
     #[arg(long, value_name = "MAX_TIME", value_parser = units::parse_duration, conflicts_with = "max_time")]
     until_decided: Option<Nanos>,
-    /// Play each run in N slices that alternate with those of the other side, 1 or an even
-    /// number [default: 8, 4 or 2 of at least 250 ms; 1 in virtual time]
+    /// Measure each run in N slices that alternate with those of the other side; 1 or an even number
+    /// [default: 8, 4 or 2 of at least 250 ms; 1 in virtual time]
     #[arg(long, value_name = "N", value_parser = slices, requires = "played")]
     slices: Option<usize>,
-    /// Begin no further pair that would not be over by then [default: 1h]
+    /// Start no pair that would end after this time [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, requires = "interleave")]
     max_time: Option<Nanos>,
-    /// Play only the runs that --out does not hold yet
+    /// Measure only the runs that --out does not contain yet
     #[arg(long, requires = "played")]
     resume: bool,
-    /// Print what would be played and how long it takes, and stop
+    /// Print the plan and its duration without running it
     #[arg(long, requires = "played")]
     dry_run: bool,
-    /// Call changes equivalent whose whole interval lies within this share of the baseline
-    /// [default: 5%, or --threshold]
+    /// A change is equivalent if its whole interval lies within this share of the baseline [default:
+    /// 5%, or --threshold]
     #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
     margin: Option<f64>,
-    /// Call changes worse or better only beyond this share of the baseline; of failures
-    /// every change counts
+    /// A change is worse or better only beyond this share of the baseline; for failures every change
+    /// counts
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0%", allow_hyphen_values = true)]
     threshold: f64,
-    /// Assume this standard deviation between runs of one system where each side has a single
-    /// run in real time
+    /// Standard deviation between runs of one system; assumed if each side has a single run in real
+    /// time
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "5%", allow_hyphen_values = true)]
     between_runs: f64,
-    /// Compare these metrics, the headline first, instead of those of the scenario
+    /// Compare these metrics, the main one first, instead of those of the scenario
     #[arg(long, value_name = "METRIC,..", value_delimiter = ',', value_parser = parse_metric, long_help = METRICS)]
     metric: Vec<Metric>,
     /// Exit with 1 also if the comparison is inconclusive
     #[arg(long)]
     strict: bool,
-    /// Compare in spite of other bounds, percentiles or rates, and INVALID or incomplete runs;
+    /// Also compare runs that differ in bounds, percentiles or rates, or are INVALID or incomplete;
     /// never other scenarios or data
     #[arg(long)]
     force: bool,
-    /// Print JSON on stdout instead of tables
+    /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Where to annotate; in a workflow of GitHub a table goes to the job's summary, too
+    /// Where to annotate; in a GitHub workflow a table is added to the job summary
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = Annotations::Auto)]
     annotate: Annotations,
-    /// Print nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// No progress line on stderr
+    /// Do not show progress on stderr
     #[arg(long)]
     no_progress: bool,
-    /// For --interleave: any setting of both sides, key=value or Scenario.key=value
+    /// With --interleave: set any setting of both sides, key=value or Scenario.key=value; repeatable
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
     #[command(flatten)]
@@ -105,9 +105,9 @@ pub struct Compare {
 }
 
 const AFTER_HELP: &str = "\
-Flags from --system on set both sides of --interleave, as in dyno run.
-The last line is WORSE, BETTER, EQUIVALENT or INCONCLUSIVE. A gate in CI needs --strict: without
-it an inconclusive comparison passes.
+The flags from --system on apply to both sides of --interleave, as in dyno run.
+The last line is WORSE, BETTER, EQUIVALENT or INCONCLUSIVE. A CI gate needs --strict; without it an
+inconclusive comparison passes.
 Exit codes: 0 better or equivalent, and inconclusive without --strict, 1 worse, and inconclusive
 with --strict, 2 usage, or runs that cannot be compared, 3 set-up, 4 aborted, 130 interrupted.";
 

@@ -1,10 +1,10 @@
 //! `dyno completions`: prints a shell completion script.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 use dyno_experiment::Failure;
 
-use super::Dyno;
+use super::command_line;
 
 use crate::exit::Exit;
 use crate::output;
@@ -31,7 +31,7 @@ impl Completions {
     /// Stdout cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Dyno::command(), "dyno", &mut script);
+        clap_complete::generate(self.shell, &mut command_line(), "dyno", &mut script);
         output::print(script).map(|()| Exit::Valid)
     }
 }

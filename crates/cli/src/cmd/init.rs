@@ -1,4 +1,4 @@
-//! `dyno init`: writes a commented `dyno.toml`.
+//! `dyno init`: writes a `dyno.toml`.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -19,7 +19,10 @@ pub struct Init {
     /// The file to write
     #[arg(default_value = "dyno.toml")]
     path: PathBuf,
-    /// Overwrite it if it is there
+    /// Write every key and setting as a comment, with its default
+    #[arg(long)]
+    all: bool,
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
 }
@@ -34,7 +37,8 @@ impl Init {
             let problem = format!("{} exists", self.path.display());
             return Err(Failure::set_up(problem).hint("--force overwrites it"));
         }
-        to_named(&self.path, template()).map_err(|error| {
+        let text = if self.all { every_key() } else { short() };
+        to_named(&self.path, text).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", self.path.display()))
         })?;
         output::say(format_args!(
@@ -54,16 +58,39 @@ fn comment(text: &mut String, words: &str) {
     }
 }
 
+/// Returns a file that runs as it is.
+fn short() -> String {
+    format!(
+        r#"# dyno run --config dyno.toml; all keys: dyno init --all
+version = {FILE_VERSION}
+
+[run]
+system = "digits"           # or "onnx:model.onnx", "openai:http://localhost:8000"; dyno info systems
+scenario = ["Server"]       # SingleStream, MultiStream, Server, Offline
+duration = "10s"
+require = ["p99<=10ms"]     # dyno exits with 1 if the run misses a limit
+
+[settings]
+server_target_qps = 200     # queries per second
+"#
+    )
+}
+
 /// Returns a file with every key, commented out, and its default.
-fn template() -> String {
+fn every_key() -> String {
     let mut text = String::new();
     comment(
         &mut text,
-        "A run of dyno. What is commented out stands at its default. Every key is also a flag: \
+        "A run of Dyno. Keys that are commented out have their defaults. Every key is also a flag: \
          --run.system null, --settings.server_target_qps 100. An unknown key is an error.",
     );
-    let _ = write!(text, "version = {FILE_VERSION}\n\n[run]\n");
+    let _ = writeln!(text, "version = {FILE_VERSION}\n\n[run]");
+    let mut group = "";
     for key in KEYS {
+        if group != key.group {
+            group = key.group;
+            let _ = writeln!(text, "\n# {group}");
+        }
         let needs = match needs_of(key.name) {
             needs if needs.is_empty() => needs,
             needs => format!(" Needs {}.", needs.replace('`', "")),
@@ -124,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_template_explains_every_key_and_setting() {
-        let text = template();
+        let text = every_key();
         for name in
             FIELDS.iter().map(|field| field.name).filter(|n| *n != "scenario" && *n != "mode")
         {

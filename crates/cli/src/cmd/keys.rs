@@ -5,6 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use dyno_experiment::Failure;
 use dyno_experiment::options::{CommandLine, GivenKeys, KEYS, Options};
 use dyno_experiment::run::variables;
+use dyno_experiment::system::Target;
 use dyno_experiment::system::net::discover;
 
 use crate::output;
@@ -17,28 +18,34 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// Makes the server of a URL the system, after asking it what it is. `line` is the command, whose
-    /// mistakes are found before the server is asked.
+    /// Adds the system that the argument of a command names. A server is asked what it is; mistakes of
+    /// `line`, the command, are found before that.
     ///
     /// # Errors
-    /// Another system is named, a flag is wrong, or the server cannot be recognized.
-    pub fn add_server(
+    /// Another system is named, a flag is wrong, or the system or server is not recognized.
+    pub fn add_target(
         &mut self,
-        url: &str,
+        target: &str,
         line: &CommandLine,
         is_talking: bool,
     ) -> Result<(), Failure> {
         if let Some(system) = line.given("system") {
-            let problem = format!("{url} and --system {system} are two systems");
+            let problem = format!("{target} and --system {system} are two systems");
             return Err(Failure::usage(problem).hint("keep one of them"));
         }
-        Options::common(line, variables())?;
-        let found = discover(url)?;
-        if is_talking {
-            output::say(&found.found);
-        }
+        let spec = match Target::read(target)? {
+            Target::System(spec) => spec,
+            Target::Server(url) => {
+                let options = Options::common(line, variables())?;
+                let found = discover(&url, options.run.ready_timeout.unwrap_or(0))?;
+                if is_talking {
+                    output::say(&found.found);
+                }
+                found.spec
+            }
+        };
         let key = KEYS.iter().find(|key| key.name == "system").expect("a run has a system");
-        self.given.0.push((key, found.spec));
+        self.given.0.push((key, spec));
         Ok(())
     }
 }
@@ -50,7 +57,7 @@ impl Args for KeyArgs {
     fn augment_args(command: Command) -> Command {
         KEYS.iter().fold(command, |command, key| {
             let help = format!("{} [default: {}]", key.help, key.default);
-            let mut arg = Arg::new(key.name).long(key.name).help(help);
+            let mut arg = Arg::new(key.name).long(key.name).help(help).help_heading(key.group);
             if let Some((_, alias)) = ALIASES.iter().find(|(name, _)| *name == key.name) {
                 arg = arg.visible_alias(*alias);
             }

@@ -30,37 +30,38 @@ print what sbatch and kubectl take; nothing is submitted.
   dyno launch --on ray --workers 8 -- tune run lenet.toml
   dyno launch --on slurm --workers 4 -- run --system onnx:m.onnx > job.sh && sbatch job.sh")]
 pub struct Launch {
-    /// What places the processes
+    /// Where to start the processes
     #[arg(long, value_name = "ENGINE")]
     on: Engine,
-    /// Workers; trials at the same time; or points of a sweep at the same time on this machine
+    /// Number of workers, of trials at the same time, or of sweep points at the same time on this
+    /// machine
     #[arg(long, value_name = "N", default_value = "2")]
     workers: NonZero<u16>,
-    /// Where the coordinator listens; 0 is any free port of this machine
+    /// Port of the coordinator; 0 selects a free port of this machine
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
-    /// ray: name of this machine as the nodes know it
+    /// ray: name of this machine, as the nodes resolve it
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// ray: the cluster, unless RAY_ADDRESS or this machine says
+    /// ray: address of the cluster [default: RAY_ADDRESS, or the cluster of this machine]
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
-    /// ray: the Python that has Ray
+    /// ray: Python interpreter that has Ray
     #[arg(long, value_name = "FILE", default_value = "python3")]
     python: PathBuf,
-    /// How dyno is called on other machines
+    /// Command that starts dyno on other machines
     #[arg(long, value_name = "FILE")]
     program: Option<String>,
-    /// k8s: the image that has dyno
+    /// k8s: image that contains dyno
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
     /// slurm, k8s: name of the job
     #[arg(long, value_name = "NAME", default_value = "dyno")]
     name: String,
-    /// Print what would be started, and start nothing
+    /// Print what would be started without starting it
     #[arg(long)]
     dry_run: bool,
-    /// The command, such as run, search, sweep or tune run, with its flags
+    /// Command to run, such as run, search, sweep or tune run, with its flags
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

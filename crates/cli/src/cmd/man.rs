@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, roman};
 use dyno_experiment::Failure;
 use dyno_results::write::to_named;
 
-use super::{Dyno, VARIABLES};
+use super::{VARIABLES, command_line};
 
 use crate::exit::Exit;
 use crate::output;
@@ -19,8 +19,7 @@ use crate::output;
 #[command(after_help = "To read one: dyno man | man -l -
 To install them: dyno man ~/.local/share/man/man1")]
 pub struct Man {
-    /// Write dyno.1 and a page for each command into this folder, instead of
-    /// dyno.1 on stdout
+    /// Write dyno.1 and a page for each command into this directory, instead of dyno.1 on stdout
     folder: Option<PathBuf>,
 }
 
@@ -40,7 +39,7 @@ impl Man {
     /// A page cannot be written.
     /// If a page cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let mut dyno = Dyno::command();
+        let mut dyno = command_line();
         // Gives subcommands their full names, such as `dyno-run`.
         dyno.build();
         // clap's own subcommand has no page.

@@ -4,6 +4,7 @@ mod audit;
 mod check;
 mod compare;
 mod completions;
+mod examples;
 mod export;
 mod fetch;
 mod info;
@@ -34,14 +35,16 @@ pub use info::rules::json as rules;
 #[cfg(test)]
 pub use info::rules::words;
 
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use dyno_experiment::Failure;
 
 use crate::exit::Exit;
 
-/// A dynamometer for inference engines: puts one under load and says what it
-/// delivers, and whether the figure counts.
+/// Drive a model or server with controlled load, and report the latency and throughput it sustains
 #[derive(Debug, Parser)]
 #[command(name = "dyno", version, arg_required_else_help = true)]
 pub struct Dyno {
@@ -51,55 +54,103 @@ pub struct Dyno {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure a system; without flags, the built-in one, in half a minute
+    /// Measure a model or server; without arguments, a built-in model, in half a minute
     Run(run::RunCommand),
-    /// Ask a system once, and tell everything about it
+    /// Probe a system with a few requests and show what it is
     Probe(Box<probe::ProbeCommand>),
-    /// Find the highest load that keeps several limits at once
+    /// Find the highest load that keeps given limits
     Search(Box<search::Search>),
-    /// Measure many variants as one job that can be resumed
+    /// Measure many configurations as one job that can be resumed
     Sweep(Box<sweep::SweepCommand>),
-    /// Tell whether one run is better or worse than another, or play both in turn
+    /// Compare two runs, or two configurations measured in turn
     Compare(compare::Compare),
-    /// Play an audit of the rules, or judge one by its logs
-    Audit(Box<audit::Audit>),
-    /// Write the page of a run again, one page of several, or the tables of a submission
+    /// Generate the HTML report of runs, or the tables of a submission
     Report(report::Report),
-    /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
+    /// Convert a run to CSV, JSONL, Parquet, Prometheus or JUnit
     Export(export::Export),
-    /// Tell about the tasks of benchmarks, and score the answers to them
+    /// List and run benchmark tasks, and score their answers
     Task(task::Task),
-    /// Get models and data of packages, for tasks that need them
+    /// Download the models and data of tasks
     Fetch(fetch::Fetch),
-    /// Look into the engine of recurrent networks: its plans, and what this machine gives it
-    Rnn(rnn::Rnn),
-    /// Find the smallest number format of each layer that keeps the accuracy
-    Tune(tune::Tune),
-    /// Look into a model of accelerators that fetch and compute at once
-    Npu(Box<npu::Npu>),
-    /// Make a submission tree of run directories
+    /// Run an MLPerf audit, or judge one by its logs
+    Audit(Box<audit::Audit>),
+    /// Generate a submission tree from runs
     Package(Box<package::Package>),
-    /// Say which results of a submission count, and what is wrong with the others
+    /// Validate a submission tree and explain rejected results
     Check(Box<check::Check>),
-    /// Write a commented dyno.toml
-    Init(init::Init),
-    /// Tell about settings, systems, models, metrics and exit codes
-    Info(info::Info),
-    /// Put a system behind the protocols of servers: Open Inference Protocol, OpenAI
+    /// Inspect RNN execution plans and hardware limits
+    Rnn(rnn::Rnn),
+    /// Find the smallest number formats of a model that keep its accuracy
+    Tune(tune::Tune),
+    /// Simulate multi-tenant accelerators and their schedulers
+    Npu(Box<npu::Npu>),
+    /// Serve a model over HTTP and gRPC
     Serve(Box<serve::Serve>),
-    /// Place workers, points of a sweep or trials: on this machine, Ray, Slurm or Kubernetes
-    Launch(Box<launch::Launch>),
-    /// Play a share of the runs of a dyno on another machine
+    /// Run a share of the load of a dyno on another machine
     Worker(worker::Worker),
-    /// Say what this machine can measure
+    /// Start workers, sweep points or trials: here, on Ray, Slurm or Kubernetes
+    Launch(Box<launch::Launch>),
+    /// Generate a dyno.toml
+    Init(init::Init),
+    /// List settings, systems, models, metrics and exit codes
+    Info(info::Info),
+    /// Test what this machine can measure
     Selftest(selftest::Selftest),
-    /// Print what a shell needs to complete commands and flags
+    /// Generate shell completions
     Completions(completions::Completions),
-    /// Print or write the manual pages
+    /// Generate manual pages
     Man(man::Man),
 }
 
+/// Groups of the commands in `dyno --help`.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Measure", &["run", "probe", "search", "sweep"]),
+    ("Compare and report", &["compare", "report", "export"]),
+    ("MLPerf and benchmark tasks", &["task", "fetch", "audit", "package", "check"]),
+    ("Engines and tuners", &["rnn", "tune", "npu"]),
+    ("Serve and distribute", &["serve", "worker", "launch"]),
+    ("Tools", &["init", "info", "selftest", "completions", "man"]),
+];
+
+/// First commands, in `dyno --help`.
+const START: &str = "\
+Start with:
+  dyno run                          the built-in model
+  dyno run model.onnx               an ONNX model
+  dyno run http://localhost:8000    a server
+
+dyno COMMAND --help shows flags and examples.";
+
+/// Returns the command line of `dyno`, with its commands in groups and with examples.
+pub fn command_line() -> clap::Command {
+    let dyno = examples::with_examples(Dyno::command());
+    let mut groups = String::new();
+    for (group, names) in GROUPS {
+        let _ = writeln!(groups, "{group}:");
+        for name in names {
+            let about = dyno.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(groups, "  {name:<12} {about}");
+        }
+        groups.push('\n');
+    }
+    dyno.after_help(START).help_template(format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}{{after-help}}"
+    ))
+}
+
 impl Dyno {
+    /// Reads a command line, the first argument of which is the program.
+    ///
+    /// # Errors
+    /// A wrong command line, or a request for help or the version.
+    pub fn read(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+        let is_short = arguments.iter().any(|argument| argument == "-h");
+        let dyno = if is_short { examples::without_notes(command_line()) } else { command_line() };
+        let mut matches = dyno.try_get_matches_from(arguments)?;
+        Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command_line()))
+    }
+
     /// Runs the command.
     ///
     /// # Errors

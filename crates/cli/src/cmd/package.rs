@@ -22,41 +22,40 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Package {
-    /// The tree: a new folder, or one that takes further results
+    /// Submission tree: a new directory, or one to add results to
     #[arg(value_name = "TREE")]
     tree: PathBuf,
-    /// Run directories of `dyno run`, or folders of any harness with LoadGen's logs
+    /// Run directories of dyno run, or directories of any harness with LoadGen's logs
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// The round, such as v5.1 [default: the one that the runs were made for]
+    /// Round, such as v5.1 [default: the one that the runs were made for]
     #[arg(long)]
     round: Option<String>,
-    /// The division
+    /// Division
     #[arg(long, value_parser = DivisionFolder::ALL.map(DivisionFolder::name))]
     division: String,
-    /// Who submits
+    /// Name of the submitter
     #[arg(long, value_name = "NAME")]
     submitter: String,
-    /// Name of the system's folder
+    /// Name of the system's directory
     #[arg(long, value_name = "NAME")]
     system: String,
-    /// The benchmark by its name in the round; in the open division OWN=OFFICIAL for a model of
-    /// your own, or OWN= for the benchmark of the runs [default: the one that the runs were made
-    /// for]
+    /// Benchmark, by its name in the round; in the open division OWN=OFFICIAL for a model of your
+    /// own, or OWN= for the benchmark of the runs [default: the one that the runs were made for]
     #[arg(long, value_name = "NAME[=OFFICIAL]")]
     benchmark: Option<String>,
-    /// What the system is for
+    /// Suite of the system
     #[arg(long, value_parser = SUITES)]
     suite: String,
-    /// Whether it can be bought
+    /// Availability of the system
     #[arg(long, default_value = "available", value_parser = Availability::ALL.map(Availability::name))]
     availability: String,
-    /// Take missing results from others, as the rules allow: of an edge system MultiStream from
-    /// SingleStream, Offline from SingleStream or MultiStream; for BENCHMARK-99 those of
-    /// BENCHMARK-99.9
+    /// Derive missing results as the rules allow: on edge systems MultiStream from SingleStream,
+    /// Offline from SingleStream or MultiStream; BENCHMARK-99 from BENCHMARK-99.9
     #[arg(long)]
     infer: bool,
-    /// TOML file with what cannot be captured: tables [system], [measurement] and [pages]
+    /// TOML file with descriptions that cannot be captured: tables [system], [measurement] and
+    /// [pages]
     #[arg(long, value_name = "FILE")]
     describe: Option<PathBuf>,
 }
@@ -64,10 +63,10 @@ pub struct Package {
 const SUITES: [&str; 3] = ["datacenter", "edge", "both"];
 
 const AFTER_HELP: &str = "\
-A run directory knows its scenarios. Accuracy logs are cut and hashed on the way. What only you know is
-marked FILL IN in the tree, and listed; the same again from --describe is kept for the next time.
-Exit codes: 0 written, 1 written but a log says that its result does not count, 2 the runs do not make
-a submission, 3 a file cannot be read or written.";
+Scenarios are read from the run directories. Accuracy logs are shortened and hashed. Fields that only
+you know are marked FILL IN in the tree and listed; --describe fills them in the next time.
+Exit codes: 0 written, 1 written, but a log makes a result invalid, 2 the runs are not a submission,
+3 a file cannot be read or written.";
 
 impl Package {
     /// Writes the tree.

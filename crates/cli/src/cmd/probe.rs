@@ -27,18 +27,20 @@ use crate::progress::Progress;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ProbeCommand {
-    /// A server such as http://localhost:8000, instead of --system; Dyno asks what it is
-    #[arg(value_name = "URL")]
-    url: Option<String>,
-    /// A dyno.toml
+    /// What to measure instead of --system: a server (http://localhost:8000), an ONNX file
+    /// (model.onnx), or a system (dyno info systems). Dyno asks a server what it is. Keys may follow,
+    /// as in http://localhost:8000,model=NAME
+    #[arg(value_name = "TARGET")]
+    target: Option<String>,
+    /// Configuration file dyno.toml; dyno init writes one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     keys: KeyArgs,
-    /// Set any setting: key=value, or Scenario.key=value for one scenario
+    /// Set any setting: key=value, or Scenario.key=value for one scenario; repeatable
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
-    /// How many queries; the first one finds a cold system
+    /// Number of queries; the first one may find a cold system
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     queries: u64,
@@ -48,10 +50,10 @@ pub struct ProbeCommand {
 }
 
 const AFTER_HELP: &str = "\
-Says whether a system answers, with what, and how fast; measures nothing that counts. Without
+Shows whether a system answers, with what, and how fast; this is not a measurement. Without
 --scenario the queries are those of SingleStream: one sample, one at a time.
-Exit codes: 0 it answers, 1 it fails or breaks the protocol, 2 usage, 3 it cannot be set up,
-4 it does not answer within --deadline (60 s), 130 interrupted.";
+Exit codes: 0 it answers, 1 it fails or breaks the protocol, 2 usage, 3 set-up,
+4 no answer within --deadline (60 s), 130 interrupted.";
 
 /// Flags of `dyno run` that have no effect here.
 const MEANINGLESS: [&str; 11] = [
@@ -84,8 +86,8 @@ impl ProbeCommand {
             set: self.set.clone(),
             keys: self.keys.given.clone(),
         };
-        if let Some(url) = &self.url {
-            self.keys.add_server(url, &line, !self.json)?;
+        if let Some(target) = &self.target {
+            self.keys.add_target(target, &line, !self.json)?;
             line.keys = self.keys.given.clone();
         }
         let clock = Clock::start();

@@ -19,33 +19,33 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Report {
-    /// Run directories, searches, sweeps, or folders with run directories below them
+    /// Run directories, searches, sweeps, or directories that contain run directories
     #[arg(value_name = "DIR", required_unless_present = "submission")]
     directories: Vec<PathBuf>,
-    /// Where the page goes [default: report.html in DIR; in the current folder if there are
-    /// several, and of a submission]
+    /// Output file [default: report.html in DIR; in the working directory for several directories and
+    /// for a submission]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The tables of a submission tree, of the results that count by `dyno check`
+    /// Write the tables of a submission tree: the results that dyno check accepts
     #[arg(long, value_name = "TREE", conflicts_with = "directories", requires = "round")]
     submission: Option<PathBuf>,
-    /// The round of the submission, such as v5.1
+    /// Round of the submission, such as v5.1
     #[arg(long, requires = "submission")]
     round: Option<String>,
-    /// Write a CSV file for each of its tables to this folder, too
+    /// Also write a CSV file for each table into this directory
     #[arg(long, value_name = "FOLDER", requires = "submission")]
     csv: Option<PathBuf>,
-    /// Write everything as JSON, too
+    /// Also write all tables as JSON
     #[arg(long, value_name = "FILE", requires = "submission")]
     json: Option<PathBuf>,
-    /// Numbers of systems, which stay over the drafts of a round; written if it is not there
+    /// Numbers of the systems, which stay the same over the drafts of a round; created if missing
     #[arg(long, value_name = "FILE", requires = "submission")]
     ids: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-Of a run that was interrupted, or whose files are damaged, the page says what is missing and shows
-the rest.
+For a run that was interrupted, or whose files are damaged, the page shows what is left and names what
+is missing.
 Exit codes: 0 a page was written, 3 there was nothing to show.";
 
 impl Report {

@@ -20,11 +20,11 @@ pub struct Rnn {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say how layers are run, why so, and what that costs
+    /// Show how layers are executed, why, and the predicted and measured time
     Explain(explain::Explain),
-    /// Measure what this machine multiplies, reads and waits for
+    /// Measure arithmetic, bandwidth and synchronization of this machine
     Hwbench(hwbench::Hwbench),
-    /// Time the models that DeepCPU serves, node by node
+    /// Time the models of the DeepCPU paper, node by node
     Served(served::TimeServed),
 }
 

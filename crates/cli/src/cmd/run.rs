@@ -25,13 +25,14 @@ use crate::{output, render};
 /// `dyno run`, perhaps of a server that is only named by its URL.
 #[derive(Debug, Args)]
 pub struct RunCommand {
-    /// A server such as http://localhost:8000. Dyno asks what it is and which model it has. Keys of
-    /// --system may follow, as in http://localhost:8000,model=NAME
-    #[arg(value_name = "URL")]
-    url: Option<String>,
+    /// What to measure instead of --system: a server (http://localhost:8000), an ONNX file
+    /// (model.onnx), or a system (dyno info systems). Dyno asks a server what it is. Keys may follow,
+    /// as in http://localhost:8000,model=NAME
+    #[arg(value_name = "TARGET")]
+    target: Option<String>,
     /// Measure several loads and mark the knee: 1, 2, 4, ... 128 requests in flight (at most
-    /// --max-concurrency), or these, such as 1,4,16 or request-rate=1..8:x2. Each load lasts 15 s
-    /// unless --duration is given; loads beyond saturation are skipped
+    /// --max-concurrency), or the given loads, such as 1,4,16 or request-rate=1..8:x2. Each load
+    /// lasts 15 s unless --duration is given; loads beyond saturation are skipped
     #[arg(long, value_name = "LOADS", num_args = 0..=1, require_equals = true,
           conflicts_with_all = ["tui", "verbose", "point"])]
     sweep: Option<Option<String>>,
@@ -58,9 +59,9 @@ impl RunCommand {
         if let Some(loads) = &self.sweep {
             return self.sweep(loads.as_deref())?.execute();
         }
-        if let Some(url) = self.url {
+        if let Some(target) = self.target {
             let line = self.run.command_line();
-            self.run.keys.add_server(&url, &line, !self.run.quiet)?;
+            self.run.keys.add_target(&target, &line, !self.run.quiet)?;
         }
         self.run.execute()
     }
@@ -93,7 +94,7 @@ impl RunCommand {
             each.saturating_mul(axis.values.len() as u64)
         };
         let mut sweep = SweepCommand::default();
-        sweep.url.clone_from(&self.url);
+        sweep.target.clone_from(&self.target);
         (sweep.config, sweep.keys.given, sweep.set) = (line.config, line.keys, line.set);
         sweep.over = vec![over];
         sweep.until_saturated = true;
@@ -115,42 +116,42 @@ fn ladder(most: u32) -> String {
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
-    /// A dyno.toml; `dyno init` writes one
+    /// Configuration file dyno.toml; dyno init writes one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     keys: KeyArgs,
-    /// Set any setting: key=value, or Scenario.key=value for one scenario
+    /// Set any setting: key=value, or Scenario.key=value for one scenario; repeatable
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
-    /// Print the plan and how long it takes, and stop
+    /// Print the plan and its duration without running it
     #[arg(long)]
     dry_run: bool,
     /// Report options without effect instead of rejecting them: a point of a sweep, which
     /// rejects those that have none at any point
     #[arg(long, hide = true)]
     point: bool,
-    /// Print summary.json on stdout instead of the summary
+    /// Print summary.json instead of the summary
     #[arg(long)]
     json: bool,
-    /// Print nothing but errors
+    /// Print errors only
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Tell every setting that differs from its default
+    /// Show every setting that differs from its default
     #[arg(short, long)]
     verbose: bool,
-    /// No progress line on stderr
+    /// Do not show progress on stderr
     #[arg(long)]
     no_progress: bool,
-    /// Show the run on the whole terminal: histogram, course over time, conditions
+    /// Show the run in full screen: histogram, time line, conditions
     #[arg(long, conflicts_with_all = ["quiet", "verbose", "no_progress"])]
     tui: bool,
 }
 
 const AFTER_HELP: &str = "\
-Every setting is a flag, too: --settings.server_target_qps 100 (dyno info settings lists them).
+Every setting is also a flag: --settings.server_target_qps 100 (dyno info settings lists them).
 Precedence: flags, environment (DYNO_SETTINGS_SERVER_TARGET_QPS=100), dyno.toml, user.conf,
-profile, built-in table, defaults; an audit.config overrides them all.
+profile, built-in table, defaults; an audit.config overrides all of them.
 Exit codes: 0 valid, 1 invalid or undecided, 2 usage, 3 set-up, 4 aborted, 130 interrupted.
 Results are not official MLPerf results.";
 

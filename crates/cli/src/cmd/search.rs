@@ -25,71 +25,73 @@ use crate::{output, render};
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Search {
-    /// A server such as http://localhost:8000, instead of --system; Dyno asks what it is
-    #[arg(value_name = "URL")]
-    url: Option<String>,
-    /// A limit, such as p99<=100ms, ttft.p99<=200ms, errors<=0.1% or lag.p99<=1ms; may be given
-    /// several times. Without one of latency the settings' bound is a limit
+    /// What to measure instead of --system: a server (http://localhost:8000), an ONNX file
+    /// (model.onnx), or a system (dyno info systems). Dyno asks a server what it is. Keys may follow,
+    /// as in http://localhost:8000,model=NAME
+    #[arg(value_name = "TARGET")]
+    target: Option<String>,
+    /// Limit, such as p99<=100ms, ttft.p99<=200ms, errors<=0.1% or lag.p99<=1ms; repeatable. Without
+    /// a limit on latency the bound of the settings applies
     #[arg(long, value_name = "LIMIT", action = ArgAction::Append)]
     limit: Vec<String>,
-    /// What is raised [default: qps, for MultiStream samples]
+    /// Load to raise [default: qps; samples for MultiStream]
     #[arg(long, value_parser = one_of(&Load::ALL, Load::name, Load::description), value_name = "LOAD")]
     load: Option<Load>,
-    /// The first load [default: what is set, else what a short probe finds; of whole numbers 1]
+    /// First load [default: the setting, else what a short probe finds; 1 for whole numbers]
     #[arg(long, value_name = "LOAD")]
     from: Option<f64>,
-    /// The highest load to try; the search ends there if it passes
+    /// Maximum load to try; the search ends there if it passes
     #[arg(long, value_name = "LOAD")]
     to: Option<f64>,
-    /// How well the peak is to be known, such as 1% [default: 1%]
+    /// Tolerance of the peak, such as 1% [default: 1%]
     #[arg(long, value_name = "PERCENT", value_parser = tolerance)]
     tolerance: Option<f64>,
-    /// Length of the first runs [default: 2s, with profile rules 10s]
+    /// Length of the first runs [default: 2s; 10s with --profile rules]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     short: Option<Nanos>,
-    /// Of all runs together; one that is not over by then is ended and does not count
-    /// [default: 30m, with profile rules 2h; as much as it takes in virtual time]
+    /// Time limit of all runs together; a run that exceeds it is ended and does not count [default:
+    /// 30m; 2h with --profile rules; none in virtual time]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     max_time: Option<Nanos>,
-    /// How often a run is repeated that the client or the machine disturbed
+    /// Maximum number of repetitions of a run that the client or the machine disturbed
     #[arg(long, value_name = "N", default_value_t = REPEATS)]
     repeat_disturbed: u32,
-    /// Make no full run at the end
+    /// Skip the full run at the end
     #[arg(long, conflicts_with = "confirm")]
     no_confirm: bool,
-    /// With --resume: make it all the same, where the search was begun with --no-confirm
+    /// With --resume: do the full run even if the search was started with --no-confirm
     #[arg(long, requires = "resume")]
     confirm: bool,
-    /// Go on with the search in this directory
+    /// Continue the search in this directory
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     resume: Option<PathBuf>,
-    /// A dyno.toml; `dyno init` writes one
+    /// Configuration file dyno.toml; dyno init writes one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     keys: KeyArgs,
-    /// Set any setting: key=value, or Scenario.key=value for one scenario
+    /// Set any setting: key=value, or Scenario.key=value for one scenario; repeatable
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
-    /// Print the plan and how long it takes, and stop
+    /// Print the plan and its duration without running it
     #[arg(long)]
     dry_run: bool,
-    /// Print search.json on stdout instead of the result
+    /// Print search.json instead of the result
     #[arg(long)]
     json: bool,
-    /// Print nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// No progress line on stderr
+    /// Do not show progress on stderr
     #[arg(long)]
     no_progress: bool,
 }
 
 const AFTER_HELP: &str = "\
-The other flags and all settings are those of dyno run: --duration and --profile say how long the
-full run is that confirms the peak.
+The other flags and all settings are those of dyno run. --duration and --profile set the length of the
+full run that confirms the peak.
 Exit codes: 0 found and confirmed (with --no-confirm: found), 1 not found or not confirmed, 2 usage,
-3 set-up, 4 the system stopped answering, 130 interrupted (go on with --resume DIR).
+3 set-up, 4 the system stopped answering, 130 interrupted (continue with --resume DIR).
 Results are not official MLPerf results.";
 
 /// Default number of repeats of a disturbed run.
@@ -134,9 +136,9 @@ impl Search {
             set: command.set.clone(),
             keys: command.keys.given.clone(),
         };
-        if let Some(url) = &command.url {
+        if let Some(target) = &command.target {
             let mut keys = command.keys.clone();
-            keys.add_server(url, &command_line, !self.quiet)?;
+            keys.add_target(target, &command_line, !self.quiet)?;
             command_line.keys = keys.given;
         }
         let prepared = search::prepare(&command_line, &ask, &console())?;
@@ -199,7 +201,7 @@ impl Search {
         let nothing = self.limit.is_empty() && self.goodput().is_empty() && self.set.is_empty();
         let no_load = self.load.is_none() && self.from.is_none() && self.to.is_none();
         let no_run = self.config.is_none() && self.keys.given.0.is_empty() && self.short.is_none();
-        nothing && no_load && no_run && self.url.is_none()
+        nothing && no_load && no_run && self.target.is_none()
     }
 
     /// Parses the command that began the search.

@@ -36,8 +36,8 @@ pub struct Selftest {
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
-    /// Compare the build with the sources in this checkout (the folder of
-    /// dyno-loadgen, or the root of the repository)
+    /// Compare the build with the sources in this checkout (the directory of dyno-loadgen, or the
+    /// root of the repository)
     #[arg(long, value_name = "DIR")]
     source: Option<PathBuf>,
 }

@@ -30,80 +30,81 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Serve {
-    /// What is served; see below
+    /// System to serve; see below
     #[arg(long, value_name = "SPEC", default_value = "digits")]
     system: String,
-    /// Name of the model; that of the system or of its file where nothing is said
+    /// Name of the model [default: that of the system or of its file]
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
-    /// Name of this node, unique among all nodes; host and port where nothing is said
+    /// Name of this node, unique among all nodes [default: host and port]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Where to listen; port 0 is any that is free [default: 127.0.0.1:8000]
+    /// Address to listen on; port 0 selects a free port [default: 127.0.0.1:8000]
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
-    /// Where to listen besides, for gRPC; both addresses speak every protocol
+    /// Second address to listen on, for gRPC; both addresses speak all protocols
     #[arg(long, value_name = "ADDR")]
     grpc: Option<String>,
-    /// Chain of certificates for TLS, a PEM file
+    /// TLS: certificate chain, a PEM file
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Key of the certificate, a PEM file
+    /// TLS: private key of the certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Authorities of clients, a PEM file: each client then needs a certificate of one of them
+    /// TLS: authorities of clients, a PEM file; clients without a certificate of one of them are
+    /// rejected
     #[arg(long, value_name = "FILE", requires = "cert")]
     client_ca: Option<PathBuf>,
-    /// Requests that may wait for the model; one more is refused
+    /// Maximum number of requests that wait for the model; further ones are rejected
     #[arg(long, value_name = "N", default_value_t = QUEUE_DEFAULT)]
     queue: NonZero<usize>,
-    /// Bytes of a body at most, before and after it is decompressed
+    /// Maximum size of a request body in bytes, compressed and decompressed
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body)]
     max_body: usize,
-    /// Bytes of memory for the contents of all requests; one that does not fit is refused
+    /// Memory for the bodies of all requests in bytes; requests that do not fit are rejected
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().memory)]
     body_memory: usize,
-    /// Compress answers for clients that say they take it (gzip, deflate), but for streams
+    /// Compress answers for clients that accept it (gzip, deflate), except streams
     #[arg(long)]
     compress: bool,
-    /// Connections at once at most
+    /// Maximum number of connections
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
     connections: usize,
-    /// How long a request may take, and a client may leave an answer unread
+    /// Time limit of a request, and of a client that does not read its answer
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     request_limit: Duration,
-    /// How long a connection may be without the whole head of a request
+    /// Time limit for the complete head of a request
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     head_limit: Duration,
-    /// How long a connection of HTTP/2 may be without requests and answers
+    /// Time limit of an idle HTTP/2 connection
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time)]
     idle_limit: Duration,
-    /// How long requests that were accepted are worked off at the end
+    /// How long to drain accepted requests on shutdown
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     drain_limit: Duration,
-    /// Calls of the model that may be in work at once
+    /// Maximum number of concurrent calls of the model
     #[arg(long, value_name = "N", default_value_t = NonZero::<usize>::MIN)]
     workers: NonZero<usize>,
-    /// Requests that are computed together at most
+    /// Maximum number of requests per call
     #[arg(long, value_name = "N", default_value_t = BATCH_DEFAULT)]
     batch: NonZero<usize>,
     /// How long a request waits for others to share its batch
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = nanos)]
     batch_wait: Nanos,
-    /// Threads of one call, of systems that spread one
+    /// Threads of one call, for systems that use several
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Processors that the model keeps to, such as 0-3,6
+    /// Processors of the model, such as 0-3,6
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,
-    /// Calls with zeros before the server is ready
+    /// Number of calls with zeros before the server is ready
     #[arg(long, value_name = "N", default_value_t = 1)]
     warm_up: usize,
-    /// Shape of an input in these calls, such as input_ids=1x128, where the model leaves
-    /// dimensions open [default: 1 for each]
+    /// Shape of an input in these calls, such as input_ids=1x128, for dynamic dimensions [default: 1
+    /// for each]
     #[arg(long, value_name = "INPUT=DIMS,..", action = ArgAction::Append)]
     shape: Vec<String>,
-    /// The library of ONNX Runtime
+    /// Shared library of ONNX Runtime
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
     /// Serve a faulty answer instead of a system; `path` takes the mode from each request's path
@@ -119,18 +120,19 @@ const ADDRESS: &str = "127.0.0.1:8000";
 
 const AFTER_HELP: &str = "\
 Serves the Open Inference Protocol over HTTP (JSON and binary tensors) and gRPC, and the OpenAI
-interface (/v1/completions, /v1/chat/completions) where the system makes text; HTTP/1.1 and HTTP/2,
-the latter also without TLS; health at /v2/health, metrics for Prometheus at /metrics.
+interface (/v1/completions, /v1/chat/completions) for systems that generate text, over HTTP/1.1 and
+HTTP/2, the latter also without TLS. Health is at /v2/health, metrics for Prometheus at /metrics.
 
-Systems: digits, digits-lstm, null, onnx:FILE, tuned:model=FILE,formats=FILE, tuned:packed=FILE,
-rnn:MODEL, all as dyno info systems has them, and
+Systems: digits, digits-lstm, null, onnx:FILE, tuned:model=FILE,formats=FILE, tuned:packed=FILE and
+rnn:MODEL, as dyno info systems describes them, and
   tokens:first=TIME,each=TIME,tokens=N,slots=N,text=words|echo,replay=FILE
-which streams words: the first after a time, each after the one before, on so many slots at once.
+which streams words: the first after one time, each further one after the other, for up to SLOTS
+requests at once.
 
-Ctrl-C and SIGTERM end it: it is not ready any more, refuses new requests, answers those that it has
-accepted, and exits with 0; a second one ends it at once.
-Exit codes: 0 ended, all that was accepted is answered, 2 usage, 3 it cannot be set up, 4 not all was
-answered within --drain-limit, 130 ended at once.";
+On Ctrl-C and SIGTERM the server reports not ready, rejects new requests, drains the accepted ones and
+exits with 0. A second signal ends it at once.
+Exit codes: 0 all accepted requests were answered, 2 usage, 3 set-up, 4 not all were answered within
+--drain-limit, 130 ended at once.";
 
 fn nanos(text: &str) -> Result<Nanos, String> {
     parse_duration(text)

@@ -28,76 +28,77 @@ use crate::{output, render};
 #[derive(Debug, Default, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct SweepCommand {
-    /// A server such as http://localhost:8000, instead of --system; Dyno asks what it is
-    #[arg(value_name = "URL")]
-    pub url: Option<String>,
-    /// A dyno.toml, which may have a table [sweep]
+    /// What to measure instead of --system: a server (http://localhost:8000), an ONNX file
+    /// (model.onnx), or a system (dyno info systems). Dyno asks a server what it is. Keys may follow,
+    /// as in http://localhost:8000,model=NAME
+    #[arg(value_name = "TARGET")]
+    pub target: Option<String>,
+    /// Configuration file dyno.toml, which may have a table [sweep]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub keys: KeyArgs,
-    /// Set any setting of all points: key=value, or Scenario.key=value
+    /// Set any setting of all points: key=value, or Scenario.key=value; repeatable
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     pub set: Vec<String>,
-    /// What varies: a flag of dyno run or settings.NAME, and its values or ranges:
-    /// batch=1,2,4, settings.server_target_qps=100..400:x2. Semicolons separate values
-    /// that hold commas. Once for each axis
+    /// Axis to vary: a flag of dyno run or settings.NAME, with values or ranges: batch=1,2,4,
+    /// settings.server_target_qps=100..400:x2. Semicolons separate values that contain commas; repeat
+    /// for each axis
     #[arg(long, value_name = "KEY=VALUES", action = ArgAction::Append)]
     pub over: Vec<String>,
-    /// Pair the values of the axes, the first ones, the second ones, ..., instead of
-    /// every combination
+    /// Combine the first values of all axes, the second values, and so on, instead of every
+    /// combination
     #[arg(long)]
     zip: bool,
-    /// Run each combination so many times; all of them, then all of them again
+    /// Number of runs of each combination; all combinations run before any repeats
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
-    /// Order of the points; random spreads what drifts (heat, other work) over all of them
-    /// [default: given]
+    /// Order of the points; random spreads drift (heat, other work) over all of them [default: given]
     #[arg(long, value_name = "ORDER")]
     order: Option<Order>,
     /// Seed of the random order [default: 0]
     #[arg(long, value_name = "N")]
     order_seed: Option<u64>,
-    /// Operations of a model for a sample, for plots: VALUE is that of an axis, such as
+    /// Operations of a model per sample, for plots; VALUE is a value of an axis, such as
     /// onnx:a.onnx=1.2e9
     #[arg(long, value_name = "VALUE=NUMBER", action = ArgAction::Append)]
     operations: Vec<String>,
-    /// Wait between points, such as 2s
+    /// Pause between points, such as 2s
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pause: Option<Nanos>,
-    /// End after this long, in the middle of a point if need be
+    /// Time limit of the sweep; it may end within a point
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub max_time: Option<Nanos>,
-    /// Run at most so many points, then end
+    /// Maximum number of points to run
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
-    /// Also tell which point has the highest throughput with a p99 below this
+    /// Also report the point with the highest throughput whose p99 is below this
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     p99_below: Option<Nanos>,
-    /// With a load as the only axis: skip higher loads once two in a row bring less than 5 %
-    /// more throughput, and more latency
+    /// With a load as the only axis: skip higher loads once two in a row gain less than 5 %
+    /// throughput and increase latency
     #[arg(long)]
     pub until_saturated: bool,
-    /// Go on with the sweep in this directory
+    /// Continue the sweep in this directory
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
-    /// With --resume: run points that failed again
+    /// With --resume: run failed points again
     #[arg(long, requires = "resume")]
     retry_failed: bool,
-    /// Print the points and how long they take, and stop; with --json, sweep.json
+    /// Print the points and their duration without running them; with --json, sweep.json
     #[arg(long)]
     pub dry_run: bool,
-    /// Make the sweep, print the points and their folders as JSON, and run none: run each
-    /// anywhere, bring its folder back, and take all in with --resume
+    /// Create the sweep and print the points and their directories as JSON without running them: run
+    /// each anywhere, copy its directory back, and use --resume
     #[arg(long, conflicts_with_all = ["dry_run", "resume"])]
     hand_out: bool,
-    /// Print sweep.json on stdout instead of the table
+    /// Print sweep.json instead of the table
     #[arg(long)]
     pub json: bool,
-    /// Print nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
-    /// No progress line on stderr
+    /// Do not show progress on stderr
     #[arg(long)]
     pub no_progress: bool,
 }
@@ -109,9 +110,9 @@ enum Order {
 }
 
 const AFTER_HELP: &str = "\
-Each point is a dyno run of its own, in a process of its own, below DIR/points. The state is in
-DIR/sweep.json after each point; Ctrl-C ends the point that is on, and dyno sweep --resume DIR
-goes on with it. A point that fails is noted and does not end the sweep.
+Each point is a dyno run in a process and directory of its own, below DIR/points. DIR/sweep.json has the
+state after each point. Ctrl-C ends the current point, and dyno sweep --resume DIR continues with it.
+A point that fails is recorded and does not end the sweep.
 Exit codes: 0 every point is valid, 1 some are undecided, invalid, failed or not run, 2 usage,
 3 set-up, 130 interrupted.";
 
@@ -122,9 +123,9 @@ impl SweepCommand {
     /// The sweep cannot start, or its state cannot be written.
     pub fn execute(mut self) -> Result<Exit, Failure> {
         self.check_paths()?;
-        if let Some(url) = self.url.take() {
+        if let Some(target) = self.target.take() {
             let line = self.command_line();
-            self.keys.add_server(&url, &line, !self.quiet)?;
+            self.keys.add_target(&target, &line, !self.quiet)?;
         }
         let request = self.request()?;
         if let Some(directory) = &self.resume {

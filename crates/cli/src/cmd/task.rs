@@ -22,19 +22,19 @@ pub struct Task {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List every task, with its tier and the state of its data
+    /// List all tasks with their tier and the state of their data
     List(cards::List),
-    /// Print the card of a task: problem, model, data, steps, quality, what it needs
+    /// Show the card of a task: problem, model, data, steps, quality, requirements
     Show(cards::Show),
     /// Run a task: accuracy against its target, then performance
     Run(Box<run::RunTask>),
-    /// Score the answers of an accuracy run against what is right
+    /// Score the answers of an accuracy run
     Score(score::Score),
-    /// Compare a model's weights with the reference's, and say of which division it is
+    /// Compare the weights of a model with the reference, and report its division
     Equivalence(equivalence::CompareWeights),
-    /// Print what a model costs: parameters, operations and bytes, layer by layer
+    /// Show parameters, operations and bytes of a model, layer by layer
     Layers(layers::Layers),
-    /// List the ways to score, with what each needs
+    /// List scoring methods and the files that they need
     Methods(methods::Methods),
 }
 

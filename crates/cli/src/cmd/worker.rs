@@ -26,22 +26,22 @@ variables, libraries and servers only with a grant. Environment variables always
 #[derive(Debug, Args)]
 #[command(after_help = format!("{AFTER_HELP}{GRAMMAR}"))]
 pub struct Worker {
-    /// The coordinator
+    /// Address of the coordinator
     #[arg(long, value_name = "HOST:PORT")]
     join: String,
-    /// Let the coordinator name these files, variables, libraries or servers; repeatable
+    /// Let the coordinator use these files, variables, libraries or servers; repeatable
     #[arg(long, value_name = "WHAT")]
     allow: Vec<Grant>,
-    /// Place among the workers, from 1; 0 is any
+    /// Place among the workers, from 1; 0 takes any
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     seat: u32,
     /// How long to keep retrying the connection
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
     within: Nanos,
-    /// Join again when a run is over, until no coordinator listens for as long as --within
+    /// Join the next run when a run is over, until no coordinator listens for --within
     #[arg(long)]
     stay: bool,
-    /// Print nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 }

@@ -104,13 +104,18 @@ fn load(test: &Test, metrics: &Metrics) -> Option<String> {
 }
 
 /// Returns the offered rate and the completed rate. Neither is the peak of the system unless a
-/// search chose the rate.
+/// search chose the rate. Sessions arrive, and their turns are completed.
 fn offered(arrivals: &str, test: &Test, metrics: &Metrics) -> String {
+    let (arriving, answered) = match &metrics.sessions {
+        Some(_) => (" sessions", " turns"),
+        None => ("", ""),
+    };
     let completed = metrics.rates.completed_samples_per_s.filter(|rate| rate.is_finite());
-    let completed = completed.map_or_else(|| "none".into(), |found| format!("{}/s", rate(found)));
+    let completed =
+        completed.map_or_else(|| "none".into(), |found| format!("{}{answered}/s", rate(found)));
     let meaning = if test.mode == "peak" { "" } else { " (a load, not the capacity)" };
     let offered = rate(test.plan.target_qps);
-    format!("offered {offered}/s, {arrivals}, completed {completed}{meaning}")
+    format!("offered {offered}{arriving}/s, {arrivals}, completed {completed}{meaning}")
 }
 
 /// Returns the number of samples that failed or never came back.

@@ -132,6 +132,12 @@ pub fn real_time(facts: &Facts<'_>) -> Option<UnmetNeed> {
 /// Needs a run in real time from this process.
 pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let is_on = facts.run.stops_on_saturation == Some(true);
+    if is_on && facts.run.stages.is_some() {
+        return Some(UnmetNeed::new(
+            "has no effect: with stages the load itself varies, so that a queue may grow and shrink",
+            "leave out one of the two",
+        ));
+    }
     let system = facts.loaded.filter(|_| is_on)?;
     (system.is_simulated() || system.remote_workers.is_some()).then(|| {
         UnmetNeed::new(

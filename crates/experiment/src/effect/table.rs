@@ -59,6 +59,7 @@ pub const ROWS: &[Row] = &[
     ("threads", &[System, Other("an engine that spreads a call over threads", need::threads)]),
     ("cores", &[System, Other("workers, or none that are asked for", need::own_threads)]),
     ("warm-up", &[System]),
+    ("ready-timeout", &[System]),
     ("batch", &[System, Other("workers, or queries of several samples", need::batches)]),
     ("batch-wait", &[System, Other("workers", need::batches)]),
     ("accuracy-target", &[Accuracy, Other("labels, references or a task's method", need::scored)]),
@@ -109,8 +110,9 @@ mod tests {
 
     #[test]
     fn every_key_of_a_run_has_a_row() {
-        let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
-        let keys: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        let mut names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
+        let mut keys: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        (names.sort_unstable(), keys.sort_unstable());
         assert_eq!(names, keys, "a key needs a row with what it needs to take effect");
     }
 

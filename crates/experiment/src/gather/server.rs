@@ -1,6 +1,6 @@
 //! Converts the observation of servers to its parts of the summary and of the series.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dyno_loadgen::clock::Nanos;
 use dyno_net::scrape::{MetricsPage, Reading, ScrapedPage};
@@ -24,8 +24,8 @@ pub struct ServerFindings {
     pub series: Vec<ServerReadings>,
     /// Energy; `None` of an accuracy test.
     pub energy: Option<Energy>,
-    /// Remark on tokens that the servers counted differently.
-    pub note: Option<String>,
+    /// Remarks on several models, and on tokens that the servers counted differently.
+    pub notes: Vec<String>,
 }
 
 /// The run that the figures are of.
@@ -84,8 +84,22 @@ pub fn findings(observation: &ServerObservation, run: ObservedRun<'_>) -> Server
     let is_whole = found.series.len() == observation.pages.len();
     let all = found.servers.last().filter(|_| is_whole);
     let counted = all.and_then(|all| all.counters.get(COUNTED));
-    found.note = counted.zip(run.tokens()).and_then(|(theirs, ours)| other_count(*theirs, ours));
+    let models = models(&observation.pages);
+    let other_count = counted.zip(run.tokens()).and_then(|(theirs, ours)| other_count(*theirs, ours));
+    found.notes = models.into_iter().chain(other_count).collect();
     found
+}
+
+/// Returns a remark if values of several models are combined.
+fn models(pages: &[ScrapedPage]) -> Option<String> {
+    let models = pages.iter().flat_map(|page| &page.readings).flat_map(|r| &r.found.models);
+    let models: BTreeSet<&str> = models.map(String::as_str).collect();
+    (!models.is_empty()).then(|| {
+        format!(
+            "The figures of the metrics pages combine several models: {}.",
+            models.into_iter().collect::<Vec<_>>().join(", ")
+        )
+    })
 }
 
 /// Returns that the pages were not read, because remote workers issue the load.
@@ -340,7 +354,7 @@ mod tests {
     fn page(url: &str, readings: &[(Nanos, &[(Quantity, f64)])]) -> ScrapedPage {
         let reading = |(at, values): &(Nanos, &[(Quantity, f64)])| {
             let values = values.iter().copied().collect();
-            let found = Quantities { servers: vec!["vLLM"], values };
+            let found = Quantities { servers: vec!["vLLM"], values, models: BTreeSet::new() };
             Reading { at: *at * SECOND, took: 1, found }
         };
         ScrapedPage {

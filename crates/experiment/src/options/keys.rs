@@ -85,6 +85,7 @@ pub struct RunOptions {
     pub threads: Option<NonZero<usize>>,
     pub cores: Option<Cores>,
     pub warm_up: Option<usize>,
+    pub ready_timeout: Option<Nanos>,
     pub batch: Option<BatchSizes>,
     pub batch_wait: Option<Nanos>,
     pub accuracy_target: Option<f64>,
@@ -123,6 +124,8 @@ impl RunOptions {
 
 /// A row of [`KEYS`].
 pub struct Key {
+    /// Heading in help texts.
+    pub group: &'static str,
     /// Name of the flag. In `dyno.toml` underscores replace the hyphens.
     pub name: &'static str,
     /// Placeholder of the value in help texts; empty for a switch.
@@ -142,105 +145,113 @@ impl std::fmt::Debug for Key {
 }
 
 macro_rules! keys {
-    ($($name:literal $value:literal $help:literal $default:literal $set:expr;)+) => {
+    ($(@$group:literal; $($name:literal $value:literal $help:literal $default:literal $set:expr;)+)+) => {
         /// Every key, in the order of help texts.
-        pub const KEYS: &[Key] = &[$(Key {
-            name: $name, value: $value, help: $help, default: $default, set: $set,
-        },)+];
+        pub const KEYS: &[Key] = &[$($(Key {
+            group: $group, name: $name, value: $value, help: $help, default: $default, set: $set,
+        },)+)+];
     };
 }
 
 keys! {
-    "system" "SYSTEM" "What is measured: digits, null, onnx:FILE, tract:FILE, openai:URL or oip:URL/MODEL (servers), or model:SERVICE in virtual time (dyno info systems)" "digits"
+    @"System";
+    "system" "SYSTEM" "What to measure: digits, digits-lstm, null, onnx:FILE, tract:FILE, tuned:model=FILE,formats=FILE, rnn:MODEL, task:NAME, openai:URL, oip:URL/MODEL, oip-grpc:HOST:PORT/MODEL, raw:URL, model:SERVICE, npu:networks=NAMES, cheat:TRICK (dyno info systems)" "digits"
         |o, v, _| { o.system = Some(v.into()); Ok(()) };
-    "round" "ROUND" "A round of MLPerf Inference, such as v5.1, whose rules the settings follow; needs --benchmark (dyno info rules)" "none"
-        |o, v, _| { o.round = Some(v.into()); o.round = Some(round(v)?); Ok(()) };
-    "benchmark" "NAME" "The benchmark of the round, by its official name or one that submitters use" "none"
-        |o, v, _| { o.benchmark = Some(v.into()); Ok(()) };
-    "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server, Offline; several with commas; of a round also Interactive" "all four, or those of the benchmark"
+    "model" "FILE" "ONNX model of the systems onnx and tract" "named by the system"
+        |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
+    "data" "[INPUT=]FILE" "Samples of a model (.npy, one per element of the first axis; repeat for each input), or prompts for a server (.jsonl, .json, .csv)" "random samples"
+        |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
+    "shape" "INPUT=DIMS,.." "Shape of an input with dynamic dimensions, such as input_ids=1x128, where 1 is the batch; repeat it or separate with commas" "none: without --data, dynamic dimensions other than the batch are rejected"
+        |o, v, _| { o.shapes.extend(ShapeOption::parse_all(v)?); Ok(()) };
+    "labels" "FILE.npy" "Class of each sample, for the accuracy" "none: accuracy is not scored"
+        |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
+    "with" "NAME=FILE" "File of a task, by its name in dyno task show; repeat for each file" "files that dyno fetch downloaded"
+        |o, v, base| { o.with.push(named_file(v, base)?); Ok(()) };
+    "ort-lib" "FILE" "Shared library of ONNX Runtime" "found through Python's onnxruntime"
+        |o, v, base| { o.ort_lib = Some(base.join(v)); Ok(()) };
+    "samples" "N" "Number of samples to generate, or to use from a file of prompts" "1024; 256 for servers"
+        |o, v, _| { o.samples = Some(at_least_one(v)?); Ok(()) };
+    @"Load";
+    "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server or Offline, separated by commas; some rounds also have Interactive" "all four, or those of the benchmark"
         |o, v, _| add_scenarios(o, v);
-    "mode" "MODE" "accuracy, performance, both or peak (the highest Server rate, or most MultiStream streams, within the bound)" "both"
+    "mode" "MODE" "accuracy, performance, both, or peak (the highest Server rate or the most MultiStream streams within the latency bound)" "both"
         |o, v, _| { o.mode = Some(mode(v)?); Ok(()) };
-    "profile" "PROFILE" "quick (5 s a test), rules (600 s a test, as official runs have) or llm (30 s at concurrency 8, without bounds of MLPerf)" "quick; llm for a URL and for openai:"
+    "profile" "PROFILE" "quick (5 s per test), rules (600 s per test, as official runs) or llm (30 s at concurrency 8, without MLPerf bounds)" "quick; llm for a URL and for openai:"
         |o, v, _| { o.profile = Some(Profile::parse(v)?); Ok(()) };
-    "duration" "TIME" "Each performance test lasts at least this long, such as 10s" "by profile"
+    "duration" "TIME" "Minimum length of each performance test, such as 10s" "by profile"
         |o, v, _| { o.duration = Some(units::parse_duration(v)?); Ok(()) };
     "qps" "RATE" "Server: mean arrival rate in queries/s" "a tenth of what a short probe reaches, at most 1000"
         |o, v, _| { o.qps = Some(rate(v)?); Ok(()) };
-    "num-prompts" "N" "Exactly this many queries in each performance test, however long they take" "as many as the duration needs"
+    "num-prompts" "N" "Exact number of queries of each performance test, regardless of time" "as many as the duration needs"
         |o, v, _| { o.num_prompts = Some(at_least_one(v)?); Ok(()) };
-    "max-concurrency" "N" "Server: at most this many requests to a server in flight; without a rate always this many" "no limit; 8 with --profile llm"
+    "max-concurrency" "N" "Server: maximum number of requests in flight per server; without a rate, exactly this number" "no limit; 8 with --profile llm"
         |o, v, _| { o.max_concurrency = Some(positive(v)?); Ok(()) };
-    "burstiness" "SHAPE" "Server: arrivals in bursts, the shape of gamma-distributed gaps: 1 is Poisson, less is burstier" "1"
+    "burstiness" "SHAPE" "Server: shape of the gamma-distributed gaps between arrivals; 1 is Poisson, lower is burstier" "1"
         |o, v, _| { o.burstiness = Some(shape(v)?); Ok(()) };
-    "stages" "TIME@RATE,.." "Server: Poisson arrivals whose rate changes, such as 30s@2,60s@8; 10s@0-8 rises from 0 to 8 requests/s" "one rate"
+    "stages" "TIME@RATE,.." "Server: Poisson arrivals at changing rates, such as 30s@2,60s@8; 10s@0-8 rises from 0 to 8 requests/s" "one rate"
         |o, v, _| { o.stages = Some(v.parse()?); Ok(()) };
-    "seed" "N" "Seeds of samples and arrivals, all from this number" "the official seeds of the current round"
-        |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
-    "deadline" "TIME" "Give up when nothing is answered for this long" "60s more than the test is expected to last"
-        |o, v, _| { o.deadline = Some(above_zero(v)?); Ok(()) };
-    "fail-fast" "on|off" "End a run whose first 20 answers all failed, or more than half of the last 200 (not in virtual time)" "on, but off with --profile rules or --round"
-        |o, v, _| { o.fails_fast = Some(on_or_off(v)?); Ok(()) };
-    "stop-on-saturation" "on|off" "Server at a rate: end a run whose queue grows without bound, and tell what the system completes (not in virtual time, nor with remote workers)" "off; on with --profile llm"
-        |o, v, _| { o.stops_on_saturation = Some(on_or_off(v)?); Ok(()) };
-    "model" "FILE" "ONNX model, for the systems onnx and tract" "named by the system"
-        |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
-    "data" "[INPUT=]FILE" "Samples for a model (.npy, along the first axis; once for each of its inputs), or prompts for a server (.jsonl, .json, .csv)" "random samples"
-        |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
-    "shape" "INPUT=DIMS,.." "Shape of an input whose dimensions the model leaves open, such as input_ids=1x128 (1 is the batch); once for each input, or several with commas" "none: open dimensions besides the batch are rejected without --data"
-        |o, v, _| { o.shapes.extend(ShapeOption::parse_all(v)?); Ok(()) };
-    "labels" "FILE.npy" "Class of each sample, to score accuracy" "none: accuracy is not scored"
-        |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
-    "with" "NAME=FILE" "A file of a task, by its name in dyno task show; once for each" "those that dyno fetch got"
-        |o, v, base| { o.with.push(named_file(v, base)?); Ok(()) };
-    "ort-lib" "FILE" "ONNX Runtime's shared library" "found through Python's onnxruntime"
-        |o, v, base| { o.ort_lib = Some(base.join(v)); Ok(()) };
-    "samples" "N" "Samples that are made where no file holds them; of prompts in a file the first so many" "1024; 256 of servers"
-        |o, v, _| { o.samples = Some(at_least_one(v)?); Ok(()) };
-    "workers" "N" "Threads that compute behind the batcher; 0 computes on the issuing thread" "0, but one a core for Offline"
-        |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
-    "remote-workers" "N" "Processes that share the load, here or on other machines, once they have joined with dyno worker" "none: this process issues all of it"
-        |o, v, _| { o.remote_workers = Some(at_least_one(v)?); Ok(()) };
-    "listen" "ADDRESS" "Where remote workers join; port 0 is any free one" "127.0.0.1:7700"
-        |o, v, _| { o.listen = Some(v.into()); Ok(()) };
-    "threads" "N" "Threads of ONNX Runtime that work on one call" "its processors, shared by the workers"
-        |o, v, _| { o.threads = Some(at_least_one(v)?); Ok(()) };
-    "cores" "LIST" "Processors for the threads of the system, such as 0-3,6; the issuing thread stays free (Linux)" "all"
-        |o, v, _| { o.cores = Some(v.parse().map_err(|error: CoresError| error.to_string())?); Ok(()) };
-    "warm-up" "N" "Calls of the system before the clock of each test; a model is tried once when it is loaded" "0"
+    "warm-up" "N" "Number of calls before the clock of each test starts; loading a model already calls it once" "0"
         |o, v, _| { o.warm_up = Some(number(v)?); Ok(()) };
-    "batch" "N|SCENARIO=N,.." "Samples in a batch at most, if there are workers, in all scenarios or in each; 32,Server=8 is 8 in Server and 32 elsewhere" "32, for models 1"
-        |o, v, _| { o.batch = Some(BatchSizes::parse(v)?); Ok(()) };
-    "batch-wait" "TIME" "How long the oldest sample of a batch waits for others" "0ns"
-        |o, v, _| { o.batch_wait = Some(units::parse_duration(v)?); Ok(()) };
-    "accuracy-target" "SHARE" "Accuracy that is asked for, from 0 to 1" "99 % of the reference for digits, else none"
-        |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
-    "require" "[SCENARIO:]LIMIT" "A bound that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; once for each" "none"
+    "ready-timeout" "TIME" "Servers: how long to wait before the run until the server is ready" "0s"
+        |o, v, _| { o.ready_timeout = Some(units::parse_duration(v)?); Ok(()) };
+    "seed" "N" "Seed of samples and arrivals" "the official seeds of the current round"
+        |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
+    @"Verdict";
+    "require" "[SCENARIO:]LIMIT" "Limit that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; repeat for each limit" "none"
         |o, v, _| { o.requirements.push(Requirement::parse(v)?); Ok(()) };
-    "goodput" "LIMITS" "Also tell what is delivered within these limits, in ms: any of ttft:MS, tpot:MS, e2el:MS with commas" "the bounds of Server alone"
+    "goodput" "LIMITS" "Also report the rate within these limits in ms: ttft:MS, tpot:MS and e2el:MS, separated by commas" "the bounds of Server only"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
-    "percentile-metrics" "METRICS" "Of servers of texts: times that have percentiles in the table, any of ttft, tpot, itl, e2el with commas" "all of them"
+    "accuracy-target" "SHARE" "Required accuracy, from 0 to 1" "99 % of the reference for digits, otherwise none"
+        |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
+    "deadline" "TIME" "Give up when no answer arrives for this long" "60s more than the test is expected to last"
+        |o, v, _| { o.deadline = Some(above_zero(v)?); Ok(()) };
+    "fail-fast" "on|off" "End a run when its first 20 answers failed, or more than half of the last 200 (real time only)" "on; off with --profile rules or --round"
+        |o, v, _| { o.fails_fast = Some(on_or_off(v)?); Ok(()) };
+    "stop-on-saturation" "on|off" "Server at a rate: end a run whose queue grows without bound, and report the rate that the system completes (real time only, without remote workers)" "off; on with --profile llm"
+        |o, v, _| { o.stops_on_saturation = Some(on_or_off(v)?); Ok(()) };
+    "percentile-metrics" "METRICS" "Text servers: times with percentiles in the table: ttft, tpot, itl and e2el, separated by commas" "all of them"
         |o, v, _| { o.percentile_metrics = Some(percentile_metrics(v)?); Ok(()) };
-    "metric-percentiles" "P,.." "Of servers of texts: percentiles in the table, such as 50,95,99.9" "50,90,99"
+    "metric-percentiles" "P,.." "Text servers: percentiles in the table, such as 50,95,99.9" "50,90,99"
         |o, v, _| { o.metric_percentiles = Some(percentiles(v)?); Ok(()) };
-    "equivalence" "FILE" "What dyno task equivalence --json said of the model, for the statement of the division" "none"
-        |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
-    "virtual" "" "Play the test in virtual time; only simulated systems can" "model: yes, others: no"
+    @"Execution";
+    "workers" "N" "Threads that compute batches; 0 computes on the issuing thread" "0; for Offline one per core"
+        |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
+    "threads" "N" "Threads of ONNX Runtime per call" "the processors of the process, shared by the workers"
+        |o, v, _| { o.threads = Some(at_least_one(v)?); Ok(()) };
+    "cores" "LIST" "Processors for the threads of the system, such as 0-3,6; the issuing thread stays off them (Linux)" "all"
+        |o, v, _| { o.cores = Some(v.parse().map_err(|error: CoresError| error.to_string())?); Ok(()) };
+    "batch" "N|SCENARIO=N,.." "Maximum batch size of the workers, for all scenarios or each; 32,Server=8 is 8 in Server and 32 elsewhere" "32; 1 for models"
+        |o, v, _| { o.batch = Some(BatchSizes::parse(v)?); Ok(()) };
+    "batch-wait" "TIME" "How long the oldest sample of a batch waits for more samples" "0ns"
+        |o, v, _| { o.batch_wait = Some(units::parse_duration(v)?); Ok(()) };
+    "virtual" "" "Run in virtual time; simulated systems only" "on for model:, otherwise off"
         |o, v, _| { o.is_virtual = switch(v)?; Ok(()) };
-    "conf" "FILE" "A user.conf in LoadGen's grammar; may be given several times" "none"
+    "remote-workers" "N" "Number of dyno worker processes that share the load, here or on other machines" "none: this process issues the whole load"
+        |o, v, _| { o.remote_workers = Some(at_least_one(v)?); Ok(()) };
+    "listen" "ADDRESS" "Address where remote workers join; port 0 selects a free port" "127.0.0.1:7700"
+        |o, v, _| { o.listen = Some(v.into()); Ok(()) };
+    @"MLPerf";
+    "round" "ROUND" "Round of MLPerf Inference whose rules set the defaults, such as v5.1; needs --benchmark (dyno info rules)" "none"
+        |o, v, _| { o.round = Some(v.into()); o.round = Some(round(v)?); Ok(()) };
+    "benchmark" "NAME" "Benchmark of the round, by its official name or a name that submitters use" "none"
+        |o, v, _| { o.benchmark = Some(v.into()); Ok(()) };
+    "equivalence" "FILE" "Output of dyno task equivalence --json for the model; the division depends on it" "none"
+        |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
+    "conf" "FILE" "user.conf in LoadGen's format; repeat for several files" "none"
         |o, v, base| { o.conf.push(base.join(v)); Ok(()) };
     "conf-model" "NAME" "Model whose rows of the built-in table and of user.conf apply (dyno info models)" "* only"
         |o, v, _| { o.conf_model = Some(v.into()); Ok(()) };
-    "audit" "FILE" "An audit.config, which overrides everything else" "none"
+    "audit" "FILE" "audit.config, which overrides all other settings" "none"
         |o, v, base| { o.audit = Some(base.join(v)); Ok(()) };
-    "out" "DIR" "Where the results go; must be new or empty" "runs/TIME-NAME"
+    @"Output";
+    "out" "DIR" "Directory of the results; must be new or empty" "runs/TIME-NAME"
         |o, v, base| { o.out = Some(base.join(v)); Ok(()) };
-    "name" "NAME" "Name of the run, for its folder and its report" "the system"
+    "name" "NAME" "Name of the run, for its directory and report" "the system"
         |o, v, _| { o.name = Some(v.into()); Ok(()) };
-    "trace-log" "" "Write mlperf_log_trace.json, half a kilobyte a sample" "no"
-        |o, v, _| { o.trace_log = switch(v)?; Ok(()) };
     "records" "WHICH" "Raw records of each test in records.bin: thinned (at most 262,144 rows), all or none" "thinned"
         |o, v, _| { o.records = keep(v)?; Ok(()) };
+    "trace-log" "" "Write mlperf_log_trace.json, half a kilobyte per sample" "off"
+        |o, v, _| { o.trace_log = switch(v)?; Ok(()) };
 }
 
 /// Returns the key of this name, with hyphens or underscores.

@@ -95,6 +95,7 @@ fn system_rows(options: &Options) -> String {
         ("threads", run.threads.map(|threads| threads.to_string())),
         ("cores", run.cores.as_ref().map(|cores| quoted(&cores.to_string()))),
         ("warm_up", run.warm_up.map(|calls| calls.to_string())),
+        ("ready_timeout", run.ready_timeout.map(|limit| format!("\"{limit}ns\""))),
         ("batch", run.batch.as_ref().map(|batch| toml_value("a whole number", &batch.to_string()))),
         ("batch_wait", run.batch_wait.map(|wait| format!("\"{wait}ns\""))),
         ("records", (run.records != Keep::default()).then(|| quoted(run.records.name()))),

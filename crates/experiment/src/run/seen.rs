@@ -178,8 +178,8 @@ pub(super) fn servers(
         Some(observation) => server::findings(observation, run),
         None => server::unread(&remote.metrics, run),
     };
-    if let (Some(note), Some(first)) = (&found.note, outcomes.first_mut()) {
-        first.summary.notes.push(note.clone());
+    if let Some(first) = outcomes.first_mut() {
+        first.summary.notes.extend(found.notes.iter().cloned());
     }
     Some(found)
 }

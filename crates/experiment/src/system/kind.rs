@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::qsl::SampleLibrary;
-use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::sut::SimulatedSystem;
 use dyno_sut::batch;
 use dyno_sut::engine::Engine;
@@ -15,6 +15,7 @@ use dyno_task::judge::Judge;
 
 use super::npu::NpuSpec;
 use super::policy::Policies;
+use super::target::unknown_system;
 use super::{cheat, digits, model, net, npu, null, onnx, rnn, task, tuned};
 use crate::environment;
 use crate::failure::Failure;
@@ -70,20 +71,10 @@ impl SystemKind {
     /// Returns the kind that a specification names, and the operand.
     ///
     /// # Errors
-    /// An unknown name, with the nearest one.
+    /// An unknown name, with what was probably meant.
     pub fn of_spec(spec: &str) -> Result<(&'static Self, &str), String> {
         let (name, operand) = spec.split_once(':').unwrap_or((spec, ""));
-        let kind = Self::named(name).ok_or_else(|| {
-            if matches!(name, "http" | "https") {
-                return format!(
-                    "`{spec}` is a URL and no system: openai:{spec} is a server of language models, \
-                     and dyno run {spec} finds out what it is"
-                );
-            }
-            let near = nearest(name, SYSTEMS.into_iter().map(|kind| kind.name));
-            format!("unknown system `{name}`; the nearest is `{}`", near.unwrap_or("digits"))
-        })?;
-        Ok((kind, operand))
+        Self::named(name).map(|kind| (kind, operand)).ok_or_else(|| unknown_system(spec))
     }
 
     /// Returns its name with its operand, such as `onnx:FILE`.

@@ -7,6 +7,7 @@ mod oip;
 mod openai;
 mod prompts;
 mod raw;
+mod ready;
 mod secrets;
 mod sessions;
 mod spec_keys;
@@ -45,7 +46,7 @@ pub(super) const OIP: SystemKind = SystemKind {
     help: "a model behind the Open Inference Protocol over HTTP; binary=true sends \
      tensors as bytes. --data [INPUT=]FILE.npy holds the samples, --labels FILE.npy their classes; \
      without --data they are random. output=NAME is what is scored, version=V that of the model",
-    accepts: &["data", "shape", "labels", "warm-up", "max-concurrency"],
+    accepts: &["data", "shape", "labels", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("oip", operand),
     check: None,
     open: |request| Ok(load("oip", request)?.into()),
@@ -56,7 +57,7 @@ pub(super) const OIP_GRPC: SystemKind = SystemKind {
     operand: "HOST:PORT/MODEL",
     help: "the same over gRPC; form=raw (as is), typed or stream (ModelStreamInfer, \
      any number of answers)",
-    accepts: &["data", "shape", "labels", "warm-up", "max-concurrency"],
+    accepts: &["data", "shape", "labels", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("oip-grpc", operand),
     check: None,
     open: |request| Ok(load("oip-grpc", request)?.into()),
@@ -79,7 +80,7 @@ pub(super) const OPENAI: SystemKind = SystemKind {
      plays conversations whose turns hold the server's own answers (sessions=once: each once), with think=TIMES \
      before each turn, and turns=LENGTHS where they are made up. TIMES: TIME, TIME-TIME, normal:MEAN:DEVIATION, \
      lognormal:MEDIAN:SIGMA. LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
-    accepts: &["data", "warm-up", "max-concurrency", "percentile-metrics", "metric-percentiles"],
+    accepts: &["data", "warm-up", "ready-timeout", "max-concurrency", "percentile-metrics", "metric-percentiles"],
     resources: |operand| named("openai", operand),
     check: None,
     open: |request| Ok(load("openai", request)?.into()),
@@ -100,7 +101,7 @@ pub(super) const RAW: SystemKind = SystemKind {
      metrics=URL or off (the page of the servers' metrics for Prometheus, once for each; \
      /metrics beside the requests of openai and oip), metrics-interval=TIME (1s), client-cert=FILE.pem, client-key=FILE.pem, proxy=http://HOST:PORT, header.NAME=TEXT and query.NAME=TEXT, or header-env.NAME=VARIABLE, header-file.NAME=FILE, query-env.NAME=VARIABLE, query-file.NAME=FILE (values are \
      written nowhere), token-env=NAME (the environment variable that holds a bearer token)",
-    accepts: &["data", "warm-up", "max-concurrency"],
+    accepts: &["data", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("raw", operand),
     check: None,
     open: |request| Ok(load("raw", request)?.into()),
@@ -192,6 +193,9 @@ fn load(name: &str, request: &Request<'_>) -> Result<LoadedServer, Failure> {
 const NAMES: [&str; 4] = ["oip", "oip-grpc", "openai", "raw"];
 
 fn start(name: &str, argument: &str, run: &RunOptions) -> Result<StartedServer, Failure> {
+    if let Some(limit) = run.ready_timeout {
+        ready::accept_connections(&named(name, argument).urls, limit);
+    }
     let mut given = SpecKeys::read(name, argument)?;
     match name {
         "oip" | "oip-grpc" => oip::load(&mut given, name == "oip-grpc", run),

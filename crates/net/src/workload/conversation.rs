@@ -9,7 +9,7 @@ use dyno_loadgen::rng::Mt19937;
 use serde_json::{Map, Value, json};
 
 use super::members::MemberCounts;
-use super::rows::{MESSAGES, MOST, SYSTEM, TEXT, number, take, text};
+use super::rows::{MESSAGES, MOST, SYSTEM, TEXT, blank, number, take, text};
 use super::{
     Lengths, Prompt, ReadError, Row, RowMembers, WORDS_REMARK, Workload, draw_words, trace,
 };
@@ -104,7 +104,8 @@ impl Workload {
         let mut workload = Self::default();
         let mut sessions: Vec<Session> = Vec::new();
         let mut by_name = std::collections::HashMap::new();
-        let (mut without_turns, mut members) = (0_usize, MemberCounts::default());
+        let (mut without_turns, mut timed_turns) = (0_usize, 0_usize);
+        let mut members = MemberCounts::default();
         for (at, row) in rows.iter().enumerate() {
             let wrong = |why| row_error(at + 1, why);
             let mut row = row.clone();
@@ -125,6 +126,7 @@ impl Workload {
                     if number == new {
                         sessions.push(Session { turns, begins_at, row: at + 1 });
                     } else {
+                        timed_turns += usize::from(begins_at.is_some());
                         sessions[number].turns.extend(turns);
                     }
                 }
@@ -139,6 +141,12 @@ impl Workload {
             workload.remarks.push(format!(
                 "{without_turns} {plural} no message of a user and {} left out.",
                 if without_turns == 1 { "is" } else { "are" }
+            ));
+        }
+        if timed_turns > 0 {
+            workload.remarks.push(format!(
+                "The recorded times of {timed_turns} later turns are not used: a turn follows the \
+                 answer before it after its think time (`delay` in a row, else think=TIME, else none)."
             ));
         }
         workload.remarks.extend(members.remarks(RowMembers::default()));
@@ -230,6 +238,7 @@ fn turns_of_row(row: &mut Row) -> Result<Vec<PlannedTurn>, String> {
     };
     let system = text(row, SYSTEM)?.map(|text| json!({"role": "system", "content": text}));
     let planned = |turn| PlannedTurn { turn, most, members: Map::new() };
+    let blank = blank(row, TEXT);
     let mut turns: Vec<PlannedTurn> = if let Some((_, value)) = take(row, &["turns"]) {
         let all = value.as_array().ok_or("`turns` is no list")?;
         all.iter().map(|turn| listed_turn(turn, most)).collect::<Result<_, _>>()?
@@ -242,12 +251,14 @@ fn turns_of_row(row: &mut Row) -> Result<Vec<PlannedTurn>, String> {
         vec![planned(user(&text))]
     } else {
         let there: Vec<&str> = row.keys().map(String::as_str).collect();
-        return Err(format!(
-            "neither messages ({}), nor a text ({}); there are {}",
-            MESSAGES.join(", "),
-            TEXT.join(", "),
-            there.join(", ")
-        ));
+        return Err(blank.unwrap_or_else(|| {
+            format!(
+                "neither messages ({}), nor a text ({}); there are {}",
+                MESSAGES.join(", "),
+                TEXT.join(", "),
+                there.join(", ")
+            )
+        }));
     };
     if let (Some(system), Some(first)) = (system, turns.first_mut()) {
         first.turn.messages.insert(0, system);
@@ -415,6 +426,8 @@ mod tests {
         assert_eq!(workload.arrivals.as_deref(), Some(&[0, 1_500 * MILLISECOND][..]));
         let chains = workload.chains(Some(ThinkTimes(Lengths::Fixed(7))), 1);
         assert_eq!(chains[1].thinks[1], 250 * MILLISECOND);
+        let remarks = workload.remarks.join(" ");
+        assert!(remarks.contains("recorded times of 1 later turns are not used"), "{remarks}");
     }
 
     #[test]

@@ -132,6 +132,13 @@ pub(super) fn take(row: &mut Row, names: &[&str]) -> Option<(String, Value)> {
     })
 }
 
+/// Returns the error of a row whose text is there and empty.
+pub(super) fn blank(row: &Row, names: &[&str]) -> Option<String> {
+    let is_blank = |value: &Value| value.is_null() || value.as_str().is_some_and(str::is_empty);
+    let name = names.iter().find(|name| row.get(**name).is_some_and(is_blank))?;
+    Some(format!("`{name}` is empty; give it a text, or leave the row out"))
+}
+
 /// Up to 2^53 each integer is exact in floating point.
 const MOST_EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
 
@@ -216,8 +223,10 @@ impl RowReader<'_> {
     /// Takes the content; `None` if the row is skipped.
     fn input(&mut self, row: &mut Row) -> Result<Option<Input>, String> {
         if let Some(column) = &self.options.prompt_column {
+            let blank = blank(row, &[column]);
             let Some((name, value)) = take(row, &[column]) else {
-                return Err(format!("there is no `{column}`; there are {}", names(row)));
+                let absent = || format!("there is no `{column}`; there are {}", names(row));
+                return Err(blank.unwrap_or_else(absent));
             };
             return self.value(&name, value);
         }
@@ -242,18 +251,21 @@ impl RowReader<'_> {
                 None => instruction,
             })));
         }
+        let blank = blank(row, TEXT);
         if let Some((name, value)) = take(row, TEXT) {
             return self.value(&name, value);
         }
         if let Some(input) = self.recorded.input(row)? {
             return Ok(Some(input));
         }
-        Err(format!(
-            "neither a text ({}), nor tokens, messages or a length; there are {}; \
-             prompt-column=NAME names the text",
-            TEXT.join(", "),
-            names(row)
-        ))
+        Err(blank.unwrap_or_else(|| {
+            format!(
+                "neither a text ({}), nor tokens, messages or a length; there are {}; \
+                 prompt-column=NAME names the text",
+                TEXT.join(", "),
+                names(row)
+            )
+        }))
     }
 
     /// Returns the content of a column whose form its value shows.
@@ -504,6 +516,8 @@ mod tests {
         assert!(of("{\"prompt\": \"a\"}\n{\"promt\": 1}").starts_with("row 2: neither a text"));
         assert!(of("{\"prompt\": \"a\"}\n{").starts_with("row 2: EOF"));
         assert!(of("{\"prompt\": 1}").contains("`prompt` is no text"));
+        assert!(of("{\"prompt\": \"\"}").starts_with("row 1: `prompt` is empty"));
+        assert!(of("{\"text\": null}").starts_with("row 1: `text` is empty"));
         assert!(of("{\"messages\": [{\"content\": \"x\"}]}").contains("no `role`"));
         assert!(of("{\"prompt\":\"a\",\"max_tokens\":\"x\"}").contains("no whole number"));
     }

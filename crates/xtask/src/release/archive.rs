@@ -13,6 +13,9 @@ use super::target::Target;
 /// Files of the repository in every archive.
 const PAPERS: [&str; 3] = ["LICENSE", "README.md", "CHANGELOG.md"];
 
+/// Script that installs the unpacked archive.
+pub const INSTALLER: &str = "install.sh";
+
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 /// Further contents of an archive.
@@ -39,6 +42,8 @@ pub fn pack(release: &Release, target: Target, contents: &Contents) -> Result<Pa
     for paper in PAPERS {
         copy(&release.root.join(paper), &folder.join(paper))?;
     }
+    let installer = release.root.join("crates/xtask/packaging").join(INSTALLER);
+    copy(&installer, &folder.join(INSTALLER))?;
     for (name, file) in contents.files {
         copy(file, &folder.join(name))?;
     }

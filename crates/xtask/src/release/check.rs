@@ -94,8 +94,27 @@ fn check_archive(file: &Path, work: &Path) -> Result<String> {
     compare_with_manifest(&stated, target, &elf, &sums::sha256(&fs::read(&program)?))?;
     if target.runs_here() {
         runs(&program, target)?;
+        installs(&folder, &work.with_extension("installed"))?;
     }
     Ok(describe(&elf, target))
+}
+
+/// Checks that the installer of an unpacked archive installs a program that runs, and removes it again.
+fn installs(folder: &Path, prefix: &Path) -> Result<()> {
+    folder::recreate(prefix)?;
+    let install = |more: &[&str]| {
+        let mut installer = Command::new(folder.join(archive::INSTALLER));
+        shell::output(installer.arg("--prefix").arg(prefix).args(more))
+    };
+    install(&[])?;
+    let program = prefix.join("bin/dyno");
+    shell::output(Command::new(&program).arg("--version"))?;
+    for file in ["share/man/man1/dyno-run.1", "share/bash-completion/completions/dyno"] {
+        ensure!(prefix.join(file).is_file(), "{} installs no {file}", archive::INSTALLER);
+    }
+    install(&["--uninstall"])?;
+    ensure!(!program.exists(), "{} --uninstall leaves the program", archive::INSTALLER);
+    Ok(())
 }
 
 /// Compares a program with the manifest, and its glibc with that of docs/release.md.

@@ -7,7 +7,6 @@ use std::process::{ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use clap::Parser as _;
 use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use dyno_loadgen::clock::Clock;
 use dyno_number::Format;
@@ -25,7 +24,7 @@ use crate::output;
 /// Searches here, and evaluates each trial in a job.
 pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     let words = ["dyno"].into_iter().chain(launch.command.iter().map(String::as_str));
-    let run = match Dyno::try_parse_from(words) {
+    let run = match Dyno::read(words.map(Into::into).collect()) {
         Ok(Dyno { command: cmd::Command::Tune(tune) }) => tune.into_run(launch.workers.get())?,
         Ok(_) => unreachable!("the first word is tune"),
         Err(error) => return Ok(cmd::usage(&error)),

@@ -23,46 +23,46 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Explain {
-    /// A file .onnx or .safetensors, or a layer as CELL:INPUTSxUNITS or CELL:INPUTSxUNITSxROWSxSTEPS
+    /// Model (.onnx or .safetensors), or a layer as CELL:INPUTSxUNITS or CELL:INPUTSxUNITSxROWSxSTEPS
     #[arg(value_name = "FILE|LAYER")]
     model: String,
-    /// Rows that are run at once, 1 unless the layer says
+    /// Rows per call [default: those of the layer, else 1]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Steps of a sequence, 100 unless the layer says
+    /// Steps of a sequence [default: those of the layer, else 100]
     #[arg(long, value_name = "N")]
     steps: Option<usize>,
-    /// How numbers of products are held
+    /// Number format of the products
     #[arg(long, value_enum, default_value_t = ProductFormat::F32)]
     precision: ProductFormat,
-    /// Workers at most, instead of the cores of the machine
+    /// Maximum number of workers [default: the cores of the machine]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Steps whose products with the input are done at once, instead of what is chosen
+    /// Steps whose products with the input are computed together [default: chosen by the plan]
     #[arg(long, value_name = "N")]
     chunk: Option<usize>,
-    /// Workers for directions, instead of what is chosen: 1 or 2
+    /// Workers for directions, 1 or 2 [default: chosen by the plan]
     #[arg(long, value_name = "N")]
     sides: Option<usize>,
-    /// Workers that share the rows of the batch, instead of what is chosen
+    /// Workers that share the rows of the batch [default: chosen by the plan]
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
-    /// Workers that share the units, instead of what is chosen
+    /// Workers that share the units [default: chosen by the plan]
     #[arg(long, value_name = "N")]
     units: Option<usize>,
-    /// The machine that is planned for; nothing is timed for another than this one
+    /// Machine to plan for; only plans for this machine are timed
     #[arg(long, value_enum, default_value_t = MachineModel::This)]
     machine: MachineModel,
-    /// The instruction set, instead of the fastest of this processor
+    /// Instruction set [default: the fastest of this processor]
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
-    /// Time nothing, and trust the model of costs
+    /// Predict the time with the cost model instead of measuring it
     #[arg(long)]
     predict: bool,
 }
 
 const AFTER_HELP: &str = "\
-CELL is lstm, gru or rnn; `bi` before it means both directions. Weights of such a layer are made up.
+CELL is lstm, gru or rnn; with `bi` before it, in both directions. The weights of such a layer are random.
 Examples:
   dyno rnn explain lstm:64x256 --batch 10
   dyno rnn explain gru:1024x1024x10x100

@@ -16,16 +16,16 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Hwbench {
-    /// Only this instruction set, instead of all of this processor
+    /// Instruction set [default: all of this processor]
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 const AFTER_HELP: &str = "\
-Products are those of the engine's tiles: so many rows times weights of the first cache, on one core.
+The products are those of the engine's tiles: a few rows times weights in the first-level cache, on one core.
 Examples:
   dyno rnn hwbench
   dyno rnn hwbench --isa avx2 --json";

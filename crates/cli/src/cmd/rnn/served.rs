@@ -19,31 +19,31 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct TimeServed {
-    /// Only this model, instead of all
+    /// Model to time [default: all]
     #[arg(value_enum)]
     model: Option<ModelChoice>,
-    /// How numbers of products with weights are held
+    /// Number format of the products with weights
     #[arg(long, value_enum, default_value_t = WeightFormat::Bf16)]
     precision: WeightFormat,
     /// Documents that a query is compared with: 33 for text similarity, 10 for the reader
     #[arg(long, value_name = "N")]
     documents: Option<usize>,
-    /// Workers, instead of as many as cores
+    /// Number of workers [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Calls of which the median counts
+    /// Number of calls; the median is reported
     #[arg(long, value_name = "N", default_value_t = 101)]
     calls: usize,
-    /// The instruction set, instead of the fastest of this processor
+    /// Instruction set [default: the fastest of this processor]
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 const AFTER_HELP: &str = "\
-Weights and words are made up from a seed; sizes are those of the paper's Table 2.
+Weights and words are random with a fixed seed; sizes are those of Table 2 of the paper.
 Examples:
   dyno rnn served
   dyno rnn served text-similarity --documents 10

@@ -26,10 +26,10 @@ const WIDTH: usize = 80;
 /// Which list.
 #[derive(Debug, Args)]
 pub struct List {
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The cache
+    /// Cache directory
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }
@@ -102,10 +102,10 @@ pub struct Show {
     /// Name of the task
     #[arg(value_name = "NAME")]
     name: String,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The cache
+    /// Cache directory
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }

@@ -25,29 +25,29 @@ const SHOWN: usize = 12;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct CompareWeights {
-    /// The model that is to be submitted, as ONNX
+    /// Model to submit, as ONNX
     #[arg(value_name = "MODEL.onnx")]
     model: PathBuf,
-    /// The model of the benchmark's owner, as ONNX
+    /// Reference model of the benchmark, as ONNX
     #[arg(long, value_name = "REF.onnx")]
     reference: PathBuf,
-    /// Beams of the search around the model, where its graph does not say
+    /// Number of beams of the search around the model, if its graph does not contain it
     #[arg(long, value_name = "N")]
     beams: Option<i64>,
-    /// Beams of the reference's search, where its graph does not say
+    /// Number of beams of the reference's search, if its graph does not contain it
     #[arg(long, value_name = "N")]
     reference_beams: Option<i64>,
-    /// Tell every tensor, not the worst dozen alone
+    /// Show all tensors, not only the worst twelve
     #[arg(long)]
     all: bool,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 const AFTER_HELP: &str = "\
-Ends with 0 if the model could be submitted to the Closed division, as far as its
-weights tell, and with 1 if not, or if some of them could not be compared.
+Exit codes: 0 the weights are equivalent as the Closed division requires, 1 they are not, or some could
+not be compared.
 
 Examples:
   dyno task equivalence int8.onnx --reference resnet50_v1.onnx

@@ -19,23 +19,24 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Layers {
-    /// An ONNX file, or a graph of ours: the name of a shape task, or of one that is counted alone
+    /// ONNX file, or the name of a graph that Dyno generates: a shape task, or one that is only
+    /// counted
     #[arg(value_name = "FILE.onnx|GRAPH")]
     model: String,
-    /// Size of a dimension that the model leaves open, such as seq=128; 1 if not given
+    /// Size of a dynamic dimension, such as seq=128 [default: 1]
     #[arg(long, value_name = "NAME=N", action = ArgAction::Append, value_delimiter = ',')]
     bind: Vec<String>,
-    /// Only the layers of the most operations
+    /// Show only the layers with the most operations
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 const AFTER_HELP: &str = "\
-Two operations are counted for each multiply-accumulate, and bytes as the file has them. Dimensions
-that the model leaves open, such as the batch, are 1 unless --bind gives their size.
+A multiply-accumulate counts as two operations; bytes are those of the file. Dynamic dimensions, such as
+the batch, are 1 unless --bind sets them.
 Examples:
   dyno task layers model.onnx --bind batch=8,seq=128
   dyno task layers resnet50-shape --top 10

@@ -27,25 +27,25 @@ use crate::output::console;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Score {
-    /// How: one of `dyno task methods`, or a task, whose files are then named
+    /// Scoring method (dyno task methods), or a task with its own method and files
     #[arg(value_name = "METHOD")]
     method: String,
-    /// The log of an accuracy run, whole
+    /// Complete log of an accuracy run
     #[arg(long, value_name = "FILE", default_value = "mlperf_log_accuracy.json")]
     log: PathBuf,
-    /// A file that the method needs
+    /// File that the method needs; repeatable
     #[arg(long = "with", value_name = "NAME=FILE")]
     with: Vec<String>,
-    /// A choice that the method leaves
+    /// Option of the method; repeatable
     #[arg(long = "choose", value_name = "NAME=VALUE")]
     choose: Vec<String>,
-    /// What answers are arrays of, as NumPy names it, such as int32
+    /// Element type of the answers, as NumPy names it, such as int32
     #[arg(long, value_name = "TYPE")]
     element: Option<String>,
-    /// Also write what is printed to stdout, as accuracy.txt of a submission
+    /// Also write the output to this file, as accuracy.txt of a submission
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// Write the figures for programs
+    /// Write the figures as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

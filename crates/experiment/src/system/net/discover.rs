@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dyno_loadgen::clock::Nanos;
 use dyno_net::ask::{HttpAnswer, ServerQuery};
 use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
@@ -12,7 +13,7 @@ use dyno_net::secrets;
 use dyno_net::trouble::Kind;
 use serde_json::Value;
 
-use super::SpecKeys;
+use super::{SpecKeys, ready};
 use super::spec_keys::Route;
 use crate::failure::Failure;
 use crate::options::RunOptions;
@@ -30,11 +31,16 @@ pub struct Discovery {
 
 /// Asks the server of a URL what it is: an OpenAI-compatible server, or a server of the Open
 /// Inference Protocol over HTTP or gRPC. A server with one model is measured with that model. Keys of
-/// a system may follow the URL, as in `http://localhost:8000,token-env=KEY`.
+/// a system may follow the URL, as in `http://localhost:8000,token-env=KEY`. A server that is not ready
+/// is asked again for `ready_timeout` ns.
 ///
 /// # Errors
 /// No server answers, it speaks neither, or it has several models.
-pub fn discover(argument: &str) -> Result<Discovery, Failure> {
+pub fn discover(argument: &str, ready_timeout: Nanos) -> Result<Discovery, Failure> {
+    ready::retry(ready_timeout, || recognize(argument))
+}
+
+fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let scheme = if argument.contains("://") { "" } else { "http://" };
     let argument = format!("{scheme}{argument}");
     let mut given = SpecKeys::read("openai", &argument)?;

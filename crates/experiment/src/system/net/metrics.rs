@@ -37,11 +37,22 @@ impl MetricsSource {
     /// Adds the pages of another system that are not yet read.
     pub(super) fn add(&mut self, other: &Self) {
         for page in &other.pages {
-            if self.pages.iter().all(|known| known.url() != page.url()) {
-                self.pages.push(page.clone());
+            match self.pages.iter_mut().find(|known| known.url() == page.url()) {
+                None => self.pages.push(page.clone()),
+                // Tenants with models of their own on one server.
+                Some(known) if known.model != page.model => known.model = None,
+                Some(_) => {}
             }
         }
         self.interval = self.interval.min(other.interval);
+    }
+
+    /// Returns the pages with the model under test.
+    pub(super) fn for_model(mut self, model: &str) -> Self {
+        for page in &mut self.pages {
+            page.model = Some(model.to_owned()).filter(|model| !model.is_empty());
+        }
+        self
     }
 }
 
@@ -83,7 +94,7 @@ impl SpecKeys {
             };
             let endpoint = endpoint.origin();
             let secrets = options.secrets.clone();
-            MetricsPage { endpoint, path, version, fields, trust, secrets }
+            MetricsPage { endpoint, path, version, fields, trust, secrets, model: None }
         };
         let mut source = MetricsSource { pages: Vec::new(), interval };
         if given.is_empty() && has_usual {

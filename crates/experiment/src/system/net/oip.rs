@@ -95,7 +95,7 @@ pub fn load(
         names,
         options,
         answers: Answers::Tensor(model),
-        metrics,
+        metrics: metrics.for_model(&metadata.name),
         schedule: None,
         sessions: None,
         tensors,

@@ -63,6 +63,9 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let (workload, settings, learned) = lengths.apply(&query, workload, settings, run)?;
     remarks.extend(learned);
     remarks.splice(0..0, remarks_on(&workload, &settings));
+    let has_own_models = workload.prompts.iter().any(|prompt| prompt.members.contains_key("model"));
+    let model = if has_own_models { "" } else { &*settings.model };
+    let metrics = metrics.for_model(model);
     ServerGroup {
         protocol: Arc::new(OpenAi::new(workload, settings)),
         nodes,
