@@ -22,8 +22,8 @@ pub struct Check {
     /// Submission tree: the directory that contains closed, open or network
     #[arg(value_name = "TREE", required_unless_present = "explain")]
     tree: Option<PathBuf>,
-    /// Round, such as v5.1
-    #[arg(long, value_name = "ROUND", required_unless_present = "explain")]
+    /// Round, such as v5.1 [default: that of --compat]
+    #[arg(long, value_name = "ROUND", required_unless_present_any = ["explain", "compat"])]
     round: Option<String>,
     /// Judge as an official checker does, including its mistakes: mono (v5.1.1), modular (v6.1), or
     /// the checker of a round, such as v4.1
@@ -166,8 +166,12 @@ impl Check {
             return Ok(Exit::Valid);
         }
         // Required by the parser unless a check is explained.
-        let (tree, round) = (self.tree.clone().unwrap_or_default(), self.round.as_deref());
-        let round = Round::named(round.unwrap_or_default()).map_err(|error| {
+        let tree = self.tree.clone().unwrap_or_default();
+        let round = match (&self.round, self.compat) {
+            (None, Some(Compat::Round(round))) => round.to_string(),
+            (round, _) => round.clone().unwrap_or_default(),
+        };
+        let round = Round::named(&round).map_err(|error| {
             Failure::usage(error).hint("name the round of the submission, such as --round v5.1")
         })?;
         let program = self.program(round.version)?;

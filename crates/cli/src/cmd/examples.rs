@@ -96,14 +96,14 @@ const EXAMPLES: &[(&str, &Examples)] = &[
                 "dyno package submission runs/one runs/two --division closed --submitter Name --system s1 --suite edge",
                 "a submission tree from two runs",
             ),
-            ("dyno check submission", "then validate it"),
+            ("dyno check submission --round v5.1", "then validate it"),
             ("dyno package --help", "files that a division needs"),
         ],
     ),
     (
         "check",
         &[
-            ("dyno check submission", "by the rules of the round that the tree names"),
+            ("dyno check submission --round v5.1", "by the rules of the round"),
             ("dyno check submission --compat v5.1", "as the official checker of that round"),
             ("dyno check --explain result.twice", "what a finding means, and its source"),
         ],

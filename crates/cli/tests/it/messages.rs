@@ -25,6 +25,36 @@ fn unknown_names_are_answered_with_the_nearest() {
 }
 
 #[test]
+fn what_is_no_system_is_answered_with_what_was_meant() {
+    check("run --system conv.onnx", 2, &["use onnx:conv.onnx"]);
+    check("run --system onx:conv.onnx", 2, &["use onnx:conv.onnx"]);
+    check("run --system http://localhost:8000", 2, &["dyno run http://localhost:8000"]);
+    check("run --system tokens:", 2, &["dyno serve --system tokens:"]);
+    check("run conv.onnx", 2, &["there is no file conv.onnx"]);
+    check("run llama.gguf", 2, &["llama-server"]);
+    check("run dyno.toml", 2, &["--config dyno.toml"]);
+    check("run digits --system null", 2, &["two systems"]);
+}
+
+#[test]
+fn the_files_of_init_can_be_run() {
+    let folder = Folder::new();
+    folder.dyno("init").exits(0);
+    folder.dyno("run --config dyno.toml --dry-run").exits(0);
+    folder.dyno("init --all all.toml").exits(0);
+    folder.dyno("run --config all.toml --dry-run").exits(0);
+    assert!(folder.read("dyno.toml").lines().count() <= 12);
+    folder.dyno("init").exits(3);
+}
+
+#[test]
+fn one_argument_names_a_system() {
+    let folder = Folder::new();
+    folder.dyno("run digits --dry-run").exits(0);
+    folder.dyno("run model:exponential=2ms --scenario server --dry-run").exits(0);
+}
+
+#[test]
 fn all_problems_of_a_file_are_told_with_their_lines() {
     let folder = Folder::new();
     folder.write(

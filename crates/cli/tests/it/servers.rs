@@ -2,6 +2,7 @@
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -445,6 +446,25 @@ fn a_url_is_enough_to_measure_the_only_model_of_a_server() {
     let asked: Vec<&Value> = bodies.iter().filter(|body| body.is_object()).collect();
     assert_eq!(asked.len(), 3 * (3 + 6) + 3 + 2, "the last URL names its path");
     assert!(asked.iter().all(|body| body["model"] == "tiny"));
+}
+
+#[test]
+fn a_server_that_is_not_ready_is_waited_for() {
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    let loading: Answer = |path, body| {
+        if path == "/v1/models" && ASKED.fetch_add(1, Ordering::Relaxed) < 3 {
+            return (503, JSON, json!({"error": {"message": "loading"}}).to_string());
+        }
+        one_model(path, body)
+    };
+    let (server, folder) = (Server::start(loading), Folder::new());
+    let ran = folder.dyno(&format!("run http://{}", server.address)).exits(3);
+    assert!(ran.stderr.contains("is not ready: "), "{}", ran.stderr);
+    folder.dyno(&format!(
+        "run http://{} --ready-timeout 60s --num-prompts 6 --set max_client_lag_ns=0 --out out",
+        server.address
+    ));
+    assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 6);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The steps of a new user: from a wheel or a clone to a first report, in a clean environment.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -13,9 +14,11 @@ use dyno_peers::{cargo, folder, shell};
 pub const PACKAGE: &str = "dyno-bench";
 
 /// Time from the wheel to a report. Goals are only printed, because a busy machine misses them.
-const WHEEL_GOAL: Duration = Duration::from_secs(300);
+const WHEEL_GOAL: Duration = Duration::from_secs(60);
 /// Time from a clone to a report.
-const CLONE_GOAL: Duration = Duration::from_secs(180);
+const CLONE_GOAL: Duration = Duration::from_secs(360);
+/// Time to a report on a server.
+const SERVER_GOAL: Duration = Duration::from_secs(120);
 
 /// An environment with the program, installed from a wheel.
 pub struct Walk {
@@ -72,6 +75,34 @@ impl Walk {
         self.report("built-in-engine", &["--system", &self.system("tract")])
     }
 
+    /// Measures a server of language models, which `dyno serve` stands in for.
+    pub fn server(&self) -> Result<()> {
+        let start = now();
+        let mut serve = self.dyno();
+        serve.args(["serve", "--system", "tokens:first=20ms,each=5ms", "--http", "127.0.0.1:0"]);
+        let server = serve.stdout(Stdio::piped()).spawn().context("cannot run dyno serve")?;
+        let mut server = Served(server);
+        let output = server.0.stdout.take().context("its output is not piped")?;
+        let lines = BufReader::new(output).lines().map_while(Result::ok);
+        let url = lines.filter_map(|line| Some(line.strip_prefix("http ")?.to_owned())).next();
+        let url = url.context("dyno serve ended before it was ready")?;
+        self.report("llm", &[&url, "--num-prompts", "50", "--ready-timeout", "60s"])?;
+        eprintln!("to a report on a server of language models: {}", duration(start, SERVER_GOAL));
+        Ok(())
+    }
+
+    /// Misses a limit, as in a CI job that has to fail.
+    pub fn gate(&self) -> Result<()> {
+        let mut run = self.dyno();
+        run.args(["run", "--system", "model:exponential=2ms,servers=4", "--scenario", "server"]);
+        run.args(["--mode", "performance", "--qps", "1900", "--require", "p99<=10ms"]);
+        let output = run.args(["--out", "gate"]).output().context("cannot run dyno")?;
+        ensure!(output.status.code() == Some(1), "the exit code is {}, not 1", output.status);
+        let words = String::from_utf8_lossy(&output.stdout);
+        ensure!(words.contains("p99 <= 10.0 ms: missed"), "it does not name the limit:\n{words}");
+        Ok(())
+    }
+
     fn system(&self, engine: &str) -> String {
         format!("{engine}:{}", self.model.display())
     }
@@ -93,6 +124,17 @@ impl Walk {
             ensure!(file.is_file(), "dyno run {} left no {name}", arguments.join(" "));
         }
         Ok(())
+    }
+}
+
+/// A server that ends with its last user.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -32,7 +32,7 @@ pub const METRICS: [Metric; 29] = [
         what: "completion - scheduled time, per sample, in ns. A query is scheduled by its \
                arrival process (Server), at the start (Offline), or when it is issued \
                (SingleStream, MultiStream). Window: samples that were answered.",
-        elsewhere: "e2el_ms (vllm bench) and request_latency (aiperf) count from when the request was sent, latency of the official endpoints tool from when it was issued; aiperf's effective_latency counts from the schedule",
+        elsewhere: "e2el_ms (vllm bench) and request_latency (aiperf) count from when the request was sent, latency of the official endpoints tool from when it was issued; aiperf's effective_latency counts from the release of the request, after it waited for a concurrency slot",
     },
     Metric {
         name: "query latency",
