@@ -415,7 +415,8 @@ fn pages_name_commands_and_flags_that_exist() {
     let mut dyno = command_line();
     dyno.build();
     let mut found = Vec::new();
-    for (path, page) in pages() {
+    // The comparison names flags of other tools.
+    for (path, page) in pages().into_iter().filter(|(path, _)| !path.ends_with("comparison.md")) {
         let wrong = spans(&page).into_iter().filter_map(|span| misnamed(&dyno, &span));
         found.extend(wrong.map(|wrong| format!("{}: {wrong}", path.display())));
     }
