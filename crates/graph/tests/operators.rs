@@ -110,6 +110,73 @@ fn elements_are_broadcast_from_the_last_axis_on() {
     check("Sub", 14, &both, &[], &floats(&[2, 2], &[99.0, 98.0, 199.0, 198.0]));
 }
 
+/// Bytes that repeat no short pattern; every one is the largest if `is_extreme`.
+fn bytes(count: usize, is_extreme: bool) -> Vec<u8> {
+    (0..count).map(|at| if is_extreme { 255 } else { (at * 89 + at / 7 * 31) as u8 }).collect()
+}
+
+#[test]
+fn products_of_bytes_are_exact() {
+    // Sums of 40 numbers fit in the bits of `f32`; those of 700 need two parts.
+    for (k, is_extreme) in [(40, false), (40, true), (700, false), (700, true)] {
+        let (rows, columns) = (3, 5);
+        let a = bytes(rows * k, is_extreme);
+        let b: Vec<i8> = bytes(k * columns, is_extreme).iter().map(|b| b.cast_signed()).collect();
+        let zeros = [3_i64, -128];
+        let mut expected = vec![0_i32; rows * columns];
+        for (at, sum) in expected.iter_mut().enumerate() {
+            let (row, column) = (at / columns, at % columns);
+            let product = |i: usize| {
+                (i64::from(a[row * k + i]) - zeros[0])
+                    * (i64::from(b[i * columns + column]) - zeros[1])
+            };
+            *sum = i32::try_from((0..k).map(product).sum::<i64>()).expect("it fits");
+        }
+        let inputs = [
+            Value::new(vec![rows, k], a).expect("a valid case"),
+            Value::new(vec![k, columns], b).expect("a valid case"),
+            Value::scalar(3_u8),
+            Value::scalar(-128_i8),
+        ];
+        let expected = Value::new(vec![rows, columns], expected).expect("a valid case");
+        assert_eq!(run("MatMulInteger", 10, &inputs, &[]), expected, "{k} {is_extreme}");
+    }
+}
+
+#[test]
+fn convolutions_of_bytes_are_exact() {
+    for (channels, is_extreme) in [(2, false), (2, true), (80, false), (80, true)] {
+        let (filters, size, kernel) = (2, 4, 3);
+        let x = bytes(channels * size * size, is_extreme);
+        let w = bytes(filters * channels * kernel * kernel, is_extreme);
+        let zeros = [128_i64, 1];
+        let windows = size - kernel + 1;
+        let mut expected = vec![0_i32; filters * windows * windows];
+        for (at, sum) in expected.iter_mut().enumerate() {
+            let (filter, row, column) =
+                (at / (windows * windows), at / windows % windows, at % windows);
+            let product = |i: usize| {
+                let (channel, y, x_) =
+                    (i / (kernel * kernel), i / kernel % kernel, i % kernel);
+                let from = x[(channel * size + row + y) * size + column + x_];
+                let weight = w[filter * channels * kernel * kernel + i];
+                (i64::from(from) - zeros[0]) * (i64::from(weight) - zeros[1])
+            };
+            let all = (0..channels * kernel * kernel).map(product).sum::<i64>();
+            *sum = i32::try_from(all).expect("it fits");
+        }
+        let inputs = [
+            Value::new(vec![1, channels, size, size], x).expect("a valid case"),
+            Value::new(vec![filters, channels, kernel, kernel], w).expect("a valid case"),
+            Value::scalar(128_u8),
+            Value::scalar(1_u8),
+        ];
+        let expected =
+            Value::new(vec![1, filters, windows, windows], expected).expect("a valid case");
+        assert_eq!(run("ConvInteger", 10, &inputs, &[]), expected, "{channels} {is_extreme}");
+    }
+}
+
 #[test]
 fn integers_beyond_24_bits_are_exact() {
     let x = ints(&[(1 << 53) + 1, -7]);

@@ -88,7 +88,7 @@ impl PackedMatrix {
     }
 
     /// Multiplies the last axis.
-    fn multiply(&self, isa: Isa, value: &Value) -> Result<Value, String> {
+    pub fn multiply(&self, isa: Isa, value: &Value) -> Result<Value, String> {
         let (k, from) = (value.dims().last().copied().unwrap_or(0), value.all::<f32>()?);
         if k != self.k {
             return Err(format!("expected rows of {} numbers, found {k}", self.k));

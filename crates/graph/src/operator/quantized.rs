@@ -1,9 +1,8 @@
 //! Operators of quantized models.
 
-use dyno_kernels::Isa;
-
 use super::convolution::{Convolution, Filters};
 use super::elementwise::{cast_to, zip};
+use super::product::PackedMatrix;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::value::{Data, Value, axis};
@@ -23,46 +22,111 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         ("", "DynamicQuantizeLinear") => {
             Ok(Some(Box::new(|frame| dynamically_quantized(frame.input(0)?))))
         }
-        ("", "MatMulInteger") => one(|frame| {
-            let a = shifted(frame.input(0)?, frame.get(2), -2)?;
-            let b = shifted(frame.input(1)?, frame.get(3), -1)?;
-            whole_product(&a, &b)
-        }),
+        ("", "MatMulInteger") => {
+            let constant = match constant_weights(reader, -1)? {
+                Some(b) if b.dims().len() == 2 && !b.is_empty() => {
+                    let b = layout::transposed(&b, None)?;
+                    Parts::split(&b, |part| Ok(PackedMatrix::new(part.dims()[1], part.all()?)))?
+                }
+                _ => None,
+            };
+            if constant.is_some() {
+                [1, 3].map(|input| reader.consume(input));
+            }
+            one(move |frame| {
+                let a = shifted(frame.input(0)?, frame.get(2), -2)?;
+                let isa = frame.workspace.isa;
+                match &constant {
+                    Some(parts) => parts.sum(|weights| weights.multiply(isa, &a)),
+                    None => whole_product(&a, &shifted(frame.input(1)?, frame.get(3), -1)?),
+                }
+            })
+        }
         ("", "ConvInteger") => {
             let convolution = Convolution::read(reader)?;
+            let groups = convolution.groups();
+            let pack = move |w: &Value| {
+                let window: usize = w.dims().iter().skip(1).product();
+                let parts = Parts::split(w, |part| Filters::new(part, groups))?;
+                parts.ok_or_else(|| format!("windows of {window} numbers are not supported"))
+            };
+            let constant = constant_weights(reader, 0)?.map(|w| pack(&w)).transpose()?;
+            if constant.is_some() {
+                [1, 3].map(|input| reader.consume(input));
+            }
             one(move |frame| {
                 let x = shifted(frame.input(0)?, frame.get(2), 0)?;
-                let w = shifted(frame.input(1)?, frame.get(3), 0)?;
-                whole_convolution(frame.workspace.isa, &convolution, &x, &w)
+                let isa = frame.workspace.isa;
+                let packed;
+                let parts = match &constant {
+                    Some(parts) => parts,
+                    None => {
+                        packed = pack(&shifted(frame.input(1)?, frame.get(3), 0)?)?;
+                        &packed
+                    }
+                };
+                parts.sum(|filters| convolution.run(isa, &x, None, filters))
             })
         }
         _ => Ok(None),
     }
 }
 
-/// Convolves integers of 9 bits, exactly.
-///
-/// # Errors
-/// A window is so large that sums in `f32` could be inexact.
-fn whole_convolution(
-    isa: Isa,
-    convolution: &Convolution,
-    x: &Value,
-    w: &Value,
-) -> Result<Value, String> {
-    const EXACT: usize = 1 << 24;
-    let window: usize = w.dims().iter().skip(1).product();
-    // Weights are 16 times a part up to 16, and a rest up to 8.
-    if window > EXACT / (255 * 16) {
-        return Err(format!("windows of {window} numbers are not supported"));
+/// Returns the constant weights of an integer product, minus their zero point.
+fn constant_weights(reader: &NodeReader<'_>, along: i64) -> Result<Option<Value>, String> {
+    let has_zero = reader.node.inputs.get(3).is_some_and(|name| !name.is_empty());
+    match (reader.constant(1), reader.constant(3)) {
+        (Some(_), None) if has_zero => Ok(None),
+        (Some(weights), zero) => shifted(weights, zero, along).map(Some),
+        (None, _) => Ok(None),
     }
-    let high = zip::<f32, f32>(w, &Value::scalar(16.0_f32), |w, by| (w / by).round_ties_even())?;
-    let low = zip::<f32, f32>(w, &high, |w, high| w - 16.0 * high)?;
-    let sums = |part: &Value| {
-        let filters = Filters::new(part, convolution.groups())?;
-        cast_to(convolution.run(isa, x, None, &filters)?, Element::I32)
-    };
-    zip::<i32, i32>(&sums(&high)?, &sums(&low)?, |high, low| high * 16 + low)
+}
+
+/// Weights of an exact product of integers: packed parts and the factors of their sums.
+struct Parts<T>(Vec<(i32, T)>);
+
+impl<T> Parts<T> {
+    /// Packs rows of weights of 9 bits. Sums of a part times numbers of 9 bits are exact in `f32`, in
+    /// any order: one part, or 16 times one of up to 16 and another of up to 8. `None` if rows are so
+    /// long that two parts are not enough.
+    fn split(
+        rows: &Value,
+        pack: impl Fn(&Value) -> Result<T, String>,
+    ) -> Result<Option<Self>, String> {
+        let factor = Value::scalar(16.0_f32);
+        let high = zip::<f32, f32>(rows, &factor, |w, by| (w / by).round_ties_even())?;
+        if is_exact(rows)? {
+            return Ok(Some(Self(vec![(1, pack(rows)?)])));
+        }
+        let low = zip::<f32, f32>(rows, &high, |w, high| w - 16.0 * high)?;
+        if !is_exact(&high)? || !is_exact(&low)? {
+            return Ok(None);
+        }
+        Ok(Some(Self(vec![(16, pack(&high)?), (1, pack(&low)?)])))
+    }
+
+    /// Returns the sum of the products with all parts.
+    fn sum(&self, product: impl Fn(&T) -> Result<Value, String>) -> Result<Value, String> {
+        let scaled = |(factor, part): &(i32, T)| {
+            let sums = cast_to(product(part)?, Element::I32)?;
+            match factor {
+                1 => Ok(sums),
+                _ => zip::<i32, i32>(&sums, &Value::scalar(*factor), |sum, by| sum * by),
+            }
+        };
+        let (first, rest) = self.0.split_first().ok_or("expected weights")?;
+        rest.iter().try_fold(scaled(first)?, |all, part| {
+            zip::<i32, i32>(&all, &scaled(part)?, |a, b| a + b)
+        })
+    }
+}
+
+/// Returns whether sums of these weights times numbers of 9 bits are exact in `f32`.
+fn is_exact(rows: &Value) -> Result<bool, String> {
+    const EXACT: f32 = (1 << 24) as f32;
+    let row = rows.dims().iter().skip(1).product::<usize>().max(1);
+    let magnitude = |row: &[f32]| row.iter().map(|w| w.abs()).sum::<f32>();
+    Ok(rows.all::<f32>()?.chunks(row).all(|row| 255.0 * magnitude(row) < EXACT))
 }
 
 fn along(reader: &NodeReader<'_>) -> Result<i64, String> {
