@@ -31,7 +31,8 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 _ => None,
             };
             if constant.is_some() {
-                [1, 3].map(|input| reader.consume(input));
+                reader.consume(1);
+                reader.consume(3);
             }
             one(move |frame| {
                 let a = shifted(frame.input(0)?, frame.get(2), -2)?;
@@ -52,7 +53,8 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             };
             let constant = constant_weights(reader, 0)?.map(|w| pack(&w)).transpose()?;
             if constant.is_some() {
-                [1, 3].map(|input| reader.consume(input));
+                reader.consume(1);
+                reader.consume(3);
             }
             one(move |frame| {
                 let x = shifted(frame.input(0)?, frame.get(2), 0)?;
