@@ -107,8 +107,9 @@ pub struct Serve {
     /// Shared library of ONNX Runtime
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
-    /// Serve a faulty answer instead of a system; `path` takes the mode from each request's path
-    #[arg(long, value_name = "MODE", hide = true, conflicts_with_all = ["grpc", "cert", "key"])]
+    /// Serve faulty answers instead of a system, to test clients: a mode, such as cut or stall, or
+    /// `path` for the mode that the first segment of each request's path names; `list` prints all
+    #[arg(long, value_name = "MODE", conflicts_with_all = ["grpc", "cert", "key"])]
     faults: Option<String>,
 }
 
@@ -220,11 +221,14 @@ impl Serve {
     /// Serves the answers of a fault mode until an interrupt.
     fn serve_faults(&self, mode: &str, interrupt: &Interrupt) -> Result<Exit, Failure> {
         let mode = match mode {
+            "list" => {
+                return output::print(faults::modes().join("\n") + "\n").map(|()| Exit::Valid);
+            }
             "path" => Mode::Path,
             mode if faults::modes().contains(&mode) => Mode::Every(mode.to_owned()),
             mode => {
                 return Err(Failure::usage(format!("--faults: there is no mode `{mode}`"))
-                    .hint(format!("use path, or one of: {}", faults::modes().join(", "))));
+                    .hint("dyno serve --faults list prints all modes"));
             }
         };
         let address = self.http.as_deref().unwrap_or(ADDRESS);
