@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(example, "sha256-qznLcsROx4GACP2dm0UCKCzCG+HiZ1guq6ZZDob/Tng=");
         let expected = hash(SCRIPT);
         if std::env::var_os("UPDATE_EXPECT").is_some() {
-            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/script.js.hash");
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/script.js.hash");
             std::fs::write(file, &expected).unwrap();
             return;
         }

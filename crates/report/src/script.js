@@ -222,8 +222,73 @@
     }
   }
 
+  // One picture of the results, their conditions and the command, for a message or a slide.
+  function picture() {
+    const table = document.querySelector("main table.stack");
+    if (!table) return;
+    const text = (node) => node.textContent.trim().replace(/\s+/g, " ");
+    const marked = (words) => words.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+    // Characters of the table have one width, so that columns line up without measuring.
+    const [size, advance, line, margin] = [16, 9.7, 26, 40];
+    const draw = () => {
+      const rows = [...table.rows].map((row) => [...row.cells].map(text));
+      const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => (row[i] ?? "").length)) + 3);
+      const columns = Math.max(80, widths.reduce((a, b) => a + b, 0));
+      const wrapped = (words) => words.split(" ").reduce((lines, word) => {
+        const last = lines[lines.length - 1];
+        if (lines.length && last.length + word.length < columns) lines[lines.length - 1] = last + " " + word;
+        else lines.push(word);
+        return lines;
+      }, []);
+      const shown = [];
+      let y = margin + 24;
+      const put = (words, x, style) => shown.push(`<text x="${Math.round(margin + x * advance)}" y="${y}" ${style}>${marked(words)}</text>`);
+      put(text(document.querySelector("h1")), 0, 'font-size="26" font-weight="700"');
+      const facts = [...document.querySelectorAll("header .facts span")].map(text).join(" \u00b7 ");
+      for (const part of wrapped(facts)) { y += line; put(part, 0, 'fill="#555"'); }
+      y += line / 2;
+      rows.forEach((row, number) => {
+        y += line;
+        let x = 0;
+        row.forEach((cell, i) => { put(cell, x, number ? "" : 'fill="#555"'); x += widths[i]; });
+      });
+      y += line / 2;
+      const command = document.getElementById("command");
+      for (const part of command ? wrapped("$ " + text(command)) : []) { y += line; put(part, 0, ""); }
+      y += line;
+      put(text(document.querySelector("footer")), 0, 'font-size="13" fill="#555"');
+      const [width, height] = [Math.ceil(2 * margin + columns * advance), y + margin];
+      return [width, height, `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" `
+        + `viewBox="0 0 ${width} ${height}" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="${size}" `
+        + `fill="#111"><rect width="100%" height="100%" fill="#fff"/>${shown.join("")}</svg>`];
+    };
+    const save = (url, ending) => {
+      const name = document.title.split(":")[0].replace(/[^\w.-]+/g, "-");
+      make("a", { download: `dyno-${name}.${ending}`, href: url }).click();
+    };
+    const encoded = (svg) => "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svg);
+    const button = make("button", { type: "button", textContent: "Share picture" });
+    button.addEventListener("click", () => {
+      const [width, height, svg] = draw();
+      const image = make("img", {});
+      image.addEventListener("error", () => save(encoded(svg), "svg"));
+      image.addEventListener("load", () => {
+        try {
+          const canvas = make("canvas", { width: 2 * width, height: 2 * height });
+          canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+          save(canvas.toDataURL("image/png"), "png");
+        } catch {
+          save(encoded(svg), "svg");
+        }
+      });
+      image.src = encoded(svg);
+    });
+    document.getElementById("tools").append(button);
+  }
+
   theme();
   downloads();
+  picture();
   document.querySelectorAll("figure.chart").forEach(chart);
   document.querySelectorAll("table.filtered").forEach(filtered);
   document.querySelectorAll("table.sorted").forEach(sorted);
