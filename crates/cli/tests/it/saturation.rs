@@ -132,6 +132,9 @@ fn the_option_belongs_to_runs_that_can_be_saturated() {
     let ran = folder.dyno("run --system model:fixed=1ms --scenario Server --stop-on-saturation on");
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("stop"), "{}", ran.stderr);
+    let stages = "run --system digits --scenario Server --stages 1s@5 --stop-on-saturation on";
+    let ran = folder.dyno(stages).exits(2);
+    assert!(ran.stderr.contains("the rate of stages and recorded times varies"), "{}", ran.stderr);
     let ran = folder.dyno("run --system digits --scenario Offline --stop-on-saturation on");
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }

@@ -1,7 +1,7 @@
 //! Needs of options, each as a function of the facts of a run.
 
 use dyno_loadgen::search::Quantity;
-use dyno_loadgen::settings::{Scenario, TestMode};
+use dyno_loadgen::settings::{Arrivals, Scenario, Settings, TestMode};
 
 use super::{Facts, UnmetNeed};
 use crate::options::is_open;
@@ -132,10 +132,13 @@ pub fn real_time(facts: &Facts<'_>) -> Option<UnmetNeed> {
 /// Needs a run in real time from this process.
 pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let is_on = facts.run.stops_on_saturation == Some(true);
-    if is_on && facts.run.stages.is_some() {
+    let has_times =
+        || matches!(server_settings(facts).values.server_arrivals, Arrivals::Replay(_));
+    if is_on && (facts.run.stages.is_some() || has_times()) {
         return Some(UnmetNeed::new(
-            "has no effect: with stages the load itself varies, so that a queue may grow and shrink",
-            "leave out one of the two",
+            "has no effect: the rate of stages and recorded times varies, so that a queue may grow and \
+             shrink",
+            "leave it out, or measure at one rate",
         ));
     }
     let system = facts.loaded.filter(|_| is_on)?;
@@ -147,17 +150,20 @@ pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
     })
 }
 
+/// Returns the settings of a Server test, as far as options and the system set them.
+fn server_settings(facts: &Facts<'_>) -> Settings {
+    let mode = facts.modes.first().copied().unwrap_or(TestMode::PerformanceOnly);
+    let mut settings = facts.options.settings(Scenario::Server, mode, None);
+    if let Some(remote) = facts.loaded.and_then(System::remote) {
+        remote.complete(&mut settings);
+    }
+    settings
+}
+
 /// Needs a load that nothing else sets.
 pub fn stages(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let run = facts.run;
-    let has_times = || {
-        let mode = facts.modes.first().copied().unwrap_or(TestMode::PerformanceOnly);
-        let mut settings = facts.options.settings(Scenario::Server, mode, None);
-        if let Some(remote) = facts.loaded.and_then(System::remote) {
-            remote.complete(&mut settings);
-        }
-        !is_open(&settings, "server_arrivals")
-    };
+    let has_times = || !is_open(&server_settings(facts), "server_arrivals");
     let has_sessions =
         facts.loaded.and_then(System::remote).is_some_and(|remote| remote.sessions().is_some());
     if has_sessions {
