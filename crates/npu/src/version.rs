@@ -65,12 +65,15 @@ pub enum VersionError {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::machine::{FetchStart, MachineLimits};
 /// use dyno_npu::pass::Pass;
 /// use dyno_npu::profile::{Block, NetworkProfile};
 /// use dyno_npu::version::{NetworkVersion, VersionSet};
 ///
-/// let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let limits = MachineLimits {
+///     capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0,
+///     fetch: FetchStart::Whole,
+/// };
 /// let version = |name: &str, accuracy, fetch| {
 ///     let blocks = vec![Block { compute: 5, fetch, bytes: fetch }];
 ///     let profile = NetworkProfile { blocks, ..NetworkProfile::default() };

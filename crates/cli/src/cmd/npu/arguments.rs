@@ -7,9 +7,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_npu::deploy::{DeploymentPlan, Tenant};
 use dyno_npu::lowering::{Folding, Granularity, LoweringOptions, Traffic};
 use dyno_npu::profile::Picos;
-use dyno_npu::schedule::NamedScheduler;
-
-use crate::output::Console;
+use dyno_npu::schedule::SchedulerSpec;
 
 /// The NPU, and how layers are laid over its PEs.
 #[derive(Clone, Debug, Args)]
@@ -206,10 +204,10 @@ impl Sharing {
     ///
     /// # Errors
     /// Unknown networks or NPU, or files that cannot be read.
-    pub fn plan(&self, scheduler: &'static NamedScheduler) -> Result<DeploymentPlan, Failure> {
+    pub fn plan(&self, scheduler: SchedulerSpec) -> Result<DeploymentPlan, Failure> {
         let (npu, mapping) = self.hardware.hardware().read()?;
         let tenant = |name: &String| {
-            let network = self.changes.changes().network_of_several(name, &Console)?;
+            let network = self.changes.changes().network_of_several(name)?;
             Ok(Tenant { network, limit: Picos::MAX })
         };
         let tenants = self.networks.iter().map(tenant).collect::<Result<_, Failure>>()?;
