@@ -236,8 +236,8 @@ impl<'a> Reader<'a> {
                 self.gather(node).map(Ok)
             }
             "LSTM" | "GRU" | "RNN" | "ConvTranspose" | "Einsum" | "Attention" | "ConvInteger"
-            | "MatMulInteger" | "QLinearConv" | "QLinearMatMul" | "DeformConv" | "Loop" | "Scan"
-            | "If" => Some(Err("has no line in such a table".to_owned())),
+            | "MatMulInteger" | "QLinearConv" | "QLinearMatMul" | "DeformConv" | "Loop"
+            | "Scan" | "If" => Some(Err("has no line in such a table".to_owned())),
             // What an operator of another domain does with a matrix of weights is not known here.
             _ if !["", "ai.onnx"].contains(&node.domain.as_str()) && self.has_matrix(node) => {
                 Some(Err(format!("of domain {} has no line in such a table", node.domain)))

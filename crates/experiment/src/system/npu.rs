@@ -209,11 +209,7 @@ impl<'a> ParsedSpec<'a> {
     }
 
     /// Adds the versions of each network to the deployment.
-    fn offer(
-        &self,
-        plan: &DeploymentPlan,
-        deployment: &mut Deployment,
-    ) -> Result<(), Failure> {
+    fn offer(&self, plan: &DeploymentPlan, deployment: &mut Deployment) -> Result<(), Failure> {
         let mut known = 0;
         for (stream, name) in self.networks.iter().enumerate() {
             let mut offers = Vec::new();
@@ -243,11 +239,7 @@ impl<'a> ParsedSpec<'a> {
     }
 
     /// Parses a version: `BITS:ACCURACY`, or another network in place of bits.
-    fn version(
-        &self,
-        network: &Network,
-        text: &str,
-    ) -> Result<VersionOffer, Failure> {
+    fn version(&self, network: &Network, text: &str) -> Result<VersionOffer, Failure> {
         let read = || {
             let (what, accuracy) = text.rsplit_once(':')?;
             Some((what, accuracy.parse::<f64>().ok().filter(|accuracy| accuracy.is_finite())?))
@@ -355,10 +347,7 @@ mod tests {
     use super::*;
 
     fn problem(argument: &str) -> String {
-        NpuSpec::read(&format!("npu:{argument}"), argument)
-            .unwrap_err()
-            .problems()
-            .join("\n")
+        NpuSpec::read(&format!("npu:{argument}"), argument).unwrap_err().problems().join("\n")
     }
 
     #[test]

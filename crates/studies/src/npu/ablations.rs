@@ -66,7 +66,7 @@ fn rules(context: &StudyContext) -> Result<Table, Failure> {
         ),
         (
             "none of the three",
-            LayerweaverRules { memory_idle: false, starvation: false, potential: false },
+            LayerweaverRules { memory_idle: false, starvation: false, potential: false, ..all },
         ),
     ];
     let title = "Layerweaver's rules, geometric mean of pairs";

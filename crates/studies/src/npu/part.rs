@@ -101,9 +101,9 @@ impl Table {
             Cell::Empty => Value::Null,
         };
         let rows = self.rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>());
-        let quick = self.quick.map(|QuickShare { played, of, what }| {
-            json!({ "played": played, "of": of, "cases": what })
-        });
+        let quick = self.quick.map(
+            |QuickShare { played, of, what }| json!({ "played": played, "of": of, "cases": what }),
+        );
         json!({
             "title": self.title,
             "readings": self.readings,
@@ -164,8 +164,7 @@ impl fmt::Display for Part {
                 )?;
             }
             if !table.readings.is_empty() {
-                let names: Vec<_> =
-                    table.readings.iter().map(|name| format!("`{name}`")).collect();
+                let names: Vec<_> = table.readings.iter().map(|name| format!("`{name}`")).collect();
                 writeln!(f, "_Readings: {}._\n", names.join("; "))?;
             }
             writeln!(f, "| {} |", table.columns.join(" | "))?;
@@ -187,7 +186,8 @@ mod tests {
     #[test]
     fn a_quick_table_and_its_readings_are_marked() {
         let part = || Part { tables: vec![Table::new("STP", ["pair"])] };
-        let text = part().of_cases(2, 16, "pairs").with_readings(&["stitched"]).unwrap().to_string();
+        let text =
+            part().of_cases(2, 16, "pairs").with_readings(&["stitched"]).unwrap().to_string();
         assert!(text.contains("_Quick study: 2 of 16 pairs. "), "{text}");
         let reading = "_Readings: `stitched:ties=memory-first,fetch=whole,inherent=counted,relief=least-idle`._";
         assert!(text.contains(reading), "{text}");

@@ -78,8 +78,7 @@ fn figures(
         names(context.quick).iter().map(|pair| run(pair)).collect::<Result<_, _>>()?;
     let all = fours();
     let played = if context.quick { &all[..1] } else { &all[..] };
-    let fours: Vec<StreamRun> =
-        played.iter().map(|codes| run(codes)).collect::<Result<_, _>>()?;
+    let fours: Vec<StreamRun> = played.iter().map(|codes| run(codes)).collect::<Result<_, _>>()?;
     let mean_of = |figure: fn(&StreamRun) -> f64| mean(runs.iter().map(figure));
     let over = runs.iter().zip(ai_mt).map(|(run, other)| run.stp() / other);
     Ok([
@@ -137,9 +136,7 @@ pub fn streams(context: &mut StudyContext) -> Result<Part, Failure> {
                 table.row(spec.to_string(), cells(figures));
             }
             let swept = played(&all)?;
-            for (what, pick) in
-                [("least", f64::min as fn(f64, f64) -> f64), ("most", f64::max)]
-            {
+            for (what, pick) in [("least", f64::min as fn(f64, f64) -> f64), ("most", f64::max)] {
                 let extreme = std::array::from_fn(|at| {
                     swept.iter().map(|figures| figures[at]).reduce(pick).unwrap_or(f64::NAN)
                 });

@@ -291,9 +291,8 @@ pub fn late(context: &mut StudyContext) -> Result<Part, Failure> {
             };
             items.extend(schedulers.iter().map(|scheduler| (mapping, busy, *scheduler)));
         }
-        let found = spread("v6", &items, |(mapping, _, scheduler)| {
-            late_shares(index, mapping, scheduler)
-        })?;
+        let found =
+            spread("v6", &items, |(mapping, _, scheduler)| late_shares(index, mapping, scheduler))?;
         let [first, second] = case.names.map(|name| format!("{name} late, %"));
         let columns = ["mapping", "PEs, memory at least busy, %", "scheduler", &first, &second];
         let mut table = Table::new(case.title, columns);

@@ -205,10 +205,7 @@ mod tests {
 
     fn network(name: &str, seq: Option<u64>) -> Network {
         let changes = Changes { seq, weight_bits: None, activation_bits: None, bind: Vec::new() };
-        changes
-            .network(name)
-            .map_err(|failure| failure.problems().join("\n"))
-            .unwrap()
+        changes.network(name).map_err(|failure| failure.problems().join("\n")).unwrap()
     }
 
     /// All of a layer but its name.
@@ -282,8 +279,7 @@ mod tests {
     fn what_is_no_network_is_told() {
         let changes =
             Changes { seq: None, weight_bits: None, activation_bits: None, bind: Vec::new() };
-        let told =
-            |name: &str| changes.network(name).unwrap_err().problems().join("\n");
+        let told = |name: &str| changes.network(name).unwrap_err().problems().join("\n");
         assert_eq!(told("RM"), "there is no network `RM`; the nearest is `RN`");
         assert!(told("llama-decode").starts_with("there is no decoder `llama`"));
         assert!(told("there.csv").starts_with("cannot read there.csv: "));
