@@ -5,8 +5,8 @@
 //! that is done first. The mean accuracy of all answers so far never falls below a floor, so answers of better versions
 //! pay for those of the others.
 //!
-//! In this model, fewer bits shorten only the fetches, so only memory-bound networks gain from them. A smaller network
-//! also computes faster.
+//! Fewer bits shorten the fetches, so memory-bound networks gain from them. They shorten computation only on an NPU whose
+//! [`Arithmetic`](crate::arithmetic::Arithmetic) depends on bits. A smaller network also computes faster.
 
 #[cfg(test)]
 mod tests;

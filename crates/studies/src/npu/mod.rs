@@ -309,6 +309,20 @@ mod tests {
     }
 
     #[test]
+    fn the_book_lists_every_option_and_value() {
+        const BOOK: &str = include_str!("../../../../docs/reference/npu.md");
+        for scheduler in dyno_npu::schedule::SCHEDULERS {
+            for option in scheduler.options {
+                let names = option.values.iter().map(|value| value.name);
+                for name in std::iter::once(option.key).chain(names) {
+                    let listed = BOOK.contains(&format!("`{name}`"));
+                    assert!(listed, "{}: {}: `{name}`", scheduler.name, option.key);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn means_are_those_of_the_book() {
         assert_eq!(mean([1.0, 3.0]), 2.0);
         assert!((geomean([1.0, 4.0]) - 2.0).abs() < 1e-12);

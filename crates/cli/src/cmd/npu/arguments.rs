@@ -20,6 +20,11 @@ pub struct HardwareArgs {
     /// row or a cluster
     #[arg(long, value_name = "NAME[:WIDTH]", default_value = MAPPING)]
     pub mapping: String,
+    /// How bits of numbers change computation: fixed (they do not), packed (two products of 8 bits in place of one of
+    /// 16, and so on), bit-serial (cycles in proportion to the bits of inputs); fixed unless the NPU's description
+    /// states another
+    #[arg(long, value_name = "NAME")]
+    arithmetic: Option<String>,
     #[command(flatten)]
     pub figures: Figures,
 }
@@ -87,6 +92,7 @@ impl HardwareArgs {
             npu: self.npu.clone(),
             mapping: self.mapping.clone(),
             figures: self.figures.given().collect(),
+            arithmetic: self.arithmetic.clone(),
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Run {
     /// Schedulers, or all of them: compute-only, memory-only, fair, fifo, double-buffer, round-robin,
     /// stitched, ai-mt, prema, earliest-due, least-laxity, layerweaver (and with +, +printed, +precise
     /// or +laxity behind it), balanced. Options behind a colon select a reading of a paper, such as
-    /// layerweaver:ties=oldest,fetch=partial; the page "The NPU study" lists them
+    /// layerweaver:ties=oldest,fetch=partial; the page "NPUs, layers and mappings" lists them
     #[arg(
         long,
         value_name = "NAME[:KEY=VALUE,...],...",

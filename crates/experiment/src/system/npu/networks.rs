@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use dyno_npu::arithmetic::Arithmetic;
 use dyno_npu::hardware::{Npu, NpuParameters};
 use dyno_npu::mapping::Mapping;
 use dyno_npu::profile::NetworkProfile;
@@ -28,11 +29,13 @@ pub struct Hardware {
     pub mapping: String,
     /// Figures that replace those of the NPU, by keys of descriptions.
     pub figures: Vec<(&'static str, f64)>,
+    /// Name of the arithmetic that replaces that of the NPU.
+    pub arithmetic: Option<String>,
 }
 
 impl Default for Hardware {
     fn default() -> Self {
-        Self { npu: NPU.into(), mapping: MAPPING.into(), figures: Vec::new() }
+        Self { npu: NPU.into(), mapping: MAPPING.into(), figures: Vec::new(), arithmetic: None }
     }
 }
 
@@ -54,7 +57,10 @@ impl Hardware {
                 Failure::usage(error).hint("or give a description in a file that ends in .toml")
             })?
         };
+        let arithmetic = self.arithmetic.as_deref().map(str::parse::<Arithmetic>).transpose();
+        let arithmetic = arithmetic.map_err(Failure::usage)?;
         let change = |parts: &mut NpuParameters| {
+            parts.arithmetic = arithmetic.unwrap_or(parts.arithmetic);
             for &(key, figure) in &self.figures {
                 parts.set(key, figure);
             }
