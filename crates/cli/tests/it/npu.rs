@@ -94,7 +94,6 @@ fn readings_of_a_paper_are_options_of_a_scheduler() {
         ("run RN BB --scheduler layerweaver:ties=first", "is one of memory-first, oldest, printed"),
         ("run RN BB --scheduler layerweaver:tie=oldest", "the nearest is `ties`"),
         ("explain RN BB --scheduler ai-mt:merge=no", "`merge` is one of on, off, found `no`"),
-        ("sweep RN BB --baseline fifo:ties=oldest --rows seq=8,16", "options are fetch"),
     ] {
         let ran = folder.dyno(&format!("npu {command}"));
         assert!(ran.code != Some(0) && ran.stderr.contains(expected), "{command}: {}", ran.stderr);
