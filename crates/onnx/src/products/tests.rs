@@ -71,7 +71,9 @@ fn operators_with_unknown_products_are_left_out_and_said() {
         let node = &mut model.nodes[0];
         (node.op, node.domain, node.name) = (op.into(), domain.into(), "left".into());
         let found = products(&model, &BTreeMap::new());
-        assert_eq!(found.left_out, expected, "{op}");
+        // Shapes behind an unknown operator are unknown, so later layers are left out for that reason.
+        let own: Vec<_> = found.left_out.iter().filter(|text| text.contains(" left ")).collect();
+        assert_eq!(own, expected, "{op}");
         assert!(found.rows.iter().all(|row| row.name != "left"), "{op}");
     }
 }
