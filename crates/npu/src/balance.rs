@@ -247,7 +247,7 @@ pub struct LayerTimes {
 /// Returns the compute and fetch times of a layer for a batch, without folding. `None` if a time exceeds 64 bits.
 #[must_use]
 pub fn times(layer: &NetworkLayer, npu: &Npu, mapping: Mapping, batch: u64) -> Option<LayerTimes> {
-    let compute = npu.cycles(mapping.cycles(layer, batch, npu.parameters().pes))?;
+    let compute = npu.cycles(npu.layer_cycles(layer, mapping, batch))?;
     let bytes =
         u128::from(layer.fetched(batch)) + u128::from(batch) * u128::from(layer.stream_bytes);
     Some(LayerTimes { compute, fetch: npu.bytes(bytes)? })

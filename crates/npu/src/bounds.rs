@@ -18,11 +18,14 @@ use crate::pass::Pass;
 /// ```
 /// use std::sync::Arc;
 /// use dyno_npu::bounds::throughput;
-/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::machine::{FetchStart, MachineLimits};
 /// use dyno_npu::pass::Pass;
 /// use dyno_npu::profile::{Block, NetworkProfile};
 ///
-/// let limits = MachineLimits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let limits = MachineLimits {
+///     capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0,
+///     fetch: FetchStart::Whole,
+/// };
 /// let pass = |compute, fetch| {
 ///     let blocks = vec![Block { compute, fetch, bytes: fetch }];
 ///     let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
@@ -90,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::machine::MachineLimits;
+    use crate::machine::{FetchStart, MachineLimits};
     use crate::profile::{Block, NetworkProfile};
     use crate::schedule::{
         BalancedScheduler, Layerweaver, LayerweaverRules, RoundRobin, Scheduler, SerialOrder,
@@ -151,7 +154,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_scheduler_exceeds_the_bounds(profiles in profiles(), capacity in 40..200u64) {
-            let limits = MachineLimits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+            let limits = MachineLimits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0, fetch: FetchStart::Whole };
             let passes: Vec<_> = profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
             let (most, _) = throughput(&passes, true);
             let schedulers: [Box<dyn Scheduler>; 6] = [

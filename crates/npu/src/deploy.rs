@@ -8,11 +8,11 @@ use thiserror::Error;
 use crate::fleet::{Balancer, Fleet};
 use crate::hardware::Npu;
 use crate::lowering::{LoweringError, LoweringOptions, lower};
-use crate::machine::MachineLimits;
+use crate::machine::{FetchStart, MachineLimits};
 use crate::mapping::Mapping;
 use crate::pass::Pass;
 use crate::profile::{NetworkProfile, Picos};
-use crate::schedule::{NamedScheduler, Scheduler};
+use crate::schedule::{Scheduler, SchedulerSpec};
 use crate::serve::{BatchingPolicy, NpuServer, ServedNetwork};
 use crate::version::{NetworkVersion, VersionError, VersionSet};
 use crate::workload::Network;
@@ -33,7 +33,6 @@ pub struct Tenant {
 /// use dyno_npu::hardware::Npu;
 /// use dyno_npu::lowering::LoweringOptions;
 /// use dyno_npu::profile::Picos;
-/// use dyno_npu::schedule::NamedScheduler;
 /// use dyno_npu::workload::Network;
 ///
 /// let plan = DeploymentPlan {
@@ -41,7 +40,7 @@ pub struct Tenant {
 ///     mapping: "kcpx+1:128".parse()?,
 ///     options: LoweringOptions { batch: 2, ..LoweringOptions::default() },
 ///     tenants: vec![Tenant { network: Network::preset("RN")?, limit: Picos::MAX }],
-///     scheduler: NamedScheduler::find("balanced")?,
+///     scheduler: "balanced".parse()?,
 /// };
 /// let deployment = Deployment::new(&plan)?;
 /// assert_eq!(deployment.served[0].passes.len(), 2, "a pass of 1 sample and a pass of 2");
@@ -57,8 +56,8 @@ pub struct DeploymentPlan {
     pub options: LoweringOptions,
     /// Networks by stream number; at least one.
     pub tenants: Vec<Tenant>,
-    /// Scheduler that picks the next block.
-    pub scheduler: &'static NamedScheduler,
+    /// Scheduler that picks the next block, with the reading of its paper.
+    pub scheduler: SchedulerSpec,
 }
 
 /// Reason why networks cannot be deployed on an NPU.
@@ -120,7 +119,7 @@ pub struct Deployment {
     pub profiles: Vec<NetworkProfile>,
     /// Notes about layers that had to be split, for reports.
     pub remarks: Vec<String>,
-    scheduler: &'static NamedScheduler,
+    scheduler: SchedulerSpec,
     /// Streams with several versions.
     versions: Vec<(usize, VersionSet)>,
 }
@@ -161,12 +160,13 @@ impl Deployment {
             return Err(DeployError::NoNetworks);
         }
         let parts = plan.npu.parameters();
-        let limits = MachineLimits {
+        let limits = plan.scheduler.limits(MachineLimits {
             capacity: parts.weight_buffer,
-            depth: plan.scheduler.depth.unwrap_or(usize::MAX),
+            depth: usize::MAX,
             switch: parts.switch,
             ps_per_byte: 1e12 / parts.bytes_per_second as f64,
-        };
+            fetch: FetchStart::Whole,
+        });
         let mut deployment = Self {
             limits,
             names: Vec::new(),

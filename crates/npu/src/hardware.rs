@@ -7,7 +7,10 @@ mod tests;
 
 use thiserror::Error;
 
+use crate::arithmetic::Arithmetic;
+use crate::mapping::Mapping;
 use crate::profile::Picos;
+use crate::workload::NetworkLayer;
 
 pub use self::describe::{DescriptionError, KeyProblem};
 pub use self::presets::{NpuPreset, PRESETS, UnknownNpu};
@@ -48,6 +51,8 @@ pub struct NpuParameters {
     pub switch: Picos,
     /// Energy figures; `None` if unknown.
     pub energy: Option<Energy>,
+    /// What a PE does in a cycle, depending on the bits of its operands.
+    pub arithmetic: Arithmetic,
 }
 
 /// Energy figures of an NPU.
@@ -190,6 +195,13 @@ impl Npu {
     #[must_use]
     pub fn balance(&self) -> f64 {
         self.peak() / self.parameters.bytes_per_second as f64
+    }
+
+    /// Returns the cycles of a layer for a batch under a mapping that fits the array; saturates.
+    #[must_use]
+    pub fn layer_cycles(&self, layer: &NetworkLayer, mapping: Mapping, batch: u64) -> u128 {
+        let cycles = mapping.cycles(layer, batch, self.parameters.pes);
+        self.parameters.arithmetic.cycles(layer, cycles)
     }
 
     /// Returns the time of this many cycles, ps, rounded up. `None` beyond 64 bits.

@@ -34,6 +34,7 @@
 //! the affected item documents our reading.
 #![forbid(unsafe_code)]
 
+pub mod arithmetic;
 pub mod balance;
 pub mod bounds;
 pub mod deploy;

@@ -317,7 +317,7 @@ fn units<'n>(
         let stream = batch * u128::from(layer.stream_bytes) + 2 * carried;
         let mut unit = Unit {
             layers: vec![layer],
-            cycles: mapping.cycles(layer, options.batch, parts.pes),
+            cycles: npu.layer_cycles(layer, mapping, options.batch),
             bytes: fetched_bytes(layer, batch),
             stream,
         };

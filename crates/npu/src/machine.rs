@@ -2,8 +2,8 @@
 //! between them.
 //!
 //! Blocks are fetched in the order in which they are placed, and computed in the same order (thesis, Figures IV.4 to
-//! IV.9). A fetch starts when the memory is free and the buffer has room for the whole block. The room is released when
-//! the block has been computed. A computation starts when the array is free and the block has been fetched. Because
+//! IV.9). A fetch starts when the memory is free and the buffer has room for the whole block; [`FetchStart::Partial`] is
+//! the other reading. The room is released when the block has been computed. A computation starts when the array is free and the block has been fetched. Because
 //! computations keep the order, a block never overtakes the previous block of its network.
 
 #[cfg(test)]
@@ -18,12 +18,21 @@ use crate::profile::{Block, Picos};
 pub struct Placement {
     /// Start of the fetch.
     pub fetch_start: Picos,
-    /// End of the fetch.
+    /// End of the fetch. A partial fetch may pause before it.
     pub fetch_end: Picos,
     /// Start of the computation.
     pub compute_start: Picos,
     /// End of the computation; the block's buffer space is then free.
     pub compute_end: Picos,
+}
+
+/// When the fetch of a block starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchStart {
+    /// When the buffer has room for the whole block.
+    Whole,
+    /// When the buffer has any room. The fetch pauses while the buffer is full (thesis, Figure IV.5).
+    Partial,
 }
 
 /// Limits of a machine.
@@ -37,6 +46,8 @@ pub struct MachineLimits {
     pub switch: Picos,
     /// Time to transfer a byte from memory, ps.
     pub ps_per_byte: f64,
+    /// When the fetch of a block starts.
+    pub fetch: FetchStart,
 }
 
 impl MachineLimits {
@@ -57,15 +68,56 @@ struct Reservation {
     bytes: u64,
 }
 
+/// Start and end of a fetch, ps.
+#[derive(Clone, Copy, Debug)]
+struct FetchTimes {
+    start: Picos,
+    end: Picos,
+}
+
+impl FetchTimes {
+    /// Returns the times of a fetch that never waits for room.
+    #[inline]
+    fn new(block: &Block, start: Picos) -> Self {
+        Self { start, end: start + block.fetch }
+    }
+
+    /// Delays the fetch until a reservation is released. Before that, there is room for `room` bytes of the block, or
+    /// for none because too many blocks are in the buffer.
+    #[inline]
+    fn release(
+        &mut self,
+        rule: FetchStart,
+        block: &Block,
+        reservation: Reservation,
+        room: u64,
+        is_too_deep: bool,
+    ) {
+        if rule == FetchStart::Whole || is_too_deep || room == 0 {
+            self.start = self.start.max(reservation.until);
+            self.end = self.end.max(self.start + block.fetch);
+        } else {
+            // The bytes beyond the room arrive after the release, at the block's own rate.
+            let beyond = u128::from(block.bytes.saturating_sub(room));
+            let left = u128::from(block.fetch) * beyond;
+            let left = left.div_ceil(u128::from(block.bytes.max(1))) as Picos;
+            self.end = self.end.max(reservation.until + left);
+        }
+    }
+}
+
 /// State of an NPU after the blocks that were placed so far.
 ///
 /// Placing a block takes amortized constant time. It allocates only if more blocks are in the buffer than ever before.
 ///
 /// ```
-/// use dyno_npu::machine::{Machine, MachineLimits};
+/// use dyno_npu::machine::{FetchStart, Machine, MachineLimits};
 /// use dyno_npu::profile::Block;
 ///
-/// let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let limits = MachineLimits {
+///     capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0,
+///     fetch: FetchStart::Whole,
+/// };
 /// let mut machine = Machine::new(limits);
 /// let first = machine.place(&Block { compute: 50, fetch: 10, bytes: 10 }, 0, 0);
 /// let second = machine.place(&Block { compute: 20, fetch: 30, bytes: 30 }, 1, 0);
@@ -83,6 +135,8 @@ pub struct Machine {
     compute_free: Picos,
     /// Stream of the block that was placed last.
     last: Option<usize>,
+    /// The block that was placed last.
+    last_block: Block,
     /// Space of blocks whose computation ends after `memory_free`, in order.
     reservations: VecDeque<Reservation>,
     memory_busy: Picos,
@@ -99,6 +153,7 @@ impl Machine {
             memory_free: 0,
             compute_free: 0,
             last: None,
+            last_block: Block { compute: 0, fetch: 0, bytes: 0 },
             reservations: VecDeque::with_capacity(1024),
             memory_busy: 0,
             compute_busy: 0,
@@ -147,6 +202,12 @@ impl Machine {
         self.last
     }
 
+    /// Returns the minimum time that the memory waits while the block placed last computes, whatever is placed next, ps.
+    #[must_use]
+    pub fn inherent_wait(&self) -> Picos {
+        self.limits.wait(&self.last_block)
+    }
+
     /// Blocks the memory until this time, while another user has it.
     pub fn hold_memory(&mut self, until: Picos) {
         self.memory_free = self.memory_free.max(until);
@@ -165,24 +226,25 @@ impl Machine {
     #[inline]
     #[must_use]
     pub fn peek(&self, block: &Block, stream: usize, not_before: Picos) -> Placement {
-        let mut fetch_start = self.memory_free.max(not_before);
+        let mut fetch = FetchTimes::new(block, self.memory_free.max(not_before));
         let mut room = self.room;
         let mut blocks = self.reservations.len();
         for reservation in &self.reservations {
-            if room >= block.bytes && blocks < self.limits.depth {
+            let is_too_deep = blocks >= self.limits.depth;
+            if room >= block.bytes && !is_too_deep {
                 break;
             }
+            fetch.release(self.limits.fetch, block, *reservation, room, is_too_deep);
             room += reservation.bytes;
             blocks -= 1;
-            fetch_start = fetch_start.max(reservation.until);
         }
-        self.placement_at(block, stream, fetch_start)
+        self.placement_of(block, stream, fetch)
     }
 
-    /// Returns the placement of a block whose fetch starts at `fetch_start`.
+    /// Returns the placement of a block that is fetched at these times.
     #[inline]
-    fn placement_at(&self, block: &Block, stream: usize, fetch_start: Picos) -> Placement {
-        let fetch_end = fetch_start + block.fetch;
+    fn placement_of(&self, block: &Block, stream: usize, fetch: FetchTimes) -> Placement {
+        let FetchTimes { start: fetch_start, end: fetch_end } = fetch;
         let array_free = match self.last {
             Some(last) if last != stream => self.compute_free + self.limits.switch,
             _ => self.compute_free,
@@ -199,13 +261,17 @@ impl Machine {
     /// Places a block of `stream` and returns its times. The fetch starts at `not_before` or later.
     #[inline]
     pub fn place(&mut self, block: &Block, stream: usize, not_before: Picos) -> Placement {
-        let mut fetch_start = self.memory_free.max(not_before);
-        while self.room < block.bytes || self.reservations.len() >= self.limits.depth {
+        let mut fetch = FetchTimes::new(block, self.memory_free.max(not_before));
+        loop {
+            let is_too_deep = self.reservations.len() >= self.limits.depth;
+            if self.room >= block.bytes && !is_too_deep {
+                break;
+            }
             let Some(reservation) = self.reservations.pop_front() else { break };
+            fetch.release(self.limits.fetch, block, reservation, self.room, is_too_deep);
             self.room += reservation.bytes;
-            fetch_start = fetch_start.max(reservation.until);
         }
-        let placement = self.placement_at(block, stream, fetch_start);
+        let placement = self.placement_of(block, stream, fetch);
         self.room = self.room.saturating_sub(block.bytes);
         self.reservations
             .push_back(Reservation { until: placement.compute_end, bytes: block.bytes });
@@ -220,6 +286,7 @@ impl Machine {
         self.memory_free = placement.fetch_end;
         self.compute_free = placement.compute_end;
         self.last = Some(stream);
+        self.last_block = *block;
         self.memory_busy += block.fetch;
         self.compute_busy += block.compute;
         placement

@@ -6,14 +6,17 @@ use crate::profile::{Block, NetworkProfile, Picos};
 /// One pass of a network on a machine, with the figures that schedulers use. A pass computes or fetches something.
 ///
 /// ```
-/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::machine::{FetchStart, MachineLimits};
 /// use dyno_npu::pass::Pass;
 /// use dyno_npu::profile::{Block, NetworkProfile};
 ///
 /// let block = |compute| Block { compute, fetch: 10, bytes: 10 };
 /// let blocks = vec![block(5), block(20)];
 /// let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
-/// let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let limits = MachineLimits {
+///     capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0,
+///     fetch: FetchStart::Whole,
+/// };
 /// let pass = Pass::new(&profile, limits).expect("the blocks take time");
 /// assert_eq!((pass.compute, pass.fetch, pass.alone), (25, 20, 25));
 /// assert!(pass.is_compute_bound());
@@ -79,10 +82,16 @@ pub(crate) mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::machine::FetchStart;
 
     /// A machine with room for everything that fetches a byte per picosecond.
-    pub(crate) const LIMITS: MachineLimits =
-        MachineLimits { capacity: 1_000_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+    pub(crate) const LIMITS: MachineLimits = MachineLimits {
+        capacity: 1_000_000,
+        depth: usize::MAX,
+        switch: 0,
+        ps_per_byte: 1.0,
+        fetch: FetchStart::Whole,
+    };
 
     /// Returns a pass of one block.
     pub(crate) fn pass(compute: Picos, fetch: Picos) -> Arc<Pass> {

@@ -49,13 +49,16 @@ pub type BlockObserver = dyn FnMut(usize, usize, &Placement);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::machine::{FetchStart, MachineLimits};
 /// use dyno_npu::pass::Pass;
 /// use dyno_npu::profile::{Block, NetworkProfile, Picos};
 /// use dyno_npu::schedule::RoundRobin;
 /// use dyno_npu::serve::{BatchingPolicy, NpuServer, ServedNetwork};
 ///
-/// let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let limits = MachineLimits {
+///     capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0,
+///     fetch: FetchStart::Whole,
+/// };
 /// let blocks = vec![Block { compute: 50, fetch: 20, bytes: 20 }];
 /// let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
 /// let pass = Arc::new(Pass::new(&profile, limits).expect("the block takes time"));
@@ -328,8 +331,10 @@ impl NpuServer {
         }
         if !job.step() {
             let stream = job.stream;
-            self.jobs.swap_remove(index);
-            let tickets = self.tickets.swap_remove(index);
+            // Jobs stay in the order in which they began, so that schedulers serve equal requests first come, first
+            // served.
+            self.jobs.remove(index);
+            let tickets = self.tickets.remove(index);
             self.completions.push_back(Completion { at: placement.compute_end, stream, tickets });
         }
     }

@@ -11,7 +11,7 @@ use crate::lowering::LoweringOptions;
 use crate::mapping::Mapping;
 use crate::pass::Pass;
 use crate::profile::Picos;
-use crate::schedule::{NamedScheduler, Scheduler};
+use crate::schedule::{Scheduler, SchedulerSpec};
 use crate::streams::{StreamsResult, simulate};
 use crate::workload::{ChangeError, Network, UnknownNetwork};
 
@@ -31,7 +31,7 @@ pub fn pairs() -> Vec<[&'static str; 2]> {
 /// ```
 /// use dyno_npu::hardware::Npu;
 /// use dyno_npu::lowering::LoweringOptions;
-/// use dyno_npu::schedule::NamedScheduler;
+/// use dyno_npu::schedule::SchedulerSpec;
 /// use dyno_npu::setting::Setting;
 ///
 /// let setting = Setting {
@@ -40,7 +40,7 @@ pub fn pairs() -> Vec<[&'static str; 2]> {
 ///     seq: 16,
 ///     options: LoweringOptions::default(),
 /// };
-/// let run = setting.simulate(&["RN", "BB"], NamedScheduler::find("balanced")?, 20)?;
+/// let run = setting.simulate(&["RN", "BB"], "balanced".parse::<SchedulerSpec>()?, 20)?;
 /// assert!(run.stp() > 1.0 && run.stp() <= 1.001 * run.bound(false));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -91,12 +91,13 @@ impl Setting {
     pub fn deploy(
         &self,
         networks: &[(&str, Picos)],
-        scheduler: &'static NamedScheduler,
+        scheduler: impl Into<SchedulerSpec>,
     ) -> Result<Deployment, SettingError> {
         let tenant =
             |&(code, limit): &(&str, Picos)| Ok(Tenant { network: self.network(code)?, limit });
         let tenants = networks.iter().map(tenant).collect::<Result<_, _>>()?;
         let (npu, mapping, options) = (self.npu.clone(), self.mapping, self.options);
+        let scheduler = scheduler.into();
         let plan = DeploymentPlan { npu, mapping, options, tenants, scheduler };
         Deployment::new(&plan).map_err(SettingError::Deploy)
     }
@@ -109,7 +110,7 @@ impl Setting {
     pub fn simulate(
         &self,
         codes: &[&str],
-        scheduler: &'static NamedScheduler,
+        scheduler: impl Into<SchedulerSpec>,
         passes: u64,
     ) -> Result<StreamRun, SettingError> {
         let networks: Vec<_> = codes.iter().map(|code| (*code, Picos::MAX)).collect();

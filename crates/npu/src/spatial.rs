@@ -81,7 +81,7 @@ pub enum PartitionError {
 ///     mapping: "kcpx+1:128".parse()?,
 ///     options: LoweringOptions::default(),
 ///     tenants: vec![tenant("RN")?, tenant("BB")?],
-///     scheduler: NamedScheduler::find("balanced")?,
+///     scheduler: NamedScheduler::find("balanced")?.into(),
 /// };
 /// let partitions = Partitions::new(&plan, &[3, 1])?;
 /// assert_eq!(partitions.shares, [0.75, 0.25]);

@@ -49,13 +49,16 @@ pub struct StreamResult {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::machine::{FetchStart, MachineLimits};
 /// use dyno_npu::pass::Pass;
 /// use dyno_npu::profile::{Block, NetworkProfile};
 /// use dyno_npu::schedule::RoundRobin;
 /// use dyno_npu::streams::simulate;
 ///
-/// let limits = MachineLimits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let limits = MachineLimits {
+///     capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0,
+///     fetch: FetchStart::Whole,
+/// };
 /// let pass = |compute, fetch| {
 ///     let blocks = vec![Block { compute, fetch, bytes: fetch }];
 ///     let profile = NetworkProfile { blocks, ..NetworkProfile::default() };

@@ -5,8 +5,8 @@
 //! that is done first. The mean accuracy of all answers so far never falls below a floor, so answers of better versions
 //! pay for those of the others.
 //!
-//! In this model, fewer bits shorten only the fetches, so only memory-bound networks gain from them. A smaller network
-//! also computes faster.
+//! Fewer bits shorten the fetches, so memory-bound networks gain from them. They shorten computation only on an NPU whose
+//! [`Arithmetic`](crate::arithmetic::Arithmetic) depends on bits. A smaller network also computes faster.
 
 #[cfg(test)]
 mod tests;
@@ -65,12 +65,15 @@ pub enum VersionError {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::machine::{FetchStart, MachineLimits};
 /// use dyno_npu::pass::Pass;
 /// use dyno_npu::profile::{Block, NetworkProfile};
 /// use dyno_npu::version::{NetworkVersion, VersionSet};
 ///
-/// let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let limits = MachineLimits {
+///     capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0,
+///     fetch: FetchStart::Whole,
+/// };
 /// let version = |name: &str, accuracy, fetch| {
 ///     let blocks = vec![Block { compute: 5, fetch, bytes: fetch }];
 ///     let profile = NetworkProfile { blocks, ..NetworkProfile::default() };

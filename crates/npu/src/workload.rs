@@ -285,8 +285,8 @@ impl Network {
         Self { name, layers: Vec::new(), seq_len: None, measured: Some(profile) }
     }
 
-    /// Returns the network with other bits for weights and activations; `None` keeps the current bits. Compute times do
-    /// not change, because the PEs stay the same.
+    /// Returns the network with other bits for weights and activations; `None` keeps the current bits. Compute times
+    /// change only on an NPU whose [`Arithmetic`](crate::arithmetic::Arithmetic) depends on bits.
     ///
     /// # Errors
     /// Fails if the bits are not in 1 to 64, a size exceeds 64 bits, or the network has measured times.

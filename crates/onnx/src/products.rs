@@ -236,8 +236,11 @@ impl<'a> Reader<'a> {
                 self.gather(node).map(Ok)
             }
             "LSTM" | "GRU" | "RNN" | "ConvTranspose" | "Einsum" | "Attention" | "ConvInteger"
-            | "MatMulInteger" | "QLinearConv" | "QLinearMatMul" | "Loop" | "Scan" | "If" => {
-                Some(Err("has no line in such a table".to_owned()))
+            | "MatMulInteger" | "QLinearConv" | "QLinearMatMul" | "DeformConv" | "Loop"
+            | "Scan" | "If" => Some(Err("has no line in such a table".to_owned())),
+            // What an operator of another domain does with a matrix of weights is not known here.
+            _ if !["", "ai.onnx"].contains(&node.domain.as_str()) && self.has_matrix(node) => {
+                Some(Err(format!("of domain {} has no line in such a table", node.domain)))
             }
             _ => None,
         };
@@ -264,6 +267,15 @@ impl<'a> Reader<'a> {
 
     fn is_constant(&self, node: &Node, at: usize) -> bool {
         node.inputs.get(at).is_some_and(|name| self.constants.contains(name))
+    }
+
+    /// Returns whether an input of the node is a constant of at least two dimensions.
+    fn has_matrix(&self, node: &Node) -> bool {
+        let is_matrix = |at: usize| {
+            self.is_constant(node, at)
+                && self.facts.get(&node.inputs[at]).is_some_and(|fact| fact.shape.len() > 1)
+        };
+        (0..node.inputs.len()).any(is_matrix)
     }
 
     /// Returns the dimensions of a value, if all are known.

@@ -121,7 +121,7 @@ impl Machines {
 ///     mapping: "kcpx+1:128".parse()?,
 ///     options: LoweringOptions::default(),
 ///     tenants: vec![Tenant { network: Network::preset("RN")?, limit: Picos::MAX }],
-///     scheduler: NamedScheduler::find("balanced")?,
+///     scheduler: NamedScheduler::find("balanced")?.into(),
 /// };
 /// let batching = BatchingPolicy { window: 0, active: 1, wake: Picos::MAX };
 /// let mut npu = NpuSystem::new(Deployment::new(&plan)?, NpuSetup::ONE, batching);
@@ -384,7 +384,7 @@ mod tests {
             mapping: "kcp+1".parse().expect("it is one"),
             options: LoweringOptions::default(),
             tenants: vec![tenant("RN"), tenant("MN")],
-            scheduler: NamedScheduler::find("balanced").expect("it is one"),
+            scheduler: NamedScheduler::find("balanced").expect("it is one").into(),
         };
         NpuSystem::new(Deployment::new(&plan).expect("both fit"), npus, batching)
     }

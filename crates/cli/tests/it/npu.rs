@@ -62,6 +62,45 @@ fn what_makes_no_sense_is_told_with_its_place() {
 }
 
 #[test]
+fn bits_change_computation_where_the_arithmetic_says_so() {
+    let folder = Folder::new();
+    let computed = |flags: &str| {
+        let told = folder
+            .dyno(&format!("npu layers RN --weight-bits 8 --activation-bits 8 {flags} --json"));
+        told.exits(0).json()["compute_us"].as_f64().unwrap()
+    };
+    let (fixed, packed) = (computed(""), computed("--arithmetic packed"));
+    assert!((packed / fixed - 0.5).abs() < 1e-3, "{packed} of {fixed} us");
+    let ran = folder.dyno("npu layers RN --arithmetic serial").exits(2);
+    assert!(ran.stderr.contains("there are fixed, packed, bit-serial"), "{}", ran.stderr);
+}
+
+#[test]
+fn readings_of_a_paper_are_options_of_a_scheduler() {
+    let folder = Folder::new();
+    let setting = "RN BB --seq 16 --mapping kcpx+1:128 --passes 20";
+    let told = folder
+        .dyno(&format!("npu run {setting} --scheduler fair,layerweaver:ties=oldest,fetch=partial,balanced --json"))
+        .exits(0)
+        .json();
+    let names: Vec<_> =
+        told["schedulers"].as_array().unwrap().iter().map(|one| &one["scheduler"]).collect();
+    assert_eq!(names, ["fair", "layerweaver:ties=oldest,fetch=partial", "balanced"]);
+    let swept = folder
+        .dyno(&format!("npu sweep {setting} --rows scheduler=layerweaver,layerweaver:ties=printed,fetch=partial --json"))
+        .exits(0);
+    assert!(swept.stdout.contains("layerweaver:ties=printed,fetch=partial"), "{}", swept.stdout);
+    for (command, expected) in [
+        ("run RN BB --scheduler layerweaver:ties=first", "is one of memory-first, oldest, printed"),
+        ("run RN BB --scheduler layerweaver:tie=oldest", "the nearest is `ties`"),
+        ("explain RN BB --scheduler ai-mt:merge=no", "`merge` is one of on, off, found `no`"),
+    ] {
+        let ran = folder.dyno(&format!("npu {command}"));
+        assert!(ran.code != Some(0) && ran.stderr.contains(expected), "{command}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn networks_share_an_npu_and_both_resources_are_drawn() {
     let folder = Folder::new();
     let told = folder

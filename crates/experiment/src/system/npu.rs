@@ -10,7 +10,7 @@ use dyno_npu::deploy::{Deployment, DeploymentPlan, Tenant, VersionOffer};
 use dyno_npu::fleet::{Balancer, UnknownBalancer};
 use dyno_npu::lowering::{Granularity, LoweringOptions};
 use dyno_npu::profile::Picos;
-use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::schedule::SchedulerSpec;
 use dyno_npu::serve::BatchingPolicy;
 use dyno_npu::spatial::{PartitionPolicy, Partitions};
 use dyno_npu::workload::Network;
@@ -21,21 +21,20 @@ use super::kind::{Drive, OpenedSystem, Resources, Simulation, SystemKind, Worker
 use super::model::SIMULATED;
 use super::{Numbers, SAMPLES_DEFAULT};
 use crate::failure::Failure;
-use crate::watch::Watch;
 use networks::{Changes, Hardware};
 
 pub(super) const KIND: SystemKind = SystemKind {
     name: "npu",
     operand: "networks=NAMES",
     help: "networks on a simulated NPU in virtual time, one a tenant: networks=RN+BB, then \
-     any of npu=NAME, mapping=NAME, scheduler=NAME, seq=N, limit=TIME+TIME (what deadlines the scheduler \
+     any of npu=NAME, mapping=NAME, scheduler=NAME[:KEY=VALUE,...], seq=N, limit=TIME+TIME (what deadlines the scheduler \
      keeps), batch=N, window=TIME, active=N, wake=TIME, tile=TIME, \
      npus=N, balancer=NAME, split=A:B, apart=always, version=NETWORK:BITS:ACCURACY, floor=ACCURACY+ACCURACY; see dyno npu",
     accepts: &[],
     resources: Resources::nothing,
     check: None,
     open: |request| {
-        let npu = NpuSpec::read(request.spec, request.operand, &**request.watch)?;
+        let npu = NpuSpec::read(request.spec, request.operand)?;
         let library = Numbers::new(request.run.samples_or_of_round(SAMPLES_DEFAULT));
         let remarks = npu.deployment.remarks.clone();
         let drive = Drive::Virtual(Box::new(npu));
@@ -80,7 +79,7 @@ struct ParsedSpec<'a> {
     limits: Vec<Nanos>,
     hardware: Hardware,
     changes: Changes,
-    scheduler: &'a str,
+    scheduler: String,
     options: LoweringOptions,
     npus: usize,
     balancer: Balancer,
@@ -97,7 +96,7 @@ impl NpuSpec {
     ///
     /// # Errors
     /// An unknown key, an invalid value, or networks that do not fit the NPU.
-    pub fn read(spec: &str, argument: &str, watch: &dyn Watch) -> Result<Self, Failure> {
+    pub fn read(spec: &str, argument: &str) -> Result<Self, Failure> {
         let written = ParsedSpec::read(argument).map_err(|expected| {
             Failure::usage(format!("system `{spec}`: {expected}"))
                 .hint("for example npu:networks=RN+BB,npu=chapter-v,mapping=kcp+1:128,seq=16,limit=15ms+130ms")
@@ -105,16 +104,16 @@ impl NpuSpec {
         let (npu, mapping) = written.hardware.read()?;
         let mut tenants = Vec::new();
         for (at, name) in written.networks.iter().enumerate() {
-            let network = written.changes.network_of_several(name, watch)?;
+            let network = written.changes.network_of_several(name)?;
             // A single limit applies to all networks.
             let limit = written.limits.get(at).or(written.limits.first());
             let limit = limit.map_or(Picos::MAX, |limit| limit.saturating_mul(PICOS_PER_NANO));
             tenants.push(Tenant { network, limit });
         }
-        let scheduler = NamedScheduler::find(written.scheduler).map_err(Failure::usage)?;
+        let scheduler: SchedulerSpec = written.scheduler.parse().map_err(Failure::usage)?;
         let plan = DeploymentPlan { npu, mapping, options: written.options, tenants, scheduler };
         let mut deployment = Deployment::new(&plan).map_err(Failure::usage)?;
-        written.offer(&plan, &mut deployment, watch)?;
+        written.offer(&plan, &mut deployment)?;
         let npus = match &written.split[..] {
             [] => NpuSetup::Fleet { count: written.npus, balancer: written.balancer },
             proportion => {
@@ -159,7 +158,7 @@ impl<'a> ParsedSpec<'a> {
             limits: Vec::new(),
             hardware: Hardware::default(),
             changes: Changes::default(),
-            scheduler: "balanced",
+            scheduler: "balanced".to_owned(),
             options: LoweringOptions::default(),
             npus: 1,
             balancer: Balancer::LeastWork,
@@ -169,11 +168,19 @@ impl<'a> ParsedSpec<'a> {
             floors: Vec::new(),
             batching: BatchingPolicy { window: 0, active: 4, wake: Picos::MAX },
         };
+        let mut before = "";
         for part in argument.split(',') {
             let (key, value) = part
                 .split_once('=')
                 .ok_or_else(|| format!("expected key=value, found `{part}`"))?;
-            written.set(key, value)?;
+            // Options of a scheduler are separated by commas, as keys are; no option has the name of a key.
+            let has_options = before == "scheduler" && written.scheduler.contains(':');
+            if has_options && !KEYS.contains(&key) {
+                written.scheduler = format!("{},{part}", written.scheduler);
+            } else {
+                written.set(key, value)?;
+                before = key;
+            }
         }
         if written.networks.is_empty() {
             return Err("expected networks=NAME+NAME, such as networks=RN+BB".into());
@@ -202,12 +209,7 @@ impl<'a> ParsedSpec<'a> {
     }
 
     /// Adds the versions of each network to the deployment.
-    fn offer(
-        &self,
-        plan: &DeploymentPlan,
-        deployment: &mut Deployment,
-        watch: &dyn Watch,
-    ) -> Result<(), Failure> {
+    fn offer(&self, plan: &DeploymentPlan, deployment: &mut Deployment) -> Result<(), Failure> {
         let mut known = 0;
         for (stream, name) in self.networks.iter().enumerate() {
             let mut offers = Vec::new();
@@ -216,7 +218,7 @@ impl<'a> ParsedSpec<'a> {
                 .iter()
                 .filter_map(|version| version.strip_prefix(name)?.strip_prefix(':'));
             for version in own {
-                offers.push(self.version(&plan.tenants[stream].network, version, watch)?);
+                offers.push(self.version(&plan.tenants[stream].network, version)?);
             }
             known += offers.len();
             let floor = self.floors.get(stream).or(self.floors.first());
@@ -237,12 +239,7 @@ impl<'a> ParsedSpec<'a> {
     }
 
     /// Parses a version: `BITS:ACCURACY`, or another network in place of bits.
-    fn version(
-        &self,
-        network: &Network,
-        text: &str,
-        watch: &dyn Watch,
-    ) -> Result<VersionOffer, Failure> {
+    fn version(&self, network: &Network, text: &str) -> Result<VersionOffer, Failure> {
         let read = || {
             let (what, accuracy) = text.rsplit_once(':')?;
             Some((what, accuracy.parse::<f64>().ok().filter(|accuracy| accuracy.is_finite())?))
@@ -256,7 +253,7 @@ impl<'a> ParsedSpec<'a> {
                 let network = network.in_bits(Some(bits), None).map_err(Failure::usage)?;
                 (format!("{bits} bits"), network)
             }
-            Err(_) => (what.to_owned(), self.changes.network_of_several(what, watch)?),
+            Err(_) => (what.to_owned(), self.changes.network_of_several(what)?),
         };
         Ok(VersionOffer { name, network, accuracy })
     }
@@ -267,7 +264,7 @@ impl<'a> ParsedSpec<'a> {
             "networks" => self.networks = value.split('+').collect(),
             "npu" => self.hardware.npu = value.to_owned(),
             "mapping" => self.hardware.mapping = value.to_owned(),
-            "scheduler" => self.scheduler = value,
+            "scheduler" => self.scheduler = value.to_owned(),
             "seq" => self.changes.seq = Some(at_least_one(key, value)?),
             "limit" => {
                 self.limits = value.split('+').map(parse_duration).collect::<Result<_, _>>()?;
@@ -350,16 +347,13 @@ mod tests {
     use super::*;
 
     fn problem(argument: &str) -> String {
-        NpuSpec::read(&format!("npu:{argument}"), argument, &*crate::quiet())
-            .unwrap_err()
-            .problems()
-            .join("\n")
+        NpuSpec::read(&format!("npu:{argument}"), argument).unwrap_err().problems().join("\n")
     }
 
     #[test]
     fn versions_are_offered_to_the_networks_that_they_are_of() {
         let argument = "networks=RN+BB,seq=16,version=BB:8:90.1,version=BB:16:90.9,version=RN:MN:71.9,version=RN:16:76.1,floor=75+90";
-        let spec = NpuSpec::read("npu", argument, &*crate::quiet()).expect("it reads");
+        let spec = NpuSpec::read("npu", argument).expect("it reads");
         let server = spec.deployment.server(spec.batching);
         let of = |stream: usize| {
             let versions = server.versions(stream).expect("it has some");
@@ -380,9 +374,24 @@ mod tests {
     }
 
     #[test]
+    fn options_of_a_scheduler_stand_behind_it() {
+        let argument =
+            "networks=RN+BB,scheduler=layerweaver:ties=oldest,fetch=partial,seq=16,limit=15ms";
+        let spec = NpuSpec::read("npu", argument).expect("it reads");
+        assert_eq!(spec.deployment.limits.fetch, dyno_npu::machine::FetchStart::Partial);
+        let expected = "`ties` is one of memory-first, oldest, printed, memory-idle, found `first`";
+        let found = problem("networks=RN,scheduler=layerweaver:fetch=partial,ties=first");
+        assert!(found.contains(expected), "{found}");
+        assert!(problem("networks=RN,scheduler=fifo,ties=oldest").contains("unknown key `ties`"));
+        for scheduler in dyno_npu::schedule::SCHEDULERS {
+            assert!(scheduler.options.iter().all(|option| !KEYS.contains(&option.key)));
+        }
+    }
+
+    #[test]
     fn networks_limits_and_blocks_are_read() {
         let argument = "networks=RN+BB,npu=chapter-v,mapping=kcp+1:128,seq=16,limit=15ms+130ms,batch=2,tile=100us";
-        let spec = NpuSpec::read("npu", argument, &*crate::quiet()).expect("it reads");
+        let spec = NpuSpec::read("npu", argument).expect("it reads");
         assert_eq!(spec.deployment.names, ["RN", "BB"]);
         let limits: Vec<Picos> = spec.deployment.served.iter().map(|served| served.limit).collect();
         assert_eq!(limits, [15_000_000_000, 130_000_000_000]);

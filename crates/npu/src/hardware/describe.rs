@@ -6,6 +6,7 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::{Energy, Npu, NpuParameters};
+use crate::arithmetic::Arithmetic;
 use crate::nearest::nearest;
 
 /// Problems of an invalid NPU description.
@@ -40,7 +41,7 @@ impl fmt::Display for DescriptionError {
 }
 
 /// Keys with text values. Keys of numbers, whose units are in their names, are in [`FIGURES`].
-const KEYS: &[&str] = &["name", "base"];
+const KEYS: &[&str] = &["name", "base", "arithmetic"];
 const FIGURES: [&str; 9] = [
     "pes",
     "frequency_mhz",
@@ -62,7 +63,7 @@ impl Npu {
     /// Required keys are `pes`, `frequency_mhz`, `memory_gb_per_s` (10^9 bytes/s) and `weight_buffer_mb` (10^6 bytes),
     /// or `base`, the name of a preset that provides them. Optional keys and their defaults are `name` (`npu`, or that
     /// of the base), `activation_buffer_mb` (any activation fits), `switch_us` (0), and the energy figures `mac_pj`,
-    /// `memory_byte_pj` and `static_w` (unknown; 0 if another of them is set).
+    /// `memory_byte_pj` and `static_w` (unknown; 0 if another of them is set), and `arithmetic` (`fixed`).
     ///
     /// # Errors
     /// Returns all problems with their lines and keys.
@@ -145,6 +146,9 @@ impl Reader<'_> {
                 parameters.set(key, figure);
             }
         }
+        if let Some(arithmetic) = self.arithmetic(table) {
+            parameters.arithmetic = arithmetic;
+        }
         let name = self.text_of(table, "name");
         let name = name.or(base.map(|npu| npu.name().to_owned())).unwrap_or("npu".into());
         if !self.problems.is_empty() {
@@ -158,6 +162,12 @@ impl Reader<'_> {
         let name = self.text_of(table, "base")?;
         let at = table.get_key_value("base").map_or(0, |(key, _)| key.span().start);
         Npu::preset(&name).map_err(|error| self.problem(at, "base", error)).ok()
+    }
+
+    fn arithmetic(&mut self, table: &DeTable<'_>) -> Option<Arithmetic> {
+        let name = self.text_of(table, "arithmetic")?;
+        let at = table.get_key_value("arithmetic").map_or(0, |(key, _)| key.span().start);
+        name.parse().map_err(|error| self.problem(at, "arithmetic", error)).ok()
     }
 
     fn text_of(&mut self, table: &DeTable<'_>, key: &str) -> Option<String> {
@@ -202,4 +212,5 @@ const EMPTY: NpuParameters = NpuParameters {
     activation_buffer: None,
     switch: 0,
     energy: None,
+    arithmetic: Arithmetic::Fixed,
 };

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::{Npu, NpuParameters};
+use crate::arithmetic::Arithmetic;
 use crate::nearest::alternatives;
 
 /// A named NPU.
@@ -37,6 +38,7 @@ const fn parameters(
         activation_buffer,
         switch: 0,
         energy: None,
+        arithmetic: Arithmetic::Fixed,
     }
 }
 

@@ -81,6 +81,7 @@ fn descriptions_read() {
         activation_buffer: None,
         switch: 3_000_000,
         energy,
+        arithmetic: crate::arithmetic::Arithmetic::Fixed,
     };
     assert_eq!(npu, Ok(Npu::new("ours", parts).unwrap()));
     let half = Npu::from_toml("base = \"memory-centric\"\nmemory_gb_per_s = 112.5\n").unwrap();

@@ -8,8 +8,13 @@ fn block(compute: Picos, fetch: Picos, bytes: u64) -> Block {
     Block { compute, fetch, bytes }
 }
 
+fn limits(capacity: u64, switch: Picos) -> MachineLimits {
+    let fetch = FetchStart::Whole;
+    MachineLimits { capacity, depth: usize::MAX, switch, ps_per_byte: 1.0, fetch }
+}
+
 fn machine(capacity: u64, switch: Picos) -> Machine {
-    Machine::new(MachineLimits { capacity, depth: usize::MAX, switch, ps_per_byte: 1.0 })
+    Machine::new(limits(capacity, switch))
 }
 
 #[test]
@@ -45,8 +50,7 @@ fn turning_to_another_stream_costs_the_array_and_may_hide_behind_a_fetch() {
 
 #[test]
 fn double_buffering_fetches_one_block_ahead() {
-    let mut machine =
-        Machine::new(MachineLimits { capacity: 100, depth: 2, switch: 0, ps_per_byte: 1.0 });
+    let mut machine = Machine::new(MachineLimits { depth: 2, ..limits(100, 0) });
     machine.place(&block(100, 10, 1), 0, 0);
     assert_eq!(machine.place(&block(10, 10, 1), 0, 0).fetch_end, 20);
     assert_eq!(
@@ -152,5 +156,81 @@ proptest! {
         }
         let end = machine.compute_free();
         prop_assert!(end >= machine.compute_busy().max(machine.memory_busy()));
+    }
+}
+
+#[test]
+fn a_partial_fetch_uses_the_room_there_is_and_pauses() {
+    let partial = MachineLimits { fetch: FetchStart::Partial, ..limits(10, 0) };
+    let mut machine = Machine::new(partial);
+    machine.place(&block(100, 8, 8), 0, 0);
+    // Two of four bytes fit while the first block is computed, until 108; the other two follow.
+    let second = machine.place(&block(5, 4, 4), 0, 0);
+    let expected =
+        Placement { fetch_start: 8, fetch_end: 110, compute_start: 110, compute_end: 115 };
+    assert_eq!(second, expected);
+    assert_eq!((machine.room(), machine.memory_busy()), (6, 12));
+}
+
+/// Simulates a machine with partial fetches by brute force: the memory transfers byte after byte, each in `rate` ps, and
+/// a byte needs room when its transfer starts.
+fn transferred(blocks: &[(u64, u64, u64)], capacity: u64) -> Vec<(Picos, Picos)> {
+    let mut ends = vec![(0, 0); blocks.len()];
+    let (mut used, mut memory_free, mut array_free) = (0, 0, 0);
+    // Bytes and release times of computed blocks, in order.
+    let mut held: VecDeque<(Picos, u64)> = VecDeque::new();
+    for (at, &(compute, rate, bytes)) in blocks.iter().enumerate() {
+        let mut now: Picos = memory_free;
+        for _ in 0..bytes {
+            while let Some(&(until, size)) = held.front()
+                && (until <= now || used == capacity)
+            {
+                now = now.max(until);
+                used -= size;
+                held.pop_front();
+            }
+            used += 1;
+            now += rate;
+        }
+        memory_free = now;
+        array_free = now.max(array_free) + compute;
+        held.push_back((array_free, bytes));
+        ends[at] = (now, array_free);
+    }
+    ends
+}
+
+proptest! {
+    #[test]
+    fn partial_fetches_equal_a_transfer_byte_by_byte(
+        blocks in prop::collection::vec((0..40u64, 1..4u64, 1..30u64), 1..40),
+        capacity in 30..60u64,
+    ) {
+        let partial = MachineLimits { fetch: FetchStart::Partial, ..limits(capacity, 0) };
+        let mut machine = Machine::new(partial);
+        let placed: Vec<_> = blocks
+            .iter()
+            .map(|&(compute, rate, bytes)| {
+                let block = block(compute, rate * bytes, bytes);
+                let observed = machine.peek(&block, 0, 0);
+                let placed = machine.place(&block, 0, 0);
+                assert_eq!(observed, placed, "what is peeked is what is placed");
+                (placed.fetch_end, placed.compute_end)
+            })
+            .collect();
+        prop_assert_eq!(placed, transferred(&blocks, capacity));
+    }
+
+    #[test]
+    fn partial_fetches_end_no_later_than_whole_ones((blocks, capacity, _) in some_blocks()) {
+        let mut whole = machine(capacity, 0);
+        let mut partial =
+            Machine::new(MachineLimits { fetch: FetchStart::Partial, ..limits(capacity, 0) });
+        for (block, stream, not_before) in &blocks {
+            let later = whole.place(block, *stream, *not_before);
+            let sooner = partial.place(block, *stream, *not_before);
+            prop_assert!(sooner.fetch_end <= later.fetch_end);
+            prop_assert!(sooner.compute_end <= later.compute_end);
+        }
     }
 }

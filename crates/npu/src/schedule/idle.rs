@@ -11,7 +11,7 @@ pub struct IdleTime {
     pub placement: Placement,
     /// Idle time of the array before the block, ps.
     pub compute: Picos,
-    /// Idle time of the memory before the block because the buffer is full, ps.
+    /// Idle time of the memory before or during the block's fetch because the buffer is full, ps.
     pub memory: Picos,
 }
 
@@ -29,7 +29,8 @@ impl IdleTime {
 /// wait for room, and its formula for the memory holds only if the result is positive.
 ///
 /// A block that computes longer than filling the buffer takes makes the memory wait whatever is placed next. This
-/// inherent wait is part of the idle time of every later candidate alike, so it does not influence the choice.
+/// inherent wait is part of the idle time of every later candidate alike, so it does not influence the choice among
+/// them. It does influence the rules against starvation; the option `inherent` subtracts it there.
 #[inline]
 #[must_use]
 pub fn idle_time(view: &SchedulerView<'_>, at: usize) -> IdleTime {
@@ -38,6 +39,6 @@ pub fn idle_time(view: &SchedulerView<'_>, at: usize) -> IdleTime {
     IdleTime {
         placement,
         compute: placement.fetch_end.saturating_sub(machine.compute_free()),
-        memory: placement.fetch_start - machine.memory_free().max(view.now),
+        memory: placement.fetch_end - job.block.fetch - machine.memory_free().max(view.now),
     }
 }

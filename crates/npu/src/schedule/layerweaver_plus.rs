@@ -8,7 +8,7 @@
 
 use super::idle::idle_time;
 use super::layerweaver::Layerweaver;
-use super::{LayerweaverRules, PassJob, Scheduler, SchedulerView};
+use super::{LayerweaverRules, PassJob, Scheduler, SchedulerSpec, SchedulerView, SerialScheduler};
 use crate::machine::Machine;
 use crate::profile::Picos;
 
@@ -27,11 +27,24 @@ pub enum Urgency {
     Laxity,
 }
 
+/// Scheduler while no request is urgent.
+#[derive(Clone, Debug)]
+enum CalmScheduler {
+    /// Layerweaver, for networks of both kinds.
+    Woven(Layerweaver),
+    /// Whole passes in turn, for networks of one kind.
+    Failsafe(SerialScheduler),
+}
+
 /// The Layerweaver+ scheduler.
 #[derive(Clone, Debug)]
 pub struct LayerweaverPlus {
     urgency: Urgency,
-    calm: Layerweaver,
+    /// Whether the last block of a pass counts as remaining work until it is placed.
+    counts_last: bool,
+    /// Whether ties go to the earliest deadline.
+    ties_by_deadline: bool,
+    calm: CalmScheduler,
     reason: &'static str,
 }
 
@@ -39,14 +52,44 @@ impl LayerweaverPlus {
     /// Creates a scheduler with this rule of urgency.
     #[must_use]
     pub fn new(urgency: Urgency) -> Self {
-        Self { urgency, calm: Layerweaver::new(LayerweaverRules::default()), reason: "" }
+        Self {
+            urgency,
+            counts_last: true,
+            ties_by_deadline: true,
+            calm: CalmScheduler::Woven(Layerweaver::new(LayerweaverRules::default())),
+            reason: "",
+        }
+    }
+
+    /// Creates a scheduler with the reading of a specification. `failsafe` runs networks of one kind.
+    pub(super) fn from_spec(
+        urgency: Urgency,
+        spec: &SchedulerSpec,
+        failsafe: Option<SerialScheduler>,
+    ) -> Self {
+        let woven = || CalmScheduler::Woven(Layerweaver::new(LayerweaverRules::from_spec(spec)));
+        Self {
+            counts_last: !spec.reads("last", "dropped"),
+            ties_by_deadline: spec.reads("ties", "deadline"),
+            calm: failsafe.map_or_else(woven, CalmScheduler::Failsafe),
+            ..Self::new(urgency)
+        }
+    }
+
+    /// Returns the time alone of the remaining work of a job.
+    fn remaining(&self, job: &PassJob) -> Picos {
+        if self.counts_last {
+            return remaining_alone(job);
+        }
+        let last = job.pass.blocks.last().map_or(0, |block| block.compute + block.fetch);
+        share_alone(job, (job.compute_left + job.fetch_left).saturating_sub(last))
     }
 
     /// Returns whether `job` is urgent now.
     fn is_urgent(&self, view: &SchedulerView<'_>, job: &PassJob) -> bool {
         let left = job.due.saturating_sub(view.now);
         match self.urgency {
-            Urgency::Text => remaining_alone(job) > left,
+            Urgency::Text => self.remaining(job) > left,
             Urgency::Printed => left > job.pass.alone,
             Urgency::Precise => computed_alone(view.machine, job, view.now) > job.due,
             Urgency::Laxity => {
@@ -59,9 +102,14 @@ impl LayerweaverPlus {
 }
 
 /// Returns the time alone of the share of the pass that is not placed yet, including the next block, ps. (The slice in
-/// Figure V.3 would omit the last block.)
+/// Figure V.3 would omit the last block, as the option `last` can.)
 pub(super) fn remaining_alone(job: &PassJob) -> Picos {
-    let (left, whole) = (job.compute_left + job.fetch_left, job.pass.compute + job.pass.fetch);
+    share_alone(job, job.compute_left + job.fetch_left)
+}
+
+/// Returns the share of the pass's time alone that `left` ps of computing and fetching are.
+fn share_alone(job: &PassJob, left: Picos) -> Picos {
+    let whole = job.pass.compute + job.pass.fetch;
     (job.pass.alone as f64 * left as f64 / whole.max(1) as f64) as Picos
 }
 
@@ -91,13 +139,27 @@ impl Scheduler for LayerweaverPlus {
             return at;
         }
         // Mode 1: Layerweaver, and ties go to the earliest deadline (section V.2).
-        let at = self.calm.pick(view);
-        let cost = idle_time(view, at).total();
+        let (calm, reason) = match &mut self.calm {
+            CalmScheduler::Failsafe(turns) => {
+                let at = turns.pick(view);
+                self.reason = turns.reason();
+                return at;
+            }
+            CalmScheduler::Woven(calm) => {
+                let at = calm.pick(view);
+                if calm.was_starved() || !self.ties_by_deadline {
+                    self.reason = calm.reason();
+                    return at;
+                }
+                (at, calm.reason())
+            }
+        };
+        let cost = idle_time(view, calm).total();
         let equals = (0..view.jobs.len()).filter(|&other| idle_time(view, other).total() == cost);
-        let waits = self.calm.was_starved();
-        let first = if waits { Some(at) } else { equals.min_by_key(|&other| view.jobs[other].due) };
-        let picked = first.unwrap_or(at);
-        self.reason = if picked == at { self.calm.reason() } else { "of equals, due first" };
+        // Equal deadlines, or none, leave the choice to Layerweaver.
+        let first = equals.min_by_key(|&other| (view.jobs[other].due, other != calm));
+        let picked = first.unwrap_or(calm);
+        self.reason = if picked == calm { reason } else { "of equals, due first" };
         picked
     }
 

@@ -10,17 +10,19 @@ mod idle;
 mod layerweaver;
 mod layerweaver_plus;
 mod named;
+mod readings;
 mod serial;
 mod stitched;
 mod turns;
 
-pub use ai_mt::AiMt;
+pub use ai_mt::{AiMt, AiMtRules};
 pub use balanced::BalancedScheduler;
 pub use deadlines::{EarliestDeadlineFirst, LeastLaxity, Prema};
 pub use idle::{IdleTime, idle_time};
-pub use layerweaver::{Layerweaver, LayerweaverRules};
+pub use layerweaver::{Layerweaver, LayerweaverRules, TieRule};
 pub use layerweaver_plus::{LayerweaverPlus, Urgency};
 pub use named::{NamedScheduler, SCHEDULERS, UnknownScheduler};
+pub use readings::{ReadingOption, ReadingValue, SchedulerSpec, SpecError};
 pub use serial::{SerialOrder, SerialScheduler};
 pub use stitched::StitchedScheduler;
 pub use turns::RoundRobin;
@@ -114,11 +116,14 @@ pub struct SchedulerView<'a> {
 }
 
 impl SchedulerView<'_> {
-    /// Returns the full batch that has been ready for longest, if any is ready.
+    /// Returns the full batch that has been ready for longest, if any is ready. Of equals, the one with the oldest
+    /// request.
     #[must_use]
     pub fn oldest(&self) -> Option<Batch> {
-        let ready = |(stream, queue): (usize, &RequestQueue)| Some((queue.ready_at()?, stream));
-        let (at, stream) = self.queues.iter().enumerate().filter_map(ready).min()?;
+        let ready = |(stream, queue): (usize, &RequestQueue)| {
+            Some((queue.ready_at()?, queue.arrived(0)?, stream))
+        };
+        let (at, _, stream) = self.queues.iter().enumerate().filter_map(ready).min()?;
         (at <= self.now).then(|| Batch { stream, after: 0, requests: self.queues[stream].batch(0) })
     }
 }
@@ -142,7 +147,10 @@ impl SchedulerView<'_> {
 ///     }
 /// }
 /// # use dyno_npu::{machine::*, pass::Pass, profile::*, streams::simulate};
-/// # let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// # let limits = MachineLimits {
+/// #     capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0,
+/// #     fetch: FetchStart::Whole,
+/// # };
 /// # let blocks = vec![Block { compute: 5, fetch: 10, bytes: 10 }];
 /// # let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
 /// # let passes = [std::sync::Arc::new(Pass::new(&profile, limits).expect("the block takes time"))];

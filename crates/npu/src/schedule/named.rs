@@ -5,10 +5,15 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::readings::{
+    CANDIDATES, DEADLINE_TIES, FAILSAFE, FETCH, INHERENT, LAST, MEMORY_TERM, MERGE, POTENTIAL,
+    PREFETCH, PRIORITY, RELIEF, STARVATION, TIES, URGENT,
+};
+use super::serial::failsafe;
 use super::{
-    AiMt, BalancedScheduler, EarliestDeadlineFirst, Layerweaver, LayerweaverPlus, LayerweaverRules,
-    LeastLaxity, Prema, RoundRobin, Scheduler, SerialOrder, SerialScheduler, StitchedScheduler,
-    Urgency,
+    AiMt, AiMtRules, BalancedScheduler, EarliestDeadlineFirst, Layerweaver, LayerweaverPlus,
+    LayerweaverRules, LeastLaxity, Prema, ReadingOption, RoundRobin, Scheduler, SchedulerSpec,
+    SerialOrder, SerialScheduler, StitchedScheduler, Urgency,
 };
 use crate::nearest::alternatives;
 use crate::pass::Pass;
@@ -32,7 +37,9 @@ pub struct NamedScheduler {
     pub about: &'static str,
     /// Maximum number of blocks in the weight buffer; `None` if only bytes count.
     pub depth: Option<usize>,
-    make: fn(&[Arc<Pass>]) -> Box<dyn Scheduler>,
+    /// Rules that can be read in several ways.
+    pub options: &'static [ReadingOption],
+    pub(super) make: fn(&SchedulerSpec, &[Arc<Pass>]) -> Box<dyn Scheduler>,
 }
 
 impl fmt::Debug for NamedScheduler {
@@ -44,23 +51,54 @@ impl fmt::Debug for NamedScheduler {
 const fn named(
     name: &'static str,
     about: &'static str,
-    make: fn(&[Arc<Pass>]) -> Box<dyn Scheduler>,
+    make: fn(&SchedulerSpec, &[Arc<Pass>]) -> Box<dyn Scheduler>,
 ) -> NamedScheduler {
-    NamedScheduler { name, about, depth: None, make }
+    NamedScheduler { name, about, depth: None, options: &[FETCH], make }
+}
+
+const LAYERWEAVER: &[ReadingOption] =
+    &[TIES, FETCH, FAILSAFE, INHERENT, RELIEF, MEMORY_TERM, STARVATION, POTENTIAL];
+const LAYERWEAVER_PLUS: &[ReadingOption] =
+    &[URGENT, DEADLINE_TIES, LAST, FETCH, FAILSAFE, INHERENT, RELIEF];
+/// Options of a variant whose name fixes the rule of urgency.
+const URGENCY_VARIANT: &[ReadingOption] = &[DEADLINE_TIES, FETCH, FAILSAFE, INHERENT, RELIEF];
+const AI_MT: &[ReadingOption] = &[MERGE, PREFETCH, PRIORITY, CANDIDATES, FETCH];
+const STITCHED: &[ReadingOption] = &[TIES, FETCH, INHERENT, RELIEF];
+
+/// Creates Layerweaver, or its failsafe if the networks are of one kind.
+fn layerweaver(spec: &SchedulerSpec, passes: &[Arc<Pass>]) -> Box<dyn Scheduler> {
+    match failsafe_of(spec, passes) {
+        Some(failsafe) => Box::new(failsafe),
+        None => Box::new(Layerweaver::new(LayerweaverRules::from_spec(spec))),
+    }
+}
+
+/// Creates Layerweaver+ with a rule of urgency.
+fn layerweaver_plus(
+    urgency: Urgency,
+    spec: &SchedulerSpec,
+    passes: &[Arc<Pass>],
+) -> Box<dyn Scheduler> {
+    Box::new(LayerweaverPlus::from_spec(urgency, spec, failsafe_of(spec, passes)))
+}
+
+/// Returns the failsafe if the specification has it and the networks need it.
+fn failsafe_of(spec: &SchedulerSpec, passes: &[Arc<Pass>]) -> Option<SerialScheduler> {
+    if spec.reads("failsafe", "off") { None } else { failsafe(passes) }
 }
 
 /// All schedulers: baselines, schedulers after other papers, those of the thesis, and Dyno's own.
 pub const SCHEDULERS: &[NamedScheduler] = &[
-    named("compute-only", "only the stream that asks most of the array", |passes| {
+    named("compute-only", "only the stream that asks most of the array", |_, passes| {
         Box::new(SerialScheduler::new(SerialOrder::Compute, passes.len()))
     }),
-    named("memory-only", "only the stream that asks most of the memory", |passes| {
+    named("memory-only", "only the stream that asks most of the memory", |_, passes| {
         Box::new(SerialScheduler::new(SerialOrder::Memory, passes.len()))
     }),
-    named("fair", "whole passes, of the stream that had the least time", |passes| {
+    named("fair", "whole passes, of the stream that had the least time", |_, passes| {
         Box::new(SerialScheduler::new(SerialOrder::Fair, passes.len()))
     }),
-    named("fifo", "whole passes, first come first served", |passes| {
+    named("fifo", "whole passes, first come first served", |_, passes| {
         Box::new(SerialScheduler::new(SerialOrder::First, passes.len()))
     }),
     NamedScheduler {
@@ -68,46 +106,67 @@ pub const SCHEDULERS: &[NamedScheduler] = &[
         ..named(
             "double-buffer",
             "first come first served, one block fetched while another is computed",
-            |passes| Box::new(SerialScheduler::new(SerialOrder::First, passes.len())),
+            |_, passes| Box::new(SerialScheduler::new(SerialOrder::First, passes.len())),
         )
     },
-    named("round-robin", "a block of each stream in turn", |_| Box::new(RoundRobin::default())),
-    named("stitched", "pairs of streams in turn, each scheduled by Layerweaver", |passes| {
-        Box::new(StitchedScheduler::new(passes))
-    }),
-    named("ai-mt", "after AI-MT: blocks of the kind that the buffer has too little of", |_| {
-        Box::new(AiMt::default())
-    }),
-    named("prema", "after PREMA: of those slowed down most, the one with least left", |_| {
+    named("round-robin", "a block of each stream in turn", |_, _| Box::new(RoundRobin::default())),
+    NamedScheduler {
+        options: STITCHED,
+        ..named("stitched", "pairs of streams in turn, each scheduled by Layerweaver", {
+            |spec, passes| {
+                Box::new(StitchedScheduler::new(passes, LayerweaverRules::from_spec(spec)))
+            }
+        })
+    },
+    NamedScheduler {
+        options: AI_MT,
+        ..named("ai-mt", "after AI-MT: blocks of the kind that the buffer has too little of", {
+            |spec, _| Box::new(AiMt::with_rules(AiMtRules::from_spec(spec)))
+        })
+    },
+    named("prema", "after PREMA: of those slowed down most, the one with least left", |_, _| {
         Box::new(Prema::default())
     }),
-    named("earliest-due", "block by block, the request that is due first", |_| {
+    named("earliest-due", "block by block, the request that is due first", |_, _| {
         Box::new(EarliestDeadlineFirst)
     }),
     named(
         "least-laxity",
         "block by block, of requests that can be in time the one with least laxity",
-        |_| Box::new(LeastLaxity),
+        |_, _| Box::new(LeastLaxity),
     ),
-    named("layerweaver", "the block that lets least stand still", |_| {
-        Box::new(Layerweaver::new(LayerweaverRules::default()))
-    }),
-    named("layerweaver+", "Layerweaver, and urgent requests first: the rule of the text", |_| {
-        Box::new(LayerweaverPlus::new(Urgency::Text))
-    }),
-    named("layerweaver+printed", "the same with the rule as Figure V.3 prints it", |_| {
-        Box::new(LayerweaverPlus::new(Urgency::Printed))
-    }),
-    named("layerweaver+precise", "the same with the rest of a pass timed exactly", |_| {
-        Box::new(LayerweaverPlus::new(Urgency::Precise))
-    }),
-    named("layerweaver+laxity", "the same for requests that can still be in time", |_| {
-        Box::new(LayerweaverPlus::new(Urgency::Laxity))
-    }),
+    NamedScheduler {
+        options: LAYERWEAVER,
+        ..named("layerweaver", "the block that lets least stand still", layerweaver)
+    },
+    NamedScheduler {
+        options: LAYERWEAVER_PLUS,
+        ..named("layerweaver+", "Layerweaver, and urgent requests first: the rule of the text", {
+            |spec, passes| layerweaver_plus(spec.urgency(), spec, passes)
+        })
+    },
+    NamedScheduler {
+        options: URGENCY_VARIANT,
+        ..named("layerweaver+printed", "the same with the rule as Figure V.3 prints it", {
+            |spec, passes| layerweaver_plus(Urgency::Printed, spec, passes)
+        })
+    },
+    NamedScheduler {
+        options: URGENCY_VARIANT,
+        ..named("layerweaver+precise", "the same with the rest of a pass timed exactly", {
+            |spec, passes| layerweaver_plus(Urgency::Precise, spec, passes)
+        })
+    },
+    NamedScheduler {
+        options: URGENCY_VARIANT,
+        ..named("layerweaver+laxity", "the same for requests that can still be in time", {
+            |spec, passes| layerweaver_plus(Urgency::Laxity, spec, passes)
+        })
+    },
     named(
         "balanced",
         "ours: steered by the work laid up for the array, and by deadlines",
-        |passes| Box::new(BalancedScheduler::new(passes)),
+        |_, passes| Box::new(BalancedScheduler::new(passes)),
     ),
 ];
 
@@ -132,9 +191,15 @@ impl NamedScheduler {
         found.ok_or_else(|| UnknownScheduler { name: name.to_owned() })
     }
 
-    /// Creates the scheduler for streams with these passes.
+    /// Creates the scheduler in its default reading, for streams with these passes.
     #[must_use]
-    pub fn make(&self, passes: &[Arc<Pass>]) -> Box<dyn Scheduler> {
-        (self.make)(passes)
+    pub fn make(&'static self, passes: &[Arc<Pass>]) -> Box<dyn Scheduler> {
+        SchedulerSpec::from(self).make(passes)
+    }
+
+    /// Returns the keys of the options, separated by commas.
+    pub(super) fn keys(&self) -> String {
+        let keys: Vec<&str> = self.options.iter().map(|option| option.key).collect();
+        keys.join(", ")
     }
 }

@@ -1,6 +1,9 @@
 //! Schedulers that finish a pass before they start another: the baselines of chapter IV, and first in, first out.
 
+use std::sync::Arc;
+
 use super::{PassJob, Scheduler, SchedulerView};
+use crate::pass::Pass;
 use crate::profile::Picos;
 
 /// Rule for the next pass.
@@ -14,6 +17,8 @@ pub enum SerialOrder {
     Fair,
     /// The pass that arrived first: FIFO.
     First,
+    /// The failsafe of Layerweaver: "fair" among streams that always have work, FIFO among requests.
+    Failsafe,
 }
 
 /// Scheduler that places whole passes.
@@ -33,6 +38,16 @@ impl SerialScheduler {
     }
 }
 
+/// Returns the scheduler of networks that all wait for the same resource, where interleaving gains nothing; `None` if
+/// they wait for both.
+///
+/// This is our reading of the failsafe of section IV.4.A: such networks run in whole passes, in turn.
+pub(super) fn failsafe(passes: &[Arc<Pass>]) -> Option<SerialScheduler> {
+    let compute_bound = passes.iter().filter(|pass| pass.is_compute_bound()).count();
+    let is_mixed = (1..passes.len()).contains(&compute_bound);
+    (!is_mixed).then(|| SerialScheduler::new(SerialOrder::Failsafe, passes.len()))
+}
+
 /// Returns the fetch time per compute time of the job's whole pass.
 fn slope(job: &PassJob) -> f64 {
     job.pass.fetch as f64 / job.pass.compute.max(1) as f64
@@ -45,17 +60,24 @@ impl Scheduler for SerialScheduler {
             self.reason = "its pass has begun";
             return current;
         }
-        let next = match self.order {
-            SerialOrder::Compute => jobs.min_by(|(_, a), (_, b)| slope(a).total_cmp(&slope(b))),
-            SerialOrder::Memory => jobs.max_by(|(_, a), (_, b)| slope(a).total_cmp(&slope(b))),
-            SerialOrder::Fair => jobs.min_by_key(|(_, job)| self.service[job.stream]),
-            SerialOrder::First => jobs.min_by_key(|(_, job)| job.arrived),
+        // Requests have queues. There, a stream without requests would collect a claim to service without bound.
+        let order = match self.order {
+            SerialOrder::Failsafe if view.queues.is_empty() => SerialOrder::Fair,
+            SerialOrder::Failsafe => SerialOrder::First,
+            order => order,
         };
-        self.reason = match self.order {
+        // Of equals, each takes the pass that began first; `max_by` would take the last.
+        let next = match order {
+            SerialOrder::Compute => jobs.min_by(|(_, a), (_, b)| slope(a).total_cmp(&slope(b))),
+            SerialOrder::Memory => jobs.min_by(|(_, a), (_, b)| slope(b).total_cmp(&slope(a))),
+            SerialOrder::Fair => jobs.min_by_key(|(_, job)| self.service[job.stream]),
+            SerialOrder::First | SerialOrder::Failsafe => jobs.min_by_key(|(_, job)| job.arrived),
+        };
+        self.reason = match order {
             SerialOrder::Compute => "asks most of the PEs",
             SerialOrder::Memory => "asks most of the memory",
             SerialOrder::Fair => "had the least time",
-            SerialOrder::First => "came first",
+            SerialOrder::First | SerialOrder::Failsafe => "came first",
         };
         let (at, job) = next.unwrap_or((0, &view.jobs[0]));
         self.service[job.stream] += job.pass.alone;

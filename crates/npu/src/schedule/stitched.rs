@@ -20,9 +20,9 @@ pub struct StitchedScheduler {
 }
 
 impl StitchedScheduler {
-    /// Creates a scheduler for streams with these passes.
+    /// Creates a scheduler for streams with these passes. Pairs run under Layerweaver with these rules.
     #[must_use]
-    pub fn new(passes: &[Arc<Pass>]) -> Self {
+    pub fn new(passes: &[Arc<Pass>], rules: LayerweaverRules) -> Self {
         // In order from the most memory-bound to the least: the first is paired with the last, the second with the one
         // before the last, and so on.
         let slope = |at: usize| passes[at].fetch as f64 / passes[at].compute.max(1) as f64;
@@ -34,13 +34,7 @@ impl StitchedScheduler {
             pair[stream] = position.min(passes.len() - 1 - position);
             turns[pair[stream]] = turns[pair[stream]].max(passes[stream].alone);
         }
-        Self {
-            pair,
-            turns,
-            current: 0,
-            since: 0,
-            inner: Layerweaver::new(LayerweaverRules::default()),
-        }
+        Self { pair, turns, current: 0, since: 0, inner: Layerweaver::new(rules) }
     }
 }
 

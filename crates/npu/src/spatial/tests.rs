@@ -28,7 +28,7 @@ fn plan(codes: &[&str]) -> DeploymentPlan {
         mapping: "kcpx+1:128".parse().expect("it is one"),
         options: LoweringOptions { granularity, ..LoweringOptions::default() },
         tenants: codes.iter().map(tenant).collect(),
-        scheduler: NamedScheduler::find("balanced").expect("it is one"),
+        scheduler: NamedScheduler::find("balanced").expect("it is one").into(),
     }
 }
 

@@ -6,13 +6,21 @@ use super::*;
 use crate::deploy::{DeployError, Deployment, DeploymentPlan, Tenant};
 use crate::hardware::Npu;
 use crate::lowering::LoweringOptions;
+use crate::machine::FetchStart;
 use crate::profile::{Block, NetworkProfile};
-use crate::schedule::{NamedScheduler, RoundRobin, SCHEDULERS, SerialOrder, SerialScheduler};
+use crate::schedule::{
+    NamedScheduler, RoundRobin, SCHEDULERS, SchedulerSpec, SerialOrder, SerialScheduler,
+};
 use crate::workload::Network;
 
 /// Room for everything, and a byte per picosecond.
-const LIMITS: MachineLimits =
-    MachineLimits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+const LIMITS: MachineLimits = MachineLimits {
+    capacity: 1_000,
+    depth: usize::MAX,
+    switch: 0,
+    ps_per_byte: 1.0,
+    fetch: FetchStart::Whole,
+};
 
 /// Returns a profile of blocks given by compute and fetch time; a block has one byte per ps of fetch.
 fn profile(blocks: &[(Picos, Picos)]) -> NetworkProfile {
@@ -173,7 +181,7 @@ fn plan(network: Network, batch: u64) -> DeploymentPlan {
         mapping: "kcpx+1:128".parse().expect("it is one"),
         options: LoweringOptions { batch, ..LoweringOptions::default() },
         tenants: vec![Tenant { network, limit: Picos::MAX }],
-        scheduler: &SCHEDULERS[0],
+        scheduler: SchedulerSpec::from(&SCHEDULERS[0]),
     }
 }
 

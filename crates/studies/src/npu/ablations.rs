@@ -4,7 +4,7 @@ use dyno_experiment::Failure;
 use dyno_npu::lowering::{Folding, Granularity, LoweringOptions};
 use dyno_npu::profile::Picos;
 use dyno_npu::schedule::{AiMt, Layerweaver, LayerweaverRules, NamedScheduler, Scheduler};
-use dyno_npu::setting::{Setting, StreamRun};
+use dyno_npu::setting::{Setting, StreamRun, pairs as all_pairs};
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
@@ -48,7 +48,9 @@ fn cells(context: &StudyContext, build: &SchedulerBuilder) -> Result<Vec<Cell>, 
 
 /// Builds the tables of rules, blocks and thresholds.
 pub fn ablations(context: &mut StudyContext) -> Result<Part, Failure> {
-    Ok(Part { tables: vec![rules(context)?, blocks(context)?, thresholds(context)?] })
+    let part = Part { tables: vec![rules(context)?, blocks(context)?, thresholds(context)?] };
+    let part = part.of_cases(names(context.quick).len(), all_pairs().len(), "pairs");
+    part.with_readings(&["layerweaver", "ai-mt"])
 }
 
 fn rules(context: &StudyContext) -> Result<Table, Failure> {
@@ -64,7 +66,7 @@ fn rules(context: &StudyContext) -> Result<Table, Failure> {
         ),
         (
             "none of the three",
-            LayerweaverRules { memory_idle: false, starvation: false, potential: false },
+            LayerweaverRules { memory_idle: false, starvation: false, potential: false, ..all },
         ),
     ];
     let title = "Layerweaver's rules, geometric mean of pairs";

@@ -30,7 +30,7 @@ const CASES: [(&str, u64); 3] =
 
 /// Returns combinations of two of three compute-bound networks with two of three memory-bound networks. Like the
 /// thesis, it omits RX and BL.
-fn fours() -> Vec<[&'static str; 4]> {
+pub fn fours() -> Vec<[&'static str; 4]> {
     let two = |[a, b, c]: [&'static str; 3]| [[a, b], [a, c], [b, c]];
     let memory = two(["BB", "NCFW", "XL"]);
     let compute = two(["IC", "MN", "RN"]).into_iter();
@@ -90,5 +90,6 @@ pub fn four(context: &mut StudyContext) -> Result<Part, Failure> {
         }
     }
     tables.insert(0, means);
-    Ok(Part { tables })
+    let part = Part { tables }.of_cases(fours.len(), all.len(), "combinations");
+    part.with_readings(&["layerweaver", "stitched", "ai-mt"])
 }

@@ -7,6 +7,7 @@ mod four;
 mod page;
 mod paper;
 mod part;
+mod readings;
 mod sensitivity;
 mod server;
 mod spread;
@@ -29,8 +30,8 @@ use self::streams::PairRuns;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Study {
-    /// Parts: ii7, ii8, iv10, iv11, iv12, slowdown, iv16, v5, v6, v7, sensitivity, ablations, bounds,
-    /// ours; all if none is named
+    /// Parts: ii7, ii8, iv10, iv11, iv12, slowdown, iv16, v5, v6, v7, deadlines, readings, served, sensitivity,
+    /// ablations, bounds, ours; all if none is named
     #[arg(value_name = "PART")]
     parts: Vec<String>,
     /// Few pairs, points and loads: whether it works, and some of the figures
@@ -64,7 +65,7 @@ const MILLI: Picos = 1_000_000_000;
 type PartBuilder = fn(&mut StudyContext) -> Result<Part, Failure>;
 
 /// All parts: those of the thesis in its order, then Dyno's own.
-const PARTS: [(&str, PartBuilder); 14] = [
+const PARTS: [(&str, PartBuilder); 17] = [
     ("ii7", balance::points),
     ("ii8", balance::bars),
     ("iv10", streams::throughput),
@@ -75,6 +76,9 @@ const PARTS: [(&str, PartBuilder); 14] = [
     ("v5", server::peaks),
     ("v6", server::late),
     ("v7", server::variants),
+    ("deadlines", server::deadlines),
+    ("readings", readings::streams),
+    ("served", readings::served),
     ("sensitivity", sensitivity::sensitivity),
     ("ablations", ablations::ablations),
     ("bounds", streams::bounds),
@@ -171,6 +175,7 @@ fn geomean(values: impl IntoIterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::part::Part;
     use super::*;
 
     const PAGE: &str = include_str!("../../../../docs/reference/npu-study.md");
@@ -283,6 +288,35 @@ mod tests {
                     let same = same.unwrap_or_else(|| panic!("{part}: {title}: no row {row:?}"));
                     let is_figure = rows.is_some() && !row[0].ends_with("mean");
                     assert!(!is_figure || same == row, "{part}: {title}: {same:?}, now {row:?}");
+                }
+            }
+        }
+    }
+
+    /// A mean of two pairs next to one of sixteen misleads, so every table that a quick study abridges says so.
+    #[test]
+    fn quick_tables_that_differ_from_the_page_are_marked() {
+        let mut context = context();
+        for (part, build) in PARTS {
+            let quick = build(&mut context).unwrap();
+            let page = parse_tables(tables_of_page(part));
+            for (quick, page) in quick.tables.iter().zip(&page) {
+                let text = Part { tables: vec![quick.clone()] }.to_string();
+                let is_same = parse_tables(&text)[0].rows == page.rows;
+                assert!(is_same || quick.quick.is_some(), "{part}: {}", quick.title);
+            }
+        }
+    }
+
+    #[test]
+    fn the_book_lists_every_option_and_value() {
+        const BOOK: &str = include_str!("../../../../docs/reference/npu.md");
+        for scheduler in dyno_npu::schedule::SCHEDULERS {
+            for option in scheduler.options {
+                let names = option.values.iter().map(|value| value.name);
+                for name in std::iter::once(option.key).chain(names) {
+                    let listed = BOOK.contains(&format!("`{name}`"));
+                    assert!(listed, "{}: {}: `{name}`", scheduler.name, option.key);
                 }
             }
         }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use dyno_experiment::Failure;
+use dyno_npu::schedule::SchedulerSpec;
 use serde_json::{Value, json};
 
 /// Content of a table cell.
@@ -49,11 +51,26 @@ impl fmt::Display for Cell {
     }
 }
 
+/// Part of the cases that a quick study plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuickShare {
+    /// Number of cases that were played.
+    pub played: usize,
+    /// Number of cases of the complete study.
+    pub of: usize,
+    /// Name of the cases.
+    pub what: &'static str,
+}
+
 /// A table with a title.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Title.
     pub title: String,
+    /// Schedulers with all options, if the table depends on readings.
+    pub readings: Vec<String>,
+    /// Cases behind the table, if it is that of a quick study.
+    pub quick: Option<QuickShare>,
     /// Column headers, with units.
     pub columns: Vec<String>,
     /// Rows with one cell per column.
@@ -67,7 +84,8 @@ impl Table {
         columns: impl IntoIterator<Item = impl Into<std::borrow::Cow<'a, str>>>,
     ) -> Self {
         let columns = columns.into_iter().map(|column| column.into().into_owned()).collect();
-        Self { title: title.into(), columns, rows: Vec::new() }
+        let (readings, quick, rows) = (Vec::new(), None, Vec::new());
+        Self { title: title.into(), readings, quick, columns, rows }
     }
 
     /// Adds a row that starts with a name.
@@ -83,7 +101,16 @@ impl Table {
             Cell::Empty => Value::Null,
         };
         let rows = self.rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>());
-        json!({ "title": self.title, "columns": self.columns, "rows": rows.collect::<Vec<_>>() })
+        let quick = self.quick.map(
+            |QuickShare { played, of, what }| json!({ "played": played, "of": of, "cases": what }),
+        );
+        json!({
+            "title": self.title,
+            "readings": self.readings,
+            "partial": quick,
+            "columns": self.columns,
+            "rows": rows.collect::<Vec<_>>(),
+        })
     }
 }
 
@@ -95,6 +122,29 @@ pub struct Part {
 }
 
 impl Part {
+    /// Names the readings that all tables depend on, with all options.
+    ///
+    /// # Errors
+    /// Fails if a text specifies no scheduler.
+    pub fn with_readings(mut self, specs: &[&str]) -> Result<Self, Failure> {
+        let mut names = Vec::new();
+        for spec in specs {
+            let spec: SchedulerSpec = spec.parse().map_err(Failure::usage)?;
+            names.push(format!("{spec:#}"));
+        }
+        self.tables.iter_mut().for_each(|table| table.readings.clone_from(&names));
+        Ok(self)
+    }
+
+    /// Marks all tables as those of a quick study, if not all cases were played.
+    pub fn of_cases(mut self, played: usize, of: usize, what: &'static str) -> Self {
+        if played < of {
+            let quick = Some(QuickShare { played, of, what });
+            self.tables.iter_mut().for_each(|table| table.quick = quick);
+        }
+        self
+    }
+
     /// Returns the part as a JSON document.
     pub fn json(&self, name: &str) -> Value {
         json!({ "part": name, "tables": self.tables.iter().map(Table::json).collect::<Vec<_>>() })
@@ -106,6 +156,17 @@ impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for table in &self.tables {
             writeln!(f, "**{}**\n", table.title)?;
+            if let Some(QuickShare { played, of, what }) = table.quick {
+                writeln!(
+                    f,
+                    "_Quick study: {played} of {of} {what}. Means are of these and compare neither with the thesis nor \
+                     with the page._\n"
+                )?;
+            }
+            if !table.readings.is_empty() {
+                let names: Vec<_> = table.readings.iter().map(|name| format!("`{name}`")).collect();
+                writeln!(f, "_Readings: {}._\n", names.join("; "))?;
+            }
             writeln!(f, "| {} |", table.columns.join(" | "))?;
             writeln!(f, "|{}", " --- |".repeat(table.columns.len()))?;
             for row in &table.rows {
@@ -121,6 +182,21 @@ impl fmt::Display for Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quick_table_and_its_readings_are_marked() {
+        let part = || Part { tables: vec![Table::new("STP", ["pair"])] };
+        let text =
+            part().of_cases(2, 16, "pairs").with_readings(&["stitched"]).unwrap().to_string();
+        assert!(text.contains("_Quick study: 2 of 16 pairs. "), "{text}");
+        let reading = "_Readings: `stitched:ties=memory-first,fetch=whole,inherent=counted,relief=least-idle`._";
+        assert!(text.contains(reading), "{text}");
+        let quick = &part().of_cases(2, 16, "pairs").json("iv10")["tables"][0]["partial"];
+        assert_eq!(*quick, json!({ "played": 2, "of": 16, "cases": "pairs" }));
+        let whole = part().of_cases(16, 16, "pairs");
+        assert!(!whole.to_string().contains("Quick"));
+        assert_eq!(whole.json("iv10")["tables"][0]["partial"], Value::Null);
+    }
 
     #[test]
     fn a_table_is_markdown_and_json() {

@@ -3,7 +3,7 @@
 use dyno_experiment::Failure;
 use dyno_npu::lowering::Granularity;
 use dyno_npu::schedule::NamedScheduler;
-use dyno_npu::setting::Setting;
+use dyno_npu::setting::{Setting, pairs};
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
@@ -98,5 +98,6 @@ pub fn sensitivity(context: &mut StudyContext) -> Result<Part, Failure> {
     let rows = CASES.iter().map(row).collect::<Result<_, Failure>>()?;
     let title = format!("Mean STP by weight buffer: {both}");
     fill(title, heads("setting", &BUFFERS, "# MB"), rows)?;
-    Ok(Part { tables })
+    let part = Part { tables }.of_cases(names(quick).len(), pairs().len(), "pairs");
+    part.with_readings(&["layerweaver"])
 }

@@ -3,13 +3,13 @@
 use dyno_experiment::Failure;
 use dyno_npu::bounds::load;
 use dyno_npu::lowering::Granularity;
-use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::schedule::SchedulerSpec;
 use dyno_npu::serve::BatchingPolicy;
 use dyno_sut::npu::service::{NpuService, PeakSearch};
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
-use super::{MILLI, StudyContext, geomean, paper, setting};
+use super::{MILLI, StudyContext, geomean, mean, paper, setting};
 
 /// Deadlines of chapter V, ps: vision and language.
 const LIMITS: [u64; 2] = [15 * MILLI, 130 * MILLI];
@@ -37,9 +37,20 @@ fn served(
     mapping: &str,
     active: usize,
 ) -> Result<NpuService, Failure> {
+    served_within(LIMITS, names, scheduler, mapping, active)
+}
+
+/// Deploys two networks with other deadlines, ps.
+fn served_within(
+    limits: [u64; 2],
+    names: [&str; 2],
+    scheduler: &str,
+    mapping: &str,
+    active: usize,
+) -> Result<NpuService, Failure> {
     let setting = setting("chapter-v", mapping, 4, Granularity::Layer)?;
-    let networks = [(names[0], LIMITS[0]), (names[1], LIMITS[1])];
-    let scheduler = NamedScheduler::find(scheduler).map_err(Failure::usage)?;
+    let networks = [(names[0], limits[0]), (names[1], limits[1])];
+    let scheduler: SchedulerSpec = scheduler.parse().map_err(Failure::usage)?;
     let deployment = setting.deploy(&networks, scheduler).map_err(Failure::usage)?;
     let batching = BatchingPolicy { window: MILLI, active, wake: MILLI / 2 };
     Ok(NpuService { deployment, batching })
@@ -47,14 +58,14 @@ fn served(
 
 /// Two networks, and the ratio of their query rates.
 #[derive(Clone, Copy)]
-struct Point {
+pub struct Point {
     names: [&'static str; 2],
     ratio: f64,
 }
 
 impl Point {
     /// Returns all points of a grid, or only the first if `quick`.
-    fn all(ratios: &[f64], quick: bool) -> Vec<Self> {
+    pub fn all(ratios: &[f64], quick: bool) -> Vec<Self> {
         let pairs = COMPUTE.iter().flat_map(|a| MEMORY.map(|b| [*a, b]));
         let points = pairs.flat_map(|names| ratios.iter().map(move |&ratio| Self { names, ratio }));
         points.take(if quick { 1 } else { usize::MAX }).collect()
@@ -71,7 +82,7 @@ impl Point {
 }
 
 /// Returns the peaks of all points under all schedulers, queries/s, and their bounds.
-fn search(
+pub fn search(
     name: &str,
     points: &[Point],
     schedulers: &[&str],
@@ -142,7 +153,9 @@ pub fn peaks(context: &mut StudyContext) -> Result<Part, Failure> {
         [nothing.clone(), nothing.clone(), largest, nothing.clone(), nothing],
     );
     let title = format!("Peaks of both networks together, queries/s, {GRID}");
-    Ok(Part { tables: vec![summary, table(title, &SCHEDULERS, &points, &peaks)] })
+    let all = Point::all(&RATIOS, false).len();
+    let part = Part { tables: vec![summary, table(title, &SCHEDULERS, &points, &peaks)] };
+    part.of_cases(points.len(), all, "points").with_readings(&["layerweaver", "layerweaver+"])
 }
 
 /// Builds the tables that complement Figure V.7: rules of urgency at equal rates.
@@ -152,7 +165,69 @@ pub fn variants(context: &mut StudyContext) -> Result<Part, Failure> {
     let title = format!("Peaks by rule of urgency over that of the text, {GRID}");
     let summary = summary(title, &VARIANTS, 0, &peaks);
     let title = format!("Peaks by rule of urgency, queries/s of both together, {GRID}");
-    Ok(Part { tables: vec![summary, table(title, &VARIANTS, &points, &peaks)] })
+    let part = Part { tables: vec![summary, table(title, &VARIANTS, &points, &peaks)] };
+    let all = Point::all(&[1.0], false).len();
+    part.of_cases(points.len(), all, "points").with_readings(&["layerweaver+"])
+}
+
+/// Multiples of the deadlines of chapter V.
+const SCALES: [f64; 6] = [0.5, 0.75, 1.0, 1.5, 2.0, 4.0];
+/// Schedulers of the sweep over deadlines.
+const DEADLINE_SCHEDULERS: [&str; 6] = [
+    "double-buffer",
+    "layerweaver",
+    "layerweaver:ties=oldest",
+    "layerweaver+",
+    "earliest-due",
+    "balanced",
+];
+
+/// Builds the tables of Figure V.7's sweep: peaks at equal rates by the length of the deadlines.
+pub fn deadlines(context: &mut StudyContext) -> Result<Part, Failure> {
+    let points = Point::all(&[1.0], context.quick);
+    let scales = if context.quick { &SCALES[2..3] } else { &SCALES[..] };
+    let search = PeakSearch { queries: 1_000.0, steps: 9 };
+    let mut items = Vec::new();
+    for scheduler in DEADLINE_SCHEDULERS {
+        for &scale in scales {
+            items.extend(points.iter().map(|point| (scheduler, scale, *point)));
+        }
+    }
+    let found = spread("deadlines", &items, |(scheduler, scale, point)| {
+        let limits = LIMITS.map(|limit| (limit as f64 * scale) as u64);
+        let served = served_within(limits, point.names, scheduler, GRID, 4)?;
+        let mix = [1.0, point.ratio];
+        Ok(served.peak_rate(&mix, search).map_err(Failure::usage)? / served.bound(&mix))
+    })?;
+    let heads = |first: &str| -> Vec<String> {
+        let scale = |scale: &f64| {
+            let [vision, language] = LIMITS.map(|limit| limit as f64 * scale / MILLI as f64);
+            format!("{vision} and {language} ms")
+        };
+        std::iter::once(first.to_owned()).chain(SCALES.iter().map(scale)).collect()
+    };
+    let at_scale = |index: usize| scales.iter().position(|scale| *scale == SCALES[index]);
+    let build = |what: &str, figure: &dyn Fn(&[f64]) -> Cell| {
+        let title = format!("{what}, by deadlines of vision and language, {GRID}");
+        let mut table = Table::new(title, heads("scheduler"));
+        for (scheduler, rates) in
+            DEADLINE_SCHEDULERS.iter().zip(found.chunks(scales.len() * points.len()))
+        {
+            let groups: Vec<&[f64]> = rates.chunks(points.len()).collect();
+            let cell = |index| at_scale(index).map_or(Cell::Empty, |at| figure(groups[at]));
+            table.row(*scheduler, (0..SCALES.len()).map(cell));
+        }
+        table
+    };
+    let shares = build("Peak as a share of its bound, %, mean of points", &|rates| {
+        Cell::percent(mean(rates.iter().copied()), 1)
+    });
+    let none = build("Points at which nothing is served", &|rates| {
+        Cell::Number(rates.iter().filter(|rate| **rate == 0.0).count() as f64, 0)
+    });
+    let part = Part { tables: vec![shares, none] };
+    let all = Point::all(&[1.0], false).len();
+    part.of_cases(points.len(), all, "points").with_readings(&["layerweaver", "layerweaver+"])
 }
 
 /// A load of the thesis.
@@ -163,6 +238,12 @@ struct Load {
     rates: [f64; 2],
     /// Virtual time, s, long enough for some ten thousand queries of the rarer network.
     seconds: f64,
+}
+
+/// Returns the shares of late queries at a load of Figure V.6, by its index.
+pub fn late_shares(load: usize, mapping: &str, scheduler: &str) -> Result<Vec<f64>, Failure> {
+    let Load { names, rates, seconds, .. } = LOADS[load];
+    served(names, scheduler, mapping, 16)?.late_shares(&rates, seconds).map_err(Failure::usage)
 }
 
 const LOADS: [Load; 2] = [
@@ -210,10 +291,8 @@ pub fn late(context: &mut StudyContext) -> Result<Part, Failure> {
             };
             items.extend(schedulers.iter().map(|scheduler| (mapping, busy, *scheduler)));
         }
-        let found = spread("v6", &items, |(mapping, _, scheduler)| {
-            let served = served(case.names, scheduler, mapping, 16)?;
-            served.late_shares(&case.rates, case.seconds).map_err(Failure::usage)
-        })?;
+        let found =
+            spread("v6", &items, |(mapping, _, scheduler)| late_shares(index, mapping, scheduler))?;
         let [first, second] = case.names.map(|name| format!("{name} late, %"));
         let columns = ["mapping", "PEs, memory at least busy, %", "scheduler", &first, &second];
         let mut table = Table::new(case.title, columns);
@@ -233,5 +312,6 @@ pub fn late(context: &mut StudyContext) -> Result<Part, Failure> {
         }
         tables.push(table);
     }
-    Ok(Part { tables })
+    let part = Part { tables }.of_cases(mappings, MAPPINGS.len(), "mappings");
+    part.with_readings(&["layerweaver", "layerweaver+"])
 }

@@ -85,6 +85,12 @@ impl PairRuns {
         Ok(Self { names, runs })
     }
 
+    /// Returns a part with these tables, and names the readings behind them.
+    fn part(&self, tables: Vec<Table>) -> Result<Part, Failure> {
+        let part = Part { tables }.of_cases(self.names.len(), pairs().len(), "pairs");
+        part.with_readings(&["layerweaver", "ai-mt"])
+    }
+
     /// Returns the runs of all pairs of a case under one variant.
     fn runs(&self, case: usize, variant: usize) -> impl Iterator<Item = &StreamRun> + Clone {
         self.runs[case].iter().map(move |runs| &runs[variant])
@@ -155,7 +161,7 @@ pub fn throughput(context: &mut StudyContext) -> Result<Part, Failure> {
         tables.push(pairs.table(case, "STP", 3, StreamRun::stp, ("mean", mean)));
     }
     tables.insert(0, means);
-    Ok(Part { tables })
+    pairs.part(tables)
 }
 
 /// Builds the tables of Figure IV.11.
@@ -181,7 +187,7 @@ pub fn busy(context: &mut StudyContext) -> Result<Part, Failure> {
         tables.push(table);
     }
     tables.insert(0, means);
-    Ok(Part { tables })
+    pairs.part(tables)
 }
 
 /// Builds a table that compares the thesis' values of Layerweaver and AI-MT with Dyno's, and one with the metric of
@@ -227,7 +233,7 @@ fn both(
         tables.push(pairs.table(case, what, 2, metric, last));
     }
     tables.insert(0, means);
-    Ok(Part { tables })
+    pairs.part(tables)
 }
 
 /// Builds the tables of Figure IV.12.
@@ -274,7 +280,7 @@ pub fn bounds(context: &mut StudyContext) -> Result<Part, Failure> {
         }
         tables.push(table);
     }
-    Ok(Part { tables })
+    pairs.part(tables)
 }
 
 /// Builds the tables that compare all variants.
@@ -312,5 +318,5 @@ pub fn ours(context: &mut StudyContext) -> Result<Part, Failure> {
         }
         tables.push(table);
     }
-    Ok(Part { tables })
+    pairs.part(tables)
 }

@@ -4,7 +4,7 @@ use dyno_loadgen::clock::{Clock, SECOND};
 use dyno_npu::hardware::Npu;
 use dyno_npu::lowering::{Granularity, LoweringOptions};
 use dyno_npu::profile::Picos;
-use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::schedule::{NamedScheduler, SCHEDULERS, SchedulerSpec};
 use dyno_npu::setting::{Setting, StreamRun, pairs};
 
 use super::{Arguments, figure};
@@ -32,6 +32,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// Prints the figures.
 pub fn run(arguments: &Arguments) {
     speed(arguments);
+    readings(arguments);
     let settings = [
         ("npu.stp_gain.memory_b1_percent", "memory-centric", 1),
         ("npu.stp_gain.compute_b16_percent", "compute-centric", 16),
@@ -95,10 +96,47 @@ pub fn run(arguments: &Arguments) {
     }
 }
 
+/// Prints the number of readings of the papers, and the range of Layerweaver's gain over its readings with one option
+/// changed.
+fn readings(arguments: &Arguments) {
+    let name = "npu.readings";
+    if !arguments.wants(name) {
+        return;
+    }
+    let passes = if arguments.quick { 5 } else { 300 };
+    let setting = setting("memory-centric", 1, Granularity::Layer);
+    // Options that remove a rule are ablations and no readings.
+    let is_reading = |spec: &SchedulerSpec| {
+        ["memory-idle", "starvation", "potential"].iter().all(|key| !spec.reads(key, "off"))
+    };
+    let all = |named| {
+        std::iter::once(SchedulerSpec::from(named))
+            .chain(SchedulerSpec::alternatives(named))
+            .filter(is_reading)
+            .collect::<Vec<_>>()
+    };
+    let gain = |spec: &SchedulerSpec| {
+        let stp = |pair: [&str; 2]| setting.simulate(&pair, *spec, passes).unwrap().stp();
+        100.0 * (mean(pairs().into_iter().map(stp)) - 1.0)
+    };
+    let gains: Vec<f64> =
+        all(NamedScheduler::find("layerweaver").unwrap()).iter().map(gain).collect();
+    let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let count: usize = SCHEDULERS.iter().map(|named| all(named).len()).sum();
+    let more = format!(
+        ", \"layerweaver_gain_percent\": {{\"default\": {:.2}, \"least\": {least:.2}, \"most\": {most:.2}}}",
+        gains[0]
+    );
+    let unit = "named readings that differ in one option, of all schedulers; gain in STP of Layerweaver's on the \
+                memory-centric NPU, mean of 16 pairs";
+    figure(name, count as f64, None, None, unit, &more);
+}
+
 /// Returns the number of blocks scheduled per microsecond for two networks, the best of several
 /// rounds.
 fn speed(arguments: &Arguments) {
-    let name = "npu.layers_per_us";
+    let name = "npu.blocks_per_us";
     if !arguments.wants(name) {
         return;
     }

@@ -7,9 +7,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_npu::deploy::{DeploymentPlan, Tenant};
 use dyno_npu::lowering::{Folding, Granularity, LoweringOptions, Traffic};
 use dyno_npu::profile::Picos;
-use dyno_npu::schedule::NamedScheduler;
-
-use crate::output::Console;
+use dyno_npu::schedule::SchedulerSpec;
 
 /// The NPU, and how layers are laid over its PEs.
 #[derive(Clone, Debug, Args)]
@@ -22,6 +20,11 @@ pub struct HardwareArgs {
     /// row or a cluster
     #[arg(long, value_name = "NAME[:WIDTH]", default_value = MAPPING)]
     pub mapping: String,
+    /// How bits of numbers change computation: fixed (they do not), packed (two products of 8 bits in place of one of
+    /// 16, and so on), bit-serial (cycles in proportion to the bits of inputs); fixed unless the NPU's description
+    /// states another
+    #[arg(long, value_name = "NAME")]
+    arithmetic: Option<String>,
     #[command(flatten)]
     pub figures: Figures,
 }
@@ -89,6 +92,7 @@ impl HardwareArgs {
             npu: self.npu.clone(),
             mapping: self.mapping.clone(),
             figures: self.figures.given().collect(),
+            arithmetic: self.arithmetic.clone(),
         }
     }
 }
@@ -206,10 +210,10 @@ impl Sharing {
     ///
     /// # Errors
     /// Unknown networks or NPU, or files that cannot be read.
-    pub fn plan(&self, scheduler: &'static NamedScheduler) -> Result<DeploymentPlan, Failure> {
+    pub fn plan(&self, scheduler: SchedulerSpec) -> Result<DeploymentPlan, Failure> {
         let (npu, mapping) = self.hardware.hardware().read()?;
         let tenant = |name: &String| {
-            let network = self.changes.changes().network_of_several(name, &Console)?;
+            let network = self.changes.changes().network_of_several(name)?;
             Ok(Tenant { network, limit: Picos::MAX })
         };
         let tenants = self.networks.iter().map(tenant).collect::<Result<_, Failure>>()?;

@@ -10,10 +10,10 @@ use dyno_experiment::Failure;
 use dyno_experiment::system::npu::networks::Changes;
 use dyno_loadgen::clock::Nanos;
 use dyno_npu::bounds::throughput;
-use dyno_npu::machine::MachineLimits;
+use dyno_npu::machine::{FetchStart, MachineLimits};
 use dyno_npu::pass::Pass;
 use dyno_npu::profile::{NetworkProfile, Picos};
-use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::schedule::SchedulerSpec;
 use dyno_npu::streams::simulate_observed;
 use dyno_npu::workload::{LayerType, Network};
 use dyno_results::write::to_named;
@@ -37,7 +37,7 @@ pub struct Cores {
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// Who says whose block is next
-    #[arg(long, value_name = "NAME", default_value = "balanced")]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]", default_value = "balanced")]
     scheduler: String,
     /// Weights that are asked for ahead at most, bytes: what the caches keep
     #[arg(long, value_name = "N", default_value_t = 8_000_000)]
@@ -87,7 +87,7 @@ impl Cores {
     /// # Errors
     /// Unknown networks or scheduler, or a file that cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let scheduler = NamedScheduler::find(&self.scheduler).map_err(Failure::usage)?;
+        let scheduler: SchedulerSpec = self.scheduler.parse().map_err(Failure::usage)?;
         let stacks = self.stacks()?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = self.workers.unwrap_or(processors).clamp(1, processors);
@@ -96,7 +96,7 @@ impl Cores {
         }
         output::say(format_args!("packing weights for {workers} workers"));
         let cores = InterleavedNetworks::new(Isa::best(), workers, &stacks);
-        let measurement = self.measure(cores, workers, scheduler);
+        let measurement = self.measure(cores, workers, &scheduler);
         if let Some(path) = &self.profiles {
             for profile in &measurement.profiles {
                 let end = path.file_name().and_then(|name| name.to_str()).unwrap_or("profile.csv");
@@ -119,7 +119,7 @@ impl Cores {
             return Err(Failure::usage("--rows: expected at least 1 of each"));
         }
         let stack = |(name, rows): (&String, usize)| {
-            let network = Changes::default().network(name, &output::Console)?;
+            let network = Changes::default().network(name)?;
             stack(&network, rows).ok_or_else(|| {
                 Failure::usage(format!("network `{name}` has no fully connected layers"))
                     .hint("take a transformer, such as BB, BL or XL")
@@ -137,14 +137,19 @@ impl Cores {
         &self,
         mut cores: InterleavedNetworks,
         workers: usize,
-        scheduler: &NamedScheduler,
+        scheduler: &SchedulerSpec,
     ) -> GainMeasurement {
         output::say(format_args!("timing blocks"));
         let ps_per_byte = cores.ps_per_byte();
         let profiles: Vec<NetworkProfile> =
             (0..2).map(|stream| cores.profile(stream, ps_per_byte)).collect();
-        let depth = scheduler.depth.unwrap_or(usize::MAX);
-        let limits = MachineLimits { capacity: self.buffer, depth, switch: 0, ps_per_byte };
+        let limits = scheduler.limits(MachineLimits {
+            capacity: self.buffer,
+            depth: usize::MAX,
+            switch: 0,
+            ps_per_byte,
+            fetch: FetchStart::Whole,
+        });
         let passes: Vec<Arc<Pass>> = profiles
             .iter()
             .filter_map(|profile| Pass::new(profile, limits).map(Arc::new))

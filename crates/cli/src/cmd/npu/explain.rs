@@ -7,7 +7,7 @@ use clap::Args;
 use dyno_experiment::Failure;
 use dyno_npu::deploy::Deployment;
 use dyno_npu::profile::Picos;
-use dyno_npu::schedule::{IdleTime, NamedScheduler, Scheduler, SchedulerView, idle_time};
+use dyno_npu::schedule::{IdleTime, Scheduler, SchedulerSpec, SchedulerView, idle_time};
 use dyno_npu::streams::simulate;
 use dyno_results::units::shortened;
 use serde_json::{Value, json};
@@ -24,8 +24,8 @@ use crate::output;
 pub struct Explain {
     #[command(flatten)]
     sharing: Sharing,
-    /// The scheduler, one of those of dyno npu run
-    #[arg(long, value_name = "NAME", default_value = "layerweaver")]
+    /// The scheduler, one of those of dyno npu run, with options behind a colon
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]", default_value = "layerweaver")]
     scheduler: String,
     /// The first decision that is explained
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST))]
@@ -119,7 +119,7 @@ impl Explain {
     /// # Errors
     /// Unknown networks, NPU or scheduler, or files that cannot be read.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let scheduler = NamedScheduler::find(&self.scheduler).map_err(Failure::usage)?;
+        let scheduler: SchedulerSpec = self.scheduler.parse().map_err(Failure::usage)?;
         let plan = self.sharing.plan(scheduler)?;
         let deployment = Deployment::for_streams(&plan).map_err(Failure::usage)?;
         for remark in &deployment.remarks {
@@ -146,7 +146,7 @@ impl Explain {
         }
         simulate(&passes, deployment.limits, &mut observed, time);
         let text = if self.json {
-            let document = document(scheduler, &deployment, &observed.decisions);
+            let document = document(&scheduler, &deployment, &observed.decisions);
             serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
         } else {
             tables(&deployment, &observed.decisions)
@@ -207,7 +207,7 @@ fn tables(deployment: &Deployment, decisions: &[Decision]) -> String {
     text + "\n"
 }
 
-fn document(scheduler: &NamedScheduler, deployment: &Deployment, decisions: &[Decision]) -> Value {
+fn document(scheduler: &SchedulerSpec, deployment: &Deployment, decisions: &[Decision]) -> Value {
     let of_candidate = |candidate: &Candidate| {
         json!({
             "network": deployment.names[candidate.stream],
@@ -231,7 +231,7 @@ fn document(scheduler: &NamedScheduler, deployment: &Deployment, decisions: &[De
         })
     };
     json!({
-        "scheduler": scheduler.name,
+        "scheduler": scheduler.to_string(),
         "decisions": decisions.iter().map(decision_json).collect::<Vec<_>>(),
     })
 }

@@ -60,7 +60,7 @@ impl Layers {
     /// # Errors
     /// An unknown network, NPU or mapping, or files that cannot be read.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let network = self.changes.changes().network(&self.network, &output::Console)?;
+        let network = self.changes.changes().network(&self.network)?;
         if network.measured.is_some() && !self.times {
             let problem = format!("{} holds times that were measured, and no layers", self.network);
             return Err(Failure::usage(problem)

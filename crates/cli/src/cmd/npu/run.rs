@@ -7,7 +7,7 @@ use clap::Args;
 use dyno_experiment::Failure;
 use dyno_npu::bounds::throughput;
 use dyno_npu::deploy::DeploymentPlan;
-use dyno_npu::schedule::{NamedScheduler, SCHEDULERS};
+use dyno_npu::schedule::{SCHEDULERS, SchedulerSpec};
 use dyno_npu::spatial::Partitions;
 use dyno_npu::streams::{StreamsResult, simulate_observed};
 use dyno_report::timeline::{Bar, Timeline};
@@ -28,10 +28,11 @@ pub struct Run {
     sharing: Sharing,
     /// Schedulers, or all of them: compute-only, memory-only, fair, fifo, double-buffer, round-robin,
     /// stitched, ai-mt, prema, earliest-due, least-laxity, layerweaver (and with +, +printed, +precise
-    /// or +laxity behind it), balanced
+    /// or +laxity behind it), balanced. Options behind a colon select a reading of a paper, such as
+    /// layerweaver:ties=oldest,fetch=partial; the page "NPUs, layers and mappings" lists them
     #[arg(
         long,
-        value_name = "NAME,...",
+        value_name = "NAME[:KEY=VALUE,...],...",
         default_value = "fair,layerweaver,balanced",
         value_delimiter = ','
     )]
@@ -130,14 +131,13 @@ impl Run {
         })
     }
 
-    fn schedulers(&self) -> Result<Vec<&'static NamedScheduler>, Failure> {
+    fn schedulers(&self) -> Result<Vec<SchedulerSpec>, Failure> {
         if self.scheduler.iter().any(|name| name == "all") {
-            return Ok(SCHEDULERS.iter().collect());
+            return Ok(SCHEDULERS.iter().map(SchedulerSpec::from).collect());
         }
-        self.scheduler
-            .iter()
-            .map(|name| NamedScheduler::find(name).map_err(Failure::usage))
-            .collect()
+        // Options are separated by commas, as schedulers are.
+        let specs = SchedulerSpec::split(&self.scheduler.join(","));
+        specs.iter().map(|spec| spec.parse().map_err(Failure::usage)).collect()
     }
 
     /// Writes what the scheduler did until each stream had about two passes, as drawing and trace.

@@ -30,7 +30,7 @@ impl Simulation {
         let all = deployment.largest();
         let time = time(&all, passes)?;
         let streams = simulate(&all, deployment.limits, deployment.scheduler().as_mut(), time);
-        let name = plan.scheduler.name.to_owned();
+        let name = plan.scheduler.to_string();
         Ok(Self { name, deployment, passes: all, streams })
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use dyno_npu::arithmetic::Arithmetic;
 use dyno_npu::hardware::{Npu, NpuParameters};
 use dyno_npu::mapping::Mapping;
 use dyno_npu::profile::NetworkProfile;
@@ -12,7 +13,7 @@ use dyno_onnx::{Model, Weights};
 use dyno_task::graphs::{COUNTED, GRAPHS};
 use dyno_tensors::files;
 
-use crate::{Failure, Watch};
+use crate::Failure;
 
 /// Default NPU.
 pub const NPU: &str = "memory-centric";
@@ -28,11 +29,13 @@ pub struct Hardware {
     pub mapping: String,
     /// Figures that replace those of the NPU, by keys of descriptions.
     pub figures: Vec<(&'static str, f64)>,
+    /// Name of the arithmetic that replaces that of the NPU.
+    pub arithmetic: Option<String>,
 }
 
 impl Default for Hardware {
     fn default() -> Self {
-        Self { npu: NPU.into(), mapping: MAPPING.into(), figures: Vec::new() }
+        Self { npu: NPU.into(), mapping: MAPPING.into(), figures: Vec::new(), arithmetic: None }
     }
 }
 
@@ -54,7 +57,10 @@ impl Hardware {
                 Failure::usage(error).hint("or give a description in a file that ends in .toml")
             })?
         };
+        let arithmetic = self.arithmetic.as_deref().map(str::parse::<Arithmetic>).transpose();
+        let arithmetic = arithmetic.map_err(Failure::usage)?;
         let change = |parts: &mut NpuParameters| {
+            parts.arithmetic = arithmetic.unwrap_or(parts.arithmetic);
             for &(key, figure) in &self.figures {
                 parts.set(key, figure);
             }
@@ -90,8 +96,8 @@ impl Changes {
     ///
     /// # Errors
     /// An unknown name, a file that cannot be read, or changes that do not apply to the network.
-    pub fn network(&self, name: &str, watch: &dyn Watch) -> Result<Network, Failure> {
-        let network = self.named(name, watch)?;
+    pub fn network(&self, name: &str) -> Result<Network, Failure> {
+        let network = self.named(name)?;
         let network = match self.seq {
             Some(seq) if network.seq_len != Some(seq) => network.at_sequence(seq),
             _ => Ok(network),
@@ -104,14 +110,14 @@ impl Changes {
     ///
     /// # Errors
     /// As for one alone.
-    pub fn network_of_several(&self, name: &str, watch: &dyn Watch) -> Result<Network, Failure> {
+    pub fn network_of_several(&self, name: &str) -> Result<Network, Failure> {
         let plain = Self { seq: None, bind: self.bind.clone(), ..*self };
-        let network = plain.network(name, watch)?;
+        let network = plain.network(name)?;
         let is_fixed = network.seq_len.is_none() && plain.phase(name)?.is_none();
-        if is_fixed { Ok(network) } else { self.network(name, watch) }
+        if is_fixed { Ok(network) } else { self.network(name) }
     }
 
-    fn named(&self, name: &str, watch: &dyn Watch) -> Result<Network, Failure> {
+    fn named(&self, name: &str) -> Result<Network, Failure> {
         if let Ok(network) = Network::preset(name) {
             return Ok(network);
         }
@@ -135,7 +141,7 @@ impl Changes {
             Some("onnx") => {
                 let model = Model::read(path)
                     .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
-                return self.derived(name, &model, watch);
+                return self.derived(name, &model);
             }
             _ => {}
         }
@@ -144,7 +150,7 @@ impl Changes {
         let mut graphs = graphs.chain(COUNTED.iter().map(|graph| (graph.name, graph.build)));
         match graphs.find(|(known, _)| *known == graph) {
             Some((_, build)) => {
-                self.derived(name, &build(Weights::seeded(1)).map_err(Failure::set_up)?, watch)
+                self.derived(name, &build(Weights::seeded(1)).map_err(Failure::set_up)?)
             }
             None => Err(unknown(name)),
         }
@@ -161,14 +167,19 @@ impl Changes {
         decoder.network(phase).map(Some).map_err(Failure::usage)
     }
 
-    fn derived(&self, name: &str, model: &Model, watch: &dyn Watch) -> Result<Network, Failure> {
+    fn derived(&self, name: &str, model: &Model) -> Result<Network, Failure> {
         let bind: BTreeMap<String, usize> = self.bind.iter().cloned().collect();
         let derived =
             Network::from_model(name, model, [BITS, BITS], &bind).map_err(Failure::usage)?;
-        for node in &derived.left_out {
-            watch.say(&format!("warning: left out: {node}"));
+        if derived.left_out.is_empty() {
+            return Ok(derived.network);
         }
-        Ok(derived.network)
+        // Without them the times would be those of another network.
+        let problem = |node: &String| format!("network `{name}`: node {node}");
+        Err(Failure::usages(derived.left_out.iter().map(problem).collect()).hint(format!(
+            "give a table of all layers: `dyno tune layers {name}` prints those of the other nodes; or measured \
+             times with the columns name, compute_us, fetch_us, bytes"
+        )))
     }
 }
 
@@ -200,10 +211,7 @@ mod tests {
 
     fn network(name: &str, seq: Option<u64>) -> Network {
         let changes = Changes { seq, weight_bits: None, activation_bits: None, bind: Vec::new() };
-        changes
-            .network(name, &*crate::quiet())
-            .map_err(|failure| failure.problems().join("\n"))
-            .unwrap()
+        changes.network(name).map_err(|failure| failure.problems().join("\n")).unwrap()
     }
 
     /// All of a layer but its name.
@@ -252,11 +260,32 @@ mod tests {
     }
 
     #[test]
+    fn a_model_with_layers_that_cannot_be_counted_is_refused() {
+        use dyno_onnx::{Builder, Element, Fill};
+
+        let model = |op: &str| {
+            let mut net = Builder::new("recurrent", Weights::seeded(1));
+            let x = net.input("x", Element::F32, &[5.into(), 1.into(), 8.into()]);
+            let w = net.weight("cell.W", &[1, 12, 8], Fill::lecun(8))?;
+            let r = net.weight("cell.R", &[1, 12, 4], Fill::lecun(4))?;
+            let x = net.node(op, &[&x, &w, &r], &[("hidden_size", 4_i64.into())])?;
+            let x = net.node("Flatten", &[&x], &[])?;
+            let w = net.weight("fc.weight", &[4, 3], Fill::lecun(4))?;
+            let x = net.node("MatMul", &[&x, &w], &[])?;
+            net.output("scores", &x)?;
+            Ok::<_, dyno_onnx::BuildError>(net.finish())
+        };
+        let refused = Changes::default().derived("gru.onnx", &model("GRU").unwrap()).unwrap_err();
+        let problems = refused.problems().join("\n");
+        assert!(problems.starts_with("network `gru.onnx`: node GRU "), "{problems}");
+        assert!(problems.ends_with(" has no line in such a table"), "{problems}");
+    }
+
+    #[test]
     fn what_is_no_network_is_told() {
         let changes =
             Changes { seq: None, weight_bits: None, activation_bits: None, bind: Vec::new() };
-        let told =
-            |name: &str| changes.network(name, &*crate::quiet()).unwrap_err().problems().join("\n");
+        let told = |name: &str| changes.network(name).unwrap_err().problems().join("\n");
         assert_eq!(told("RM"), "there is no network `RM`; the nearest is `RN`");
         assert!(told("llama-decode").starts_with("there is no decoder `llama`"));
         assert!(told("there.csv").starts_with("cannot read there.csv: "));

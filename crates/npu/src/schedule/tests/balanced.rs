@@ -3,12 +3,17 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::machine::MachineLimits;
+use crate::machine::{FetchStart, MachineLimits};
 use crate::profile::{Block, NetworkProfile};
 use crate::serve::{BatchingPolicy, NpuServer, ServedNetwork};
 
-const LIMITS: MachineLimits =
-    MachineLimits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+const LIMITS: MachineLimits = MachineLimits {
+    capacity: 1_000,
+    depth: usize::MAX,
+    switch: 0,
+    ps_per_byte: 1.0,
+    fetch: FetchStart::Whole,
+};
 
 /// Returns a network for batches of 1 to `most`; each request computes for `compute`, and each batch fetches for
 /// `fetch`.

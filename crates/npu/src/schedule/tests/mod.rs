@@ -3,18 +3,26 @@
 
 mod balanced;
 mod invariants;
+mod order;
+mod readings;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::bounds::throughput;
-use crate::machine::MachineLimits;
+use crate::machine::{FetchStart, MachineLimits};
 use crate::profile::NetworkProfile;
 use crate::serve::{BatchingPolicy, NpuServer, ServedNetwork};
 use crate::streams::simulate;
 
 fn limits(capacity: u64) -> MachineLimits {
-    MachineLimits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 }
+    MachineLimits {
+        capacity,
+        depth: usize::MAX,
+        switch: 0,
+        ps_per_byte: 1.0,
+        fetch: FetchStart::Whole,
+    }
 }
 
 fn passes(profiles: &[NetworkProfile], capacity: u64) -> Vec<Arc<Pass>> {
@@ -129,7 +137,7 @@ fn every_scheduler_has_a_name_and_serves_all_requests() {
             .map(|pass| ServedNetwork { passes: vec![Arc::clone(pass)], limit: 400 })
             .collect();
         let batching = BatchingPolicy { window: 0, active: 4, wake: Picos::MAX };
-        let limits = MachineLimits { depth: named.depth.unwrap_or(usize::MAX), ..limits(200) };
+        let limits = SchedulerSpec::from(named).limits(limits(200));
         let mut server = NpuServer::new(limits, batching, served, named.make(&passes));
         for ticket in 0..30 {
             server.arrive(0, ticket as usize % 3, ticket);

@@ -2,6 +2,7 @@
 
 use dyno_experiment::options::{axis_range, axis_values};
 use dyno_loadgen::settings::nearest;
+use dyno_npu::schedule::SchedulerSpec;
 
 use super::point::{Point, keys};
 
@@ -30,7 +31,13 @@ impl Axis {
             return Err(format!("there is no axis `{key}`; the nearest is `{near}`"));
         }
         let mut axis = Self { key, values: Vec::new() };
-        for value in axis_values(values) {
+        let is_scheduler = ["scheduler", "baseline"].contains(&axis.key.as_str());
+        let all = if is_scheduler && !values.contains(';') {
+            SchedulerSpec::split(values)
+        } else {
+            axis_values(values)
+        };
+        for value in all {
             if value.is_empty() {
                 return Err(format!("`{}` has an empty value", axis.key));
             }

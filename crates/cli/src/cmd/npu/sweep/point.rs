@@ -4,7 +4,7 @@ use clap::builder::Resettable;
 use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
 use dyno_experiment::Failure;
 use dyno_npu::deploy::DeploymentPlan;
-use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::schedule::SchedulerSpec;
 use serde_json::{Value, json};
 
 use super::super::arguments::Sharing;
@@ -16,11 +16,11 @@ use super::grid::Grid;
 pub struct Point {
     #[command(flatten)]
     pub sharing: Sharing,
-    /// The scheduler, one of those of dyno npu run
-    #[arg(long, value_name = "NAME", default_value = "balanced")]
+    /// The scheduler, one of those of dyno npu run, with options behind a colon
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]", default_value = "balanced")]
     scheduler: String,
     /// The scheduler that gains are over
-    #[arg(long, value_name = "NAME", default_value = "fair")]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]", default_value = "fair")]
     baseline: String,
     /// Go on for as long as so many passes of the slowest network take alone
     #[arg(long, value_name = "N", default_value_t = 200)]
@@ -80,7 +80,7 @@ impl Point {
     /// # Errors
     /// The point is not feasible.
     pub fn play(&self) -> Result<PointOutcome, Failure> {
-        let named = |name: &str| NamedScheduler::find(name).map_err(Failure::usage);
+        let named = |name: &str| name.parse::<SchedulerSpec>().map_err(Failure::usage);
         let plan = self.sharing.plan(named(&self.scheduler)?)?;
         let baseline = DeploymentPlan { scheduler: named(&self.baseline)?, ..plan.clone() };
         let simulation = Simulation::new(&plan, self.passes)?;
