@@ -121,6 +121,7 @@ fn evaluator(
         layers,
         layerwise: LayerwiseScope::WeightOnly,
         objective: Objective::Bits,
+        metric: dyno_number::network::Metric::default(),
         error_margin: 0.07,
         external: None,
         built_in: None,

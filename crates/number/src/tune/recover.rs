@@ -94,8 +94,9 @@ impl Trials<'_, '_> {
             can(a).cmp(&can(b)).then(by_size).then(a.accuracy.total_cmp(&b.accuracy))
         });
         let passing = passing.filter(|at| candidates[*at].accuracy >= threshold);
+        let metric = self.network().metric.clone();
         let words = |candidate: &Candidate| {
-            let gained = candidate.accuracy - now.accuracy;
+            let gained = metric.signed(candidate.accuracy - now.accuracy);
             let cost = candidate.objective - now.objective;
             format!("changes accuracy by {gained:+.5} and the objective by {cost:+.0}")
         };
