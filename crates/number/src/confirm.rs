@@ -152,7 +152,9 @@ impl Paired {
             }
             (SampleOutcomes::Right(base), SampleOutcomes::Right(tuned)) => {
                 let mut counts = PairedCounts::default();
-                for (base, tuned) in base.as_bytes()[part.clone()].iter().zip(&tuned.as_bytes()[part]) {
+                for (base, tuned) in
+                    base.as_bytes()[part.clone()].iter().zip(&tuned.as_bytes()[part])
+                {
                     let count = match (base, tuned) {
                         (b'1', b'1') => &mut counts.both,
                         (b'1', _) => &mut counts.broken,
@@ -190,10 +192,9 @@ impl Paired {
     #[must_use]
     pub fn loss(&self) -> f64 {
         let (lost, base) = match self {
-            Self::Right(counts) => (
-                counts.broken as f64 - counts.fixed as f64,
-                (counts.both + counts.broken) as f64,
-            ),
+            Self::Right(counts) => {
+                (counts.broken as f64 - counts.fixed as f64, (counts.both + counts.broken) as f64)
+            }
             Self::Scores { base, tuned, direction } => {
                 let [base, tuned]: [f64; 2] = [base.iter().sum(), tuned.iter().sum()];
                 match direction {
@@ -260,12 +261,12 @@ impl Paired {
     fn scaled(&self, by: f64) -> Self {
         match self {
             Self::Right(PairedCounts { both, broken, fixed, neither }) => {
-                let scaled = |count: u64| (count as f64 * by).round() as u64;
+                let scaled = |count: u64| count as f64 * by;
                 Self::Right(PairedCounts {
-                    both: scaled(*both),
-                    broken: scaled(*broken),
-                    fixed: scaled(*fixed),
-                    neither: scaled(*neither),
+                    both: scaled(*both).round() as u64,
+                    broken: scaled(*broken).ceil() as u64,
+                    fixed: scaled(*fixed).floor() as u64,
+                    neither: scaled(*neither).round() as u64,
                 })
             }
             Self::Scores { base, tuned, direction } => {
@@ -291,7 +292,8 @@ pub fn fewest_samples(margin: f64, level: f64) -> u64 {
     if margin <= 0.0 {
         return u64::MAX;
     }
-    let holds = |both: u64| PairedCounts { both, ..PairedCounts::default() }.confirms(margin, level);
+    let holds =
+        |both: u64| PairedCounts { both, ..PairedCounts::default() }.confirms(margin, level);
     let mut enough = 1;
     while !holds(enough) {
         enough *= 2;
@@ -370,7 +372,8 @@ impl MarginTest {
         let mut lines = Vec::new();
         let mut least = 0;
         // Beyond these numbers of broken samples, probabilities are negligible.
-        let last = (4 * (broken + fixed) + 60 + (self.count as f64 * self.margin * 4.0) as u64).min(self.count);
+        let last = (4 * (broken + fixed) + 60 + (self.count as f64 * self.margin * 4.0) as u64)
+            .min(self.count);
         for broken in 0..=last {
             while least <= self.count - broken && self.statistic(broken, least) < found {
                 least += 1;
@@ -413,13 +416,7 @@ fn upper_share(found: u64, count: u64, level: f64) -> f64 {
 /// has its difference from the limit. The worst difference that was seen is added as often as a
 /// share of samples may be unseen at this level, so that samples without any difference prove no
 /// more than their number.
-fn score_bound(
-    base: &[f64],
-    tuned: &[f64],
-    direction: Direction,
-    margin: f64,
-    level: f64,
-) -> f64 {
+fn score_bound(base: &[f64], tuned: &[f64], direction: Direction, margin: f64, level: f64) -> f64 {
     if base.len() < LEAST_SCORES {
         return f64::NEG_INFINITY;
     }

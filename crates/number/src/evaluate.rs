@@ -185,7 +185,8 @@ impl ChainEvaluator {
             });
         }
         let outputs = stages[stages.len() - 1].output.len();
-        if let Some((at, beyond)) = labels.iter().enumerate().find(|(_, label)| **label >= outputs) {
+        if let Some((at, beyond)) = labels.iter().enumerate().find(|(_, label)| **label >= outputs)
+        {
             return Err(EvaluateError::Samples {
                 expected: format!("labels below {outputs}, the outputs of the model"),
                 found: format!("{beyond} for sample {at}"),

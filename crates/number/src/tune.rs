@@ -45,6 +45,7 @@ mod moves;
 mod narrow;
 mod pareto;
 mod recover;
+mod restart;
 pub mod samples;
 mod step;
 #[cfg(test)]
@@ -89,6 +90,8 @@ pub struct Settings {
     pub measures_noise: bool,
     /// Maximum number of evaluations; `None` is unlimited.
     pub max_evaluations: Option<u64>,
+    /// Number of restarts of the thesis' search after its end, with all samples.
+    pub restarts: u32,
     /// How the answer is confirmed at the end.
     pub confirmation: ConfirmationRule,
 }
@@ -103,6 +106,7 @@ impl Default for Settings {
             batch: 1,
             measures_noise: true,
             max_evaluations: None,
+            restarts: 0,
             confirmation: ConfirmationRule::None,
         }
     }
@@ -178,6 +182,8 @@ pub struct TuneOutcome {
     pub noise: Option<[f64; 2]>,
     /// Accuracy of the answer on the confirmation set.
     pub confirmed: Option<f64>,
+    /// Objectives at the end of the search and of each restart; empty without restarts.
+    pub restarts: Vec<f64>,
     /// What the held-out samples show about the margin, with [`ConfirmationRule::Margin`].
     pub confirmation: Option<Confirmation>,
     /// All steps of the search in order.
@@ -296,6 +302,9 @@ fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<TuneAn
         if settings.bias_rule == BiasRule::WhenNeeded {
             found = trials.go_below(found)?;
         }
+        if settings.restarts > 0 && found.subset == Subset::Full {
+            found = trials.restart(found, settings.restarts)?;
+        }
     }
     match settings.confirmation {
         ConfirmationRule::None => {}
@@ -342,7 +351,9 @@ pub fn describe(network: &Network, settings: &Settings) -> Value {
         "passes": format!("{:?}", settings.passes),
         "least_fixed_bits": settings.least_fixed_bits,
     });
-    // The ladder of a confirmation depends on no sample of it.
+    if settings.restarts > 0 {
+        about["restarts"] = settings.restarts.into();
+    }
     // Journals of accuracies are as those of earlier versions.
     if network.metric.direction == Direction::Lower {
         about["direction"] = network.metric.direction.to_string().into();

@@ -126,7 +126,9 @@ fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer:
             html,
             "<li class=\"{class}\"><span>{sign}</span> {} <b>{accuracy}</b> on the {set} set: the limit is \
              {:.5}, and FLOAT 32 has {}</li>",
-            escaped(&network.metric.name), baseline.threshold, baseline.accuracy
+            escaped(&network.metric.name),
+            baseline.threshold,
+            baseline.accuracy
         );
         if set == answer.subset {
             meter(html, accuracy, baseline.threshold, baseline.accuracy);

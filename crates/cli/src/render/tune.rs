@@ -73,7 +73,11 @@ fn accuracy(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer:
         frame.line(
             &format!(
                 "{} {} on the {} set; FLOAT 32 has {}, the limit is {:.5}",
-                network.metric.name, answer.accuracy, answer.subset, baseline.accuracy, baseline.threshold
+                network.metric.name,
+                answer.accuracy,
+                answer.subset,
+                baseline.accuracy,
+                baseline.threshold
             ),
             2,
         );

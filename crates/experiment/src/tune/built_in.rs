@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::closed::sha256;
 use super::data::Data;
+use super::evaluations::SharedEvaluations;
 use super::speed::Speed;
 use crate::watch::Interrupt;
 
@@ -26,6 +27,8 @@ pub struct Engine {
     shape: Shape,
     /// Latency measurement, if the objective is a latency.
     speed: Option<Speed>,
+    /// Evaluations that jobs share, if a file is given.
+    shared: Option<SharedEvaluations>,
 }
 
 #[derive(Debug)]
@@ -82,11 +85,15 @@ impl Engine {
         {
             let samples = Samples { values: input.values.clone(), labels: labels.clone() };
             if let Ok(chain) = ChainEvaluator::new(&model, samples, sets.clone()) {
-                return Ok(Self { shape: Shape::Chain(Box::new(chain)), speed: None });
+                return Ok(Self {
+                    shape: Shape::Chain(Box::new(chain)),
+                    speed: None,
+                    shared: None,
+                });
             }
         }
         let graph = GraphEvaluator::new(&model, fed, sets).map_err(|error| of(&error))?;
-        Ok(Self { shape: Shape::Graph(Box::new(graph)), speed: None })
+        Ok(Self { shape: Shape::Graph(Box::new(graph)), speed: None, shared: None })
     }
 
     /// Rejects labels that FLOAT(32) predicts no better than chance.
@@ -138,6 +145,12 @@ impl Engine {
         }
     }
 
+    /// Shares evaluations with other jobs.
+    #[must_use]
+    pub fn with_shared(self, shared: Option<SharedEvaluations>) -> Self {
+        Self { shared, ..self }
+    }
+
     /// Imports measurements of an earlier part of the job.
     pub fn recall(&mut self, journal: &Journal) {
         if let Some(speed) = &mut self.speed {
@@ -156,6 +169,10 @@ impl Engine {
                 return Err(Stop::Interrupted);
             }
             let clock = Clock::start();
+            let shared = self.shared.as_ref().and_then(|shared| shared.find(trial));
+            if let (Some(found), None) = (shared, &self.speed) {
+                return Ok(found);
+            }
             let found = match &mut self.shape {
                 Shape::Chain(chain) => chain.evaluate(trial)?,
                 Shape::Graph(graph) => graph.evaluate(trial)?,
@@ -164,7 +181,14 @@ impl Engine {
                 Some(speed) => Some(speed.latency_ns(&trial.assignment).map_err(Stop::Failed)?),
                 None => None,
             };
-            Ok(Evaluation { seconds: clock.now() as f64 / 1e9, latency_ns, ..found })
+            let found = Evaluation { seconds: clock.now() as f64 / 1e9, latency_ns, ..found };
+            match &mut self.shared {
+                Some(shared) if latency_ns.is_none() => {
+                    shared.add(trial, &found).map_err(Stop::Failed)?;
+                }
+                _ => {}
+            }
+            Ok(found)
         };
         trials.iter().map(one).collect()
     }

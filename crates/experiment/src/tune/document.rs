@@ -45,6 +45,8 @@ pub struct Document {
     pub metric: String,
     /// `higher` or `lower`: which is better.
     pub direction: String,
+    /// Objectives at the end of the search and of each restart; empty without restarts.
+    pub restart_objectives: Vec<f64>,
     /// What held-out samples show about the margin; null if none were held out.
     pub confirmation: Option<Confirmation>,
     /// The answer's accuracy on the confirmation set.
@@ -292,6 +294,7 @@ pub fn document(
         baselines: sets(|set| outcome.baselines[set].map(baseline)),
         metric: network.metric.name.clone(),
         direction: network.metric.direction.to_string(),
+        restart_objectives: outcome.restarts.clone(),
         confirmation: outcome.confirmation.as_ref().map(|found| confirmation(network, found)),
         confirmed_accuracy: outcome.confirmed,
         evaluations: sets(|set| outcome.evaluations[set]),

@@ -438,7 +438,9 @@ mod tests {
         assert_eq!(right, Ok(SampleOutcomes::Right("101".into())));
         let errors = of("sample 0: 2\nsample 1: 0.5\n", 1.25);
         assert_eq!(errors, Ok(SampleOutcomes::Scores(vec![2.0, 0.5])));
-        assert!(of("sample 0: 1\nsample 1: 0\n", 0.9).is_err_and(|why| why.contains("the mean 0.5")));
+        assert!(
+            of("sample 0: 1\nsample 1: 0\n", 0.9).is_err_and(|why| why.contains("the mean 0.5"))
+        );
         assert!(of("sample 0: nan\n", 0.9).is_err_and(|why| why.contains("for sample 0")));
         assert!(of("accuracy 0.9\n", 0.9).is_err_and(|why| why.contains("nothing matches")));
     }

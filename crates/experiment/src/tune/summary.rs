@@ -77,7 +77,9 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
                 (false, _) => format!("; {proven}"),
             };
             let needed = match needed {
-                Some(count) => format!("; {margin} % needs about {} held-out samples", units::count(*count)),
+                Some(count) => {
+                    format!("; {margin} % needs about {} held-out samples", units::count(*count))
+                }
                 None => String::new(),
             };
             format!(
@@ -117,6 +119,17 @@ pub fn remarks(
         lines.push(format!(
             "not reproducible: FLOAT 32 had accuracy {first}, and then {again}; decisions by less than \
              {difference:.5} are chance{weight}"
+        ));
+    }
+    let ends = || outcome.restarts.iter().copied();
+    if outcome.restarts.len() > 1 {
+        let (least, most) = (ends().fold(f64::INFINITY, f64::min), ends().fold(0.0, f64::max));
+        lines.push(format!(
+            "the search and its restarts end {} times, with {} to {} {}",
+            outcome.restarts.len(),
+            units::count(rounded(least)),
+            units::count(rounded(most)),
+            network.objective.unit()
         ));
     }
     if let Some(confirmation) = &outcome.confirmation {

@@ -37,17 +37,75 @@ impl Default for Metric {
 
 /// Words of metrics of which more is better.
 const HIGHER: &[&str] = &[
-    "acc", "accuracy", "top1", "top5", "correct", "right", "f1", "bleu", "rouge", "rouge1",
-    "rouge2", "rougel", "rougelsum", "map", "ap", "auc", "iou", "miou", "dice", "recall",
-    "precision", "exact", "em", "match", "psnr", "ssim", "clip", "cosine", "agreement", "ndcg",
-    "mrr", "kappa", "mcc", "nearest", "hits",
+    "acc",
+    "accuracy",
+    "top1",
+    "top5",
+    "correct",
+    "right",
+    "f1",
+    "bleu",
+    "rouge",
+    "rouge1",
+    "rouge2",
+    "rougel",
+    "rougelsum",
+    "map",
+    "ap",
+    "auc",
+    "iou",
+    "miou",
+    "dice",
+    "recall",
+    "precision",
+    "exact",
+    "em",
+    "match",
+    "psnr",
+    "ssim",
+    "clip",
+    "cosine",
+    "agreement",
+    "ndcg",
+    "mrr",
+    "kappa",
+    "mcc",
+    "nearest",
+    "hits",
 ];
 
 /// Words of metrics of which less is better.
 const LOWER: &[&str] = &[
-    "wer", "cer", "per", "der", "ter", "eer", "error", "errors", "err", "loss", "losses",
-    "perplexity", "ppl", "mse", "rmse", "mae", "mape", "nll", "entropy", "crossentropy", "fid",
-    "wrong", "mistakes", "misses", "distance", "divergence", "brier", "ece", "bpc", "bpb",
+    "wer",
+    "cer",
+    "per",
+    "der",
+    "ter",
+    "eer",
+    "error",
+    "errors",
+    "err",
+    "loss",
+    "losses",
+    "perplexity",
+    "ppl",
+    "mse",
+    "rmse",
+    "mae",
+    "mape",
+    "nll",
+    "entropy",
+    "crossentropy",
+    "fid",
+    "wrong",
+    "mistakes",
+    "misses",
+    "distance",
+    "divergence",
+    "brier",
+    "ece",
+    "bpc",
+    "bpb",
 ];
 
 /// Figures of a method of `dyno task score`, the default first.
@@ -277,8 +335,14 @@ mod tests {
         let of = |text| errors.words(text);
         assert_eq!(of("accuracy -12.5 is below -7.474"), "error 12.5 is above 7.474");
         assert_eq!(of("accuracy -7.4 is at least -7.474"), "error 7.4 is at most 7.474");
-        assert_eq!(of("accuracy -7.4 is the highest, and above -8"), "error 7.4 is the lowest, and below 8");
-        assert_eq!(of("saves 30 bits and costs 0.1 of accuracy"), "saves 30 bits and adds 0.1 of error");
+        assert_eq!(
+            of("accuracy -7.4 is the highest, and above -8"),
+            "error 7.4 is the lowest, and below 8"
+        );
+        assert_eq!(
+            of("saves 30 bits and costs 0.1 of accuracy"),
+            "saves 30 bits and adds 0.1 of error"
+        );
         let formats = "conv1.weight I3(-2) -> I3(-1)";
         assert_eq!(of(formats), formats);
         assert_eq!(Metric::default().words("accuracy 0.9"), "accuracy 0.9");

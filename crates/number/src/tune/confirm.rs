@@ -125,7 +125,8 @@ impl Trials<'_, '_> {
         let count = outcomes.len();
         if (count as u64) < fewest_held_out(margin) {
             let right = (outcomes.mean().clamp(0.0, 1.0) * count as f64) as u64;
-            let base = Confirmation { proven_margin: best_margin(right), ..too_few(margin, count as u64) };
+            let base =
+                Confirmation { proven_margin: best_margin(right), ..too_few(margin, count as u64) };
             self.confirmation = Some(base);
             return Ok(found);
         }
@@ -169,8 +170,10 @@ impl Trials<'_, '_> {
         let moves = vec![Move { change, assignment: rung.assignment.clone() }];
         let mut candidates = self.candidates(Subset::Confirmation, moves, None)?;
         let tuned = self.outcomes_of(&rung.assignment);
-        let tuned = tuned.ok_or_else(|| Stop::Failed("a trial has no results of samples".into()))?;
-        let paired = Paired::new(base, &tuned, part, &self.network().metric).map_err(Stop::Failed)?;
+        let tuned =
+            tuned.ok_or_else(|| Stop::Failed("a trial has no results of samples".into()))?;
+        let paired =
+            Paired::new(base, &tuned, part, &self.network().metric).map_err(Stop::Failed)?;
         let is_confirmed = paired.confirms(margin, level);
         let changed = match &paired {
             Paired::Right(PairedCounts { broken, fixed, .. }) => Some([*broken, *fixed]),
@@ -211,8 +214,10 @@ impl Trials<'_, '_> {
             Some((rung, look)) => (MarginVerdict::Valid, rungs[rung].clone(), looks.get(look)),
             None => {
                 let last = looks.last();
-                let is_beyond = last.is_some_and(|(look, paired)| is_beyond(paired, margin, look.level));
-                let verdict = if is_beyond { MarginVerdict::Invalid } else { MarginVerdict::Undecided };
+                let is_beyond =
+                    last.is_some_and(|(look, paired)| is_beyond(paired, margin, look.level));
+                let verdict =
+                    if is_beyond { MarginVerdict::Invalid } else { MarginVerdict::Undecided };
                 (verdict, found, last)
             }
         };
@@ -269,8 +274,10 @@ impl Trials<'_, '_> {
     /// Recovers an answer under a part of the margin. Returns `None` if that changes nothing.
     fn stricter(&mut self, from: &TuneAnswer, share: f64) -> Result<Option<TuneAnswer>, Stop> {
         let full = Subset::Full;
+        let base = self.known_answer(full, self.network().base())?;
+        self.phase = Phase::Recovery;
         let whole = self.narrow_margin(full, share);
-        let found = self.recover(from).and_then(|found| self.fine_tune(full, found));
+        let found = self.widen(from, base).and_then(|found| self.fine_tune(full, found));
         self.restore(full, whole);
         let found = found?;
         Ok((found.objective > from.objective).then_some(found))
@@ -319,7 +326,8 @@ impl Trials<'_, '_> {
             now = with(&now, slots);
             if (at + 1) % every == 0 {
                 let rung = self.known_answer(narrow.subset, now.clone())?;
-                let is_between = rung.objective > narrow.objective && rung.objective < wide.objective;
+                let is_between =
+                    rung.objective > narrow.objective && rung.objective < wide.objective;
                 found.extend(is_between.then_some(rung));
             }
         }

@@ -42,6 +42,16 @@ impl Trials<'_, '_> {
         self.phase = Phase::Recovery;
         self.remaining = 2 + (self.space.slots.len() + self.space.groups.len()) as u64;
         let base = self.begin(Subset::Full)?;
+        self.widen(from, base)
+    }
+
+    /// Widens formats and ranges until the accuracy suffices on the full set, which was begun.
+    /// Returns `base` if nothing does.
+    pub(super) fn widen(
+        &mut self,
+        from: &TuneAnswer,
+        base: TuneAnswer,
+    ) -> Result<TuneAnswer, Stop> {
         let question = "is the answer of the small set good enough for the full one?";
         let change = format!("the answer so far, {}", from.assignment);
         let found =

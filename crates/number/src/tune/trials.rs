@@ -36,6 +36,7 @@ pub(crate) struct Trials<'a, 'e> {
     noise: Option<[f64; 2]>,
     pub(super) confirmed: Option<f64>,
     pub(super) confirmation: Option<Confirmation>,
+    pub(super) restarts: Vec<f64>,
     // Samples per evaluation of each set.
     samples: [Option<u64>; 3],
 }
@@ -69,6 +70,7 @@ impl<'a, 'e> Trials<'a, 'e> {
             noise: None,
             confirmed: None,
             confirmation: None,
+            restarts: Vec::new(),
             samples: [of_program[0], of_program[1], None],
         }
     }
@@ -462,6 +464,7 @@ impl<'a, 'e> Trials<'a, 'e> {
             noise: self.noise.map(|noise| noise.map(|one| metric.signed(one))),
             confirmed: self.confirmed.map(|one| metric.signed(one)),
             confirmation: self.confirmation,
+            restarts: self.restarts,
             steps: self.steps,
             points: self.points,
             base_objective: if base_objective.is_finite() { base_objective } else { 0.0 },

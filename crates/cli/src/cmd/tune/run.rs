@@ -1,5 +1,6 @@
 //! `dyno tune run`: tunes a network that an external program, the built-in engine or a system evaluates.
 
+mod confirm;
 mod results;
 
 use std::path::{Path, PathBuf};
@@ -12,13 +13,14 @@ use dyno_experiment::tune::{
 use dyno_experiment::{Failure, Interrupt};
 use dyno_number::network::{BuiltInModel, CorrectnessSource, ExternalProgram};
 use dyno_number::tune::{
-    self, BiasRule, Confirmation, ConfirmationRule, Evaluation, Journal, JournalError, Passes, Progress, Settings, Stop, Trial,
-    TuneEnd, TuneOutcome,
+    self, BiasRule, Confirmation, ConfirmationRule, Evaluation, Journal, JournalError, Passes,
+    Progress, Settings, Stop, Trial, TuneEnd, TuneOutcome,
 };
 use dyno_number::{Algorithm, Network, Objective};
 use dyno_results::write::{pretty, replace};
 use serde_json::Value;
 
+use self::confirm::Confirm;
 use self::results::{ConfigurationWriter, display_path, exit};
 use super::NetworkArgs;
 use crate::cmd::keys::one_of;
@@ -83,6 +85,14 @@ pub struct Run {
     /// The part of the samples that the search does not see
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = part)]
     held_out: f64,
+    /// Restarts of the search with all samples, which share its evaluations [default: 10 for the
+    /// engine inside, else 0; 0 with --confirm none]
+    #[arg(long, value_name = "N")]
+    restarts: Option<u32>,
+    /// A file of evaluations that jobs share, by the content of model, samples and formats; it is
+    /// made if it is missing. For the engine inside
+    #[arg(long, value_name = "FILE")]
+    evaluations: Option<PathBuf>,
     /// Trials at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: u16,
@@ -108,13 +118,6 @@ enum Rule {
     WhenNeeded,
     NoWorse,
     Literal,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum Confirm {
-    Auto,
-    HeldOut,
-    None,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -195,50 +198,6 @@ impl Run {
         self.keep_going
     }
 
-    /// Returns the part of a model's samples that the search does not see.
-    fn part_to_hold_out(&self, network: &Network) -> Option<HeldOut> {
-        let built_in = network.built_in.as_ref()?;
-        let is_wanted = self.confirm != Confirm::None && self.closed.is_none();
-        // A system is played as a whole, and a validation set is held out already.
-        let can = built_in.system.is_none() && built_in.validation.is_none();
-        let margin = network.error_margin;
-        (is_wanted && can).then_some(HeldOut { share: self.held_out, margin })
-    }
-
-    /// Returns how the answer of a program is confirmed.
-    fn rule_of_program(&self, external: &ExternalProgram) -> Result<ConfirmationRule, Failure> {
-        let has_samples = external.sample.is_some();
-        match (self.closed, self.confirm) {
-            (Some(_), _) => Ok(ConfirmationRule::Threshold),
-            (None, Confirm::None) => Ok(ConfirmationRule::None),
-            (None, _) if has_samples => Ok(ConfirmationRule::Margin),
-            (None, Confirm::Auto) => Ok(ConfirmationRule::None),
-            (None, Confirm::HeldOut) => {
-                let problem = "the program prints only an accuracy: it cannot be compared with FLOAT 32 \
-                               sample by sample, and the margin cannot be confirmed";
-                Err(Failure::usage(problem).hint(
-                    "cmd_confirmation = \"...\" for samples that the search does not see, and \
-                     get_sample_regex = '...' for the score of each, make that possible",
-                ))
-            }
-        }
-    }
-
-    /// Returns how the answer of a model in this process is confirmed.
-    fn rule_of_model(&self, built_in: &BuiltInModel) -> Result<ConfirmationRule, Failure> {
-        match (self.closed, self.confirm) {
-            (Some(_), _) => Ok(ConfirmationRule::Threshold),
-            (None, Confirm::None) => Ok(ConfirmationRule::None),
-            (None, Confirm::HeldOut) if built_in.system.is_some() => {
-                let problem = "an accuracy run of `system` has one figure for all samples: the margin cannot \
-                               be confirmed";
-                Err(Failure::usage(problem).hint("leave out `system`, or --confirm held-out"))
-            }
-            (None, Confirm::Auto) if built_in.system.is_some() => Ok(ConfirmationRule::None),
-            (None, _) => Ok(ConfirmationRule::Margin),
-        }
-    }
-
     /// Returns how closed mode splits the calibration set.
     fn split(&self) -> Option<CalibrationSplit> {
         self.closed.map(|_| CalibrationSplit { small_share: self.small_share, seed: self.seed })
@@ -307,6 +266,7 @@ impl Run {
         }
         let mut settings = self.settings(true)?;
         settings.confirmation = self.rule_of_model(built_in)?;
+        settings.restarts = self.restarts_of_model(network, built_in);
         let part = self.part_to_hold_out(network);
         let mut data = Data::read(built_in, home, split, part).map_err(Failure::usage)?;
         let mut too_few = None;
@@ -353,7 +313,9 @@ impl Run {
             let job = Job { network, settings, folder, about, provenance, journal, too_few };
             return self.tune(job, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
         }
-        let mut engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
+        let shared = self.shared(built_in, home, &data)?;
+        let engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
+        let mut engine = engine.with_shared(shared);
         let folder = self.folder(network)?;
         let journal = self.journal(&folder, &about)?;
         engine.recall(&journal);
@@ -440,6 +402,7 @@ impl Run {
             batch: self.jobs.into(),
             measures_noise: true,
             max_evaluations: self.max_evaluations,
+            restarts: self.restarts.unwrap_or(0),
             confirmation: ConfirmationRule::None,
         })
     }
