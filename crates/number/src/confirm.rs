@@ -7,9 +7,9 @@
 //! configuration. [`Spending`] distributes the level among several looks.
 //!
 //! ```
-//! use dyno_number::confirm::{PairedCounts, Paired};
+//! use dyno_number::confirm::{PairedCounts, PairedSamples};
 //! // Of 1,000 samples 980 are right in both, 2 only in FLOAT(32) and 1 only in the configuration.
-//! let paired = Paired::Right(PairedCounts { both: 980, broken: 2, fixed: 1, neither: 17 });
+//! let paired = PairedSamples::Right(PairedCounts { both: 980, broken: 2, fixed: 1, neither: 17 });
 //! assert!(paired.confirms(0.01, 0.05));
 //! assert!(!paired.confirms(0.002, 0.05));
 //! let proven = paired.smallest_margin(0.05);
@@ -109,7 +109,7 @@ pub struct PairedCounts {
 
 /// Results of the same samples in FLOAT(32) and in a configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Paired {
+pub enum PairedSamples {
     /// Answers that are right or wrong.
     Right(PairedCounts),
     /// A number for each sample.
@@ -123,7 +123,7 @@ pub enum Paired {
     },
 }
 
-impl Paired {
+impl PairedSamples {
     /// Pairs the outcomes of a part of the samples.
     ///
     /// # Errors

@@ -41,11 +41,15 @@ fn layers(frame: &mut Frame, network: &Network, answer: &TuneAnswer) {
     let head = ["layer", "weights", "values", "activations", "values"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
     for (at, layer) in network.layers.iter().enumerate().take(MOST_LAYERS) {
+        let format = |at: usize, size: u64| match size {
+            0 => "-".to_owned(),
+            _ => formats[at].to_string(),
+        };
         rows.push(vec![
             layer.name.clone(),
-            formats[at].to_string(),
+            format(at, layer.weight_size),
             units::count(layer.weight_size),
-            formats[network.layers.len() + at].to_string(),
+            format(network.layers.len() + at, layer.activation_size),
             units::count(layer.activation_size),
         ]);
     }

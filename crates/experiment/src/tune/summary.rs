@@ -121,6 +121,42 @@ pub fn remarks(
              {difference:.5} are chance{weight}"
         ));
     }
+    lines.extend(remarks_on_margin(network, outcome));
+    if let Some(provenance) = provenance {
+        let of = |at: usize| provenance.sets[at].samples.len();
+        lines.push(format!(
+            "chosen by calibration data alone: {} samples, then {} others; confirmed once, on {}",
+            of(0),
+            of(1),
+            of(2)
+        ));
+    }
+    if outcome.skipped > 0 {
+        lines.push(format!(
+            "{} lines of the journal do not read; their evaluations were made again",
+            outcome.skipped
+        ));
+    }
+    match &outcome.end {
+        TuneEnd::Complete => {}
+        TuneEnd::Stopped(Stop::Interrupted) => {
+            lines.push("interrupted: this is the best so far; --resume goes on".into());
+        }
+        TuneEnd::Stopped(Stop::Limit) => {
+            lines.push(
+                "ended by --max-evaluations: this is the best so far; --resume goes on".into(),
+            );
+        }
+        TuneEnd::Stopped(Stop::Failed(_)) => {
+            lines.push("ended by a failure: this is the best so far; --resume goes on".into());
+        }
+    }
+    lines
+}
+
+/// Returns remarks on restarts and on the confirmation.
+fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
+    let mut lines = Vec::new();
     let ends = || outcome.restarts.iter().copied();
     if outcome.restarts.len() > 1 {
         let (least, most) = (ends().fold(f64::INFINITY, f64::min), ends().fold(0.0, f64::max));
@@ -153,35 +189,6 @@ pub fn remarks(
              other samples may lose more",
             network.metric.name
         ));
-    }
-    if let Some(provenance) = provenance {
-        let of = |at: usize| provenance.sets[at].samples.len();
-        lines.push(format!(
-            "chosen by calibration data alone: {} samples, then {} others; confirmed once, on {}",
-            of(0),
-            of(1),
-            of(2)
-        ));
-    }
-    if outcome.skipped > 0 {
-        lines.push(format!(
-            "{} lines of the journal do not read; their evaluations were made again",
-            outcome.skipped
-        ));
-    }
-    match &outcome.end {
-        TuneEnd::Complete => {}
-        TuneEnd::Stopped(Stop::Interrupted) => {
-            lines.push("interrupted: this is the best so far; --resume goes on".into());
-        }
-        TuneEnd::Stopped(Stop::Limit) => {
-            lines.push(
-                "ended by --max-evaluations: this is the best so far; --resume goes on".into(),
-            );
-        }
-        TuneEnd::Stopped(Stop::Failed(_)) => {
-            lines.push("ended by a failure: this is the best so far; --resume goes on".into());
-        }
     }
     lines
 }

@@ -1,6 +1,8 @@
 //! Figures of answers on unseen images: how many confirmed answers lose more than their margin on a
 //! third part, and how far the answers of several seeds are apart.
 
+use std::path::Path;
+
 use dyno_number::evaluate::{ChainEvaluator, Samples};
 use dyno_number::network::{LayerwiseScope, Network as Tuned};
 use dyno_number::tune::samples::{draw, split};
@@ -9,8 +11,8 @@ use dyno_number::tune::{
 };
 use dyno_number::{Objective, Platform};
 
-use super::train::{Layer, Network};
-use super::{Images, SIDE, line};
+use super::train::{DIGITS, Network};
+use super::{FigureFilter, Images, SIDE, line};
 
 /// Name of the share of confirmed answers that lose more than their margin on a third part.
 pub const BEYOND: &str = "tune.confirmed_beyond_margin_percent";
@@ -18,7 +20,7 @@ pub const BEYOND: &str = "tune.confirmed_beyond_margin_percent";
 pub const SPREAD: &str = "tune.seed_spread_percent";
 
 /// A network with the number of its layers that are tuned.
-pub type Trained<'a> = (&'a str, &'a Network, usize);
+pub type TrainedNetwork<'a> = (&'a str, &'a Network, usize);
 
 /// Restarts of the default search.
 const RESTARTS: u32 = 10;
@@ -43,7 +45,7 @@ impl Parts {
 }
 
 fn job(
-    (name, network, tuned): Trained<'_>,
+    (name, network, tuned): TrainedNetwork<'_>,
     test: &Images,
     parts: &Parts,
     small_seed: u64,
@@ -111,8 +113,31 @@ fn right(
     found as f64 / places.len() as f64
 }
 
+/// Prints the wanted figures; in a quick run of the last network alone.
+pub fn print(
+    folder: Option<&Path>,
+    [lenet, mlp]: [&Network; 2],
+    [train, test]: [&Images; 2],
+    is_quick: bool,
+    only: &FigureFilter,
+) {
+    let [beyond, spread] = [BEYOND, SPREAD].map(|name| only.wants(name, &[""]));
+    if !beyond && !spread {
+        return;
+    }
+    let digits = super::weights(folder, "digits", DIGITS, train);
+    let networks = [("lenet", lenet, 2), ("mlp-m", mlp, 3), ("digits", &digits, 3)];
+    let networks = if is_quick { &networks[2..] } else { &networks[..] };
+    if beyond {
+        print_beyond(networks, test, if is_quick { 3 } else { 10 });
+    }
+    if spread {
+        print_spread(networks, test);
+    }
+}
+
 /// Prints the share of confirmed answers that are beyond their margin on a third part.
-pub fn print_beyond(networks: &[Trained<'_>], test: &Images, draws: u64) {
+fn print_beyond(networks: &[TrainedNetwork<'_>], test: &Images, draws: u64) {
     let [mut confirmed, mut beyond, mut undecided] = [0_u32; 3];
     for &trained in networks {
         for seed in 0..draws {
@@ -150,7 +175,7 @@ pub fn print_beyond(networks: &[Trained<'_>], test: &Images, draws: u64) {
 
 /// Prints by how much the answer of the first seed is larger than the best of ten: the worst of all
 /// networks.
-pub fn print_spread(networks: &[Trained<'_>], test: &Images) {
+fn print_spread(networks: &[TrainedNetwork<'_>], test: &Images) {
     let mut worst = 0.0_f64;
     for &trained in networks {
         for (margin, rule) in [

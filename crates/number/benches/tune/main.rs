@@ -26,7 +26,7 @@ use dyno_number::network::{Layer as TunedLayer, LayerwiseScope, Network as Tuned
 use dyno_number::tune::{self, Journal, Passes, Settings, Subset, Trial, TuneOutcome};
 use dyno_number::{Algorithm, Dictionary, Format, Objective, Platform};
 use serde_json::json;
-use train::{DIGITS, LENET, Layer, MLP_M, Network, SIDE};
+use train::{LENET, Layer, MLP_M, Network, SIDE};
 
 /// Share of the small set: 1,000 of 10,000 images (SPEC A22).
 const SMALL: f64 = 0.1;
@@ -296,19 +296,7 @@ fn main() {
         let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
         tell("tune.mlp_m", &outcome, seconds, [None, Some(190.0), None]);
     }
-    let [beyond, spread] =
-        [confirmed::BEYOND, confirmed::SPREAD].map(|name| only.wants(name, &[""]));
-    if beyond || spread {
-        let digits = weights(folder, "digits", DIGITS, &train);
-        let networks = [("lenet", &lenet, 2), ("mlp-m", &mlp, 3), ("digits", &digits, 3)];
-        let networks = if is_quick { &networks[2..] } else { &networks[..] };
-        if beyond {
-            confirmed::print_beyond(networks, &test, if is_quick { 3 } else { 10 });
-        }
-        if spread {
-            confirmed::print_spread(networks, &test);
-        }
-    }
+    confirmed::print(folder, [&lenet, &mlp], [&train, &test], is_quick, &only);
     for (name, margin) in margins {
         let prefix = format!("tune.{name}.exhaustive");
         if !is_quick && only.wants(&prefix, &OF_TUNE) {

@@ -22,13 +22,13 @@ fn pairs(state: &mut u64, count: usize, [right, broken, fixed]: [f64; 3]) -> [Sa
     [SampleOutcomes::from_right(base), SampleOutcomes::from_right(tuned)]
 }
 
-fn paired([base, tuned]: &[SampleOutcomes; 2]) -> Paired {
-    Paired::new(base, tuned, 0..base.len(), &Metric::default()).unwrap()
+fn paired([base, tuned]: &[SampleOutcomes; 2]) -> PairedSamples {
+    PairedSamples::new(base, tuned, 0..base.len(), &Metric::default()).unwrap()
 }
 
 /// If the loss is the margin, at most a share of the level is confirmed.
 #[test]
-fn a_loss_at_the_margin_is_confirmed_as_rarely_as_the_level_says() {
+fn a_loss_at_the_margin_is_confirmed_no_more_often_than_the_level() {
     const DRAWS: u32 = 1_000;
     let mut state = 7;
     let mut most: f64 = 0.0;
@@ -65,7 +65,7 @@ fn samples_without_change_prove_what_their_number_proves() {
         assert!(found >= theory && found <= 1.01 * theory + 1.0, "{margin}: {found}, {theory}");
     }
     assert_eq!(fewest_samples(0.0, 0.05), u64::MAX, "no number proves that nothing is lost");
-    let unchanged = Paired::Right(PairedCounts { both: 32, ..PairedCounts::default() });
+    let unchanged = PairedSamples::Right(PairedCounts { both: 32, ..PairedCounts::default() });
     let proven = unchanged.smallest_margin(0.05);
     assert!((proven - (1.0 - 0.05_f64.powf(1.0 / 32.0))).abs() < 0.003, "{proven}");
 }
@@ -74,13 +74,13 @@ fn samples_without_change_prove_what_their_number_proves() {
 fn the_number_needed_is_enough_and_about_the_least() {
     // 0.4 % are lost of 1 %.
     let counts = PairedCounts { both: 480, broken: 4, fixed: 2, neither: 14 };
-    let few = Paired::Right(counts);
+    let few = PairedSamples::Right(counts);
     assert!(!few.confirms(0.01, 0.05));
     let needed = few.needed(0.01, 0.05).unwrap();
     assert!((1_000..8_000).contains(&needed), "{needed}");
     assert!(few.scaled(1.3 * needed as f64 / 500.0).confirms(0.01, 0.05));
     assert!(!few.scaled(0.7 * needed as f64 / 500.0).confirms(0.01, 0.05));
-    let lost = Paired::Right(PairedCounts { broken: 20, ..counts });
+    let lost = PairedSamples::Right(PairedCounts { broken: 20, ..counts });
     assert_eq!(lost.needed(0.01, 0.05), None);
     assert!(lost.loss() > 0.03 && few.loss() < 0.01);
 }
@@ -90,7 +90,7 @@ fn the_number_needed_is_enough_and_about_the_least() {
 fn many_differences_are_judged_as_few_are() {
     let at = |broken: u64, fixed: u64| {
         let both = 40_000 - broken - fixed;
-        Paired::Right(PairedCounts { both, broken, fixed, neither: 0 }).smallest_margin(0.05)
+        PairedSamples::Right(PairedCounts { both, broken, fixed, neither: 0 }).smallest_margin(0.05)
     };
     let [few, many] = [at(100, 100), at(101, 101)];
     assert!((few / many - 1.0).abs() < 0.06, "{few} {many}");
@@ -113,14 +113,14 @@ fn scores_are_judged_as_rarely_wrong() {
             tuned.push((wrong * (1.0 + rise) + change).max(0.0));
         }
         let [base, tuned] = [base, tuned].map(SampleOutcomes::Scores);
-        Paired::new(&base, &tuned, 0..500, &errors).unwrap().confirms(0.05, 0.05)
+        PairedSamples::new(&base, &tuned, 0..500, &errors).unwrap().confirms(0.05, 0.05)
     };
     let wrong = (0..DRAWS).filter(|_| is_confirmed(0.05)).count();
     assert!(wrong as f64 <= 0.08 * f64::from(DRAWS), "{wrong}");
     // A change for the better is confirmed.
     assert!(is_confirmed(-0.5));
     let same = SampleOutcomes::Scores(vec![1.0; 60]);
-    let of = |part| Paired::new(&same, &same, part, &Metric::default()).unwrap();
+    let of = |part| PairedSamples::new(&same, &same, part, &Metric::default()).unwrap();
     assert!(!of(0..60).confirms(0.01, 0.05), "60 samples without change prove 5 %, not 1 %");
     assert!(of(0..60).confirms(0.06, 0.05) && !of(0..20).confirms(0.5, 0.05));
 }
@@ -129,11 +129,14 @@ fn scores_are_judged_as_rarely_wrong() {
 fn outcomes_of_other_samples_are_rejected() {
     let of = |text: &str| SampleOutcomes::Right(text.into());
     let metric = Metric::default();
-    assert!(Paired::new(&of("110"), &of("11"), 0..2, &metric).is_err());
-    assert!(Paired::new(&of("110"), &SampleOutcomes::Scores(vec![1.0; 3]), 0..3, &metric).is_err());
+    assert!(PairedSamples::new(&of("110"), &of("11"), 0..2, &metric).is_err());
+    assert!(
+        PairedSamples::new(&of("110"), &SampleOutcomes::Scores(vec![1.0; 3]), 0..3, &metric)
+            .is_err()
+    );
     let nan = SampleOutcomes::Scores(vec![f64::NAN]);
-    assert!(Paired::new(&nan, &nan, 0..1, &metric).is_err());
-    let found = Paired::new(&of("1101"), &of("1011"), 1..4, &metric).unwrap();
+    assert!(PairedSamples::new(&nan, &nan, 0..1, &metric).is_err());
+    let found = PairedSamples::new(&of("1101"), &of("1011"), 1..4, &metric).unwrap();
     let expected = PairedCounts { both: 1, broken: 1, fixed: 1, neither: 0 };
-    assert_eq!(found, Paired::Right(expected));
+    assert_eq!(found, PairedSamples::Right(expected));
 }

@@ -153,7 +153,7 @@ pub const SCORED_METHODS: &[Method] = {
     ]
 };
 
-/// What a name says about the direction of a metric.
+/// Direction of a metric by the words of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     /// It has no known word.

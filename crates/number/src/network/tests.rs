@@ -46,7 +46,7 @@ fn judged_by(name: &str, regex: &str, more: &str) -> Result<Metric, String> {
     network.map(|network| network.metric).map_err(|error| error.to_string())
 }
 
-/// An error rate is made small only if the descriptor says that it is one, and what may be either
+/// An error rate is made small only if the descriptor names it as one, and what may be either
 /// is rejected with what to write.
 #[test]
 fn a_metric_has_a_direction_or_is_rejected() {

@@ -17,7 +17,9 @@ use super::step::Phase;
 use super::trial::{Stop, Subset};
 use super::{Trials, TuneAnswer};
 use crate::assignment::Assignment;
-use crate::confirm::{LEVEL, Paired, PairedCounts, SampleOutcomes, Spending, fewest_samples};
+use crate::confirm::{
+    LEVEL, PairedCounts, PairedSamples, SampleOutcomes, Spending, fewest_samples,
+};
 
 /// What the held-out samples show about the margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +117,10 @@ impl Trials<'_, '_> {
     /// Returns `found` if there is none.
     pub(super) fn confirm_margin(&mut self, found: TuneAnswer) -> Result<TuneAnswer, Stop> {
         let margin = self.network().error_margin;
+        if found.assignment == self.network().base() {
+            // FLOAT(32) loses nothing.
+            return Ok(found);
+        }
         self.begin(Subset::Confirmation)?;
         let base = self.network().base();
         let Some(outcomes) = self.outcomes_of(&base) else {
@@ -133,7 +139,7 @@ impl Trials<'_, '_> {
         let rungs = self.rungs(found.clone())?;
         self.phase = Phase::Confirmation;
         let mut spending = Spending::new(LEVEL);
-        let mut looks: Vec<(Look, Paired)> = Vec::new();
+        let mut looks: Vec<(Look, PairedSamples)> = Vec::new();
         let mut confirmed = None;
         let mut left = rungs.len();
         for (at, fold) in folds(count, margin).into_iter().enumerate() {
@@ -164,7 +170,7 @@ impl Trials<'_, '_> {
         (fold, part): (usize, Range<usize>),
         base: &SampleOutcomes,
         level: f64,
-    ) -> Result<(Look, Paired), Stop> {
+    ) -> Result<(Look, PairedSamples), Stop> {
         let margin = self.network().error_margin;
         let change = format!("{}", rung.assignment);
         let moves = vec![Move { change, assignment: rung.assignment.clone() }];
@@ -173,11 +179,11 @@ impl Trials<'_, '_> {
         let tuned =
             tuned.ok_or_else(|| Stop::Failed("a trial has no results of samples".into()))?;
         let paired =
-            Paired::new(base, &tuned, part, &self.network().metric).map_err(Stop::Failed)?;
+            PairedSamples::new(base, &tuned, part, &self.network().metric).map_err(Stop::Failed)?;
         let is_confirmed = paired.confirms(margin, level);
         let changed = match &paired {
-            Paired::Right(PairedCounts { broken, fixed, .. }) => Some([*broken, *fixed]),
-            Paired::Scores { .. } => None,
+            PairedSamples::Right(PairedCounts { broken, fixed, .. }) => Some([*broken, *fixed]),
+            PairedSamples::Scores { .. } => None,
         };
         let look = Look {
             fold,
@@ -205,7 +211,7 @@ impl Trials<'_, '_> {
         &mut self,
         found: TuneAnswer,
         rungs: &[TuneAnswer],
-        looks: Vec<(Look, Paired)>,
+        looks: Vec<(Look, PairedSamples)>,
         confirmed: Option<(usize, usize)>,
         held_out: u64,
     ) -> TuneAnswer {
@@ -351,7 +357,7 @@ fn undecided(margin: f64, held_out: u64, needed: Option<u64>, problem: &str) -> 
 /// Returns the smallest margin that so many right answers prove if none changes.
 fn best_margin(right: u64) -> f64 {
     let counts = PairedCounts { both: right, ..PairedCounts::default() };
-    Paired::Right(counts).smallest_margin(Spending::new(LEVEL).next())
+    PairedSamples::Right(counts).smallest_margin(Spending::new(LEVEL).next())
 }
 
 /// Returns the confirmation of a job whose samples are too few to hold out a part that could
@@ -367,14 +373,14 @@ pub fn too_few(margin: f64, held_out: u64) -> Confirmation {
 
 /// Returns whether a loss beyond the margin is certain: broken samples are more than the margin and
 /// the fixed ones explain.
-fn is_beyond(paired: &Paired, margin: f64, level: f64) -> bool {
+fn is_beyond(paired: &PairedSamples, margin: f64, level: f64) -> bool {
     match paired {
-        Paired::Right(PairedCounts { both, broken, fixed, .. }) => {
+        PairedSamples::Right(PairedCounts { both, broken, fixed, .. }) => {
             let count = both + broken + fixed;
             let share = margin + (1.0 - margin) * (*fixed as f64 / count.max(1) as f64);
             crate::confirm::binomial_at_least(*broken, count, share) <= level
         }
-        Paired::Scores { .. } => false,
+        PairedSamples::Scores { .. } => false,
     }
 }
 

@@ -276,24 +276,7 @@ impl Run {
             too_few = Some(tune::too_few(network.error_margin, count as u64));
         }
         let provenance = data.provenance.take();
-        let mut about = tune::describe(network, &settings);
-        about["model"] = built_in.model.clone().into();
-        about["system"] = built_in.system.clone().into();
-        about["data"] = built_in.files()[1..].into();
-        if let CorrectnessSource::Agreement(agreement) = &built_in.correctness {
-            about["agreement"] = agreement.to_string().into();
-        }
-        about["validation"] = built_in.validation.as_ref().map(|files| files.to_vec()).into();
-        about["small_set"] = match split {
-            Some(CalibrationSplit { small_share, seed }) => serde_json::json!([small_share, seed]),
-            None => serde_json::json!([built_in.small_share, built_in.seed]),
-        };
-        // Jobs without held-out samples are as those of earlier versions.
-        if settings.confirmation == ConfirmationRule::Margin {
-            about["held_out"] = part.map(|part| part.share).into();
-        }
-        about["files"] = hashes(built_in, home).map_err(Failure::usage)?;
-        about["samples"] = sets_of(provenance.as_ref());
+        let about = self.about_model(network, built_in, home, &settings, provenance.as_ref())?;
         if let Some(answers) = elsewhere {
             let folder = self.folder(network)?;
             let journal = self.journal(&folder, &about)?;
@@ -322,6 +305,36 @@ impl Run {
         let folder = &folder;
         let job = Job { network, settings, folder, about, provenance, journal, too_few };
         self.tune(job, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
+    }
+
+    /// Describes a job with a model for its journal.
+    fn about_model(
+        &self,
+        network: &Network,
+        built_in: &BuiltInModel,
+        home: &Path,
+        settings: &Settings,
+        provenance: Option<&Provenance>,
+    ) -> Result<Value, Failure> {
+        let mut about = tune::describe(network, settings);
+        about["model"] = built_in.model.clone().into();
+        about["system"] = built_in.system.clone().into();
+        about["data"] = built_in.files()[1..].into();
+        if let CorrectnessSource::Agreement(agreement) = &built_in.correctness {
+            about["agreement"] = agreement.to_string().into();
+        }
+        about["validation"] = built_in.validation.as_ref().map(|files| files.to_vec()).into();
+        about["small_set"] = match self.split() {
+            Some(CalibrationSplit { small_share, seed }) => serde_json::json!([small_share, seed]),
+            None => serde_json::json!([built_in.small_share, built_in.seed]),
+        };
+        // Jobs without held-out samples are as those of earlier versions.
+        if settings.confirmation == ConfirmationRule::Margin {
+            about["held_out"] = self.part_to_hold_out(network).map(|part| part.share).into();
+        }
+        about["files"] = hashes(built_in, home).map_err(Failure::usage)?;
+        about["samples"] = sets_of(provenance);
+        Ok(about)
     }
 
     fn tune(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {

@@ -12,7 +12,7 @@ const PARTS: [usize; 3] = [800, 800, 2_000];
 /// noise to it, each slot its own.
 struct Simulated {
     numbers: Vec<f64>,
-    weights: [f64; 4],
+    weights: Vec<f64>,
     noise: HashMap<(usize, Format), Vec<f64>>,
     seed: u64,
 }
@@ -24,10 +24,10 @@ fn normal(state: &mut u64) -> f64 {
 }
 
 impl Simulated {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, slots: usize) -> Self {
         let mut state = seed;
         let numbers = (0..PARTS.iter().sum()).map(|_| 1.5 + normal(&mut state)).collect();
-        let weights = [(); 4].map(|()| 1.5 * 4.0_f64.powf(normal(&mut state) / 2.0));
+        let weights = (0..slots).map(|_| 1.5 * 4.0_f64.powf(normal(&mut state) / 2.0)).collect();
         Self { numbers, weights, noise: HashMap::new(), seed }
     }
 
@@ -43,8 +43,9 @@ impl Simulated {
             if format.kind() == Kind::Float {
                 continue;
             }
-            let layer = &network.layers[slot % 2];
-            let max = if slot < 2 { layer.weight_max } else { layer.activation_max };
+            let layers = network.layers.len();
+            let layer = &network.layers[slot % layers];
+            let max = if slot < layers { layer.weight_max } else { layer.activation_max };
             let scale = self.weights[slot] * damage(*format, max).sqrt();
             let noise = self.noise.entry((slot, *format)).or_insert_with(|| {
                 let words = format.words();
@@ -103,7 +104,7 @@ fn confirmed_answers_keep_their_margin_on_a_third_part() {
     for seed in 0.. {
         let mut network = lenet();
         network.error_margin = [0.02, 0.03][seed as usize % 2];
-        let mut simulated = Simulated::new(seed);
+        let mut simulated = Simulated::new(seed, 4);
         let outcome = run(&mut simulated, &network, ConfirmationRule::Margin);
         let found = outcome.confirmation.as_ref().unwrap();
         let answer = outcome.answer.as_ref().unwrap();
@@ -184,3 +185,68 @@ fn an_answer_that_fails_on_held_out_samples_is_widened() {
     let levels: f64 = found.looks.iter().map(|look| look.level).fold(0.0, f64::max);
     assert!(levels <= 0.025 && !found.looks.last().unwrap().is_confirmed);
 }
+
+/// A network of five layers of different sizes.
+fn five_layers() -> Network {
+    let descriptor = "layer_name = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n\
+                      wgt_size = [300, 4_000, 9_000, 2_000, 500]\nact_size = [784, 2_000, 900, 400, 100]\n\
+                      wgt_max_abs = [0.6, 0.3, 0.2, 0.4, 0.9]\nact_max_abs = [1.0, 4.0, 3.0, 6.0, 9.0]\n\
+                      err_margin = 0.02\n";
+    Network::from_descriptor(descriptor, None).unwrap()
+}
+
+/// Returns the answer's objective with a small set that a seed draws.
+fn objective(simulated: &mut Simulated, network: &Network, small_seed: u64, restarts: u32) -> f64 {
+    let small = crate::tune::samples::draw(PARTS[0], 0.1, small_seed);
+    let mut known: HashMap<Vec<Format>, Vec<bool>> = HashMap::new();
+    let mut evaluate = |trials: &[Trial]| {
+        let answer = |trial: &Trial| {
+            let formats = trial.assignment.formats().to_vec();
+            let right = known
+                .entry(formats)
+                .or_insert_with(|| simulated.right(network, &trial.assignment, 0..PARTS[0]));
+            let share = match trial.subset {
+                Subset::Small => {
+                    small.iter().filter(|at| right[**at]).count() as f64 / small.len() as f64
+                }
+                _ => right.iter().filter(|right| **right).count() as f64 / right.len() as f64,
+            };
+            Ok(Evaluation::from_accuracy(share))
+        };
+        trials.iter().map(answer).collect()
+    };
+    let settings = Settings { restarts, measures_noise: false, ..Settings::default() };
+    let outcome = tune(network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    outcome.answer.unwrap().objective
+}
+
+/// Restarts make the answer independent of the samples of the small set: it is within 3 % of the
+/// best of ten seeds.
+#[test]
+fn with_restarts_the_answer_depends_little_on_the_small_set() {
+    let network = five_layers();
+    let mut worst = [0.0_f64; 2];
+    let mut spread = [0.0_f64; 2];
+    for seed in 0..6 {
+        let mut simulated = Simulated::new(100 + seed, 10);
+        let [before, after] = [0, DEFAULT_RESTARTS].map(|restarts| {
+            (1..=10)
+                .map(|small| objective(&mut simulated, &network, small, restarts))
+                .collect::<Vec<f64>>()
+        });
+        // The best of both: restarts have to find it as well.
+        let least = before.iter().chain(&after).copied().fold(f64::INFINITY, f64::min);
+        for (at, ends) in [&before, &after].into_iter().enumerate() {
+            worst[at] = worst[at].max(ends[0] / least - 1.0);
+            let most = ends.iter().copied().fold(0.0, f64::max);
+            spread[at] = spread[at].max(most / least - 1.0);
+        }
+        eprintln!("{seed}: {before:?}\n   {after:?}");
+    }
+    eprintln!("first seed above the best: {worst:?}; any seed: {spread:?}");
+    assert!(worst[1] <= 0.03, "{worst:?}");
+    assert!(spread[0] > spread[1], "{spread:?}");
+}
+
+/// Restarts of the command line.
+const DEFAULT_RESTARTS: u32 = 10;
