@@ -122,7 +122,8 @@ pub fn print(
     only: &FigureFilter,
 ) {
     let [beyond, spread] = [BEYOND, SPREAD].map(|name| only.wants(name, &[""]));
-    if !beyond && !spread {
+    // Noise confirms nothing.
+    if folder.is_none() || !beyond && !spread {
         return;
     }
     let digits = super::weights(folder, "digits", DIGITS, train);
@@ -145,12 +146,14 @@ fn print_beyond(networks: &[TrainedNetwork<'_>], test: &Images, draws: u64) {
             let parts = Parts::new(test.labels.len(), seed);
             let (mut evaluator, network) = job(trained, test, &parts, seed, margin);
             let outcome = tuned(&mut evaluator, &network, ConfirmationRule::Margin);
-            let found = outcome.confirmation.as_ref().expect("it was asked for");
+            // Without a confirmation, the answer is FLOAT(32).
+            let found = outcome.confirmation.as_ref();
+            let verdict = found.map_or(MarginVerdict::Undecided, |found| found.verdict);
             let answer = outcome.answer.as_ref().expect("FLOAT(32) at least");
             let base = right(&mut evaluator, test, &parts, &network.base());
             let kept = right(&mut evaluator, test, &parts, &answer.assignment);
             let lost = 1.0 - kept / base;
-            if found.verdict == MarginVerdict::Valid {
+            if verdict == MarginVerdict::Valid {
                 confirmed += 1;
                 beyond += u32::from(lost > margin);
             } else {
@@ -159,9 +162,9 @@ fn print_beyond(networks: &[TrainedNetwork<'_>], test: &Images, draws: u64) {
             eprintln!(
                 "{}, draw {seed}, {margin}: {}, {} bits, loses {lost:.4} on the third part, {} looks",
                 trained.0,
-                found.verdict.word(),
+                verdict.word(),
                 answer.objective,
-                found.looks.len()
+                found.map_or(0, |found| found.looks.len())
             );
         }
     }
