@@ -38,6 +38,7 @@ use self::cache::{Blocks, Key, Prefixes};
 use self::stage::{IntegerWidth, Layout, PreparedProduct, Product, Scratch, Shape, Stage};
 use crate::assignment::Assignment;
 use crate::codec::NanError;
+use crate::confirm::SampleOutcomes;
 use crate::format::Format;
 use crate::network::Layer;
 use crate::tune::{Evaluation, Stop, Subset, Trial};
@@ -155,6 +156,8 @@ struct Plan<'a> {
     labels: &'a [usize],
     /// Collects by how much the label of each sample leads, with the sample's index.
     leads: Option<&'a Mutex<Vec<(f32, usize)>>>,
+    /// Collects the block and whether each of its answers is right.
+    rights: Option<&'a Mutex<Vec<(usize, Vec<bool>)>>>,
 }
 
 impl ChainEvaluator {
@@ -182,10 +185,11 @@ impl ChainEvaluator {
             });
         }
         let outputs = stages[stages.len() - 1].output.len();
-        if let Some(beyond) = labels.iter().find(|label| **label >= outputs) {
+        if let Some((at, beyond)) = labels.iter().enumerate().find(|(_, label)| **label >= outputs)
+        {
             return Err(EvaluateError::Samples {
                 expected: format!("labels below {outputs}, the outputs of the model"),
-                found: beyond.to_string(),
+                found: format!("{beyond} for sample {at}"),
             });
         }
         assert!(sets.iter().flatten().all(|at| *at < labels.len()), "indices of samples");
@@ -301,6 +305,19 @@ impl ChainEvaluator {
         Ok(scores)
     }
 
+    /// Returns the index of the largest score of some samples, in FLOAT(32).
+    ///
+    /// # Errors
+    /// A value is NaN.
+    ///
+    /// # Panics
+    /// If a sample does not exist.
+    pub fn predictions(&mut self, samples: &[usize]) -> Result<Vec<usize>, NanError> {
+        let scores = self.scores(&Assignment::new(Vec::new(), Vec::new()), samples)?;
+        let outputs = self.stages[self.stages.len() - 1].output.len();
+        Ok(scores.chunks_exact(outputs).map(top).collect())
+    }
+
     /// Returns the share of samples whose label has the largest score; among equal scores the first
     /// one counts. A trial that is certain to stay below [`Trial::decides`] gets a bound, which
     /// does not depend on the number of threads. `seconds` stays 0.
@@ -317,8 +334,11 @@ impl ChainEvaluator {
         let ready =
             self.ready_for(|product| formats(product, &trial.assignment)).map_err(failed)?;
         // The first complete trial, which is usually FLOAT(32).
-        let sorts = trial.decides.is_none() && !self.is_sorted[trial.subset as usize];
+        let is_confirmation = trial.subset == Subset::Confirmation;
+        let is_sorted = self.is_sorted[trial.subset as usize];
+        let sorts = trial.decides.is_none() && !is_sorted && !is_confirmation;
         let leads = Mutex::new(Vec::new());
+        let rights = Mutex::new(Vec::new());
         let caches = if sorts { vec![None; self.stages.len()] } else { self.caches_for(trial) };
         let plan = Plan {
             stages: &self.stages,
@@ -328,6 +348,7 @@ impl ChainEvaluator {
             images: &self.images,
             labels: &self.labels,
             leads: sorts.then_some(&leads),
+            rights: is_confirmation.then_some(&rights),
         };
         let share = |errors: usize| (count - errors) as f64 / count as f64;
         // Fewest errors with which the accuracy is below `decides`.
@@ -337,7 +358,11 @@ impl ChainEvaluator {
             self.sort(trial.subset, leads.into_inner().expect("nobody panics with the lock"));
         }
         let stopped = enough.filter(|enough| errors >= *enough);
+        let mut rights = rights.into_inner().expect("nobody panics with the lock");
+        rights.sort_by_key(|(block, _)| *block);
+        let rights = rights.into_iter().flat_map(|(_, rights)| rights);
         Ok(Evaluation {
+            outcomes: is_confirmation.then(|| SampleOutcomes::from_right(rights)),
             is_bound: stopped.is_some(),
             samples: Some(count as u64),
             ..Evaluation::from_accuracy(share(stopped.unwrap_or(errors)))
@@ -476,8 +501,15 @@ impl Plan<'_> {
             let found = from.chunks_exact(outputs).zip(self.blocks[block]).map(scored);
             leads.lock().expect("nobody panics with the lock").extend(found);
         }
-        let is_wrong = |(scores, sample): &(&[f32], &usize)| top(scores) != self.labels[**sample];
-        Ok(from.chunks_exact(outputs).zip(self.blocks[block]).filter(is_wrong).count())
+        let is_right = |(scores, sample): (&[f32], &usize)| top(scores) == self.labels[*sample];
+        let samples = from.chunks_exact(outputs).zip(self.blocks[block]);
+        let Some(rights) = self.rights else {
+            return Ok(samples.filter(|sample| !is_right(*sample)).count());
+        };
+        let found: Vec<bool> = samples.map(is_right).collect();
+        let wrong = found.iter().filter(|right| !**right).count();
+        rights.lock().expect("nobody panics with the lock").push((block, found));
+        Ok(wrong)
     }
 }
 

@@ -35,6 +35,7 @@
 mod assignment;
 mod codec;
 pub mod config;
+pub mod confirm;
 mod descriptor;
 pub mod evaluate;
 mod format;

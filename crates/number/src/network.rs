@@ -1,9 +1,12 @@
 //! Networks as the tuner sees them: layers, their sizes, and how the accuracy of a configuration is
 //! measured.
 
+mod metric;
 mod read;
 #[cfg(test)]
 pub(crate) mod tests;
+
+pub use self::metric::{Direction, Metric, SCORED_METHODS};
 
 use crate::assignment::Assignment;
 use crate::config::Radix;
@@ -26,6 +29,8 @@ pub struct Network {
     pub layerwise: LayerwiseScope,
     /// Function that the tuner minimizes.
     pub objective: Objective,
+    /// Metric by which configurations are judged.
+    pub metric: Metric,
     /// Share of the FLOAT(32) accuracy that may be lost (SPEC A21), in [0, 1).
     pub error_margin: f64,
     /// Program that measures accuracies, if there is one.
@@ -140,6 +145,9 @@ pub struct ExternalProgram {
     pub result: String,
     /// Regular expression for the output. The first group of its last match is the latency in ns.
     pub latency: Option<String>,
+    /// Regular expression for the output of the confirmation command. The first group of each match
+    /// is the score of a sample, in the order of the samples.
+    pub sample: Option<String>,
     /// Reading of the bias of FIXED in the configuration files of the program.
     pub radix: Radix,
     /// Path at which the program reads its configuration. `None` if the commands contain
@@ -183,19 +191,24 @@ impl Network {
         slots(Role::Weight).chain(slots(Role::Activation)).collect()
     }
 
-    /// Returns the groups of slots that share type and width.
+    /// Returns the groups of slots that share type and width. Slots without values are in none.
     #[must_use]
     pub fn groups(&self) -> Vec<Group> {
         let layers = self.layers.len();
         let own = |role, first: usize| {
             let group = move |layer: usize| {
                 let slot = Slot { layer, role };
-                Group { name: self.object(slot), role, slots: vec![first + layer] }
+                let group = Group { name: self.object(slot), role, slots: vec![first + layer] };
+                (self.size(slot) > 0).then_some(group)
             };
-            (0..layers).map(group).collect::<Vec<_>>()
+            (0..layers).filter_map(group).collect::<Vec<_>>()
         };
         let shared = |role, name: &str, first: usize| {
-            vec![Group { name: name.into(), role, slots: (first..first + layers).collect() }]
+            let has_values = |layer: &usize| self.size(Slot { layer: *layer, role }) > 0;
+            let slots: Vec<usize> =
+                (0..layers).filter(has_values).map(|layer| first + layer).collect();
+            let group = Group { name: name.into(), role, slots };
+            if group.slots.is_empty() { Vec::new() } else { vec![group] }
         };
         let (weights, activations) = match self.layerwise {
             LayerwiseScope::Both => (true, true),
@@ -219,12 +232,13 @@ impl Network {
         named(&self.layers[slot.layer].name, slot.role)
     }
 
-    /// Returns the names of all objects, slot by slot.
+    /// Returns the names of all objects, slot by slot. A slot without values has no object.
     #[must_use]
     pub fn objects(&self) -> Vec<Vec<String>> {
         let names = |slot: &Slot| {
             let parts = &self.layers[slot.layer].parts;
-            parts.iter().map(|part| named(part, slot.role)).collect()
+            let parts = parts.iter().filter(|_| self.size(*slot) > 0);
+            parts.map(|part| named(part, slot.role)).collect()
         };
         self.slots().iter().map(names).collect()
     }

@@ -36,13 +36,16 @@
 
 mod below;
 mod biases;
+mod chance;
 mod coarse;
+mod confirm;
 mod fine;
 mod journal;
 mod moves;
 mod narrow;
 mod pareto;
 mod recover;
+mod restart;
 pub mod samples;
 mod step;
 #[cfg(test)]
@@ -53,6 +56,8 @@ mod widths;
 
 use serde_json::{Value, json};
 
+pub use chance::Chance;
+pub use confirm::{Confirmation, Look, MarginVerdict, fewest_held_out, too_few};
 pub use journal::{Journal, JournalError};
 pub(crate) use moves::{Move, is_exp_2, kind_and_bits};
 pub(crate) use step::format_accuracy;
@@ -63,7 +68,7 @@ pub use widths::{WidthTrial, width_trials};
 
 use crate::assignment::Assignment;
 use crate::format::Format;
-use crate::network::{Layer, LayerKind, Network};
+use crate::network::{Direction, Layer, LayerKind, Network};
 use crate::platform::Role;
 use crate::search::{self, Algorithm};
 
@@ -85,8 +90,10 @@ pub struct Settings {
     pub measures_noise: bool,
     /// Maximum number of evaluations; `None` is unlimited.
     pub max_evaluations: Option<u64>,
-    /// Whether the answer is evaluated on the confirmation set at the end.
-    pub confirms: bool,
+    /// Number of restarts of the thesis' search after its end, with all samples.
+    pub restarts: u32,
+    /// How the answer is confirmed at the end.
+    pub confirmation: ConfirmationRule,
 }
 
 impl Default for Settings {
@@ -99,9 +106,23 @@ impl Default for Settings {
             batch: 1,
             measures_noise: true,
             max_evaluations: None,
-            confirms: false,
+            restarts: 0,
+            confirmation: ConfirmationRule::None,
         }
     }
+}
+
+/// How an answer is confirmed on the confirmation set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfirmationRule {
+    /// Not at all: the thesis' procedure.
+    None,
+    /// One comparison with the threshold, by which nothing is chosen: the rule of the closed
+    /// division.
+    Threshold,
+    /// A statement about unseen samples: the loss is at most the margin with 95 % confidence. The
+    /// answer is the smallest configuration for which it is confirmed.
+    Margin,
 }
 
 /// When a bias may be raised by one (SPEC A20).
@@ -161,6 +182,10 @@ pub struct TuneOutcome {
     pub noise: Option<[f64; 2]>,
     /// Accuracy of the answer on the confirmation set.
     pub confirmed: Option<f64>,
+    /// Objectives at the end of the search and of each restart; empty without restarts.
+    pub restarts: Vec<f64>,
+    /// What the held-out samples show about the margin, with [`ConfirmationRule::Margin`].
+    pub confirmation: Option<Confirmation>,
     /// All steps of the search in order.
     pub steps: Vec<Step>,
     /// All configurations that were evaluated to the end.
@@ -277,9 +302,14 @@ fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<TuneAn
         if settings.bias_rule == BiasRule::WhenNeeded {
             found = trials.go_below(found)?;
         }
+        if settings.restarts > 0 && found.subset == Subset::Full {
+            found = trials.restart(found, settings.restarts)?;
+        }
     }
-    if settings.confirms {
-        trials.confirm(&found)?;
+    match settings.confirmation {
+        ConfirmationRule::None => {}
+        ConfirmationRule::Threshold => trials.confirm(&found)?,
+        ConfirmationRule::Margin => found = trials.confirm_margin(found)?,
     }
     Ok(Some(found))
 }
@@ -308,7 +338,7 @@ pub fn describe(network: &Network, settings: &Settings) -> Value {
         }
         found
     };
-    json!({
+    let mut about = json!({
         "network": network.name,
         "layers": network.layers.iter().map(layer).collect::<Vec<_>>(),
         "weight_formats": formats(Role::Weight),
@@ -320,5 +350,13 @@ pub fn describe(network: &Network, settings: &Settings) -> Value {
         "bias_rule": format!("{:?}", settings.bias_rule),
         "passes": format!("{:?}", settings.passes),
         "least_fixed_bits": settings.least_fixed_bits,
-    })
+    });
+    if settings.restarts > 0 {
+        about["restarts"] = settings.restarts.into();
+    }
+    // Journals of accuracies are as those of earlier versions.
+    if network.metric.direction == Direction::Lower {
+        about["direction"] = network.metric.direction.to_string().into();
+    }
+    about
 }

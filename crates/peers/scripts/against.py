@@ -95,7 +95,7 @@ def ours(layers, most, *options):
     """Seconds of evaluation to an answer of at most so many bits on all images; to the end; its document."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
-        command = [DYNO, "tune", "run", "against.toml", "--out", out, "--json", "--no-progress", *options]
+        command = [DYNO, "tune", "run", "against.toml", "--out", out, "--json", "--no-progress", "--confirm", "none", *options]
         found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
         first, seconds = reached(out, found, layers, most)
     if first is None:

@@ -92,7 +92,7 @@ def ours(descriptor, layers, most, *options):
     """Seconds of evaluation to an answer of at most so many bits, and to the end; its document."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
-        command = [DYNO, "tune", "run", descriptor, "--out", out, "--json", "--no-progress", *options]
+        command = [DYNO, "tune", "run", descriptor, "--out", out, "--json", "--no-progress", "--confirm", "none", *options]
         # A limit that comes first is no failure.
         found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout)
         first, seconds = reached(out, found, layers, most)

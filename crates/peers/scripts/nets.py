@@ -47,7 +47,7 @@ def tuned(net):
     out = net.path(f"tuned-{net.name}-{int(time.time())}")
     # All of it takes minutes.
     short = ["--passes", "small", "--max-evaluations", "60"] if QUICK else []
-    ran = subprocess.run([DYNO, "tune", "run", descriptor, "--out", out, "--json", *short], stdout=subprocess.PIPE, text=True)
+    ran = subprocess.run([DYNO, "tune", "run", descriptor, "--out", out, "--json", "--confirm", "none", *short], stdout=subprocess.PIPE, text=True)
     if ran.returncode not in (0, 1):
         sys.exit(f"dyno tune run {descriptor} exits with {ran.returncode}")
     found = json.loads(ran.stdout)

@@ -34,7 +34,7 @@ def tuned(net, out):
     """What was found; its formats lie in the folder."""
     _, descriptor = net.described(DYNO)
     short = ["--passes", "small", "--max-evaluations", "40"] if QUICK else []
-    command = [DYNO, "tune", "run", descriptor, "--out", out, "--json", "--no-progress", *short]
+    command = [DYNO, "tune", "run", descriptor, "--out", out, "--json", "--no-progress", "--confirm", "none", *short]
     # A limit that comes first is no failure.
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout)
 

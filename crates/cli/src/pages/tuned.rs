@@ -8,10 +8,10 @@ mod story;
 use std::fmt::Write as _;
 
 use dyno_number::Network;
-use dyno_number::tune::{Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome};
+use dyno_number::tune::{MarginVerdict, Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome};
 use serde_json::Value;
 
-use dyno_experiment::tune::Provenance;
+use dyno_experiment::tune::{Provenance, margin_verdict};
 use dyno_report::page::{self, Masthead, Tone};
 use dyno_report::words::{self, escaped};
 use dyno_results::units;
@@ -57,6 +57,13 @@ pub fn html(tuning: &Tuning<'_>) -> String {
 }
 
 fn verdict(outcome: &TuneOutcome) -> (&'static str, Tone) {
+    if let (TuneEnd::Complete, Some(confirmation)) = (&outcome.end, &outcome.confirmation) {
+        let tone = match confirmation.verdict {
+            MarginVerdict::Valid => Tone::Good,
+            MarginVerdict::Invalid | MarginVerdict::Undecided => Tone::Bad,
+        };
+        return (confirmation.verdict.word(), tone);
+    }
     let confirmed = outcome.confirmed.zip(outcome.baselines[2]);
     match (&outcome.end, confirmed) {
         (TuneEnd::Stopped(_), _) => ("NOT DONE", Tone::Bad),
@@ -102,6 +109,10 @@ fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer:
         count(answer.objective),
         count(outcome.base_objective),
     );
+    if let Some(confirmation) = &outcome.confirmation {
+        let sentence = escaped(&margin_verdict(network, confirmation));
+        let _ = write!(html, "<p class=\"meaning\">{sentence}.</p>");
+    }
     let judged = [
         (outcome.baselines[answer.subset as usize], answer.accuracy, answer.subset),
         (outcome.baselines[2], outcome.confirmed.unwrap_or(f64::NAN), Subset::Confirmation),
@@ -109,13 +120,15 @@ fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer:
     html.push_str("<ul class=\"conditions\">");
     for (baseline, accuracy, set) in judged {
         let Some(baseline) = baseline.filter(|_| accuracy.is_finite()) else { continue };
-        let (class, sign) =
-            if accuracy >= baseline.threshold { ("good", "✓") } else { ("bad", "✕") };
+        let keeps = network.metric.keeps(accuracy, baseline.threshold);
+        let (class, sign) = if keeps { ("good", "✓") } else { ("bad", "✕") };
         let _ = write!(
             html,
-            "<li class=\"{class}\"><span>{sign}</span> accuracy <b>{accuracy}</b> on the {set} set: at least \
-             {:.5} is kept of the {} in FLOAT 32</li>",
-            baseline.threshold, baseline.accuracy
+            "<li class=\"{class}\"><span>{sign}</span> {} <b>{accuracy}</b> on the {set} set: the limit is \
+             {:.5}, and FLOAT 32 has {}</li>",
+            escaped(&network.metric.name),
+            baseline.threshold,
+            baseline.accuracy
         );
         if set == answer.subset {
             meter(html, accuracy, baseline.threshold, baseline.accuracy);
@@ -127,7 +140,7 @@ fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer:
 /// Appends a meter of the accuracy margin: 0 at the left, all of it at the right.
 fn meter(html: &mut String, accuracy: f64, threshold: f64, base: f64) {
     let room = base - threshold;
-    if room <= 0.0 {
+    if room == 0.0 {
         return;
     }
     let left = ((accuracy - threshold) / room).clamp(0.0, 1.0);
@@ -160,8 +173,17 @@ fn next(tuning: &Tuning<'_>) -> Vec<String> {
             "Go on with <code>{run} --out {folder} --resume</code>; nothing that was evaluated is lost."
         )),
     }
-    let is_failed =
-        outcome.confirmed.zip(outcome.baselines[2]).is_some_and(|(a, b)| a < b.threshold);
+    let is_failed = outcome.confirmation.is_none()
+        && outcome.confirmed.zip(outcome.baselines[2]).is_some_and(|(a, b)| a < b.threshold);
+    if let Some(confirmation) = &outcome.confirmation
+        && confirmation.verdict != MarginVerdict::Valid
+    {
+        advice.push(
+            "The margin is not proven. More samples, or a larger <code>--margin</code>, can prove it; \
+             <code>--confirm none</code> leaves the proof out."
+                .into(),
+        );
+    }
     if is_failed {
         advice.push(
             "Do not submit it: it fails on samples that it was not chosen by. A calibration set of more \

@@ -1,6 +1,6 @@
 //! Results of a tuning job, for terminals.
 
-use dyno_experiment::tune::{Provenance, remarks};
+use dyno_experiment::tune::{Provenance, margin_verdict, remarks};
 use dyno_number::network::Network;
 use dyno_number::tune::{TuneAnswer, TuneOutcome};
 use dyno_results::summary::DISCLAIMER;
@@ -25,7 +25,7 @@ pub fn summary(
             layers(&mut frame, network, answer);
             frame.rule();
             size(&mut frame, network, outcome, answer);
-            accuracy(&mut frame, outcome, answer);
+            accuracy(&mut frame, network, outcome, answer);
         }
         None => frame.line("No configuration was evaluated: there is no answer.", 0),
     }
@@ -41,11 +41,15 @@ fn layers(frame: &mut Frame, network: &Network, answer: &TuneAnswer) {
     let head = ["layer", "weights", "values", "activations", "values"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
     for (at, layer) in network.layers.iter().enumerate().take(MOST_LAYERS) {
+        let format = |at: usize, size: u64| match size {
+            0 => "-".to_owned(),
+            _ => formats[at].to_string(),
+        };
         rows.push(vec![
             layer.name.clone(),
-            formats[at].to_string(),
+            format(at, layer.weight_size),
             units::count(layer.weight_size),
-            formats[network.layers.len() + at].to_string(),
+            format(network.layers.len() + at, layer.activation_size),
             units::count(layer.activation_size),
         ]);
     }
@@ -68,17 +72,23 @@ fn size(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer: &Tu
     );
 }
 
-fn accuracy(frame: &mut Frame, outcome: &TuneOutcome, answer: &TuneAnswer) {
+fn accuracy(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer: &TuneAnswer) {
     if let Some(baseline) = outcome.baselines[answer.subset as usize] {
         frame.line(
             &format!(
-                "accuracy {} on the {} set; FLOAT 32 has {}, the limit is {:.5}",
-                answer.accuracy, answer.subset, baseline.accuracy, baseline.threshold
+                "{} {} on the {} set; FLOAT 32 has {}, the limit is {:.5}",
+                network.metric.name,
+                answer.accuracy,
+                answer.subset,
+                baseline.accuracy,
+                baseline.threshold
             ),
             2,
         );
     }
-    if let (Some(accuracy), Some(baseline)) = (outcome.confirmed, outcome.baselines[2]) {
+    if let Some(confirmation) = &outcome.confirmation {
+        frame.line(&margin_verdict(network, confirmation), 2);
+    } else if let (Some(accuracy), Some(baseline)) = (outcome.confirmed, outcome.baselines[2]) {
         let verdict = if accuracy >= baseline.threshold { "confirmed" } else { "NOT CONFIRMED" };
         frame.line(
             &format!(

@@ -61,6 +61,7 @@ mod tune_cpp;
 mod tuned;
 mod tuned_files;
 mod tuned_graph;
+mod tuned_verdict;
 mod updated;
 mod verdicts;
 mod workers;

@@ -115,7 +115,7 @@ fn accuracy_runs_of_a_system_tune_as_the_engine_inside_does() {
     descriptor(&folder, "inside.toml", "");
     let system = "system = \"tuned:model={model},formats={config}\"\n";
     descriptor(&folder, "played.toml", system);
-    folder.dyno("tune run inside.toml --out inside -q --passes small").exits(0);
+    folder.dyno("tune run inside.toml --out inside -q --passes small --confirm none").exits(0);
     folder.dyno("tune run played.toml --out played -q --passes small").exits(0);
     let (inside, played) = (told(&folder, "inside"), told(&folder, "played"));
     assert_eq!(played["baselines"], inside["baselines"]);

@@ -83,7 +83,7 @@ fn formats(text: &str) -> Value {
 #[test]
 fn a_recurrent_graph_with_branches_is_tuned() {
     let folder = folder();
-    let ran = folder.dyno("tune run words.toml --out out").exits(0);
+    let ran = folder.dyno("tune run words.toml --out out --confirm none").exits(0);
     assert!(ran.stdout.contains("FLOAT 32 has 1, the limit is 0.90000"), "{}", ran.stdout);
     let told = schema::keeps_to(&folder, "out", "tune");
     assert_eq!(told["state"], "complete");

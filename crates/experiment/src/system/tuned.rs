@@ -245,7 +245,10 @@ pub fn whole_numbers(path: &Path) -> Result<Vec<usize>, String> {
     let wrong = || format!("{}: expected whole numbers of at least 0", path.display());
     let found = array(path)?;
     let found = found.elements.to_i64().ok_or_else(wrong)?;
-    found.iter().map(|label| usize::try_from(*label).map_err(|_| wrong())).collect()
+    let number = |(at, number): (usize, &i64)| {
+        usize::try_from(*number).map_err(|_| format!("{}; {number} is at {at}", wrong()))
+    };
+    found.iter().enumerate().map(number).collect()
 }
 
 /// Reads an array of NumPy.

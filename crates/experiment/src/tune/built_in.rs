@@ -6,7 +6,7 @@ use dyno_loadgen::clock::Clock;
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphEvaluator, GraphSamples};
 use dyno_number::evaluate::{ChainEvaluator, Samples};
 use dyno_number::network::{BuiltInModel, Layer};
-use dyno_number::tune::{Evaluation, Journal, Stop, Trial};
+use dyno_number::tune::{Chance, Evaluation, Journal, Stop, Subset, Trial};
 use dyno_number::{Network, Objective};
 use dyno_onnx::Model;
 use dyno_tensors::files;
@@ -14,8 +14,12 @@ use serde_json::{Value, json};
 
 use super::closed::sha256;
 use super::data::Data;
+use super::evaluations::SharedEvaluations;
 use super::speed::Speed;
 use crate::watch::Interrupt;
+
+/// Most samples that are predicted to check the labels.
+const MOST_PREDICTED: usize = 2_000;
 
 /// A model in this process that evaluates trials.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub struct Engine {
     shape: Shape,
     /// Latency measurement, if the objective is a latency.
     speed: Option<Speed>,
+    /// Evaluations that jobs share, if a file is given.
+    shared: Option<SharedEvaluations>,
 }
 
 #[derive(Debug)]
@@ -47,6 +53,11 @@ impl Engine {
     ) -> Result<Self, String> {
         let path = folder.join(&built_in.model);
         let sample = data.first();
+        let labels = match &data.fed.correctness {
+            CorrectnessRule::Labels(labels) => labels.clone(),
+            CorrectnessRule::Agreement(_) => Vec::new(),
+        };
+        let full = data.sets[Subset::Full as usize].clone();
         let mut engine = Self::new(&path, data.fed, data.sets)?;
         let objects = engine.objects();
         let known: Vec<&str> = objects.iter().map(String::as_str).collect();
@@ -54,6 +65,7 @@ impl Engine {
         if let unknown @ [_, ..] = &network.unknown_objects(&known)[..] {
             return Err(of(&unknown.join("; ")));
         }
+        engine.check_chance(&labels, &full).map_err(|problem| of(&problem))?;
         if network.objective == Objective::Latency {
             engine.speed =
                 Some(Speed::new(Model::read(&path).map_err(|error| of(&error))?, sample));
@@ -73,11 +85,37 @@ impl Engine {
         {
             let samples = Samples { values: input.values.clone(), labels: labels.clone() };
             if let Ok(chain) = ChainEvaluator::new(&model, samples, sets.clone()) {
-                return Ok(Self { shape: Shape::Chain(Box::new(chain)), speed: None });
+                return Ok(Self {
+                    shape: Shape::Chain(Box::new(chain)),
+                    speed: None,
+                    shared: None,
+                });
             }
         }
         let graph = GraphEvaluator::new(&model, fed, sets).map_err(|error| of(&error))?;
-        Ok(Self { shape: Shape::Graph(Box::new(graph)), speed: None })
+        Ok(Self { shape: Shape::Graph(Box::new(graph)), speed: None, shared: None })
+    }
+
+    /// Rejects labels that FLOAT(32) predicts no better than chance.
+    fn check_chance(&mut self, labels: &[usize], full: &[usize]) -> Result<(), String> {
+        if labels.is_empty() {
+            return Ok(());
+        }
+        let part = &full[..full.len().min(MOST_PREDICTED)];
+        let predictions = match &mut self.shape {
+            Shape::Chain(chain) => chain.predictions(part).map_err(|error| error.to_string())?,
+            Shape::Graph(graph) => graph.predictions(part),
+        };
+        let labels: Vec<usize> = part.iter().map(|at| labels[*at]).collect();
+        let Some(found) = Chance::new(&predictions, &labels) else { return Ok(()) };
+        if found.is_exceeded() {
+            return Ok(());
+        }
+        Err(format!(
+            "FLOAT 32 has accuracy {:.4} on {} samples, and chance has {:.4}: nothing was searched. \
+             Compare the order of `labels` with that of `samples`, and both with the model",
+            found.accuracy, found.samples, found.expected
+        ))
     }
 
     /// Returns all objects that can have a format.
@@ -107,6 +145,12 @@ impl Engine {
         }
     }
 
+    /// Shares evaluations with other jobs.
+    #[must_use]
+    pub fn with_shared(self, shared: Option<SharedEvaluations>) -> Self {
+        Self { shared, ..self }
+    }
+
     /// Imports measurements of an earlier part of the job.
     pub fn recall(&mut self, journal: &Journal) {
         if let Some(speed) = &mut self.speed {
@@ -125,6 +169,10 @@ impl Engine {
                 return Err(Stop::Interrupted);
             }
             let clock = Clock::start();
+            let shared = self.shared.as_ref().and_then(|shared| shared.find(trial));
+            if let (Some(found), None) = (shared, &self.speed) {
+                return Ok(found);
+            }
             let found = match &mut self.shape {
                 Shape::Chain(chain) => chain.evaluate(trial)?,
                 Shape::Graph(graph) => graph.evaluate(trial)?,
@@ -133,7 +181,14 @@ impl Engine {
                 Some(speed) => Some(speed.latency_ns(&trial.assignment).map_err(Stop::Failed)?),
                 None => None,
             };
-            Ok(Evaluation { seconds: clock.now() as f64 / 1e9, latency_ns, ..found })
+            let found = Evaluation { seconds: clock.now() as f64 / 1e9, latency_ns, ..found };
+            match &mut self.shared {
+                Some(shared) if latency_ns.is_none() => {
+                    shared.add(trial, &found).map_err(Stop::Failed)?;
+                }
+                _ => {}
+            }
+            Ok(found)
         };
         trials.iter().map(one).collect()
     }

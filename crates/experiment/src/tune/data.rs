@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use dyno_number::evaluate::Samples;
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphInput, GraphSamples};
 use dyno_number::network::{BuiltInModel, CorrectnessSource};
-use dyno_number::tune::Subset;
-use dyno_number::tune::samples::{draw, split};
+use dyno_number::tune::samples::{draw, shuffle, split};
+use dyno_number::tune::{Subset, fewest_held_out};
 use dyno_tensors::npy::Npy;
 
 use crate::system::tuned::{array, whole_numbers};
@@ -34,6 +34,38 @@ pub struct CalibrationSplit {
     pub seed: u64,
 }
 
+/// Seed of the held-out samples.
+const HELD_OUT_SEED: u64 = 0x5eed_0000_c0f1;
+
+/// Part of the samples that the search does not see.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeldOut {
+    /// Its share of the samples.
+    pub share: f64,
+    /// Margin to confirm. If the part is too small to confirm it, no sample is held out.
+    pub margin: f64,
+}
+
+impl HeldOut {
+    /// Returns the indices of the held-out samples and of all others. The former are in an order
+    /// that is drawn, so that each fold of them is a sample of all. The split does not depend on the
+    /// descriptor's seed: searches with several seeds have the same held-out samples.
+    fn split(self, count: usize) -> [Vec<usize>; 2] {
+        let wanted = (count as f64 * self.share) as usize;
+        if (wanted as u64) < fewest_held_out(self.margin) {
+            return [Vec::new(), (0..count).collect()];
+        }
+        let [mut held_out, searched] = split(count, self.share, HELD_OUT_SEED);
+        shuffle(&mut held_out, HELD_OUT_SEED);
+        [held_out, searched]
+    }
+
+    /// Returns how many of `count` samples would be held out.
+    pub fn count(self, count: usize) -> usize {
+        (count as f64 * self.share) as usize
+    }
+}
+
 impl Data {
     /// Reads the arrays of a descriptor, relative to `folder`.
     ///
@@ -44,6 +76,7 @@ impl Data {
         built_in: &BuiltInModel,
         folder: &Path,
         closed: Option<CalibrationSplit>,
+        held_out: Option<HeldOut>,
     ) -> Result<Self, String> {
         let right = match &built_in.correctness {
             CorrectnessSource::Labels(file) => {
@@ -54,13 +87,17 @@ impl Data {
         let inputs: Vec<_> = built_in.samples.iter().map(|file| folder.join(file)).collect();
         let lengths = built_in.lengths.as_ref().map(|file| folder.join(file));
         let mut fed = fed(&inputs, lengths.as_deref(), right)?;
+        if let CorrectnessSource::Labels(file) = &built_in.correctness {
+            check_labels(&fed, &inputs[0], &folder.join(file))?;
+        }
         let count = fed.count();
         let mut confirmation = Vec::new();
         let mut provenance = None;
         if let Some(files) = &built_in.validation {
             let [values, own] = files.each_ref().map(|file| folder.join(file));
-            let own = CorrectnessRule::Labels(whole_numbers(&own)?);
-            let validation = self::fed(std::slice::from_ref(&values), None, own)?;
+            let right = CorrectnessRule::Labels(whole_numbers(&own)?);
+            let validation = self::fed(std::slice::from_ref(&values), None, right)?;
+            check_labels(&validation, &values, &own)?;
             if let Some(of) = closed {
                 let all = hashed(&fed, &inputs[0])?;
                 let names = [inputs[0].display().to_string(), values.display().to_string()];
@@ -70,12 +107,24 @@ impl Data {
             confirmation = (count..count + validation.count()).collect();
             join(&mut fed, validation)?;
         }
-        let [small, full] = match (closed, count) {
+        let mut searched: Vec<usize> = (0..count).collect();
+        if let (Some(held_out), true) = (held_out, confirmation.is_empty()) {
+            [confirmation, searched] = held_out.split(count);
+        }
+        let [small, full] = match (closed, searched.len()) {
             (_, 0) => [Vec::new(), Vec::new()],
             (Some(of), _) if count > 1 => split(count, of.small_share, of.seed),
-            _ => [draw(count, built_in.small_share, built_in.seed), (0..count).collect()],
+            (_, count) => {
+                let small = draw(count, built_in.small_share, built_in.seed);
+                [small.into_iter().map(|at| searched[at]).collect(), searched]
+            }
         };
         Ok(Self { fed, sets: [small, full, confirmation], provenance })
+    }
+
+    /// Returns the number of samples that are held out for the confirmation.
+    pub fn held_out(&self) -> usize {
+        self.sets[Subset::Confirmation as usize].len()
     }
 
     /// Returns the first sample as a single call: dimensions and values of each input.
@@ -146,6 +195,49 @@ fn hashed(fed: &GraphSamples, path: &Path) -> Result<Vec<NamedHash>, String> {
     Ok(values.chunks_exact(size.max(1)).enumerate().map(of).collect())
 }
 
+/// Rejects samples with values that are no finite numbers, and names the first ones.
+fn check_finite(path: &Path, input: &GraphInput) -> Result<(), String> {
+    let size = input.dims.iter().product::<usize>().max(1);
+    let samples = input.values.chunks(size).enumerate();
+    let is_finite = |(_, values): &(usize, &[f32])| values.iter().all(|x| x.is_finite());
+    let wrong: Vec<(usize, &[f32])> = samples.filter(|sample| !is_finite(sample)).collect();
+    let Some((first, values)) = wrong.first() else { return Ok(()) };
+    let at = values.iter().position(|x| !x.is_finite()).unwrap_or_default();
+    let others = match wrong.len() - 1 {
+        0 => String::new(),
+        count => {
+            let named: Vec<String> =
+                wrong[1..].iter().take(MOST_NAMED).map(|(at, _)| at.to_string()).collect();
+            let more = if count > MOST_NAMED { ", ..." } else { "" };
+            format!("; so have {count} others: {}{more}", named.join(", "))
+        }
+    };
+    Err(format!(
+        "{}: expected finite numbers; sample {first} has {} at its position {at}{others}. Remove or \
+         repair these samples",
+        path.display(),
+        values[at]
+    ))
+}
+
+/// Most samples that a message names.
+const MOST_NAMED: usize = 8;
+
+/// Rejects labels whose number is not that of the samples.
+fn check_labels(fed: &GraphSamples, samples: &Path, labels: &Path) -> Result<(), String> {
+    let CorrectnessRule::Labels(found) = &fed.correctness else { return Ok(()) };
+    if found.len() == fed.count() {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: expected a label for each of the {} samples of {}, found {}",
+        labels.display(),
+        fed.count(),
+        samples.display(),
+        found.len()
+    ))
+}
+
 /// Reads NumPy arrays: samples of each input of a model, and their lengths.
 ///
 /// # Errors
@@ -158,7 +250,9 @@ pub fn fed(
     let input = |path: &PathBuf| {
         let Npy { shape, elements } = array(path)?;
         let dims = shape.get(1..).unwrap_or_default().to_vec();
-        Ok(GraphInput { dims, values: elements.to_f32().into_owned() })
+        let found = GraphInput { dims, values: elements.to_f32().into_owned() };
+        check_finite(path, &found)?;
+        Ok(found)
     };
     let inputs = inputs.iter().map(input).collect::<Result<_, String>>()?;
     Ok(GraphSamples {

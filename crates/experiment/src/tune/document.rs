@@ -7,7 +7,7 @@ use dyno_results::summary::DISCLAIMER;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Provenance;
+use super::{Provenance, margin_verdict};
 
 /// Version of the schema of `tune.json`.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -41,6 +41,14 @@ pub struct Document {
     pub objective_unit: &'static str,
     /// FLOAT 32 on each set that was used.
     pub baselines: Sets<Option<Baseline>>,
+    /// The metric, `accuracy` unless the descriptor names another one.
+    pub metric: String,
+    /// `higher` or `lower`: which is better.
+    pub direction: String,
+    /// Objectives at the end of the search and of each restart; empty without restarts.
+    pub restart_objectives: Vec<f64>,
+    /// What held-out samples show about the margin; null if none were held out.
+    pub confirmation: Option<Confirmation>,
     /// The answer's accuracy on the confirmation set.
     pub confirmed_accuracy: Option<f64>,
     /// Configurations that were evaluated on each set, each counted once.
@@ -102,6 +110,52 @@ pub struct Configuration {
     /// The set on which it keeps its accuracy.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub set: Subset,
+}
+
+/// What held-out samples show about the margin.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Confirmation {
+    /// `VALID`, `INVALID` or `UNDECIDED`.
+    pub verdict: &'static str,
+    /// The verdict in a sentence.
+    pub sentence: String,
+    /// Share of the metric that may be lost.
+    pub margin: f64,
+    /// Share of such statements that is right at least: 0.95.
+    pub confidence: f64,
+    /// Samples that the search has not seen.
+    pub held_out: u64,
+    /// Smallest margin that they prove, or could prove at best; null if none.
+    pub proven_margin: Option<f64>,
+    /// Held-out samples that would be needed, if the verdict is UNDECIDED; null if unknown.
+    pub needed: Option<u64>,
+    /// Comparisons with FLOAT 32, in order.
+    pub looks: Vec<Look>,
+}
+
+/// A comparison of a configuration with FLOAT 32 on held-out samples.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Look {
+    /// Number of the fold, from 1.
+    pub fold: usize,
+    /// Error that this look may make, as a share.
+    pub level: f64,
+    /// Samples in the fold.
+    pub samples: u64,
+    /// The configuration.
+    pub formats: String,
+    /// Its objective.
+    pub objective: f64,
+    /// Share of the metric that it loses on the fold.
+    pub loss: f64,
+    /// Samples that become wrong; null for scores.
+    pub broken: Option<u64>,
+    /// Samples that become right; null for scores.
+    pub fixed: Option<u64>,
+    /// Whether the margin is confirmed.
+    pub confirmed: bool,
 }
 
 /// A layer of the answer.
@@ -238,6 +292,10 @@ pub fn document(
         base_objective: outcome.base_objective,
         objective_unit: network.objective.unit(),
         baselines: sets(|set| outcome.baselines[set].map(baseline)),
+        metric: network.metric.name.clone(),
+        direction: network.metric.direction.to_string(),
+        restart_objectives: outcome.restarts.clone(),
+        confirmation: outcome.confirmation.as_ref().map(|found| confirmation(network, found)),
         confirmed_accuracy: outcome.confirmed,
         evaluations: sets(|set| outcome.evaluations[set]),
         samples: sets(|set| outcome.samples[set]),
@@ -246,6 +304,30 @@ pub fn document(
         points: outcome.points.iter().map(point).collect(),
         steps: outcome.steps.iter().map(step).collect(),
         provenance: provenance.cloned(),
+    }
+}
+
+fn confirmation(network: &Network, found: &tune::Confirmation) -> Confirmation {
+    let look = |look: &tune::Look| Look {
+        fold: look.fold,
+        level: look.level,
+        samples: look.samples,
+        formats: look.assignment.to_string(),
+        objective: look.objective,
+        loss: if look.loss.is_finite() { look.loss } else { f64::MAX },
+        broken: look.changed.map(|[broken, _]| broken),
+        fixed: look.changed.map(|[_, fixed]| fixed),
+        confirmed: look.is_confirmed,
+    };
+    Confirmation {
+        verdict: found.verdict.word(),
+        sentence: margin_verdict(network, found),
+        margin: found.margin,
+        confidence: 1.0 - found.level,
+        held_out: found.held_out,
+        proven_margin: Some(found.proven_margin).filter(|margin| margin.is_finite()),
+        needed: found.needed.filter(|needed| *needed < u64::MAX),
+        looks: found.looks.iter().map(look).collect(),
     }
 }
 

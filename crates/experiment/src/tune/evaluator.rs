@@ -6,7 +6,7 @@ use dyno_number::Network;
 use dyno_number::tune::{Evaluation, Stop, Trial};
 
 use super::closed::write_lists;
-use super::data::{CalibrationSplit, Data};
+use super::data::{CalibrationSplit, Data, HeldOut};
 use super::external::program;
 use super::{Engine, Program, Runs, TrialPolicy};
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ enum EvaluatorKind {
 impl Evaluator {
     /// Opens the evaluator of a descriptor in the folder `home`. With `goes_on`, a trial at which a
     /// program fails counts as one without accuracy. With `closed`, the sets are those of closed
-    /// mode, split in this way.
+    /// mode, split in this way; with `held_out`, the sets are without the samples that are held out.
     ///
     /// # Errors
     /// A descriptor without an evaluator, files that cannot be read, or a folder that cannot be
@@ -40,11 +40,12 @@ impl Evaluator {
         home: &Path,
         goes_on: bool,
         closed: Option<CalibrationSplit>,
+        held_out: Option<HeldOut>,
     ) -> Result<Self, Failure> {
         let scratch = Scratch::new()?;
         let by = match &network.built_in {
             Some(built_in) => {
-                let data = Data::read(built_in, home, closed).map_err(Failure::usage)?;
+                let data = Data::read(built_in, home, closed, held_out).map_err(Failure::usage)?;
                 match &built_in.system {
                     Some(system) => {
                         let model = home.join(&built_in.model);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 use dyno_number::Network;
+use dyno_number::confirm::SampleOutcomes;
 use dyno_number::network::ExternalProgram;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use dyno_results::write::replace;
@@ -36,6 +37,7 @@ pub struct Program {
     external: ExternalProgram,
     result: Regex,
     latency: Option<Regex>,
+    sample: Option<Regex>,
     /// Working directory: the folder of its descriptor.
     folder: PathBuf,
     /// Folder of configurations.
@@ -97,9 +99,11 @@ impl Program {
             );
         }
         let latency = external.latency.as_deref();
+        let sample = external.sample.as_deref();
         Ok(Self {
             result: compiled("get_result_regex", &external.result)?,
             latency: latency.map(|text| compiled("get_latency_regex", text)).transpose()?,
+            sample: sample.map(|text| compiled("get_sample_regex", text)).transpose()?,
             external: external.clone(),
             folder: folder.to_path_buf(),
             trials: trials.to_path_buf(),
@@ -141,7 +145,7 @@ impl Program {
             Ok(evaluation) => Ok(Evaluation { seconds, ..evaluation }),
             // Without a result of FLOAT(32) there is no baseline.
             Err(why) if self.goes_on && !is_base => {
-                Ok(Evaluation { seconds, note: Some(why), ..Evaluation::from_accuracy(0.0) })
+                Ok(Evaluation { seconds, ..Evaluation::failed(why) })
             }
             Err(why) => Err(Stop::Failed(why)),
         }
@@ -179,8 +183,17 @@ impl Program {
         let accuracy = found("accuracy", "get_result_regex", &self.result)?;
         let latency = self.latency.as_ref();
         let latency = latency.map(|regex| found("latency", "get_latency_regex", regex));
-        let samples = self.external.samples.get(subset as usize).copied().flatten();
+        let sample = self.sample.as_ref().filter(|_| subset == Subset::Confirmation);
+        let outcomes = match sample {
+            Some(regex) => Some(outcomes(regex, printed, accuracy)?),
+            None => None,
+        };
+        let samples = match &outcomes {
+            Some(outcomes) => Some(outcomes.len() as u64),
+            None => self.external.samples.get(subset as usize).copied().flatten(),
+        };
         Ok(Evaluation {
+            outcomes,
             latency_ns: latency.transpose()?,
             samples,
             ..Evaluation::from_accuracy(accuracy)
@@ -343,6 +356,47 @@ fn last_match(regex: &Regex, printed: &str) -> Result<f64, String> {
     }
 }
 
+/// Returns the scores of samples. Their mean is the metric, as a share or in percent.
+fn outcomes(regex: &Regex, printed: &str, accuracy: f64) -> Result<SampleOutcomes, String> {
+    let mut scores = Vec::new();
+    for found in regex.captures_iter(printed) {
+        let score = found.get(1).map_or("", |group| group.as_str()).trim();
+        match score.parse::<f64>() {
+            Ok(number) if number.is_finite() => scores.push(number),
+            _ => {
+                let at = scores.len();
+                return Err(format!(
+                    "printed {score:?} for sample {at}, which is no number: `get_sample_regex` matches it"
+                ));
+            }
+        }
+    }
+    if scores.is_empty() {
+        return Err(format!(
+            "printed no result of a sample: nothing matches `get_sample_regex`{}",
+            told(printed)
+        ));
+    }
+    let mean = scores.iter().sum::<f64>() / scores.len() as f64;
+    let is_near = |value: f64| (value - accuracy).abs() <= SAME_MEAN * accuracy.abs().max(1e-9);
+    if ![1.0, 100.0, 0.01].iter().any(|scale| is_near(mean * scale)) {
+        return Err(format!(
+            "printed {} results of samples with the mean {mean}, and {accuracy} as the result of all: \
+             `get_sample_regex` has to match every sample once",
+            scores.len()
+        ));
+    }
+    let is_digit = |score: &f64| *score == 0.0 || *score == 1.0;
+    Ok(if scores.iter().all(is_digit) {
+        SampleOutcomes::from_right(scores.into_iter().map(|score| score == 1.0))
+    } else {
+        SampleOutcomes::Scores(scores)
+    })
+}
+
+/// How far the mean of samples may be from the printed result, because programs round.
+const SAME_MEAN: f64 = 0.005;
+
 /// Returns the last lines of an output, for messages.
 fn told(printed: &str) -> String {
     let lines: Vec<&str> =
@@ -374,6 +428,21 @@ mod tests {
         assert_eq!(last_match(&regex, "accuracy: 3"), Err("nothing matches".into()));
         let nan = last_match(&regex, "accuracy nan");
         assert_eq!(nan, Err("\"nan\" is no number, and is what matches".into()));
+    }
+
+    #[test]
+    fn results_of_samples_are_read_and_compared_with_the_whole() {
+        let regex = Regex::new(r"sample \d+: (\S+)").unwrap();
+        let of = |printed: &str, whole: f64| outcomes(&regex, printed, whole);
+        let right = of("sample 0: 1\nsample 1: 0\nsample 2: 1\naccuracy 66.7", 66.7);
+        assert_eq!(right, Ok(SampleOutcomes::Right("101".into())));
+        let errors = of("sample 0: 2\nsample 1: 0.5\n", 1.25);
+        assert_eq!(errors, Ok(SampleOutcomes::Scores(vec![2.0, 0.5])));
+        assert!(
+            of("sample 0: 1\nsample 1: 0\n", 0.9).is_err_and(|why| why.contains("the mean 0.5"))
+        );
+        assert!(of("sample 0: nan\n", 0.9).is_err_and(|why| why.contains("for sample 0")));
+        assert!(of("accuracy 0.9\n", 0.9).is_err_and(|why| why.contains("nothing matches")));
     }
 
     #[test]

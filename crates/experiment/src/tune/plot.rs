@@ -105,7 +105,7 @@ pub fn plot(
         let point = Accuracy { bits: width.bits, accuracy: evaluation.accuracy };
         curves.last_mut().expect("one was pushed").points.push(point);
     }
-    let threshold = base * (1.0 - network.error_margin);
+    let threshold = network.metric.limit(base, network.error_margin);
     Plot {
         schema: "dyno.tune.plot",
         schema_version: PLOT_SCHEMA_VERSION,

@@ -2,7 +2,9 @@
 
 use dyno_number::Radix;
 use dyno_number::network::Network;
-use dyno_number::tune::{Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome};
+use dyno_number::tune::{
+    Confirmation, Look, MarginVerdict, Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome,
+};
 use dyno_results::units;
 
 use super::Provenance;
@@ -15,13 +17,82 @@ pub fn best_file(network: &Network, answer: &TuneAnswer) -> String {
         if network.name.is_empty() { String::new() } else { format!(" {}", network.name) },
         answer.accuracy,
         answer.subset
-    );
+    )
+    .replace(", accuracy ", &format!(", {} ", network.metric.name));
     if answer.subset == Subset::Small {
         text += "# a part of the samples alone has been asked\n";
     }
     let radix = network.external.as_ref().map_or_else(Radix::default, |external| external.radix);
     let formats = answer.assignment.dictionary().to_text(radix);
     text + &formats.expect("a program was given it")
+}
+
+/// Returns the verdict about the margin in one sentence that begins with its word.
+pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String {
+    let Confirmation { verdict, margin, level, held_out, proven_margin, needed, looks, problem } =
+        confirmation;
+    let (word, what) = (verdict.word(), &network.metric.name);
+    let (margin, sure) = (percent(*margin), percent(1.0 - level));
+    let of = |look: &Look| match look.changed {
+        Some([broken, fixed]) => format!(
+            "of {} samples that the search has not seen {broken} become wrong and {fixed} right",
+            units::count(look.samples)
+        ),
+        None => format!(
+            "{} samples that the search has not seen lose {} %",
+            units::count(look.samples),
+            percent(look.loss)
+        ),
+    };
+    let proven = match proven_margin {
+        proven if proven.is_finite() => format!("they prove at most {} %", percent(*proven)),
+        _ => "they prove no margin".into(),
+    };
+    match verdict {
+        MarginVerdict::Valid => {
+            let look = looks.iter().rev().find(|look| look.is_confirmed);
+            let found = look.map(of).unwrap_or_default();
+            format!(
+                "{word}: at most {margin} % of the {what} is lost, with {sure} % confidence: {found}; {proven}"
+            )
+        }
+        MarginVerdict::Invalid => {
+            let found = looks.last().map(of).unwrap_or_default();
+            format!("{word}: more than {margin} % of the {what} is lost: {found}")
+        }
+        MarginVerdict::Undecided => {
+            let found = match looks.last() {
+                Some(look) => of(look),
+                None if *held_out > 0 => {
+                    format!("{} held-out samples are too few", units::count(*held_out))
+                }
+                None => problem.clone(),
+            };
+            let proven = match (looks.is_empty(), *held_out) {
+                (true, 0) => String::new(),
+                (true, _) => format!(
+                    "; they could prove at most {} % if no answer changed",
+                    percent(*proven_margin)
+                ),
+                (false, _) => format!("; {proven}"),
+            };
+            let needed = match needed {
+                Some(count) => {
+                    format!("; {margin} % needs about {} held-out samples", units::count(*count))
+                }
+                None => String::new(),
+            };
+            format!(
+                "{word}: whether at most {margin} % of the {what} is lost: {found}{proven}{needed}"
+            )
+        }
+    }
+}
+
+/// Formats a share in percent with at most two decimals.
+fn percent(share: f64) -> String {
+    let text = format!("{:.2}", 100.0 * share);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Returns remarks on the result.
@@ -42,7 +113,7 @@ pub fn remarks(
     ));
     if let Some([first, again]) = outcome.noise.filter(|[first, again]| first != again) {
         let difference = (first - again).abs();
-        let allowed = first * network.error_margin;
+        let allowed = first.abs() * network.error_margin;
         let weight =
             if difference > allowed / 2.0 { "; hardly any decision can be trusted" } else { "" };
         lines.push(format!(
@@ -50,6 +121,7 @@ pub fn remarks(
              {difference:.5} are chance{weight}"
         ));
     }
+    lines.extend(remarks_on_margin(network, outcome));
     if let Some(provenance) = provenance {
         let of = |at: usize| provenance.sets[at].samples.len();
         lines.push(format!(
@@ -78,6 +150,45 @@ pub fn remarks(
         TuneEnd::Stopped(Stop::Failed(_)) => {
             lines.push("ended by a failure: this is the best so far; --resume goes on".into());
         }
+    }
+    lines
+}
+
+/// Returns remarks on restarts and on the confirmation.
+fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
+    let mut lines = Vec::new();
+    let ends = || outcome.restarts.iter().copied();
+    if outcome.restarts.len() > 1 {
+        let (least, most) = (ends().fold(f64::INFINITY, f64::min), ends().fold(0.0, f64::max));
+        lines.push(format!(
+            "the search and its restarts end {} times, with {} to {} {}",
+            outcome.restarts.len(),
+            units::count(rounded(least)),
+            units::count(rounded(most)),
+            network.objective.unit()
+        ));
+    }
+    if let Some(confirmation) = &outcome.confirmation {
+        let mut folds: Vec<usize> = confirmation.looks.iter().map(|look| look.fold).collect();
+        folds.dedup();
+        if !folds.is_empty() {
+            lines.push(format!(
+                "{} configurations were compared with FLOAT 32 on {} held-out samples in {}; the widest \
+                 first, and each fold has half of the error that is left",
+                confirmation.looks.len(),
+                units::count(confirmation.held_out),
+                match folds.len() {
+                    1 => "one fold".to_owned(),
+                    count => format!("{count} folds"),
+                }
+            ));
+        }
+    } else if outcome.confirmed.is_none() {
+        lines.push(format!(
+            "the margin is not confirmed: the {} is that of samples by which the answer was chosen, and \
+             other samples may lose more",
+            network.metric.name
+        ));
     }
     lines
 }

@@ -12,6 +12,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
+mod confirmed;
 mod latency;
 mod paper;
 mod study;
@@ -121,6 +122,7 @@ fn evaluator(
         layers,
         layerwise: LayerwiseScope::WeightOnly,
         objective: Objective::Bits,
+        metric: dyno_number::network::Metric::default(),
         error_margin: 0.07,
         external: None,
         built_in: None,
@@ -294,6 +296,7 @@ fn main() {
         let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
         tell("tune.mlp_m", &outcome, seconds, [None, Some(190.0), None]);
     }
+    confirmed::print(folder, [&lenet, &mlp], [&train, &test], is_quick, &only);
     for (name, margin) in margins {
         let prefix = format!("tune.{name}.exhaustive");
         if !is_quick && only.wants(&prefix, &OF_TUNE) {

@@ -42,6 +42,7 @@ use super::cache::{Blocks, Key, Prefixes};
 use super::stage::Scratch;
 use super::{CACHE_BYTES, EvaluateError, top};
 use crate::assignment::Assignment;
+use crate::confirm::SampleOutcomes;
 use crate::format::Format;
 use crate::network::Layer;
 use crate::tune::{Evaluation, Stop, Subset, Trial};
@@ -224,12 +225,17 @@ impl GraphEvaluator {
         let enough = trial.decides.and_then(|least| (0..=count).find(|n| share(*n) < least));
         let errors = AtomicUsize::new(0);
         let is_over = || enough.is_some_and(|enough| errors.load(Ordering::Relaxed) >= enough);
+        let is_confirmation = trial.subset == Subset::Confirmation;
+        let rights = Mutex::new(BTreeMap::new());
         let work = |at: usize, scratch: &mut Scratch| {
             let answers = plan.answers(at, scratch, None).map_err(|(_, why)| why)?;
-            let is_wrong =
-                |(answer, sample): &(&Vec<f32>, &usize)| !self.is_right(**sample, answer);
-            let wrong = answers.iter().zip(&blocks[at]).filter(is_wrong).count();
-            errors.fetch_add(wrong, Ordering::Relaxed);
+            let is_right = |(answer, sample): (&Vec<f32>, &usize)| self.is_right(*sample, answer);
+            let found: Vec<bool> = answers.iter().zip(&blocks[at]).map(is_right).collect();
+            errors.fetch_add(found.iter().filter(|right| !**right).count(), Ordering::Relaxed);
+            if is_confirmation {
+                let found = blocks[at].iter().copied().zip(found);
+                rights.lock().expect("nobody panics with the lock").extend(found);
+            }
             Ok(())
         };
         let done = share_out(blocks.len(), &mut threads, &work, &is_over);
@@ -237,11 +243,24 @@ impl GraphEvaluator {
         done.map_err(|why| failed(&why))?;
         let errors = errors.into_inner();
         let stopped = enough.filter(|enough| errors >= *enough);
+        let rights = rights.into_inner().expect("nobody panics with the lock");
+        let in_order = self.sets[trial.subset as usize].iter();
+        let in_order = in_order.map(|sample| rights.get(sample).copied().unwrap_or(false));
         Ok(Evaluation {
+            outcomes: is_confirmation.then(|| SampleOutcomes::from_right(in_order)),
             is_bound: stopped.is_some(),
             samples: Some(count as u64),
             ..Evaluation::from_accuracy(share(stopped.unwrap_or(errors)))
         })
+    }
+
+    /// Returns the index of the largest number of the answers to some samples, in FLOAT(32).
+    ///
+    /// # Panics
+    /// If a sample does not exist.
+    #[must_use]
+    pub fn predictions(&self, samples: &[usize]) -> Vec<usize> {
+        samples.iter().map(|at| top(&self.base[*at])).collect()
     }
 
     fn is_right(&self, sample: usize, answer: &[f32]) -> bool {

@@ -105,6 +105,7 @@ fn tuned(evaluator: &mut ChainEvaluator) -> Network {
         layers: evaluator.profile().expect("no NaN"),
         layerwise: LayerwiseScope::WeightOnly,
         objective: Objective::Bits,
+        metric: crate::network::Metric::default(),
         error_margin: 0.1,
         external: None,
         built_in: None,
@@ -285,5 +286,8 @@ fn what_the_engine_cannot_do_is_told() {
     let expected =
         "expected 144 numbers for each of at least one label, found 143 numbers and 1 labels";
     assert_eq!(with(143, vec![0]), expected);
-    assert_eq!(with(144, vec![5]), "expected labels below 5, the outputs of the model, found 5");
+    assert_eq!(
+        with(144, vec![5]),
+        "expected labels below 5, the outputs of the model, found 5 for sample 0"
+    );
 }

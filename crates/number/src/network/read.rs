@@ -1,11 +1,14 @@
 //! Reads network descriptors.
 
+mod metric;
+
 use std::collections::BTreeSet;
 
 use toml::de::DeTable;
 
 use super::{
-    BuiltInModel, CorrectnessSource, ExternalProgram, Layer, LayerKind, LayerwiseScope, Network,
+    BuiltInModel, CorrectnessSource, ExternalProgram, Layer, LayerKind, LayerwiseScope, Metric,
+    Network,
 };
 use crate::config::Radix;
 use crate::descriptor::{DescriptorError, Item, Reader, count, nearest, number};
@@ -28,6 +31,8 @@ const KEYS: &[&str] = &[
     "layer_kind",
     "f_obj",
     "err_margin",
+    "metric",
+    "direction",
     "model",
     "samples",
     "lengths",
@@ -43,6 +48,7 @@ const KEYS: &[&str] = &[
     "cmd_confirmation",
     "get_result_regex",
     "get_latency_regex",
+    "get_sample_regex",
     "config_file",
     "radix",
     "time_limit_s",
@@ -53,9 +59,10 @@ const KEYS: &[&str] = &[
 ];
 
 /// Keys that apply only to a program.
-const PROGRAM_KEYS: [&str; 9] = [
+const PROGRAM_KEYS: [&str; 10] = [
     "get_result_regex",
     "get_latency_regex",
+    "get_sample_regex",
     "config_file",
     "radix",
     "time_limit_s",
@@ -135,6 +142,7 @@ fn network(
     };
     let external = external(reader, table);
     let built_in = built_in(reader, table);
+    let metric = metric::metric(reader, table, &name);
     let objective = objective?;
     let layers = layers?;
     if objective.needs_macs()
@@ -152,6 +160,7 @@ fn network(
         layers,
         layerwise,
         objective,
+        metric: metric?,
         error_margin: error_margin?,
         external: external?,
         built_in: built_in?,
@@ -497,6 +506,7 @@ fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Exter
         (text("cmd_smallset")?, text("cmd_fullset")?, text("cmd_confirmation")?);
     let result = text("get_result_regex")?;
     let latency = text("get_latency_regex")?;
+    let sample = text("get_sample_regex")?;
     let config_file = text("config_file")?;
     let calibration = text("calibration")?;
     let validation = text("validation")?;
@@ -517,13 +527,25 @@ fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Exter
         }
         return Some(None);
     };
+    let scored =
+        Reader::item(table, "metric").and_then(|item| Metric::scored(item.value.as_str()?));
+    let result = result.or_else(|| scored.map(|(figure, _)| metric::figure_regex(figure)));
     let Some(result) = result else {
         let problem =
             "expected how the accuracy is found in what the command prints, found nothing";
         reader.problem(0, "get_result_regex", problem);
         return None;
     };
-    for (key, command) in [("cmd_smallset", small.as_ref()), ("cmd_fullset", Some(&full))] {
+    if let (Some(item), None) = (Reader::item(table, "get_sample_regex"), &confirmation) {
+        let problem = "reads what `cmd_confirmation` prints, the command for samples that the search \
+                       does not see; it is missing";
+        reader.problem(item.at, item.key, problem);
+    }
+    for (key, command) in [
+        ("cmd_smallset", small.as_ref()),
+        ("cmd_fullset", Some(&full)),
+        ("cmd_confirmation", confirmation.as_ref()),
+    ] {
         let is_named =
             config_file.is_some() || command.is_none_or(|text| text.contains("{config}"));
         if !is_named && let Some(item) = Reader::item(table, key) {
@@ -538,6 +560,7 @@ fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Exter
         confirmation_command: confirmation,
         result,
         latency,
+        sample,
         radix,
         config_file,
         time_limit_s,

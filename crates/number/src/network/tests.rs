@@ -38,6 +38,66 @@ fn the_example_reads() {
     assert_eq!(groups.len(), expected.len());
 }
 
+/// The descriptor of LeNet with another name and regular expression, and further lines.
+fn judged_by(name: &str, regex: &str, more: &str) -> Result<Metric, String> {
+    let text = LENET.replace("\"LeNet\"", &format!("{name:?}"));
+    let text = text.replace("get_result_regex = 'accuracy = ([0-9.]+)'", regex);
+    let network = Network::from_descriptor(&format!("{text}\n{more}"), None);
+    network.map(|network| network.metric).map_err(|error| error.to_string())
+}
+
+/// An error rate is made small only if the descriptor names it as one, and what may be either
+/// is rejected with what to write.
+#[test]
+fn a_metric_has_a_direction_or_is_rejected() {
+    let direction = |name, regex: &str, more| judged_by(name, regex, more).map(|m| m.direction);
+    let regex = |text: &str| format!("get_result_regex = '{text}'");
+    let [accuracy, wer, other] = ["accuracy = (.*)", "WER: (.*)", "result (.*)"].map(regex);
+    assert_eq!(direction("LeNet", &accuracy, ""), Ok(Direction::Higher));
+    assert_eq!(direction("RNN-T", &wer, ""), Ok(Direction::Lower));
+    assert_eq!(direction("LeNet", &other, "metric = \"perplexity\""), Ok(Direction::Lower));
+    assert_eq!(direction("wer", &accuracy, "direction = \"lower\""), Ok(Direction::Lower));
+    assert_eq!(direction("wer", &accuracy, "direction = \"higher\""), Ok(Direction::Higher));
+    // The regular expression is of an accuracy, and the name of an error rate.
+    let why = direction("wer", &accuracy, "").unwrap_err();
+    assert!(why.contains("`direction = \"lower\"` for an error rate"), "{why}");
+    let why = direction("LeNet", &other, "").unwrap_err();
+    assert!(why.contains("no metric whose direction is known"), "{why}");
+    let why = direction("LeNet", &other, "metric = \"quality\"").unwrap_err();
+    assert!(why.contains("\"quality\" does not state"), "{why}");
+    assert!(direction("LeNet", &other, "direction = \"up\"").is_err());
+}
+
+/// Methods of `dyno task score` need no regular expression: it prints their figures by name.
+#[test]
+fn methods_of_task_score_are_metrics() {
+    for (method, figures) in SCORED_METHODS {
+        let metric = judged_by("net", "", &format!("metric = \"{method}\"")).unwrap();
+        assert_eq!((metric.direction, metric.is_stated), (figures[0].1, true), "{method}");
+        for (figure, direction) in *figures {
+            let more = format!("metric = \"{method}.{figure}\"");
+            assert_eq!(judged_by("net", "", &more).unwrap().direction, *direction, "{more}");
+        }
+    }
+    assert!(judged_by("net", "", "metric = \"wer\"").is_err(), "nothing says where it is printed");
+}
+
+/// Objects without values are not tuned, and not in the answer.
+#[test]
+fn objects_without_values_are_in_no_group() {
+    let mut network = lenet();
+    network.layers[1].activation_size = 0;
+    for layerwise in [LayerwiseScope::Both, LayerwiseScope::WeightOnly, LayerwiseScope::None] {
+        network.layerwise = layerwise;
+        let groups = network.groups();
+        assert!(groups.iter().all(|group| !group.slots.contains(&3)), "{groups:?}");
+        assert!(groups.iter().any(|group| group.slots.contains(&2)));
+    }
+    assert_eq!(network.base().iter().count(), 3);
+    network.layers[0].activation_size = 0;
+    assert_eq!(network.groups().len(), 1, "no activations are left");
+}
+
 /// `layerwise_opt` determines which slots share type and width.
 #[test]
 fn groups_follow_layerwise() {

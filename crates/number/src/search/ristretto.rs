@@ -28,8 +28,9 @@ pub(super) fn search(
     for (name, role, kind) in KINDS {
         let slots = trials.space.slots.iter().enumerate();
         let is_of = |layer: usize| kind.is_none_or(|k| trials.network().layers[layer].kind == k);
-        let slots_of_kind: Vec<usize> =
-            slots.filter(|(_, s)| s.role == role && is_of(s.layer)).map(|(at, _)| at).collect();
+        let slots_of_kind = slots.filter(|(_, s)| s.role == role && is_of(s.layer));
+        let with_values = slots_of_kind.filter(|(_, slot)| trials.network().size(**slot) > 0);
+        let slots_of_kind: Vec<usize> = with_values.map(|(at, _)| at).collect();
         if slots_of_kind.is_empty() {
             continue;
         }

@@ -241,8 +241,11 @@ impl<'a> Space<'a> {
 /// Returns the formats that a slot may have. Values of both signs need a sign; slots without
 /// negative values use the unsigned format of a type and width where there is one. BIN is left out.
 /// `least` bits of FIXED include the sign: an unsigned FIXED has the same magnitudes with one bit
-/// less.
+/// less. A slot without values has no format to choose.
 fn usable(network: &Network, slot: Slot, least: u32) -> Vec<Format> {
+    if network.size(slot) == 0 {
+        return Vec::new();
+    }
     let all = || network.platform.formats(slot.role).iter().copied();
     let can = |format: Format| {
         let is_number = format.kind() != Kind::Binary && format.special() != Special::Powers;

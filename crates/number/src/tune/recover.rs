@@ -42,6 +42,16 @@ impl Trials<'_, '_> {
         self.phase = Phase::Recovery;
         self.remaining = 2 + (self.space.slots.len() + self.space.groups.len()) as u64;
         let base = self.begin(Subset::Full)?;
+        self.widen(from, base)
+    }
+
+    /// Widens formats and ranges until the accuracy suffices on the full set, which was begun.
+    /// Returns `base` if nothing does.
+    pub(super) fn widen(
+        &mut self,
+        from: &TuneAnswer,
+        base: TuneAnswer,
+    ) -> Result<TuneAnswer, Stop> {
         let question = "is the answer of the small set good enough for the full one?";
         let change = format!("the answer so far, {}", from.assignment);
         let found =
@@ -94,8 +104,9 @@ impl Trials<'_, '_> {
             can(a).cmp(&can(b)).then(by_size).then(a.accuracy.total_cmp(&b.accuracy))
         });
         let passing = passing.filter(|at| candidates[*at].accuracy >= threshold);
+        let metric = self.network().metric.clone();
         let words = |candidate: &Candidate| {
-            let gained = candidate.accuracy - now.accuracy;
+            let gained = metric.signed(candidate.accuracy - now.accuracy);
             let cost = candidate.objective - now.objective;
             format!("changes accuracy by {gained:+.5} and the objective by {cost:+.0}")
         };

@@ -42,6 +42,15 @@ pub fn split(count: usize, share: f64, seed: u64) -> [Vec<usize>; 2] {
     [first, rest]
 }
 
+/// Shuffles indices. Equal seeds lead to equal orders.
+pub fn shuffle(indices: &mut [usize], seed: u64) {
+    let mut state = seed;
+    for at in (1..indices.len()).rev() {
+        let other = below(&mut state, at as u64 + 1) as usize;
+        indices.swap(at, other);
+    }
+}
+
 /// Returns a random number below `limit`, each with the same probability.
 fn below(state: &mut u64, limit: u64) -> u64 {
     // Numbers from `fair` on would make small results more frequent.
@@ -55,7 +64,7 @@ fn below(state: &mut u64, limit: u64) -> u64 {
 }
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
-fn split_mix(state: &mut u64) -> u64 {
+pub(crate) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,5 +1,6 @@
 //! Networks whose accuracy is a formula, and whose best configuration is known.
 
+mod confirm;
 mod journal;
 mod long;
 mod rules;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::assignment::Assignment;
+use crate::confirm::SampleOutcomes;
 use crate::format::Format;
 
 /// A set of samples.
@@ -76,6 +77,13 @@ pub struct Evaluation {
     /// [`Trial::decides`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_bound: bool,
+    /// Whether the configuration could not be evaluated and counts as the worst one; `note` has the
+    /// reason.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_failed: bool,
+    /// Results of the samples in the order of the set, for the confirmation set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcomes: Option<SampleOutcomes>,
     /// Number of samples in the set, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
@@ -91,12 +99,20 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    /// Returns the evaluation of a configuration that could not be evaluated.
+    #[must_use]
+    pub fn failed(why: String) -> Self {
+        Self { is_failed: true, note: Some(why), ..Self::from_accuracy(0.0) }
+    }
+
     /// Returns an evaluation with nothing but an accuracy.
     #[must_use]
     pub fn from_accuracy(accuracy: f64) -> Self {
         Self {
             accuracy,
             is_bound: false,
+            is_failed: false,
+            outcomes: None,
             samples: None,
             latency_ns: None,
             seconds: 0.0,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::confirm::Confirmation;
 use super::journal::Journal;
 use super::moves::Space;
 use super::step::{Candidate, Phase, Step, format_accuracy};
@@ -9,7 +10,7 @@ use super::trial::{EvaluateFn, Evaluation, Stop, Subset, Trial};
 use super::{Baseline, Move, Point, Progress, Settings, TuneAnswer, TuneEnd, TuneOutcome, pareto};
 use crate::assignment::Assignment;
 use crate::format::Format;
-use crate::network::Network;
+use crate::network::{Direction, Metric, Network};
 use crate::objective::Objective;
 
 /// State of a tuning job.
@@ -33,7 +34,9 @@ pub(crate) struct Trials<'a, 'e> {
     baselines: [Option<Baseline>; 3],
     best: [Option<TuneAnswer>; 3],
     noise: Option<[f64; 2]>,
-    confirmed: Option<f64>,
+    pub(super) confirmed: Option<f64>,
+    pub(super) confirmation: Option<Confirmation>,
+    pub(super) restarts: Vec<f64>,
     // Samples per evaluation of each set.
     samples: [Option<u64>; 3],
 }
@@ -66,6 +69,8 @@ impl<'a, 'e> Trials<'a, 'e> {
             best: [const { None }; 3],
             noise: None,
             confirmed: None,
+            confirmation: None,
+            restarts: Vec::new(),
             samples: [of_program[0], of_program[1], None],
         }
     }
@@ -84,12 +89,16 @@ impl<'a, 'e> Trials<'a, 'e> {
         let base = self.network().base();
         let found = self.ask(subset, std::slice::from_ref(&base), None)?;
         let accuracy = found[0].accuracy;
-        if accuracy <= 0.0 {
+        let network = self.network();
+        let raw = network.metric.signed(accuracy);
+        let is_error = network.metric.direction == Direction::Lower;
+        if raw < 0.0 || raw == 0.0 && !is_error {
+            let what = if is_error { "error" } else { "accuracy" };
             return Err(Stop::Failed(format!(
-                "the accuracy in FLOAT 32 is {accuracy} on the {subset} set: nothing can be kept of it"
+                "the {what} in FLOAT 32 is {raw} on the {subset} set: nothing can be kept of it"
             )));
         }
-        let threshold = accuracy * (1.0 - self.network().error_margin);
+        let threshold = network.metric.signed(network.metric.limit(raw, network.error_margin));
         self.baselines[subset as usize] = Some(Baseline { accuracy, threshold });
         let objective = self.objective(&base, Some(&found[0]));
         if objective.is_infinite() {
@@ -98,6 +107,25 @@ impl<'a, 'e> Trials<'a, 'e> {
         let answer = TuneAnswer { assignment: base, objective, accuracy, subset };
         self.consider(&answer);
         Ok(answer)
+    }
+
+    /// Returns the evaluation of an assignment, if there is one.
+    pub(super) fn known(&self, subset: Subset, assignment: &Assignment) -> Option<&Evaluation> {
+        self.known.get(&(subset, assignment.formats().to_vec()))
+    }
+
+    /// Leaves only a share of the margin of a set. Returns the whole, for [`Trials::restore`].
+    pub(super) fn narrow_margin(&mut self, subset: Subset, share: f64) -> Option<Baseline> {
+        let whole = self.baselines[subset as usize];
+        if let Some(Baseline { accuracy, threshold }) = whole {
+            let threshold = accuracy - share * (accuracy - threshold);
+            self.baselines[subset as usize] = Some(Baseline { accuracy, threshold });
+        }
+        whole
+    }
+
+    pub(super) fn restore(&mut self, subset: Subset, whole: Option<Baseline>) {
+        self.baselines[subset as usize] = whole;
     }
 
     pub fn threshold(&self, subset: Subset) -> f64 {
@@ -118,8 +146,19 @@ impl<'a, 'e> Trials<'a, 'e> {
                 again
             }
         };
+        let again = self.signed(again);
         self.noise = Some([first, again.accuracy]);
         Ok(())
+    }
+
+    /// Returns an evaluation such that more of its accuracy is better.
+    fn signed(&self, evaluation: Evaluation) -> Evaluation {
+        let metric = &self.network().metric;
+        let accuracy = match metric.direction {
+            Direction::Lower if evaluation.is_failed => -WORST_ERROR,
+            _ => metric.signed(evaluation.accuracy),
+        };
+        Evaluation { accuracy, ..evaluation }
     }
 
     fn answers(&mut self, trials: &[Trial]) -> Vec<Result<Evaluation, Stop>> {
@@ -164,6 +203,8 @@ impl<'a, 'e> Trials<'a, 'e> {
             self.numbered += 1;
             let number = self.numbered;
             let assignment = assignment.clone();
+            // Only engines of this process end early, and they count right answers.
+            let decides = decides.filter(|_| self.network().metric.direction == Direction::Higher);
             asked.push(Trial { number, subset, assignment, decides });
             if asked.len() >= self.settings.batch.max(1) {
                 self.evaluate_all(&asked)?;
@@ -180,7 +221,7 @@ impl<'a, 'e> Trials<'a, 'e> {
             match self.journal.recall(trial.subset, &trial.assignment) {
                 Some(evaluation) => {
                     self.recalled += 1;
-                    self.take(trial, evaluation);
+                    self.take(trial, evaluation)?;
                 }
                 None => unknown.push(trial.clone()),
             }
@@ -192,12 +233,14 @@ impl<'a, 'e> Trials<'a, 'e> {
         for (trial, answer) in unknown.iter().zip(answers) {
             let evaluation = answer?;
             self.journal.add(trial, &evaluation);
-            self.take(trial, evaluation);
+            self.take(trial, evaluation)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, trial: &Trial, evaluation: Evaluation) {
+    fn take(&mut self, trial: &Trial, evaluation: Evaluation) -> Result<(), Stop> {
+        let evaluation = self.signed(evaluation);
+        self.check_direction(trial, &evaluation)?;
         let set = trial.subset as usize;
         let accuracy = evaluation.accuracy;
         self.seconds[set] += evaluation.seconds;
@@ -226,17 +269,36 @@ impl<'a, 'e> Trials<'a, 'e> {
         if self.known.insert(key, evaluation).is_none() {
             self.evaluations[set] += 1;
         }
+        let metric = &self.space.network.metric;
+        let best = best_of(&self.best).map(|best| in_metric(metric, best.clone()));
         let progress = Progress {
             phase: self.phase,
             subset: trial.subset,
             evaluations: self.evaluations,
             seconds: self.seconds,
             remaining: self.remaining,
-            accuracy,
-            best: best_of(&self.best),
+            accuracy: metric.signed(accuracy),
+            best: best.as_ref(),
             journal_problem: self.journal.problem(),
         };
         (self.watch)(&progress);
+        Ok(())
+    }
+
+    /// Rejects an accuracy that is much higher than that of FLOAT(32), which an error rate would be.
+    fn check_direction(&self, trial: &Trial, evaluation: &Evaluation) -> Result<(), Stop> {
+        let network = self.network();
+        let Some(base) = self.baselines[trial.subset as usize] else { return Ok(()) };
+        let is_sure = network.metric.is_stated || network.external.is_none();
+        if is_sure || evaluation.accuracy <= base.accuracy * MOST_GAIN {
+            return Ok(());
+        }
+        Err(Stop::Failed(format!(
+            "trial {}: accuracy {} is far above the {} of FLOAT 32, as an error rate would be; write \
+             `direction = \"lower\"` into the descriptor for an error rate, or `direction = \"higher\"` \
+             for an accuracy",
+            trial.number, evaluation.accuracy, base.accuracy
+        )))
     }
 
     /// Keeps an answer that is smaller than the best of its set, or as small and more accurate.
@@ -362,6 +424,22 @@ impl<'a, 'e> Trials<'a, 'e> {
     /// Returns the outcome of the search, also if it stopped early.
     pub fn finish(mut self, found: Result<Option<TuneAnswer>, Stop>) -> TuneOutcome {
         pareto::mark(&mut self.points);
+        let metric = self.network().metric.clone();
+        for point in &mut self.points {
+            point.accuracy = metric.signed(point.accuracy);
+        }
+        for step in &mut self.steps {
+            step.question = metric.words(&step.question);
+            step.decision = metric.words(&step.decision);
+            for candidate in &mut step.candidates {
+                candidate.accuracy = metric.signed(candidate.accuracy);
+                candidate.why = metric.words(&candidate.why);
+            }
+        }
+        let signed = |baseline: Baseline| Baseline {
+            accuracy: metric.signed(baseline.accuracy),
+            threshold: metric.signed(baseline.threshold),
+        };
         let so_far = best_of(&self.best[..2]).cloned();
         let (end, answer) = match found {
             Ok(answer) => (TuneEnd::Complete, answer),
@@ -378,13 +456,15 @@ impl<'a, 'e> Trials<'a, 'e> {
         let problem = self.journal.problem().map(str::to_owned);
         TuneOutcome {
             end,
-            answer,
-            baselines: self.baselines,
+            answer: answer.map(|answer| in_metric(&metric, answer)),
+            baselines: self.baselines.map(|baseline| baseline.map(signed)),
             evaluations: self.evaluations,
             recalled: self.recalled,
             samples: self.samples,
-            noise: self.noise,
-            confirmed: self.confirmed,
+            noise: self.noise.map(|noise| noise.map(|one| metric.signed(one))),
+            confirmed: self.confirmed.map(|one| metric.signed(one)),
+            confirmation: self.confirmation,
+            restarts: self.restarts,
             steps: self.steps,
             points: self.points,
             base_objective: if base_objective.is_finite() { base_objective } else { 0.0 },
@@ -392,6 +472,17 @@ impl<'a, 'e> Trials<'a, 'e> {
             journal_problem: problem.map(|why| (why, self.journal.unwritten().to_owned())),
         }
     }
+}
+
+/// Error of a configuration that could not be evaluated; larger than any error of a program.
+const WORST_ERROR: f64 = 1e12;
+
+/// An accuracy whose direction is not stated may be so much higher than that of FLOAT(32).
+const MOST_GAIN: f64 = 1.25;
+
+/// Returns an answer with its accuracy as the metric has it.
+fn in_metric(metric: &Metric, answer: TuneAnswer) -> TuneAnswer {
+    TuneAnswer { accuracy: metric.signed(answer.accuracy), ..answer }
 }
 
 /// Returns the best answer of the full set if it is more than FLOAT(32); otherwise that of the

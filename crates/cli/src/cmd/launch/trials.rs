@@ -143,7 +143,7 @@ impl Jobs {
                 // The search needs the accuracy of FLOAT 32, so a failure there ends it.
                 let is_base = trial.assignment.formats().iter().all(|one| *one == Format::F32);
                 if self.goes_on && !is_base {
-                    Ok(Evaluation { note: Some(why), ..Evaluation::from_accuracy(0.0) })
+                    Ok(Evaluation::failed(why))
                 } else {
                     Err(Stop::Failed(why))
                 }

@@ -41,7 +41,7 @@ pub struct Run {
     #[arg(long)]
     spatial: bool,
     /// Go on for as long as so many passes of the slowest network take alone
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     passes: u64,
     /// Draw what the last scheduler did with both resources at first
     #[arg(long, value_name = "FILE.svg")]

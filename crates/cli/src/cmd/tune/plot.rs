@@ -62,7 +62,7 @@ impl Plot {
         let has_small = network.external.as_ref().is_none_or(|of| of.small_command.is_some());
         let subset = if self.full || !has_small { Subset::Full } else { Subset::Small };
         let trials = trials(&network, subset);
-        let mut evaluator = Evaluator::open(&network, &home, true, None)?;
+        let mut evaluator = Evaluator::open(&network, &home, true, None, None)?;
         let histograms = match evaluator.engine() {
             Some(engine) => histograms(&network, engine, &chosen),
             None => Vec::new(),

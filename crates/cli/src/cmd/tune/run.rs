@@ -1,22 +1,27 @@
 //! `dyno tune run`: tunes a network that an external program, the built-in engine or a system evaluates.
 
+mod confirm;
+mod results;
+
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use dyno_experiment::tune::{
-    CalibrationSplit, ClosedRules, Data, Engine, Program, Provenance, Runs, Target, TrialPolicy,
-    best_file, document, hashes, program, remarks,
+    CalibrationSplit, ClosedRules, Data, Engine, HeldOut, Program, Provenance, Runs, Target,
+    TrialPolicy, best_file, document, hashes, program, remarks,
 };
 use dyno_experiment::{Failure, Interrupt};
 use dyno_number::network::{BuiltInModel, CorrectnessSource, ExternalProgram};
 use dyno_number::tune::{
-    self, BiasRule, Evaluation, Journal, JournalError, Passes, Progress, Settings, Stop, Trial,
-    TuneEnd, TuneOutcome,
+    self, BiasRule, Confirmation, ConfirmationRule, Evaluation, Journal, JournalError, Passes,
+    Progress, Settings, Stop, Trial, TuneEnd, TuneOutcome,
 };
 use dyno_number::{Algorithm, Network, Objective};
 use dyno_results::write::{pretty, replace};
 use serde_json::Value;
 
+use self::confirm::Confirm;
+use self::results::{ConfigurationWriter, display_path, exit};
 use super::NetworkArgs;
 use crate::cmd::keys::one_of;
 use crate::tune_line::Line;
@@ -72,6 +77,22 @@ pub struct Run {
     /// Fewest bits of FIXED
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=32))]
     least_bits: u32,
+    /// How the margin is confirmed: by samples that the search does not see, at 95 % confidence
+    /// (held-out); not at all, which is the thesis' procedure (none); or held-out where it can be
+    /// (auto): a program that prints nothing but an accuracy cannot be compared sample by sample
+    #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "closed")]
+    confirm: Confirm,
+    /// The part of the samples that the search does not see
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = part)]
+    held_out: f64,
+    /// Restarts of the search with all samples, which share its evaluations [default: 10 for the
+    /// engine inside, else 0; 0 with --confirm none]
+    #[arg(long, value_name = "N")]
+    restarts: Option<u32>,
+    /// A file of evaluations that jobs share, by the content of model, samples and formats; it is
+    /// made if it is missing. For the engine inside
+    #[arg(long, value_name = "FILE")]
+    evaluations: Option<PathBuf>,
     /// Trials at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: u16,
@@ -110,7 +131,9 @@ const AFTER_HELP: &str = "\
 DIR has opt_conf.txt, the best configuration so far, at any time; journal.jsonl, a line an
 evaluation; and at the end tune.json and report.html. Ctrl-C ends it with all of them, and
 --resume goes on as if it had not been.
-Exit codes: 0 done, 1 nothing smaller was found, a limit came first or the answer was not confirmed,
+The verdict is VALID if held-out samples prove that no more than the margin is lost, INVALID if they
+prove that more is lost, and UNDECIDED if they are too few.
+Exit codes: 0 done, 1 nothing smaller was found, a limit came first or the verdict is not VALID,
 2 usage, 3 set-up, 4 the program failed, 130 interrupted.
 Examples:
   dyno tune run lenet.toml
@@ -160,6 +183,10 @@ impl Run {
             arguments.push(format!("--small-share={small_share}"));
             arguments.push(format!("--seed={seed}"));
         }
+        if let Some(HeldOut { share, margin }) = self.part_to_hold_out(&network) {
+            arguments.push(format!("--held-out={share}"));
+            arguments.push(format!("--margin={margin}"));
+        }
         if self.keep_going {
             arguments.push("--keep-going".into());
         }
@@ -187,7 +214,8 @@ impl Run {
             return self.in_process(&network, built_in, &home, elsewhere);
         }
         let external = program(&network)?;
-        let settings = self.settings(external.small_command.is_some())?;
+        let mut settings = self.settings(external.small_command.is_some())?;
+        settings.confirmation = self.rule_of_program(external)?;
         let folder = self.folder(&network)?;
         let provenance = self.provenance(external, &home)?;
         let running = TrialPolicy { goes_on: self.keep_going, jobs: self.jobs.into() };
@@ -202,7 +230,15 @@ impl Run {
         };
         let about = about(&network, &settings, external, provenance.as_ref());
         let journal = self.journal(&folder, &about)?;
-        let job = Job { network: &network, settings, folder: &folder, about, provenance, journal };
+        let job = Job {
+            network: &network,
+            settings,
+            folder: &folder,
+            about,
+            provenance,
+            journal,
+            too_few: None,
+        };
         match elsewhere {
             Some(answers) => self.tune(job, answers),
             None => self.tune(job, &mut |trials, interrupt| program.evaluate(trials, interrupt)),
@@ -229,28 +265,23 @@ impl Run {
                 .hint("leave out `system`: the engine inside measures its own"));
         }
         let mut settings = self.settings(true)?;
-        // With a validation set, answers are confirmed in every mode.
-        settings.confirms |= built_in.validation.is_some();
-        let mut data = Data::read(built_in, home, split).map_err(Failure::usage)?;
-        let provenance = data.provenance.take();
-        let mut about = tune::describe(network, &settings);
-        about["model"] = built_in.model.clone().into();
-        about["system"] = built_in.system.clone().into();
-        about["data"] = built_in.files()[1..].into();
-        if let CorrectnessSource::Agreement(agreement) = &built_in.correctness {
-            about["agreement"] = agreement.to_string().into();
+        settings.confirmation = self.rule_of_model(built_in)?;
+        settings.restarts = self.restarts_of_model(network, built_in);
+        let part = self.part_to_hold_out(network);
+        let mut data = Data::read(built_in, home, split, part).map_err(Failure::usage)?;
+        let mut too_few = None;
+        if settings.confirmation == ConfirmationRule::Margin && data.held_out() == 0 {
+            settings.confirmation = ConfirmationRule::None;
+            let count = part.map_or(0, |part| part.count(data.fed.count()));
+            too_few = Some(tune::too_few(network.error_margin, count as u64));
         }
-        about["validation"] = built_in.validation.as_ref().map(|files| files.to_vec()).into();
-        about["small_set"] = match split {
-            Some(CalibrationSplit { small_share, seed }) => serde_json::json!([small_share, seed]),
-            None => serde_json::json!([built_in.small_share, built_in.seed]),
-        };
-        about["files"] = hashes(built_in, home).map_err(Failure::usage)?;
-        about["samples"] = sets_of(provenance.as_ref());
+        let provenance = data.provenance.take();
+        let about = self.about_model(network, built_in, home, &settings, provenance.as_ref())?;
         if let Some(answers) = elsewhere {
             let folder = self.folder(network)?;
             let journal = self.journal(&folder, &about)?;
-            let job = Job { network, settings, folder: &folder, about, provenance, journal };
+            let folder = &folder;
+            let job = Job { network, settings, folder, about, provenance, journal, too_few };
             return self.tune(job, answers);
         }
         if let Some(system) = &built_in.system {
@@ -261,19 +292,53 @@ impl Run {
             let runs = runs.map_err(Failure::set_up)?;
             drop(data);
             let journal = self.journal(&folder, &about)?;
-            let job = Job { network, settings, folder: &folder, about, provenance, journal };
+            let folder = &folder;
+            let job = Job { network, settings, folder, about, provenance, journal, too_few };
             return self.tune(job, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
         }
-        let mut engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
+        let shared = self.shared(built_in, home, &data)?;
+        let engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
+        let mut engine = engine.with_shared(shared);
         let folder = self.folder(network)?;
         let journal = self.journal(&folder, &about)?;
         engine.recall(&journal);
-        let job = Job { network, settings, folder: &folder, about, provenance, journal };
+        let folder = &folder;
+        let job = Job { network, settings, folder, about, provenance, journal, too_few };
         self.tune(job, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
     }
 
+    /// Describes a job with a model for its journal.
+    fn about_model(
+        &self,
+        network: &Network,
+        built_in: &BuiltInModel,
+        home: &Path,
+        settings: &Settings,
+        provenance: Option<&Provenance>,
+    ) -> Result<Value, Failure> {
+        let mut about = tune::describe(network, settings);
+        about["model"] = built_in.model.clone().into();
+        about["system"] = built_in.system.clone().into();
+        about["data"] = built_in.files()[1..].into();
+        if let CorrectnessSource::Agreement(agreement) = &built_in.correctness {
+            about["agreement"] = agreement.to_string().into();
+        }
+        about["validation"] = built_in.validation.as_ref().map(|files| files.to_vec()).into();
+        about["small_set"] = match self.split() {
+            Some(CalibrationSplit { small_share, seed }) => serde_json::json!([small_share, seed]),
+            None => serde_json::json!([built_in.small_share, built_in.seed]),
+        };
+        // Jobs without held-out samples are as those of earlier versions.
+        if settings.confirmation == ConfirmationRule::Margin {
+            about["held_out"] = self.part_to_hold_out(network).map(|part| part.share).into();
+        }
+        about["files"] = hashes(built_in, home).map_err(Failure::usage)?;
+        about["samples"] = sets_of(provenance);
+        Ok(about)
+    }
+
     fn tune(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {
-        let Job { network, settings, folder, about, provenance, journal } = job;
+        let Job { network, settings, folder, about, provenance, journal, too_few } = job;
         let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let line = Line::new(!self.no_progress && !self.quiet);
@@ -283,7 +348,8 @@ impl Run {
             writer.update(progress);
             line.show(progress, network.objective.unit());
         };
-        let outcome = tune::tune(network, &settings, journal, &mut evaluate, &mut watch);
+        let mut outcome = tune::tune(network, &settings, journal, &mut evaluate, &mut watch);
+        outcome.confirmation = outcome.confirmation.or(too_few);
         line.clear();
         let report = TuneReport {
             network,
@@ -349,7 +415,8 @@ impl Run {
             batch: self.jobs.into(),
             measures_noise: true,
             max_evaluations: self.max_evaluations,
-            confirms: self.closed.is_some(),
+            restarts: self.restarts.unwrap_or(0),
+            confirmation: ConfirmationRule::None,
         })
     }
 
@@ -484,6 +551,8 @@ struct Job<'a> {
     about: Value,
     provenance: Option<Provenance>,
     journal: Journal,
+    /// The verdict about samples that are too few to hold out a part of them.
+    too_few: Option<Confirmation>,
 }
 
 /// Evaluates trials and returns a result for each.
@@ -495,54 +564,6 @@ struct TuneReport<'a> {
     about: &'a Value,
     outcome: &'a TuneOutcome,
     provenance: Option<&'a Provenance>,
-}
-
-fn exit(network: &Network, outcome: &TuneOutcome) -> Exit {
-    let is_smaller =
-        outcome.answer.as_ref().is_some_and(|answer| answer.assignment != network.base());
-    let is_confirmed = match (outcome.confirmed, outcome.baselines[2]) {
-        (Some(accuracy), Some(baseline)) => accuracy >= baseline.threshold,
-        _ => true,
-    };
-    match outcome.end {
-        TuneEnd::Stopped(Stop::Interrupted) => Exit::Interrupted,
-        TuneEnd::Complete if is_smaller && is_confirmed => Exit::Valid,
-        _ => Exit::Invalid,
-    }
-}
-
-/// Keeps opt_conf.txt up to date while the job runs.
-struct ConfigurationWriter<'a> {
-    network: &'a Network,
-    path: PathBuf,
-    text: String,
-    has_complained: bool,
-}
-
-impl<'a> ConfigurationWriter<'a> {
-    fn new(network: &'a Network, folder: &Path) -> Self {
-        Self { network, path: folder.join(OPT_CONF), text: String::new(), has_complained: false }
-    }
-
-    fn update(&mut self, progress: &Progress<'_>) {
-        let mut complain = |problem: String| {
-            if !self.has_complained {
-                output::say(format_args!("warning: {problem}; it is tried again"));
-            }
-            self.has_complained = true;
-        };
-        if let Some(why) = progress.journal_problem {
-            complain(format!("the journal cannot be written: {why}"));
-        }
-        let Some(best) = progress.best else { return };
-        let text = best_file(self.network, best);
-        if text != self.text {
-            match replace(&self.path, &text) {
-                Ok(()) => self.text = text,
-                Err(error) => complain(format!("cannot write {}: {error}", self.path.display())),
-            }
-        }
-    }
 }
 
 fn about(
@@ -571,11 +592,4 @@ fn sets_of(provenance: Option<&Provenance>) -> Value {
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::set_up(format!("cannot write {}: {error}", path.display()))
         .hint("choose a folder that you may write to with --out")
-}
-
-/// Returns a folder as its user would write it.
-fn display_path(folder: &Path) -> String {
-    let here = std::env::current_dir().ok();
-    let inside = here.and_then(|here| folder.strip_prefix(here).ok().map(Path::to_path_buf));
-    inside.unwrap_or_else(|| folder.to_path_buf()).display().to_string()
 }

@@ -1,7 +1,7 @@
 //! `dyno tune trial`: evaluates one trial as a job of its own.
 
 use clap::Args;
-use dyno_experiment::tune::{CalibrationSplit, Engine, Evaluator};
+use dyno_experiment::tune::{CalibrationSplit, Engine, Evaluator, HeldOut};
 use dyno_experiment::{Failure, LIFELINE};
 use dyno_loadgen::settings::nearest;
 use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
@@ -29,6 +29,12 @@ pub struct Trial {
     /// Sets of closed mode: of the split of the calibration set
     #[arg(long, value_name = "N", requires = "small_share")]
     seed: Option<u64>,
+    /// Sets with held-out samples: their part of all
+    #[arg(long, value_name = "SHARE", value_parser = part, requires = "margin")]
+    held_out: Option<f64>,
+    /// Sets with held-out samples: the margin that they are to confirm
+    #[arg(long, value_name = "SHARE", requires = "held_out")]
+    margin: Option<f64>,
 }
 
 const AFTER_HELP: &str = "\
@@ -56,8 +62,10 @@ impl Trial {
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let split = self.small_share.zip(self.seed);
         let split = split.map(|(small_share, seed)| CalibrationSplit { small_share, seed });
+        let held_out = self.held_out.zip(self.margin);
+        let held_out = held_out.map(|(share, margin)| HeldOut { share, margin });
         let home = self.described.folder()?;
-        let mut evaluator = Evaluator::open(&network, &home, self.keep_going, split)?;
+        let mut evaluator = Evaluator::open(&network, &home, self.keep_going, split, held_out)?;
         if let Some(engine) = evaluator.engine() {
             check_objects(&trial, engine)?;
         }

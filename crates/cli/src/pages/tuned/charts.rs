@@ -49,10 +49,13 @@ fn pareto(
     let threshold = outcome.baselines[set as usize].map(|baseline| baseline.threshold);
     let accuracies = || points.iter().map(|point| point.accuracy);
     let most = accuracies().fold(f64::MIN, f64::max);
-    // Points far below the limit would hide those near it.
+    // Points far below the limit would hide those near it; of errors, the limit is the largest.
+    let is_error = outcome.baselines[set as usize]
+        .is_some_and(|baseline| baseline.threshold > baseline.accuracy);
     let least = threshold.map_or(0.0, |threshold| threshold - 4.0 * (most - threshold).max(0.01));
     let limit = threshold.unwrap_or(most).min(most);
-    let least = accuracies().fold(limit, f64::min).max(least);
+    let lowest = accuracies().fold(limit, f64::min);
+    let least = if is_error { lowest } else { lowest.max(least) };
     let air = (most - least).max(0.001) * 0.06;
     let y = Axis::between("accuracy", Format::Share, least - air, (most + air).max(least));
     let shown = |is_wanted: &dyn Fn(&Point) -> bool| -> Vec<plot::Point> {

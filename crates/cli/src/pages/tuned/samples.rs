@@ -14,7 +14,7 @@ fn purpose(set: Subset) -> &'static str {
     match set {
         Subset::Small => "first pass",
         Subset::Full => "second pass: what decides",
-        Subset::Confirmation => "one confirmation; nothing is chosen by it",
+        Subset::Confirmation => "confirmation; the search does not see it",
     }
 }
 

@@ -40,7 +40,7 @@ fn part_of(phase: Phase) -> (&'static str, &'static str) {
         }
         Phase::Confirmation => (
             "Confirmation",
-            "The answer on samples that it was not chosen by. Nothing is decided by them.",
+            "Configurations on samples that the search has not seen, compared with FLOAT 32 sample by sample.",
         ),
     }
 }

@@ -97,19 +97,24 @@ impl GraphSamples {
     /// # Errors
     /// A label is not an index of an answer.
     pub(super) fn check_answers(&self, answers: &[Vec<f32>]) -> Result<(), EvaluateError> {
-        let CorrectnessRule::Labels(labels) = &self.correctness else { return Ok(()) };
         let wrong =
             |expected: String, found: String| Err(EvaluateError::Samples { expected, found });
+        let is_nan = |answer: &Vec<f32>| answer.iter().any(|x| x.is_nan());
+        if let Some(at) = answers.iter().position(is_nan) {
+            return wrong("numbers as answers in FLOAT 32".into(), format!("NaN for sample {at}"));
+        }
+        let CorrectnessRule::Labels(labels) = &self.correctness else { return Ok(()) };
         if labels.len() != answers.len() {
             return wrong(
                 format!("a label for each of {} samples", answers.len()),
                 labels.len().to_string(),
             );
         }
-        match labels.iter().zip(answers).find(|(label, answer)| **label >= answer.len()) {
-            Some((label, answer)) => wrong(
+        let mut pairs = labels.iter().zip(answers).enumerate();
+        match pairs.find(|(_, (label, answer))| **label >= answer.len()) {
+            Some((at, (label, answer))) => wrong(
                 format!("labels below {}, the outputs of the model", answer.len()),
-                label.to_string(),
+                format!("{label} for sample {at}"),
             ),
             None => Ok(()),
         }

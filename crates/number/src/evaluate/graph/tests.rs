@@ -52,6 +52,7 @@ fn tuned(graph: &GraphEvaluator) -> Network {
         layers: graph.profile(),
         layerwise: LayerwiseScope::WeightOnly,
         objective: Objective::Bits,
+        metric: crate::network::Metric::default(),
         error_margin: 0.1,
         external: None,
         built_in: None,
@@ -375,7 +376,7 @@ fn what_cannot_be_done_is_told() {
     );
     assert_eq!(
         refused("Relu", &[4], one(CorrectnessRule::Labels(vec![0, 4]))),
-        "expected labels below 4, the outputs of the model, found 4"
+        "expected labels below 4, the outputs of the model, found 4 for sample 1"
     );
     let lengths = GraphSamples { lengths: Some(vec![1, 9]), ..one(labels(2)) };
     assert_eq!(refused("Relu", &[4], lengths), "expected lengths from 1 to 4, found 9");

@@ -196,7 +196,7 @@ fn accuracies_that_differ_for_the_same_configuration_are_told() {
 #[test]
 fn closed_mode_asks_the_confirmation_set_for_two_configurations() {
     let network = lenet();
-    let settings = Settings { confirms: true, ..Settings::default() };
+    let settings = Settings { confirmation: ConfirmationRule::Threshold, ..Settings::default() };
     let tune_scaled = |factor: f64| {
         tuned(&network, &settings, |subset, a| {
             let is_base = a.formats().iter().all(|f| *f == Format::F32);

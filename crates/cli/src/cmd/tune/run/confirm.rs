@@ -1,0 +1,100 @@
+//! How `dyno tune run` confirms the margin.
+
+use std::path::Path;
+
+use clap::ValueEnum;
+use dyno_experiment::Failure;
+use dyno_experiment::tune::{Data, HeldOut, SharedEvaluations};
+use dyno_number::network::{BuiltInModel, ExternalProgram};
+use dyno_number::tune::ConfirmationRule;
+use dyno_number::{Algorithm, Network, Objective};
+
+use super::Run;
+
+/// Default number of restarts of a model in this process.
+const RESTARTS: u32 = 10;
+
+/// Values of `--confirm`.
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+pub(super) enum Confirm {
+    Auto,
+    HeldOut,
+    None,
+}
+
+impl Run {
+    /// Returns the part of a model's samples that the search does not see.
+    pub(super) fn part_to_hold_out(&self, network: &Network) -> Option<HeldOut> {
+        let built_in = network.built_in.as_ref()?;
+        let is_wanted = self.confirm != Confirm::None && self.closed.is_none();
+        // A system is played as a whole, and a validation set is held out already.
+        let can = built_in.system.is_none() && built_in.validation.is_none();
+        let margin = network.error_margin;
+        (is_wanted && can).then_some(HeldOut { share: self.held_out, margin })
+    }
+
+    /// Opens the file of `--evaluations`.
+    pub(super) fn shared(
+        &self,
+        built_in: &BuiltInModel,
+        home: &Path,
+        data: &Data,
+    ) -> Result<Option<SharedEvaluations>, Failure> {
+        let Some(path) = &self.evaluations else { return Ok(None) };
+        let model = home.join(&built_in.model);
+        let model = std::fs::read(&model)
+            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", model.display())))?;
+        SharedEvaluations::open(path, &model, &data.fed, &data.sets)
+            .map(Some)
+            .map_err(Failure::set_up)
+    }
+
+    /// Returns the number of restarts of a model in this process.
+    pub(super) fn restarts_of_model(&self, network: &Network, built_in: &BuiltInModel) -> u32 {
+        let is_thesis = self.confirm == Confirm::None || self.closed.is_some();
+        let is_slow = built_in.system.is_some() || network.objective == Objective::Latency;
+        let is_own = self.algorithm == Algorithm::Libnumber;
+        let default = if is_thesis || is_slow || !is_own { 0 } else { RESTARTS };
+        self.restarts.unwrap_or(default)
+    }
+
+    /// Returns how the answer of a program is confirmed.
+    pub(super) fn rule_of_program(
+        &self,
+        external: &ExternalProgram,
+    ) -> Result<ConfirmationRule, Failure> {
+        let has_samples = external.sample.is_some();
+        match (self.closed, self.confirm) {
+            (Some(_), _) => Ok(ConfirmationRule::Threshold),
+            (None, Confirm::None) => Ok(ConfirmationRule::None),
+            (None, _) if has_samples => Ok(ConfirmationRule::Margin),
+            (None, Confirm::Auto) => Ok(ConfirmationRule::None),
+            (None, Confirm::HeldOut) => {
+                let problem = "the program prints only an accuracy: it cannot be compared with FLOAT 32 \
+                               sample by sample, and the margin cannot be confirmed";
+                Err(Failure::usage(problem).hint(
+                    "cmd_confirmation = \"...\" for samples that the search does not see, and \
+                     get_sample_regex = '...' for the score of each, make that possible",
+                ))
+            }
+        }
+    }
+
+    /// Returns how the answer of a model in this process is confirmed.
+    pub(super) fn rule_of_model(
+        &self,
+        built_in: &BuiltInModel,
+    ) -> Result<ConfirmationRule, Failure> {
+        match (self.closed, self.confirm) {
+            (Some(_), _) => Ok(ConfirmationRule::Threshold),
+            (None, Confirm::None) => Ok(ConfirmationRule::None),
+            (None, Confirm::HeldOut) if built_in.system.is_some() => {
+                let problem = "an accuracy run of `system` has one figure for all samples: the margin cannot \
+                               be confirmed";
+                Err(Failure::usage(problem).hint("leave out `system`, or --confirm held-out"))
+            }
+            (None, Confirm::Auto) if built_in.system.is_some() => Ok(ConfirmationRule::None),
+            (None, _) => Ok(ConfirmationRule::Margin),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Results of `dyno tune run` as files and as an exit code.
+
+use std::path::{Path, PathBuf};
+
+use dyno_experiment::tune::best_file;
+use dyno_number::Network;
+use dyno_number::tune::{MarginVerdict, Progress, Stop, TuneEnd, TuneOutcome};
+use dyno_results::write::replace;
+
+use super::OPT_CONF;
+use crate::exit::Exit;
+use crate::output;
+
+/// Returns the exit code of a job.
+pub(super) fn exit(network: &Network, outcome: &TuneOutcome) -> Exit {
+    let is_smaller =
+        outcome.answer.as_ref().is_some_and(|answer| answer.assignment != network.base());
+    let is_confirmed = match (&outcome.confirmation, outcome.confirmed, outcome.baselines[2]) {
+        (Some(confirmation), ..) => confirmation.verdict == MarginVerdict::Valid,
+        (None, Some(accuracy), Some(baseline)) => {
+            network.metric.keeps(accuracy, baseline.threshold)
+        }
+        _ => true,
+    };
+    match outcome.end {
+        TuneEnd::Stopped(Stop::Interrupted) => Exit::Interrupted,
+        TuneEnd::Complete if is_smaller && is_confirmed => Exit::Valid,
+        _ => Exit::Invalid,
+    }
+}
+
+/// Keeps opt_conf.txt up to date while the job runs.
+pub(super) struct ConfigurationWriter<'a> {
+    network: &'a Network,
+    path: PathBuf,
+    text: String,
+    has_complained: bool,
+}
+
+impl<'a> ConfigurationWriter<'a> {
+    pub fn new(network: &'a Network, folder: &Path) -> Self {
+        Self { network, path: folder.join(OPT_CONF), text: String::new(), has_complained: false }
+    }
+
+    pub fn update(&mut self, progress: &Progress<'_>) {
+        let mut complain = |problem: String| {
+            if !self.has_complained {
+                output::say(format_args!("warning: {problem}; it is tried again"));
+            }
+            self.has_complained = true;
+        };
+        if let Some(why) = progress.journal_problem {
+            complain(format!("the journal cannot be written: {why}"));
+        }
+        let Some(best) = progress.best else { return };
+        let text = best_file(self.network, best);
+        if text != self.text {
+            match replace(&self.path, &text) {
+                Ok(()) => self.text = text,
+                Err(error) => complain(format!("cannot write {}: {error}", self.path.display())),
+            }
+        }
+    }
+}
+
+/// Returns a folder as its user would write it.
+pub(super) fn display_path(folder: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let inside = here.and_then(|here| folder.strip_prefix(here).ok().map(Path::to_path_buf));
+    inside.unwrap_or_else(|| folder.to_path_buf()).display().to_string()
+}

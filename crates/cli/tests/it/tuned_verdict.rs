@@ -1,0 +1,171 @@
+//! The verdict about a margin, the direction of metrics, and data that are checked before a search.
+
+use dyno_number::network::SCORED_METHODS;
+use dyno_sut::digits;
+use serde_json::Value;
+
+use crate::probe::npy;
+use crate::program::Folder;
+use crate::schema;
+use crate::tuned::{self, descriptor, images, write};
+
+fn told(folder: &Folder, out: &str) -> Value {
+    serde_json::from_str(&folder.read(&format!("{out}/tune.json"))).unwrap()
+}
+
+/// Half of the 540 test images are held out: enough for 5 %, and too few for 1 %.
+#[test]
+fn the_margin_is_confirmed_or_undecided_with_the_number_that_is_needed() {
+    let folder = tuned::folder();
+    descriptor(&folder, "net.toml", "");
+    let ran = folder.dyno("tune run net.toml --out out").exits(0);
+    assert!(
+        ran.stdout.contains("VALID: at most 5 % of the accuracy is lost, with 95 %"),
+        "{}",
+        ran.stdout
+    );
+    let found = schema::keeps_to(&folder, "out", "tune");
+    let confirmation = &found["confirmation"];
+    assert_eq!(
+        (&confirmation["verdict"], &confirmation["held_out"]),
+        (&"VALID".into(), &270.into())
+    );
+    assert_eq!(found["samples"]["full"], 270, "the search has the others");
+    assert!(confirmation["proven_margin"].as_f64().unwrap() <= 0.05);
+    let looks = confirmation["looks"].as_array().unwrap();
+    let last = looks.iter().rfind(|look| look["confirmed"] == true).unwrap();
+    assert_eq!(
+        last["objective"], found["answer"]["objective"],
+        "the answer is the last that passed"
+    );
+    assert!(folder.read("out/report.html").contains("VALID: at most 5 %"));
+    let ends = found["restart_objectives"].as_array().unwrap();
+    assert!(ends.len() > 2, "{ends:?}");
+
+    let ran = folder.dyno("tune run net.toml --margin 0.01 --out few").exits(1);
+    assert!(ran.stdout.contains("UNDECIDED: "), "{}", ran.stdout);
+    let found = told(&folder, "few");
+    assert_eq!(found["confirmation"]["verdict"], "UNDECIDED");
+    // ln 0.025 / ln 0.99
+    assert!((367..=375).contains(&found["confirmation"]["needed"].as_u64().unwrap()));
+    assert_eq!(found["samples"]["full"], 540, "no sample is held out for nothing");
+    let ran = folder.dyno("tune run net.toml --margin 0.01 --out none --confirm none").exits(0);
+    assert!(ran.stdout.contains("the margin is not confirmed"), "{}", ran.stdout);
+    assert_eq!(told(&folder, "none")["confirmation"], Value::Null);
+}
+
+/// A program that prints the result of each sample is confirmed; one that prints an accuracy alone is
+/// never said to be.
+#[test]
+fn a_program_is_confirmed_by_results_of_samples() {
+    let folder = Folder::new();
+    let script = r#"/^#/ || $2 == "FLOAT" { next } $3 < least { least = $3 } BEGIN { least = 32 }
+END { for (at = 0; at < 400; at++) { right = !(least < 4 && at % 5 == 0); sum += right
+      if (ENVIRON["DYNO_NUMBER_SET"] == "confirmation") print "sample", right }
+      printf "accuracy = %.5f\n", sum / 400 }"#;
+    folder.write("net.awk", script);
+    let base = "layer_name = [\"a\"]\nwgt_size = [500]\nact_size = [784]\nwgt_max_abs = [0.9]\n\
+                act_max_abs = [0.9]\nerr_margin = 0.05\ncmd_fullset = \"awk -f net.awk {config}\"\n\
+                get_result_regex = 'accuracy = ([0-9.]+)'\n";
+    folder.write("alone.toml", base);
+    let ran = folder.dyno("tune run alone.toml --out alone").exits(0);
+    assert!(
+        !ran.stdout.contains("VALID") && ran.stdout.contains("not confirmed"),
+        "{}",
+        ran.stdout
+    );
+    let ran = folder.dyno("tune run alone.toml --out other --confirm held-out").exits(2);
+    assert!(ran.stderr.contains("get_sample_regex"), "{}", ran.stderr);
+    let more =
+        "cmd_confirmation = \"awk -f net.awk {config}\"\nget_sample_regex = 'sample ([01])'\n";
+    folder.write("net.toml", &format!("{base}{more}"));
+    let ran = folder.dyno("tune run net.toml --out out").exits(0);
+    assert!(ran.stdout.contains("VALID: at most 5 %"), "{}", ran.stdout);
+    assert!(folder.read("out/opt_conf.txt").contains("a.weight FIXED 4"));
+    folder.write("net.toml", &format!("{base}get_sample_regex = 'sample ([01])'\n"));
+    let ran = folder.dyno("tune run net.toml --out third").exits(2);
+    assert!(ran.stderr.contains("`cmd_confirmation`"), "{}", ran.stderr);
+}
+
+/// An error rate is made no larger, and is never taken for an accuracy.
+#[test]
+fn an_error_rate_is_not_maximized() {
+    let folder = Folder::new();
+    folder.write(
+        "wer.awk",
+        "/^#/ || $2 == \"FLOAT\" && $3 == 32 { next }\n$3 < 6 { bad += 6 - $3 }\n\
+         END { printf \"result = %.5f\\n\", 7.4 + 2 * bad }\n",
+    );
+    let base = "layer_name = [\"a\", \"b\"]\nwgt_size = [500, 25_000]\nact_size = [784, 2_880]\n\
+                wgt_max_abs = [0.9, 0.9]\nact_max_abs = [0.9, 3.9]\nerr_margin = 0.01\n\
+                cmd_fullset = \"awk -f wer.awk {config}\"\n";
+    let regex = |name: &str| format!("{base}get_result_regex = '{name} = ([0-9.]+)'\n");
+    folder.write("net.toml", &regex("result"));
+    let ran = folder.dyno("tune run net.toml --out out").exits(2);
+    assert!(ran.stderr.contains("write `direction = \"higher\"`"), "{}", ran.stderr);
+    folder.write("net.toml", &format!("{}metric = \"wer\"\n", regex("result")));
+    let ran = folder.dyno("tune run net.toml --out out").exits(0);
+    assert!(
+        ran.stdout.contains("wer 7.4 on the full set; FLOAT 32 has 7.4, the limit is 7.47400"),
+        "{}",
+        ran.stdout
+    );
+    let found = told(&folder, "out");
+    assert_eq!((&found["direction"], &found["answer"]["accuracy"]), (&"lower".into(), &7.4.into()));
+    let layers = found["answer"]["layers"].as_array().unwrap();
+    assert!(layers.iter().all(|layer| layer["weight_bits"] == 6), "{layers:?}");
+    let whys = found["steps"].to_string();
+    assert!(whys.contains("is above 7.474") && !whys.contains("-7.4"), "{whys}");
+    // Called an accuracy, it rises far above that of FLOAT 32.
+    let script = folder.read("wer.awk").replace("result", "accuracy");
+    folder.write("wer.awk", &script);
+    folder.write("net.toml", &regex("accuracy"));
+    let ran = folder.dyno("tune run net.toml --out rises").exits(4);
+    assert!(ran.stderr.contains("as an error rate would be"), "{}", ran.stderr);
+    folder.write("net.toml", &format!("name = \"wer\"\n{}", regex("accuracy")));
+    let ran = folder.dyno("tune run net.toml --out named").exits(2);
+    assert!(ran.stderr.contains("of an accuracy and of an error rate"), "{}", ran.stderr);
+}
+
+/// The tuner knows each method of `dyno task score` and its figures.
+#[test]
+fn methods_of_task_score_are_known_to_the_tuner() {
+    let names: Vec<&str> = dyno_metrics::METHODS.iter().map(|method| method.name).collect();
+    let known: Vec<&str> = SCORED_METHODS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(known, names);
+}
+
+/// Data that cannot be right are rejected before anything is evaluated.
+#[test]
+fn data_are_checked_before_the_search() {
+    let folder = tuned::folder();
+    descriptor(&folder, "net.toml", "");
+    let all: Vec<digits::Digit> = digits::test_digits().collect();
+    let labels: Vec<i64> = all.iter().map(|digit| i64::from(digit.label)).collect();
+    let with_labels = |labels: &[i64]| {
+        let bytes: Vec<u8> = labels.iter().flat_map(|label| label.to_le_bytes()).collect();
+        write(&folder, "test-labels.npy", &npy("<i8", &format!("({},)", labels.len()), &bytes));
+        folder.dyno("tune run net.toml --out out").exits(2).stderr
+    };
+    // Each label is that of another sample.
+    let shuffled: Vec<i64> =
+        (0..labels.len()).map(|at| labels[(at * 7 + 3) % labels.len()]).collect();
+    let told = with_labels(&shuffled);
+    assert!(told.contains("and chance has 0.") && told.contains("nothing was searched"), "{told}");
+    let mut beyond = labels.clone();
+    beyond[17] = 10;
+    let told = with_labels(&beyond);
+    assert!(told.contains("labels below 10") && told.contains("10 for sample 17"), "{told}");
+    let told = with_labels(&labels[..539]);
+    assert!(told.contains("a label for each of the 540 samples"), "{told}");
+    images(&folder, "test", &all);
+    let mut bytes = std::fs::read(folder.0.join("test.npy")).unwrap();
+    let first = bytes.len() - 540 * 64 * 4;
+    for sample in [41, 300] {
+        let at = first + (sample * 64 + 5) * 4;
+        bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    }
+    write(&folder, "test.npy", &bytes);
+    let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
+    assert!(told.contains("sample 41 has NaN at its position 5; so have 1 others: 300"), "{told}");
+}

@@ -1,0 +1,475 @@
+//! Confirms that a loss of accuracy is within a margin, by samples that both FLOAT(32) and a
+//! configuration answered.
+//!
+//! Samples are paired: most are answered alike, and only those that differ carry information about
+//! the loss. The statement is "at most this share of the metric is lost", with a probability of at
+//! most `level` to be wrong. It holds for samples that did not influence the choice of the
+//! configuration. [`Spending`] distributes the level among several looks.
+//!
+//! ```
+//! use dyno_number::confirm::{PairedCounts, PairedSamples};
+//! // Of 1,000 samples 980 are right in both, 2 only in FLOAT(32) and 1 only in the configuration.
+//! let paired = PairedSamples::Right(PairedCounts { both: 980, broken: 2, fixed: 1, neither: 17 });
+//! assert!(paired.confirms(0.01, 0.05));
+//! assert!(!paired.confirms(0.002, 0.05));
+//! let proven = paired.smallest_margin(0.05);
+//! assert!(proven > 0.002 && proven < 0.01);
+//! ```
+
+mod distributions;
+#[cfg(test)]
+mod tests;
+
+pub use self::distributions::binomial_at_least;
+
+use self::distributions::{student_above, student_quantile};
+use crate::network::{Direction, Metric};
+
+/// Default probability of a wrong confirmation: 95 % confidence.
+pub const LEVEL: f64 = 0.05;
+
+/// Fewest samples with scores: with fewer, the mean of scores is not approximately normal.
+const LEAST_SCORES: usize = 30;
+
+/// Most samples that differ for which the exact test is computed. With more, the score test has its
+/// level.
+const MOST_EXACT: u64 = 200;
+
+/// Part of the level that is spent on the range of the nuisance parameter (Berger and Boos, 1994).
+const NUISANCE_SHARE: f64 = 0.02;
+
+/// Points of the nuisance parameter at which the exact test is computed.
+const NUISANCE_POINTS: u32 = 48;
+
+/// Results of samples, one each, as an evaluator returns them.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SampleOutcomes {
+    /// A digit for each sample: 1 if its answer is right, else 0.
+    Right(String),
+    /// A number for each sample, whose mean is the metric.
+    Scores(Vec<f64>),
+}
+
+impl SampleOutcomes {
+    /// Returns outcomes of answers that are right or wrong.
+    #[must_use]
+    pub fn from_right(right: impl IntoIterator<Item = bool>) -> Self {
+        Self::Right(right.into_iter().map(|right| if right { '1' } else { '0' }).collect())
+    }
+
+    /// Returns the number of samples.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Right(digits) => digits.len(),
+            Self::Scores(scores) => scores.len(),
+        }
+    }
+
+    /// Returns whether there are no samples.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the scores of a part of the samples; right answers have the score 1.
+    fn scores(&self, part: std::ops::Range<usize>) -> Vec<f64> {
+        match self {
+            Self::Right(digits) => {
+                digits.as_bytes()[part].iter().map(|digit| f64::from(digit - b'0')).collect()
+            }
+            Self::Scores(scores) => scores[part].to_vec(),
+        }
+    }
+
+    /// Returns the mean over all samples.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        let sum = match self {
+            Self::Right(digits) => digits.bytes().filter(|digit| *digit == b'1').count() as f64,
+            Self::Scores(scores) => scores.iter().sum(),
+        };
+        sum / self.len().max(1) as f64
+    }
+}
+
+/// Numbers of samples by their answers in FLOAT(32) and in a configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairedCounts {
+    /// Right in both.
+    pub both: u64,
+    /// Right in FLOAT(32) only.
+    pub broken: u64,
+    /// Right in the configuration only.
+    pub fixed: u64,
+    /// Wrong in both.
+    pub neither: u64,
+}
+
+/// Results of the same samples in FLOAT(32) and in a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PairedSamples {
+    /// Answers that are right or wrong.
+    Right(PairedCounts),
+    /// A number for each sample.
+    Scores {
+        /// In FLOAT(32).
+        base: Vec<f64>,
+        /// In the configuration.
+        tuned: Vec<f64>,
+        /// Whether more is better.
+        direction: Direction,
+    },
+}
+
+impl PairedSamples {
+    /// Pairs the outcomes of a part of the samples.
+    ///
+    /// # Errors
+    /// The outcomes are of different samples, or are no finite numbers.
+    pub fn new(
+        base: &SampleOutcomes,
+        tuned: &SampleOutcomes,
+        part: std::ops::Range<usize>,
+        metric: &Metric,
+    ) -> Result<Self, String> {
+        let count = base.len();
+        if tuned.len() != count || part.end > count {
+            let (found, end) = (tuned.len(), part.end);
+            return Err(format!(
+                "expected results of {} samples, found {count} in FLOAT 32 and {found} in the \
+                 configuration",
+                end.max(count)
+            ));
+        }
+        let is_error = metric.direction == Direction::Lower;
+        match (base, tuned) {
+            // A margin of an error rate is a part of the errors, not of the right answers.
+            (SampleOutcomes::Right(_), SampleOutcomes::Right(_)) if is_error => {
+                let [base, tuned] = [base, tuned].map(|outcomes| outcomes.scores(part.clone()));
+                Ok(Self::Scores { base, tuned, direction: metric.direction })
+            }
+            (SampleOutcomes::Right(base), SampleOutcomes::Right(tuned)) => {
+                let mut counts = PairedCounts::default();
+                for (base, tuned) in
+                    base.as_bytes()[part.clone()].iter().zip(&tuned.as_bytes()[part])
+                {
+                    let count = match (base, tuned) {
+                        (b'1', b'1') => &mut counts.both,
+                        (b'1', _) => &mut counts.broken,
+                        (_, b'1') => &mut counts.fixed,
+                        _ => &mut counts.neither,
+                    };
+                    *count += 1;
+                }
+                Ok(Self::Right(counts))
+            }
+            (SampleOutcomes::Scores(_), SampleOutcomes::Scores(_)) => {
+                let [base, tuned] = [base, tuned].map(|outcomes| outcomes.scores(part.clone()));
+                match base.iter().chain(&tuned).find(|score| !score.is_finite()) {
+                    Some(score) => Err(format!("expected finite scores of samples, found {score}")),
+                    None => Ok(Self::Scores { base, tuned, direction: metric.direction }),
+                }
+            }
+            _ => Err("expected scores of samples in FLOAT 32 and in the configuration".into()),
+        }
+    }
+
+    /// Returns the number of samples.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        match self {
+            Self::Right(PairedCounts { both, broken, fixed, neither }) => {
+                both + broken + fixed + neither
+            }
+            Self::Scores { base, .. } => base.len() as u64,
+        }
+    }
+
+    /// Returns the share of the metric that these samples lose: negative if the configuration is
+    /// better, infinite if FLOAT(32) has nothing to lose.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        let (lost, base) = match self {
+            Self::Right(counts) => {
+                (counts.broken as f64 - counts.fixed as f64, (counts.both + counts.broken) as f64)
+            }
+            Self::Scores { base, tuned, direction } => {
+                let [base, tuned]: [f64; 2] = [base.iter().sum(), tuned.iter().sum()];
+                match direction {
+                    Direction::Higher => (base - tuned, base),
+                    Direction::Lower => (tuned - base, base),
+                }
+            }
+        };
+        if lost == 0.0 { 0.0 } else { lost / base.max(0.0) }
+    }
+
+    /// Returns whether the loss is at most `margin`, with a probability of at most `level` that
+    /// samples with a larger loss lead to this answer.
+    #[must_use]
+    pub fn confirms(&self, margin: f64, level: f64) -> bool {
+        match self {
+            Self::Right(counts) => counts.confirms(margin, level),
+            Self::Scores { base, tuned, direction } => {
+                score_bound(base, tuned, *direction, margin, level) >= 0.0
+            }
+        }
+    }
+
+    /// Returns the smallest margin that these samples confirm; infinite if there is none below 10.
+    #[must_use]
+    pub fn smallest_margin(&self, level: f64) -> f64 {
+        let most = match self {
+            Self::Scores { direction: Direction::Lower, .. } => 10.0,
+            _ => 1.0 - 1e-9,
+        };
+        if !self.confirms(most, level) {
+            return f64::INFINITY;
+        }
+        let (mut fails, mut holds) = (0.0, most);
+        for _ in 0..STEPS {
+            let middle = f64::midpoint(fails, holds);
+            if self.confirms(middle, level) { holds = middle } else { fails = middle }
+        }
+        holds
+    }
+
+    /// Returns how many samples with the same shares of answers confirm the margin. `None` if no
+    /// number of them does: the loss is not below the margin.
+    #[must_use]
+    pub fn needed(&self, margin: f64, level: f64) -> Option<u64> {
+        if self.loss() >= margin {
+            return None;
+        }
+        let samples = self.samples().max(1);
+        let holds = |count: u64| self.scaled(count as f64 / samples as f64).confirms(margin, level);
+        let mut enough = samples;
+        while !holds(enough) {
+            enough = enough.checked_mul(2).filter(|count| *count < MOST_SAMPLES)?;
+        }
+        let mut few = 0;
+        while enough - few > 1 + enough / 200 {
+            let middle = few.midpoint(enough);
+            if holds(middle) { enough = middle } else { few = middle }
+        }
+        Some(enough)
+    }
+
+    /// Returns the same shares of answers of another number of samples.
+    fn scaled(&self, by: f64) -> Self {
+        match self {
+            Self::Right(PairedCounts { both, broken, fixed, neither }) => {
+                let scaled = |count: u64| count as f64 * by;
+                Self::Right(PairedCounts {
+                    both: scaled(*both).round() as u64,
+                    broken: scaled(*broken).ceil() as u64,
+                    fixed: scaled(*fixed).floor() as u64,
+                    neither: scaled(*neither).round() as u64,
+                })
+            }
+            Self::Scores { base, tuned, direction } => {
+                let count = ((base.len() as f64 * by).round() as usize).min(MOST_SCORES);
+                let repeat = |scores: &[f64]| scores.iter().copied().cycle().take(count).collect();
+                Self::Scores { base: repeat(base), tuned: repeat(tuned), direction: *direction }
+            }
+        }
+    }
+}
+
+/// Steps of a bisection of margins.
+const STEPS: u32 = 24;
+/// Largest number of samples that is stated as needed.
+const MOST_SAMPLES: u64 = 1 << 40;
+/// Most scores that are repeated to find how many are needed.
+const MOST_SCORES: usize = 1 << 24;
+
+/// Returns the fewest samples that can confirm a margin at all: FLOAT(32) is right on each, and no
+/// answer changes.
+#[must_use]
+pub fn fewest_samples(margin: f64, level: f64) -> u64 {
+    if margin <= 0.0 {
+        return u64::MAX;
+    }
+    let holds =
+        |both: u64| PairedCounts { both, ..PairedCounts::default() }.confirms(margin, level);
+    let mut enough = 1;
+    while !holds(enough) {
+        enough *= 2;
+        if enough > MOST_SAMPLES {
+            return u64::MAX;
+        }
+    }
+    let mut few = enough / 2;
+    while enough - few > 1 {
+        let middle = few.midpoint(enough);
+        if holds(middle) { enough = middle } else { few = middle }
+    }
+    enough
+}
+
+impl PairedCounts {
+    /// Tests whether the loss is beyond the margin. Samples that are wrong in both are no evidence.
+    /// Among the others, the loss is beyond the margin if the share of broken ones is at least
+    /// `margin + (1 - margin) * fixed`.
+    fn confirms(self, margin: f64, level: f64) -> bool {
+        let Self { broken, fixed, .. } = self;
+        let count = self.both + broken + fixed;
+        if count == 0 || margin <= 0.0 {
+            return false;
+        }
+        let test = MarginTest { count, margin };
+        let found = test.statistic(broken, fixed);
+        if found <= 0.0 {
+            return false;
+        }
+        if broken + fixed > MOST_EXACT {
+            return student_above(found, f64::INFINITY) <= level;
+        }
+        let nuisance = level * NUISANCE_SHARE;
+        let most = upper_share(fixed, count, nuisance).min(test.most_fixed());
+        let lines = test.region(found, broken, fixed);
+        let is_rare = |at: u32| {
+            let share = most * f64::from(at) / f64::from(NUISANCE_POINTS);
+            test.probability(&lines, share) <= level - nuisance
+        };
+        (0..=NUISANCE_POINTS).all(is_rare)
+    }
+}
+
+/// Test of a margin among samples that FLOAT(32) or the configuration answers rightly.
+#[derive(Clone, Copy)]
+struct MarginTest {
+    count: u64,
+    margin: f64,
+}
+
+impl MarginTest {
+    /// Share of fixed samples at which all samples differ.
+    fn most_fixed(self) -> f64 {
+        (1.0 - self.margin) / (2.0 - self.margin)
+    }
+
+    /// Returns by how many standard deviations the loss is below the margin. The deviation is that
+    /// of the most likely shares with exactly this margin, as in Tango's test (1998).
+    fn statistic(self, broken: u64, fixed: u64) -> f64 {
+        let [n, b, f] = [self.count, broken, fixed].map(|count| count as f64);
+        let (m, a, c) = (self.margin, 1.0 - self.margin, 2.0 - self.margin);
+        let rest = n - b - f;
+        let linear = b * a * a + f * (a * a - m * c) - rest * c * m;
+        let quadratic = n * a * c;
+        let root = (linear * linear + 4.0 * quadratic * f * m * a).max(0.0).sqrt();
+        let share = ((linear + root) / (2.0 * quadratic)).clamp(0.0, self.most_fixed());
+        let variance = (m + a * share + a * a * share - m * m) / n;
+        (m - (b - a * f) / n) / variance.max(f64::MIN_POSITIVE).sqrt()
+    }
+
+    /// Returns for each number of broken samples the fewest fixed ones with a statistic of at least
+    /// `found`.
+    fn region(self, found: f64, broken: u64, fixed: u64) -> Vec<u64> {
+        let found = found * (1.0 - 1e-12);
+        let mut lines = Vec::new();
+        let mut least = 0;
+        // Beyond these numbers of broken samples, probabilities are negligible.
+        let last = (4 * (broken + fixed) + 60 + (self.count as f64 * self.margin * 4.0) as u64)
+            .min(self.count);
+        for broken in 0..=last {
+            while least <= self.count - broken && self.statistic(broken, least) < found {
+                least += 1;
+            }
+            lines.push(least);
+        }
+        lines
+    }
+
+    /// Returns the probability of a region if this share of the samples is fixed and the loss is
+    /// exactly the margin.
+    fn probability(self, lines: &[u64], share: f64) -> f64 {
+        let lost = self.margin + (1.0 - self.margin) * share;
+        let others = (share / (1.0 - lost)).clamp(0.0, 1.0);
+        let mut sum = 0.0;
+        for (broken, least) in lines.iter().enumerate() {
+            let broken = broken as u64;
+            let at = distributions::binomial_at(broken, self.count, lost);
+            if at > 1e-14 {
+                sum += at * binomial_at_least(*least, self.count - broken, others);
+            }
+        }
+        sum
+    }
+}
+
+/// Returns the share above which `count` samples have at most `found` with a probability of at most
+/// `level` (Clopper and Pearson).
+fn upper_share(found: u64, count: u64, level: f64) -> f64 {
+    let (mut low, mut high) = (found as f64 / count as f64, 1.0);
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        let at_most = 1.0 - binomial_at_least(found + 1, count, middle);
+        if at_most > level { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// Returns a lower bound on the mean of what each sample adds to the kept part of the metric. Each
+/// has its difference from the limit. The worst difference that was seen is added as often as a
+/// share of samples may be unseen at this level, so that samples without any difference prove no
+/// more than their number.
+fn score_bound(base: &[f64], tuned: &[f64], direction: Direction, margin: f64, level: f64) -> f64 {
+    if base.len() < LEAST_SCORES {
+        return f64::NEG_INFINITY;
+    }
+    let count = base.len() as f64;
+    let difference = |(base, tuned): (&f64, &f64)| match direction {
+        Direction::Higher => tuned - (1.0 - margin) * base,
+        Direction::Lower => (1.0 + margin) * base - tuned,
+    };
+    let differences: Vec<f64> = base.iter().zip(tuned).map(difference).collect();
+    let largest = |scores: &[f64]| scores.iter().fold(0.0_f64, |most, score| most.max(*score));
+    let worst = match direction {
+        Direction::Higher => (1.0 - margin) * largest(base),
+        Direction::Lower => largest(base).max(largest(tuned)),
+    };
+    let mean = differences.iter().sum::<f64>() / count;
+    let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
+    let deviation = (squares / (count - 1.0)).sqrt();
+    let unseen = -level.ln() * worst / count;
+    mean - unseen - student_quantile(level, count - 1.0) * deviation / count.sqrt()
+}
+
+/// Levels of several looks, whose sum is at most the whole: half of what is left at each.
+///
+/// ```
+/// use dyno_number::confirm::Spending;
+/// let mut spending = Spending::new(0.05);
+/// assert_eq!((spending.next(), spending.next()), (0.025, 0.0125));
+/// assert_eq!(spending.looks(), 2);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spending {
+    left: f64,
+    looks: u32,
+}
+
+impl Spending {
+    /// Returns the levels of looks at samples whose sum is `level`.
+    #[must_use]
+    pub fn new(level: f64) -> Self {
+        Self { left: level, looks: 0 }
+    }
+
+    /// Returns the level of the next look.
+    #[expect(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> f64 {
+        self.left /= 2.0;
+        self.looks += 1;
+        self.left
+    }
+
+    /// Returns the number of looks so far.
+    #[must_use]
+    pub fn looks(self) -> u32 {
+        self.looks
+    }
+}

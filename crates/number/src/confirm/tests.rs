@@ -1,0 +1,142 @@
+//! Levels and powers by simulation: samples are drawn one by one, and nothing is shared with the
+//! tests of margins.
+
+use super::*;
+use crate::tune::samples;
+
+/// Draws a number from 0 to 1.
+fn drawn(state: &mut u64) -> f64 {
+    samples::split_mix(state) as f64 / u64::MAX as f64
+}
+
+/// Draws pairs of answers: FLOAT(32) is right with probability `right`, a right answer breaks with
+/// `broken`, and a wrong one is fixed with `fixed`.
+fn pairs(state: &mut u64, count: usize, [right, broken, fixed]: [f64; 3]) -> [SampleOutcomes; 2] {
+    let (mut base, mut tuned) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let is_right = drawn(state) < right;
+        base.push(is_right);
+        let changes = drawn(state) < if is_right { broken } else { fixed };
+        tuned.push(is_right != changes);
+    }
+    [SampleOutcomes::from_right(base), SampleOutcomes::from_right(tuned)]
+}
+
+fn paired([base, tuned]: &[SampleOutcomes; 2]) -> PairedSamples {
+    PairedSamples::new(base, tuned, 0..base.len(), &Metric::default()).unwrap()
+}
+
+/// If the loss is the margin, at most a share of the level is confirmed.
+#[test]
+fn a_loss_at_the_margin_is_confirmed_no_more_often_than_the_level() {
+    const DRAWS: u32 = 1_000;
+    let mut state = 7;
+    let mut most: f64 = 0.0;
+    for (count, margin, right, fixed) in [
+        (400, 0.01, 1.0, 0.0),
+        (400, 0.02, 0.9, 0.05),
+        (1_000, 0.01, 0.8, 0.1),
+        (300, 0.05, 0.7, 0.02),
+    ] {
+        // What is broken is the margin and what is fixed.
+        let broken = margin + fixed * (1.0 - right) / right;
+        let confirmed = (0..DRAWS)
+            .filter(|_| {
+                paired(&pairs(&mut state, count, [right, broken, fixed])).confirms(margin, 0.05)
+            })
+            .count();
+        let share = confirmed as f64 / f64::from(DRAWS);
+        most = most.max(share);
+        // Three standard deviations of the simulation above the level.
+        assert!(
+            share < 0.05 + 3.0 * (0.05_f64 * 0.95 / f64::from(DRAWS)).sqrt(),
+            "{count} {margin}: {share}"
+        );
+    }
+    assert!(most > 0.02, "the test uses its level: {most}");
+}
+
+/// Without any change, n samples exclude a margin m if (1 - m)^n is at most the level.
+#[test]
+fn samples_without_change_prove_what_their_number_proves() {
+    for (margin, level) in [(0.01, 0.05), (0.01, 0.025), (0.07, 0.05), (0.001, 0.05)] {
+        let theory = (f64::ln(level) / f64::ln(1.0 - margin)).ceil();
+        let found = fewest_samples(margin, level) as f64;
+        assert!(found >= theory && found <= 1.01 * theory + 1.0, "{margin}: {found}, {theory}");
+    }
+    assert_eq!(fewest_samples(0.0, 0.05), u64::MAX, "no number proves that nothing is lost");
+    let unchanged = PairedSamples::Right(PairedCounts { both: 32, ..PairedCounts::default() });
+    let proven = unchanged.smallest_margin(0.05);
+    assert!((proven - (1.0 - 0.05_f64.powf(1.0 / 32.0))).abs() < 0.003, "{proven}");
+}
+
+#[test]
+fn the_number_needed_is_enough_and_about_the_least() {
+    // 0.4 % are lost of 1 %.
+    let counts = PairedCounts { both: 480, broken: 4, fixed: 2, neither: 14 };
+    let few = PairedSamples::Right(counts);
+    assert!(!few.confirms(0.01, 0.05));
+    let needed = few.needed(0.01, 0.05).unwrap();
+    assert!((1_000..8_000).contains(&needed), "{needed}");
+    assert!(few.scaled(1.3 * needed as f64 / 500.0).confirms(0.01, 0.05));
+    assert!(!few.scaled(0.7 * needed as f64 / 500.0).confirms(0.01, 0.05));
+    let lost = PairedSamples::Right(PairedCounts { broken: 20, ..counts });
+    assert_eq!(lost.needed(0.01, 0.05), None);
+    assert!(lost.loss() > 0.03 && few.loss() < 0.01);
+}
+
+/// Few samples that differ are tested exactly, many by the score test: both agree where they meet.
+#[test]
+fn many_differences_are_judged_as_few_are() {
+    let at = |broken: u64, fixed: u64| {
+        let both = 40_000 - broken - fixed;
+        PairedSamples::Right(PairedCounts { both, broken, fixed, neither: 0 }).smallest_margin(0.05)
+    };
+    let [few, many] = [at(100, 100), at(101, 101)];
+    assert!((few / many - 1.0).abs() < 0.06, "{few} {many}");
+}
+
+/// Scores: errors of sentences, some with many.
+#[test]
+fn scores_are_judged_as_rarely_wrong() {
+    const DRAWS: u32 = 600;
+    let errors = Metric { direction: Direction::Lower, ..Metric::default() };
+    let mut state = 3;
+    let mut is_confirmed = |rise: f64| {
+        let (mut base, mut tuned) = (Vec::new(), Vec::new());
+        for _ in 0..500 {
+            let words = 10.0 + (20.0 * drawn(&mut state)).floor();
+            let wrong = (words * drawn(&mut state).powi(4)).floor();
+            // Words change in half of the sentences; the mean rises by `rise` of itself.
+            let change = if drawn(&mut state) < 0.5 { 2.0 * drawn(&mut state) - 1.0 } else { 0.0 };
+            base.push(wrong);
+            tuned.push((wrong * (1.0 + rise) + change).max(0.0));
+        }
+        let [base, tuned] = [base, tuned].map(SampleOutcomes::Scores);
+        PairedSamples::new(&base, &tuned, 0..500, &errors).unwrap().confirms(0.05, 0.05)
+    };
+    let wrong = (0..DRAWS).filter(|_| is_confirmed(0.05)).count();
+    assert!(wrong as f64 <= 0.08 * f64::from(DRAWS), "{wrong}");
+    // A change for the better is confirmed.
+    assert!(is_confirmed(-0.5));
+    let same = SampleOutcomes::Scores(vec![1.0; 60]);
+    let of = |part| PairedSamples::new(&same, &same, part, &Metric::default()).unwrap();
+    assert!(!of(0..60).confirms(0.01, 0.05), "60 samples without change prove 5 %, not 1 %");
+    assert!(of(0..60).confirms(0.06, 0.05) && !of(0..20).confirms(0.5, 0.05));
+}
+
+#[test]
+fn outcomes_of_other_samples_are_rejected() {
+    let of = |text: &str| SampleOutcomes::Right(text.into());
+    let metric = Metric::default();
+    assert!(PairedSamples::new(&of("110"), &of("11"), 0..2, &metric).is_err());
+    assert!(
+        PairedSamples::new(&of("110"), &SampleOutcomes::Scores(vec![1.0; 3]), 0..3, &metric)
+            .is_err()
+    );
+    let nan = SampleOutcomes::Scores(vec![f64::NAN]);
+    assert!(PairedSamples::new(&nan, &nan, 0..1, &metric).is_err());
+    let found = PairedSamples::new(&of("1101"), &of("1011"), 1..4, &metric).unwrap();
+    let expected = PairedCounts { both: 1, broken: 1, fixed: 1, neither: 0 };
+    assert_eq!(found, PairedSamples::Right(expected));
+}
