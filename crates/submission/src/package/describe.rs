@@ -99,7 +99,9 @@ impl Description {
                     toml::Value::Float(number) => number.into(),
                     toml::Value::Boolean(flag) => flag.into(),
                     _ => {
-                        return Err(wrong(format!("`{name}.{field}` must be a string or a number")));
+                        return Err(wrong(format!(
+                            "`{name}.{field}` must be a string or a number"
+                        )));
                     }
                 };
                 fields.insert(field, value);
