@@ -132,7 +132,7 @@ impl CheckSummary<'_> {
             match (self.extent, group.subjects.len() - 1) {
                 (_, 0) => {}
                 (Extent::Screen, alike) => {
-                    let _ = writeln!(text, "and {alike} more like it");
+                    let _ = writeln!(text, "and {alike} more with the same findings");
                 }
                 (Extent::All, _) => {
                     group.subjects[1..].iter().for_each(|subject| *text += &format!("{subject}\n"));
@@ -146,7 +146,7 @@ impl CheckSummary<'_> {
             shown_count += some * group.subjects.len();
             let left = group.findings.len() - some;
             if left > 0 {
-                let _ = writeln!(text, "  and {left} more of it");
+                let _ = writeln!(text, "  and {left} more findings");
             }
         }
         let left = self.checked.findings.len() - shown_count;
@@ -181,13 +181,13 @@ impl CheckSummary<'_> {
         let (word, color) = if valid { ("VALID", Color::Good) } else { ("INVALID", Color::Bad) };
         let word = painted(word, color, self.is_colored);
         let why = if self.checked.results.is_empty() {
-            ": there is no result"
+            ": no results"
         } else if self.checked.crashes && self.program != Program::Strict {
             ": the official program crashes"
         } else {
             ""
         };
-        format!("{word}{why} (Dyno's word, not MLCommons')")
+        format!("{word}{why} (judged by Dyno, not by MLCommons)")
     }
 }
 
@@ -209,7 +209,7 @@ fn fixes_of(shown: &[&Finding], text: &mut String) {
     if fixes.is_empty() {
         return;
     }
-    let _ = writeln!(text, "\nhow to mend");
+    let _ = writeln!(text, "\nHow to fix");
     for (check, mend) in fixes {
         for line in wrap(&format!("{check}: {mend}"), WIDTH - 2, 2) {
             let _ = writeln!(text, "  {line}");

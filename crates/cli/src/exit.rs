@@ -44,20 +44,18 @@ impl Exit {
     /// Returns the meaning, as documentation and `dyno info` show it.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Valid => "done; every result is VALID and every target met",
+            Self::Valid => "success: every result is VALID and every target is met",
             Self::Invalid => {
                 "done, but a result is INVALID or UNDECIDED, an accuracy below its target, a requirement missed or undecided, a candidate worse than its baseline (with --strict also an inconclusive comparison), or a search found or confirmed nothing"
             }
             Self::Usage => {
-                "the command line or a configuration file makes no sense, or results cannot be compared"
+                "invalid command line or configuration file, or results that cannot be compared"
             }
             Self::SetUp => {
                 "something is missing (a file, a library, disk space), or the system failed a first probe"
             }
-            Self::Aborted => {
-                "given up while running: the system stopped answering, or failed most answers"
-            }
-            Self::Interrupted => "interrupted by Ctrl-C; what was measured is written",
+            Self::Aborted => "aborted: the system stopped answering, or failed most answers",
+            Self::Interrupted => "interrupted by Ctrl-C; the results so far are written",
         }
     }
 }

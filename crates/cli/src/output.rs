@@ -28,7 +28,7 @@ pub fn of_stdout(error: &io::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::BrokenPipe => Ok(()),
         _ => Err(Failure::set_up(format!("cannot write to stdout: {error}"))
-            .hint("send it to a file on a disk with room, or leave the redirection out")),
+            .hint("redirect it to a disk with free space, or remove the redirection")),
     }
 }
 

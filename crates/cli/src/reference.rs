@@ -41,9 +41,9 @@ fn commands() -> String {
     let mut dyno = command_line();
     dyno.build();
     let mut text = format!(
-        "# Commands and flags\n\n{MADE}`dyno COMMAND --help` prints the same, `dyno man` makes manual \
-         pages of it, and `dyno completions SHELL` completes it. Results go to stdout, everything \
-         else to stderr.\n\n"
+        "# Commands and flags\n\n{MADE}`dyno COMMAND --help` prints the same text. `dyno man` \
+         writes manual pages. `dyno completions SHELL` writes completions. Results go to stdout, \
+         all other output to stderr.\n\n"
     );
     for command in dyno.get_subcommands().filter(|command| command.get_name() != "help") {
         write_command(&mut text, command, "dyno");
@@ -117,17 +117,17 @@ fn argument(arg: &clap::Arg) -> (String, String) {
 
 fn configuration() -> String {
     let mut text = format!(
-        "# Configuration\n\n{MADE}`dyno init` writes a `dyno.toml` that holds every key, with its \
-         default where it has one. The file says `version = 1`; an unknown key is an error that names the line and \
-         the nearest key. Flags win over the environment, the environment over `dyno.toml`, that \
-         over a `user.conf`, that over the round of `--round`, then the profile, the built-in table and the defaults; an \
-         `audit.config` overrides them all. The run directory's `effective.toml` tells for every \
-         value who set it.\n\n\
-         ## `[run]`\n\nEach key is a flag too, with hyphens for underscores: `batch_wait` is \
-         `--batch-wait`. Files, and the folder `out`, are relative to the folder of the `dyno.toml`, on the \
-         command line to the present one; the FILE of `system` is relative to the present one in either: \
-         `model` is what names a model beside the file. A key that takes no effect in the whole run is an error: the last \
-         column has what a key needs.\n\n| key | value | what | default | needs |\n| --- | --- | --- | --- | --- |\n"
+        "# Configuration\n\n{MADE}`dyno init` writes a `dyno.toml` with every key and its \
+         default. The file has `version = 1`. An unknown key is an error that states the line and \
+         the nearest key. Precedence, from high to low: `audit.config`, flags, environment \
+         variables, `dyno.toml`, `user.conf`, the round of `--round`, the profile, the built-in \
+         table, defaults. `effective.toml` in the run directory states the origin of every \
+         value.\n\n## `[run]`\n\nEach key is also a flag, with hyphens for underscores: \
+         `batch_wait` is `--batch-wait`. Paths in `dyno.toml`, including `out`, are relative to \
+         that file; paths in flags are relative to the working directory. The FILE of `system` is \
+         always relative to the working directory; use `model` for a model beside the file. A key \
+         without effect in the whole run is an error; the last column states what a key \
+         needs.\n\n| key | value | what | default | needs |\n| --- | --- | --- | --- | --- |\n"
     );
     for key in KEYS {
         let value = if key.value.is_empty() { "true" } else { key.value };
@@ -140,12 +140,13 @@ fn configuration() -> String {
             cell(&needs_of(key.name))
         );
     }
-    text += "\n## `[settings]`, `[scenario.NAME]`\n\nSettings of the load generator. A setting under \
-             `[scenario.Server]` applies to Server only and wins over `[settings]`. Each is a flag \
-             (`--settings.KEY VALUE`, `--set KEY=VALUE`, `--set Server.KEY=VALUE`) and a variable \
-             (`DYNO_SETTINGS_KEY`) too. Values in ns and ms may be written as `\"10s\"`. Defaults are \
-             the reference's; profile and built-in table come between.\n\n\
-             | key | default | unit | what |\n| --- | --- | --- | --- |\n";
+    text += "\n## `[settings]`, `[scenario.NAME]`\n\nSettings of the load generator. A setting \
+         under `[scenario.Server]` applies to Server only and overrides `[settings]`. Each \
+         setting is also a flag (`--settings.KEY VALUE`, `--set KEY=VALUE`, `--set \
+         Server.KEY=VALUE`) and an environment variable (`DYNO_SETTINGS_KEY`). Values in ns and \
+         ms may be written as `\"10s\"`. Defaults are those of LoadGen; the profile and the \
+         built-in table override them.\n\n| key | default | unit | what |\n| --- | --- | --- | \
+         --- |\n";
     let defaults = TestSettings::default();
     for field in FIELDS.iter().filter(|field| !matches!(field.name, "scenario" | "mode")) {
         let help = match field.kind.trim() {
@@ -156,11 +157,11 @@ fn configuration() -> String {
         let (name, unit) = (field.name, field.unit);
         let _ = writeln!(text, "| `{name}` | {default} | {unit} | {} |", cell(&help));
     }
-    text += "\n## `[[tenants]]`\n\nEach has a `name`, and `[tenants.settings]` with settings that it \
-             alone has; see [several tenants](../tasks/tenants.md).\n\n\
-             ## `[sweep]`\n\nOf `dyno sweep`; see [many variants](../tasks/sweep.md). Its flags are \
-             stronger than the file. A TIME is a text such as `\"2s\"`.\n\n\
-             | key | value | what | default |\n| --- | --- | --- | --- |\n";
+    text += "\n## `[[tenants]]`\n\nEach tenant has a `name`, and its own settings in \
+         `[tenants.settings]`; see [several tenants](../tasks/tenants.md).\n\n## \
+         `[sweep]`\n\nKeys of `dyno sweep`; see [many variants](../tasks/sweep.md). Flags \
+         override the file. A TIME is a string such as `\"2s\"`.\n\n| key | value | what | \
+         default |\n| --- | --- | --- | --- |\n";
     for (name, value, default, what) in SWEEP_KEYS {
         let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
         let _ = writeln!(text, "| `{name}` | {} | {} | {default} |", cell(value), cell(what));
@@ -170,14 +171,13 @@ fn configuration() -> String {
 
 fn systems() -> String {
     let rows = SYSTEMS.into_iter().map(|kind| (kind.grammar(), kind.help.to_string()));
-    format!("# Systems\n\n{MADE}What `--system` can name (`dyno info systems`).\n\n")
+    format!("# Systems\n\n{MADE}Values of `--system` (`dyno info systems`).\n\n")
         + &definitions(["system", "what it is"], rows)
 }
 
 fn metrics() -> String {
-    let mut text = format!(
-        "# Metrics\n\n{MADE}What each figure is: formula and window (`dyno info metrics`).\n\n"
-    );
+    let mut text =
+        format!("# Metrics\n\n{MADE}Formula and window of each figure (`dyno info metrics`).\n\n");
     for metric in METRICS {
         let _ =
             write!(text, "## {}\n\n{}\n\n", metric.name, metric.description().replace('<', "&lt;"));
@@ -190,23 +190,23 @@ fn metrics() -> String {
 fn exit_codes() -> String {
     let rows = Exit::ALL.map(|exit| (exit.code().to_string(), exit.meaning().to_string()));
     format!(
-        "# Exit codes\n\n{MADE}The same for every command (`dyno info exit-codes`). Errors are on \
-         stderr: lines that begin with `error:` say what is wrong, lines that begin with `hint:` what \
-         to do.\n\n"
+        "# Exit codes\n\n{MADE}Every command uses these codes (`dyno info exit-codes`). Errors go \
+         to stderr: lines that begin with `error:` state the problem, and lines that begin with \
+         `hint:` state the remedy.\n\n"
     ) + &definitions(["code", "meaning"], rows.into_iter())
 }
 
 /// Returns every check of a submission, with its severity in each program.
 fn checks() -> String {
     let mut text = format!(
-        "# Checks of a submission\n\n{MADE}What [`dyno check`](../tasks/check.md) looks at, and how grave each \
-         check is by the rules and for the two official checkers (`--compat mono`, `--compat modular`): an error \
-         makes a result not count, `-` is what a program does not look at. Ids are stable: they stand in \
-         findings, in `--json` ([schema](../schema/check.schema.json)) and in `--sarif`. By the rules a check \
-         holds from the round of its column on; a check without a written source is a warning, and an error \
-         with `--forensic`.\n\n\
-         | check | what holds | rules | mono | modular | where it fails | source | from |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        "# Checks of a submission\n\n{MADE}Checks of [`dyno check`](../tasks/check.md), and the \
+         severity of each check in the rules and in the two official checkers (`--compat mono`, \
+         `--compat modular`). An error rejects a result; `-` means that a program does not check. \
+         Ids are stable. They appear in findings, in `--json` \
+         ([schema](../schema/check.schema.json)) and in `--sarif`. In the rules a check applies \
+         from the round in the last column. A check without a written source is a warning, or an \
+         error with `--forensic`.\n\n| check | condition | rules | mono | modular | fix | source \
+         | from |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
     );
     for check in catalogue::ALL {
         let grave = |program| check.severity(program).map_or("-", Severity::name);
@@ -219,13 +219,14 @@ fn checks() -> String {
             check.id
         );
     }
-    text += "\n## Power\n\nThe checks of the power working group. The official program stops at the first warning \
-             in PTDaemon's log and takes its tolerance of milliseconds for seconds, so that it misses what comes \
-             after; the rules do not.\n\n";
-    text += &definitions(["check", "what holds"], power_checks());
-    text += "\n## The checker in one file, by tag\n\nWhat the official checker did otherwise in early tags; \
-             `--compat v4.1` and the like reproduce it. A source is a tag and a line of its program in \
-             mlcommons/inference.\n\n| what | tags | source |\n| --- | --- | --- |\n";
+    text += "\n## Power\n\nChecks of the power working group. The official program stops at the \
+         first warning in PTDaemon's log, and reads its tolerance in milliseconds as seconds. It \
+         therefore misses later problems. The rules do not.\n\n";
+    text += &definitions(["check", "condition"], power_checks());
+    text += "\n## The single-file checker, by tag\n\nDifferences of the official checker in early \
+         tags; `--compat TAG`, such as `--compat v4.1`, reproduces them. A source is a tag and a \
+         line of the program in mlcommons/inference.\n\n| difference | tags | source |\n| --- | \
+         --- | --- |\n";
     for difference in OneFileChecker::differences() {
         let (what, tags) = (cell(&difference.what), difference.tags);
         let _ = writeln!(text, "| {what} | {tags} | {} |", difference.source);
@@ -237,7 +238,7 @@ fn checks() -> String {
 fn source_of(id: &str) -> (String, String) {
     match Provenance::of_check(id) {
         Some(Provenance::Cited { source, since }) => (cell(source), since.to_string()),
-        Some(Provenance::Own) | None => ("Dyno's own".to_owned(), "-".to_owned()),
+        Some(Provenance::Own) | None => ("Dyno".to_owned(), "-".to_owned()),
     }
 }
 
@@ -248,7 +249,8 @@ fn power_checks() -> impl Iterator<Item = (String, String)> {
 fn environment() -> String {
     let rows = VARIABLES.iter().map(|(name, what)| (name.to_string(), what.to_string()));
     format!(
-        "# Environment variables\n\n{MADE}No other variable changes what Dyno does (`dyno info environment`).\n\n"
+        "# Environment variables\n\n{MADE}No other variable affects Dyno (`dyno info \
+         environment`).\n\n"
     ) + &definitions(["variable", "what it does"], rows)
 }
 

@@ -32,16 +32,16 @@ impl Document {
     /// All documents with their names and descriptions.
     pub const ALL: [(Self, &str, &str); 11] = [
         (Self::Summary, "summary", "summary.json: a run for programs"),
-        (Self::Series, "series", "series.json: the data of its plots"),
-        (Self::Probe, "probe", "what dyno probe --json prints"),
+        (Self::Series, "series", "series.json: data of the plots of a run"),
+        (Self::Probe, "probe", "output of dyno probe --json"),
         (Self::Search, "search", "search.json: a search and its runs"),
-        (Self::Selftest, "selftest", "what dyno selftest --json prints"),
+        (Self::Selftest, "selftest", "output of dyno selftest --json"),
         (Self::Sweep, "sweep", "sweep.json: a sweep and its points"),
-        (Self::Compare, "compare", "what dyno compare --json prints"),
-        (Self::Rules, "rules", "what dyno info rules --json prints"),
-        (Self::Check, "check", "what dyno check --json writes"),
-        (Self::Tune, "tune", "tune.json: what a tuner found, and how"),
-        (Self::TunePlot, "tune-plot", "what dyno tune plot --json prints"),
+        (Self::Compare, "compare", "output of dyno compare --json"),
+        (Self::Rules, "rules", "output of dyno info rules --json"),
+        (Self::Check, "check", "output of dyno check --json"),
+        (Self::Tune, "tune", "tune.json: result and course of a tuner"),
+        (Self::TunePlot, "tune-plot", "output of dyno tune plot --json"),
     ];
 
     /// Returns the schema as text, in the dialect of 2020-12.

@@ -22,7 +22,7 @@ pub fn folder(given: Option<PathBuf>) -> Result<Cache, Failure> {
         .or_else(|| Some(named("XDG_CACHE_HOME")?.join("dyno")))
         .or_else(|| Some(named("HOME")?.join(".cache/dyno")));
     folder.map(Cache::at).ok_or_else(|| {
-        Failure::set_up("nobody says where the cache is: there is no HOME")
-            .hint(format!("give --cache DIR, or set {VARIABLE}"))
+        Failure::set_up("the cache has no folder: HOME is not set")
+            .hint(format!("pass --cache DIR, or set {VARIABLE}"))
     })
 }

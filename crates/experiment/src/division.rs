@@ -43,7 +43,7 @@ fn model(run: &RunOptions) -> Result<Option<Model>, Failure> {
     let text = files::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
     let read: Value = serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
     if read["schema"] != "dyno.equivalence" {
-        return Err(wrong("expected what dyno task equivalence --json prints"));
+        return Err(wrong("expected the output of dyno task equivalence --json"));
     }
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let stated = [&read["verdict"], &read["reasons"][0]["what"], &read["model_sha256"]].map(text);
@@ -51,13 +51,13 @@ fn model(run: &RunOptions) -> Result<Option<Model>, Failure> {
         return Err(wrong("expected a verdict with its reasons and the model's SHA-256"));
     };
     let Some(model) = measured(run) else {
-        return Err(wrong("the system is not one ONNX model that is named"));
+        return Err(wrong("the system is not a single ONNX model"));
     };
     let found = fingerprint(&model).map_err(|error| wrong(&error.to_string()))?;
     if found != sha256 {
         let (model, of) = (model.display(), text(&read["model"]).unwrap_or_default());
         return Err(wrong(&format!(
-            "it is of another model ({of}, SHA-256 {sha256}) than {model}, which has {found}"
+            "it describes the model {of}, SHA-256 {sha256}, not {model} (SHA-256 {found})"
         )));
     }
     let conditions = read["conditions"].as_array().into_iter().flatten();
@@ -114,7 +114,7 @@ fn against_any(
     } else if system.spec == "null" {
         say("the null system computes nothing".into());
     } else if system.is_synthetic() {
-        say("the samples are random numbers and no data set of a benchmark".into());
+        say("the samples are random numbers, not the data set of a benchmark".into());
     }
     match (card, rules) {
         (Some(Card { tier: Tier::Official, name, rules: Some(of), .. }), Some(rules)) => {
@@ -126,12 +126,12 @@ fn against_any(
         }
         (Some(Card { tier: Tier::Official, .. }), None) => {}
         (Some(card), _) => say(format!(
-            "task {} is of tier {}: no benchmark with its weights and its data",
+            "task {} is of tier {}, without the weights and the data of a benchmark",
             card.name,
             card.tier.name()
         )),
         (None, _) if system.short_name() == "digits" => {
-            say("the built-in digits are no data set of a benchmark".into());
+            say("the built-in digits are not the data set of a benchmark".into());
         }
         (None, _) => {}
     }
@@ -139,23 +139,23 @@ fn against_any(
         && let found = system.library_size().total
         && found != data.accuracy_samples
     {
-        say(format!("{found} samples were given, {} has {}", data.name, data.accuracy_samples));
+        say(format!("{found} samples were used, but {} has {}", data.name, data.accuracy_samples));
     }
     if let (None, Some(rules), false) = (card, rules, system.is_simulated()) {
         let (of, found) = (&rules.benchmark.dataset, system.library_size().total);
         if of.samples != found && system.spec != "null" && !system.is_synthetic() {
             let name = system.library.name();
-            say(format!("{name} has {found} samples, {} has {}", of.name, of.samples));
+            say(format!("{name} has {found} samples, but {} has {}", of.name, of.samples));
         }
     }
     if rules.is_none() {
-        say("no round is named whose settings it follows: --round and --benchmark".into());
+        say("no round is selected with --round and --benchmark".into());
     }
     if run.state != State::Complete {
-        say("the run did not come to its end".into());
+        say("the run did not finish".into());
     }
     for test in run.tests.iter().filter(|test| !test.is_valid() && !is_short_of_accuracy(test)) {
-        let of_logs = if test.is_undecided() { "; its logs say INVALID" } else { "" };
+        let of_logs = if test.is_undecided() { "; its logs have INVALID" } else { "" };
         say(format!("{} is {}{of_logs}", test.title(), test.verdict));
     }
     reasons
@@ -179,19 +179,19 @@ fn is_short_of_accuracy(test: &Test) -> bool {
 fn against_closed(run: &Run, options: &Options, model: Option<&Model>) -> Vec<String> {
     let mut reasons = options.departures_from_round();
     for test in run.tests.iter().filter(|test| is_short_of_accuracy(test)) {
-        let of = test.accuracy.as_ref().expect("it is short of it");
+        let of = test.accuracy.as_ref().expect("it misses the target");
         let sentences = of.short_of.iter().map(|why| format!("{}: {why}", test.title()));
         reasons.extend(sentences);
     }
     if let Some(model) = model.filter(|model| model.verdict != "closed") {
         let why = &model.why;
         reasons.push(match model.verdict.as_str() {
-            "unknown" => format!("whether the model is the reference's is not known: {why}"),
+            "unknown" => format!("whether the model equals the reference is unknown: {why}"),
             "restricted-retraining" => format!(
-                "the model is not the reference's: {why} (the tag of restricted retraining is \
+                "the model differs from the reference: {why} (the tag of restricted retraining is \
                  open to it)"
             ),
-            _ => format!("the model is not the reference's: {why}"),
+            _ => format!("the model differs from the reference: {why}"),
         });
     }
     reasons
@@ -203,17 +203,16 @@ fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
     let has = |mode: &str| run.tests.iter().any(|test| test.mode == mode);
     for mode in ["accuracy", "performance"] {
         if !has(mode) {
-            provided.push(format!("there is a run of mode {mode} as well"));
+            provided.push(format!("a run of mode {mode} is added"));
         }
     }
     let set = &rules.benchmark.dataset.name;
     match card.map(unchecked) {
-        None => provided.push(format!("the samples are {set}, prepared as the reference does")),
+        None => provided.push(format!("the samples are {set}, prepared like the reference")),
         Some(files) if !files.is_empty() => {
             let files = files.join(", ");
-            provided.push(format!(
-                "the files {files} are those of {set}: no checksum of them is known"
-            ));
+            provided
+                .push(format!("the files {files} are those of {set}; their checksums are unknown"));
         }
         Some(_) => {}
     }
@@ -226,7 +225,7 @@ fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
                 names.filter(|name| run.tests.iter().all(|test| test.scenario != *name)).collect();
             if !missing.is_empty() {
                 let missing = missing.join(" and ");
-                provided.push(format!("in suite {}: {missing} as well", suite.name()));
+                provided.push(format!("in suite {}: {missing} is added", suite.name()));
             }
         }
     }
@@ -251,19 +250,21 @@ fn closed_provided(
     let mut provided = Vec::new();
     match model {
         None => provided.push(
-            "the model is the reference's, at most quantised: dyno task equivalence tells".into(),
+            "the model is the reference or a quantized reference; check with dyno task \
+             equivalence"
+                .into(),
         ),
         Some(model) => provided.extend(model.conditions.iter().cloned()),
     }
     let is_unscored =
         |test: &Test| test.accuracy.as_ref().is_some_and(|of| of.is_reached().is_none());
     if run.tests.iter().any(is_unscored) {
-        provided.push("its accuracy reaches the target: nothing scored it here".into());
+        provided.push("its accuracy reaches the target; it was not scored here".into());
     }
     if let Some(set) = card.and_then(|card| card.data.calibration.as_ref()) {
         let hash = set.sha256.as_ref().map(|hash| format!(" (SHA-256 {hash})"));
         let hash = hash.unwrap_or_default();
-        provided.push(format!("a quantiser saw nothing but {}{hash}", set.what));
+        provided.push(format!("the quantizer was calibrated only with {}{hash}", set.what));
     }
     if !rules.benchmark.audits.is_empty() {
         let audits = rules.benchmark.audits.join(", ");
@@ -371,7 +372,7 @@ mod tests {
         let needed = closed_provided(&run(0.76), &rules, card, None);
         let begins = [
             "the model is the reference's",
-            "a quantiser saw nothing but 500 images",
+            "the quantizer was calibrated only with 500 images",
             "it passes TEST01",
         ];
         assert_eq!(needed.len(), begins.len(), "{needed:?}");
@@ -394,7 +395,7 @@ mod tests {
         let (verdict, why) = ("unknown".into(), "packed".into());
         let model = Model { verdict, why, conditions: Vec::new() };
         let reasons = against_closed(&run(0.76), &options, Some(&model));
-        assert_eq!(reasons[1], "whether the model is the reference's is not known: packed");
+        assert_eq!(reasons[1], "whether the model equals the reference is unknown: packed");
     }
 
     #[test]
@@ -420,7 +421,7 @@ mod tests {
         let round = options(&[]).rules.unwrap().benchmark.least_accuracy().unwrap();
         assert_eq!(line(&round.to_string()), [""; 0]);
         let told = line("0.01");
-        assert!(told[0].starts_with("Accuracy is held against 0.01; the round asks"), "{told:?}");
+        assert!(told[0].starts_with("The accuracy target is 0.01; the round requires"), "{told:?}");
     }
 
     #[test]

@@ -110,7 +110,7 @@ pub(crate) fn refuse_device(path: &Path) -> Result<(), Failure> {
         use std::os::unix::fs::FileTypeExt as _;
         let kind = std::fs::metadata(path).map(|metadata| metadata.file_type());
         if kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device()) {
-            let problem = format!("`{}` is a device, where a file is needed", path.display());
+            let problem = format!("`{}` is a device; expected a file", path.display());
             return Err(Failure::usage(problem));
         }
     }

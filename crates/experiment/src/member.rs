@@ -52,7 +52,7 @@ impl WorkerRig {
     }
 
     fn system(&self) -> &System {
-        self.system.as_ref().expect("a system is set up before anything is asked of it")
+        self.system.as_ref().expect("set up the system before its first request")
     }
 }
 
@@ -62,7 +62,7 @@ impl Rig for WorkerRig {
         let mut run = RunOptions::default();
         for Pair { name, value } in options {
             let key = find_key(name).ok().filter(|_| SENT.iter().any(|(sent, _)| sent == name));
-            let key = key.ok_or_else(|| format!("a worker takes no option `{name}`"))?;
+            let key = key.ok_or_else(|| format!("a worker has no option `{name}`"))?;
             (key.set)(&mut run, value, Path::new(""))
                 .map_err(|expected| format!("{name}: {expected}"))?;
         }
@@ -71,7 +71,7 @@ impl Rig for WorkerRig {
         let system =
             System::load(&run, &self.watch).map_err(|failure| failure.problems().join("; "))?;
         if system.is_simulated() {
-            return Err("a simulated system is not played by workers".into());
+            return Err("workers do not run simulated systems".into());
         }
         (self.system, self.fails_fast) = (Some(system), run.fails_fast.unwrap_or(false));
         Ok(())

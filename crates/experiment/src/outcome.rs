@@ -240,7 +240,7 @@ fn without_load(
     let text = match because {
         // A lower load does not prevent such failures.
         Failure::Base if !failures.are_overload() => {
-            format!("The search found no {what}: samples already failed at the first one.")
+            format!("The search found no {what}: samples failed at the first one.")
         }
         Failure::Base if is_least(load) => {
             format!("The search found no {what}: one already skips too many intervals. {FASTER}")
@@ -251,8 +251,8 @@ fn without_load(
             format!("The search found no {what}: the first one already {missed}. {lower}.")
         }
         Failure::OneLoad if is_peak => format!(
-            "The {what} that the search found did not pass when it was run again. Ask for a \
-             repetition that lowers it, such as --set repetition=confirm:5."
+            "The {what} that the search found did not pass when repeated. Use a repetition that \
+             lowers it, such as --set repetition=confirm:5."
         ),
         Failure::OneLoad => return None,
         Failure::NotOfLoad => {
@@ -261,7 +261,9 @@ fn without_load(
         Failure::TooHigh { first, times } => {
             let show = |load: f64| if is_whole { format!("{load:.0}") } else { units::rate(load) };
             let tried = match times {
-                0 => format!("No {what} was confirmed: there is none below {}.", show(first)),
+                0 => {
+                    format!("No {what} was confirmed: no lower value than {} exists.", show(first))
+                }
                 _ => {
                     format!("No {what} was confirmed, from {} down to {}.", show(first), show(load))
                 }
@@ -293,7 +295,7 @@ fn beside(first: &str, because: Failure, is_valid: bool) -> Option<Reason> {
         }
         _ if is_valid => {
             let text = format!(
-                "The run of another tenant is not VALID, and no run counts without it; see tenant \
+                "The run of another tenant is not VALID, so this run does not count; see tenant \
                  {first}."
             );
             Some(Reason::new(ReasonKind::OtherTenant, text))
@@ -306,9 +308,10 @@ fn beside(first: &str, because: Failure, is_valid: bool) -> Option<Reason> {
 fn kept_of_cut(log: &TestLog, folder: &str) -> Option<String> {
     match log.search.as_ref()?.repeated.len() {
         0 => None,
-        1 => Some(format!("The run before this one is VALID, and lies in {folder}/run_1.")),
+        1 => Some(format!("The run before this one is VALID; its folder is {folder}/run_1.")),
         runs => Some(format!(
-            "The {runs} runs before this one are VALID, and lie in {folder}/run_1 to run_{runs}."
+            "The {runs} runs before this one are VALID; their folders are {folder}/run_1 to \
+             run_{runs}."
         )),
     }
 }
@@ -354,7 +357,11 @@ fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> 
         Load::SingleStream { .. } | Load::MultiStream { .. } => {
             let latencies: Vec<u64> = answered().map(latency).collect();
             let factors = single_run::percentile(&latencies, plan.percentile(), risk);
-            (factors, "order statistics of as many independent queries as 20 batches are worth")
+            (
+                factors,
+                "order statistics of the effective number of independent queries, estimated \
+                 from 20 batches",
+            )
         }
         Load::Server(_) | Load::Offline => {
             let due = |row: usize| u64::try_from(rows.scheduled_ns[row]).unwrap_or(0);

@@ -248,7 +248,7 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
         RequirementFinding::Met => None,
         RequirementFinding::Missed => {
             let advice = match &found.unit[..] {
-                "share" => "Find out why requests fail.",
+                "share" => "Find the cause of the failures.",
                 _ => "Lower the load or make the system faster.",
             };
             let measured = found.measured_text();
@@ -258,12 +258,12 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
         RequirementFinding::Undecided => {
             let what = match found.value {
                 Some(_) => found.measured_text(),
-                None => "too little was measured for an interval".into(),
+                None => "too few measurements for an interval".into(),
             };
             let more = match found.more_queries {
                 _ if found.unmeasured > 0 && found.value.is_some() => format!(
-                    "{} answers were not streamed and have no such time, so that the bound cannot be \
-                     met: find out why, or bound the latency.",
+                    "{} answers were not streamed and have no such time, so the bound cannot be \
+                     met. Find the cause, or bound the latency.",
                     units::count(found.unmeasured)
                 ),
                 Some(more) => format!(
@@ -271,9 +271,9 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                     units::count(more)
                 ),
                 None if found.value.is_none() => {
-                    "The run has no such measurement; leave the requirement out.".into()
+                    "The run does not measure this; remove the requirement.".into()
                 }
-                None => "The value is the bound itself, which no number of queries decides.".into(),
+                None => "The value equals the bound, so more queries cannot decide it.".into(),
             };
             let text = format!("The requirement {requirement} is undecided: {what}. {more}");
             Some(Reason::new(ReasonKind::Requirement, text).undecided())
@@ -336,7 +336,7 @@ mod tests {
         assert!(few.more_queries.is_some_and(|more| more > 100), "{few:?}");
         let none = finding("ttft.p90<=10s", &record(2_000, 0));
         assert_eq!((none.finding, none.more_queries), (RequirementFinding::Undecided, None));
-        assert!(reason(&none).unwrap().text.contains("no such measurement"));
+        assert!(reason(&none).unwrap().text.contains("does not measure this"));
     }
 
     #[test]
@@ -369,6 +369,6 @@ mod tests {
         assert_eq!(finding("errors<=1%", &record(2_000, 0)).finding, RequirementFinding::Met);
         let many = finding("errors<=1%", &record(2_000, 100));
         assert_eq!(many.finding, RequirementFinding::Missed, "{many:?}");
-        assert!(reason(&many).unwrap().text.contains("why requests fail"));
+        assert!(reason(&many).unwrap().text.contains("Find the cause of the failures"));
     }
 }

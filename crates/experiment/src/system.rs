@@ -156,15 +156,14 @@ impl System {
         }
         let has_servers = run.tenant_systems.iter().any(Option::is_some);
         if has_servers && !matches!(drive, Drive::Remote(_)) {
-            let problem = format!("`{spec}` is no server, and a tenant has a system of its own");
+            let problem = format!("`{spec}` is not a server, and a tenant has its own system");
             return Err(Failure::usage(problem)
                 .hint("tenants may load different servers: see docs/tasks/tenants.md"));
         }
         if run.is_virtual && !drive.is_virtual() {
-            let problem =
-                format!("`{spec}` computes in real time and cannot be played in virtual time");
+            let problem = format!("`{spec}` computes in real time and cannot run in virtual time");
             return Err(Failure::usage(problem)
-                .hint("leave out --virtual, or simulate: --system model:exponential=2ms"));
+                .hint("remove --virtual, or simulate: --system model:exponential=2ms"));
         }
         let policies = Policies::new(drive.is_virtual(), run);
         Ok(Self {
@@ -194,8 +193,7 @@ impl System {
 
     /// Returns a remark for readers of its figures.
     pub fn remark(&self) -> Option<&'static str> {
-        const SYNTHETIC: &str =
-            "The samples are random: these are figures of speed, never of quality.";
+        const SYNTHETIC: &str = "The samples are random: the figures describe speed, not quality.";
         self.caution.or(self.is_synthetic.then_some(SYNTHETIC))
     }
 

@@ -245,8 +245,8 @@ impl RunningProbe<'_> {
         let (record, failed) = (&run.record, run.record.failed.len() as u64);
         if record.missing() > 0 {
             let problem = format!(
-                "the system left {} of {samples} samples unanswered in a first probe, and nothing \
-                 came for {} s",
+                "the system left {} of {samples} samples unanswered in a first probe, and no \
+                 answer arrived for {} s",
                 record.missing(),
                 self.deadline_ms() / 1000
             );
@@ -314,7 +314,6 @@ impl RunningProbe<'_> {
 }
 
 fn refused(failing: &Failing) -> Failure {
-    Failure::set_up(format!("the system failed a first probe: {}", failing.sentence())).hint(
-        "check the system and what is sent to it; --fail-fast off measures in spite of failures",
-    )
+    Failure::set_up(format!("the system failed a first probe: {}", failing.sentence()))
+        .hint("check the system and its requests; --fail-fast off continues despite failures")
 }

@@ -50,7 +50,7 @@ impl RemoteWorkers {
         let Some(workers) = run.remote_workers else {
             return match &run.listen {
                 Some(_) => Err(Failure::usage("--listen is for runs with workers")
-                    .hint("say how many are to join: --remote-workers N")),
+                    .hint("state how many workers join with --remote-workers N")),
                 None => Ok(None),
             };
         };
@@ -58,7 +58,7 @@ impl RemoteWorkers {
         let token = token();
         if token.is_empty() && !is_loopback(&address) {
             return Err(Failure::usage(format!(
-                "whoever reaches {address} could join and be given a part of the load"
+                "any machine that reaches {address} could join and receive a part of the load"
             ))
             .hint(format!("set {TOKEN} to the same secret here and for each worker")));
         }
@@ -90,10 +90,8 @@ impl RemoteWorkers {
     /// The reason.
     pub fn check(&self, tests: &[PlannedTest], is_simulated: bool) -> Result<(), Failure> {
         if is_simulated {
-            return Err(Failure::usage(
-                "a simulated system is played in virtual time by one process",
-            )
-            .hint("leave out --remote-workers"));
+            return Err(Failure::usage("a simulated system runs in virtual time in one process")
+                .hint("remove --remote-workers"));
         }
         let plans = tests.iter().flat_map(|test| &test.tenants).map(|tenant| &tenant.plan);
         let whys = plans.filter_map(|plan| share::divisible(plan, self.listen.workers).err());
@@ -104,7 +102,7 @@ impl RemoteWorkers {
         }
         Err(Failure::usages(problems).hint(
             "several workers share Server (--scenario server) and Offline (--scenario offline); \
-             one worker plays everything: --remote-workers 1",
+             --remote-workers 1 runs every scenario",
         ))
     }
 
@@ -150,10 +148,10 @@ impl RemoteWorkers {
             if theirs != own {
                 return Err(Failure::set_up(format!(
                     "the data set of worker {number} is `{}` with {} samples, {} of them in \
-                     memory at once, and that of the coordinator `{}` with {} and {}",
+                     memory at once, but that of the coordinator is `{}` with {} and {}",
                     theirs.0, theirs.1, theirs.2, own.0, own.1, own.2
                 ))
-                .hint("name the same files on all machines"));
+                .hint("use the same files on all machines"));
             }
         }
         Ok(Some(self.gathered.get_or_init(|| coordinator)))
@@ -175,8 +173,8 @@ impl RemoteWorkers {
         let precision = coordinator.precision();
         let shown = |ns: u64| units::duration(ns.cast_signed());
         let mut remarks = vec![format!(
-            "{} workers shared the load. Latencies are of one clock each; times of different \
-             workers are comparable within {}.",
+            "{} workers shared the load. Each latency uses one clock; times of different workers \
+             are comparable within {}.",
             coordinator.workers(),
             shown(precision.error)
         )];

@@ -132,7 +132,7 @@ impl ServerQuery<'_> {
         messages.push(&answered.body);
         let malformed = |words: String| Trouble::new(Kind::Malformed, words);
         let message = messages.pop()?;
-        let message = message.ok_or_else(|| malformed(format!("no message answers {path}")))?;
+        let message = message.ok_or_else(|| malformed(format!("{path} has no answer")))?;
         M::decode(message).map_err(|error| malformed(format!("the answer to {path}: {error}")))
     }
 
@@ -149,7 +149,7 @@ impl ServerQuery<'_> {
                 Ok(answered) => answered,
                 Err(_) => {
                     let seconds = self.limit.as_secs_f64();
-                    let words = format!("{} gave no answer within {seconds} s", endpoint.route());
+                    let words = format!("{} did not answer within {seconds} s", endpoint.route());
                     Err(Trouble::new(Kind::TimedOut, words))
                 }
             }
@@ -236,7 +236,7 @@ impl ServerQuery<'_> {
         }
         built
             .body(Full::new(request.body.clone()))
-            .map_err(|error| Trouble::new(Kind::Request, format!("no request: {error}")))
+            .map_err(|error| Trouble::new(Kind::Request, format!("invalid request: {error}")))
     }
 
     async fn read(

@@ -51,7 +51,10 @@ pub enum EndpointError {
         found: String,
     },
     /// It contains user information, which would end up in logs.
-    #[error("expected a host, found user and password: give a token by the environment instead")]
+    #[error(
+        "expected a host, found a user and a password; pass a token in an environment \
+         variable (token-env=NAME)"
+    )]
     User,
     /// It has a fragment, which is not sent to servers.
     #[error("expected no fragment, found {found:?}")]
@@ -384,7 +387,7 @@ mod tests {
             ("http://a:0", "found \"0\""),
             ("http://a:70000", "found \"70000\""),
             ("http://[::1]x", "found \"x\""),
-            ("http://me:secret@a", "by the environment"),
+            ("http://me:secret@a", "in an environment variable"),
             ("http://a/x#y", "found \"#y\""),
             ("http://a/x?y=ä", "found the character 'ä'"),
             ("http://a b", "found the character ' '"),

@@ -233,7 +233,7 @@ impl Deframer {
             return Err(malformed(format!("a message with flag {flag}")));
         }
         if length > most {
-            return Err(malformed(format!("a message of {length} bytes, of which {most} may be")));
+            return Err(malformed(format!("a message of {length} bytes; expected at most {most}")));
         }
         if rest.len() < length {
             return Ok(None);
@@ -242,7 +242,7 @@ impl Deframer {
         match (flag, self.coding) {
             (0, _) => Ok(Some((message.freeze(), None))),
             (_, Some(coding)) => Ok(Some((message.freeze(), Some(coding)))),
-            (_, None) => Err(malformed("a compressed message, of which nobody said how".into())),
+            (_, None) => Err(malformed("a compressed message without an encoding".into())),
         }
     }
 

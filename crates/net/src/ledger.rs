@@ -455,7 +455,7 @@ impl Contradiction {
                 )
             }
             Self::Decreasing => {
-                format!("the count of output tokens goes down from part to part, to {claimed}")
+                format!("the count of output tokens decreases between parts, to {claimed}")
             }
             Self::ReasoningExceedsOutput => format!(
                 "usage counts {} reasoning tokens among {claimed} output tokens",
@@ -481,19 +481,19 @@ impl Oddity {
             Self::PartialUsage => "usage lacks a member",
             Self::FloatCount => "usage counts with fractions",
             Self::TextCount => "usage counts as strings",
-            Self::NoCount => "usage holds a value that is no count",
-            Self::ZeroLast => "the last usage counts nothing",
-            Self::LateUsage => "usage behind [DONE]",
+            Self::NoCount => "usage has a value that is not a count",
+            Self::ZeroLast => "the last usage has no counts",
+            Self::LateUsage => "usage after [DONE]",
             Self::NoDone => "no [DONE]",
             Self::NoFinishReason => "no finish_reason",
             Self::ContentParts => "content as a list of parts",
             Self::NoStream => "a whole answer instead of a stream",
-            Self::ContentType => "a content type that is not that of the body",
+            Self::ContentType => "a content type that does not match the body",
             Self::DoneBlanks => "blanks around [DONE]",
-            Self::SignsOfLife => "events that only keep the connection open",
+            Self::SignsOfLife => "keep-alive events",
             Self::NoChoices => "a part without choices",
             Self::ByteOrderMark => "a byte order mark",
-            Self::OtherTools => "tool calls other than the recorded ones",
+            Self::OtherTools => "tool calls that differ from the recorded ones",
         }
     }
 }

@@ -98,7 +98,7 @@ impl Tunnel {
     }
 
     fn broken(&self, error: &io::Error) -> Trouble {
-        let words = format!("the proxy {} hung up: {error}", self.way);
+        let words = format!("the proxy {} closed the connection: {error}", self.way);
         Trouble::new(Kind::Connect, words)
     }
 }

@@ -51,7 +51,7 @@ pub enum TemplateError {
     #[error("expected at least one sample")]
     NoSamples,
     /// A sample lacks a field of the template.
-    #[error("row {row} has no `{field}`, which the template names")]
+    #[error("row {row} has no `{field}`, which the template needs")]
     NoField {
         /// Number of the sample, from 1.
         row: usize,
@@ -223,7 +223,7 @@ impl WholeReader {
     fn point(&mut self, pointer: &str) -> Result<(), Trouble> {
         let malformed = |words: String| Trouble::new(Kind::Malformed, words);
         let json: Value = serde_json::from_slice(&self.body)
-            .map_err(|error| malformed(format!("the answer is no JSON: {error}")))?;
+            .map_err(|error| malformed(format!("the answer is not JSON: {error}")))?;
         let found = json.pointer(pointer);
         let found = found.ok_or_else(|| malformed(format!("the answer has no {pointer}")))?;
         let text = if found.is_null() { String::new() } else { text(found) };
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_sample_without_a_field_is_told() {
         let error = raw("/", "{a}", "{\"name\": 1, \"a\": 1}\n{\"name\": 1}").unwrap_err();
-        assert_eq!(error.to_string(), "row 2 has no `a`, which the template names");
+        assert_eq!(error.to_string(), "row 2 has no `a`, which the template needs");
         assert_eq!(raw("/", "", "").unwrap_err(), TemplateError::NoSamples);
     }
 

@@ -129,7 +129,7 @@ impl Scraper {
         let join = |(url, thread): (String, JoinHandle<ScrapedPage>)| {
             // A panic was already reported on standard error.
             thread.join().unwrap_or_else(|_| ScrapedPage {
-                first_failure: Some("the thread that read it panicked".into()),
+                first_failure: Some("the reading thread panicked".into()),
                 ..ScrapedPage::unread(url, 0)
             })
         };

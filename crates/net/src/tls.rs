@@ -114,7 +114,7 @@ pub enum TrustError {
     )]
     Empty,
     /// A certificate cannot be read.
-    #[error("certificate {number} of the authorities cannot be read: {why}")]
+    #[error("authority certificate {number} cannot be read: {why}")]
     Certificate {
         /// Its number, from 1.
         number: usize,
@@ -176,7 +176,7 @@ pub(crate) fn config(trust: &Trust, version: HttpVersion) -> Result<Arc<ClientCo
 /// Returns the name that a certificate must have.
 pub(crate) fn server_name(endpoint: &Endpoint) -> Result<ServerName<'static>, Trouble> {
     ServerName::try_from(endpoint.host().to_owned()).map_err(|_| {
-        let words = format!("no certificate can be of the name {:?}", endpoint.host());
+        let words = format!("{:?} is not a valid name for a certificate", endpoint.host());
         Trouble::new(Kind::Tls, words)
     })
 }
@@ -189,10 +189,10 @@ pub(crate) fn trouble(endpoint: &Endpoint, error: &rustls::Error) -> Trouble {
                 "; renew it, or set this machine's clock"
             }
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "; give the certificate of its authority, or its own (ca=FILE.pem)"
+                "; pass the certificate of its authority, or its own (ca=FILE.pem)"
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "; use a name that it is of"
+                "; use a host name of the certificate"
             }
             _ => "",
         },
@@ -202,7 +202,7 @@ pub(crate) fn trouble(endpoint: &Endpoint, error: &rustls::Error) -> Trouble {
         rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
             "; it requires a certificate of the client (client-cert=FILE.pem)"
         }
-        rustls::Error::InvalidMessage(_) => "; perhaps the server speaks http there",
+        rustls::Error::InvalidMessage(_) => "; the server may use http",
         _ => "",
     };
     let error = match error {

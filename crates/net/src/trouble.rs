@@ -134,6 +134,6 @@ mod tests {
             let trouble = Trouble::of_status(Kind::Request, 404, said);
             assert_eq!(Trouble::status_in(&trouble.words), Some(404));
         }
-        assert_eq!(Trouble::status_in("the connection broke off"), None);
+        assert_eq!(Trouble::status_in("the connection was lost"), None);
     }
 }

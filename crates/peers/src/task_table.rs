@@ -23,12 +23,12 @@ const SCENARIOS: [&str; 4] = ["SingleStream", "MultiStream", "Server", "Offline"
 const HEAD: &str = "\
 # Results of tasks
 
-This page is what `cargo xtask task-table --write` left: it fetches each real task and makes each shape task in a
-cache of its own, and runs it with `dyno task run` in its scenarios, in a release build. Real tasks have labels and a
-target; shape tasks have the true graph of a benchmark with seeded weights and random samples, and therefore figures
-of speed alone. Nothing here is an official MLPerf result. A figure that is not VALID is set in italics: most are those of
-large graphs on few cores, which answer too few queries in the time of a test. Where a hundred queries would take more
-than 15 s, a test has fewer, and cannot be VALID.
+`cargo xtask task-table --write` writes this page. It fetches each real task and creates each shape task in a
+separate cache, and runs it with `dyno task run` in its scenarios, in a release build. Real tasks have labels and a
+target. Shape tasks have the real graph of a benchmark with seeded weights and random samples, and therefore figures
+of speed only. No figure is an official MLPerf result. Figures that are not VALID are in italics. Most of them are
+of large graphs on few cores, which answer too few queries in the time of a test. If a hundred queries take more
+than 15 s, a test has fewer and cannot be VALID.
 ";
 
 /// Options of `cargo xtask task-table`.

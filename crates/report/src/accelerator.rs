@@ -49,7 +49,7 @@ fn busy(html: &mut String, of: &Accelerator) {
         ("memory busy", percent(of.memory_busy)),
         ("system throughput (STP)", format!("{:.3}", of.stp)),
         (
-            "networks as they are, at most",
+            "upper bound with the networks as they are",
             format!(
                 "{:.3} <small>({} of it)</small>",
                 of.stp_bound,
@@ -64,20 +64,21 @@ fn bounds(html: &mut String, of: &Accelerator) {
     let over =
         of.over_bound.map_or_else(|| "–".into(), |over| format!("{over:.2} times the longer"));
     let rows = [
-        ("computing takes at least", words::span_ns(of.compute_bound_ns)),
-        ("fetching takes at least", words::span_ns(of.memory_bound_ns)),
+        ("minimum computing time", words::span_ns(of.compute_bound_ns)),
+        ("minimum fetching time", words::span_ns(of.memory_bound_ns)),
         ("it took", words::span_ns(of.lasted_ns)),
         ("distance", over),
     ];
-    pairs(html, "What was asked for", &rows);
+    pairs(html, "Requested work", &rows);
 }
 
 fn networks(html: &mut String, of: &Accelerator) {
     html.push_str(
-        "<div class=\"scroll\" tabindex=\"0\"><table class=\"stack\"><thead><tr><th scope=\"col\">network</th>\
-         <th scope=\"col\" class=\"n\">requests</th><th scope=\"col\" class=\"n\">share of its rate alone</th>\
-         <th scope=\"col\" class=\"n\">over the bound</th><th scope=\"col\" class=\"n\">accuracy</th>\
-         <th scope=\"col\">answered in</th></tr></thead><tbody>\n",
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"stack\"><thead><tr><th \
+         scope=\"col\">network</th><th scope=\"col\" class=\"n\">requests</th><th scope=\"col\" \
+         class=\"n\">share of its rate alone</th><th scope=\"col\" class=\"n\">over the \
+         bound</th><th scope=\"col\" class=\"n\">accuracy</th><th \
+         scope=\"col\">versions</th></tr></thead><tbody>\n",
     );
     for network in &of.networks {
         let over = network.violations.zip(network.violation_share());
@@ -90,11 +91,10 @@ fn networks(html: &mut String, of: &Accelerator) {
         let accuracy = network.accuracy.map_or_else(|| "–".into(), |value| format!("{value:.2}"));
         let _ = writeln!(
             html,
-            "<tr><th scope=\"row\">{}</th><td class=\"n\" data-label=\"requests\">{}</td>\
-             <td class=\"n\" data-label=\"share of its rate alone\">{:.3}</td>\
-             <td class=\"n\" data-label=\"over the bound\"><span>{over}</span></td>\
-             <td class=\"n\" data-label=\"accuracy\">{accuracy}</td>\
-             <td data-label=\"answered in\">{}</td></tr>",
+            "<tr><th scope=\"row\">{}</th><td class=\"n\" data-label=\"requests\">{}</td><td \
+             class=\"n\" data-label=\"share of its rate alone\">{:.3}</td><td class=\"n\" \
+             data-label=\"over the bound\"><span>{over}</span></td><td class=\"n\" \
+             data-label=\"accuracy\">{accuracy}</td><td data-label=\"versions\">{}</td></tr>",
             escaped(&network.name),
             count(network.requests),
             network.share,
@@ -134,8 +134,8 @@ fn picture(html: &mut String, timeline: &series::Timeline, npus: u64) {
     let whose = if npus > 1 { "the first NPU" } else { "both resources" };
     let _ = write!(
         html,
-        "<h3>The first {} blocks of {whose}</h3><div class=\"scroll\" tabindex=\"0\">{}</div>\
-         <p class=\"note\">Time counts from the first query; a bar says what it is when pointed at.</p>",
+        "<h3>The first {} blocks of {whose}</h3><div class=\"scroll\" tabindex=\"0\">{}</div><p \
+         class=\"note\">Time counts from the first query. Hover over a bar for details.</p>",
         bars.len(),
         drawn.inline()
     );

@@ -14,7 +14,7 @@ pub fn facts(metrics: &Metrics) -> Vec<(&'static str, String)> {
     if let Some(answers) = &metrics.answers {
         rows.push(("answers", answers.list()));
         if !answers.accepted.is_empty() {
-            rows.push(("accepted besides whole", answers.accepted.join(", ")));
+            rows.push(("also accepted", answers.accepted.join(", ")));
         }
         let end = answers.end_of_stream_ns.filter(|end| end.count > 0);
         rows.extend(end.map(|end| ("end of stream, p50", words::time_ns(end.p50))));
@@ -70,7 +70,7 @@ fn of_tokens(tokens: &Tokens) -> Vec<(&'static str, String)> {
     rows.extend(rates.into_iter().filter_map(|(name, rate)| Some((name, units::rate(rate?)))));
     if let Some(lengths) = &tokens.lengths {
         rows.push((
-            "output tokens requested at most",
+            "maximum output tokens requested",
             format!("{:.1} an answer", lengths.requested),
         ));
         rows.push(("output tokens delivered", format!("{:.1} an answer", lengths.delivered)));

@@ -65,7 +65,7 @@ pub fn histograms(of: &Distribution, judged: &Threshold, timed: &str) -> [Chart;
     log.low *= 0.6;
     [linear, log].map(|y| {
         let chart = Chart::new("Latency histogram", x(), y)
-            .note(format!("How many {timed} took how long: the area of a bar is its count."))
+            .note(format!("Number of {timed} by latency: the area of a bar is its count."))
             .with(timed, Ink::A, Shape::Bars, bars.clone());
         judged.across(chart, RuleAxis::X, "bound")
     })
@@ -100,7 +100,7 @@ pub fn cumulative(
     let x = time_axis("latency, logarithmic", std::iter::once(of), judged.bound);
     let y = Axis::between(&format!("share of {timed}"), Format::Share, 0.0, 1.0);
     let chart = Chart::new("Cumulative distribution", x, y)
-        .note(format!("The share of {timed} that took at most so long."))
+        .note(format!("Share of {timed} within each latency."))
         .with(timed, Ink::A, Shape::Steps, points);
     let name = target.map(units::percentile_or_extreme).unwrap_or_default();
     let chart = chart.rule(RuleAxis::Y, target, &name, Ink::Quiet);
@@ -151,7 +151,7 @@ pub fn spectrum(
     let deepest = deepest.filter(|&q| q < 1.0).fold(0.9, f64::max);
     let y = time_axis(axis, of.iter().map(|(_, of)| *of), judged.bound);
     let mut chart = Chart::new(title, Axis::nines(deepest), y)
-        .note("Each nine more of the percentile is as far as the one before.");
+        .note("Each further nine of the percentile has the same width.");
     for (number, (name, of)) in of.iter().enumerate() {
         chart = chart.with(name, Ink::nth(number), Shape::Line, points(of));
     }
@@ -224,9 +224,9 @@ pub fn latency_over_time(slices: &[Slice], judged: &Threshold, is_offline: bool)
         line(low).into_iter().zip(highs).map(|(p, high)| Point { to: high.y, ..p }).collect()
     };
     let note = if is_offline {
-        "By when samples were done; all were due at the start."
+        "By completion time; all samples were due at the start."
     } else {
-        "By when queries were due. A rise means that a queue builds up."
+        "By due time. A rise means that a queue builds up."
     };
     let chart = Chart::new("Latency over time", elapsed(slices), y)
         .note(note)
@@ -254,11 +254,14 @@ pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> 
     let y = Axis::linear("samples per second", Format::Rate, values);
     let chart = Chart::new("Throughput over time", elapsed(slices), y);
     let chart = if is_closed {
-        chart.note("Samples answered a second.")
+        chart.note("Samples answered per second.")
     } else {
-        chart
-            .note("Samples that were due and that were answered; apart, the system falls behind.")
-            .with("due", Ink::Quiet, Shape::Steps, due)
+        chart.note("Due and answered samples. If they diverge, the system falls behind.").with(
+            "due",
+            Ink::Quiet,
+            Shape::Steps,
+            due,
+        )
     };
     let chart = chart.with("answered", Ink::A, Shape::Steps, done);
     if has_failed { chart.with("failed", Ink::Bad, Shape::Steps, failed) } else { chart }
@@ -278,7 +281,7 @@ pub fn in_flight(slices: &[Slice]) -> Chart {
         slices.iter().map(|slice| Point::new(end_of(slice), slice.in_flight as f64)).collect();
     let y = Axis::linear("samples in flight", Format::Count, points.iter().map(|p| p.y));
     Chart::new("In flight", elapsed(slices), y)
-        .note("Samples issued and not yet done, at the end of each part.")
+        .note("Outstanding samples at the end of each part.")
         .with("in flight", Ink::D, Shape::Line, points)
 }
 
@@ -289,7 +292,7 @@ pub fn client_lag_over_time(slices: &[Slice], judged: &Threshold) -> Chart {
     let y = points.iter().map(|p| p.y).chain(judged.bound);
     let y = Axis::log("lag, logarithmic", Format::Time, y);
     let chart = Chart::new("Lag of the client over time", elapsed(slices), y)
-        .note("p99 of how late the client issued queries by its own fault.")
+        .note("p99 of the issue delay that the client caused.")
         .with("p99 of the lag", Ink::C, Shape::Line, points);
     judged.across(chart, RuleAxis::Y, "budget")
 }
@@ -313,9 +316,12 @@ pub fn batch_sizes(of: &series::Test) -> Chart {
     }
     let x = Axis::between("samples in a batch", Format::Count, 0.0, largest as f64 + 1.0);
     let y = Axis::linear("batches", Format::Count, bars.iter().map(|p| p.y));
-    Chart::new("Batch sizes", x, y)
-        .note("How often the system computed so many samples at once.")
-        .with("batches", Ink::E, Shape::Bars, bars)
+    Chart::new("Batch sizes", x, y).note("Number of batches by size.").with(
+        "batches",
+        Ink::E,
+        Shape::Bars,
+        bars,
+    )
 }
 
 /// Returns the output tokens per second over time.
@@ -331,7 +337,7 @@ pub fn tokens_over_time(slices: &[Slice]) -> Chart {
     };
     let y = Axis::linear("tokens per second", Format::Rate, points.iter().map(|p| p.y));
     Chart::new("Tokens over time", elapsed(slices), y)
-        .note("Output tokens of the samples that were answered in each part.")
+        .note("Output tokens of the samples that were versions each part.")
         .with("tokens", Ink::F, Shape::Steps, points)
 }
 

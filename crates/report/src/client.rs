@@ -57,7 +57,7 @@ fn rows(client: &Client) -> Vec<(&'static str, String)> {
     rows.push(("received", units::bytes(client.bytes_received)));
     rows.push(("threads busy", words::share(client.busy)));
     let late = client.lateness_ns.as_ref();
-    rows.extend(late.map(|late| ("on the wire after due, p99", words::time_ns(late.p99))));
+    rows.extend(late.map(|late| ("on the wire after due time, p99", words::time_ns(late.p99))));
     let by = &client.tokens_counted_by;
     let counted = by.iter().filter(|(who, _)| *who != "nobody");
     let counted: Vec<String> = counted.map(|(who, n)| format!("{who} ({})", count(*n))).collect();
@@ -78,13 +78,14 @@ fn latency(client: &Client) -> Option<String> {
     let issue = client.latency_from_issue_ns.as_ref()?;
     let late = client.lateness_ns.as_ref()?;
     let chart = charts::by_percentile(
-        "Latency from when requests were sent",
+        "Latency since requests were sent",
         "time, logarithmic",
-        &[("from when it was sent", of(issue)), ("sent after it was due", of(late))],
+        &[("since it was sent", of(issue)), ("sent after the due time", of(late))],
         None,
     );
     Some(plot::figure(&chart.note(
-        "Latency counts from when a query was due. A client that waits would not see the second line.",
+        "Latency counts from the due time. A closed-loop client would only see the time since the \
+         request was sent.",
     )))
 }
 
@@ -101,6 +102,7 @@ fn tokens(spans: &Spans, test: &Test, series: Option<&series::Test>) -> String {
     let chart = charts::by_percentile("Inter-token latency", "time, logarithmic", &lines, bound);
     let chart = Threshold::per_token(test).mark(chart);
     plot::figure(&chart.note(
-        "Spans between parts of answers that hold output. Where it is far above the mean, tokens come in bursts.",
+        "Time between parts of answers with output. If it is far above the mean, tokens arrive in \
+         bursts.",
     ))
 }

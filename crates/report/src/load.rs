@@ -52,11 +52,11 @@ pub fn section(html: &mut String, curve: &LoadCurve) {
     let charts: String = charts.into_iter().flatten().map(|chart| plot::figure(&chart)).collect();
     let _ = writeln!(
         html,
-        "<section class=\"card\"><h2>Load</h2><p>{}</p><div class=\"charts\">{charts}</div>\
-         <p class=\"source\">The knee is the load with the highest power, which is throughput divided \
-         by median latency (Kleinrock, 1979). It is marked if power is at least 5 % lower at the \
-         lowest and at the highest load. Loads that are not VALID are shown, and are no part of \
-         it.</p></section>",
+        "<section class=\"card\"><h2>Load</h2><p>{}</p><div class=\"charts\">{charts}</div><p \
+         class=\"source\">The knee is the load with the highest power, which is throughput \
+         divided by median latency (Kleinrock, 1979). It is marked if power is at least 5 % lower \
+         at the lowest and at the highest load. Loads that are not VALID are shown, but not \
+         used.</p></section>",
         escaped(&knee(curve)),
     );
 }
@@ -65,7 +65,7 @@ pub fn section(html: &mut String, curve: &LoadCurve) {
 fn knee(curve: &LoadCurve) -> String {
     match curve.knee() {
         Ok(at) => format!("Knee: {}.", loaded(curve, curve.loads[at].0)),
-        Err(why) => format!("The data shows no knee: {why}."),
+        Err(why) => format!("The data has no knee: {why}."),
     }
 }
 

@@ -25,11 +25,11 @@ pub fn html(several: &Collection, home: &Path) -> String {
             .extend(member.contents.missing.iter().map(|text| format!("{}: {text}", member.label)));
     }
     let empty = several.members.iter().filter(|member| member.contents.run.tests.is_empty());
-    problems.extend(empty.map(|member| format!("{}: no test of it was finished.", member.label)));
+    problems.extend(empty.map(|member| format!("{}: none of its tests finished.", member.label)));
     let mut body = page::missing(&problems);
     for searched in &several.searches {
         let title = match several.searches.len() {
-            1 => "What was found".into(),
+            1 => "Findings".into(),
             _ => searched.name(),
         };
         searched::section(&mut body, searched, &title);
@@ -195,11 +195,12 @@ fn section(html: &mut String, scenario: &str, rows: &[Row<'_>]) {
     }
     if has_front {
         html.push_str(
-            "<p class=\"source\">The Pareto front holds the runs that no other run beats in throughput \
-             without a higher latency. The knee is the point of the front that is farthest below the \
-             straight line between its ends, with both axes from 0 to 1 and latency by its logarithm \
-             (Kneedle without smoothing); a front of fewer than three points has none, and one that is \
-             nearly straight neither. Runs that are not VALID are shown, and are no part of it.</p>",
+            "<p class=\"source\">The Pareto front contains the runs that no other run beats in \
+             throughput without a higher latency. The knee is the point of the front that is \
+             farthest below the straight line between its ends, with both axes from 0 to 1 and \
+             latency by its logarithm (Kneedle without smoothing); a front with fewer than three \
+             points, or a nearly straight one, has no knee. Runs that are not VALID are shown, \
+             but not used.</p>",
         );
     }
     html.push_str("</section>\n");
@@ -309,7 +310,7 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     let y = of.iter().map(|(_, c)| c.cost).chain(bound);
     let y = Axis::log("p99 latency, logarithmic", Format::Time, y);
     let mut chart = Chart::new("Latency by throughput", x, y)
-        .note("Each point is a run. Right is faster, down is sooner.")
+        .note("Each point is a run. Right has more throughput, down has less latency.")
         .with(
             "Pareto front",
             Ink::Good,
@@ -353,7 +354,7 @@ fn accuracy_throughput(rows: &[Row<'_>]) -> Option<Chart> {
         Axis::linear("samples answered per second", Format::Rate, of.iter().map(|(_, of)| of.gain));
     Some(
         Chart::new("Accuracy by throughput", x, accuracy_axis(&of, |of| 1.0 - of.cost))
-            .note("Each point is a run. Right is faster, up is better.")
+            .note("Each point is a run. Right has more throughput, up has higher accuracy.")
             .with("Pareto front", Ink::Good, Shape::Line, front.collect())
             .with("VALID", Ink::A, Shape::Dots, dots(&of, true, |c| c.gain, |c| 1.0 - c.cost))
             .with(
@@ -378,13 +379,13 @@ fn accuracy_operations(rows: &[Row<'_>]) -> Option<Chart> {
     let all = valid(&of);
     let front = pareto::front(&all).into_iter().map(|at| Point::new(all[at].cost, all[at].gain));
     let x = Axis::log(
-        "operations for a sample, logarithmic",
+        "operations per sample, logarithmic",
         Format::Rate,
         of.iter().map(|(_, of)| of.cost),
     );
     Some(
         Chart::new("Accuracy by operations", x, accuracy_axis(&of, |of| of.gain))
-            .note("Each point is a run. Left is cheaper, up is better.")
+            .note("Each point is a run. Left needs fewer operations, up has higher accuracy.")
             .with("Pareto front", Ink::Good, Shape::Line, front.collect())
             .with("VALID", Ink::A, Shape::Dots, dots(&of, true, |c| c.cost, |c| c.gain))
             .with("not VALID", Ink::Bad, Shape::Dots, dots(&of, false, |c| c.cost, |c| c.gain)),
@@ -409,7 +410,7 @@ fn distributions(rows: &[Row<'_>]) -> Option<Chart> {
     let all = of.iter().map(|(_, series)| &series.latency);
     let x = charts::time_axis("latency, logarithmic", all, None);
     let y = Axis::between("share", Format::Share, 0.0, 1.0);
-    let note = format!("The share that took at most so long.{}", only_some(rows.len(), of.len()));
+    let note = format!("Share of queries within each latency.{}", only_some(rows.len(), of.len()));
     let mut chart = Chart::new("Cumulative distributions", x, y).note(note);
     for (number, (name, points)) in curves.into_iter().enumerate() {
         chart = chart.with(&name, Ink::nth(number), Shape::Steps, points);

@@ -133,8 +133,7 @@ fn verdict(html: &mut String, run: &Run) {
             let _ = write!(html, "<li>{}</li>", typeset(&sentence(reason)));
         }
         if test.reasons.is_empty() {
-            let _ =
-                write!(html, "<li>It did not finish: {}.</li>", escaped(&test.verdict));
+            let _ = write!(html, "<li>The test did not finish: {}.</li>", escaped(&test.verdict));
         }
         html.push_str("</ul></div>");
     }
@@ -248,8 +247,7 @@ fn accuracy_overview(html: &mut String, run: &Run) {
             _ => {
                 let answered = words::counted(accuracy.answered, "sample", "samples");
                 // Without the summary it is not known whether the data set has labels.
-                let why =
-                    if run.verdict == contents::INCOMPLETE { "" } else { ": there are no labels" };
+                let why = if run.verdict == contents::INCOMPLETE { "" } else { ": no labels" };
                 format!("{answered} answered, not scored{why}")
             }
         };
@@ -289,8 +287,8 @@ fn settings(html: &mut String, run: &Run) {
         return;
     }
     html.push_str(
-        "<section class=\"card\"><h2>Settings</h2><p>Settings that differ from their defaults, and \
-         where they were set. <code>dyno info settings</code> lists all.</p>",
+        "<section class=\"card\"><h2>Settings</h2><p>Settings that differ from their defaults, \
+         and their origin. <code>dyno info settings</code> lists all.</p>",
     );
     section::settings_table(html, &run.tests);
     html.push_str("</section>\n");

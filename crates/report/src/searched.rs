@@ -49,10 +49,10 @@ pub fn section(html: &mut String, searched: &SearchDirectory, title: &str) {
     }
     table(html, state);
     html.push_str(
-        "<p class=\"source\">Short runs only say where the peak may lie; all of them together make \
-         the interval. Only a full run that is VALID and keeps every limit confirms a load. Of short \
-         runs the first fifth does not count, and one in which queries pile up is ended early.</p>\
-         </section>\n",
+        "<p class=\"source\">Short runs only estimate the peak; together they determine the \
+         interval. Only a full run that is VALID and keeps every limit confirms a load. The first \
+         fifth of a short run does not count. A short run whose queue grows is stopped \
+         early.</p></section>\n",
     );
 }
 
@@ -139,7 +139,7 @@ fn by_load(title: &str, state: &State, x: Axis, y: Axis) -> Chart {
     if let Some(peak) = &state.peak {
         let edge = |x: f64| Point { x, y: low, to: high, ..Point::default() };
         let band = vec![edge(peak.low), edge(peak.high)];
-        chart = chart.with("where the peak is", Ink::Quiet, Shape::Band, band);
+        chart = chart.with("location of the peak", Ink::Quiet, Shape::Band, band);
         chart = chart.rule(RuleAxis::X, Some(peak.load), "peak", Ink::Quiet);
     }
     chart
@@ -161,7 +161,8 @@ fn share_over(state: &State, at: usize, key: &str) -> Option<Chart> {
     );
     let name = limits::show(&limit).replace("<=", "≤");
     let chart = by_load(&format!("{name}, by load"), state, x, y).note(
-        "Each point is a run; the bottom is none at all. It crosses what is allowed at the peak.",
+        "Each point is a run; the bottom is zero. The curve crosses the allowed share at the \
+         peak.",
     );
     let allowed = format!("allowed {}", limits::percent(limit.allowed));
     let chart = dots(chart, state, &runs, |point| Some((point.load, share(point)?)));
@@ -174,7 +175,7 @@ fn latencies(state: &State) -> Option<Chart> {
     let (runs, x) = drawn(state, false);
     let values = runs.iter().flat_map(|point| [point.p50_ns as f64, point.p99_ns as f64]);
     let y = Axis::log("latency, logarithmic", Format::Time, values);
-    let chart = by_load("Latency by load", state, x, y).note("p99 of each run, and its median.");
+    let chart = by_load("Latency by load", state, x, y).note("p99 and median of each run.");
     let medians = runs.iter().map(|point| Point {
         x: point.load,
         y: point.p50_ns as f64,
@@ -199,7 +200,7 @@ fn throughputs(state: &State) -> Option<Chart> {
         runs.iter().filter_map(dot).collect()
     };
     let chart = by_load("Throughput by load", state, x, y)
-        .note("Goodput is what was answered within every bound of latency.")
+        .note("Goodput counts samples within every latency bound.")
         .with("answered", Ink::A, Shape::Dots, of(&|point| point.throughput))
         .with("goodput", Ink::Good, Shape::Dots, of(&|point| Some(point.goodput)));
     (state.points.len() > 1).then_some(chart)
@@ -212,8 +213,8 @@ fn course(state: &State) -> Option<Chart> {
     let x = Axis::between("run", Format::Count, 0.0, last + 1.0);
     let loads = state.points.iter().map(|point| point.load);
     let y = Axis::log(&format!("{}, logarithmic", load.axis()), Format::Rate, loads);
-    let chart = Chart::new("How the search went", x, y)
-        .note("Doubled until a limit is missed; then around the peak, in longer and longer runs.");
+    let chart = Chart::new("Course of the search", x, y)
+        .note("The load doubles until a limit is missed. Then runs near the peak get longer.");
     let all: Vec<&search::Point> = state.points.iter().collect();
     let chart = dots(chart, state, &all, |point| Some((point.number as f64, point.load)));
     let peak = state.peak.as_ref().map(|peak| peak.load);
@@ -226,8 +227,8 @@ fn table(html: &mut String, state: &State) {
     }
     let _ = write!(
         html,
-        "<h3>Its runs</h3><div class=\"{}\" tabindex=\"0\">\
-         <table class=\"filtered sorted stack\" data-filter=\"runs\"><thead><tr>",
+        "<h3>Runs</h3><div class=\"{}\" tabindex=\"0\"><table class=\"filtered sorted stack\" \
+         data-filter=\"runs\"><thead><tr>",
         page::scroll(state.points.len())
     );
     let heads = ["run", "why", "load", "lasted", "throughput", "p50", "p99", "nearest limit", ""];

@@ -39,7 +39,7 @@ pub fn performance(
     match series {
         Some(series) => all_charts(html, test, &id, metrics, series),
         None => html.push_str(
-            "<p class=\"note\">There are no plots: <code>series.json</code> has no entry for this test.</p>",
+            "<p class=\"note\">No plots: <code>series.json</code> has no entry for this test.</p>",
         ),
     }
     for note in &test.notes {
@@ -115,7 +115,7 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
             format!("One sample at a time: {share} of the queries took no longer than {target}.")
         }
         "MultiStream" if let Some(interval) = test.plan.interval_ns => format!(
-            "{} every {}; {share} of the queries must be done before the next one is due.",
+            "{} every {}; {share} of the queries must complete before the next one is due.",
             counted(test.plan.samples_per_query, "stream", "streams"),
             words::span_ns(interval)
         ),
@@ -134,8 +134,8 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
             let queries = if metrics.sessions.is_some() { "Sessions" } else { "Queries" };
             let answered = if metrics.sessions.is_some() { "turns" } else { "ones" };
             format!(
-                "{queries} arrived at {} a second{}: {share} of the answered {answered} took no longer than \
-                 {target} from their scheduled time{}.{}",
+                "{queries} arrived at {} per second{}: {share} of the answered {answered} took no \
+                 longer than {target} from their scheduled time{}.{}",
                 words::asked_rate(test.plan.target_qps),
                 arrivals.unwrap_or_default(),
                 bound.unwrap_or_default(),
@@ -172,7 +172,7 @@ fn conditions(html: &mut String, test: &Test, metrics: &Metrics) {
         (found.performance_met, bound),
         (
             Some(found.min_duration_met),
-            format!("lasted at least {}", words::round_time(test.plan.min_duration_ns as f64)),
+            format!("duration of at least {}", words::round_time(test.plan.min_duration_ns as f64)),
         ),
         (
             Some(found.min_queries_met),

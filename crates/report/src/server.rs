@@ -19,8 +19,8 @@ pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>, sh
     let pages: Vec<&ServerMetrics> = pages.collect();
     if !pages.is_empty() {
         html.push_str(
-            "<h3>The server's own view</h3><p class=\"note\">From its metrics page. Other clients of \
-             the server are part of it, and it is not judged.</p>",
+            "<h3>Server metrics</h3><p class=\"note\">From the metrics page of the server, \
+             including its other clients. Not judged.</p>",
         );
         table(html, &pages);
     }
@@ -120,7 +120,7 @@ fn chart(
     let format = if quantities == ["kv_cache_use"] { Format::Share } else { Format::Count };
     let lines = lines.iter().map(|(name, points)| (&name[..], points.clone())).collect();
     let chart = charts::over_time(title, axis, format, slices, lines);
-    Some(plot::figure(&chart.note("As the metrics page of the server says.")))
+    Some(plot::figure(&chart.note("From the metrics page of the server.")))
 }
 
 /// Returns the values during the run. Sizes of batches that are only counted are the growth of one

@@ -33,9 +33,9 @@ pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>) {
         }
     }
     html.push_str(
-        "</div><p class=\"source\">Early stopping, as the appendix “Early Stopping Criterion” of the \
-         MLPerf inference rules has it: a binomial test, computed exactly. \
-         <code>dyno info metrics</code> has the formulas.</p>\n",
+        "</div><p class=\"source\">Early stopping as defined in the appendix “Early Stopping \
+         Criterion” of the MLPerf inference rules: an exact binomial test. <code>dyno info \
+         metrics</code> has the formulas.</p>\n",
     );
 }
 
@@ -71,9 +71,9 @@ fn against_bound(html: &mut String, of: &EarlyStopping, bound: &Bound) {
     let may = words::share(1.0 - of.percentile);
     let _ = write!(
         html,
-        "<div class=\"words\"><p>{} of {} exceeded the bound on {kind}. {may} may; but a run \
-         is a sample, and a lucky one can look better than the system is. So early stopping asks for \
-         fewer: as few as a system that just misses the bound would show in less than {} of such \
+        "<div class=\"words\"><p>{} of {} exceeded the bound on {kind}. {may} may. But a run is a \
+         sample, and a lucky run can look better than the system. So early stopping allows fewer: \
+         a number that a system that just misses the bound would show in less than {} of such \
          runs.</p>",
         count(bound.over),
         counted(bound.queries, "query", "queries"),
@@ -88,7 +88,7 @@ fn against_bound(html: &mut String, of: &EarlyStopping, bound: &Bound) {
             count(part(bound.queries, of.percentile)),
         ),
         None => format!(
-            "{} are too few even with none over the bound.",
+            "{} are too few, even if none is over the bound.",
             counted(bound.queries, "query", "queries")
         ),
     };
@@ -98,8 +98,8 @@ fn against_bound(html: &mut String, of: &EarlyStopping, bound: &Bound) {
         "<b class=\"bad\">No number of queries is enough.</b>".to_string()
     } else {
         format!(
-            "<b class=\"bad\">This run is not certain enough</b>: with {} over the bound it takes \
-             {}, which is {} more if none of those is over it.",
+            "<b class=\"bad\">This run is not certain enough</b>: with {} over the bound it needs \
+             {}: {} more if none of those is over it.",
             count(bound.over),
             counted(bound.needed, "query", "queries"),
             count(bound.deficit),
@@ -142,11 +142,11 @@ fn plane(params: &Params, bound: &Bound, kind: &str) -> Chart {
     let mut chart = Chart::new(format!("Queries over the bound on {kind}"), x, y)
         .note("A run passes on the boundary or below it.")
         .with("passes", Ink::Good, Shape::Band, passes)
-        .with("most that may be over", Ink::Good, Shape::Line, boundary)
+        .with("maximum over the bound", Ink::Good, Shape::Line, boundary)
         .with(&format!("{} of the queries", words::share(share)), Ink::Quiet, Shape::Line, naive);
     if bound.deficit > 0 && bound.needed <= end {
         let way = vec![here.clone(), Point::new(bound.needed as f64, over)];
-        chart = chart.with("queries still to come", Ink::B, Shape::Line, way);
+        chart = chart.with("queries still needed", Ink::B, Shape::Line, way);
     }
     let ink = if bound.deficit == 0 { Ink::A } else { Ink::Bad };
     chart.labels.push(Label { x: here.x, y: over, name: "this run".into() });
@@ -165,10 +165,10 @@ fn estimated(
         (Some(rank), Some(latency)) => {
             let _ = write!(
                 html,
-                "<p>{} of {} lie above the {at} of this run. But a run is a sample: the true {at} of \
-                 the system may be higher than that of a lucky run.</p><p>So early stopping sets \
-                 aside only the <b>{} slowest</b>, and takes the next: with {} confidence the {at} \
-                 {kind} of the system is <b>at most {}</b>.</p>",
+                "<p>{} of {} lie above the {at} of this run. But a run is a sample: the true {at} \
+                 of the system may be higher than that of a lucky run.</p><p>So early stopping \
+                 sets aside only the <b>{} slowest</b> and uses the next one: with {} confidence \
+                 the {at} {kind} of the system is <b>at most {}</b>.</p>",
                 count(part(estimate.processed, estimate.percentile)),
                 counted(estimate.processed, "query", "queries"),
                 count(rank),
@@ -179,8 +179,8 @@ fn estimated(
         _ => {
             let _ = write!(
                 html,
-                "<p>{} are too few to say anything of the {at} {kind} with {} confidence: that takes \
-                 at least <b>{}</b>, so that the slowest can be set aside. Raise \
+                "<p>{} are too few to bound the {at} {kind} with {} confidence: that needs at \
+                 least <b>{}</b>, so that the slowest can be set aside. Raise \
                  <code>min_query_count</code> or <code>min_duration_ms</code>.</p>",
                 counted(estimate.processed, "query", "queries"),
                 words::share(of.confidence),
@@ -231,7 +231,7 @@ fn tail(estimate: &Estimate, rank: u64, series: &series::Test) -> Chart {
     let zone = zone.map(|p| Point { y: y.first(), to: p.y, ..p.clone() }).collect();
     let at = units::percentile_or_extreme(estimate.percentile);
     let mut chart = Chart::new(format!("The slowest {}", words::share(1.0 - begin)), x, y)
-        .note(format!("{} queries are set aside; the estimate is the next.", count(rank)))
+        .note(format!("{} queries are set aside; the estimate is the next one.", count(rank)))
         .with("set aside", Ink::B, Shape::Band, zone)
         .with("latency", Ink::A, Shape::Line, points)
         .rule(RuleAxis::X, Some(estimate.percentile), &format!("{at} of this run"), Ink::Quiet)

@@ -122,7 +122,7 @@ impl Collection {
                 PointState::Pending => pending += 1,
                 PointState::Skipped => {}
                 PointState::Failed => {
-                    let why = point.message.as_deref().unwrap_or("its process says nothing");
+                    let why = point.message.as_deref().unwrap_or("its process reported no reason");
                     self.problems.push(format!("Point {} failed: {why}", point.name));
                 }
                 PointState::Done | PointState::Undecided | PointState::Invalid => {
@@ -130,7 +130,10 @@ impl Collection {
                     let folder = Path::new(&point.folder);
                     if !is_inside(folder) {
                         let name = &point.name;
-                        self.problems.push(format!("Point {name}: {} is elsewhere", point.folder));
+                        self.problems.push(format!(
+                            "Point {name}: {} is outside this directory",
+                            point.folder
+                        ));
                         continue;
                     }
                     let repeat = if sweep.definition.repeat > 1 {
@@ -149,7 +152,7 @@ impl Collection {
         }
         if pending > 0 {
             let all = sweep.points.len();
-            self.problems.push(format!("{pending} of {all} points have not been run yet."));
+            self.problems.push(format!("{pending} of {all} points are not run yet."));
         }
         self.sweeps.push(sweep);
     }

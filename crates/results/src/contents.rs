@@ -49,12 +49,12 @@ impl Contents {
         }
         if is_partial(&path) {
             missing.push(format!(
-                "The run was ended before it was over: {} is what it left.",
+                "The run was stopped before its end; only {} remains.",
                 path.display()
             ));
         }
         if !path.is_dir() {
-            missing.push(format!("{} is no folder.", path.display()));
+            missing.push(format!("{} is not a folder.", path.display()));
             return Err(missing);
         }
         let run = match Run::read(&path) {
@@ -66,7 +66,7 @@ impl Contents {
                 match found {
                     Some(run) => run,
                     None => {
-                        missing.push(format!("{} holds no run.", path.display()));
+                        missing.push(format!("{} has no run.", path.display()));
                         return Err(missing);
                     }
                 }
@@ -187,7 +187,7 @@ fn check_files(path: &Path, run: &Run, missing: &mut Vec<String>) -> Vec<String>
             missing.extend(Records::read(&file).err().map(|error| format!("{error}.")));
         } else {
             if test.metrics.is_some() && keeps_records && folder.is_dir() {
-                missing.push(format!("{name} is missing: there are no raw records."));
+                missing.push(format!("{name} is missing; the run has no raw records."));
             }
             absent.push(name);
         }
@@ -214,7 +214,7 @@ fn check_settings(path: &Path, missing: &mut Vec<String>) -> bool {
             kept.and_then(|kept| kept.get_ref().as_str()) != Some(Keep::Nothing.name())
         }
         Err(error) => {
-            missing.push(format!("{EFFECTIVE} does not read: {}.", error.message()));
+            missing.push(format!("{EFFECTIVE} cannot be parsed: {}.", error.message()));
             true
         }
     }
@@ -258,7 +258,7 @@ fn text_of(path: &Path) -> Result<String, String> {
 fn unreadable(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "is missing".into(),
-        _ => format!("does not read: {error}"),
+        _ => format!("cannot be parsed: {error}"),
     }
 }
 

@@ -187,8 +187,8 @@ fn reasons(detail: &Detail) -> Vec<Reason> {
     let other = |text: &str| Reason::new(ReasonKind::Other, text);
     match detail.text("result_validity") {
         Some("VALID") => {
-            let text = "The log says VALID. Whether the client, requirements and the server's \
-                        answers were as Dyno demands is not in it.";
+            let text = "The log says VALID. It does not record Dyno's checks of the client, the \
+                 requirements and the server's answers.";
             return vec![other(text).undecided()];
         }
         Some(_) => {}
@@ -207,7 +207,7 @@ fn reasons(detail: &Detail) -> Vec<Reason> {
         reasons.push(Reason::new(ReasonKind::EarlyStopping, text).undecided());
     }
     if reasons.is_empty() {
-        reasons.push(other("The log says INVALID, and not why."));
+        reasons.push(other("The log says INVALID without a reason."));
     }
     reasons
 }
@@ -232,7 +232,8 @@ fn accuracy_judged(accuracy: &Accuracy, detail: &Detail, state: State) -> (Vec<R
             format!("{lost} samples have no answer in the log; accuracy needs every sample.");
         (vec![Reason::new(ReasonKind::Missing, reason)], true)
     } else {
-        let text = "Every sample was answered; the logs do not show how many answers are right.";
+        let text = "Every sample was answered; the logs do not record how many answers are \
+             correct.";
         (vec![Reason::new(ReasonKind::Accuracy, text)], false)
     }
 }
@@ -414,7 +415,7 @@ pub fn series(path: &Path, run: &Run, missing: &mut Vec<String>) -> series::Run 
         let Ok(records) = Records::read(&file) else { continue };
         if records.stride > 1 {
             missing.push(format!(
-                "The plots of {} rest on one query in {}, and count it as so many: more are not in {}.",
+                "The plots of {} use one query in {} and weight it accordingly; {} has no more.",
                 test.title(),
                 records.stride,
                 records::FILE

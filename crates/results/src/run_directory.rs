@@ -37,7 +37,7 @@ pub enum DirectoryError {
     #[error("{} exists and is not empty", .0.display())]
     NotEmpty(PathBuf),
     /// The folder is a symbolic link without a target.
-    #[error("{} is a link to nothing", .0.display())]
+    #[error("{} is a broken link", .0.display())]
     DanglingLink(PathBuf),
     /// Another run is filling the folder.
     #[error("another run is writing to {}", .0.display())]
@@ -76,10 +76,10 @@ impl DirectoryError {
         let other = "choose another folder with --out";
         match self {
             Self::Refused { .. } => {
-                vec!["choose a folder that you may write to with --out, or free some space".into()]
+                vec!["choose a writable folder with --out, or free some space".into()]
             }
             Self::NotEmpty(_) | Self::DanglingLink(_) => vec![other.into()],
-            Self::InUse(_) => vec![format!("wait for its end, or {other}")],
+            Self::InUse(_) => vec![format!("wait until it ends, or {other}")],
             Self::NoRoom(_) => vec!["--out DIR chooses where results go".into()],
             Self::NotStored { .. } => vec![format!("free some space, or {other}")],
             Self::NotRemoved { .. } => Vec::new(),
@@ -152,7 +152,10 @@ impl RunDirectory {
             .map_err(DirectoryError::NoRoom)?;
         let warnings = left.map(|left| {
             let left = left.display();
-            format!("a run was killed in this folder; dyno report {left} shows what it left")
+            format!(
+                "a run was killed in this folder; dyno report {left} shows its partial \
+                 results"
+            )
         });
         Ok(Self {
             claim,

@@ -26,7 +26,7 @@ pub const SCHEMA: &str = "dyno.sweep";
 /// Name of the file.
 pub const FILE: &str = "sweep.json";
 
-/// A sweep: many runs, each with other values of the axes. Times are ns.
+/// A sweep: many runs with different values of the axes. Times are ns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sweep {
@@ -42,28 +42,28 @@ pub struct Sweep {
     pub name: String,
     /// `false`: nothing that this program writes is an official MLPerf result
     pub official: bool,
-    /// the same in words
+    /// the same fact as text
     pub disclaimer: String,
     /// in UTC
     pub started_at: String,
     /// the arguments of the command that began it
     pub command: Vec<String>,
-    /// where it began: relative paths begin here
+    /// directory in which it was started; relative paths refer to it
     pub working_directory: PathBuf,
     /// of the program that began it
     pub dyno_version: String,
-    /// what it is made of; a resumed sweep must have the same
+    /// its definition; a resumed sweep must have the same
     pub definition: Definition,
-    /// one entry a combination and repeat, by number
+    /// one entry per combination and repeat, by number
     pub points: Vec<Point>,
 }
 
-/// How far a sweep is.
+/// Progress of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is on, or was killed.
+    /// Running, or killed.
     Running,
     /// Ctrl-C, or a limit.
     Interrupted,
@@ -71,52 +71,52 @@ pub enum State {
     Complete,
 }
 
-/// What a sweep is made of.
+/// Definition of a sweep.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Definition {
     /// arguments of `dyno run` that all points share
     pub fixed: Vec<String>,
-    /// what varies, the slowest first
+    /// axes, the slowest first
     pub axes: Vec<Axis>,
     /// `product`: every combination; `zip`: the first values, the second values, ...
     pub combine: String,
-    /// combinations that are left out: those that have one of the values of each key
+    /// excluded combinations: those that have one of the values of each key
     pub exclude: Vec<Selection>,
-    /// how often each combination is run
+    /// number of runs of each combination
     pub repeat: u32,
     /// `given` or `random`
     pub order: String,
-    /// of the random order
+    /// seed of the random order
     pub order_seed: u64,
     /// settings that the environment gives: variables and their values
     pub environment: BTreeMap<String, String>,
-    /// files that the points read, and what tells whether they changed
+    /// files that the points read, with checksums
     pub files: Vec<InputFile>,
 }
 
 /// Combinations: those that have one of the values of each key.
 pub type Selection = BTreeMap<String, Vec<String>>;
 
-/// Something that varies.
+/// An axis of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Axis {
     /// a flag of `dyno run`, such as `batch`, or `settings.NAME`
     pub key: String,
-    /// in order, as they are given to the flag
+    /// in order, as passed to the flag
     pub values: Vec<String>,
 }
 
-/// A file as it was when the sweep began.
+/// An input file at the start of the sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InputFile {
-    /// where it is
+    /// path of the file
     pub path: PathBuf,
-    /// its size; of a `.toml` file that of what it says, without comments and spacing
+    /// its size; for a `.toml` file, the size of its content without comments and spacing
     pub bytes: u64,
-    /// of the same
+    /// checksum of the same bytes
     pub crc32: u32,
 }
 
@@ -126,30 +126,30 @@ pub struct InputFile {
 pub struct Point {
     /// from 1, in the order of the axes, whatever the order of the runs
     pub number: u64,
-    /// which of the repeats, from 1
+    /// number of the repeat, from 1
     pub repeat: u32,
-    /// unique but for the repeats: given, or made of the values
+    /// unique except for repeats: given, or built from the values
     pub name: String,
     /// the value of each axis
     pub assignments: BTreeMap<String, String>,
-    /// operations of the model for a sample, where they are known; else null
+    /// operations of the model per sample; null if unknown
     pub operations: Option<f64>,
     /// `pending`, `done` (valid), `undecided` (too few queries), `invalid` (done, and does not
     /// count), `failed` (could not be done) or `skipped` (a lower load saturated the system)
     pub state: PointState,
     /// its run directory, within the sweep directory
     pub folder: String,
-    /// why it failed or does not count; else null
+    /// why it failed or does not count; otherwise null
     pub message: Option<String>,
-    /// of its process; null while it is pending, and where a signal ended it
+    /// exit code of its process; null while it is pending, or if a signal ended it
     pub exit_code: Option<i32>,
-    /// how long it took, loading included; null while it is pending
+    /// duration including loading; null while it is pending
     pub took_ns: Option<u64>,
-    /// one entry a scenario and tenant
+    /// one entry per scenario and tenant
     pub results: Vec<PointResult>,
 }
 
-/// How a point came to its end.
+/// State of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -162,7 +162,7 @@ pub enum PointState {
     Undecided,
     /// Run, and it does not count.
     Invalid,
-    /// It could not be run to its end.
+    /// It could not be completed.
     Failed,
     /// Not run, because a lower load saturated the system.
     Skipped,
@@ -182,8 +182,8 @@ impl PointState {
     }
 }
 
-/// What one scenario of a point came to: of its performance test, with the
-/// accuracy of its accuracy test. The rest is in the run's own `summary.json`.
+/// Result of one scenario of a point: its performance test, with the accuracy of its accuracy
+/// test. The `summary.json` of the run has further figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointResult {
@@ -191,22 +191,22 @@ pub struct PointResult {
     pub scenario: String,
     /// its name, or null
     pub tenant: Option<String>,
-    /// `VALID` if its tests are, else the worst of theirs
+    /// `VALID` if its tests are, otherwise the worst of their verdicts
     pub verdict: String,
-    /// the client or its machine limited the figures, which say nothing of the system then
+    /// the client or its machine limited the figures, so they do not describe the system
     #[serde(default)]
     pub is_limited_by_client: bool,
-    /// the number that is the result; null without a performance test
+    /// headline result; null without a performance test
     pub headline: Option<Headline>,
-    /// samples/s that were answered; null without a performance test
+    /// answered samples/s; null without a performance test
     pub throughput: Option<f64>,
     /// median latency; null if no query was answered
     pub p50_ns: Option<i64>,
-    /// 0.9; likewise
+    /// 0.9 of the latency; null if no query was answered
     pub p90_ns: Option<i64>,
-    /// 0.99; likewise
+    /// 0.99 of the latency; null if no query was answered
     pub p99_ns: Option<i64>,
-    /// output tokens per second of answered samples; null where they are not counted
+    /// output tokens per second of answered samples; null if they are not counted
     #[serde(default)]
     pub output_tokens_per_s: Option<f64>,
     /// median time to first token; null unless tokens are measured

@@ -24,21 +24,22 @@ pub struct Document {
     /// Its version.
     #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
-    /// Round whose rules were taken, such as `v5.1`.
+    /// Round of the rules, such as `v5.1`.
     pub round: String,
-    /// Who judged: `strict` by the rules; `mono`, `modular`, or `v4.1` and the like as officially.
+    /// Judge: `strict` applies the rules; `mono`, `modular`, or a tag such as `v4.1` reproduces
+    /// an official checker.
     pub program: String,
-    /// Whether there are results, and nothing is wrong.
+    /// Whether the tree has results and no errors.
     pub valid: bool,
-    /// How many results count.
+    /// Number of valid results.
     pub valid_results: usize,
-    /// Files and folders of the tree.
+    /// Number of files and folders in the tree.
     pub entries: usize,
-    /// How many findings there are of each severity: `error`, `warning`, `note`.
+    /// Number of findings of each severity: `error`, `warning`, `note`.
     pub counts: BTreeMap<&'static str, usize>,
-    /// Results, and parts that an official program gave up, in the order of their paths.
+    /// Results, and parts that an official program skipped, in the order of their paths.
     pub results: Vec<ResultEntry>,
-    /// What was found, in the order of the tree.
+    /// Findings, in the order of the tree.
     pub findings: Vec<FindingEntry>,
 }
 
@@ -50,12 +51,12 @@ pub struct ResultEntry {
     pub path: String,
     /// Whether it counts.
     pub valid: bool,
-    /// The metric of one that counts, in the unit of the table of results.
+    /// Metric of a valid result, in the unit of the table of results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<f64>,
 }
 
-/// Something that a check found.
+/// A finding of a check.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FindingEntry {
@@ -65,17 +66,17 @@ pub struct FindingEntry {
     pub severity: &'static str,
     /// File or folder, relative to the tree; empty for the tree itself.
     pub path: String,
-    /// Line, from 1, where there is one.
+    /// Line, from 1; missing without a line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What was found.
+    /// Description of the problem.
     pub message: String,
-    /// What was expected, where that is a value.
+    /// Expected value, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
     /// How to fix it.
     pub mend: String,
-    /// Rule or official program that asks for it; missing for Dyno's own checks.
+    /// Rule or official program that requires it; missing for Dyno's own checks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<&'static str>,
 }

@@ -100,21 +100,26 @@ impl Power {
 
 /// Ids of the checks, with what holds if they pass.
 pub const CHECKS: [(&str, &str); 13] = [
-    ("power.files", "all files of the two runs are there"),
-    ("power.session", "client.json and server.json are as they were written, with all fields"),
-    ("power.sources", "client and server are an unchanged release"),
+    ("power.files", "all files of the two runs exist"),
+    ("power.session", "client.json and server.json are unchanged and complete"),
+    ("power.sources", "client and server are unchanged releases"),
+    ("power.daemon", "PTDaemon and analyzer are supported, obeyed their commands, and were reset"),
+    ("power.uuid", "client and server have the same session UUID"),
+    ("power.session_name", "client and server have the same session name"),
     (
-        "power.daemon",
-        "PTDaemon and analyzer are supported, did as they were told, and were set back",
+        "power.phases",
+        "clocks agree, each run is within its phase, and both runs draw about the \
+         same power",
     ),
-    ("power.uuid", "both sides name the same session"),
-    ("power.session_name", "both sides name it alike"),
-    ("power.phases", "clocks agree, the runs lie within their phases, and draw alike"),
-    ("power.samples", "the analyzer's readings can be read, and some lie within each run"),
-    ("power.messages", "both sides tell the same messages, and are the same version"),
-    ("power.checksums", "every file has the SHA-1 that was recorded for it"),
-    ("power.daemon_log", "uncertainty was watched, and nothing went wrong while the run counted"),
-    ("power.devices", "the devices are supported, with two channels where they have several"),
+    ("power.samples", "the analyzer's readings can be parsed, and each run has some"),
+    ("power.messages", "client and server record the same messages, and have the same version"),
+    ("power.checksums", "every file has its recorded SHA-1"),
+    (
+        "power.daemon_log",
+        "uncertainty was checked, and PTDaemon reported no problem during the \
+         measured run",
+    ),
+    ("power.devices", "the devices are supported; multichannel devices use two channels"),
     ("power.debug", "the server did not run in debug mode"),
 ];
 

@@ -160,8 +160,8 @@ impl Tree {
         }
         if linked && !links.follow(&path, self.entries[index].behind_link) {
             if !std::mem::replace(&mut links.is_reported, true) {
-                let why = "a link behind a link leads to a folder that is listed already, and \
-                           is not followed; nor are more like it";
+                let why = "a link behind a link points to a folder that is already listed; such \
+                     links are not followed";
                 self.unlist(index, why.to_owned());
             }
             return;

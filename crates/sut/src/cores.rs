@@ -41,7 +41,10 @@ pub enum CoresError {
         most: usize,
     },
     /// The core does not exist, or this process may not use it.
-    #[error("processor {core} is not there, or not for this process, which may use {allowed}")]
+    #[error(
+        "processor {core} does not exist, or is not available to this process, which may use \
+         {allowed}"
+    )]
     NotAllowed {
         /// Number of the core.
         core: usize,
@@ -49,10 +52,10 @@ pub enum CoresError {
         allowed: Cores,
     },
     /// Threads cannot be bound on this operating system.
-    #[error("threads are bound to processors on Linux only, this is {}", std::env::consts::OS)]
+    #[error("threads can be bound to processors only on Linux, not on {}", std::env::consts::OS)]
     Unsupported,
     /// The operating system returned this error message.
-    #[error("the system does not bind a thread: {0}")]
+    #[error("cannot bind a thread: {0}")]
     Refused(String),
 }
 

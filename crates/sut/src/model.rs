@@ -112,7 +112,7 @@ pub enum ModelError {
     #[error("every query takes 0 ns; a service time of at least 1 ns is needed")]
     NoTime,
     /// There are too many servers.
-    #[error("there are {0} servers; at most {MOST_SERVERS} are possible")]
+    #[error("expected at most {MOST_SERVERS} servers, found {0}")]
     Servers(usize),
     /// The standard deviation of the logarithm is negative or too large.
     #[error("sigma is {0}; it must be from 0 to {MOST_SIGMA}")]

@@ -72,7 +72,7 @@ pub enum FetchError {
         message: String,
     },
     /// The folder has no wheel of the package.
-    #[error("there is no wheel of {package} in {}", folder.display())]
+    #[error("no wheel of {package} in {}", folder.display())]
     NoWheel {
         /// Package and version.
         package: String,
@@ -265,7 +265,10 @@ fn download(package: &Package, command: &[String], into: &Path) -> Result<(), Fe
         return Ok(());
     }
     let message = String::from_utf8_lossy(&output.stderr);
-    let last = message.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    let last = message.lines().rfind(|line| !line.trim().is_empty()).unwrap_or(
+        "it printed no \
+         message",
+    );
     Err(failed(last.trim().to_owned()))
 }
 

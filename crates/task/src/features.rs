@@ -206,7 +206,7 @@ impl InceptionNetwork {
         let shape = [1, 3, self.side, self.side];
         let found =
             self.model.call(&[InputValue::Elements(&shape, Elements::F32(planes.into()))])?;
-        let first = found.first().ok_or("the network put out nothing")?;
+        let first = found.first().ok_or("the network has no output")?;
         Ok(first.read()?.1.to_f32().into_owned())
     }
 }
@@ -222,7 +222,7 @@ impl ClipNetwork {
     fn new(model: CallableModel) -> Result<Self, OnnxError> {
         let known = [IMAGES, TOKENS, COUNTED];
         if let Some(other) = model.inputs().iter().find(|input| !known.contains(&&input.name[..])) {
-            return Err(model.unfit(format!("it takes '{}' besides {known:?}", other.name)));
+            return Err(model.unfit(format!("it needs '{}' in addition to {known:?}", other.name)));
         }
         for (name, element) in [(TOKENS, Element::I64), (COUNTED, Element::I64)] {
             if let Some(input) = model.inputs().iter().find(|input| input.name == name)

@@ -261,8 +261,8 @@ impl<'a> Files<'a> {
                     let path = path.display();
                     let name = &required.name;
                     format!(
-                        "{path} has the MD5 {found}, and the `{name}` of the reference \
-                         {expected}: a result must state what was changed"
+                        "{path} has the MD5 {found}, but the `{name}` of the reference has \
+                         {expected}; a result must state the changes"
                     )
                 }),
             };

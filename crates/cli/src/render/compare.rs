@@ -53,12 +53,12 @@ pub fn confidence(report: &ComparisonReport) -> String {
     let together = 100.0 * (1.0 - report.question.risk);
     let looks = match report.question.looks {
         LookPolicy::One => "",
-        LookPolicy::Any => ", however often one looks",
+        LookPolicy::Any => ", at any number of looks",
     };
     let margin = metric::share(report.question.margin);
     let threshold = match report.question.threshold {
         ..=0.0 => String::new(),
-        share => format!("; up to {} neither better nor worse", metric::share(share)),
+        share => format!("; changes up to {} are neither better nor worse", metric::share(share)),
     };
     format!(
         "All intervals hold together with {together:.0} % confidence{looks}. Equivalent: within \
@@ -113,7 +113,7 @@ const SINGLE: [usize; 2] = [1, 1];
 /// Returns that a metric is left out, and why.
 pub fn left_out(omitted: &OmittedMetric) -> String {
     let (title, DataShortage { values, needed }) = (metric::title(omitted.metric), omitted.reason);
-    format!("{title} is left out: it takes {needed} values in each run, and one has {values}")
+    format!("{title} is left out: it needs {needed} values in each run, but one run has {values}")
 }
 
 /// Returns the cells of a row.
@@ -150,8 +150,8 @@ pub fn sentence(test: &TestReport) -> String {
     let rows = &test.comparison.rows;
     if !test.has_records {
         return format!(
-            "{verdict}: a side has figures only, and without raw records a change cannot be told \
-             from chance"
+            "{verdict}: one side has no raw records, without which a change cannot be told from \
+             chance"
         );
     }
     let differing = |finding: Finding| -> String {
@@ -170,7 +170,12 @@ pub fn sentence(test: &TestReport) -> String {
     let (worse, better) = (differing(Finding::Worse), differing(Finding::Better));
     let of_headline = rows.iter().find(|row| row.metric == test.headline);
     let of_headline = of_headline.map_or_else(
-        || format!("too few queries for {}, which decides", metric::title(test.headline)),
+        || {
+            format!(
+                "too few queries for {}, which determines the verdict",
+                metric::title(test.headline)
+            )
+        },
         |row| headline_sentence(row, test),
     );
     match (worse.is_empty(), better.is_empty()) {
@@ -194,27 +199,27 @@ fn headline_sentence(row: &Row, test: &TestReport) -> String {
         _ => return format!("{title} changes by {}", metric::interval(row)),
     };
     match (doubt, row.drift) {
-        (Doubt::Conditions, _) => format!("{title} cannot be concluded from these runs"),
+        (Doubt::Conditions, _) => format!("these runs do not decide {title}"),
         (Doubt::Drift, Some(drift)) => {
             let (step, explains) = (percent(drift.per_run), percent(drift.explains));
             format!(
-                "{title} drifted by {step} from run to run, which could make {explains} of the \
+                "{title} drifted by {step} from run to run, which could explain {explains} of the \
                  difference"
             )
         }
         (Doubt::TooFew, _) if test.runs == SINGLE => format!(
-            "queries so alike that too few independent ones lie beyond {title}; longer runs, or \
-             several (--interleave 5), can tell"
+            "queries are so correlated that too few independent ones exceed {title}; use longer \
+             runs, or several (--interleave 5)"
         ),
         (Doubt::TooFew | Doubt::Drift, _) => {
-            format!("too few runs to tell the change of {title} from chance; more of them can")
+            format!("too few runs to tell the change of {title} from chance; add runs")
         }
         (Doubt::Wide, _) => {
             let power = 100.0 * POWER;
             let change = metric::change(row.metric, row.detectable);
             format!(
-                "the interval of {title} is too wide; {power:.0} of 100 such comparisons find a \
-                 change by {change}; more runs (--until-decided 5m) can tell"
+                "the interval of {title} is too wide; {power:.0} of 100 such comparisons detect a \
+                 change by {change}; add runs (--until-decided 5m)"
             )
         }
     }

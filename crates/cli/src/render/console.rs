@@ -233,7 +233,7 @@ pub fn plan(options: &Options, system: &System, tests: &[PlannedTest]) -> String
     let total = tests.iter().map(PlannedTest::expected).fold(0, u64::saturating_add);
     let _ = writeln!(
         text,
-        "\n{}, at least {} in all; accuracy tests take what the system takes",
+        "\n{}, at least {} in total; accuracy tests take as long as the system needs",
         units::counted(tests.len() as u64, "test", "tests"),
         duration(i64::try_from(total).unwrap_or(i64::MAX))
     );
@@ -263,7 +263,7 @@ fn settings(text: &mut String, test: &PlannedTest, settings: &Settings) {
         !matches!(settings.values.server_arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
             || test.scenario != Scenario::Server;
     if test.mode != TestMode::AccuracyOnly && is_open(settings, rate) && has_rate {
-        let _ = writeln!(text, "  {rate} is left to a short probe before the run");
+        let _ = writeln!(text, "  {rate} is determined by a short probe before the run");
     }
 }
 

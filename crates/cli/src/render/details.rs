@@ -64,12 +64,15 @@ fn goodput(metrics: &Metrics) -> Option<String> {
     let limits: Vec<String> = limits.collect();
     let limits = limits.join(", ");
     let Some(share) = found.share else {
-        return Some(format!("goodput within {limits} is not measured: no answer was streamed"));
+        return Some(format!(
+            "goodput within {limits} is not measured, because no answer was \
+             streamed"
+        ));
     };
     let per_second = found.samples_per_s.map_or_else(|| "-".into(), rate);
     let unmeasured = match found.unmeasured {
         0 => String::new(),
-        answers => format!("; {} answers that were not streamed are not within", count(answers)),
+        answers => format!("; {} answers that were not streamed are outside", count(answers)),
     };
     Some(format!(
         "goodput {per_second} samples/s, {:.2} % within {limits}{unmeasured}",
@@ -151,14 +154,14 @@ fn repetition(
             ("minimum", "1") => "the only run".into(),
             ("minimum", _) => format!("the lowest of {runs} runs"),
             (_, "1") => "the run that confirms the load".into(),
-            _ => format!("the lowest of {runs} runs that confirm the load"),
+            _ => format!("the lowest of {runs} confirming runs"),
         });
     }
     // The first run that is not VALID ends the repetitions, and so does an interrupt.
     let ended = ended.filter(|&ended| ended > 0)?;
     let (this, before, became) = match state {
         State::Complete => (ended, ended - 1, format!("is {}", verdict.name())),
-        State::Interrupted | State::Aborted => (ended + 1, ended, "was not ended".into()),
+        State::Interrupted | State::Aborted => (ended + 1, ended, "did not finish".into()),
     };
     let before = match before {
         0 => String::new(),
@@ -223,7 +226,7 @@ fn against(criterion: &EarlyStopping, bound: &Bound, plan: &Plan, metrics: &Metr
     let allowed = count(allowed(bound.queries, plan));
     let may = match bound.allowed {
         Some(certain) => format!("{allowed} allowed, {} to be certain", count(certain)),
-        None => format!("{allowed} allowed, {} queries to be certain", count(bound.needed)),
+        None => format!("{allowed} allowed, {} queries needed to be certain", count(bound.needed)),
     };
     format!("{name}{found}, {may}")
 }
@@ -248,7 +251,7 @@ fn estimate(criterion: &EarlyStopping, plan: &Plan) -> Option<String> {
             format!("{name} at most {} with {confidence:.0} % confidence", duration(latency))
         }
         None => format!(
-            "{} queries are too few for a {name}, {} needed",
+            "{} queries are too few for a {name}; {} needed",
             count(found.processed),
             count(found.needed)
         ),
@@ -277,7 +280,7 @@ fn lost(metrics: &Metrics) -> Option<String> {
     let (failed, missing) = (metrics.failed.total(), metrics.missing);
     let part =
         |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", counted(n, "sample", "samples")));
-    let parts = [part(failed, "failed"), part(missing, "never came back")];
+    let parts = [part(failed, "failed"), part(missing, "never answered")];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
@@ -308,7 +311,7 @@ mod tests {
     fn only_a_load_that_every_run_bore_is_called_confirmed() {
         let of = |rule, state, verdict, ended| repetition(rule, (state, verdict), ended);
         let valid = |rule| of(rule, State::Complete, Verdict::Valid, Some(5));
-        let confirmed = "the lowest of 5 runs that confirm the load";
+        let confirmed = "the lowest of 5 confirming runs";
         assert_eq!(valid("confirm:5:2.5").as_deref(), Some(confirmed));
         assert_eq!(valid("minimum:5").as_deref(), Some("the lowest of 5 runs"));
         for (state, repeated, told) in [
@@ -322,7 +325,7 @@ mod tests {
             (
                 State::Interrupted,
                 Some(2),
-                Some("run 3 of 50 was not ended, the 2 before it are VALID"),
+                Some("run 3 of 50 did not finish, the 2 before it are VALID"),
             ),
             // Bracketing searches, and logs without the number.
             (State::Interrupted, Some(0), None),

@@ -22,7 +22,7 @@ pub fn table(frame: &mut Frame, test: &Test) {
         is_marked |= rows(frame, all, some, false);
     }
     if is_marked {
-        frame.line("* of too few values for this percentile: it is the largest one", 2);
+        frame.line("* too few values for this percentile; shown is the largest one", 2);
     }
     frame.line(&requests(metrics), 2);
     windows(frame, metrics);
@@ -62,7 +62,7 @@ fn windows(frame: &mut Frame, metrics: &Metrics) {
     frame.table(&alignments, &lines);
     if let Some(steady) = &metrics.steady {
         let text = format!(
-            "steady from {} on, by the rule MSER-5; the verdict is that of the whole run",
+            "steady from {} on (MSER-5); the verdict covers the whole run",
             duration(steady.from_ns.cast_signed())
         );
         frame.line(&text, 2);

@@ -49,7 +49,7 @@ pub fn annotate(
         output::print(lines(report))?;
     }
     if let Err(error) = summarize(report) {
-        output::say(format_args!("warning: no summary of the job: {error}"));
+        output::say(format_args!("warning: cannot write the job summary: {error}"));
     }
     Ok(())
 }

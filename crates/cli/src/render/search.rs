@@ -30,13 +30,13 @@ pub fn plan(job: &Job) -> String {
     let from = if is_from_known {
         job.load.show(rules.from)
     } else {
-        "left to a short probe of the system".into()
+        "determined by a short probe of the system".into()
     };
     let to = rules.to.map(|to| format!(", up to {}", job.load.show(to))).unwrap_or_default();
     let _ = writeln!(text, "  from       {from}{to}");
     let _ = writeln!(text, "  tolerance  {}", percent(rules.tolerance));
     let short = time(rules.short);
-    let _ = writeln!(text, "  runs       {short} each at first, longer as it gets more certain");
+    let _ = writeln!(text, "  runs       {short} each at first, longer as the estimate converges");
     let confirms = rules.confirmations > 0;
     if confirms {
         let by = match rules.full_runs {
@@ -68,19 +68,19 @@ pub fn plan(job: &Job) -> String {
     };
     let _ = writeln!(
         text,
-        "  time       at least {},{usually} never more than {}{}",
+        "  time       at least {},{usually} at most {}{}",
         time(best),
         time(rules.max_time),
         if job.is_virtual() { " of virtual time" } else { "" }
     );
     if confirms && !is_from_known && job.load.unit() == Unit::Rate {
-        text += "             longer where the rate is low\n";
+        text += "             longer if the rate is low\n";
     } else if at_first > full {
         let (each, from) = (time(at_first), job.load.show(rules.from));
-        let _ = writeln!(text, "             a try takes {each} at {from}, less at a higher one");
+        let _ = writeln!(text, "             a try takes {each} at {from}, less at a higher load");
     }
     if best > rules.max_time {
-        text += "             too short for an end: --max-time lets it take longer\n";
+        text += "             too short to finish: raise --max-time\n";
     }
     text
 }
@@ -151,7 +151,7 @@ pub fn result(job: &Job, is_colored: bool) -> String {
         frame.line(&sentence, 2);
     }
     if state.state == Phase::ClientLimited {
-        frame.line(&format!("To measure more: {}.", job.advice()), 2);
+        frame.line(&format!("To measure higher loads: {}.", job.advice()), 2);
     }
     if !state.remarks.is_empty() {
         frame.rule();

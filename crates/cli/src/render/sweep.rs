@@ -64,7 +64,7 @@ pub fn console(sweep: &Sweep, p99_below: Option<Nanos>, is_colored: bool) -> Str
     }
     let shows_best = !curve.is_some_and(|curve| curve.has_tokens());
     if shows_best && rows.iter().any(|row| row.is_best) {
-        frame.line("* no other valid point of its scenario is better in all that is shown", 2);
+        frame.line("* no other valid point of its scenario is better in every column", 2);
     }
     frame.line(&states(sweep), 2);
     let failed = sweep.points.iter().filter(|point| point.state == PointState::Failed);
@@ -162,13 +162,19 @@ fn load_lines(frame: &mut Frame, curve: &LoadCurve) {
         .collect();
     if !limited.is_empty() {
         let which = limited.join(", ");
-        frame.line(&format!("The client limited {kind} {which}: no figures of the server"), 2);
+        frame.line(
+            &format!(
+                "The client limited {kind} {which}; these figures do not describe the \
+             server"
+            ),
+            2,
+        );
     }
     let is_skipped = |(_, row): &&(f64, Row)| row.verdict == "SKIPPED";
     if let Some((load, _)) = loads.iter().find(is_skipped) {
         let text = format!(
-            "{kind} {load} and above are skipped: two loads in a row brought less than 5 % more \
-             throughput, and more latency"
+            "{kind} {load} and above are skipped: two loads in a row had less than 5 % more \
+             throughput and higher latency"
         );
         frame.line(&text, 2);
     }

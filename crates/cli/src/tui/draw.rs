@@ -65,9 +65,9 @@ pub fn draw(frame: &mut Frame<'_>, live: &Live, look: Look) {
     draw_bar(frame, live, look, bar);
     draw_body(frame, live, look, body);
     let text = if look.is_paused {
-        " p goes on: the picture stands still, the run does not"
+        " p resumes: the display is paused, the run continues"
     } else {
-        " q stop   p pause the picture   ? help"
+        " q stop   p pause display   ? help"
     };
     frame.render_widget(Paragraph::new(Line::styled(text, look.dim())), keys);
     if look.shows_help {
@@ -169,15 +169,15 @@ fn both_time_lines(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
 
 fn draw_help(frame: &mut Frame<'_>, look: Look, area: Rect) {
     const LINES: [&str; 9] = [
-        "q, Ctrl-C  end the run; what was measured is kept.",
-        "           A second time: end at once, keep nothing.",
-        "p, space   the picture stands still, or goes on",
+        "q, Ctrl-C  stop the run and keep its results.",
+        "           Twice: stop immediately, keep nothing.",
+        "p, space   pause or resume the display",
         "?, h, Esc  this help",
         "",
-        "Latency counts from the time a query was due. Here it",
-        "is that of an evenly spread share of the queries, in",
-        "steps of 3 to 6 %; the result is computed from them all.",
-        "Lag is the client's own: it judges the measurement.",
+        "Latency counts from the due time of a query. Here it",
+        "covers an evenly spread sample of the queries, in",
+        "steps of 3 to 6 %; the result uses all queries.",
+        "Lag is the client's delay; it limits the accuracy.",
     ];
     let (columns, rows) = (58.min(area.width), (LINES.len() as u16 + 2).min(area.height));
     let corner = ((area.width - columns) / 2, (area.height - rows) / 2);

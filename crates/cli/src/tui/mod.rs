@@ -60,10 +60,8 @@ impl Screen {
     /// Stderr is not a terminal.
     pub fn open() -> Result<Self, Failure> {
         if !terminal::redraws() {
-            return Err(Failure::usage(
-                "--tui draws on the terminal, and stderr is none that can be drawn on",
-            )
-            .hint("leave --tui out, or send only stdout to a file: dyno run --tui > out.txt"));
+            return Err(Failure::usage("--tui needs a terminal on stderr")
+                .hint("remove --tui, or redirect only stdout: dyno run --tui > out.txt"));
         }
         let (columns, rows) = terminal::size().unwrap_or((80, 24));
         let area = Rect::new(0, 0, columns, rows);

@@ -44,7 +44,7 @@ fn another_run_of_the_same_system_is_equivalent_within_the_margin_or_inconclusiv
     let ran = folder.dyno("compare a b --strict --margin 40%").exits(0);
     assert!(ran.stdout.contains("│ EQUIVALENT "), "{}", ran.stdout);
     assert!(ran.stdout.contains("Equivalent: within 40 %"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("one run a side"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("one run per side"), "{}", ran.stdout);
     assert!(ran.stdout.lines().all(|l| l.chars().count() <= 80), "{}", ran.stdout);
     let report = folder.dyno("compare a b --json").exits(0).json();
     assert_eq!(report["verdict"], "inconclusive");
@@ -94,7 +94,7 @@ fn a_workflow_of_github_gets_an_annotation_and_a_table() {
     assert!(!with("compare a a --annotate none").exits(0).stdout.contains("::"));
     let asked = folder.dyno("compare a a --annotate github").exits(0);
     assert!(asked.stdout.contains("::notice title="), "{}", asked.stdout);
-    assert!(table.contains("- one run a side: how much runs differ"), "{table}");
+    assert!(table.contains("- one run per side: the intervals do not"), "{table}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn the_table_of_github_says_what_the_terminal_says() {
     // From no failures to all: a difference that is known, in percentage points.
     let row = "| failures | 0.00 % | 100.00 % | +100.00 pp | +";
     assert!(table.contains(row), "{table}");
-    assert!(table.contains("- p99 latency is left out: it takes"), "{table}");
+    assert!(table.contains("- p99 latency is left out: it needs"), "{table}");
     assert!(ran.stdout.contains("+100.00 pp"), "{}", ran.stdout);
     let back = folder.dyno("compare b a").exits(0);
     assert!(back.stdout.contains("-100.00 pp"), "{}", back.stdout);
@@ -154,8 +154,8 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
         assert!(ran.stderr.contains(reason), "{arguments}: {}", ran.stderr);
         assert_eq!(ran.stdout, "", "{arguments}");
     };
-    refused("a nowhere", "nowhere is not there");
-    refused("a empty", "empty is neither a run of dyno nor a result of");
+    refused("a nowhere", "nowhere does not exist");
+    refused("a empty", "empty is neither a Dyno run nor a result of");
     refused("a bare", "records.bin is missing");
     refused("a cut", "is cut off or damaged");
     refused("a", "a holds 0 pairs of runs");
@@ -173,7 +173,10 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("--baseline a again --candidate cut", "is cut off");
     refused("--baseline a again --candidate a", "a and again are the same run");
     play(&folder, "other", "lognormal=2ms,servers=4", "--seed 9");
-    refused("--paired --baseline a other --candidate a", "as many runs of both sides, found 2");
+    refused(
+        "--paired --baseline a other --candidate a",
+        "the same number of runs on both sides, found 2",
+    );
     refused("--interleave 1 a.toml b.toml", "1 is not in 2..");
     refused("--interleave 2 a.toml", "--interleave takes two configurations, found 1");
 
@@ -181,7 +184,7 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     std::fs::create_dir_all(folder.0.join("half/Server/performance")).unwrap();
     folder.write("half/summary.json", &summary);
     std::fs::write(folder.0.join("half/Server/performance/records.bin"), &bytes).unwrap();
-    refused("a half", "Server of the candidate is INTERRUPTED: it has no result");
+    refused("a half", "Server of the candidate is INTERRUPTED and has no result");
     let forced = folder.dyno("compare a half --force").exits(0);
     assert!(forced.stdout.contains("is INTERRUPTED"), "{}", forced.stdout);
 }
@@ -193,7 +196,7 @@ fn interleaved_runs_are_planned_played_resumed_and_compared_again() {
     config(&folder, "b.toml", "lognormal=2.1ms", "qps = 500\n");
     config(&folder, "faster.toml", "lognormal=2ms", "qps = 700\n");
     let plan = folder.dyno("compare --interleave 3 a.toml b.toml --dry-run").exits(0);
-    assert!(plan.stdout.contains("order a b b a a b: at least 48.0 s in all"), "{}", plan.stdout);
+    assert!(plan.stdout.contains("order a b b a a b: at least 48.0 s in total"), "{}", plan.stdout);
 
     let ran = folder.dyno("compare --interleave 3 a.toml b.toml --out il --json").exits(1);
     let report = ran.json();
@@ -300,7 +303,7 @@ fn interleaved_runs_go_on_after_one_was_interrupted() {
     let resumed = folder.dyno(&format!("{interleave} --resume --json"));
     assert!(matches!(resumed.code, Some(0 | 1)), "{}", resumed.stderr);
     assert_eq!(resumed.json()["tests"][0]["runs"], serde_json::json!([2, 2]));
-    assert!(!resumed.stderr.contains("il/a-1"), "it was over: {}", resumed.stderr);
+    assert!(!resumed.stderr.contains("il/a-1"), "its end; only {} remains", resumed.stderr);
 }
 
 #[test]

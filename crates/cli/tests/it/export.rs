@@ -171,14 +171,14 @@ fn thinned_records_are_told() {
     folder.dyno(&format!("{run} --out thin"));
     let ran = folder.dyno("export thin").exits(0);
     let rows = csv(&ran.stdout);
-    assert!(ran.stderr.contains("one row in 2 was kept"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the records keep one row in 2"), "{}", ran.stderr);
     assert_eq!(rows[1]["row"], "2", "rows keep their numbers");
     folder.dyno(&format!("{run} --records none --out none"));
     let ran = folder.dyno("export none").exits(3);
     assert!(ran.stderr.contains("no test has raw records"), "{}", ran.stderr);
     assert!(ran.stderr.contains("--records none"), "{}", ran.stderr);
     let ran = folder.dyno("export nothing-here").exits(3);
-    assert!(ran.stderr.contains("cannot read nothing-here: it is not there"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("cannot read nothing-here: it is missing"), "{}", ran.stderr);
 }
 
 #[test]

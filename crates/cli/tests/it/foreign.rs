@@ -50,7 +50,7 @@ fn vllm_requests_count_from_when_the_client_took_them_up() {
     assert_eq!(first_tokens, [Some(10_000_000), None, Some(22_000_000)]);
     assert_eq!(column(&found, "output_tokens"), [Some(3), None, Some(2)]);
     assert_eq!(found[1]["failure"], "internal");
-    assert!(said.contains("from when the client took the request up"), "{said}");
+    assert!(said.contains("from when the client began the request"), "{said}");
 
     // An older version keeps neither latencies nor when requests were sent.
     let older = without(vllm(), &["latencies", "start_times", "queue_times", "failed"]);
@@ -86,11 +86,14 @@ fn vllm_failures_may_have_no_reason_and_are_counted() {
     folder.write("saved.json", &saved.to_string());
     let (found, said) = rows(&folder, "saved.json");
     assert_eq!(found[1]["failure"], "internal");
-    assert!(!said.contains("it says that"), "{said}");
+    assert!(!said.contains("it reports"), "{said}");
     saved["failed"] = 2.into();
     folder.write("saved.json", &saved.to_string());
     let (_, said) = rows(&folder, "saved.json");
-    assert!(said.contains("it says that 2 requests failed, and 1 of the file have no"), "{said}");
+    assert!(
+        said.contains("it reports 2 failed requests, but 1 requests of the file have no"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn vllm_latencies_are_kept_without_details_and_of_embeddings() {
     let (found, said) = rows(&folder, "saved.json");
     assert_eq!(column(&found, "latency_ns"), [Some(41_000_000), None, Some(72_000_000)]);
     assert_eq!(column(&found, "scheduled_ns"), [Some(0); 3]);
-    assert!(said.contains("its figures from when it was sent"), "{said}");
+    assert!(said.contains("its figures count from when it was sent"), "{said}");
     // An older version keeps no latencies either: figures alone.
     let figures = without(without(vllm(), &DETAILS), &["latencies", "queue_times"]);
     folder.write("figures.json", &figures.to_string());
@@ -135,7 +138,7 @@ fn vllm_arrivals_are_those_that_it_says() {
     }
     folder.write("ramp.json", &saved.to_string());
     let (_, said) = rows(&folder, "ramp.json");
-    assert!(said.contains("its rate is no steady one: 1 to 9 requests/s, linear"), "{said}");
+    assert!(said.contains("its rate is not constant: 1 to 9 requests/s, linear"), "{said}");
 }
 
 #[test]
@@ -363,7 +366,7 @@ fn what_nobody_knows_is_told() {
     for (name, text) in cases {
         folder.write(name, text);
         let ran = folder.dyno(&format!("export {name}")).exits(3);
-        assert!(ran.stderr.contains("neither a run of dyno nor"), "{name}: {}", ran.stderr);
+        assert!(ran.stderr.contains("neither a Dyno run nor"), "{name}: {}", ran.stderr);
     }
     let whole = vllm().to_string();
     for (name, text, expected) in [
@@ -378,12 +381,12 @@ fn what_nobody_knows_is_told() {
     assert_eq!(rows(&folder, "mark.json").0.len(), 3);
     std::fs::write(folder.0.join("binary"), [0xff, 0xfe, 0]).unwrap();
     let ran = folder.dyno("export binary").exits(3);
-    assert!(ran.stderr.contains("it is no text"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("it is not a string"), "{}", ran.stderr);
     std::fs::create_dir(folder.0.join("folder")).unwrap();
     folder.dyno("export folder").exits(3);
     folder.write("saved.json", &vllm().to_string());
     let ran = folder.dyno("export saved.json --format junit").exits(2);
-    assert!(ran.stderr.contains("a result of vLLM, which has no verdicts"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("a result of vLLM, which has no Dyno verdicts"), "{}", ran.stderr);
 }
 
 /// Many requests, each of them this much slower.
@@ -419,7 +422,7 @@ fn results_of_one_tool_are_compared_by_their_raw_records() {
     let p50 = p50.filter(|row| row["metric"] == "p50").map(|row| &row["change"]).next().unwrap();
     assert!((p50.as_f64().unwrap() - 0.5).abs() < 0.01, "{p50}");
     let remarks = worse["remarks"].to_string();
-    assert!(remarks.contains("vLLM does not tell its data and bounds"), "{remarks}");
+    assert!(remarks.contains("vLLM does not record its data and bounds"), "{remarks}");
     let same = folder.dyno("compare a.json a.json --json").exits(0).json();
     // How much runs differ is assumed, not measured.
     assert_eq!(same["verdict"], "inconclusive", "{same}");

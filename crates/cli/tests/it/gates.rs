@@ -25,8 +25,8 @@ const SHORT: &str = "--duration 50ms --set min_query_count=70";
 fn a_target_that_is_not_held_is_an_error() {
     let folder = tuned::folder();
     let tuned = "--system tuned:model=digits.onnx --data test.npy --scenario SingleStream";
-    let no_labels = "--accuracy-target has no effect: no answer is scored, because there are no \
-                     labels";
+    let no_labels = "--accuracy-target has no effect: no answer is scored, because no labels are \
+                     given";
     check_rejected(&folder, &format!("{tuned} --accuracy-target 0.9"), 2, no_labels);
     let no_test = "--accuracy-target has no effect: this run has no accuracy test";
     let labels = "--labels test-labels.npy";
@@ -60,9 +60,9 @@ fn options_without_effect_are_rejected_before_the_run() {
     check("--batch 8 --scenario SingleStream", "--batch has no effect: without --workers");
     check("--batch-wait 1ms --scenario Server", "--batch-wait has no effect");
     check("--batch Server=8 --scenario Offline", "--batch has no effect: this run has Offline");
-    check("--system null --workers 2", "--workers means nothing to system `null`");
-    check("--system null --batch 2", "--batch means nothing to system `null`");
-    check("--samples 5", "--samples means nothing to system `digits`");
+    check("--system null --workers 2", "--workers has no effect on system `null`");
+    check("--system null --batch 2", "--batch has no effect on system `null`");
+    check("--samples 5", "--samples has no effect on system `digits`");
     check(
         "--system tuned:model=digits.onnx --data test.npy --samples 5",
         "--samples has no effect: --data holds the samples",
@@ -73,8 +73,8 @@ fn options_without_effect_are_rejected_before_the_run() {
     );
     let performance = format!("--system tuned:model=digits.onnx {DATA} --mode performance");
     check(&performance, "--labels has no effect: this run has no accuracy test");
-    check("--ort-lib x.so", "--ort-lib means nothing to system `digits`");
-    check("--shape x=1x2", "--shape means nothing to system `digits`");
+    check("--ort-lib x.so", "--ort-lib has no effect on system `digits`");
+    check("--shape x=1x2", "--shape has no effect on system `digits`");
     check(
         "--system tuned:model=digits.onnx --data test.npy --shape 1x64",
         "--shape has no effect: --data gives the samples",
@@ -96,7 +96,7 @@ fn settings_that_depend_on_others_are_rejected_without_them() {
     check(&format!("{offline} --set server_target_qps=5"), other);
     check(
         &format!("{server} --set Offline.server_target_qps=5"),
-        "server_target_qps means nothing in Offline",
+        "server_target_qps has no effect in Offline",
     );
     for rate in ["--qps 5", "--set server_target_qps=5"] {
         let closed = format!("{server} --set server_arrivals=concurrency:4 {rate}");
@@ -147,7 +147,10 @@ fn of_different_values_by_two_flags_neither_is_chosen() {
     check(&format!("{openai},stream:=true"), "use stream=true or stream=false");
     check(&format!("{openai},timeout=0s"), "timeout: expected a time above 0");
     folder.write("prompts.jsonl", "{\"prompt\": \"a\"}\n");
-    check(&format!("{openai},ids=100 --data prompts.jsonl"), "every prompt of --data has its text");
+    check(
+        &format!("{openai},ids=100 --data prompts.jsonl"),
+        "every prompt of --data has its own text",
+    );
     let one = format!("{openai},max-concurrency=2 --scenario SingleStream --mode performance");
     check(&one, "SingleStream has one request in flight");
 }

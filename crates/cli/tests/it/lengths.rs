@@ -84,7 +84,7 @@ fn words_are_fitted_to_the_tokens_that_the_server_counts() {
     let texts: BTreeSet<&str> = bodies.iter().map(text).collect();
     assert!(texts.iter().all(|text| (40 - TEMPLATE..=60 - TEMPLATE).contains(&words(text))));
     says(&summary, "Input lengths are exact: 4 prompts");
-    says(&summary, "(7 requests before the clock)");
+    says(&summary, "(7 requests before the run)");
     let (_, bodies) = play(of_words, ",input=50,output=5,exact-input=usage,prefix=20");
     assert!(bodies.iter().all(|body| words(text(body)) + TEMPLATE == 50));
     let (summary, bodies) = play(of_words, ",input=5,output=5,exact-input=usage");
@@ -161,7 +161,7 @@ fn what_a_server_ignores_or_rejects_is_left_out_and_told() {
             .iter()
             .all(|body| body.get("min_tokens").is_none() && body.get("ignore_eos").is_none())
     );
-    says(&summary, "ended an answer of 8 tokens after 3: answers are not forced");
+    says(&summary, "ended an answer of 8 tokens after 3; answers are not forced");
     assert_eq!(summary["tests"][0]["metrics"]["answers"]["whole"], bodies.len());
     let rejects: Answer = |_, body| {
         if body.get("min_tokens").is_some() {
@@ -206,7 +206,7 @@ fn pairs_of_lengths_are_drawn_together() {
     assert_eq!(pairs, [(5, 20), (9, 30)].into());
     let folder = Folder::new();
     for (keys, words) in [
-        (",lengths=5/20,input=3", "holds input and output"),
+        (",lengths=5/20,input=3", "includes input and output"),
         (",lengths=5/20*0", "INPUT/OUTPUT*WEIGHT"),
     ] {
         let ran = folder.dyno(&format!("run --system openai:http://localhost:1{keys}"));

@@ -30,7 +30,7 @@ fn what_is_no_system_is_answered_with_what_was_meant() {
     check("run --system onx:conv.onnx", 2, &["use onnx:conv.onnx"]);
     check("run --system http://localhost:8000", 2, &["dyno run http://localhost:8000"]);
     check("run --system tokens:", 2, &["dyno serve --system tokens:"]);
-    check("run conv.onnx", 2, &["there is no file conv.onnx"]);
+    check("run conv.onnx", 2, &["file conv.onnx does not exist"]);
     check("run llama.gguf", 2, &["llama-server"]);
     check("run dyno.toml", 2, &["--config dyno.toml"]);
     check("run digits --system null", 2, &["two systems"]);
@@ -105,7 +105,7 @@ fn impossible_settings_are_refused_before_anything_starts() {
             "Offline: `performance_sample_count_override` is 541 (flag --set)",
         ],
     );
-    check("run --system null --virtual", 2, &["cannot be played in virtual time"]);
+    check("run --system null --virtual", 2, &["cannot run in virtual time"]);
     check("run --mode peak --scenario offline --dry-run", 2, &["only Server has a rate"]);
     let endless = "run --system null --scenario server --qps 1e9 --duration 100h --dry-run";
     check(endless, 2, &["of memory", "lower the rate"]);
@@ -122,8 +122,8 @@ fn a_dry_run_prints_the_plan_and_runs_nothing() {
         "server_target_latency_ns = 20000000 ns  (environment variable DYNO_SETTINGS_SERVER_TARGET_LATENCY_NS)",
         "min_duration_ms = 10000 ms  (flag --duration)",
         "max_client_lag_ns = 2000000 ns  (a tenth of the latency bound, at least 1 ms)",
-        "server_target_qps is left to a short probe before the run",
-        "2 tests, at least 10.0 s in all",
+        "server_target_qps is determined by a short probe before the run",
+        "2 tests, at least 10.0 s in total",
     ] {
         assert!(ran.stdout.contains(text), "expected {text:?} in:\n{}", ran.stdout);
     }

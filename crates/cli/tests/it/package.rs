@@ -139,7 +139,7 @@ fn what_is_in_the_way_is_told_with_a_way_out() {
     assert!(told.stderr.contains("single was run for 3d-unet-99 of v5.1"), "{}", told.stderr);
     assert!(told.stderr.contains("one benchmark at a time"), "{}", told.stderr);
     let told = folder.dyno(&format!("package single tree --suite edge {open}")).exits(2);
-    assert!(told.stderr.contains("single is a run, and no tree"), "{}", told.stderr);
+    assert!(told.stderr.contains("single is a run, not a submission tree"), "{}", told.stderr);
 
     // A field to fill in is reported once for all files that have it, and again if they are kept.
     let args = format!("package tree single --suite edge --infer {open}");
@@ -147,7 +147,7 @@ fn what_is_in_the_way_is_told_with_a_way_out() {
     assert_eq!(out.matches("retraining: yes or no").count(), 1, "{out}");
     assert!(out.contains("    and open/Acme/measurements/box/3d-unet-99/Offline/"), "{out}");
     let told = folder.dyno(&format!("package tree other --suite both {open}")).exits(2).stderr;
-    assert!(told.contains("`system_type` is `edge` there, and --suite says"), "{told}");
+    assert!(told.contains("`system_type` is `edge` there, but --suite is"), "{told}");
     let out = folder.dyno(&format!("package tree other --suite edge {open}")).exits(0).stdout;
     assert!(out.contains("kept as it was: open/Acme/systems/box.json"), "{out}");
     assert!(out.contains("  cooling: air, liquid or passive"), "{out}");
@@ -169,7 +169,11 @@ fn a_killed_package_is_no_obstacle_and_a_running_one_is() {
     lock.lock().unwrap();
     let package = format!("{PACKAGE} --benchmark own=");
     let ran = folder.dyno(&package).exits(3);
-    assert!(ran.stderr.contains("is of a package that is being made"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("belongs to a package that is still being written"),
+        "{}",
+        ran.stderr
+    );
     assert!(left.join("half").exists());
     // As its process ends.
     drop(lock);

@@ -115,16 +115,19 @@ fn policies_of_an_engine_are_told_or_refused() {
         let ran = folder.dyno(&format!("probe {arguments}")).exits(2);
         assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);
     };
-    refused("--threads 2", "--threads means nothing to system `digits`");
-    refused("--system null --warm-up 1", "--warm-up means nothing to system `null`");
-    refused("--system model:fixed=1ms --cores 0", "--cores means nothing to system");
+    refused("--threads 2", "--threads has no effect on system `digits`");
+    refused("--system null --warm-up 1", "--warm-up has no effect on system `null`");
+    refused("--system model:fixed=1ms --cores 0", "--cores has no effect on system");
     refused("--cores 3-1", "expected numbers of processors such as 0-3,6");
     refused("--cores 0 --workers 0", "which --cores does not bind");
     refused("--batch Sever=2", "the nearest is Server");
     if cfg!(target_os = "linux") {
-        refused("--cores 1023", "processor 1023 is not there, or not for this process");
+        refused(
+            "--cores 1023",
+            "processor 1023 does not exist, or is not available to this process",
+        );
     } else {
-        refused("--cores 0", "threads are bound to processors on Linux only");
+        refused("--cores 0", "threads can be bound to processors only on Linux");
     }
 }
 
@@ -176,7 +179,7 @@ fn an_onnx_model_tells_its_inputs_outputs_and_scores() {
             "its first call",
             "ink  float32 [?, 64]",
             "[?, 10]  (the answer)",
-            "random: nothing is said about accuracy",
+            "random: accuracy is not measured",
             "40 bytes",
             "the greatest of 10 is number",
         ],
@@ -199,22 +202,26 @@ fn what_does_not_fit_a_model_is_told_with_what_would() {
             assert!(ran.stderr.contains(text), "expected {text:?} in:\n{}", ran.stderr);
         }
     };
-    let takes = "hint: the model takes ink float32 [?, 64]";
+    let takes = "hint: the model expects ink float32 [?, 64]";
     refused(
         "digits.onnx --data integers.npy",
         3,
-        &["input 'ink' takes float32, the samples are int64", takes, "astype('float32')"],
+        &["input 'ink' expects float32, but the samples are int64", takes, "astype('float32')"],
     );
     refused(
         "digits.onnx --data narrow.npy",
         3,
-        &["takes [?, 64], which samples of shape [32] do not fit", takes, "[samples, 64] fits"],
+        &[
+            "expects [?, 64], but the samples have the shape [32]",
+            takes,
+            "use an array of shape [samples, 64]",
+        ],
     );
     refused("digits.onnx --data ikn=ink.npy", 2, &["no input `ikn`; the nearest is `ink`", takes]);
     refused("digits.onnx --data doubles.npy", 3, &["the samples are float64", "astype('float32')"]);
     refused("digits.onnx --data missing.npy", 3, &["cannot read missing.npy"]);
-    refused("missing.onnx", 3, &["there is no model missing.onnx"]);
-    refused("broken.onnx", 3, &["cannot load broken.onnx", "is the file an ONNX model?"]);
+    refused("missing.onnx", 3, &["model missing.onnx does not exist"]);
+    refused("broken.onnx", 3, &["cannot load broken.onnx", "check that the file is an ONNX model"]);
 }
 
 #[test]

@@ -117,8 +117,8 @@ fn members_of_rows_are_sent_with_their_requests_and_the_rest_is_named() {
     let c = played.body(|body| body["messages"].is_array());
     assert_eq!((&c["tools"], &c["tool_choice"]), (&tools, &json!("auto")));
     assert!(played.bodies.iter().all(|body| body.get("id").is_none()));
-    played.says("Members of rows that are not sent: id (2 rows), source (1 row)");
-    played.says("Rows set members of their requests: seed (1 row)");
+    played.says("Row members that are not sent: id (2 rows), source (1 row)");
+    played.says("Rows set request members: seed (1 row)");
 
     let all = play(&folder, ",row-members=all", "--data rows.jsonl");
     assert_eq!(all.body(|body| prompt(body) == "a")["source"], "web");
@@ -132,7 +132,7 @@ fn members_can_be_removed_from_every_request() {
     folder.write("rows.jsonl", "{\"prompt\": \"a\", \"max_tokens\": 3, \"seed\": 1}");
     let played = play(&folder, ",model:=,without=max_tokens,without=seed", "--data rows.jsonl");
     assert_eq!(played.bodies[0], json!({"prompt": "a"}));
-    played.says("Members that no request has: ");
+    played.says("Removed request members: ");
     let streamed = play(&folder, ",stream=true,stream_options:=", "--data rows.jsonl");
     assert_eq!(streamed.bodies[0].get("stream_options"), None);
     for (keys, words) in [
@@ -187,7 +187,7 @@ fn the_file_of_sharegpt_is_read_as_it_is_downloaded() {
     assert_eq!(with("one"), json!([{"role": "user", "content": "one"}]));
     assert_eq!(with("two")[1], json!({"role": "assistant", "content": "1"}));
     assert_eq!(with("three")[0], json!({"role": "system", "content": "be"}));
-    played.says("2 rows: skipped, because they have fewer than two turns; 1 row: skipped, because they begin");
+    played.says("2 rows: skipped: fewer than two turns; 1 row: skipped: they begin");
     played.says("id (2 rows)");
     let first = play(&folder, ",turns=1", "--data sharegpt.json --samples 1");
     assert!(first.bodies.iter().all(|body| body["messages"][0]["content"] == "one"));
@@ -323,11 +323,11 @@ fn each_interface_is_measured_by_its_answers() {
     let expected = json!({"model": "m", "query": "q", "documents": ["a", "b"], "top_n": 2});
     assert_eq!(ranked.bodies[0], expected);
     for (keys, words) in [
-        (",api=embeddings,stream=true", "vectors and ranks come whole"),
+        (",api=embeddings,stream=true", "embeddings and rankings are not streamed"),
         (",api=speech", "expected one of completions, chat"),
-        (",api=completions,chat=true", "names another interface"),
+        (",api=completions,chat=true", "is another interface"),
         (",documents=3", "only a ranking has documents"),
-        (",api=generate,image=8x8", "does not take"),
+        (",api=generate,image=8x8", "does not accept"),
     ] {
         let ran = folder.dyno(&format!("run --system openai:http://localhost:1{keys}"));
         assert_eq!(ran.code, Some(2), "{keys}: {}", ran.stderr);

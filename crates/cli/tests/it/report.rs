@@ -83,7 +83,7 @@ fn a_report_is_well_formed_says_why_and_is_rendered_again_from_its_files() {
     assert!(figures >= 4 * 6, "{figures} charts");
     assert!(page.len() < 300_000, "{} bytes", page.len());
     for said in [
-        "None of the 8 tests counts",
+        "None of the 8 tests is valid",
         "over the bound on latency",
         "Early Stopping Criterion",
         "Batch sizes",

@@ -38,7 +38,7 @@ fn models_side_by_side_share_the_samples_of_a_run() {
                --set min_query_count=50 --samples 10 --no-progress --json --out out";
     let ran = summary(&folder, run);
     assert_eq!(ran["tests"][1]["scenario"], "Server");
-    let held = "Answers are held against the layers in double precision.";
+    let held = "Answers are compared with the layers in double precision.";
     assert!(ran.to_string().contains(held), "both have eight outputs: {ran}");
 }
 

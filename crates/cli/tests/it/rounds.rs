@@ -22,7 +22,7 @@ fn a_round_stands_above_the_profile_and_below_all_that_is_said() {
     assert_told(&plain, "schedule_rng_seed = 18209322760996052031  (round v5.1, resnet)");
     assert_told(&plain, "trace_rules = up-to-5.1  (round v5.1, resnet)");
     assert_told(&plain, "Settings are those of round v5.1 for resnet.");
-    assert!(!plain.contains("Not by round"), "{plain}");
+    assert!(!plain.contains("Departs from round"), "{plain}");
     // The quick profile would be 5 s and 50 ms.
     let quick = folder
         .dyno(&format!("{RUN} --scenario server --qps 50 --profile quick --dry-run"))
@@ -33,13 +33,16 @@ fn a_round_stands_above_the_profile_and_below_all_that_is_said() {
     let conf = folder.dyno(&format!("{RUN} --scenario server --conf user.conf --dry-run")).exits(0);
     assert_told(&conf.stdout, "server_target_qps = 77 queries/s  (user.conf:1)");
     assert_told(&conf.stdout, "min_duration_ms = 700000 ms  (user.conf:2)");
-    assert!(!conf.stdout.contains("Not by round"), "longer is allowed: {}", conf.stdout);
+    assert!(!conf.stdout.contains("Departs from round"), "longer is allowed: {}", conf.stdout);
     let text = "version = 1\n[run]\nround = \"5.1\"\nbenchmark = \"resnet\"\nscenario = \"Server\"\n\
                 qps = 9\nmode = \"performance\"\nsystem = \"null\"\n[settings]\nqsl_rng_seed = 7\n";
     folder.write("dyno.toml", text);
     let file = folder.dyno("run --config dyno.toml --dry-run").exits(0).stdout;
     assert_told(&file, "qsl_rng_seed = 7  (dyno.toml:10)");
-    assert!(file.contains("Not by round v5.1: dyno.toml:10 sets qsl_rng_seed to 7"), "{file}");
+    assert!(
+        file.contains("Departs from round v5.1: dyno.toml:10 sets qsl_rng_seed to 7"),
+        "{file}"
+    );
     let flag = folder.dyno("run --config dyno.toml --set qsl_rng_seed=8 --dry-run").exits(0).stdout;
     assert_told(&flag, "qsl_rng_seed = 8  (flag --set)");
 }
@@ -50,20 +53,26 @@ fn departures_of_tenants_and_of_audits_are_told() {
     let run = format!("{RUN} --scenario server --qps 50 --dry-run");
     let plan = folder.dyno(&format!("{run} --set server_arrivals=constant")).exits(0).stdout;
     let plan = plan.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(plan.contains("Not by round v5.1: flag --set sets server_arrivals to"), "{plan}");
+    assert!(plan.contains("Departs from round v5.1: flag --set sets server_arrivals to"), "{plan}");
     folder.write(
         "dyno.toml",
         "version = 1\n[[tenants]]\nname = \"a\"\n[[tenants]]\nname = \"b\"\nsettings = { min_duration_ms = 7 }\n",
     );
     let plan = folder.dyno(&format!("{run} --config dyno.toml")).exits(0).stdout;
     let plan = plan.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(plan.contains("dyno.toml:6 sets min_duration_ms to 7, the round asks"), "{plan}");
+    assert!(
+        plan.contains("dyno.toml:6 sets min_duration_ms to 7, but the round requires"),
+        "{plan}"
+    );
     folder.write("audit.config", "*.*.min_duration = 8\n*.*.performance_issue_same = 1\n");
     let plan = folder.dyno(&format!("{run} --audit audit.config")).exits(0).stdout;
     let plan = plan.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(plan.contains("audit.config:1 sets min_duration_ms to 8, the round asks"), "{plan}");
-    assert!(plan.contains("By an audit and not as other runs of round v5.1:"), "{plan}");
-    assert!(!plan.contains("Not by round"), "{plan}");
+    assert!(
+        plan.contains("audit.config:1 sets min_duration_ms to 8, but the round requires"),
+        "{plan}"
+    );
+    assert!(plan.contains("Set by an audit, unlike other runs of round v5.1:"), "{plan}");
+    assert!(!plan.contains("Departs from round"), "{plan}");
 }
 
 #[test]
@@ -75,10 +84,13 @@ fn what_a_round_leaves_open_is_told() {
         plan.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let open = plan("--benchmark resnet --mode performance --profile quick");
-    assert!(open.contains("The round leaves the number of streams to you"), "{open}");
-    assert!(open.contains("Profile quick shortens nothing that the round sets."), "{open}");
+    assert!(open.contains("The round does not define the number of streams"), "{open}");
+    assert!(open.contains("Profile quick does not shorten settings of the round."), "{open}");
     let said = plan("--benchmark resnet --mode performance --set multi_stream_samples_per_query=4");
-    assert!(!said.contains("leaves the number") && !said.contains("Profile quick"), "{said}");
+    assert!(
+        !said.contains("does not define the number") && !said.contains("Profile quick"),
+        "{said}"
+    );
     let peak = plan("--benchmark resnet --mode peak");
     assert!(peak.contains("multi_stream_samples_per_query = 1 samples"), "{peak}");
     // A scenario that the benchmark lacks is reported, and not rejected for its repetition.
@@ -99,7 +111,7 @@ fn a_run_names_its_round_and_what_it_does_otherwise() {
     );
     let said = summary["remarks"].to_string();
     let expected =
-        "flag --duration sets min_duration_ms to 2000, the round asks for 600000 or more";
+        "flag --duration sets min_duration_ms to 2000, but the round requires 600000 or more";
     assert!(said.contains(expected), "{said}");
     let origin = &summary["tests"][0]["settings"]["sample_index_rng_seed"]["origin"];
     assert_eq!(origin, "round v5.1, resnet");
@@ -134,7 +146,7 @@ fn interactive_is_server_with_bounds_of_its_own() {
     assert!(plan.contains("8000 samples"), "{plan}");
     for both in ["server,interactive", "interactive,server"] {
         let ran = folder.dyno(&format!("{run} {both}")).exits(2);
-        assert!(ran.stderr.contains("make a run of each"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("run them separately"), "{}", ran.stderr);
     }
 }
 
@@ -197,14 +209,14 @@ fn a_search_says_what_of_it_is_not_by_the_round() {
     let page = folder.read("told/report.html");
     for text in [&ran.stdout, &ran.stderr, &plan, &page, &found["remarks"].to_string()] {
         assert!(text.contains("Settings are those of round v0.5"), "{text}");
-        assert_eq!(text.matches("Not by round v0.5").count(), 2, "{text}");
+        assert_eq!(text.matches("Departs from round v0.5").count(), 2, "{text}");
     }
     // At a rate that is far below the peak five times 270,336 queries take long.
     let far = "search --system model:exponential=1ms --round v0.7 --benchmark resnet \
                --scenario server --qps 96 --max-time 2h --tolerance 10% --dry-run";
     let plan = folder.dyno(far).exits(0).stdout;
-    assert!(plan.contains("a try takes 3.9 h at 96.00 queries/s, less at a higher one"), "{plan}");
-    assert!(!plan.contains("too short for an end"), "{plan}");
+    assert!(plan.contains("a try takes 3.9 h at 96.00 queries/s, less at a higher load"), "{plan}");
+    assert!(!plan.contains("too short to finish"), "{plan}");
 }
 
 #[test]
@@ -229,12 +241,12 @@ fn searches_and_sweeps_take_a_round_too() {
     for told in [
         "from       1 sample a query",
         "by 5 full runs, each of at least 3.8 h and 270,336 queries; up to 4",
-        "never more than 123.1 h of virtual time",
+        "at most 123.1 h of virtual time",
     ] {
         assert!(plan.contains(told), "{plan}");
     }
     let short = folder.dyno(&format!("{old} --load samples --max-time 2h")).exits(0).stdout;
-    assert!(short.contains("too short for an end"), "{short}");
+    assert!(short.contains("too short to finish"), "{short}");
     // A failure lowers the load of the search, whatever it is.
     let plan = folder.dyno(&format!("{old} --load concurrency")).exits(0).stdout;
     assert!(plan.contains("by 5 full runs, each of at least 60.0 s"), "{plan}");
@@ -246,10 +258,10 @@ fn searches_and_sweeps_take_a_round_too() {
     let remarks = summary["remarks"].to_string();
     for departure in [
         "dyno search sets server_arrivals to concurrency:",
-        "dyno search sets server_target_latency_ns to 20000000, the round asks for 15000000",
-        "dyno search sets server_target_latency_percentile to 0.9, the round asks for 0.99",
+        "dyno search sets server_target_latency_ns to 20000000, but the round requires 15000000",
+        "dyno search sets server_target_latency_percentile to 0.9, but the round requires 0.99",
     ] {
-        assert!(remarks.contains(&format!("Not by round v5.1: {departure}")), "{remarks}");
+        assert!(remarks.contains(&format!("Departs from round v5.1: {departure}")), "{remarks}");
     }
     let sweep = "sweep --over benchmark=resnet,retinanet --system model:fixed=100us --round v5.1 \
                  --scenario server --qps 900 --mode performance --duration 1s --out swept";
@@ -267,7 +279,7 @@ fn what_does_not_exist_is_named_with_what_does() {
         ("run --round v5.1 --benchmark resnet51", "the nearest is `resnet50`"),
         ("run --round v5.1", "--round needs a --benchmark: resnet, retinanet,"),
         ("run --benchmark resnet", "--benchmark needs a --round: v0.5,"),
-        ("run --scenario interactive", "name one with --round and --benchmark"),
+        ("run --scenario interactive", "select one with --round and --benchmark"),
         ("run --round v5.1 --benchmark rgat --scenario interactive", "has no scenario Interactive"),
         ("info rules resnet", "hint: dyno info rules --round v5.1 resnet"),
         ("info rules --round v5.1 resnt", "hint: dyno info rules --round v5.1 resnet"),

@@ -168,7 +168,7 @@ fn info_prints_the_published_schemas() {
         assert_eq!(printed["$id"], format!("urn:dyno:{name}:1"));
     }
     let listed = folder.dyno("info schema").exits(0).stdout;
-    assert!(listed.contains("series.json: the data of its plots"), "{listed}");
+    assert!(listed.contains("series.json: data of the plots of a run"), "{listed}");
     let ran = folder.dyno("info metrics summary").exits(2);
     assert!(ran.stderr.contains("hint: dyno info schema summary"), "{}", ran.stderr);
 }

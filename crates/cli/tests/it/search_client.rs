@@ -25,7 +25,7 @@ mod real_time {
         assert_eq!(found["disturbed"][0]["cause"], "client");
         assert_eq!(found["disturbed"][3]["load"], 1000.0);
         let page = folder.read("late/report.html");
-        assert!(page.contains("This client cannot measure that"), "the page says so");
+        assert!(page.contains("This client is too slow to measure that"), "the page says so");
         // The search continues with another try.
         let again = folder.dyno("search --resume late --repeat-disturbed 1 --json").exits(1).json();
         assert_eq!((&again["state"], count(&again, "disturbed")), (&"client_limited".into(), 6));
@@ -39,8 +39,11 @@ mod real_time {
         assert!(ran.stderr.contains(repeat), "{}", ran.stderr);
         assert!(ran.stderr.contains("repeat 1 of 1"), "{}", ran.stderr);
         let text = ran.stdout.replace(" │\n│ ", " ").replace("  ", " ");
-        assert!(text.contains("This client cannot measure that: at 1,000 queries/s"), "{text}");
-        assert!(text.contains("To measure more: give Dyno a core of its own"), "{text}");
+        assert!(
+            text.contains("This client is too slow to measure that: at 1,000 queries/s"),
+            "{text}"
+        );
+        assert!(text.contains("To measure higher loads: reserve a core for Dyno"), "{text}");
         assert!(!text.contains("Peak:"), "{text}");
     }
 

@@ -122,7 +122,7 @@ fn what_is_compressed_is_shorter_and_answered_and_nodes_say_their_names() {
         let failed = metrics["failed"].as_object().unwrap();
         assert!(failed.values().all(|count| count == 0) && metrics["missing"] == 0, "{text}");
         let remarks = summary["remarks"].to_string();
-        assert!(remarks.contains("servers are called `Network SUT rack-1`"), "{remarks}");
+        assert!(remarks.contains("servers are named `Network SUT rack-1`"), "{remarks}");
         let log = folder.read(&format!("{out}/Offline/performance/mlperf_log_detail.txt"));
         assert!(log.contains("Network SUT rack-1, Network SUT rack-1 (oip-"));
         let client = &summary["clients"][0];
@@ -187,9 +187,9 @@ fn what_cannot_be_served_is_told_before_it_begins() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = format!("--http {}", taken.local_addr().unwrap());
     for (arguments, code, words) in [
-        ("--system model:fixed=1ms", 2, "those that can are digits, digits-lstm, null"),
+        ("--system model:fixed=1ms", 2, "systems that can be served: digits, digits-lstm, null"),
         ("--system tokens:frist=1ms", 2, "the nearest key is `first`"),
-        ("--system onnx:none.onnx", 3, "there is no model none.onnx"),
+        ("--system onnx:none.onnx", 3, "model none.onnx does not exist"),
         ("--http nowhere", 2, "an address is HOST:PORT"),
         ("--cert a.pem", 2, "--key"),
         ("--cert a.pem --key a.pem", 3, "a.pem"),

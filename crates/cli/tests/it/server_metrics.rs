@@ -216,7 +216,7 @@ fn readings_are_those_that_the_server_gave() {
     assert_eq!(test["metrics"]["token_count"], TOKENS * samples);
     assert!(!test["notes"].to_string().contains("own counter"), "{}", test["notes"]);
     let report = folder.read("out/report.html");
-    assert!(report.contains("The server's own view") && report.contains("Requests in the server"));
+    assert!(report.contains("Server metrics</h3>") && report.contains("Requests in the server"));
     keeps_to_schemas(&folder, "out");
 }
 

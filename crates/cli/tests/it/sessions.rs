@@ -304,7 +304,7 @@ fn results_of_tools_answer_the_calls_of_the_server() {
         assert_eq!(unasked[2]["role"], "user");
         let summary = summary(&folder);
         let oddities = &summary["tests"][0]["metrics"]["answers"]["oddities"];
-        assert_eq!(oddities["tool calls other than the recorded ones"], 1, "{oddities}");
+        assert_eq!(oddities["tool calls that differ from the recorded ones"], 1, "{oddities}");
     }
 }
 

@@ -20,8 +20,8 @@ fn start(folder: &Folder, arguments: &str) -> Child {
 fn started(mut command: Command) -> Child {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let last =
-        lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("in all; accuracy tests")));
+    let last = lines
+        .find(|line| line.as_ref().is_ok_and(|line| line.contains("in total; accuracy tests")));
     assert!(last.is_some(), "the plan is printed before the first test");
     child.stderr = None;
     // Keeps the pipe from closing under the program.
@@ -141,9 +141,9 @@ fn the_runs_of_a_repetition_before_an_interrupt_are_told_and_kept() {
     let notes = keeps_to_schemas(&folder, "out")["tests"][0]["notes"].clone();
     let told = match runs {
         0 => Value::Null,
-        1 => "The run before this one is VALID, and lies in Server/performance/run_1.".into(),
+        1 => "The run before this one is VALID; its folder is Server/performance/run_1.".into(),
         _ => format!(
-            "The {runs} runs before this one are VALID, and lie in Server/performance/run_1 to \
+            "The {runs} runs before this one are VALID; their folders are Server/performance/run_1 to \
              run_{runs}."
         )
         .into(),
@@ -161,7 +161,7 @@ fn results_survive_the_loss_of_their_folder() {
     command.env("TMPDIR", &rescue);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.contains("in all; accuracy tests")), "the run begins");
+    assert!(lines.any(|line| line.contains("in total; accuracy tests")), "the run begins");
     // A file in its place: not even the superuser can create folders in it.
     let partial = folder.0.join(".out.partial");
     std::fs::remove_dir_all(&partial).unwrap();

@@ -84,7 +84,7 @@ fn one_stream_that_fails_is_not_told_to_be_fewer() {
                 --set multi_stream_target_qps=20 --set multi_stream_samples_per_query=1";
     for (more, told) in [
         ("--mode peak", "The search found no number of streams: one already skips too many"),
-        ("--mode performance --set repetition=confirm:2", "there is none below 1."),
+        ("--mode performance --set repetition=confirm:2", "no lower value than 1 exists."),
     ] {
         let ran = folder.dyno(&format!("{slow} {more}")).exits(1).json();
         let reason = ran["tests"][0]["reasons"].as_array().unwrap().last().unwrap().to_string();

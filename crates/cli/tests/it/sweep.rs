@@ -228,16 +228,16 @@ fn check_refused(arguments: &str, expected: &[&str]) {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_runs() {
-    check_refused("--system null", &["nothing varies", "hint: say what varies with --over"]);
+    check_refused("--system null", &["nothing varies", "hint: select what varies with --over"]);
     check_refused("--over batsh=1,2", &["flag --over", "the nearest key is `batch`"]);
     check_refused("--over batch=1..8", &["expected a range such as"]);
     check_refused("--over batch=0,1", &["expected a number of at least 1, found `0`"]);
     check_refused("--batch 4 --over batch=1,2", &["`batch` varies, and --batch 4 fixes it"]);
     check_refused("--over batch=1,2 --over batch=4", &["`batch` varies twice"]);
-    check_refused("--over batch=1,2 --over seed=1 --zip", &["must be equally long"]);
-    check_refused("--over batch=1..1000:1 --over seed=1..100:1", &["more than 10000 points"]);
+    check_refused("--over batch=1,2 --over seed=1 --zip", &["must have the same length"]);
+    check_refused("--over batch=1..1000:1 --over seed=1..100:1", &["exceed 10000 points"]);
     check_refused("--over system=digits,nul", &["unknown system `nul`; the nearest is `null`"]);
-    check_refused("--over system=model:fixed=1ms,servers=2", &["separated by semicolons"]);
+    check_refused("--over system=model:fixed=1ms,servers=2", &["by semicolons"]);
     check_refused("--over system=null --operations digits=5", &["no axis has the value `digits`"]);
     check_refused("--repeat 0 --over seed=1", &["--repeat"]);
     check_refused(
@@ -287,7 +287,7 @@ fn a_point_that_fails_does_not_end_the_sweep_and_can_be_tried_again() {
     let first = &state(&folder)["points"][0];
     assert_eq!(first["exit_code"], 3);
     let message = first["message"].as_str().unwrap();
-    assert!(message.contains("there is no model missing.onnx"), "{message}");
+    assert!(message.contains("model missing.onnx does not exist"), "{message}");
     assert_eq!(state(&folder)["state"], "complete");
 
     let again = |more: &str| folder.dyno(&format!("sweep --resume out {more}")).exits(1).stderr;
@@ -366,7 +366,7 @@ fn another_sweep_is_not_resumed() {
     refused(&same.replace("1..4:1", "1..5:1"), "axis `seed` was 1,2,3,4, is 1,2,3,4,5");
     refused(&format!("{same} --over batch=1,2"), "axis `batch` was fixed, is 1,2");
     refused(&format!("{same} --repeat 2"), "the number of repeats was 1, is 2");
-    refused(&same.replace("10ms", "20ms"), "what all points share was");
+    refused(&same.replace("10ms", "20ms"), "the common argument list was");
     folder.write("user.conf", "*.*.min_query_count = 65\n");
     refused("sweep --resume out", "user.conf has changed since");
     folder.write("user.conf", "*.*.min_query_count = 64\n");
@@ -424,7 +424,7 @@ fn a_part_of_a_definition_is_not_passed_over() {
     }
     let same = MANY.replace("--out out", "--resume out");
     let ran = folder.dyno(&format!("{same} --operations 1=5")).exits(2);
-    assert!(ran.stderr.contains("operations of seed-1 was unknown, is 5"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("operations of seed-1 was unknown, but is 5"), "{}", ran.stderr);
     // A file may have axes, and none of them this value.
     folder.write("sweep.toml", FILE);
     let ran = folder.dyno("sweep --config sweep.toml --operations nothere=5").exits(2);

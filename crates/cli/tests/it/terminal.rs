@@ -87,7 +87,7 @@ fn a_run_outlives_its_terminal_until_its_results_are_kept() {
 fn the_full_screen_needs_a_terminal() {
     let folder = Folder::new();
     let ran = folder.dyno(&format!("{SHORT} --tui")).exits(2);
-    assert!(ran.stderr.contains("--tui draws on the terminal"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--tui needs a terminal"), "{}", ran.stderr);
     assert!(ran.stderr.contains("hint:") && ran.stdout.is_empty());
     let run = on_terminal(&folder, &format!("{SHORT} --tui"), &[("TERM", "dumb")]);
     let (status, shown, _) = run.end();
@@ -186,7 +186,7 @@ fn the_summary_tells_what_an_issue_needs() {
         "TTFT 0 of ",
         "Server: TTFT p50 ",
         " tokens/s",
-        "The system is simulated: these are figures of a model.",
+        "The system is simulated: the figures describe a model.",
         "$ dyno run --system model:exponential=2ms,tokens=5-50,per-token=1ms",
         "Verdict: VALID",
     ] {

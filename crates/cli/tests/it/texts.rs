@@ -135,10 +135,10 @@ fn every_token_counts_and_one_token_has_no_time_between_tokens() {
 fn an_answer_that_is_not_whole_is_counted_by_class_and_decides_the_verdict() {
     let bench = Bench::new();
     for (mode, class, words) in [
-        ("empty", "empty", "the answer holds no output"),
-        ("empty_nousage", "empty", "the answer holds no output"),
-        ("nothing", "empty", "the answer holds no output"),
-        ("allnull", "empty", "the answer holds no output"),
+        ("empty", "empty", "the answer has no output"),
+        ("empty_nousage", "empty", "the answer has no output"),
+        ("nothing", "empty", "the answer has no output"),
+        ("allnull", "empty", "the answer has no output"),
         ("abort", "aborted", "finish_reason \"abort\""),
         ("finish_error", "aborted", "finish_reason \"error\""),
         ("n2cut", "cut", "1 of 2 choices"),
@@ -179,7 +179,7 @@ fn classes_that_are_accepted_count_and_the_verdict_states_it() {
     assert_eq!((&answers["empty"], &answers["whole"]), (&left.samples().into(), &0.into()));
     assert_eq!(answers["accepted"], serde_json::json!(["empty"]));
     assert_ne!(left.test()["verdict"], "INVALID", "{}", left.test());
-    assert!(left.test()["notes"].to_string().contains("as accept-answers asks"));
+    assert!(left.test()["notes"].to_string().contains("because of accept-answers"));
     let wrong = bench.folder.dyno(&format!(
         "run --system openai:http://{}/empty,model=m,accept-answers=torn --data prompts.jsonl",
         bench.server.address

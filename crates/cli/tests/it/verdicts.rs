@@ -74,7 +74,7 @@ fn every_reader_knows_the_word_undecided_and_logs_keep_two() {
     assert!(page.contains("<span class=\"badge open\">? UNDECIDED</span>"));
     assert!(page.contains("The test is undecided"));
     let division = summary(&folder, "out")["division"]["reasons"].to_string();
-    assert!(division.contains("UNDECIDED; its logs say INVALID"), "{division}");
+    assert!(division.contains("UNDECIDED; its logs have INVALID"), "{division}");
     // The logs alone show that only queries are missing.
     std::fs::remove_file(folder.0.join("out/summary.json")).unwrap();
     folder.dyno("report out --out rebuilt.html").exits(0);

@@ -181,7 +181,7 @@ fn strangers_do_not_join() {
     let mut coordinator = coordinator(&folder, LONG);
     let stranger = coordinator.command(&folder, "a guess").output().unwrap();
     let ran = ProgramResult::from(stranger).exits(3);
-    assert!(ran.stderr.contains("does not know this worker's token"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("does not have this worker's token"), "{}", ran.stderr);
     assert!(ran.stderr.contains("DYNO_WORKER_TOKEN"), "{}", ran.stderr);
     coordinator.child.kill().unwrap();
     coordinator.ends();
@@ -197,7 +197,7 @@ fn what_cannot_be_shared_is_refused_before_anybody_waits() {
     says("run --system null --remote-workers 2", "SingleStream issues a query when");
     says(
         "run --system model:fixed=1ms --scenario offline --remote-workers 2",
-        "virtual time by one process",
+        "virtual time in one process",
     );
     says(
         "run --system null --scenario offline --remote-workers 2 --listen 0.0.0.0:0",

@@ -61,14 +61,12 @@ impl Loads {
         let load = self.get(scenario)?;
         let at = match &load.imposed {
             Some(("server_target_qps", qps)) => {
-                format!(", at the {qps} queries/s that the submission bore")
+                format!(", at {qps} queries/s, the rate of the submission")
             }
-            Some((_, streams)) => format!(", with the {streams} streams that the submission bore"),
+            Some((_, streams)) => format!(", with {streams} streams, as in the submission"),
             None => String::new(),
         };
         let rule = &load.repetition;
-        Some(format!(
-            "The run of the submission was repeated ({rule}), that of the audit made once{at}."
-        ))
+        Some(format!("The run of the submission was repeated ({rule}); the audit ran once{at}."))
     }
 }

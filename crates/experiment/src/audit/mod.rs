@@ -51,7 +51,7 @@ pub fn test(name: &str) -> Result<AuditTest, Failure> {
     AuditTest::named(name).ok_or_else(|| {
         let names: Vec<&str> = AuditTest::ALL.iter().map(|test| test.name()).collect();
         let problem =
-            format!("there is no audit `{name}`; the nearest is {}", AuditTest::nearest(name));
+            format!("unknown audit `{name}`; the nearest is {}", AuditTest::nearest(name));
         Failure::usage(problem).hint(format!("the audits are {}", names.join(", ")))
     })
 }

@@ -74,9 +74,9 @@ impl Schedule {
         };
         if !prepared.options.tenants.is_empty() {
             return Err(Failure::usage(
-                "an audit is of one tenant, and the configuration has several",
+                "an audit runs one tenant, but the configuration has several",
             )
-            .hint("leave [[tenant]] out"));
+            .hint("remove the [[tenant]] tables"));
         }
         let plans = prepared.options.scenarios().into_iter().map(|scenario| self.plan(scenario));
         let plans = plans.collect::<Result<Vec<AuditPlan>, Failure>>()?;
@@ -212,7 +212,12 @@ impl Schedule {
         for test in measured.summary.tests.iter().filter(|test| !test.is_valid()) {
             let reasons = test.reasons.join("\n");
             let why = reasons.lines().next().unwrap_or_default();
-            let may = if self.may_be_short(target) { ", which it may be if too short" } else { "" };
+            let may = if self.may_be_short(target) {
+                ", which is acceptable if it is only too \
+                 short"
+            } else {
+                ""
+            };
             let (scenario, mode, verdict) = (&test.scenario, &test.mode, &test.verdict);
             control.watch.say(&format!("{scenario} {mode} is {verdict}{may}: {why}"));
         }

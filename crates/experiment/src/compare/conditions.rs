@@ -146,7 +146,7 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     if a.scenario != "Offline" {
         let samples = |n: u64| n.to_string();
         let (of_a, of_b) = (of_a.samples_per_query, of_b.samples_per_query);
-        compare("samples in a query", samples(of_a), samples(of_b), true);
+        compare("samples per query", samples(of_a), samples(of_b), true);
     }
     found
 }
@@ -168,7 +168,7 @@ pub fn remarks(a: &ComparedRun, b: &ComparedRun) -> Vec<String> {
     for (what, of_a, of_b) in pairs {
         // Other tools do not report these.
         if of_a != of_b && !of_a.is_empty() && !of_b.is_empty() {
-            remarks.push(format!("the {what} differ: {of_a} against {of_b}"));
+            remarks.push(format!("different {what}: {of_a} and {of_b}"));
         }
     }
     remarks.extend(a.remarks.iter().chain(&b.remarks).cloned());
@@ -200,8 +200,8 @@ pub fn refuse(found: Vec<Difference>, is_forced: bool) -> Result<Vec<String>, Fa
     problems.extend(lines(&refused));
     let failure = Failure::usages(problems);
     Err(if may_be_forced {
-        failure.hint("--force compares them all the same, and says so")
+        failure.hint("--force compares them anyway, with a note")
     } else {
-        failure.hint("play both sides with the same data, in the same kind of time")
+        failure.hint("run both sides with the same data, both in real or both in virtual time")
     })
 }

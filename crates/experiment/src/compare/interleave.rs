@@ -128,7 +128,7 @@ impl Schedule<'_> {
         };
         if let Some(slices) = self.slices.filter(|slices| *slices != existing.slices) {
             let problem = format!(
-                "the folder has runs in {} slices, and --slices is {slices}",
+                "the folder has runs in {} slices, but --slices is {slices}",
                 existing.slices
             );
             return Err(Failure::usage(problem).hint("choose another folder with --out"));
@@ -211,8 +211,8 @@ impl Schedule<'_> {
         };
         let further = if layout.slices > 1 { " .." } else { "" };
         text += &format!(
-            "{pairs}{more}, in the order {order}{further}: at least {lasts} in all;\n\
-             no pair begins that would end after {most}\n"
+            "{pairs}{more}, in the order {order}{further}: at least {lasts} in total;\nno pair \
+             starts that would end after {most}\n"
         );
         Ok(text)
     }
@@ -334,7 +334,7 @@ impl Schedule<'_> {
         let measured = prepared.measure(&tests, control, run)?.stored()?;
         if let Some(failing) = measured.failing() {
             let problem = format!("{}: {}", target.display(), failing.reason());
-            return Err(Failure::aborted(problem).hint("--resume with --out plays the rest"));
+            return Err(Failure::aborted(problem).hint("--resume with --out runs the rest"));
         }
         // INVALID runs are compared too: both sides may exceed their bound.
         match measured.end() {
@@ -348,13 +348,12 @@ impl Schedule<'_> {
             let [most, pair] = [self.most, longest].map(|time| units::duration(time.cast_signed()));
             let problem = format!("{most} are too short for two pairs; one takes {pair}");
             return Err(Failure::usage(problem)
-                .hint("--max-time lets more of them be played, --duration shortens them"));
+                .hint("raise --max-time for more pairs, or shorten them with --duration"));
         }
         if self.until_decided {
-            self.watch.say(&format!("warning: the time is up after {pairs} pairs"));
+            self.watch.say(&format!("warning: out of time after {pairs} pairs"));
         } else {
-            self.watch
-                .say(&format!("warning: the time is up after {pairs} of {} pairs", self.pairs));
+            self.watch.say(&format!("warning: out of time after {pairs} of {} pairs", self.pairs));
         }
         Ok(End::Valid)
     }
@@ -373,8 +372,9 @@ impl Schedule<'_> {
                 tests.iter().map(Conditions::title).collect::<Vec<_>>().join(", ")
             };
             let problem = format!("{} and {} have no scenario in common", titles(&a), titles(&b));
-            return Err(Failure::usage(problem)
-                .hint("the figures of different scenarios mean different things"));
+            return Err(
+                Failure::usage(problem).hint("figures of different scenarios are not comparable")
+            );
         }
         let found = same.into_iter().flat_map(|(a, b)| conditions::of_tests(a, b)).collect();
         conditions::refuse(found, self.is_forced).map(drop)

@@ -24,18 +24,18 @@ pub struct ComparisonDocument {
     pub schema_version: u32,
     /// of all tests
     pub verdict: Verdict,
-    /// where the runs of the baseline lie
+    /// path of the runs of the baseline
     pub baseline: Vec<String>,
-    /// where those of the candidate lie
+    /// path of the runs of the candidate
     pub candidate: Vec<String>,
-    /// what the first run of each side measured
+    /// system of the first run of each side
     pub systems: [String; 2],
-    /// of all intervals together
+    /// confidence of all intervals together
     pub confidence: f64,
     /// shortest texts that distinguish the two sides
     #[cfg_attr(
         feature = "schema",
-        schemars(description = "what tells the two sides apart, as shortly as possible")
+        schemars(description = "the shortest labels that distinguish the two sides")
     )]
     pub labels: [String; 2],
     /// changes up to this share of the baseline are neither better nor worse
@@ -48,9 +48,9 @@ pub struct ComparisonDocument {
     /// standard deviation between runs of one system that is assumed where each side
     /// has a single run, as a share; 0 in virtual time
     pub between_runs: f64,
-    /// what a reader must know
+    /// notes
     pub remarks: Vec<String>,
-    /// one entry a test that all runs have
+    /// one entry per test that all runs have
     pub tests: Vec<Test>,
 }
 
@@ -85,12 +85,11 @@ pub struct Test {
     pub verdict: Verdict,
     /// the metric that decides, if no other is worse
     pub headline: String,
-    /// whether runs were compared in pairs; of single runs, query by query
+    /// whether runs were compared in pairs; single runs are compared query by query
     pub paired: bool,
-    /// of baseline and candidate
+    /// number of runs of baseline and candidate
     pub runs: [usize; 2],
-    /// values of each metric that a side's runs gave; more than runs where they were
-    /// played in slices
+    /// values per metric and side; more than runs if the runs are sliced
     pub observations: [usize; 2],
     /// whether every run kept its queries; if not, every metric is inconclusive
     pub has_records: bool,
@@ -98,10 +97,10 @@ pub struct Test {
     pub metrics: Vec<Row>,
     /// metrics that could not be compared
     pub omitted: Vec<MissingMetric>,
-    /// means of what the servers exposed of themselves, which are not judged
+    /// means of the servers' metrics, which are not judged
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub server: Vec<ServerValue>,
-    /// what a reader must know of it
+    /// notes
     pub notes: Vec<String>,
 }
 
@@ -125,30 +124,30 @@ pub struct Row {
     pub metric: String,
     /// `ns`, `1/s` or `share`
     pub unit: &'static str,
-    /// of several runs the geometric mean; null is not finite
+    /// geometric mean of several runs; null is not finite
     pub baseline: Option<f64>,
     /// likewise
     pub candidate: Option<f64>,
-    /// from baseline to candidate as a share of the baseline; of `failures` the
-    /// difference of the shares
+    /// from baseline to candidate as a share of the baseline; for `failures` the difference of
+    /// the shares
     pub change: Option<f64>,
     /// lower limit of the change; null is unknown
     pub low: Option<f64>,
     /// upper limit of the change; null is unknown
     pub high: Option<f64>,
-    /// of these limits, such that those of all metrics hold together
+    /// confidence of these limits, chosen so that the limits of all metrics hold together
     pub confidence: f64,
     /// the smallest change that 80 of 100 such comparisons would have found; null if none
     pub detectable: Option<f64>,
-    /// its trend over all runs; null if it is not known
+    /// its trend over all runs; null if unknown
     pub drift: Option<Drift>,
     /// conclusion of this metric
     pub finding: Finding,
-    /// why it is inconclusive; null if it is not
+    /// why it is inconclusive; otherwise null
     pub doubt: Option<Doubt>,
 }
 
-/// A trend over the order in which runs were played.
+/// A trend over the order of the runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Drift {
@@ -156,9 +155,9 @@ pub struct Drift {
     pub per_run: Option<f64>,
     /// probability of a trend at least as steep without any drift
     pub chance: Option<f64>,
-    /// how much of the difference between the sides it could be, at most
+    /// upper limit of its part of the difference between the sides
     pub explains: Option<f64>,
-    /// whether chance alone seldom makes such a trend
+    /// whether such a trend is unlikely by chance alone
     pub seen: bool,
 }
 
@@ -175,7 +174,7 @@ pub enum Finding {
     Worse,
     /// The whole interval lies within the margin.
     Equivalent,
-    /// None of these holds.
+    /// No conclusion.
     Inconclusive,
 }
 

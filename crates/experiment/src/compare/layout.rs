@@ -178,7 +178,8 @@ pub fn read(directory: &Path, most: Option<usize>) -> Result<(Sides, Layout), Fa
         let problem =
             format!("{} holds {pairs} pairs of runs, a-1 b-1 a-2 b-2 ..", directory.display());
         return Err(Failure::usage(problem).hint(
-            "give two runs (dyno compare A B), or two configurations (--interleave 5 A.toml B.toml)",
+            "pass two runs (dyno compare A B), or two configurations (--interleave 5 A.toml \
+             B.toml)",
         ));
     }
     let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs };

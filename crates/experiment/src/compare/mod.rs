@@ -139,8 +139,11 @@ impl ComparisonReport {
         let Sides { runs: [baseline, candidate], configs } = sides;
         if question.is_paired && baseline.len() != candidate.len() {
             let (a, b) = (baseline.len(), candidate.len());
-            let problem = format!("--paired takes as many runs of both sides, found {a} and {b}");
-            return Err(Failure::usage(problem).hint("leave --paired out, or give the others"));
+            let problem = format!(
+                "--paired needs the same number of runs on both sides, found \
+                 {a} and {b}"
+            );
+            return Err(Failure::usage(problem).hint("remove --paired, or add the missing runs"));
         }
         let (titles, mut remarks) = common_tests(baseline, candidate)?;
         remarks.extend(condition_remarks(sides, &titles, question.is_forced)?);
@@ -158,19 +161,21 @@ impl ComparisonReport {
         }
         if baseline.len() > 1 && candidate.len() > 1 && !question.is_paired {
             remarks.push(
-                "runs of one side that all came before those of the other cannot tell a change of \
-                 the machine from one of the system; dyno compare --interleave can"
+                "all runs of one side came before those of the other, so a change of the machine \
+                 looks like a change of the system; use dyno compare --interleave"
                     .into(),
             );
         }
         if between_runs > 0.0 {
             let assumed = metric::share(between_runs);
             remarks.push(format!(
-                "one run a side: the intervals assume that runs of one system differ by {assumed} \
-                 (--between-runs); --interleave 5 measures it"
+                "one run per side: the intervals assume that runs of one system differ by \
+                 {assumed} (--between-runs); --interleave 5 measures it"
             ));
         } else if is_single {
-            remarks.push("one run a side: how much runs differ is not in the intervals".into());
+            remarks.push(
+                "one run per side: the intervals do not include differences between runs".into(),
+            );
         }
         let mut seen = std::collections::HashSet::new();
         remarks.retain(|remark: &String| seen.insert(remark.clone()));
@@ -274,8 +279,9 @@ fn common_tests(
         };
         let mut problems = vec!["the runs have no scenario in common".to_string()];
         problems.extend(runs().map(line));
-        return Err(Failure::usages(problems)
-            .hint("the figures of different scenarios mean different things"));
+        return Err(
+            Failure::usages(problems).hint("figures of different scenarios are not comparable")
+        );
     }
     let mut remarks = Vec::new();
     for run in runs() {
@@ -353,9 +359,9 @@ fn refuse_incomplete(
         let Some(ended) = tests.iter().find(|test| test.state != State::Complete) else { continue };
         let how = &ended.verdict;
         let title = ended.conditions.title();
-        let problem = format!("{title} of the {side} is {how}: it has no result");
+        let problem = format!("{title} of the {side} is {how} and has no result");
         if !is_forced {
-            return Err(Failure::usage(problem).hint("--force takes what there is of it"));
+            return Err(Failure::usage(problem).hint("--force uses its partial result"));
         }
         notes.push(problem);
     }
@@ -405,12 +411,12 @@ impl Doubts {
         let sides = self.invalid.join(" and the ");
         let are = if self.invalid.len() > 1 { "are" } else { "is" };
         notes.push(if self.is_forced {
-            format!("the {sides} {are} INVALID; forced to take the figures as they are")
+            format!("the {sides} {are} INVALID; --force uses the figures anyway")
         } else {
             comparison.doubt(headline, |_| true, false);
             format!(
-                "the {sides} {are} INVALID, so nothing is better or equivalent; --force takes \
-                     the figures as they are"
+                "the {sides} {are} INVALID, so no side can be better or equivalent; --force uses \
+                 the figures anyway"
             )
         });
         notes

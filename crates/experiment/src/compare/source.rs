@@ -71,15 +71,14 @@ impl ComparedRun {
     /// The path is not a run, or its raw records are missing or damaged.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         if !path.exists() {
-            return Err(Failure::usage(format!("{} is not there", path.display()))
-                .hint("dyno compare takes the folders that dyno run leaves below runs/"));
+            return Err(Failure::usage(format!("{} does not exist", path.display()))
+                .hint("pass run directories of dyno run, by default below runs/"));
         }
         if !path.join(summary::FILE).is_file() {
             return foreign::read(path).map(|of| Self::foreign(path, of)).map_err(Failure::usage);
         }
-        let run = summary::Run::read(path).map_err(|error| {
-            Failure::usage(error).hint("dyno compare takes the folders that dyno run leaves")
-        })?;
+        let run = summary::Run::read(path)
+            .map_err(|error| Failure::usage(error).hint("pass run directories of dyno run"))?;
         let measured = run.tests.iter().filter(|test| test.mode == "performance");
         let read = |test| ComparedTest::read(path, &run, test);
         let tests = measured.map(read).collect::<Result<_, _>>()?;
@@ -108,8 +107,10 @@ impl ComparedRun {
         for test in &result.tests {
             remarks.extend(test.remarks.iter().map(|remark| format!("{name}: {remark}")));
             if test.data.name.is_empty() {
-                remarks
-                    .push(format!("{name} does not tell its data and bounds: make sure of them"));
+                remarks.push(format!(
+                    "{name} does not record its data and bounds; make sure that \
+                         they are equal"
+                ));
             }
             if test.records.is_none() {
                 let how = result.tool.how_to_keep_records();
@@ -143,10 +144,8 @@ pub fn refuse_copies(side: &[ComparedRun]) -> Result<(), Failure> {
     for (at, run) in side.iter().enumerate() {
         let Some(same) = side[..at].iter().find(|other| other.is_copy_of(run)) else { continue };
         let problem = format!("{} and {} are the same run", same.label, run.label);
-        return Err(Failure::usage(problem).hint(
-            "each run counts once; with --seed N a run in virtual time has random numbers of its \
-             own",
-        ));
+        return Err(Failure::usage(problem)
+            .hint("pass different runs; in virtual time use a different --seed N for each run"));
     }
     Ok(())
 }
@@ -168,7 +167,10 @@ impl ComparedTest {
     fn read(directory: &Path, run: &summary::Run, test: &summary::Test) -> Result<Self, Failure> {
         let file = directory.join(&test.folder).join(records::FILE);
         let records = Records::read(&file).map_err(|error| {
-            Failure::usage(error).hint("only the raw records tell chance from a difference")
+            Failure::usage(error).hint(
+                "without raw records a difference cannot be told from \
+                 chance",
+            )
         })?;
         Ok(Self {
             conditions: Conditions::from_test(test),

@@ -32,21 +32,21 @@ impl Need {
                     let names: Vec<String> =
                         accepting.iter().map(|name| format!("{name}:")).collect();
                     UnmetNeed::new(
-                        format!("means nothing to system `{}`", facts.system),
-                        format!("it belongs to {}; leave it out", names.join(", ")),
+                        format!("has no effect on system `{}`", facts.system),
+                        format!("it belongs to {}; remove it", names.join(", ")),
                     )
                 })
             }
             Self::Performance => (!facts.measures()).then(|| {
                 UnmetNeed::new(
                     "has no effect: this run has no performance test",
-                    "use --mode performance or --mode both, or leave it out",
+                    "use --mode performance or --mode both, or remove it",
                 )
             }),
             Self::Accuracy => (!facts.scores()).then(|| {
                 UnmetNeed::new(
                     "has no effect: this run has no accuracy test",
-                    "use --mode accuracy or --mode both, or leave it out",
+                    "use --mode accuracy or --mode both, or remove it",
                 )
             }),
             Self::Scenario(scenario) => (!facts.scenarios.contains(&scenario)).then(|| {
@@ -55,7 +55,7 @@ impl Need {
                     format!(
                         "has no effect: it belongs to {scenario}, and this run has {names} only"
                     ),
-                    format!("add --scenario {scenario}, or leave it out"),
+                    format!("add --scenario {scenario}, or remove it"),
                 )
             }),
             Self::Other(_, question) => question(facts),
@@ -89,31 +89,31 @@ pub fn scored(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let unmet = |why: &str, fix: &str| {
         Some(UnmetNeed::new(format!("has no effect: no answer is scored, because {why}"), fix))
     };
-    const LABELS: &str = "name the class of each sample with --labels FILE.npy, or leave it out";
+    const LABELS: &str = "pass the class of each sample with --labels FILE.npy, or remove it";
     if let Some(system) = facts.loaded {
         return if system.is_scored() {
             None
         } else if facts.system == "openai" {
             unmet(
                 "the prompts have no reference answers",
-                "give prompts with references in --data FILE, or leave it out",
+                "pass prompts with references in --data FILE, or remove it",
             )
         } else {
-            unmet("there are neither labels nor references", LABELS)
+            unmet("neither labels nor references are given", LABELS)
         };
     }
     // These facts are known before the system is loaded.
     match facts.system {
         "null" | "model" | "npu" | "raw" => unmet(
             &format!("system `{}` has no answers to score", facts.system),
-            "measure a system with labels, or leave it out",
+            "measure a system with labels, or remove it",
         ),
         "onnx" | "tract" | "tuned" | "oip" | "oip-grpc" if facts.run.labels.is_none() => {
-            unmet("there are no labels", LABELS)
+            unmet("no labels are given", LABELS)
         }
         "openai" if facts.run.data.is_empty() => unmet(
-            "made-up prompts have no reference answers",
-            "give prompts with references in --data FILE, or leave it out",
+            "generated prompts have no reference answers",
+            "pass prompts with references in --data FILE, or remove it",
         ),
         _ => None,
     }
@@ -124,7 +124,7 @@ pub fn real_time(facts: &Facts<'_>) -> Option<UnmetNeed> {
     (facts.run.fails_fast == Some(true) && facts.loaded?.is_simulated()).then(|| {
         UnmetNeed::new(
             "has no effect: a run in virtual time does not end early",
-            "leave it out, or measure a real system",
+            "remove it, or measure a real system",
         )
     })
 }
@@ -145,7 +145,7 @@ pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
     (system.is_simulated() || system.remote_workers.is_some()).then(|| {
         UnmetNeed::new(
             "has no effect: only a run in real time from this process is watched",
-            "leave it out, or measure a real system without remote workers",
+            "remove it, or measure a real system without remote workers",
         )
     })
 }
@@ -181,19 +181,19 @@ pub fn stages(facts: &Facts<'_>) -> Option<UnmetNeed> {
         _ => return None,
     };
     Some(UnmetNeed::new(
-        format!("sets the load and its length, and {other} does, too"),
+        format!("sets the load and its length, and so does {other}"),
         "keep one of the two; --max-concurrency limits the requests in flight beside stages",
     ))
 }
 
 /// Needs generated samples, or a file with more samples.
 pub fn samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
-    const FIX: &str = "leave it out";
+    const FIX: &str = "remove it";
     let (run, system) = (facts.run, facts.system);
     let of_data = || {
         UnmetNeed::new(
             "has no effect: --data holds the samples, all of which are used",
-            "leave out one of the two",
+            "remove one of the two",
         )
     };
     match system {
@@ -207,16 +207,16 @@ pub fn samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
             (!run.data.is_empty() && there < asked).then(|| {
                 UnmetNeed::new(
                     format!("has no effect: --data holds {there} samples"),
-                    format!("ask for at most {there} samples, or leave it out"),
+                    format!("ask for at most {there} samples, or remove it"),
                 )
             })
         }
         "task" => facts
             .loaded
             .filter(|system| !system.is_synthetic())
-            .map(|_| UnmetNeed::new("has no effect: the task has a data set of its own", FIX)),
+            .map(|_| UnmetNeed::new("has no effect: the task has its own data set", FIX)),
         other => Some(UnmetNeed::new(
-            format!("means nothing to system `{other}`, which has samples of its own"),
+            format!("has no effect on system `{other}`, which has its own samples"),
             FIX,
         )),
     }
@@ -240,7 +240,7 @@ pub fn batches(facts: &Facts<'_>) -> Option<UnmetNeed> {
         return (!is_one).then(|| {
             UnmetNeed::new(
                 format!("has no effect: this run has {} only", facts.scenario_names()),
-                "name sizes of scenarios that are run, or leave it out",
+                "pass sizes of scenarios that are run, or remove it",
             )
         });
     }
@@ -251,7 +251,7 @@ pub fn batches(facts: &Facts<'_>) -> Option<UnmetNeed> {
     (!asked.any(takes_effect)).then(|| {
         UnmetNeed::new(
             "has no effect: without --workers each query is computed alone",
-            "add --workers 1 or more, or leave it out",
+            "add --workers 1 or more, or remove it",
         )
     })
 }
@@ -263,8 +263,8 @@ pub fn threads(facts: &Facts<'_>) -> Option<UnmetNeed> {
         ["ONNX Runtime", "dyno-rnn", "dyno-graph"].iter().any(|name| runtime.starts_with(name));
     (!spreads).then(|| {
         UnmetNeed::new(
-            format!("means nothing to system `{}`", facts.system),
-            "it computes a call on one thread; --workers N makes N calls at once",
+            format!("has no effect on system `{}`", facts.system),
+            "it computes each call on one thread; --workers N runs N calls in parallel",
         )
     })
 }
@@ -275,7 +275,7 @@ pub fn own_threads(facts: &Facts<'_>) -> Option<UnmetNeed> {
         UnmetNeed::new(
             "has no effect: with --workers 0 the system computes on the issuing thread, which \
              --cores does not bind",
-            "leave out --workers 0: a scenario without workers then gets one",
+            "remove --workers 0; a scenario without workers then gets one",
         )
     })
 }
@@ -299,13 +299,13 @@ pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
         if !facts.modes.contains(&TestMode::PerformanceOnly) {
             return unmet(
                 "has no effect: this run has no performance test",
-                "use --mode performance or --mode both, or leave it out",
+                "use --mode performance or --mode both, or remove it",
             );
         }
         let mut scenarios = facts.scenarios.iter().copied();
         if !scenarios.clone().any(|scenario| requirement.is_for(scenario)) {
             let why = format!("has no effect: this run has {} only", facts.scenario_names());
-            return unmet(&why, "add the scenario, or leave it out");
+            return unmet(&why, "add the scenario, or remove it");
         }
         match requirement.limit(0.99).quantity {
             Quantity::FirstToken | Quantity::TimePerOutputToken => {
@@ -325,7 +325,7 @@ pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
                 } else {
                     unmet(
                         "is not measured: a client lags in Server and in real time only",
-                        "add --scenario Server, or leave it out",
+                        "add --scenario Server, or remove it",
                     )
                 }
             }
@@ -345,7 +345,7 @@ pub fn model(facts: &Facts<'_>) -> Option<UnmetNeed> {
     named.map(|file| {
         UnmetNeed::new(
             format!("has no effect: the system names its model, {file}"),
-            format!("write --system {} and --model FILE, or leave it out", facts.system),
+            format!("use --system {} and --model FILE, or remove it", facts.system),
         )
     })
 }
@@ -355,7 +355,7 @@ pub fn random_samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
     (!facts.run.data.is_empty()).then(|| {
         UnmetNeed::new(
             "has no effect: --data gives the samples with their shapes",
-            "leave out one of the two",
+            "remove one of the two",
         )
     })
 }
@@ -364,8 +364,8 @@ pub fn random_samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
 pub fn remote_workers(facts: &Facts<'_>) -> Option<UnmetNeed> {
     facts.run.remote_workers.is_none().then(|| {
         UnmetNeed::new(
-            "has no effect: no worker is to join",
-            "state how many workers join with --remote-workers N, or leave it out",
+            "has no effect: no worker joins",
+            "state how many workers join with --remote-workers N, or remove it",
         )
     })
 }

@@ -24,9 +24,9 @@ pub fn check_served(spec: &str, given: &[(&str, bool)]) -> Result<(), Failure> {
         return Ok(());
     }
     let problem =
-        |(flag, _): &&(&str, &[&str])| format!("--{flag} means nothing to system `{system}`");
+        |(flag, _): &&(&str, &[&str])| format!("--{flag} has no effect on system `{system}`");
     let failure = Failure::usages(ignored.iter().map(problem).collect());
     Err(ignored.iter().fold(failure, |failure, (flag, of)| {
-        failure.hint(format!("--{flag} belongs to {}; leave it out", of.join(", ")))
+        failure.hint(format!("--{flag} belongs to {}; remove it", of.join(", ")))
     }))
 }

@@ -23,10 +23,10 @@ const ROWS: &[Row] = &[
             let arrivals = &settings.values.server_arrivals;
             !matches!(arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
         },
-        why: "a fixed concurrency and recorded times have no rate to set",
-        fix: "leave out the rate, or choose poisson, constant, gamma or burst arrivals with \
-              --set server_arrivals=poisson; the key speed=X of openai: plays a recorded trace X times \
-              as fast",
+        why: "a fixed concurrency and recorded times have no rate",
+        fix: "remove the rate, or choose poisson, constant, gamma or burst arrivals with --set \
+             server_arrivals=poisson; the key speed=X of openai: plays a recorded trace X times \
+             as fast",
     },
     Row {
         keys: &["server_target_latency_ns"],
@@ -40,38 +40,38 @@ const ROWS: &[Row] = &[
             "server_find_peak_qps_boundary_step_size",
         ],
         takes_effect: |settings| settings.values.mode == TestMode::FindPeakPerformance,
-        why: "it steers the search for the peak",
-        fix: "use --mode peak, or leave it out",
+        why: "it configures the search for the peak",
+        fix: "use --mode peak, or remove it",
     },
     Row {
         keys: &["performance_issue_same_index"],
         takes_effect: |settings| settings.values.performance_issue_same,
         why: "performance_issue_same is false",
-        fix: "add --set performance_issue_same=true, or leave it out",
+        fix: "add --set performance_issue_same=true, or remove it",
     },
     Row {
         keys: &["test05_qsl_rng_seed", "test05_sample_index_rng_seed", "test05_schedule_rng_seed"],
         takes_effect: |settings| settings.values.test05,
         why: "test05 is false",
-        fix: "add --set test05=true, or leave it out",
+        fix: "add --set test05=true, or remove it",
     },
     Row {
         keys: &["token_latency_scaling_factor"],
         takes_effect: |settings| settings.values.infer_token_latencies,
         why: "infer_token_latencies is false",
-        fix: "add --set infer_token_latencies=true, or leave it out",
+        fix: "add --set infer_token_latencies=true, or remove it",
     },
     Row {
         keys: &["early_stopping_confidence", "early_stopping_tolerance"],
         takes_effect: |settings| settings.values.early_stopping != EarlyStopping::Never,
         why: "early_stopping is never",
-        fix: "leave out one of the two",
+        fix: "remove one of the two",
     },
     Row {
         keys: &["accuracy_log_probability"],
         takes_effect: |settings| settings.values.accuracy_log_sampling_target == 0,
         why: "accuracy_log_sampling_target replaces the share",
-        fix: "leave out one of the two",
+        fix: "remove one of the two",
     },
     Row {
         keys: &["accuracy_log_rng_seed"],
@@ -80,7 +80,7 @@ const ROWS: &[Row] = &[
             values.accuracy_log_probability > 0.0 || values.accuracy_log_sampling_target > 0
         },
         why: "a performance run logs no responses",
-        fix: "add --set accuracy_log_sampling_target=N, or leave it out",
+        fix: "add --set accuracy_log_sampling_target=N, or remove it",
     },
     Row {
         keys: &["schedule_rng_seed"],
@@ -92,19 +92,19 @@ const ROWS: &[Row] = &[
             is_server && is_random
         },
         why: "no arrival time of this run is random",
-        fix: "add --scenario Server with random arrivals, or leave it out",
+        fix: "add --scenario Server with random arrivals, or remove it",
     },
     Row {
         keys: &["accuracy_sample_count_override"],
         takes_effect: |settings| settings.values.mode == TestMode::AccuracyOnly,
         why: "this run has no accuracy test",
-        fix: "use --mode accuracy or --mode both, or leave it out",
+        fix: "use --mode accuracy or --mode both, or remove it",
     },
     Row {
         keys: &["min_duration_ms", "max_duration_ms", "min_query_count", "max_query_count"],
         takes_effect: |settings| settings.values.mode != TestMode::AccuracyOnly,
         why: "this run has no performance test",
-        fix: "use --mode performance or --mode both, or leave it out",
+        fix: "use --mode performance or --mode both, or remove it",
     },
 ];
 
@@ -151,11 +151,11 @@ fn reason(
         let names = facts.scenario_names();
         let Some(wanted) = Scenario::ALL.iter().find(|one| is_used(one)) else {
             let only = scenario.map_or("another scenario", Scenario::name);
-            return Some((format!("{key} means nothing in {only}"), "leave it out".into()));
+            return Some((format!("{key} has no effect in {only}"), "remove it".into()));
         };
         return Some((
             format!("it belongs to {wanted}, and this run has {names} only"),
-            format!("add --scenario {wanted}, or leave it out"),
+            format!("add --scenario {wanted}, or remove it"),
         ));
     }
     let row = ROWS.iter().find(|row| row.keys.contains(&key))?;

@@ -39,7 +39,7 @@ const ROWS: &[Row] = &[
             let is_one = |scenario: &Scenario| *scenario == Scenario::SingleStream;
             spec.facts.scenarios.iter().all(is_one).then_some([
                 "SingleStream has one request in flight",
-                "add a scenario with more requests in flight, or leave it out",
+                "add a scenario with more requests in flight, or remove it",
             ])
         },
     },
@@ -50,7 +50,7 @@ const ROWS: &[Row] = &[
             let others = ["output", "max_tokens:", "max_completion_tokens:"];
             others.iter().any(|key| spec.has(key)).then_some([
                 "another key of the system limits the tokens of an answer",
-                "leave out one of the two",
+                "remove one of the two",
             ])
         },
     },
@@ -60,7 +60,7 @@ const ROWS: &[Row] = &[
         unmet: |spec| {
             (!spec.has("lognormal")).then_some([
                 "it is the spread of lognormal=TIME",
-                "write lognormal=TIME for the service time, or leave it out",
+                "write lognormal=TIME for the service time, or remove it",
             ])
         },
     },
@@ -69,7 +69,7 @@ const ROWS: &[Row] = &[
         key: "per-token",
         unmet: |spec| {
             (!spec.has("tokens"))
-                .then_some(["answers have no tokens", "add tokens=N-M, or leave it out"])
+                .then_some(["answers have no tokens", "add tokens=N-M, or remove it"])
         },
     },
     Row {
@@ -78,7 +78,7 @@ const ROWS: &[Row] = &[
         unmet: |spec| {
             spec.is("stream", "false").then_some([
                 "whole answers always come with their usage",
-                "leave out usage or stream=false",
+                "remove usage or stream=false",
             ])
         },
     },
@@ -87,8 +87,8 @@ const ROWS: &[Row] = &[
         key: "groups",
         unmet: |spec| {
             (!spec.has("prefix")).then_some([
-                "groups share a prefix, and there is none",
-                "add prefix=N, or leave it out",
+                "groups share a prefix, but no prefix is given",
+                "add prefix=N, or remove it",
             ])
         },
     },
@@ -98,7 +98,7 @@ const ROWS: &[Row] = &[
         unmet: |spec| {
             (!spec.facts.scenarios.contains(&Scenario::Server)).then_some([
                 "recorded times are those of Server",
-                "add --scenario Server, or leave it out",
+                "add --scenario Server, or remove it",
             ])
         },
     },
@@ -106,16 +106,14 @@ const ROWS: &[Row] = &[
         systems: &["raw"],
         key: "content-type",
         unmet: |spec| {
-            (!spec.has("body"))
-                .then_some(["requests have no body", "add body=..., or leave it out"])
+            (!spec.has("body")).then_some(["requests have no body", "add body=..., or remove it"])
         },
     },
     Row {
         systems: &["raw"],
         key: "compress",
         unmet: |spec| {
-            (!spec.has("body"))
-                .then_some(["requests have no body", "add body=..., or leave it out"])
+            (!spec.has("body")).then_some(["requests have no body", "add body=..., or remove it"])
         },
     },
     Row {
@@ -124,7 +122,7 @@ const ROWS: &[Row] = &[
         unmet: |spec| {
             (!spec.facts.run.data.is_empty()).then_some([
                 "--data gives the sequences with their lengths",
-                "use --data lengths=FILE.npy, or leave it out",
+                "use --data lengths=FILE.npy, or remove it",
             ])
         },
     },
@@ -133,7 +131,7 @@ const ROWS: &[Row] = &[
 fn without_tls(spec: &Spec<'_>) -> Option<[&'static str; 2]> {
     (!spec.text.contains("https://")).then_some([
         "no server is reached through TLS",
-        "write the URL with https://, or leave it out",
+        "write the URL with https://, or remove it",
     ])
 }
 

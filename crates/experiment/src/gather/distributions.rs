@@ -102,7 +102,7 @@ pub fn window(record: &Record, accounts: &Accounts<'_>, name: &str, span: Range<
 /// Share of the requests of a steady part that are at least answered within it.
 const KEEPS_UP: f64 = 0.95;
 
-/// Returns the steady part of a run, up to the last due time; `None` if there is none.
+/// Returns the steady part of a run, up to the last due time; `None` if the run has none.
 pub fn steady(record: &Record, accounts: &Accounts<'_>) -> Option<Window> {
     let mut answered: Vec<(Nanos, f64)> = goodput::answered(record)
         .map(|(_, due, at)| (due, at.saturating_sub(due) as f64))

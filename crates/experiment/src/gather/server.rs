@@ -85,7 +85,8 @@ pub fn findings(observation: &ServerObservation, run: ObservedRun<'_>) -> Server
     let all = found.servers.last().filter(|_| is_whole);
     let counted = all.and_then(|all| all.counters.get(COUNTED));
     let models = models(&observation.pages);
-    let other_count = counted.zip(run.tokens()).and_then(|(theirs, ours)| other_count(*theirs, ours));
+    let other_count =
+        counted.zip(run.tokens()).and_then(|(theirs, ours)| other_count(*theirs, ours));
     found.notes = models.into_iter().chain(other_count).collect();
     found
 }
@@ -109,7 +110,7 @@ pub fn unread(source: &MetricsSource, run: ObservedRun<'_>) -> ServerFindings {
         mode: run.tests[0].mode.clone(),
         page: page.url(),
         interval_ns: u64::try_from(source.interval.as_nanos()).unwrap_or(u64::MAX),
-        absent: Some("with remote workers it is not read".into()),
+        absent: Some("it is not read with remote workers".into()),
         ..ServerMetrics::default()
     };
     let servers = source.pages.iter().map(absent).collect();
@@ -124,9 +125,9 @@ const SAME_COUNT: f64 = 0.01;
 fn other_count(theirs: f64, ours: f64) -> Option<String> {
     ((theirs - ours).abs() > SAME_COUNT * ours).then(|| {
         format!(
-            "The server's own counter grew by {} output tokens during the test; its answers hold {}. \
-             Other clients, requests that failed or were given up, and another way to count make a \
-             difference.",
+            "The server's own counter grew by {} output tokens during the test; its answers hold \
+             {}. Possible causes: other clients, failed or aborted requests, and a different way \
+             to count.",
             count(theirs.max(0.0).round() as u64),
             count(ours.round() as u64)
         )
@@ -320,9 +321,11 @@ fn energy(
         return None;
     }
     match &observation.energy {
-        None => found
-            .absent
-            .push("no energy of this machine is read: a server runs on another one".into()),
+        None => found.absent.push(
+            "the energy of this machine is not read, because the server runs on another \
+                 machine"
+                .into(),
+        ),
         Some(EnergyReadings { absent, .. }) => found.absent.extend(absent.iter().cloned()),
     }
     let own = observation.energy.as_ref();

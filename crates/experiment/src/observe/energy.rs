@@ -185,7 +185,7 @@ fn read_gpus(clock: Clock) -> Result<(Child, JoinHandle<GpuPowers>), String> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no nvidia-smi".to_owned(),
+            std::io::ErrorKind::NotFound => "nvidia-smi was not found".to_owned(),
             _ => format!("nvidia-smi: {error}"),
         })?;
     let stdout = child.stdout.take().expect("it is piped");

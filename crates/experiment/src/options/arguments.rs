@@ -27,7 +27,7 @@ pub fn expand(arguments: impl Iterator<Item = OsString>) -> Result<Vec<OsString>
                     let value = arguments.next().and_then(|value| value.into_string().ok());
                     let value = value.ok_or_else(|| {
                         Failure::usage(format!("`{text}` needs a value"))
-                            .hint(format!("write {text} VALUE or {text}=VALUE"))
+                            .hint(format!("use {text} VALUE or {text}=VALUE"))
                     })?;
                     format!("{key}={value}")
                 }

@@ -50,9 +50,8 @@ impl Assignment {
             "mode" => Some("mode"),
             _ => None,
         } {
-            let problem = format!(
-                "`{key}` is not a setting of its own here; use --{instead}, or `{instead}` under [run]"
-            );
+            let problem =
+                format!("`{key}` is not a setting; use --{instead}, or `{instead}` under [run]");
             return Err(bad(problem));
         }
         let value = match field.unit {

@@ -44,15 +44,16 @@ pub fn axis(key: &str, values: &[String]) -> Result<Axis, String> {
     for value in &all {
         swept.check(value).map_err(|expected| {
             let hint = match values.len() {
-                2.. if value.contains('=') => {
-                    "; values that hold commas are separated by semicolons"
-                }
+                2.. if value.contains('=') => "; separate values that contain commas by semicolons",
                 _ => "",
             };
             format!("`{key}`: {expected}{hint}")
         })?;
         if !seen.insert(value) {
-            return Err(format!("`{key}` has the value `{value}` twice; --repeat runs it twice"));
+            return Err(format!(
+                "`{key}` has the value `{value}` twice; use --repeat to run it \
+                 twice"
+            ));
         }
     }
     Ok(Axis { key, values: all })
@@ -81,7 +82,7 @@ pub fn expand(value: &str) -> Result<Vec<String>, String> {
         None => (false, step),
     };
     let (step, step_unit) = number(step).ok_or_else(expected)?;
-    let differ = || format!("the units of `{value}` differ");
+    let differ = || format!("`{value}` has different units");
     let last = in_unit(last, last_unit, unit).ok_or_else(differ)?;
     let step = match step_unit {
         "" => step,
@@ -89,11 +90,11 @@ pub fn expand(value: &str) -> Result<Vec<String>, String> {
         _ => in_unit(step, step_unit, unit).ok_or_else(differ)?,
     };
     if [first, last].iter().any(|end| end.abs() > MOST_EXACT) {
-        return Err(format!("numbers of a range are at most 2^53, found `{value}`"));
+        return Err(format!("expected numbers of at most 2^53 in a range, found `{value}`"));
     }
     let is_growing = if is_factor { first > 0.0 && step > 1.0 } else { step > 0.0 };
     if !is_growing || last < first {
-        return Err(format!("`{value}` must grow from its first number to its last"));
+        return Err(format!("expected an ascending range, found `{value}`"));
     }
     let mut values = Vec::new();
     for at in 0..=MOST_VALUES {
@@ -176,12 +177,12 @@ mod tests {
         check_refused("batch=", "`batch`: expected a number");
         check_refused("batch=1,1", "`1` twice");
         check_refused("batch=1..8", "expected a range such as");
-        check_refused("batch=8..1:x2", "must grow");
-        check_refused("batch=1..8:x1", "must grow");
-        check_refused("batch=1..8:0", "must grow");
+        check_refused("batch=8..1:x2", "expected an ascending range");
+        check_refused("batch=1..8:x1", "expected an ascending range");
+        check_refused("batch=1..8:0", "expected an ascending range");
         check_refused("batch=1..1e9:1", "more than 1000 values");
-        check_refused("batch-wait=1ms..4ks:x2", "units");
-        check_refused("batch-wait=1ms..4:x2", "units");
+        check_refused("batch-wait=1ms..4ks:x2", "different units");
+        check_refused("batch-wait=1ms..4:x2", "different units");
         check_refused("seed=9007199254740993..9007199254740995:1", "at most 2^53");
         check_refused("batsch=1", "unknown key `batsch`; the nearest key is `batch`");
         check_refused("settings.min_query_cont=1", "the nearest key is `min_query_count`");

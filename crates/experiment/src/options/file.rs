@@ -113,7 +113,7 @@ impl Reader<'_> {
     fn document(&mut self, document: &DeTable<'_>) -> ConfigFile {
         let mut file = ConfigFile::default();
         match document.get("version") {
-            None => self.problem(0, format!("the file must say `version = {VERSION}`")),
+            None => self.problem(0, format!("the file must have `version = {VERSION}`")),
             Some(version) if text_of(version.get_ref()).as_deref() != Some(VERSION) => {
                 let problem = format!("this program reads version {VERSION} of the format");
                 self.problem(version.span().start, problem);
@@ -270,7 +270,7 @@ impl Reader<'_> {
             }
             let is_taken = file.tenants.iter().any(|other| other.name == tenant.name);
             if tenant.name.is_empty() || is_taken {
-                self.problem(at, "each of [[tenants]] needs a `name` of its own".into());
+                self.problem(at, "each of [[tenants]] needs a unique `name`".into());
             }
             file.tenants.push(tenant);
         }
@@ -313,13 +313,13 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn a_device_is_not_read() {
         let problems = ConfigFile::read(Path::new("/dev/zero")).unwrap_err();
-        assert_eq!(problems, ["`/dev/zero` is a device, where a file is needed"]);
+        assert_eq!(problems, ["`/dev/zero` is a device; expected a file"]);
     }
 
     #[test]
     fn problems_name_line_key_and_nearest_key() {
         check("version = 1\n[run]\nsystem = \"null\"\n", &[]);
-        check("[run]\n", &["dyno.toml:1: the file must say `version = 1`"]);
+        check("[run]\n", &["dyno.toml:1: the file must have `version = 1`"]);
         check(
             "version = 1\n\n[settings]\nserver_target_qsp = 5\n[run]\nsytem = \"null\"\n",
             &[
@@ -334,7 +334,7 @@ mod tests {
         );
         check(
             "version = 1\n[[tenants]]\nname = \"a\"\n[[tenants]]\nname = \"a\"\n",
-            &["dyno.toml:4: each of [[tenants]] needs a `name` of its own"],
+            &["dyno.toml:4: each of [[tenants]] needs a unique `name`"],
         );
     }
 

@@ -299,8 +299,8 @@ fn add_scenarios(options: &mut RunOptions, text: &str) -> Result<(), String> {
     options.is_interactive |= !interactive.is_empty();
     let has_server = options.scenarios.contains(&Scenario::Server) && interactive.is_empty();
     if options.is_interactive && (has_server || others.contains(&Scenario::Server)) {
-        return Err("Server and Interactive are both played as Server, with bounds of their own; \
-                    make a run of each"
+        return Err("Server and Interactive both run as Server with different bounds; run them \
+             separately"
             .into());
     }
     options.scenarios.extend(others);
@@ -355,9 +355,8 @@ pub fn at_least_one(text: &str) -> Result<NonZero<usize>, String> {
 fn rate(text: &str) -> Result<f64, String> {
     match number(text)? {
         rate if rate == f64::INFINITY => {
-            Err("expected a finite rate; --scenario Offline sends all \
-                                              requests at once, and --max-concurrency N as many as \
-                                              are answered"
+            Err("expected a finite rate; use --scenario Offline for all requests at once, or \
+                 --max-concurrency N for a closed loop"
                 .into())
         }
         rate => Ok(rate),

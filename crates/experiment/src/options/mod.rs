@@ -392,7 +392,7 @@ impl Options {
         let Some(rules) = &self.rules else { return Vec::new() };
         let mut remarks = vec![rules.remark()];
         if self.profile() == Profile::Quick {
-            remarks.push("Profile quick shortens nothing that the round sets.".into());
+            remarks.push("Profile quick does not shorten settings of the round.".into());
         }
         remarks.extend(self.departures_from_round());
         remarks
@@ -405,7 +405,7 @@ impl Options {
         let asked = rules.benchmark.least_accuracy();
         if let Some(given) = self.run.accuracy_target.filter(|given| Some(*given) != asked) {
             let asked = asked.map_or("another figure".into(), |asked| asked.to_string());
-            remarks.push(format!("Accuracy is held against {given}; the round asks for {asked}."));
+            remarks.push(format!("The accuracy target is {given}; the round requires {asked}."));
         }
         let is_searched = self.modes().contains(&TestMode::FindPeakPerformance)
             || self.set_by_command.contains(&STREAMS);
@@ -421,8 +421,8 @@ impl Options {
                 if !is_searched && self.leaves_streams(&settings) {
                     let streams = settings.values.multi_stream_samples_per_query;
                     broken.push(format!(
-                        "The round leaves the number of streams to you; {STREAMS} is {streams} \
-                         because nothing else was said."
+                        "The round does not define the number of streams; {STREAMS} defaults to \
+                         {streams}."
                     ));
                 }
                 let before = settings.clone();
@@ -537,7 +537,7 @@ fn set_deadline(settings: &mut Settings) {
     if is_open(settings, key) {
         let least = settings.values.min_duration_ms;
         settings.values.response_deadline_ms = least.saturating_add(PATIENCE_MS);
-        settings.record(key, Origin::Code("60 s more than the test is to last"));
+        settings.record(key, Origin::Code("60 s more than the duration of the test"));
     }
 }
 
@@ -553,7 +553,7 @@ fn read_environment(
         if FIELDS.iter().all(|field| field.name != key) {
             let near = nearest_field(&key).to_ascii_uppercase();
             problems.push(format!(
-                "{origin}: no such setting; the nearest is {ENVIRONMENT_PREFIX}{near}"
+                "{origin}: unknown setting; the nearest is {ENVIRONMENT_PREFIX}{near}"
             ));
             continue;
         }

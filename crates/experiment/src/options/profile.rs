@@ -89,13 +89,13 @@ impl Profile {
     pub fn remark(self) -> Option<&'static str> {
         match self {
             Self::Quick => Some(
-                "Profile quick: tests are shorter than the 600 s of the rules; use --profile rules \
-                 for runs of that length.",
+                "Profile quick: tests are shorter than the 600 s of the rules; use --profile \
+                 rules for full-length runs.",
             ),
             Self::Rules => None,
             Self::Llm => Some(
-                "Profile llm judges no bound of MLPerf: VALID means whole answers, and a client that \
-                 did not disturb them. --require judges what you need.",
+                "Profile llm has no MLPerf bounds: VALID means complete answers and an \
+                 undisturbed client. Add your own limits with --require.",
             ),
         }
     }

@@ -29,7 +29,7 @@ impl Rules {
         let (name, benchmark) = match (&run.round, &run.benchmark) {
             (None, None) if run.is_interactive => {
                 return Err(vec![
-                    "scenario Interactive is Server with the bounds of a round; name one with \
+                    "scenario Interactive is Server with the bounds of a round; select one with \
                      --round and --benchmark"
                         .into(),
                 ]);
@@ -54,8 +54,8 @@ impl Rules {
             let near = round.nearest_benchmark(given).unwrap_or("resnet");
             let (version, known) = (round.version, known());
             return Err(vec![format!(
-                "round {version} has no benchmark `{given}`; the nearest is `{near}`, and there \
-                 are {known}"
+                "round {version} has no benchmark `{given}`; the nearest is `{near}`; expected \
+                 one of {known}"
             )]);
         };
         let rules = Self { round, benchmark, is_interactive: run.is_interactive };
@@ -116,7 +116,7 @@ impl Rules {
             self.departure(settings.values.scenario, field.name, &value, origin)
         });
         let version = self.round.version;
-        departures.map(|departure| format!("Not by round {version}: {departure}.")).collect()
+        departures.map(|departure| format!("Departs from round {version}: {departure}.")).collect()
     }
 
     /// Returns a sentence for each change by an audit to a value that the round does not allow. The
@@ -127,7 +127,7 @@ impl Rules {
         });
         let version = self.round.version;
         let told = departures.map(|departure| {
-            format!("By an audit and not as other runs of round {version}: {departure}.")
+            format!("Set by an audit, unlike other runs of round {version}: {departure}.")
         });
         told.collect()
     }
@@ -148,7 +148,7 @@ impl Rules {
             Leeway::Less => " or less",
         };
         let fixed = &rule.value;
-        Some(format!("{origin} sets {key} to {value}, the round asks for {fixed}{more}"))
+        Some(format!("{origin} sets {key} to {value}, but the round requires {fixed}{more}"))
     }
 
     /// Returns whether the number of streams is a result that the submitter has to find.
@@ -166,7 +166,7 @@ impl Rules {
         if !self.benchmark.scenarios().contains(&scenario) {
             let (version, name) = (self.round.version, scenario.name());
             remarks.push(format!(
-                "Round {version} has no {name} for {}; there is no bound to take from it.",
+                "Round {version} has no {name} for {}, so it defines no bound.",
                 self.benchmark.name
             ));
         }

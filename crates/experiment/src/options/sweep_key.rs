@@ -130,7 +130,7 @@ impl CommandLine {
         let mut command_line =
             Self { config: None, set: Vec::new(), keys: super::GivenKeys::default() };
         for argument in arguments {
-            let unknown = || format!("`{argument}` is no argument that all points share");
+            let unknown = || format!("`{argument}` cannot be a common argument of all points");
             let flag = argument.strip_prefix("--").ok_or_else(unknown)?;
             let (name, value) = flag.split_once('=').unwrap_or((flag, "true"));
             match name {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(command_line.arguments(), given);
         assert_eq!(
             CommandLine::of_arguments(&["--quiet".into()]).unwrap_err(),
-            "`--quiet` is no argument that all points share"
+            "`--quiet` cannot be a common argument of all points"
         );
     }
 

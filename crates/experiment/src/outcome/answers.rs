@@ -58,8 +58,9 @@ pub fn add(
             metrics.stages = spans.map(stage).collect();
             let missing = all - metrics.stages.len();
             if missing > 0 {
-                test.notes
-                    .push(format!("The run ended before the last {missing} of {all} stages."));
+                test.notes.push(format!(
+                    "The run ended before the last {missing} of {all} stages began."
+                ));
             }
         }
         None => metrics.steady = steady(record, &accounts),
@@ -77,7 +78,7 @@ fn note_accepted(test: &mut summary::Test, accounts: &Accounts<'_>) {
     let classes: Vec<String> =
         classes.iter().map(|(name, n)| format!("{} {name}", count(*n))).collect();
     test.notes.push(format!(
-        "Answers that are not whole count as success, as accept-answers asks: {}.",
+        "Incomplete answers count as success because of accept-answers: {}.",
         classes.join(", ")
     ));
 }
@@ -89,7 +90,8 @@ fn judge_stream(test: &mut summary::Test, report: &Report<'_>, accounts: &Accoun
         return;
     }
     let told = format!(
-        "The server does not stream: {} of {} answers came whole although a stream was requested",
+        "The server does not stream: {} of {} answers came in one part although a stream was \
+         requested",
         count(whole),
         count(accounts.answered().count() as u64)
     );
@@ -97,7 +99,7 @@ fn judge_stream(test: &mut summary::Test, report: &Report<'_>, accounts: &Accoun
         && matches!(report.run.plan.tokens,
             Some(PlanTokens::Measured { ttft, tpot }) if ttft.min(tpot) < summary::NO_BOUND);
     if !is_bounded {
-        test.notes.push(format!("{told}. Their latency is measured, TTFT and TPOT are not."));
+        test.notes.push(format!("{told}. Their latency is measured, but TTFT and TPOT are not."));
         return;
     }
     if report.metrics.first_token.is_none() {
@@ -110,8 +112,8 @@ fn judge_stream(test: &mut summary::Test, report: &Report<'_>, accounts: &Accoun
         }
     }
     let text = format!(
-        "{told}. Their latency is measured, TTFT and TPOT are not, so that no bound on them can be \
-         judged. Use stream=false, with --set server_target_latency=TIME as the bound."
+        "{told}. Their latency is measured, but TTFT and TPOT are not, so bounds on them cannot \
+         be judged. Use stream=false, with --set server_target_latency=TIME as the bound."
     );
     let reason = Reason::new(ReasonKind::NoStream, text).because_of(Cause::System);
     test.add_reason_after_failures(reason);
@@ -121,18 +123,19 @@ fn judge_tokens(test: &mut summary::Test, accounts: &Accounts<'_>, tokens: &Toke
     let answers = count(accounts.answered().count() as u64);
     if let Some((doubtful, first)) = accounts.doubtful_input() {
         let text = format!(
-            "Input tokens and input tokens/s rest on counts of the server that contradict \
-             themselves, in {} of {answers} answers, the first: {first}. Use usage=false, which \
-             ignores these counts.",
+            "Input tokens and input tokens/s use token counts of the server that are inconsistent \
+             in {} of {answers} answers, the first: {first}. Use usage=false to ignore these \
+             counts.",
             count(doubtful)
         );
         test.add_reason_after_failures(Reason::new(ReasonKind::Tokens, text));
     }
     if let Some((doubtful, first)) = accounts.doubtful_output() {
         let text = format!(
-            "Output tokens, tokens/s and time per output token rest on counts of the server that \
-             contradict themselves, in {} of {answers} answers, the first: {first}. Use \
-             tokenizer=FILE.json to count them here, or usage=false to ignore these counts.",
+            "Output tokens, tokens/s and time per output token use token counts of the server \
+             that are inconsistent in {} of {answers} answers, the first: {first}. Use \
+             tokenizer=FILE.json to count them in the client, or usage=false to ignore these \
+             counts.",
             count(doubtful)
         );
         test.add_reason_after_failures(Reason::new(ReasonKind::Tokens, text));
@@ -140,15 +143,15 @@ fn judge_tokens(test: &mut summary::Test, accounts: &Accounts<'_>, tokens: &Toke
     let settled = accounts.settled();
     if settled > 0 {
         test.notes.push(format!(
-            "The tokens that the server counts contradict themselves in {} of {answers} answers; \
-             their output tokens are those of the tokenizer.",
+            "The token counts of the server are inconsistent in {} of {answers} answers; the \
+             tokenizer counts their output tokens.",
             count(settled)
         ));
     }
     if tokens.output_counted_by.contains_key("events") {
         test.notes.push(
-            "Output tokens are parts with output where the server does not count them: that each \
-             part is one token is an assumption."
+            "If the server does not count output tokens, Dyno counts parts with output and \
+             assumes one token per part."
                 .into(),
         );
     }

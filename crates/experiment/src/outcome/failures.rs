@@ -88,10 +88,10 @@ impl Failures {
 fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
     let (name, advice) = match (kind, Trouble::status_in(words)) {
         (Kind::Request, Some(401 | 403)) => {
-            ("not authorized", "Check the token: token-env=NAME names its variable.")
+            ("not authorized", "Check the token; token-env=NAME selects its environment variable.")
         }
         (Kind::Request, Some(404)) => {
-            ("not found", "Check the path of the address and the name of the model (model=NAME).")
+            ("not found", "Check the path of the URL and the name of the model (model=NAME).")
         }
         _ => (kind_name(kind), advice_on(kind)),
     };
@@ -107,38 +107,38 @@ fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
 fn advice_on(kind: Kind) -> &'static str {
     match kind {
         Kind::Resolve => "Check the host name in the address of the server.",
-        Kind::Connect => "Start the server, or check host and port.",
+        Kind::Connect => "Start the server, or check its host and port.",
         Kind::Tls => "Check the certificate of the server; ca=FILE.pem trusts another authority.",
         Kind::Closed => {
-            "See the log of the server for why it closes connections; retries=N sends such \
-             requests again."
+            "Check the server's log for the reason of closed connections; retries=N repeats such \
+             requests."
         }
         Kind::TimedOut => "Lower the load, or raise timeout=TIME.",
         Kind::Refused => "Lower the load, or raise the limit of the server.",
-        Kind::Request => "Change the request as the server asks for.",
-        Kind::Server => "See the log of the server.",
+        Kind::Request => "Correct the request according to the server's message.",
+        Kind::Server => "Check the server's log.",
         Kind::Empty => {
-            "See why the server answers without output (prompt, stop sequences, max-tokens); \
+            "Find out why answers have no output (prompt, stop sequences, max-tokens); \
              accept-answers=empty accepts such answers."
         }
-        Kind::Cut => "See the log of the server for why its streams end early.",
-        Kind::Aborted => "See the log of the server for why it gives up on answers.",
+        Kind::Cut => "Check the server's log for the reason of early ends of streams.",
+        Kind::Aborted => "Check the server's log for the reason of aborted answers.",
         Kind::Filtered => {
-            "Use prompts that the filter lets through; accept-answers=filtered accepts such answers."
+            "Use prompts that pass the filter; accept-answers=filtered accepts such answers."
         }
         Kind::Short => {
-            "See the limit of the context of the model; accept-answers=short accepts such answers."
+            "Check the context limit of the model; accept-answers=short accepts such answers."
         }
         Kind::Malformed | Kind::Mismatch => {
             "Check that the server speaks the protocol of the system (dyno info systems)."
         }
-        _ => "See what the server says, and its log.",
+        _ => "Check the server's message and its log.",
     }
 }
 
 /// Advice for incomplete answers.
-const NOT_WHOLE: &str = "See the log of the server for why its answers are not whole; \
-                         accept-answers=CLASS counts a class of them as success.";
+const NOT_WHOLE: &str = "Check the server's log for the reason of incomplete answers; \
+     accept-answers=CLASS counts a class of them as success.";
 
 /// Returns the group of samples with a failure of the record, with the message of the first
 /// matching trouble.
@@ -150,13 +150,13 @@ fn by_failure(failure: Failure, samples: u64, troubles: &Troubles) -> FailureGro
     let (name, is_overload, advice) = match failure {
         Failure::Rejected => ("refused", true, "Lower the load, or raise the limit of the system."),
         Failure::TimedOut => ("timed out", true, "Lower the load, or raise the time limit."),
-        Failure::Disconnected => ("lost their connection", false, "See the log of the system."),
+        Failure::Disconnected => ("lost their connection", false, "Check the log of the system."),
         Failure::Empty => ("empty answers", false, NOT_WHOLE),
         Failure::Cut => ("cut answers", false, NOT_WHOLE),
         Failure::Aborted => ("aborted answers", false, NOT_WHOLE),
         Failure::Filtered => ("filtered answers", false, NOT_WHOLE),
         Failure::Short => ("short answers", false, NOT_WHOLE),
-        _ => ("answered with an error", false, "See the log of the system."),
+        _ => ("answered with an error", false, "Check the log of the system."),
     };
     FailureGroup { samples, name: name.into(), words: None, is_overload, advice }
 }
@@ -182,12 +182,12 @@ mod tests {
         let denied = "HTTP status 401: Incorrect API key";
         check(Kind::Request, denied, "not authorized", "token-env=NAME", false);
         check(Kind::Request, "HTTP status 404", "not found", "model=NAME", false);
-        check(Kind::Request, "HTTP status 400: bad", "wrong request", "as the server asks", false);
+        check(Kind::Request, "HTTP status 400: bad", "wrong request", "server's message", false);
         check(Kind::Refused, "HTTP status 429", "refused", "Lower the load", true);
         check(Kind::TimedOut, "no answer", "timed out", "timeout=TIME", true);
         check(Kind::Connect, "nobody listens", "no connection", "Start the server", false);
         check(Kind::Empty, "no output", "empty", "accept-answers=empty", false);
-        check(Kind::Server, "HTTP status 500: boom", "server error", "log of the server", false);
+        check(Kind::Server, "HTTP status 500: boom", "server error", "server's log", false);
     }
 
     #[test]

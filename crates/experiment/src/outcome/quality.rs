@@ -163,7 +163,7 @@ fn by_method(
     accuracy.value = figure.filter(|_| counts).map(|value| value / per_one);
     if let (Some(first), true) = (scored.first_malformed.first(), scored.malformed > 0) {
         reasons.push(format!(
-            "{} answers are none of the task, first that to sample {}: {}.",
+            "{} answers are not valid answers of the task, the first to sample {}: {}.",
             scored.malformed, first.index, first.problem
         ));
     }
@@ -173,18 +173,18 @@ fn by_method(
         reasons.push(format!("{missing} samples of the references have no answer."));
     }
     if accuracy.value.is_none() {
-        reasons.push(format!("No {} comes of these answers.", judge.metric));
+        reasons.push(format!("These answers give no {}.", judge.metric));
     }
     // The first bound of the deciding figure is its target.
     let others = targets.iter().enumerate().filter(|(at, _)| own != Some(*at));
     for (_, Target { metric, bound, .. }) in others {
         let Some(value) = scored.scores.figure(metric) else {
-            reasons.push(format!("No {metric} comes of these answers."));
+            reasons.push(format!("These answers give no {metric}."));
             continue;
         };
         let missed = match *bound {
-            Bound::AtLeast(least) if value < least => Some(("below the least that counts", least)),
-            Bound::AtMost(most) if value > most => Some(("above the most that counts", most)),
+            Bound::AtLeast(least) if value < least => Some(("below the lower limit", least)),
+            Bound::AtMost(most) if value > most => Some(("above the upper limit", most)),
             _ => None,
         };
         if let Some((side, bound)) = missed {
@@ -270,15 +270,15 @@ mod tests {
         let bounds = [("CLIP", Bound::AtLeast(31.0)), ("FID", Bound::AtMost(24.0))];
         let (accuracy, reasons) = judged(clip, &bounds, &found(&[("CLIP", 31.5), ("FID", 25.0)]));
         assert_eq!((accuracy.value, accuracy.unit), (Some(31.5), QualityUnit::Points));
-        let short_of = ["FID of 25.0000 is above the most that counts, 24.0000."];
+        let short_of = ["FID of 25.0000 is above the upper limit, 24.0000."];
         assert_eq!((reasons, &accuracy.short_of[..]), (vec![], &short_of.map(str::to_owned)[..]));
         // A figure between two bounds.
         let bounds = [("CLIP", Bound::AtLeast(31.0)), ("CLIP", Bound::AtMost(31.2))];
         let (accuracy, _) = judged(clip, &bounds, &found(&[("CLIP", 31.5)]));
-        assert_eq!(accuracy.short_of, ["CLIP of 31.5000 is above the most that counts, 31.2000."]);
+        assert_eq!(accuracy.short_of, ["CLIP of 31.5000 is above the upper limit, 31.2000."]);
         let bounds = [("CLIP", Bound::AtLeast(31.0)), ("FID", Bound::AtMost(24.0))];
         let (_, reasons) = judged(clip, &bounds, &found(&[("CLIP", 31.5)]));
-        assert_eq!(reasons, ["No FID comes of these answers."]);
+        assert_eq!(reasons, ["These answers give no FID."]);
     }
 
     #[test]
@@ -296,9 +296,10 @@ mod tests {
         assert_eq!(
             reasons,
             [
-                "1 answers are none of the task, first that to sample 7: expected 8 bytes, found 3.",
+                "1 answers are not valid answers of the task, the first to sample 7: expected 8 \
+                 bytes, found 3.",
                 "1 samples of the references have no answer.",
-                "No acc comes of these answers."
+                "These answers give no acc."
             ]
         );
     }

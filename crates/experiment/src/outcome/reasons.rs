@@ -62,8 +62,8 @@ pub fn silent(plan: &Plan, missing: u64) -> Reason {
         _ => format!("{} samples were", count(missing)),
     };
     let text = format!(
-        "The system stopped answering: {samples} outstanding when {} had passed without an answer. \
-         Check the system, or raise --deadline.",
+        "The system stopped answering: {samples} outstanding after {} without an answer. Check \
+         the system, or raise --deadline.",
         span(plan.response_deadline)
     );
     Reason::new(ReasonKind::Ended, text).because_of(Cause::System)
@@ -169,8 +169,8 @@ impl InvalidRun<'_> {
                     ""
                 };
                 format!(
-                    "the run ended early: {} queries were outstanding after {} had been issued, \
-                     and server_max_async_queries allows {}{advice}",
+                    "the run ended early: {} queries were outstanding after {} were issued, but \
+                     server_max_async_queries allows {}{advice}",
                     count(outstanding),
                     count(issued),
                     count(most)
@@ -209,8 +209,8 @@ impl InvalidRun<'_> {
         for bound in self.against_bounds() {
             if bound.is_met_by_answered(self.plan().percentile()) {
                 text += &format!(
-                    ". {} holds for the {} answered samples ({} over it), and {} of {} may fail or \
-                     be over it",
+                    ". {} holds for the {} answered samples ({} over it), but only {} of {} may \
+                     fail or be over it",
                     bound.name,
                     count(bound.answered),
                     count(bound.over_answered),
@@ -299,7 +299,7 @@ impl InvalidRun<'_> {
         );
         if self.lost() > 0 {
             text += &format!(
-                "; with those that failed or never came back {} of {}",
+                "; {} of {} including failed and unanswered samples",
                 count(found.over),
                 count(found.samples)
             );
@@ -323,7 +323,7 @@ impl InvalidRun<'_> {
             missing => format!("{} more queries", count(missing)),
         };
         let text = format!(
-            "{} of at least {} queries were issued and {} of at least {} samples came back: \
+            "{} of at least {} queries were issued, and {} of at least {} samples were answered: \
              {missing} needed{}",
             count(*queries),
             count(*minimum_queries),
@@ -367,7 +367,7 @@ impl InvalidRun<'_> {
         let at = self.plan().percentile();
         Some(new(match finding {
             Finding::Bound { .. } if is_missed => format!(
-                "too few queries to be certain of {}, too: {more} needed, if all of them are \
+                "also too few queries to be certain of {}: {more} needed if all of them are \
                  within the bound",
                 percentile(at)
             ),
@@ -380,7 +380,7 @@ impl InvalidRun<'_> {
                 };
                 format!(
                     "{} holds for the {} answered ({} over it{failed}); {more} needed to be \
-                     certain, if all of them are within it; use --set min_query_count={needed}",
+                     certain if all of them are within it; use --set min_query_count={needed}",
                     limit(bounded, at, bound),
                     count(self.answered()),
                     count(over_answered)

@@ -14,11 +14,12 @@ pub struct Answer {
     /// the class, if there are labels; null if it is not a class
     #[cfg_attr(
         feature = "schema",
-        schemars(description = "the class that it is, where there are labels; null if it is none")
+        schemars(description = "predicted class, if the data set has labels; null if the answer \
+             is not a class")
     )]
     pub class: Option<i64>,
     /// label of the sample in the data set
-    #[cfg_attr(feature = "schema", schemars(description = "what the data set says it should be"))]
+    #[cfg_attr(feature = "schema", schemars(description = "label in the data set"))]
     pub label: Option<i64>,
     /// null without a label
     pub is_correct: Option<bool>,
@@ -26,7 +27,7 @@ pub struct Answer {
     pub greatest: Option<usize>,
     /// the first few values of the model's first output; empty where they cannot be read
     pub first: Vec<f64>,
-    /// how many values there are
+    /// number of values
     pub values: usize,
 }
 

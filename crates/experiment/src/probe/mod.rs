@@ -22,7 +22,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Name of its schema.
 const SCHEMA: &str = "dyno.probe";
 
-/// What a probe found. Times are ns; those of a query count from its scheduled time.
+/// Result of a probe. Times are ns; times of a query count from its scheduled time.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Probe {
@@ -32,51 +32,51 @@ pub struct Probe {
     /// 1
     #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
-    /// every sample was answered, and nothing was odd
+    /// every sample was answered without irregularities
     pub is_well: bool,
     /// as `--system` names it
     pub system: String,
     /// `real` or `virtual`
     pub time: &'static str,
-    /// how long it took to load; null in virtual time
+    /// loading time; null in virtual time
     pub load_ns: Option<Nanos>,
-    /// what answers
+    /// the engine
     pub engine: Engine,
-    /// what it is asked
+    /// the samples
     pub data: Data,
     /// `SingleStream`, `MultiStream`, `Server` or `Offline`
     pub scenario: &'static str,
-    /// what is given up after this long without an answer
+    /// time limit for an answer
     pub deadline_ns: Nanos,
     /// in order
     pub queries: Vec<Query>,
-    /// calls that the system got wrong: what, and how often
+    /// calls that the system misused, with their counts
     pub misuse: BTreeMap<&'static str, u64>,
-    /// why the first sample that failed did so, in the engine's words
+    /// error message of the first failed sample
     pub trouble: Option<String>,
 }
 
-/// What answers.
+/// The engine.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Engine {
-    /// as the logs have it
+    /// name in the logs
     pub name: String,
-    /// name and version of what runs the model
+    /// name and version of the runtime
     pub runtime: Option<String>,
-    /// the shared library that it was loaded from
+    /// path of its shared library
     pub library: Option<String>,
-    /// what computes within it
+    /// execution provider
     pub provider: Option<String>,
-    /// samples in a call at most; 0 where it does not matter
+    /// maximum number of samples per call; 0 without a limit
     pub largest_batch: usize,
     /// calls before the clock, after the first one
     pub warm_up: usize,
     /// the very first call, which is part of loading
     pub first_call_ns: Option<Nanos>,
-    /// what the model takes
+    /// inputs of the model
     pub inputs: Vec<Tensor>,
-    /// what it returns; the first one is the answer
+    /// outputs of the model; the first one is the answer
     pub outputs: Vec<Tensor>,
 }
 
@@ -88,7 +88,7 @@ pub struct Tensor {
     pub name: String,
     /// type of the elements
     pub element: String,
-    /// dimensions; null is one that each call chooses
+    /// dimensions; null is dynamic
     pub shape: Vec<Option<usize>>,
 }
 
@@ -99,7 +99,7 @@ impl From<&Port> for Tensor {
     }
 }
 
-/// What it is asked.
+/// The samples.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Data {
@@ -125,9 +125,9 @@ pub struct Query {
     pub scheduled_ns: Nanos,
     /// when it was handed to the system, since it was due
     pub issued_ns: Nanos,
-    /// when its last sample was complete; null if that never was
+    /// completion of its last sample; null if never complete
     pub completed_ns: Option<Nanos>,
-    /// how many it has
+    /// number of samples
     pub sample_count: usize,
     /// the first few
     pub samples: Vec<Sample>,
@@ -139,17 +139,17 @@ pub struct Query {
 pub struct Sample {
     /// in the data set
     pub index: u32,
-    /// what went in
+    /// its inputs
     pub inputs: Vec<SampleInput>,
-    /// null where tokens are not measured
+    /// time to first token; null if tokens are not measured
     pub first_token_ns: Option<Nanos>,
-    /// null if it never was
+    /// completion; null if never complete
     pub completed_ns: Option<Nanos>,
-    /// output tokens; null where they are not measured
+    /// output tokens; null if they are not measured
     pub tokens: Option<i64>,
     /// why there is no answer
     pub failure: Option<&'static str>,
-    /// what came out
+    /// its answer
     pub answer: Option<Answer>,
 }
 
@@ -250,10 +250,10 @@ fn query(system: &System, about: &EngineInfo, record: &Record, q: usize) -> Quer
 fn reason(failure: Failure) -> &'static str {
     match failure {
         Failure::Rejected => "the system refused it",
-        Failure::TimedOut => "the system took too long by its own clock",
+        Failure::TimedOut => "the system reported a timeout",
         Failure::Disconnected => "the connection to the system was lost",
         Failure::Internal => "the system reported an error",
-        Failure::Empty => "the answer holds no output",
+        Failure::Empty => "the answer has no output",
         Failure::Cut => "the answer ended before it was finished",
         Failure::Aborted => "the system gave up on the answer",
         Failure::Filtered => "a filter of the system withheld the answer",

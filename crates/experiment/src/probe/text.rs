@@ -26,7 +26,7 @@ pub fn text(probe: &Probe) -> String {
     engine(&mut lines, probe);
     let data = &probe.data;
     let labels = data.classes.map(|classes| format!(", labels of {classes} classes"));
-    let random = if data.is_random { ", random: nothing is said about accuracy" } else { "" };
+    let random = if data.is_random { ", random: accuracy is not measured" } else { "" };
     lines.say(
         "data",
         format!(
@@ -89,7 +89,7 @@ fn engine(lines: &mut Lines, probe: &Probe) {
     }
     match engine.largest_batch {
         0 => {}
-        1 => lines.say("batch", "1: the model takes one sample a call"),
+        1 => lines.say("batch", "1: the model takes one sample per call"),
         most => lines.say("batch", format!("at most {most} samples a call")),
     }
 }

@@ -42,14 +42,12 @@ pub(super) fn servers_of_tenants(options: &Options) -> Result<(), Failure> {
     };
     let name = &options.tenants[at].name;
     if options.modes().iter().any(|mode| *mode != TestMode::PerformanceOnly) {
-        let problem =
-            format!("tenant {name} has a system of its own, whose answers are not scored");
+        let problem = format!("tenant {name} has its own system, whose answers are not scored");
         return Err(Failure::usage(problem).hint("add --mode performance"));
     }
     if options.run.remote_workers.is_some() {
-        let problem =
-            format!("tenant {name} has a system of its own, and workers share one system");
-        return Err(Failure::usage(problem).hint("leave out --remote-workers"));
+        let problem = format!("tenant {name} has its own system, but workers share one system");
+        return Err(Failure::usage(problem).hint("remove --remote-workers"));
     }
     Ok(())
 }

@@ -14,8 +14,8 @@ use crate::options::{FILE_VERSION, Options};
 /// Returns the configuration of the run as a `dyno.toml`.
 pub fn effective_toml(run: &Run, options: &Options) -> String {
     let mut text = format!(
-        "# Effective configuration of run {0}. Comments tell where each value came from.\n\
-         version = {FILE_VERSION}\n\n[run]\nname = {0}\nsystem = {1}\nprofile = {2}\n",
+        "# Effective configuration of run {0}. Comments state the origin of each value.\nversion \
+         = {FILE_VERSION}\n\n[run]\nname = {0}\nsystem = {1}\nprofile = {2}\n",
         quoted(&run.name),
         quoted(&run.system),
         quoted(&run.profile)

@@ -51,7 +51,8 @@ pub fn play<'a>(
         let Some(longer) = longer else { break };
         let count = |test: &PlannedTest| units::count(test.tenants[0].plan.samples_per_query);
         sized.notes.push(format!(
-            "A probe sized the query too small: {} samples took {}. It was issued again with {}.",
+            "The probe made the query too small: {} samples took {}. Dyno issued it again with \
+             {}.",
             count(&sized.test),
             units::duration(lasted.cast_signed()),
             count(&longer)

@@ -479,9 +479,11 @@ fn play(
     let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
     control.writes(false);
     let SizedTest { test, played, mut notes } = longer::play(prepared, test, control, title)?;
-    notes.extend(warmed_up.filter(|failed| *failed > 0).map(|failed| {
-        format!("{failed} of the requests that warmed the server up before the test failed.")
-    }));
+    notes.extend(
+        warmed_up
+            .filter(|failed| *failed > 0)
+            .map(|failed| format!("{failed} warm-up requests before the test failed.")),
+    );
     let PlayedTest { logs, failing, saturated, observation, servers } = played;
     control.writes(true);
     let took = clock.now();

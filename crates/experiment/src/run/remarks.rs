@@ -21,18 +21,18 @@ pub fn of_run(options: &Options, system: &System) -> Vec<String> {
     }
     if options.scenarios().contains(&Scenario::Server) && options.profile() != Profile::Llm {
         remarks.push(
-            "Server judges the client as well: at the target percentile it may lag by a tenth \
-             of the latency bound, or by 1 ms if that is more."
+            "Server also judges the client: at the target percentile its lag may reach a tenth of \
+             the latency bound, or 1 ms if that is more."
                 .into(),
         );
     }
     if cfg!(debug_assertions) {
-        remarks.push("This is a debug build; its figures are those of slow code.".into());
+        remarks.push("This is a debug build; its figures are not representative.".into());
     }
     let (load, cores) = (environment::load_average().unwrap_or(0.0), environment::cores());
     if load > cores as f64 {
         remarks.push(format!(
-            "This machine was busy before the run began: a load of {load:.1} on {cores} cores."
+            "This machine was busy before the run: load {load:.1} on {cores} cores."
         ));
     }
     remarks

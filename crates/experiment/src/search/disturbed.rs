@@ -81,11 +81,11 @@ impl Patience {
 /// Returns advice for searches that the client limits.
 pub fn advice(is_remote: bool) -> &'static str {
     if is_remote {
-        "share the load among several clients (--remote-workers N), give Dyno cores of its own \
-             (taskset), or use fewer connections (connections=N) and more threads (threads=N)"
+        "share the load among several clients (--remote-workers N), reserve cores for Dyno \
+         (taskset), or use fewer connections (connections=N) and more threads (threads=N)"
     } else {
-        "give Dyno a core of its own (taskset, or fewer threads of the system), or use a \
-             machine that runs nothing else"
+        "reserve a core for Dyno (taskset, or fewer threads of the system), or use an idle \
+         machine"
     }
 }
 

@@ -149,8 +149,7 @@ impl Job {
         let name = format!("search-{}", self.prepared.system.short_name());
         let out = self.prepared.options.run.out.clone();
         self.directory = free_folder(out.as_deref(), &name).map_err(|error| {
-            Failure::from(error)
-                .hint("go on with the search in a folder that has one: --resume DIR")
+            Failure::from(error).hint("pass the folder of a search: --resume DIR")
         })?;
         self.write()
     }
@@ -166,9 +165,9 @@ impl Job {
         definition.max_time_ns = before.definition.max_time_ns;
         definition.confirmations = before.definition.confirmations;
         if let Some(difference) = before.definition.difference(&definition) {
-            let problem = format!("{} holds another search: {difference}", directory.display());
+            let problem = format!("{} has a different search: {difference}", directory.display());
             return Err(Failure::usage(problem)
-                .hint("give --resume alone to go on with it, or --out to begin anew"));
+                .hint("pass only --resume to continue it, or --out to start a new search"));
         }
         for point in &before.points {
             let mut told = point.observation().map_err(|problem| {
@@ -178,7 +177,7 @@ impl Job {
                 ))
             })?;
             if told.blocks.len() != self.limits.len() {
-                let problem = format!("point {} has other limits", point.number);
+                let problem = format!("point {} has different limits", point.number);
                 return Err(Failure::set_up(problem));
             }
             let mut limits = self.limits.iter();
@@ -267,7 +266,7 @@ impl Job {
             self.patience.renew();
             self.count_alone(&mut told.point, &alone);
             told.observation = alone;
-            told.reasons.push(format!("    the client was late, too: {reason}"));
+            told.reasons.push(format!("    the client was also late: {reason}"));
             return self.tell(told).map(Some);
         }
         let took = told.observation.took;
@@ -314,7 +313,7 @@ impl Job {
         let (purpose, load) = (probe.purpose.into(), probe.load);
         self.state.unfinished.push(Unfinished { purpose, load, took_ns: took });
         self.keep();
-        Ok(format!("    the time is over: the run at {} does not count", self.load.show(load)))
+        Ok(format!("    out of time: the run at {} does not count", self.load.show(load)))
     }
 
     /// Writes the state. If that fails, the search goes on in memory, and the next call tries again.
@@ -325,7 +324,7 @@ impl Job {
     fn write(&self) -> Result<(), Failure> {
         self.state.write(&self.directory).map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", self.directory.display()))
-                .hint("free some space, then go on with dyno search --resume")
+                .hint("free some space, then continue with dyno search --resume")
         })
     }
 
@@ -338,12 +337,12 @@ impl Job {
         self.state.state = Phase::Aborted;
         self.keep();
         Failure::aborted(format!(
-            "the system stopped answering at {}: {missing} samples were outstanding, and nothing \
-             came within the deadline",
+            "the system stopped answering at {}: {missing} samples were outstanding, and no \
+             answer arrived within the deadline",
             self.load.show(probe.load)
         ))
         .hint(format!(
-            "check the system, then go on: dyno search --resume {}",
+            "check the system, then continue: dyno search --resume {}",
             self.directory.display()
         ))
     }
@@ -353,7 +352,7 @@ impl Job {
         self.keep();
         let load = self.load.show(probe.load);
         Failure::aborted(format!("at {load} {}", failing.sentence())).hint(format!(
-            "check the system and what is sent to it, then go on: dyno search --resume {}",
+            "check the system and its requests, then continue: dyno search --resume {}",
             self.directory.display()
         ))
     }

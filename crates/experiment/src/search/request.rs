@@ -60,25 +60,27 @@ pub fn narrow(options: &mut Options, ask: &SearchRequest) -> Result<Load, Failur
     let scenario = load.scenario();
     if given.iter().any(|given| *given != scenario) {
         let problem = format!("a search raises the {} of {scenario}", load.name());
-        return Err(Failure::usage(problem)
-            .hint("leave --scenario out, or give MultiStream, whose samples a query are raised"));
+        return Err(Failure::usage(problem).hint(
+            "remove --scenario, or use MultiStream, where the search raises the samples per \
+                 query",
+        ));
     }
     if matches!(options.run.mode, Some(Mode::Accuracy | Mode::Both | Mode::Peak)) {
-        let problem = "a search makes performance runs only; --mode means nothing to it";
+        let problem = "a search runs only performance tests; --mode has no effect";
         return Err(Failure::usage(problem).hint("dyno run --mode accuracy measures accuracy"));
     }
     let is_flag = |given: &KeyOrigin| matches!(given.origin, Origin::Flag(_));
     if options.given().iter().any(|given| given.key == "require" && is_flag(given)) {
-        let problem = "a search has limits, and --require has no effect on it";
-        return Err(Failure::usage(problem).hint("write --limit instead of --require"));
+        let problem = "a search uses limits; --require has no effect";
+        return Err(Failure::usage(problem).hint("use --limit instead of --require"));
     }
     if ask.short == Some(0) {
-        let problem = "--short is 0, and a run takes time";
-        return Err(Failure::usage(problem).hint("--short 2s, or leave it out"));
+        let problem = "expected --short above 0";
+        return Err(Failure::usage(problem).hint("use --short 2s, or remove it"));
     }
     if !options.tenants.is_empty() {
         let problem = "a search measures one tenant";
-        return Err(Failure::usage(problem).hint("take the [[tenant]] tables out of the file"));
+        return Err(Failure::usage(problem).hint("remove the [[tenant]] tables from the file"));
     }
     options.run.scenarios = vec![scenario];
     options.run.mode = Some(Mode::Performance);
@@ -97,7 +99,10 @@ pub fn read_limits(
         Load::Samples => said.multi_stream_target_latency_percentile,
     };
     if !(percentile > 0.0 && percentile < 1.0) {
-        let problem = format!("the target percentile is {percentile}; it lies between 0 and 1");
+        let problem = format!(
+            "the target percentile is {percentile}; expected a value between 0 \
+             and 1"
+        );
         return Err(Failure::usage(problem));
     }
     let given = ask.limits.iter().map(|text| limits::parse(text, percentile));
@@ -112,7 +117,7 @@ pub fn read_limits(
                 };
                 match found.iter().find(same) {
                     Some(other) => problems.push(format!(
-                        "two limits of the same: {} and {}",
+                        "two limits of the same metric: {} and {}",
                         limits::show(other),
                         limits::show(&limit)
                     )),
@@ -123,7 +128,9 @@ pub fn read_limits(
         }
     }
     if !problems.is_empty() {
-        return Err(Failure::usages(problems).hint(format!("limits read so: {}", limits::GRAMMAR)));
+        return Err(
+            Failure::usages(problems).hint(format!("limits have the form {}", limits::GRAMMAR))
+        );
     }
     let bounds_latency =
         |limit: &Limit| limit.quantity.waits() || limit.quantity == Quantity::TimePerOutputToken;
@@ -146,14 +153,13 @@ fn limits_of_settings(
             let interval = SECOND as f64 / said.multi_stream_target_qps;
             Ok(vec![limit(Quantity::Latency, interval as Nanos)])
         }
-        Load::Samples => Err(Failure::usage("MultiStream has no bound of its own").hint(
-            "say one: --limit 'p99 <= 50ms', or with --set multi_stream_target_qps=20 an \
-                 interval of 50 ms, which is one",
+        Load::Samples => Err(Failure::usage("MultiStream has no default limit").hint(
+            "use --limit 'p99 <= 50ms', or --set multi_stream_target_qps=20 for an interval of 50 \
+             ms, which acts as a limit",
         )),
         _ if said.server_target_latency_ns >= NO_BOUND => {
-            let problem = "profile llm has no bound that a load could miss";
-            Err(Failure::usage(problem)
-                .hint(format!("name one: --limit, such as {}", limits::GRAMMAR)))
+            let problem = "profile llm has no default limit";
+            Err(Failure::usage(problem).hint(format!("use --limit, such as {}", limits::GRAMMAR)))
         }
         _ if said.use_token_latencies => Ok(vec![
             limit(Quantity::FirstToken, said.server_ttft_latency),
@@ -195,7 +201,7 @@ pub fn first_load(
 ) -> Result<Option<FirstLoad>, Failure> {
     for given in [ask.from, ask.to].into_iter().flatten() {
         if !(given.is_finite() && given > 0.0) {
-            return Err(Failure::usage(format!("a load is above 0, found {given}")));
+            return Err(Failure::usage(format!("expected a load above 0, found {given}")));
         }
     }
     if let (Some(from), Some(to)) = (ask.from, ask.to)
@@ -240,7 +246,7 @@ fn check_in_flight(prepared: &PreparedRun, ask: &SearchRequest, load: Load) -> R
     let Some(most) = most.filter(|_| load != Load::Qps) else { return Ok(()) };
     if ask.to.map_or(most < FAR, |to| to > most as f64) {
         let problem = format!("the client keeps at most {most} requests in flight");
-        let hint = format!("give --to {most}, raise connections=N, or leave it out");
+        let hint = format!("use --to {most}, or raise or remove connections=N");
         return Err(Failure::usage(problem).hint(hint));
     }
     Ok(())

@@ -27,8 +27,8 @@ pub fn combinations(
     let count = count(axes, is_zip)?;
     if count.saturating_mul(repeat) > MOST_POINTS {
         return Err(format!(
-            "{count} combinations, {repeat} times, are more than {MOST_POINTS} points; leave out \
-             values or repeats"
+            "{count} combinations, {repeat} times, exceed {MOST_POINTS} points; use fewer values \
+             or repeats"
         ));
     }
     let combination = |mut at: usize| {
@@ -63,7 +63,7 @@ fn count(axes: &[Axis], is_zip: bool) -> Result<usize, String> {
     match axes.iter().find(|axis| axis.values.len() != first.values.len()) {
         None => Ok(first.values.len()),
         Some(other) => Err(format!(
-            "lists side by side must be equally long: `{}` has {} values, `{}` has {}",
+            "zipped lists must have the same length: `{}` has {} values, `{}` has {}",
             first.key,
             first.values.len(),
             other.key,
@@ -138,7 +138,7 @@ mod tests {
         assert!(problem(&axes(), false, &[selection("batch", &["3"])], 1).contains("never `3`"));
         let all = selection("batch", &["1", "2"]);
         assert!(problem(&axes(), false, &[all], 1).contains("every combination"));
-        assert!(problem(&axes(), false, &[], usize::MAX).contains("more than"));
+        assert!(problem(&axes(), false, &[], usize::MAX).contains("exceed"));
         assert_eq!(problem(&[], false, &[], 1), "nothing varies");
     }
 }

@@ -109,8 +109,8 @@ impl SweepPlan {
     }
 }
 
-const NO_AXES: &str = "say what varies with --over, such as --over batch=1,2,4 or \
-                       --over settings.server_target_qps=100..400:x2, or in [sweep.over] of a file";
+const NO_AXES: &str = "select what varies with --over, such as --over batch=1,2,4 or --over \
+     settings.server_target_qps=100..400:x2, or in [sweep.over] of a file";
 
 /// Checks that options of a sweep have an effect.
 fn check_table(
@@ -139,7 +139,7 @@ fn check_table(
         return Ok(());
     }
     Err(Failure::usages(problems)
-        .hint("pair zip with a second --over, order-seed with --order random, or leave them out"))
+        .hint("use zip with a second --over, and order-seed with --order random, or remove them"))
 }
 
 /// Checks that a sweep which ends at saturation raises a load.
@@ -162,10 +162,13 @@ fn check_secrets(system: Option<&String>, axes: &[Axis]) -> Result<(), Failure> 
     match system.into_iter().chain(swept).find_map(|spec| literal_secret(spec)) {
         None => Ok(()),
         Some(name) => {
-            let problem = format!("{name}: a sweep writes its command down to be resumed");
+            let problem = format!(
+                "{name}: a sweep records its command to be resumable, so it \
+                 accepts no secret value"
+            );
             let hidden = name.replacen('.', "-env.", 1);
             Err(Failure::usage(problem)
-                .hint(format!("{hidden}=VARIABLE takes the value from the environment")))
+                .hint(format!("{hidden}=VARIABLE reads the value from the environment")))
         }
     }
 }
@@ -181,7 +184,7 @@ fn check_systems(axes: &[Axis]) -> Result<(), Failure> {
     let failure = Failure::usages(problems);
     let holds_commas = axes.iter().any(|axis| axis.values.iter().any(|value| value.contains('=')));
     Err(if holds_commas {
-        failure.hint("values that hold commas are separated by semicolons")
+        failure.hint("separate values that contain commas by semicolons")
     } else {
         failure
     })
@@ -281,8 +284,8 @@ impl Check {
             Entry::Vacant(free) => _ = free.insert(name.clone()),
             Entry::Occupied(taken) => {
                 let problem = format!(
-                    "points {} and {name} are the same run: what differs between them has no \
-                     effect, because something else overrides it",
+                    "points {} and {name} are the same run: another setting overrides their \
+                     difference",
                     taken.get()
                 );
                 return self.note(&Failure::usage(problem), &name);
@@ -359,7 +362,7 @@ impl Check {
             problems.push(format!("and {more} further problems"));
         }
         Err(Failure::usages(problems)
-            .hint("combinations that make no sense are left out with [[sweep.exclude]] in a file"))
+            .hint("use [[sweep.exclude]] in a file to leave out invalid combinations"))
     }
 }
 

@@ -179,7 +179,7 @@ impl Player<'_> {
         self.sweep.state = state;
         let written = self.sweep.write(self.directory).map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", self.directory.display()))
-                .hint("free some space, then go on with dyno sweep --resume")
+                .hint("free some space, then continue with dyno sweep --resume")
         });
         self.not_written = written.err();
     }
@@ -226,7 +226,7 @@ impl Player<'_> {
         let ended = process::run(&arguments, &self.sweep.working_directory, &mut look_on);
         let ended = ended.map_err(|error| {
             Failure::set_up(format!("cannot run point {title}: {error}"))
-                .hint("the sweep goes on from here with dyno sweep --resume")
+                .hint("continue the sweep from here with dyno sweep --resume")
         })?;
         note(&mut self.sweep.points[at], &ended, &folder);
         Ok(())

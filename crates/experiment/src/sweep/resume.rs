@@ -30,7 +30,7 @@ impl Lock {
         match file.try_lock() {
             Err(std::fs::TryLockError::WouldBlock) => {
                 Err(Failure::set_up(format!("a sweep is running in {}", directory.display()))
-                    .hint("wait for its end"))
+                    .hint("wait until it ends"))
             }
             // Some file systems do not support locks.
             Err(std::fs::TryLockError::Error(_)) | Ok(()) => Ok(Self { _file: file }),
@@ -57,7 +57,7 @@ pub fn lock(directory: &Path) -> Result<Lock, Failure> {
 /// There is no sweep, or it is damaged.
 pub fn read(directory: &Path) -> Result<Sweep, Failure> {
     let sweep = Sweep::read(directory).map_err(|error| {
-        Failure::set_up(error).hint("--resume takes the directory of a sweep, with its sweep.json")
+        Failure::set_up(error).hint("--resume needs the directory of a sweep, with its sweep.json")
     })?;
     // The remains of a point are removed before it is run again, so that a damaged file must not
     // name other folders.
@@ -68,7 +68,7 @@ pub fn read(directory: &Path) -> Result<Sweep, Failure> {
             point.number,
             point.folder
         );
-        return Err(Failure::set_up(problem).hint("begin a new sweep in another directory"));
+        return Err(Failure::set_up(problem).hint("start a new sweep in another directory"));
     }
     Ok(sweep)
 }
@@ -83,8 +83,9 @@ pub fn return_to(base: &Path, directory: &Path) -> Result<PathBuf, Failure> {
         return Ok(directory.to_path_buf());
     }
     let gone = |error: std::io::Error| {
-        let problem = format!("cannot go to {}, where the sweep began: {error}", base.display());
-        Failure::set_up(problem).hint("begin a new sweep in another directory")
+        let problem =
+            format!("cannot change to {}, where the sweep was started: {error}", base.display());
+        Failure::set_up(problem).hint("start a new sweep in another directory")
     };
     let directory = directory.canonicalize().map_err(gone)?;
     std::env::set_current_dir(base).map_err(gone)?;
@@ -109,8 +110,8 @@ pub fn check(sweep: &Sweep, asked: Option<&SweepPlan>) -> Result<(), Failure> {
     for (name, value) in &old.environment {
         match now.get(name) {
             Some(other) if other == value => {}
-            Some(other) => changes.push(format!("{name} was {value}, is {other}")),
-            None => changes.push(format!("{name} was {value}, is not set")),
+            Some(other) => changes.push(format!("{name} was {value}, but is {other}")),
+            None => changes.push(format!("{name} was {value}, but is not set")),
         }
     }
     let added = now.keys().filter(|name| !old.environment.contains_key(*name));
@@ -119,9 +120,14 @@ pub fn check(sweep: &Sweep, asked: Option<&SweepPlan>) -> Result<(), Failure> {
         return Ok(());
     }
     changes.dedup();
-    let problem = |change: String| format!("not the sweep that began: {change}");
+    let problem = |change: String| {
+        format!(
+            "the sweep differs from the one that was started: \
+         {change}"
+        )
+    };
     Err(Failure::usages(changes.into_iter().map(problem).collect())
-        .hint("begin a new sweep in another directory, or undo the change"))
+        .hint("start a new sweep in another directory, or undo the change"))
 }
 
 fn is_inside(folder: &Path) -> bool {
@@ -138,14 +144,14 @@ fn differences(sweep: &Sweep, plan: &SweepPlan) -> Vec<String> {
     let mut found = Vec::new();
     let mut differ = |what: &str, old: String, new: String| {
         if old != new {
-            found.push(format!("{what} was {old}, is {new}"));
+            found.push(format!("{what} was {old}, but is {new}"));
         }
     };
     let list = |values: &[String]| match values {
         [] => "nothing".to_string(),
         values => values.join(","),
     };
-    differ("what all points share", list(&old.fixed), list(&new.fixed));
+    differ("the common argument list", list(&old.fixed), list(&new.fixed));
     for axis in &old.axes {
         let other = new.axes.iter().find(|other| other.key == axis.key);
         let other = other.map_or("fixed".into(), |other| list(&other.values));

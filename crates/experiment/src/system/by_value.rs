@@ -60,7 +60,7 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
         "tokens" => return tokens::load(argument, waiting).map(ServerModel::Text),
         _ => {
             return Err(Failure::usage(format!("system `{spec}` cannot be served"))
-                .hint(format!("those that can are {SERVED}")));
+                .hint(format!("systems that can be served: {SERVED}")));
         }
     };
     Ok(ServerModel::Tensors(model, stations(), None))
@@ -91,9 +91,8 @@ pub fn warm_up(
     for _ in 0..calls {
         for answer in model.infer(&[&zeros]) {
             answer.map_err(|(_, why)| {
-                Failure::set_up(format!("{} fails on zeros: {why}", model.name())).hint(
-                    "--shape gives other dimensions than 1; --warm-up 0 leaves these calls out",
-                )
+                Failure::set_up(format!("{} fails on zeros: {why}", model.name()))
+                    .hint("--shape sets dimensions other than 1; --warm-up 0 skips these calls")
             })?;
         }
     }
@@ -107,8 +106,8 @@ fn load_onnx(
 ) -> Result<dyno_sut::infer::RowModel, Failure> {
     let path = PathBuf::from(file);
     if !path.is_file() {
-        return Err(Failure::set_up(format!("there is no model {}", path.display()))
-            .hint("write --system onnx:FILE.onnx"));
+        return Err(Failure::set_up(format!("model {} does not exist", path.display()))
+            .hint("use --system onnx:FILE.onnx"));
     }
     let _bound = policy::bound(run.cores.as_ref())?;
     let search = Search::from_environment(run.ort_lib.clone());
@@ -124,7 +123,7 @@ fn tuned_model(text: &str) -> Result<TunedModel, Failure> {
         return Err(Failure::usage(format!(
             "system `tuned:{text}`: requests have their own lengths"
         ))
-        .hint("leave out lengths=, which belongs to samples of --data"));
+        .hint("remove lengths=, which belongs to samples of --data"));
     }
     let opened = match (&files.packed, &files.model) {
         (Some(packed), model) => TunedModel::open_packed(packed, model.as_deref()),

@@ -15,10 +15,10 @@ use crate::failure::Failure;
 pub(super) const KIND: SystemKind = SystemKind {
     name: "cheat",
     operand: "TRICK",
-    help: "the digits in virtual time, computed by a system that cheats: caching, \
-    coalescing, skipping, foreseeing, memorising or stale; or by an honest one: honest. In \
-    tokens: padding or curtailing; honest: writing. In rankings: guessing; honest: ranking. \
-    ,data=specked gives it images that it has never seen. dyno audit catches each",
+    help: "the digits in virtual time, computed by a system that cheats: caching, coalescing, \
+         skipping, foreseeing, memorising or stale; honest does not cheat. With tokens: padding \
+         or curtailing; writing is honest. With rankings: guessing; ranking is honest. \
+         ,data=specked selects unseen images. dyno audit detects every cheat",
     accepts: &[],
     resources: Resources::nothing,
     check: None,
@@ -29,7 +29,7 @@ pub(super) const KIND: SystemKind = SystemKind {
         Ok(OpenedSystem {
             labels: is_class.then(digits::labels),
             target: is_class.then_some(TARGET),
-            caution: Some("The system is simulated, and made for audits to judge."),
+            caution: Some("The system is simulated, to test audits."),
             ..OpenedSystem::new(Drive::Virtual(Box::new(cheat)), images)
         })
     },

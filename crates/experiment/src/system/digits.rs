@@ -9,7 +9,8 @@ use super::kind::{Drive, OpenedSystem, Resources, SystemKind};
 pub(super) const KIND: SystemKind = SystemKind {
     name: "digits",
     operand: "",
-    help: "UCI handwritten digits and a small perceptron, both built in; real data, real labels",
+    help: "UCI handwritten digits and a small perceptron, both built in, with real data and \
+         labels",
     accepts: &["workers", "threads", "cores", "warm-up", "batch", "batch-wait"],
     resources: Resources::nothing,
     check: None,

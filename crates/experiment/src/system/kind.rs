@@ -181,7 +181,7 @@ pub(super) struct OpenedSystem {
     pub pools: Option<rnn::Pools>,
     /// Default accuracy target, in [0, 1].
     pub target: Option<f64>,
-    /// Judges answers where there are no labels.
+    /// Judges answers where no labels are given.
     pub judge: Option<Judge>,
     /// Remark on figures that are not those of a real system.
     pub caution: Option<&'static str>,

@@ -31,7 +31,7 @@ pub(super) const KIND: SystemKind = SystemKind {
 };
 
 /// Remark on figures of models.
-pub(super) const SIMULATED: &str = "The system is simulated: these are figures of a model.";
+pub(super) const SIMULATED: &str = "The system is simulated: the figures describe a model.";
 
 /// Parses a model, and builds it once to check it; each test builds a new one.
 fn read(spec: &str, operand: &str, seed: Option<u64>) -> Result<Model, Failure> {

@@ -43,9 +43,10 @@ use spec_keys::{SpecKeys, named};
 pub(super) const OIP: SystemKind = SystemKind {
     name: "oip",
     operand: "URL/MODEL",
-    help: "a model behind the Open Inference Protocol over HTTP; binary=true sends \
-     tensors as bytes. --data [INPUT=]FILE.npy holds the samples, --labels FILE.npy their classes; \
-     without --data they are random. output=NAME is what is scored, version=V that of the model",
+    help: "a model behind the Open Inference Protocol over HTTP; binary=true sends tensors as \
+         bytes. --data [INPUT=]FILE.npy holds the samples, --labels FILE.npy their classes; \
+         without --data they are random. output=NAME is the scored output, version=V the version \
+         of the model",
     accepts: &["data", "shape", "labels", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("oip", operand),
     check: None,
@@ -66,21 +67,32 @@ pub(super) const OIP_GRPC: SystemKind = SystemKind {
 pub(super) const OPENAI: SystemKind = SystemKind {
     name: "openai",
     operand: "URL",
-    help: "a server of texts with the interface of OpenAI: model=NAME, stream=false for \
-     whole answers, chat=true or false, max-tokens=N, limit-member=max_tokens or \
-     max_completion_tokens (where that limit goes; else by what the server accepts), usage=false where the server refuses \
-     stream_options or counts wrongly, api=NAME (completions, chat, responses, generate, embeddings or rerank), tokenizer=FILE.json, accept-answers=CLASS,... (empty, cut, \
-     aborted, filtered or short: answers that count as success beside whole ones), KEY:=JSON for any member of the request, KEY:= or \
-     without=KEY for none, body-env.KEY=VARIABLE and body-file.KEY=FILE for one that is secret. --data FILE or FOLDER \
-     holds the prompts (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X \
-     times as fast; row-members=all, known or none: members of rows that are sent; prompt-column=NAME, split=NAME, \
-     turns=N), else they are made up: input=LENGTHS, output=LENGTHS, lengths=INPUT/OUTPUT*WEIGHT,..., prefix=N, groups=N, \
-     ids=N (random tokens below N), image=WxH*N, documents=N. exact-input=usage, tokenize or tokenizer fits words to \
-     tokens, force-output=true demands the length of answers, unique-prefix=true keeps requests out of caches. sessions=live \
-     plays conversations whose turns hold the server's own answers (sessions=once: each once), with think=TIMES \
-     before each turn, and turns=LENGTHS where they are made up. TIMES: TIME, TIME-TIME, normal:MEAN:DEVIATION, \
-     lognormal:MEDIAN:SIGMA. LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
-    accepts: &["data", "warm-up", "ready-timeout", "max-concurrency", "percentile-metrics", "metric-percentiles"],
+    help: "a text server with the OpenAI interface: model=NAME, stream=false for whole answers, \
+         chat=true or false, max-tokens=N, limit-member=max_tokens or max_completion_tokens \
+         (member of the limit; by default what the server accepts), usage=false where the server \
+         refuses stream_options or counts wrongly, api=NAME (completions, chat, responses, \
+         generate, embeddings or rerank), tokenizer=FILE.json, accept-answers=CLASS,... (empty, \
+         cut, aborted, filtered or short: further answers that count as success), KEY:=JSON for \
+         any member of the request, KEY:= or without=KEY to remove one, body-env.KEY=VARIABLE and \
+         body-file.KEY=FILE for a secret one. --data FILE or FOLDER holds the prompts (JSON \
+         lines, JSON, CSV; recorded traces are played at their times, speed=X times as fast; \
+         row-members=all, known or none: members of rows that are sent; prompt-column=NAME, \
+         split=NAME, turns=N); without it they are generated: input=LENGTHS, output=LENGTHS, \
+         lengths=INPUT/OUTPUT*WEIGHT,..., prefix=N, groups=N, ids=N (random tokens below N), \
+         image=WxH*N, documents=N. exact-input=usage, tokenize or tokenizer fits words to tokens, \
+         force-output=true forces the length of answers, unique-prefix=true keeps requests out of \
+         caches. sessions=live runs conversations whose turns contain the server's own answers \
+         (sessions=once: each once), with think=TIMES before each turn, and turns=LENGTHS if they \
+         are generated. TIMES: TIME, TIME-TIME, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA. \
+         LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
+    accepts: &[
+        "data",
+        "warm-up",
+        "ready-timeout",
+        "max-concurrency",
+        "percentile-metrics",
+        "metric-percentiles",
+    ],
     resources: |operand| named("openai", operand),
     check: None,
     open: |request| Ok(load("openai", request)?.into()),
@@ -89,18 +101,25 @@ pub(super) const OPENAI: SystemKind = SystemKind {
 pub(super) const RAW: SystemKind = SystemKind {
     name: "raw",
     operand: "URL",
-    help: "any other interface over HTTP: method=GET or POST, body=@FILE, the template of the \
-     body, in which {NAME} is a field of the sample; --data FILE holds the samples (JSON lines, JSON, \
-     CSV); pointer=/JSON/POINTER to the answer. It and the three above take any of node=URL (once for \
-     each further server; they take turns), connections=N (over HTTP/1.1 as many as the run needs: those of a fixed \
-     concurrency are opened before the clock starts, others on demand; 64 for Offline and HTTP/2), streams=N (16, on each \
-     connection of HTTP/2), max-concurrency=N (requests in flight at most; others wait, which counts in their latency \
-     and is shown separately), timeout=TIME (60s), retries=N (0, \
-     counted; a refusal waits as long as the server asks by Retry-After, else for growing times), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
-     accept=gzip or deflate (asks for compressed answers, which are unpacked after their time was taken), ca=FILE.pem (authorities, or the server's own certificate), fingerprint=SHA256 (only the server with this certificate), insecure=true (any certificate), \
-     metrics=URL or off (the page of the servers' metrics for Prometheus, once for each; \
-     /metrics beside the requests of openai and oip), metrics-interval=TIME (1s), client-cert=FILE.pem, client-key=FILE.pem, proxy=http://HOST:PORT, header.NAME=TEXT and query.NAME=TEXT, or header-env.NAME=VARIABLE, header-file.NAME=FILE, query-env.NAME=VARIABLE, query-file.NAME=FILE (values are \
-     written nowhere), token-env=NAME (the environment variable that holds a bearer token)",
+    help: "any other HTTP interface: method=GET or POST, body=@FILE, the template of the body, in \
+         which {NAME} is a field of the sample; --data FILE holds the samples (JSON lines, JSON, \
+         CSV); pointer=/JSON/POINTER to the answer. This system and the three above accept \
+         node=URL (once for each further server; they take turns), connections=N (over HTTP/1.1 \
+         as many as the run needs: with a fixed concurrency opened before the run, otherwise on \
+         demand; 64 for Offline and HTTP/2), streams=N (16, on each connection of HTTP/2), \
+         max-concurrency=N (maximum requests in flight; others wait, which counts in their \
+         latency and is shown separately), timeout=TIME (60s), retries=N (0, counted; after a \
+         refusal Dyno waits for Retry-After, or for increasing times), threads=N, http2=true, \
+         keep-alive=false (one connection per request), compress=gzip or deflate (requests, when \
+         samples are loaded), accept=gzip or deflate (requests compressed answers, which are \
+         decompressed after their timestamp), ca=FILE.pem (authorities, or the server's own \
+         certificate), fingerprint=SHA256 (only the server with this certificate), insecure=true \
+         (any certificate), metrics=URL or off (Prometheus metrics page, once for each server; \
+         default for openai and oip: /metrics), metrics-interval=TIME (1s), client-cert=FILE.pem, \
+         client-key=FILE.pem, proxy=http://HOST:PORT, header.NAME=TEXT and query.NAME=TEXT, or \
+         header-env.NAME=VARIABLE, header-file.NAME=FILE, query-env.NAME=VARIABLE, \
+         query-file.NAME=FILE (values are never written), token-env=NAME (environment variable \
+         with a bearer token)",
     accepts: &["data", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("raw", operand),
     check: None,
@@ -180,7 +199,7 @@ fn load(name: &str, request: &Request<'_>) -> Result<LoadedServer, Failure> {
         let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
         if !NAMES.contains(&name) {
             let spec = without_secrets(spec);
-            let problem = format!("`{spec}`, the system of a tenant, is no server");
+            let problem = format!("`{spec}`, the system of a tenant, is not a server");
             return Err(Failure::usage(problem).hint(format!("those are {}", NAMES.join(", "))));
         }
         of_tenant.push(all.len());
@@ -293,7 +312,7 @@ impl ServerGroup {
         if self.nodes.len() > 1 {
             self.remarks.push(match self.sessions {
                 Some(_) => format!(
-                    "{} servers share the sessions, each of which stays at one.",
+                    "{} servers share the sessions; each session stays on one server.",
                     self.nodes.len()
                 ),
                 None => format!("{} servers take turns.", self.nodes.len()),
@@ -313,7 +332,7 @@ fn named_alike(names: &[String]) -> Option<String> {
     let is_new = |(at, name): (usize, &String)| !names[..at].contains(name);
     let twice = names.iter().enumerate().find(|all| !is_new(*all)).map(|(_, name)| name)?;
     Some(format!(
-        "Several servers are called `{twice}`; the network division asks for unique names."
+        "Several servers are named `{twice}`; the network division requires unique names."
     ))
 }
 
@@ -382,7 +401,7 @@ impl Remote {
         match &self.sessions {
             None => Ok(plan),
             Some(_) if matches!(plan.mode, TestMode::AccuracyOnly | TestMode::SubmissionRun) => {
-                Err("sessions have live answers, which no reference fits; use --mode performance"
+                Err("sessions have live answers, which have no references; use --mode performance"
                     .into())
             }
             Some(sessions) => plan.with_sessions(sessions.chains.clone()),
@@ -412,7 +431,7 @@ impl Remote {
         match most {
             Some(most) if (most as u64) < wanted => Err(format!(
                 "expected a client that keeps {wanted} requests in flight, found one that keeps \
-                 {most}; raise connections=N (or streams=N over HTTP/2), or leave it out, and leave \
+                 {most}; raise connections=N (or streams=N over HTTP/2), or remove it, and leave \
                  out a lower max-concurrency=N"
             )),
             _ => Ok(()),

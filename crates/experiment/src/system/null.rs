@@ -6,7 +6,7 @@ use super::{Numbers, SAMPLES_DEFAULT};
 pub(super) const KIND: SystemKind = SystemKind {
     name: "null",
     operand: "",
-    help: "answers at once; what is measured is the instrument",
+    help: "answers immediately, to measure the load generator itself",
     accepts: &[],
     resources: Resources::nothing,
     check: None,
@@ -16,4 +16,5 @@ pub(super) const KIND: SystemKind = SystemKind {
     },
 };
 
-const CAUTION: &str = "The null system answers at once: these are figures of the instrument.";
+const CAUTION: &str = "The null system answers immediately: the figures describe the load \
+     generator.";

@@ -25,8 +25,8 @@ pub(super) const ONNX: SystemKind = SystemKind {
     operand: "FILE",
     help: if CAN_LOAD {
         "an ONNX model in ONNX Runtime (pip install onnxruntime); --data FILE.npy holds the \
-         samples, --labels FILE.npy their classes. Without --data the samples are random: \
-         figures of speed, never of quality"
+         samples, --labels FILE.npy their classes. Without --data the samples are random and \
+         measure only speed"
     } else {
         "not available in this build: it is a static program, which cannot load ONNX Runtime; \
          use tract:FILE, or the build for glibc (pip install dyno-bench)"
@@ -118,12 +118,12 @@ pub fn load(
         ("", Some(path)) => path.clone(),
         ("", None) => {
             return Err(Failure::usage(format!("system `{engine}` needs a model"))
-                .hint(format!("write --system {engine}:FILE.onnx, or --model FILE.onnx")));
+                .hint(format!("use --system {engine}:FILE.onnx, or --model FILE.onnx")));
         }
         (file, _) => PathBuf::from(file),
     };
     if !path.is_file() {
-        return Err(Failure::set_up(format!("there is no model {}", path.display())));
+        return Err(Failure::set_up(format!("model {} does not exist", path.display())));
     }
     match engine {
         "onnx" => load_ort(&path, spans, fitting, run),
@@ -204,16 +204,16 @@ fn load_tract(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<Loaded
 
 #[cfg(not(feature = "tract"))]
 fn load_tract(_path: &Path, _spans: &Spans<'_>, _run: &RunOptions) -> Result<LoadedModel, Failure> {
-    Err(Failure::set_up("this build has no tract, which alone takes minutes to compile")
+    Err(Failure::set_up("this build does not include tract")
         .hint("build with --features tract, or use --system onnx:FILE"))
 }
 
 /// Returns the failure, with advice, of a model that cannot be loaded or does not fit its samples.
 pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Failure {
-    let takes = || format!("the model takes {}", describe(inputs));
+    let takes = || format!("the model expects {}", describe(inputs));
     let hints = match &error {
         OnnxError::InputMissing { name, .. } => {
-            vec![takes(), format!("give its samples with --data {name}=FILE.npy")]
+            vec![takes(), format!("pass its samples with --data {name}=FILE.npy")]
         }
         OnnxError::ElementType { expected, .. } => vec![
             takes(),
@@ -225,25 +225,23 @@ pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Fai
             vec![
                 takes(),
                 format!(
-                    "the first axis of a file counts its samples: an array of shape [samples, {}] \
-                     fits",
+                    "the first axis of a file is the samples; use an array of shape [samples, {}]",
                     rest.join(", ")
                 ),
             ]
         }
         OnnxError::Model { .. } => vec![
-            "the message is the engine's own: is the file an ONNX model? One of a newer opset needs a \
-             newer engine: pip install --upgrade onnxruntime"
+            "this message comes from the engine; check that the file is an ONNX model. A newer \
+             opset needs a newer engine: pip install --upgrade onnxruntime"
                 .into(),
         ],
-        OnnxError::Trial { .. } if run.data.is_empty() => vec![
-            takes(),
-            "the samples were random; give real ones with --data FILE.npy".into(),
-        ],
+        OnnxError::Trial { .. } if run.data.is_empty() => {
+            vec![takes(), "the samples were random; pass real ones with --data FILE.npy".into()]
+        }
         OnnxError::Trial { .. } => vec![takes()],
-        OnnxError::Mixed { .. } => vec![
-            "compute one sample in a call: --batch 1; or export the model with the batch first".into(),
-        ],
+        OnnxError::Mixed { .. } => {
+            vec!["use --batch 1; or export the model with the batch first".into()]
+        }
         OnnxError::InputType { .. } => {
             vec![
                 "put a Cast in front of it in the model, or export the model with such inputs"
@@ -310,7 +308,7 @@ pub fn library(
     if run.data.is_empty() {
         if run.labels.is_some() {
             return Err(Failure::usage("--labels needs the samples that they belong to")
-                .hint("name them with --data FILE.npy"));
+                .hint("pass them with --data FILE.npy"));
         }
         let inputs = &shapes::bound(inputs, symbols, run)?[..];
         let samples = run.samples.map_or_else(
@@ -333,17 +331,17 @@ pub fn library(
                     "the model has no input `{name}`; the nearest is `{}`",
                     near.unwrap_or("none")
                 ))
-                .hint(format!("the model takes {}", describe(inputs))));
+                .hint(format!("the model expects {}", describe(inputs))));
             }
             (Some(name), _) => name.clone(),
             (None, [only]) => only.name.clone(),
             (None, _) => {
                 let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
                 return Err(Failure::usage(format!(
-                    "the model has the inputs {}, and --data does not say which one it is for",
+                    "the model has the inputs {}, but --data does not name one",
                     names.join(", ")
                 ))
-                .hint(format!("write --data {}=FILE.npy, once for each input", names[0])));
+                .hint(format!("use --data {}=FILE.npy, once for each input", names[0])));
             }
         };
         files.push((name, path.clone()));

@@ -87,8 +87,8 @@ pub fn bound(cores: Option<&Cores>) -> Result<Option<Binding>, Failure> {
     cores.map(Cores::bind).transpose().map_err(|error| {
         let failure = Failure::usage(format!("--cores: {error}"));
         match error {
-            CoresError::Unsupported => failure.hint("leave it out; --threads and --workers remain"),
-            _ => failure.hint("nproc and taskset -p $$ tell what a process may use"),
+            CoresError::Unsupported => failure.hint("remove it; --threads and --workers remain"),
+            _ => failure.hint("nproc and taskset -p $$ show the processors that a process may use"),
         }
     })
 }

@@ -162,9 +162,8 @@ impl Pools {
 /// Invalid models or samples, or cores that do not exist.
 fn load(spec: &Spec, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     if spec.models.iter().any(|(model, _)| model.is_empty()) {
-        return Err(Failure::usage("system `rnn` needs a model").hint(
-            "write --system rnn:FILE.onnx, or a layer by its shape: rnn:lstm:256x256x1x100",
-        ));
+        return Err(Failure::usage("system `rnn` needs a model")
+            .hint("use --system rnn:FILE.onnx, or a layer by its shape: rnn:lstm:256x256x1x100"));
     }
     let mut models = Vec::new();
     for (name, _) in &spec.models {
@@ -225,7 +224,7 @@ pub fn files(text: &str) -> Vec<PathBuf> {
 pub fn load_digits(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     let spec = read(text, "digits-lstm")?;
     if spec.models[0] != (String::new(), None) || spec.models.len() > 1 || spec.lengths.is_some() {
-        return Err(Failure::usage(format!("system digits-lstm:{text} names a model or lengths"))
+        return Err(Failure::usage(format!("system digits-lstm:{text} has a model or lengths"))
             .hint("its model is built in; digits-lstm:precision=int8 runs it in fewer bits"));
     }
     let library = Arc::new(DigitsLstm::library());
@@ -271,7 +270,7 @@ pub fn by_value(system: &str, text: &str, run: &RunOptions) -> Result<ByValue, F
     }
     let [(model, _)] = &spec.models[..] else {
         return Err(Failure::usage(format!("system {system}:{text} has several models"))
-            .hint("serve each by itself"));
+            .hint("serve each separately"));
     };
     let batching = Batching { largest: batch_size, length_classes: spec.near.unwrap_or_default() };
     let sets = core_sets(&spec, run)?;
@@ -406,7 +405,7 @@ fn core_sets(spec: &Spec, run: &RunOptions) -> Result<Vec<Vec<Option<Cores>>>, F
             "{} processors ({cores}) are too few for {shares} engines",
             cores.len()
         ))
-        .hint("lower --workers, or name more processors")
+        .hint("lower --workers, or pass more processors")
     };
     if own.is_empty() {
         let Some(cores) = &run.cores else { return Ok(vec![vec![None; engines]; models]) };
@@ -420,16 +419,17 @@ fn core_sets(spec: &Spec, run: &RunOptions) -> Result<Vec<Vec<Option<Cores>>>, F
     }
     if own.len() < models || run.cores.is_some() || run.workers == Some(0) {
         return Err(Failure::usage(
-            "with MODEL@CORES every model needs its own, and neither --cores nor --workers 0 is given",
+            "with MODEL@CORES every model needs its own cores, without --cores and --workers 0",
         ));
     }
     let mut all: Vec<usize> = own.iter().flat_map(|cores| cores.numbers()).copied().collect();
     all.sort_unstable();
     if let Some(pair) = all.windows(2).find(|pair| pair[0] == pair[1]) {
         let problem = format!("processor {} is given to two models", pair[0]);
-        return Err(
-            Failure::usage(problem).hint("teams that share a processor wait for each other")
-        );
+        return Err(Failure::usage(problem).hint(
+            "thread teams on one processor wait for each other; use \
+                 different processors",
+        ));
     }
     let sets = own.into_iter().map(|cores| {
         policy::bound(Some(cores)).map(drop)?;
@@ -450,9 +450,9 @@ const SAMPLES: [usize; 2] = [8, 256];
 fn library(spec: &Spec, models: &[Source], run: &RunOptions) -> Result<SequenceLibrary, Failure> {
     if run.labels.is_some() {
         return Err(Failure::usage(
-            "--labels means nothing to system `rnn`: its answers are states, not classes",
+            "--labels has no effect on system `rnn`: its answers are states, not classes",
         )
-        .hint("--with reference=FILE.npy holds the states that are right"));
+        .hint("pass the correct states with --with reference=FILE.npy"));
     }
     let mut lengths = None;
     let mut samples = None;
@@ -474,13 +474,13 @@ fn library(spec: &Spec, models: &[Source], run: &RunOptions) -> Result<SequenceL
         }
         (Some(_), _) => {
             return Err(Failure::usage("with several models samples are random")
-                .hint("leave out --data, or measure one model"));
+                .hint("remove --data, or measure one model"));
         }
         (None, _) if lengths.is_some() => {
             return Err(Failure::usage(
                 "--data lengths=FILE.npy needs the samples that they belong to",
             )
-            .hint("name them with --data FILE.npy, or give random ones with ,lengths=5-40"));
+            .hint("pass them with --data FILE.npy, or use random ones with ,lengths=5-40"));
         }
         (None, models) => {
             let random = |(number, model): (usize, &Source)| {
@@ -524,10 +524,8 @@ fn judge(
         None if is_asked => {
             let computed = oracle::computed(models, library)?;
             remarks.push(match &computed {
-                Some(_) => "Answers are held against the layers in double precision.".to_owned(),
-                None => {
-                    "Answers of models of different widths are held against nothing.".to_owned()
-                }
+                Some(_) => "Answers are compared with the layers in double precision.".to_owned(),
+                None => "Answers of models with different widths are not compared.".to_owned(),
             });
             computed
         }
@@ -546,8 +544,11 @@ fn reference(run: &RunOptions) -> Result<Option<PathBuf>, Failure> {
         [] => Ok(None),
         [(name, path)] if name == "reference" => Ok(Some(path.clone())),
         [(name, _), ..] => {
-            Err(Failure::usage(format!("system rnn has no file `{name}`, or one is given twice"))
-                .hint("--with reference=FILE.npy holds the answers that are right, a row a sample"))
+            Err(Failure::usage(format!("system rnn has no file `{name}`, or it is given twice"))
+                .hint(
+                    "pass the correct answers with --with reference=FILE.npy, one row per \
+                     sample",
+                ))
         }
     }
 }

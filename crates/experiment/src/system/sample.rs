@@ -11,7 +11,7 @@ use super::System;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampleInput {
     /// Name of the model's input.
-    #[cfg_attr(feature = "schema", schemars(description = "Of the model's input."))]
+    #[cfg_attr(feature = "schema", schemars(description = "name of the model's input"))]
     pub name: String,
     /// Type of the elements.
     pub element: String,
@@ -20,7 +20,7 @@ pub struct SampleInput {
     /// Least element; null if no element is a number.
     #[cfg_attr(
         feature = "schema",
-        schemars(description = "Least element; null if there is none that is a number.")
+        schemars(description = "Least element; null if no element is a number.")
     )]
     pub min: Option<f64>,
     /// Mean of the elements.

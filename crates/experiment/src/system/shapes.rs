@@ -106,9 +106,9 @@ fn position(inputs: &[ModelInput], shape: &ShapeOption) -> Result<usize, Failure
             [_] => Ok(0),
             [] => Err(Failure::usage(format!("--shape {text}: the model has no inputs"))),
             [first, ..] => Err(Failure::usage(format!(
-                "--shape {text} names no input, and the model has several"
+                "--shape {text} has no input name, but the model has several inputs"
             ))
-            .hint(format!("write --shape {}={text}", first.name))),
+            .hint(format!("use --shape {}={text}", first.name))),
         };
     };
     inputs.iter().position(|input| input.name == *name).ok_or_else(|| {
@@ -129,7 +129,7 @@ fn fill(input: &mut ModelInput, shape: &ShapeOption, batch: usize) -> Result<(),
         return Err(Failure::usage(format!(
             "{given}: the input has {expected} dimensions, found {found}"
         ))
-        .hint("name all of them, with 1 for the batch"));
+        .hint("pass all of them, with 1 for the batch"));
     }
     for (axis, (length, &given_length)) in input.shape.iter_mut().zip(&shape.dimensions).enumerate()
     {
@@ -141,13 +141,10 @@ fn fill(input: &mut ModelInput, shape: &ShapeOption, batch: usize) -> Result<(),
             }
             None if axis == 0 && given_length != 1 && batch > 1 => {
                 return Err(Failure::usage(format!(
-                    "{given}: the first dimension is that of the batch, expected 1, found \
-                     {given_length}"
+                    "{given}: the first dimension is the batch; expected 1, found {given_length}"
                 ))
                 .hint(format!("set the size of batches with --batch {given_length}"))
-                .hint(
-                    "if the first dimension counts steps, compute one sample in a call: --batch 1",
-                ));
+                .hint("if the first dimension is steps, use --batch 1"));
             }
             // The batch dimension stays dynamic.
             None if axis == 0 && given_length == 1 => {}
@@ -182,11 +179,11 @@ fn open(inputs: &[ModelInput], symbols: &Symbols) -> Failure {
     };
     let example = &each[0].name;
     Failure::usage(format!(
-        "the model leaves dimensions of its inputs open besides the batch: {}",
+        "the model has dynamic dimensions other than the batch: {}",
         all(&of, ", ")
     ))
-    .hint(format!("give their lengths, such as {}", all(&flag, " ")))
-    .hint(format!("or give samples: --data {example}=FILE.npy, once for each input"))
+    .hint(format!("pass their lengths, such as {}", all(&flag, " ")))
+    .hint(format!("or pass samples: --data {example}=FILE.npy, once for each input"))
 }
 
 /// Size of dynamic dimensions in examples.
@@ -227,9 +224,12 @@ pub fn check_scores(output: &Port, run: &RunOptions) -> Result<(), Failure> {
     let wide = dims.iter().filter(|dim| **dim != Some(1)).count();
     let is_class = !output.element.starts_with("float") && !output.element.starts_with("bfloat");
     let problem = match wide {
-        0 if !is_class && !output.shape.is_empty() => "is a single score, which names no class",
+        0 if !is_class && !output.shape.is_empty() => {
+            "is a single score, which does not \
+             determine a class"
+        }
         0 | 1 => return Ok(()),
-        _ => "has scores in several dimensions, which name no single class",
+        _ => "has scores in several dimensions, which do not determine a single class",
     };
     if run.labels.is_none() {
         return Ok(());
@@ -312,9 +312,9 @@ mod tests {
         let fails = |shapes: &[&str]| check(&inputs, &symbols, shapes).unwrap_err();
         assert!(fails(&["idz=1x8"]).contains("the nearest is `ids`"));
         assert!(fails(&["ids=8"]).contains("has 2 dimensions, found 1"));
-        assert!(fails(&["ids=4x8"]).contains("that of the batch, expected 1, found 4"));
+        assert!(fails(&["ids=4x8"]).contains("the batch; expected 1, found 4"));
         assert!(fails(&["ids=1x8", "mask=1x9"]).contains("two lengths for the dimension `seq`"));
-        assert!(fails(&["1x8"]).contains("names no input"));
+        assert!(fails(&["1x8"]).contains("has no input name"));
         let fixed = [input("x", &[None, Some(3), None])];
         let found = check(&fixed, &symbols, &["x=1x4x2"]).unwrap_err();
         assert!(found.contains("fixes dimension 1 at 3, found 4"), "{found}");

@@ -39,7 +39,7 @@ impl Target {
             if Path::new(file).exists() {
                 return Ok(Self::System(format!("onnx:{argument}")));
             }
-            return Err(Failure::usage(format!("there is no file {file}"))
+            return Err(Failure::usage(format!("file {file} does not exist"))
                 .hint("dyno run MODEL.onnx measures a model, dyno run http://HOST:PORT a server"));
         }
         if let Some(problem) = wrong_file(argument) {
@@ -55,7 +55,7 @@ impl Target {
 /// Returns the names of all systems, as a hint.
 pub(super) fn systems() -> String {
     let names: Vec<&str> = SYSTEMS.into_iter().map(|kind| kind.name).collect();
-    format!("the systems are {}; see dyno info systems", names.join(", "))
+    format!("expected one of {}; see dyno info systems", names.join(", "))
 }
 
 /// Returns why a specification names no system, with the specification that was probably meant.
@@ -63,8 +63,8 @@ pub(super) fn unknown_system(spec: &str) -> String {
     let (name, operand) = spec.split_once(':').unwrap_or((spec, ""));
     if matches!(name, "http" | "https") {
         return format!(
-            "`{spec}` is a URL, not a system; use openai:{spec} for a server of language models, or \
-             dyno run {spec}, which finds out what the server is"
+            "`{spec}` is a URL, not a system; use openai:{spec} for a server of language models, \
+             or dyno run {spec}, which identifies the server"
         );
     }
     if name == "tokens" {
@@ -94,16 +94,14 @@ fn wrong_file(argument: &str) -> Option<Failure> {
         "pt" | "pth" | "ckpt" | "bin" | "safetensors" => {
             "convert it to ONNX with torch.onnx.export, then dyno run MODEL.onnx".into()
         }
-        "gguf" => format!(
-            "start llama-server --model {file}, then dyno run http://127.0.0.1:8080"
-        ),
+        "gguf" => format!("start llama-server --model {file}, then dyno run http://127.0.0.1:8080"),
         "tflite" | "pb" | "h5" | "keras" => {
             "convert it to ONNX with tf2onnx, then dyno run MODEL.onnx".into()
         }
         "engine" | "plan" => {
             "serve it with Triton Inference Server, then dyno run http://HOST:8000".into()
         }
-        "jsonl" | "json" | "csv" | "npy" | "npz" => format!("--data {file} gives samples"),
+        "jsonl" | "json" | "csv" | "npy" | "npz" => format!("use --data {file} to pass samples"),
         _ => return None,
     };
     Some(Failure::usage(format!("{file} is not a system that Dyno measures")).hint(hint))
@@ -153,7 +151,9 @@ mod tests {
         ] {
             assert_eq!(read(server), Target::Server(server.into()), "{server}");
         }
-        for system in ["digits", "null", "onnx:a.onnx,threads=1", "model:exponential=2ms", "rnn:a.onnx"] {
+        for system in
+            ["digits", "null", "onnx:a.onnx,threads=1", "model:exponential=2ms", "rnn:a.onnx"]
+        {
             assert_eq!(read(system), Target::System(system.into()), "{system}");
         }
     }
@@ -167,7 +167,7 @@ mod tests {
         let keyed = format!("{path},ep=cpu");
         assert_eq!(read(&keyed), Target::System(format!("onnx:{keyed}")));
         std::fs::remove_file(file).unwrap();
-        assert!(problem(&path).starts_with("there is no file"), "{}", problem(&path));
+        assert!(problem(&path).starts_with("does not exist"), "{}", problem(&path));
     }
 
     #[test]
@@ -183,7 +183,10 @@ mod tests {
             let problem = problem(argument);
             assert!(problem.contains(expected), "{argument}: {problem}");
         }
-        assert_eq!(unknown_system("conv.onnx"), "`conv.onnx` is a file, not a system; use onnx:conv.onnx");
+        assert_eq!(
+            unknown_system("conv.onnx"),
+            "`conv.onnx` is a file, not a system; use onnx:conv.onnx"
+        );
         assert_eq!(unknown_system("llama"), "unknown system `llama`");
     }
 }

@@ -112,8 +112,8 @@ pub fn judge(
 ) -> Result<Judge, Failure> {
     let card = card_of(name)?;
     if card.system.is_none() {
-        let problem = format!("answers of task {name} are judged by no method");
-        return Err(Failure::usage(problem).hint("dyno task methods lists those that there are"));
+        let problem = format!("task {name} has no method to judge answers");
+        return Err(Failure::usage(problem).hint("dyno task methods lists all methods"));
     }
     let ready = ready(card, &cache::folder(None)?, watch, with)?;
     let why = ready.remarks.last().cloned().unwrap_or_default();
@@ -175,7 +175,7 @@ const BROKEN_TOLD: usize = 5;
 /// Reports samples that cannot be prepared, before the clock starts.
 fn tell_broken(samples: &[String], watch: &dyn Watch) {
     for sample in samples.iter().take(BROKEN_TOLD) {
-        watch.say(&format!("cannot be prepared, and fails when it is asked for: {sample}"));
+        watch.say(&format!("cannot be prepared and will fail in the run: {sample}"));
     }
     if let more @ 1.. = samples.len().saturating_sub(BROKEN_TOLD) {
         watch.say(&format!("and {more} more"));
@@ -225,17 +225,14 @@ pub fn newest(card: &Card) -> Option<(&'static Round, &'static Benchmark)> {
 fn no_files(card: &Card, run: &RunOptions) -> Result<(), Failure> {
     match run.with.first() {
         None => Ok(()),
-        Some((name, _)) => Err(Failure::usage(format!(
-            "task {} needs no files, and none called `{name}`",
-            card.name
-        ))),
+        Some((name, _)) => Err(Failure::usage(format!("task {} has no file `{name}`", card.name))),
     }
 }
 
 fn unknown(name: &str) -> Failure {
     let near = nearest(name, card::cards().iter().map(|card| card.name.as_str()));
-    Failure::usage(format!("there is no task `{name}`"))
-        .hint(format!("did you mean {}? dyno task list has all", near.unwrap_or("digits")))
+    Failure::usage(format!("unknown task `{name}`"))
+        .hint(format!("did you mean {}? dyno task list shows all tasks", near.unwrap_or("digits")))
 }
 
 /// Returns the failure, with advice, of missing or different files.
@@ -247,11 +244,11 @@ fn failed(card: &Card, error: &OpenError) -> Failure {
     };
     let hint = match first {
         OpenError::NotGiven { name: file, get, .. } => {
-            format!("dyno task run {name} --with {file}=FILE; it is got so: {get}")
+            format!("dyno task run {name} --with {file}=FILE; to get the file: {get}")
         }
         OpenError::Fetch { .. } => format!("dyno fetch {name}"),
         OpenError::Unknown { .. } => format!("dyno task show {name}"),
-        _ => format!("what the task needs: dyno task show {name}"),
+        _ => format!("dyno task show {name} lists the required files"),
     };
     let failure = format!("task {name}: {error}");
     match error {

@@ -20,10 +20,11 @@ use crate::options::RunOptions;
 pub(super) const KIND: SystemKind = SystemKind {
     name: "tuned",
     operand: "model=FILE,formats=FILE",
-    help: "an ONNX model in number formats, in Dyno's own engine: tuned:model=FILE.onnx,formats=opt_conf.txt as \
-     dyno tune leaves it (any model that dyno tune run evaluates without a program); without formats all is \
-     FLOAT 32; or tuned:packed=FILE as dyno tune pack leaves it. --data and --labels as for onnx:FILE; \
-     lengths=FILE.npy says how much of each sample's first axis is meant, where samples are padded",
+    help: "an ONNX model in number formats, in Dyno's own engine: \
+         tuned:model=FILE.onnx,formats=opt_conf.txt from dyno tune (any model that dyno tune run \
+         evaluates without a program); without formats everything is FLOAT 32; or \
+         tuned:packed=FILE from dyno tune pack. --data and --labels as for onnx:FILE; \
+         lengths=FILE.npy has the used length of each sample's first axis, for padded samples",
     accepts: &[
         "model",
         "data",
@@ -131,7 +132,7 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
     let spec = parse(text)
         .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")).hint(example))?;
     if spec.lengths.is_some() && run.data.is_empty() {
-        let problem = format!("system `tuned:{text}`: lengths belong to samples that are given");
+        let problem = format!("system `tuned:{text}`: lengths need samples");
         return Err(Failure::usage(problem).hint("name them with --data FILE.npy"));
     }
     let lengths = spec.lengths.as_deref();
@@ -139,7 +140,7 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
     if let Some(path) = &spec.packed {
         if spec.formats.is_some() {
             let problem = format!("system `tuned:{text}`: a packed model has its own formats");
-            return Err(Failure::usage(problem).hint("leave out formats=, or pack the model again"));
+            return Err(Failure::usage(problem).hint("remove formats=, or pack the model again"));
         }
         return load_file(path, lengths, run, || TunedModel::open_packed(path, model.as_deref()));
     }
@@ -163,8 +164,8 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
 /// It cannot be read, or a line is invalid.
 pub fn read(path: &Path) -> Result<Dictionary, Failure> {
     if !path.is_file() {
-        let problem = format!("there is no file of formats {}", path.display());
-        return Err(Failure::set_up(problem).hint("dyno tune run leaves one: opt_conf.txt"));
+        let problem = format!("formats file {} does not exist", path.display());
+        return Err(Failure::set_up(problem).hint("dyno tune run writes one: opt_conf.txt"));
     }
     let text = files::read_to_string(path)
         .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
@@ -180,7 +181,7 @@ fn load_file(
     open: impl FnOnce() -> Result<TunedModel, OnnxError>,
 ) -> Result<LoadedTunedModel, Failure> {
     if !path.is_file() {
-        return Err(Failure::set_up(format!("there is no model {}", path.display())));
+        return Err(Failure::set_up(format!("model {} does not exist", path.display())));
     }
     let model = open().map_err(|error| match error {
         OnnxError::Model { path, why } => Failure::usage(format!("{}: {why}", path.display())),

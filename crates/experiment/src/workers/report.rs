@@ -154,9 +154,9 @@ fn reason(worker: &Worker, test: &Test) -> Option<String> {
     let who = format!("Worker {} ({})", worker.worker, worker.name);
     if worker.longest_silence_ns > SILENCE_BUDGET {
         return Some(format!(
-            "{who} sent nothing for {} during the run: it was stopped, short of processors or \
-             cut off. Its delays are the client's, not the system's. Run it again, on a \
-             machine of its own.",
+            "{who} sent nothing for {} during the run: it was stopped, short of CPU time or \
+             disconnected. These delays belong to the client, not to the system. Repeat the run \
+             with the worker on its own machine.",
             shown(worker.longest_silence_ns)
         ));
     }
@@ -173,7 +173,7 @@ fn reason(worker: &Worker, test: &Test) -> Option<String> {
     };
     Some(format!(
         "{who} {what}: at the target percentile {} after a query was due, more than the {} of \
-         max_client_lag_ns. Use a faster machine for it, more workers, or a lower rate.",
+         max_client_lag_ns. Run it on a faster machine, add workers, or lower the rate.",
         shown(by),
         shown(budget)
     ))

@@ -121,7 +121,7 @@ impl PendingAnswer {
     ) -> Result<(), Trouble> {
         let coding = Coding::of_field(fields.field("content-encoding")).map_err(|other| {
             let words =
-                format!("the answer is compressed with '{other}', which Dyno does not support");
+                format!("the answer is compressed with '{other}'; expected gzip, deflate or none");
             Trouble::new(Kind::Malformed, words)
         })?;
         if coding.is_some() && shared.options.accept.is_none() {

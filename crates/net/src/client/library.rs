@@ -116,7 +116,7 @@ impl Requests {
             (streams, _) => streams,
         };
         if let Err(error) = streams {
-            let words = format!("the request of sample {sample} cannot be written: {error}");
+            let words = format!("the request of sample {sample} cannot be built: {error}");
             let wrong = Some(Trouble::new(Kind::Request, words));
             return EncodedRequest { wrong, ..EncodedRequest::default() };
         }

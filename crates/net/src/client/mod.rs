@@ -548,9 +548,9 @@ impl ClientCore {
     fn timed_out(&self, endpoint: &Endpoint, has_begun: bool) -> Trouble {
         let seconds = self.options.time_limit.unwrap_or(0) as f64 / SECOND as f64;
         let words = if has_begun {
-            format!("{endpoint} did not finish its answer within {seconds} s")
+            format!("{endpoint} did not complete its answer within {seconds} s")
         } else {
-            format!("{endpoint} gave no answer within {seconds} s")
+            format!("{endpoint} did not answer within {seconds} s")
         };
         Trouble::new(Kind::TimedOut, words)
     }

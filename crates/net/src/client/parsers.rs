@@ -60,7 +60,7 @@ impl Parsers {
                 let own = queue.clone();
                 let builder = std::thread::Builder::new().name(format!("net-parser-{thread}"));
                 let started = builder.spawn(move || own.run(thread));
-                assert!(thread > 0 || started.is_ok(), "the system starts no thread to parse on");
+                assert!(thread > 0 || started.is_ok(), "cannot start a parser thread");
             }
             queue
         })

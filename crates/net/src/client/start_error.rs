@@ -20,7 +20,7 @@ pub enum StartError {
         name: String,
     },
     /// HTTP/2 connections cannot be used for a single request each.
-    #[error("connections of HTTP/2 are kept; only those of HTTP/1.1 can be for one request each")]
+    #[error("HTTP/2 connections are persistent; keep-alive=false needs HTTP/1.1")]
     KeepAlive,
     /// The limit of concurrent requests is below the number of nodes.
     #[error("expected a limit of at least one request under way for each of {nodes} servers")]
@@ -32,7 +32,7 @@ pub enum StartError {
     #[error("{0}")]
     Trust(TrustError),
     /// The operating system refused a thread or a poll.
-    #[error("threads of the client cannot be started: {0}")]
+    #[error("cannot start threads of the client: {0}")]
     System(std::io::Error),
 }
 

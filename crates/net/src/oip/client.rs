@@ -167,7 +167,8 @@ impl Reader for HttpReader {
             None => None,
             Some(length) => {
                 let length = std::str::from_utf8(length).ok().and_then(|text| text.parse().ok());
-                let odd = || Trouble::new(Kind::Malformed, format!("{HEAD_LENGTH} is no number"));
+                let odd =
+                    || Trouble::new(Kind::Malformed, format!("{HEAD_LENGTH} is not a number"));
                 Some(length.ok_or_else(odd)?)
             }
         };
@@ -227,7 +228,7 @@ impl GrpcReader {
     fn message(&mut self, message: Bytes) -> Result<(), Trouble> {
         let response = if self.is_stream {
             let streamed = ModelStreamInferResponse::decode(message).map_err(|error| {
-                let words = format!("the answer is no message of the protocol: {error}");
+                let words = format!("the answer is not a message of the protocol: {error}");
                 Trouble::new(Kind::Malformed, words)
             })?;
             match streamed {
@@ -259,12 +260,12 @@ impl Reader for GrpcReader {
         self.count = 0;
         self.is_over = grpc::status(fields)?.is_some();
         if let Some(kind) = Kind::of_status(status) {
-            return Err(Trouble::of_status(kind, status, "no answer of gRPC"));
+            return Err(Trouble::of_status(kind, status, "not a gRPC answer"));
         }
         match fields.field("content-type") {
             Some(found) if !found.starts_with(grpc::CONTENT_TYPE.as_bytes()) => {
                 let found = String::from_utf8_lossy(found);
-                let words = format!("content-type is '{found}', where gRPC has application/grpc");
+                let words = format!("content-type is '{found}', expected application/grpc");
                 Err(Trouble::new(Kind::Malformed, words))
             }
             _ => Ok(()),
@@ -300,7 +301,7 @@ impl Reader for GrpcReader {
     fn end(&mut self, trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         let status = trailers.map(grpc::status).transpose()?.flatten();
         if status.is_none() && !self.is_over {
-            return Err(Trouble::new(Kind::Malformed, "an answer of gRPC without a status"));
+            return Err(Trouble::new(Kind::Malformed, "a gRPC answer without a status"));
         }
         match (self.messages.left(), self.count) {
             (0, 1) => {}

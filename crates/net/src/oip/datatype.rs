@@ -76,7 +76,7 @@ impl Datatype {
     pub fn named(name: &str) -> Result<Self, Trouble> {
         Self::ALL.iter().copied().find(|datatype| datatype.name() == name).ok_or_else(|| {
             let known: Vec<&str> = Self::ALL.iter().map(|datatype| datatype.name()).collect();
-            let words = format!("there is no datatype '{name}'; there are {}", known.join(", "));
+            let words = format!("unknown datatype '{name}'; expected one of {}", known.join(", "));
             Trouble::new(Kind::Malformed, words)
         })
     }
@@ -153,7 +153,10 @@ impl Tensor {
             Some(size) if elements.checked_mul(size) == Some(tensor.data.len()) => Ok(tensor),
             Some(size) => {
                 let found = tensor.data.len();
-                Err(tensor.odd(&format!("{found} bytes for {elements} elements of {size} bytes")))
+                Err(tensor.odd(&format!(
+                    "{found} bytes, expected {elements} elements of {size} \
+                     bytes"
+                )))
             }
             None => match tensor.strings().count() {
                 found if found != elements => {

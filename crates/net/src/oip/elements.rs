@@ -185,7 +185,7 @@ impl Flat<'_> {
                         let range = (<$type>::MIN, <$type>::MAX);
                         let datatype = self.datatype;
                         return Err(E::custom(format!(
-                            "{value} is no {datatype}, which is from {} to {}",
+                            "{value} is not a {datatype}; expected {} to {}",
                             range.0, range.1
                         )));
                     }
@@ -195,7 +195,7 @@ impl Flat<'_> {
         match self.datatype {
             Datatype::Bool => match value {
                 0 | 1 => self.out.push(u8::from(value == 1)),
-                _ => return Err(E::custom(format!("{value} is no BOOL, which is 0 or 1"))),
+                _ => return Err(E::custom(format!("{value} is not a BOOL; expected 0 or 1"))),
             },
             Datatype::Uint8 => push!(u8),
             Datatype::Uint16 => push!(u16),
@@ -208,7 +208,12 @@ impl Flat<'_> {
             Datatype::Fp16 | Datatype::Bf16 | Datatype::Fp32 | Datatype::Fp64 => {
                 return self.visit_f64(value as f64);
             }
-            Datatype::Bytes => return Err(E::custom(format!("{value} is a number, no string"))),
+            Datatype::Bytes => {
+                return Err(E::custom(format!(
+                    "{value} is a number, expected a \
+                 string"
+                )));
+            }
         }
         Ok(())
     }

@@ -88,7 +88,7 @@ impl TryFrom<ModelInferResponse> for InferResponse {
 }
 
 fn no_message(what: &str, error: &prost::DecodeError) -> Trouble {
-    Trouble::new(Kind::Malformed, format!("the {what} is no message of the protocol: {error}"))
+    Trouble::new(Kind::Malformed, format!("the {what} is not a message of the protocol: {error}"))
 }
 
 /// Returns tensors without elements, and the elements: all raw, or all inside the tensors.

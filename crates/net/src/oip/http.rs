@@ -239,7 +239,7 @@ fn malformed(words: &str) -> Trouble {
 }
 
 fn no_json(what: &str, error: &serde_json::Error) -> Trouble {
-    malformed(&format!("the {what} is no JSON of the protocol: {error}"))
+    malformed(&format!("the {what} is not JSON of the protocol: {error}"))
 }
 
 /// Builder of a body.

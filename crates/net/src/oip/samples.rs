@@ -37,11 +37,11 @@ impl Samples {
         let counts: Vec<usize> = tensors.chain(strings).collect();
         let mismatch = |words: String| Err(Trouble::new(Kind::Mismatch, words));
         match counts.first() {
-            None | Some(0) => mismatch("there are no samples".into()),
+            None | Some(0) => mismatch("no samples".into()),
             Some(first) => match counts.iter().find(|count| *count != first) {
                 None => Ok(*first),
                 Some(other) => {
-                    mismatch(format!("an input has {first} samples, and another one {other}"))
+                    mismatch(format!("one input has {first} samples, but another has {other}"))
                 }
             },
         }
@@ -102,8 +102,7 @@ impl Model {
             return Err(Trouble::new(
                 Kind::Mismatch,
                 format!(
-                    "model '{}' has an input '{}', for which there are no samples; there are some \
-                     for {}",
+                    "model '{}' has an input '{}' without samples; samples are given for {}",
                     metadata.name,
                     missing.name,
                     there.join(", ")
@@ -117,7 +116,7 @@ impl Model {
         if let (Some(name), None, false) = (&wanted, output, metadata.outputs.is_empty()) {
             let there: Vec<&str> = metadata.outputs.iter().map(|o| o.name.as_str()).collect();
             let words = format!(
-                "model '{}' has no output '{name}'; there are {}",
+                "model '{}' has no output '{name}'; it has {}",
                 metadata.name,
                 there.join(", ")
             );
@@ -196,7 +195,7 @@ impl Model {
             return Err(Trouble::new(
                 Kind::Mismatch,
                 format!(
-                    "output '{}' is {} {:?}, where the model has {} {:?}",
+                    "output '{}' is {} {:?}, but the model declares {} {:?}",
                     found.name, found.datatype, found.shape, said.datatype, said.shape
                 ),
             ));
@@ -217,7 +216,7 @@ fn declared_shape(
     let declared = listed(metadata, &input.name)?;
     if declared.datatype != Datatype::Bytes.name() {
         let words = format!(
-            "samples of input '{}' are strings, where model '{}' has {}",
+            "samples of input '{}' are strings, but model '{}' expects {}",
             input.name, metadata.name, declared.datatype
         );
         return Err(Trouble::new(Kind::Mismatch, words));
@@ -234,7 +233,8 @@ fn misfit(input: &StringInput, sample: usize, declared: Option<&[i64]>) -> Strin
     let count = input.samples.get(sample).map_or(0, Vec::len);
     let declared = declared.unwrap_or_default();
     format!(
-        "sample {sample} of input '{}' has {count} strings, where the model has the shape {declared:?}",
+        "sample {sample} of input '{}' has {count} strings, but the model declares the shape \
+         {declared:?}",
         input.name
     )
 }
@@ -244,7 +244,7 @@ fn listed<'m>(metadata: &'m ModelMetadata, name: &str) -> Result<&'m TensorMetad
     metadata.inputs.iter().find(|input| input.name == name).ok_or_else(|| {
         let there: Vec<&str> = metadata.inputs.iter().map(|input| input.name.as_str()).collect();
         let (model, there) = (&metadata.name, there.join(", "));
-        let words = format!("model '{model}' has no input '{name}'; there are {there}");
+        let words = format!("model '{model}' has no input '{name}'; it has {there}");
         Trouble::new(Kind::Mismatch, words)
     })
 }
@@ -265,8 +265,8 @@ fn needs_batch(
     let datatype = Datatype::from_elements(&tensor.elements);
     if input.datatype != datatype.name() {
         return mismatch(format!(
-            "samples of input '{name}' are {datatype}, where model '{model}' has {}; convert the \
-             file, as nothing is converted on the way",
+            "samples of input '{name}' are {datatype}, but model '{model}' expects {}; convert \
+             the file, because Dyno does not convert tensors",
             input.datatype
         ));
     }
@@ -276,7 +276,7 @@ fn needs_batch(
         (true, _) => Ok(true),
         (false, true) => Ok(false),
         (false, false) => mismatch(format!(
-            "samples of input '{name}' have the shape {alone:?}, where model '{model}' has {:?}",
+            "samples of input '{name}' have the shape {alone:?}, but model '{model}' expects {:?}",
             input.shape
         )),
     }
@@ -307,7 +307,7 @@ fn tensor(name: &str, sample: &SampleTensor, is_batched: bool) -> Tensor {
 pub fn random_inputs(metadata: &ModelMetadata) -> Result<Vec<ModelInput>, Trouble> {
     if metadata.inputs.is_empty() {
         let words = format!(
-            "the server does not say what inputs model '{}' has; give samples",
+            "the server does not list the inputs of model '{}'; pass samples with --data",
             metadata.name
         );
         return Err(Trouble::new(Kind::Mismatch, words));
@@ -317,7 +317,7 @@ pub fn random_inputs(metadata: &ModelMetadata) -> Result<Vec<ModelInput>, Troubl
         let element = element.filter(|element| Elements::TYPES.contains(element));
         let element = element.ok_or_else(|| {
             let words = format!(
-                "there are no random samples of type {} for input '{}'; there are of {}",
+                "cannot generate random samples of type {} for input '{}'; supported types: {}",
                 input.datatype,
                 input.name,
                 Datatype::names_held()

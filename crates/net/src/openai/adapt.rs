@@ -55,8 +55,8 @@ pub fn adapt(
             Err(trouble) => {
                 if trouble.kind == Kind::TimedOut {
                     adapted.remarks.push(format!(
-                        "A request before the clock had no answer within {} s; the server may still \
-                         work on it.",
+                        "A request before the run had no answer within {} s; the server may still \
+                         process it.",
                         query.limit.as_secs()
                     ));
                 }
@@ -67,7 +67,10 @@ pub fn adapt(
             200..=299 if protocol.first_api() == Api::Embeddings => {
                 adapted.settings.dimension = vectors::dimension(answer.body());
                 if let Some(dimension) = adapted.settings.dimension {
-                    let remark = format!("Vectors have {dimension} numbers; each is checked.");
+                    let remark = format!(
+                        "Vectors have {dimension} numbers; Dyno checks each \
+                         vector."
+                    );
                     adapted.remarks.push(remark);
                 }
                 break;
@@ -131,7 +134,8 @@ pub fn force_lengths(
     };
     let remark = match output.map(u64::from) {
         Some(FORCED) => format!(
-            "Answers are forced to their requested lengths: a request for {FORCED} tokens had them."
+            "Answers are forced to their requested lengths: a request for {FORCED} tokens got \
+             them."
         ),
         Some(tokens @ FORCED..) => {
             let words = format!("a request for {FORCED} tokens was answered with {tokens}");
@@ -145,9 +149,9 @@ pub fn force_lengths(
             } else {
                 format!("ended an answer of {FORCED} tokens after {tokens}")
             };
-            format!("The server {what}: answers are not forced to their requested lengths.")
+            format!("The server {what}; answers are not forced to their requested lengths.")
         }
-        None => "The server does not count output tokens: that it forces lengths is not verified."
+        None => "The server does not count output tokens, so forced lengths are not verified."
             .to_owned(),
     };
     Ok((settings, remark))
@@ -195,12 +199,14 @@ fn followed(
         Trouble::new(Kind::Mismatch, words)
     };
     let Some(target) = from.redirected(location, path) else {
-        return Err(not_followed("which is no such interface; give the URL of the server itself"));
+        return Err(not_followed(
+            "which is a different interface; use the URL of the server itself",
+        ));
     };
     if has_secrets && !target.is_same_origin(from) {
         return Err(not_followed(
-            "which is another origin, and the request has secrets that it must not see; give that \
-             URL if it is right",
+            "which is another origin that must not receive the secrets of the request; use that \
+             URL if it is correct",
         ));
     }
     Ok(target)

@@ -186,7 +186,13 @@ pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
 /// Omits the message of the parser, which names types of this program.
 pub(super) fn no_answer(json: &[u8]) -> Trouble {
     let found = in_short(&String::from_utf8_lossy(json));
-    Trouble::new(Kind::Malformed, format!("expected an answer of the interface, found: {found}"))
+    Trouble::new(
+        Kind::Malformed,
+        format!(
+            "expected an answer of the OpenAI interface, found: \
+         {found}"
+        ),
+    )
 }
 
 fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, Trouble> {

@@ -448,15 +448,15 @@ impl AnswerBuilder {
             Class::Whole | Class::InBand => String::new(),
             Class::Empty if choices > 1 => {
                 let empty = self.choices().filter(|choice| choice.bytes == 0).count();
-                format!("{empty} of {choices} choices hold no output{reason}")
+                format!("{empty} of {choices} choices have no output{reason}")
             }
-            Class::Empty => format!("the answer holds no output{reason}"),
+            Class::Empty => format!("the answer has no output{reason}"),
             Class::Cut if choices > 0 && choices < demanded => {
-                format!("the answer has {choices} of the {demanded} choices that were requested")
+                format!("the answer has {choices} of the {demanded} requested choices")
             }
             Class::Cut if self.items.is_some() => {
                 let (items, expected) = self.items.unwrap_or_default();
-                format!("the answer has {items} of the {expected} results that were requested")
+                format!("the answer has {items} of the {expected} requested results")
             }
             Class::Cut if entry.finished > 0 => {
                 format!(
@@ -465,13 +465,13 @@ impl AnswerBuilder {
                 )
             }
             Class::Cut if self.api == Api::Responses => {
-                "the answer has neither response.completed nor another end".into()
+                "the answer has no end event such as response.completed".into()
             }
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
-            Class::Aborted => format!("the server gave up on the answer{reason}"),
+            Class::Aborted => format!("the server aborted the answer{reason}"),
             Class::Filtered => format!("a filter of the server stopped the answer{reason}"),
             Class::Short => format!(
-                "the answer has {} output tokens, and the request demanded {}{reason}",
+                "the answer has {} output tokens, but the request demanded {}{reason}",
                 entry.output.unwrap_or(0),
                 u64::from(entry.demand.least.unwrap_or(0)) * u64::from(demanded.max(1))
             ),

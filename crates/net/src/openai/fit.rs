@@ -82,7 +82,11 @@ pub fn fit(
         .iter()
         .all(|prompt| prompt.input_tokens.is_some() && text(&prompt.input).is_some())
     {
-        return Err(Trouble::new(Kind::Request, "only prompts of words can be fitted"));
+        return Err(Trouble::new(
+            Kind::Request,
+            "only prompts made of words can be fitted to token \
+             counts",
+        ));
     }
     let is_counted = fitter.calibrate(&workload.prompts)?;
     let mut too_long = 0;
@@ -102,7 +106,7 @@ pub fn fit(
         ),
         None => "Input lengths are not verified: the server counts no input tokens".to_owned(),
     };
-    remark += &format!(" ({requests} requests before the clock).");
+    remark += &format!(" ({requests} requests before the run).");
     if too_long > 0 {
         remark += &format!(
             " {too_long} prompts are longer than requested: a request without words has {overhead:.0} \
@@ -139,7 +143,7 @@ impl Fitter<'_> {
             let tokens = self.count(text(&few.input).unwrap_or_default())? as f64;
             self.per_word = tokens / PROBES[0] as f64;
             if self.per_word <= 0.0 {
-                let words = format!("/tokenize counts no tokens for {} words", PROBES[0]);
+                let words = format!("/tokenize counts 0 tokens for {} words", PROBES[0]);
                 return Err(Trouble::new(Kind::Malformed, words));
             }
             self.overhead = of_few.map_or(0.0, |of_few| of_few - tokens);
@@ -257,10 +261,7 @@ impl Fitter<'_> {
         }
         let body = json!({"content": text, "add_special": false});
         self.tokenize(&body)?.ok_or_else(|| {
-            Trouble::new(
-                Kind::Malformed,
-                "the server has no /tokenize; exact-input=usage needs none",
-            )
+            Trouble::new(Kind::Malformed, "the server has no /tokenize; use exact-input=usage")
         })
     }
 

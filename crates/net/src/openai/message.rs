@@ -89,7 +89,7 @@ impl Message {
     /// The deviation from a message.
     pub fn from_json(json: Value) -> Result<Self, String> {
         let Value::Object(mut others) = json else {
-            return Err("a message is no object".into());
+            return Err("a message is not an object".into());
         };
         let Some(Value::String(role)) = others.shift_remove("role") else {
             return Err("a message has no 'role'".into());
@@ -99,8 +99,8 @@ impl Message {
         match &content {
             Value::String(_) | Value::Null => {}
             Value::Array(parts) if parts.iter().all(Value::is_object) => {}
-            Value::Array(_) => return Err("a message has a part that is no object".into()),
-            _ => return Err("the 'content' of a message is neither text nor a list".into()),
+            Value::Array(_) => return Err("a message has a part that is not an object".into()),
+            _ => return Err("the 'content' of a message is neither a string nor a list".into()),
         }
         Ok(Self { role, content, others })
     }

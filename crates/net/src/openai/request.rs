@@ -48,9 +48,9 @@ impl Request {
     /// answer.
     pub fn from_json(api: Api, body: &[u8]) -> Result<Self, Trouble> {
         let body: Value = serde_json::from_slice(body)
-            .map_err(|error| wrong(&format!("the body is no JSON: {error}")))?;
+            .map_err(|error| wrong(&format!("the body is not JSON: {error}")))?;
         let Value::Object(mut body) = body else {
-            return Err(wrong("the body is no JSON object"));
+            return Err(wrong("the body is not a JSON object"));
         };
         let input = match api {
             Api::Chat => Input::Messages(messages(body.shift_remove("messages"))?),
@@ -59,7 +59,7 @@ impl Request {
         let model = match body.shift_remove("model") {
             Some(Value::String(model)) => model,
             None | Some(Value::Null) => String::new(),
-            Some(_) => return Err(wrong("'model' is no string")),
+            Some(_) => return Err(wrong("'model' is not a string")),
         };
         // The newer name takes precedence, as in OpenAI's own service.
         let older = body.shift_remove("max_tokens").filter(|value| !value.is_null());
@@ -67,7 +67,7 @@ impl Request {
         let max_tokens = match newer.or(older) {
             None => None,
             Some(value) => {
-                Some(value.as_u64().ok_or_else(|| wrong("'max_tokens' is no count of tokens"))?)
+                Some(value.as_u64().ok_or_else(|| wrong("'max_tokens' is not a token count"))?)
             }
         };
         let stream = truth("stream", body.shift_remove("stream").as_ref())?;
@@ -76,7 +76,7 @@ impl Request {
                 truth("include_usage", options.shift_remove("include_usage").as_ref())?
             }
             None | Some(Value::Null) => false,
-            Some(_) => return Err(wrong("'stream_options' is no object")),
+            Some(_) => return Err(wrong("'stream_options' is not an object")),
         };
         Ok(Self { model, input, max_tokens, stream, include_usage, others: body })
     }
@@ -122,7 +122,7 @@ fn messages(value: Option<Value>) -> Result<Vec<Message>, Trouble> {
             all.into_iter().map(|one| Message::from_json(one).map_err(|why| wrong(&why))).collect()
         }
         Some(Value::Array(_)) => Err(wrong("'messages' is empty")),
-        Some(_) => Err(wrong("'messages' is no list")),
+        Some(_) => Err(wrong("'messages' is not a list")),
         None => Err(wrong("the request has no 'messages'")),
     }
 }

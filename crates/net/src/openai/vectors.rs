@@ -90,7 +90,7 @@ pub(super) fn embeddings(
             return Ok(true);
         }
         if !is_first && dimension != wanted {
-            let words = format!("a vector of {dimension} numbers, where others have {wanted}");
+            let words = format!("a vector of {dimension} numbers, but others have {wanted}");
             return Err(Trouble::new(Kind::Malformed, words));
         }
     }
@@ -150,7 +150,7 @@ fn check_positions(
     let words = match (twice, seen.last()) {
         (Some(twice), _) => format!("{input} {} has several {results}", twice[0]),
         (None, Some(&last)) if last >= expected.inputs as u64 => format!(
-            "a result for {input} {last}, where the request has {} (counted from 0)",
+            "a result for {input} {last}, but the request has {} (counted from 0)",
             expected.inputs
         ),
         _ => return Ok(()),

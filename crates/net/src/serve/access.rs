@@ -43,7 +43,7 @@ impl Token {
         if is_right {
             return Ok(());
         }
-        let what = if given.is_some() { "the token is wrong" } else { "there is no token" };
+        let what = if given.is_some() { "wrong token" } else { "missing token" };
         Err(RefusalKind::Unauthorized
             .because(format!("{what}; this server expects `authorization: Bearer TOKEN`")))
     }

@@ -33,7 +33,7 @@ pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Content, R
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
-            RefusalKind::Invalid.because(format!("the body broke off: {error}"))
+            RefusalKind::Invalid.because(format!("the body was cut off: {error}"))
         })?;
         let Ok(data) = frame.into_data() else { continue };
         state.counts.received_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
@@ -72,7 +72,7 @@ async fn linger(mut body: Incoming) {
 
 fn too_large(what: &str, most: usize) -> Refusal {
     RefusalKind::TooLarge
-        .because(format!("a body {what}; this server takes bodies of {most} bytes"))
+        .because(format!("a body {what}; the limit of this server is {most} bytes"))
 }
 
 /// Decompresses content. The rules of the network division count this time, and so does the

@@ -70,8 +70,7 @@ impl Share {
         if used.saturating_add(more) > self.most {
             self.used.fetch_sub(more, Ordering::Relaxed);
             return Err(RefusalKind::Full.because(format!(
-                "the contents of all requests would take more than the {} bytes that this server \
-                 has for them",
+                "the requests in flight exceed the memory limit of this server, {} bytes",
                 self.most
             )));
         }

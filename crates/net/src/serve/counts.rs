@@ -138,7 +138,7 @@ impl Counts {
         }
         drop(requests);
         let name = "dyno_request_duration_seconds";
-        head(page, name, "histogram", "From the head of a request to that of its answer");
+        head(page, name, "histogram", "Time from the request header to the response header");
         for protocol in ServedProtocol::ALL {
             let labels = format!("protocol=\"{}\"", protocol.name());
             self.durations[protocol as usize].write(name, &labels, page);
@@ -148,18 +148,18 @@ impl Counts {
             (
                 "dyno_received_bytes_total",
                 "counter",
-                "Bytes of bodies that came",
+                "Bytes of request bodies received",
                 &self.received_bytes,
             ),
-            ("dyno_sent_bytes_total", "counter", "Bytes of bodies that went", &self.sent_bytes),
-            ("dyno_connections", "gauge", "Connections that are open", &self.connections),
+            ("dyno_sent_bytes_total", "counter", "Bytes of response bodies sent", &self.sent_bytes),
+            ("dyno_connections", "gauge", "Open connections", &self.connections),
             (
                 "dyno_connections_refused_total",
                 "counter",
-                "Connections beyond the limit",
+                "Connections rejected at the limit",
                 &self.connections_refused,
             ),
-            ("dyno_tokens_total", "counter", "Tokens that were sent", &self.tokens),
+            ("dyno_tokens_total", "counter", "Tokens sent", &self.tokens),
         ] {
             single(page, name, kind, help, load(value));
         }

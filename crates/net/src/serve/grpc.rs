@@ -130,7 +130,7 @@ async fn call(
     let DecodedRequest { request: message, .. } = decode(state, content, decoder).await?;
     let decoded = |message: Bytes| {
         ModelName::decode(message).map_err(|error| {
-            RefusalKind::Invalid.because(format!("the request is no message: {error}"))
+            RefusalKind::Invalid.because(format!("the request is not a valid message: {error}"))
         })
     };
     let framed = match path {
@@ -156,7 +156,7 @@ async fn call(
         }
         other => {
             return Err(RefusalKind::Method.because(format!(
-                "there is no method {other}; there are {SERVICE} and grpc.health.v1.Health/Check"
+                "unknown method {other}; use {SERVICE} or grpc.health.v1.Health/Check"
             )));
         }
     };
@@ -183,7 +183,7 @@ fn unary(
     let (expected, found) = (u32::from_be_bytes(*length) as usize, body.len() - PREFIX);
     if expected != found {
         return Err(RefusalKind::Invalid
-            .because(format!("a message of {expected} bytes in a body that has {found} of them")));
+            .because(format!("a message of {expected} bytes, but the body has {found}")));
     }
     let coding = if flag == 0 { None } else { body::coding(encoding)? };
     Ok((Content { bytes: body.slice(PREFIX..), share }, coding))
@@ -294,7 +294,7 @@ async fn converse(
             Poll::Pending => drains.as_mut().poll(cx).map(Err),
         });
         let frame = match next.await {
-            Err(()) => return Err(RefusalKind::Draining.because("the server is about to end")),
+            Err(()) => return Err(RefusalKind::Draining.because("the server is shutting down")),
             Ok(None) if deframer.left() > 0 => {
                 return Err(RefusalKind::Invalid.because("the stream ends within a message"));
             }

@@ -56,7 +56,11 @@ impl<S> GuardedStream<S> {
             self.stuck.as_mut().reset(Instant::now() + self.limits.request);
         }
         ready!(self.stuck.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads no answers")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client does not read its \
+             answers",
+        )))
     }
 
     /// Returns an error if the connection has rested for too long.
@@ -66,7 +70,7 @@ impl<S> GuardedStream<S> {
         }
         self.idle.as_mut().reset(self.moved + self.limits.idle);
         ready!(self.idle.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the connection rests")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the connection is idle")))
     }
 
     fn note_received(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -121,7 +121,10 @@ async fn plain(
     }
     if *request.method() != expected {
         let method = request.method();
-        return Err(RefusalKind::Method.because(format!("{path} takes {expected}, not {method}")));
+        return Err(RefusalKind::Method.because(format!(
+            "expected {expected} for {path}, found \
+             {method}"
+        )));
     }
     match &segments[..] {
         ["metrics"] => Ok(typed(state, "text/plain; version=0.0.4", state.page())),
@@ -151,7 +154,7 @@ async fn plain(
 
 fn no_path(path: &str) -> Refusal {
     RefusalKind::NotFound.because(format!(
-        "there is nothing at {path}; there is /v2, /v2/health/live, /v2/health/ready, \
+        "{path} does not exist; use one of /v2, /v2/health/live, /v2/health/ready, \
          /v2/models/NAME, /v2/models/NAME/ready, /v2/models/NAME/infer, /v1/models, \
          /v1/completions, /v1/chat/completions and /metrics"
     ))
@@ -161,7 +164,7 @@ fn ready(state: &Arc<State>) -> Result<Response<Outgoing>, Refusal> {
     if state.is_ready() {
         Ok(json(state, br#"{"ready":true}"#.to_vec()))
     } else {
-        Err(RefusalKind::Draining.because("the server is about to end"))
+        Err(RefusalKind::Draining.because("the server is shutting down"))
     }
 }
 

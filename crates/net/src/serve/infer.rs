@@ -22,7 +22,7 @@ pub(super) async fn infer(state: &State, request: InferRequest) -> Result<InferR
     let known: Vec<&str> = about.outputs.iter().map(|port| &port.name[..]).collect();
     if let Some(odd) = wanted.iter().find(|name| !known.contains(*name)) {
         let known = known.join(", ");
-        let words = format!("the model has no output '{odd}'; it has {known}");
+        let words = format!("the model has no output '{odd}'; expected one of {known}");
         return Err(RefusalKind::Invalid.because(words));
     }
     let given = request.inputs.into_iter().map(value).collect::<Result<_, _>>()?;
@@ -34,7 +34,7 @@ pub(super) async fn infer(state: &State, request: InferRequest) -> Result<InferR
     })?;
     // A worker disappears without an answer only at the end of the process.
     let answer =
-        answer.await.map_err(|_| RefusalKind::Failed.because("the model gave no answer"))??;
+        answer.await.map_err(|_| RefusalKind::Failed.because("the model did not answer"))??;
     let outputs = known.iter().zip(answer);
     let outputs = outputs.filter(|(name, _)| wanted.is_empty() || wanted.contains(*name));
     Ok(InferResponse {
@@ -50,7 +50,7 @@ pub(super) fn tensors(model: &Model) -> Result<&Queue, Refusal> {
     match &model.answers {
         Answers::Tensors(queue) => Ok(queue),
         Answers::Text(_) => Err(RefusalKind::Invalid.because(format!(
-            "model '{}' makes text: ask it at /v1/completions or /v1/chat/completions",
+            "model '{}' generates text; use /v1/completions or /v1/chat/completions",
             model.name
         ))),
     }

@@ -42,7 +42,7 @@ pub enum TlsError {
         why: String,
     },
     /// Certificate and key do not match.
-    #[error("certificate and key make no server: {0}")]
+    #[error("certificate and key are unusable: {0}")]
     Pair(String),
 }
 

@@ -67,8 +67,10 @@ pub(super) async fn answer(
     let writer = Writer::new(api, &id, &model.name, created);
     // The slot is acquired before the head is sent, so that a refusal has its own status.
     let refused = |QueueFull { most }: QueueFull| {
-        RefusalKind::Full
-            .because(format!("all slots of model '{}' stream, and {most} wait", model.name))
+        RefusalKind::Full.because(format!(
+            "all slots of model '{}' are busy, and {most} requests wait",
+            model.name
+        ))
     };
     let waited = in_time(state, RefusalKind::TimedOut, "the wait for a slot", async {
         tokens.slot().await.map_err(refused)
@@ -186,7 +188,7 @@ fn text_model<'a>(state: &'a State, name: &str) -> Result<&'a Model, Refusal> {
     };
     model.ok_or_else(|| {
         RefusalKind::Invalid.because(
-            "the model takes tensors, not text: ask it over the Open Inference Protocol at \
+            "the model takes tensors, not text; use the Open Inference Protocol at \
              /v2/models/NAME/infer",
         )
     })

@@ -90,7 +90,7 @@ impl State {
             Ok(flight)
         } else {
             Err(RefusalKind::Draining
-                .because("the server is about to end and takes no new requests"))
+                .because("the server is shutting down and accepts no new requests"))
         }
     }
 
@@ -103,7 +103,7 @@ impl State {
             let names: Vec<&str> = self.models.iter().map(|model| &model.name[..]).collect();
             let names = names.join(", ");
             return Err(RefusalKind::NotFound
-                .because(format!("there is no model '{name}'; there is {names}")));
+                .because(format!("unknown model '{name}'; the server has {names}")));
         };
         match version {
             "" | VERSION => Ok(model),
@@ -127,7 +127,7 @@ impl State {
         let mut page = String::new();
         self.counts.write(&mut page);
         let (flights, ready) = (self.in_flight() as f64, f64::from(u8::from(self.is_ready())));
-        let help = "Requests to models that are accepted and not answered";
+        let help = "Accepted requests to models without an answer";
         single(&mut page, "dyno_requests_in_flight", "gauge", help, flights);
         single(&mut page, "dyno_ready", "gauge", "Whether new requests are accepted", ready);
         let (help, used) = ("Memory of the contents of requests", self.budget.used() as f64);
@@ -138,21 +138,21 @@ impl State {
         });
         let queues: Vec<_> = queues.collect();
         let waiting: usize = queues.iter().map(|(_, queue)| queue.depth()).sum();
-        let help = "Requests to models that are computed or written";
+        let help = "Requests to models in computation or in transfer";
         let running = self.in_flight().saturating_sub(waiting) as f64;
         single(&mut page, "dyno_requests_running", "gauge", help, running);
         if queues.is_empty() {
             return page;
         }
-        head(&mut page, "dyno_queue_depth", "gauge", "Requests that wait for the model");
+        head(&mut page, "dyno_queue_depth", "gauge", "Requests waiting for the model");
         for (name, queue) in &queues {
             let _ = writeln!(page, "dyno_queue_depth{{model=\"{name}\"}} {}", queue.depth());
         }
-        head(&mut page, "dyno_queue_limit", "gauge", "Requests that may wait for the model");
+        head(&mut page, "dyno_queue_limit", "gauge", "Limit of requests waiting for the model");
         for (name, queue) in &queues {
             let _ = writeln!(page, "dyno_queue_limit{{model=\"{name}\"}} {}", queue.most());
         }
-        head(&mut page, "dyno_batch_size", "histogram", "Requests that were computed together");
+        head(&mut page, "dyno_batch_size", "histogram", "Requests per batch");
         for (name, queue) in &queues {
             let labels = format!("model=\"{name}\"");
             queue.sizes().write("dyno_batch_size", &labels, &mut page);

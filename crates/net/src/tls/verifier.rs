@@ -135,7 +135,11 @@ struct OtherFingerprintError(Fingerprint);
 
 impl fmt::Display for OtherFingerprintError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "its certificate has the fingerprint {}, which is not the given one", self.0)
+        write!(
+            f,
+            "its certificate has the fingerprint {}, which differs from the given one",
+            self.0
+        )
     }
 }
 

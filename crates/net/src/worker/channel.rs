@@ -240,7 +240,7 @@ impl Identity {
     /// # Errors
     /// The machine has no random numbers.
     pub fn new() -> io::Result<Self> {
-        let none = |_| io::Error::other("the machine has no random numbers for a key");
+        let none = |_| io::Error::other("the machine cannot generate random numbers for a key");
         let random = ring::rand::SystemRandom::new();
         let pair = ring::signature::Ed25519KeyPair::generate_pkcs8(&random).map_err(none)?;
         let pair = PrivatePkcs8KeyDer::from(pair.as_ref());

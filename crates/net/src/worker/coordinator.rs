@@ -231,7 +231,7 @@ impl WorkerListener {
                 if let Event::Lost(why) = event
                     && let Some(peer) = seats[at].take()
                 {
-                    say(&format!("{} left before the run began: {why}", peer.name));
+                    say(&format!("{} left before the run: {why}", peer.name));
                 }
             }
             // Joined workers need messages while they wait for others.
@@ -355,7 +355,9 @@ impl Door {
             ));
         }
         if settings.token.is_empty() && !is_loopback {
-            return refuse("the coordinator has no token, and this worker is elsewhere".into());
+            return refuse(
+                "the coordinator has no token, and this worker is on another machine".into(),
+            );
         }
         let nonce = door::nonce();
         let binding = channel.binding();
@@ -376,10 +378,13 @@ impl Door {
             _ => return None,
         };
         if !door::is_proof(&key, Role::Worker, session, &given) {
-            return refuse("the token is not that of the coordinator".into());
+            return refuse("the token differs from that of the coordinator".into());
         }
         if self.is_full.load(Ordering::Relaxed) {
-            return refuse(format!("all {} workers of the run have joined", settings.workers));
+            return refuse(format!(
+                "all {} workers of the run have already joined",
+                settings.workers
+            ));
         }
         let (name, seat) = (plain(&hello.name), hello.seat);
         Some(Visit::Candidate(Candidate { channel, reader, name, seat }))
@@ -536,19 +541,19 @@ impl Coordinator {
                 let ending_at = *ending_at.get_or_insert(self.clock.now());
                 let heard_at = self.peers[open].heard_at().max(ending_at);
                 if self.clock.now() > heard_at + LAST_SILENCE {
-                    return Err(self.lose(open, "it says nothing since the run was ended"));
+                    return Err(self.lose(open, "it sends nothing since the end of the run"));
                 }
             }
             // Live workers send heartbeats, so no answer has a deadline.
             match events.recv_timeout(GLANCE) {
                 Ok((at, Event::Said(body))) => match answer(body) {
                     Some(answer) => answers[at] = Some(answer),
-                    None => return Err(self.lose(at, "it answered something else")),
+                    None => return Err(self.lose(at, "it sent an unexpected answer")),
                 },
                 Ok((at, Event::Lost(why))) => return Err(self.lose(at, &why)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(self.lose(0, "its connection is not read"));
+                    return Err(self.lose(0, "it does not read its connection"));
                 }
             }
         }

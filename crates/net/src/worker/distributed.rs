@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
         self.armed_at = self.clock.now();
         let mut offsets = Vec::new();
         for (at, peer) in self.coordinator.peers.iter().enumerate() {
-            let silent = || self.coordinator.lose(at, "it does not tell its time");
+            let silent = || self.coordinator.lose(at, "it does not send its clock");
             offsets.push(peer.offsets().best().ok_or_else(silent)?);
         }
         let slowest = offsets.iter().map(|offset| offset.error).max().unwrap_or(0);
@@ -246,7 +246,7 @@ impl<'a> Run<'a> {
             {
                 let open = |at: &usize| self.played[*at].is_none() && !self.gone[*at];
                 for at in (0..self.gone.len()).filter(open).collect::<Vec<_>>() {
-                    self.lose(at, "it did not end the run when it was told to");
+                    self.lose(at, "it did not stop the run when requested");
                 }
             }
         }
@@ -270,7 +270,7 @@ impl<'a> Run<'a> {
             }
             // It was armed while another worker was lost.
             Body::Armed(_) | Body::Done(_) => Ok(()),
-            _ => Err("it said something else than its record"),
+            _ => Err("it sent a message other than its record"),
         }
     }
 
@@ -283,7 +283,7 @@ impl<'a> Run<'a> {
             self.played[*at].is_none() && !self.gone[*at] && now > heard_at + LAST_SILENCE
         };
         for at in (0..self.gone.len()).filter(is_silent).collect::<Vec<_>>() {
-            self.lose(at, "it says nothing since it was told to end the run");
+            self.lose(at, "it sends nothing since it was asked to stop the run");
         }
     }
 
@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
                     shares.push(self.share(at, &played, &tenants, report.unwrap_or_default()));
                     parts.iter_mut().zip(tenants).for_each(|(all, part)| all.push(part));
                 }
-                None => self.lose(at, "its record makes no sense"),
+                None => self.lose(at, "its record is invalid"),
             }
             self.error = self.error.or(played.error);
             let mut precision = lock(&self.coordinator.precision);

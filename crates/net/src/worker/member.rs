@@ -80,7 +80,7 @@ pub struct Instrument<'a> {
 #[non_exhaustive]
 pub enum MemberError {
     /// The coordinator cannot be reached.
-    #[error("no coordinator can be reached at {address}: {error}")]
+    #[error("cannot reach a coordinator at {address}: {error}")]
     Unreachable {
         /// The address.
         address: String,
@@ -89,24 +89,24 @@ pub enum MemberError {
     },
     /// What listens at the address does not speak TLS 1.3.
     #[error(
-        "what listens there is no coordinator of this release: the connection cannot be encrypted \
+        "the listener is not a coordinator of this release: the connection cannot be encrypted \
          ({0})"
     )]
     NotEncrypted(io::Error),
     /// The peer does not know the token.
-    #[error("the coordinator does not know this worker's token and is not joined")]
+    #[error("the coordinator does not have this worker's token; not joined")]
     NotTheCoordinator,
     /// This worker has no token, and the coordinator has one or runs on another machine.
     #[error(
-        "this worker has no token: it joins a coordinator only on its own machine, over loopback, \
-         and only if that has no token either"
+        "this worker has no token; without tokens both must be on the same machine and use \
+         loopback"
     )]
     NoToken,
     /// The coordinator refused this worker.
     #[error("the coordinator refused this worker: {0}")]
     Refused(String),
     /// The connection ended.
-    #[error("the coordinator is gone: {0}")]
+    #[error("the connection to the coordinator was lost: {0}")]
     Gone(WireError),
     /// An order failed.
     #[error("{0}")]

@@ -18,12 +18,11 @@ pub enum PlanError {
         expected: String,
     },
     /// The settings are invalid for the worker's library.
-    #[error("the settings make no sense here: {0}")]
+    #[error("the settings are invalid on this worker: {0}")]
     Unresolved(String),
     /// The settings resolve to another plan on this worker.
     #[error(
-        "the settings come to another plan here than at the coordinator; are both of the same \
-         build?"
+        "the settings give a different plan than on the coordinator; use the same build on both"
     )]
     Other,
 }

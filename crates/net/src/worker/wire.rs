@@ -347,13 +347,13 @@ pub enum WireError {
     #[error("the connection was closed")]
     Closed,
     /// The peer sent nothing within the read timeout of the socket.
-    #[error("nothing came for too long")]
+    #[error("nothing arrived for too long")]
     Silent,
     /// Error of the operating system, or the end of the connection within a frame.
-    #[error("the connection broke: {0}")]
+    #[error("the connection was lost: {0}")]
     Io(io::Error),
     /// A frame exceeds the limit.
-    #[error("a message of {bytes} bytes came, and {most} are the most")]
+    #[error("a message of {bytes} bytes; expected at most {most}")]
     TooLong {
         /// Bytes of the frame.
         bytes: u32,
@@ -361,7 +361,7 @@ pub enum WireError {
         most: u32,
     },
     /// A frame does not contain a valid message.
-    #[error("what came is no message of Dyno's workers")]
+    #[error("the data is not a message of Dyno's workers")]
     Malformed,
 }
 

@@ -25,14 +25,14 @@ impl ConversationReader {
         value: Value,
     ) -> Result<Option<Vec<Message>>, String> {
         let Value::Array(all) = value else {
-            return Err(format!("`{name}` is no list of messages"));
+            return Err(format!("`{name}` is not a list of messages"));
         };
         let is_recording = all.iter().any(|message| message.get("from").is_some());
         if is_recording || (all.is_empty() && name.starts_with("conversation")) {
             return self.recorded(name, &all);
         }
         if all.is_empty() {
-            return Err(format!("`{name}` is no list of messages"));
+            return Err(format!("`{name}` is not a list of messages"));
         }
         let message = |value: Value| {
             if value.get("role").and_then(Value::as_str).is_none() {
@@ -75,9 +75,9 @@ impl ConversationReader {
     /// Returns a remark on skipped rows, if there are any.
     pub(super) fn remark(&self) -> Option<String> {
         let counts = [
-            (self.short, "skipped, because they have fewer than two turns"),
-            (self.begin_with_answer, "skipped, because they begin with an answer"),
-            (self.cut_off, "read up to a message without text"),
+            (self.short, "skipped: fewer than two turns"),
+            (self.begin_with_answer, "skipped: they begin with an answer"),
+            (self.cut_off, "truncated before a message without text"),
         ];
         let found = counts.iter().filter(|(rows, _)| *rows > 0);
         let found: Vec<String> =
@@ -122,8 +122,8 @@ mod tests {
         }
         assert_eq!(
             reader.remark().unwrap(),
-            "Conversations: 5 rows: skipped, because they have fewer than two turns; 1 row: \
-             skipped, because they begin with an answer; 3 rows: read up to a message without text."
+            "Conversations: 5 rows: skipped: fewer than two turns; 1 row: skipped: they begin \
+             with an answer; 3 rows: truncated before a message without text."
         );
     }
 

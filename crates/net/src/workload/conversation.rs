@@ -134,19 +134,20 @@ impl Workload {
             }
         }
         if sessions.is_empty() {
-            return Err(row_error(0, "there is no conversation with a message of a user".into()));
+            return Err(row_error(0, "no conversation has a user message".into()));
         }
         if without_turns > 0 {
             let plural = if without_turns == 1 { "row has" } else { "rows have" };
             workload.remarks.push(format!(
-                "{without_turns} {plural} no message of a user and {} left out.",
+                "{without_turns} {plural} no user message and {} left out.",
                 if without_turns == 1 { "is" } else { "are" }
             ));
         }
         if timed_turns > 0 {
             workload.remarks.push(format!(
-                "The recorded times of {timed_turns} later turns are not used: a turn follows the \
-                 answer before it after its think time (`delay` in a row, else think=TIME, else none)."
+                "The recorded times of {timed_turns} later turns are not used: each turn follows \
+                 the previous answer after its think time (`delay` in a row, else think=TIME, \
+                 else none)."
             ));
         }
         workload.remarks.extend(members.remarks(RowMembers::default()));
@@ -219,7 +220,7 @@ fn arrivals(sessions: &mut [Session]) -> Result<Option<Arc<[Nanos]>>, ReadError>
         return Ok(None);
     }
     if timed < sessions.len() {
-        return Err(row_error(0, "some sessions have a time, and others have none".into()));
+        return Err(row_error(0, "some sessions have a time, but others do not".into()));
     }
     sessions.sort_by_key(|session| session.begins_at);
     let first = sessions.first().and_then(|session| session.begins_at).unwrap_or(0);
@@ -240,10 +241,10 @@ fn turns_of_row(row: &mut Row) -> Result<Vec<PlannedTurn>, String> {
     let planned = |turn| PlannedTurn { turn, most, members: Map::new() };
     let blank = blank(row, TEXT);
     let mut turns: Vec<PlannedTurn> = if let Some((_, value)) = take(row, &["turns"]) {
-        let all = value.as_array().ok_or("`turns` is no list")?;
+        let all = value.as_array().ok_or("`turns` is not a list")?;
         all.iter().map(|turn| listed_turn(turn, most)).collect::<Result<_, _>>()?
     } else if let Some((name, value)) = take(row, MESSAGES) {
-        let all = value.as_array().ok_or_else(|| format!("`{name}` is no list of messages"))?;
+        let all = value.as_array().ok_or_else(|| format!("`{name}` is not a list of messages"))?;
         let messages = all.iter().map(|message| as_message(&name, message));
         let turns = by_answers(messages.collect::<Result<_, _>>()?);
         turns.into_iter().map(planned).collect()
@@ -253,7 +254,7 @@ fn turns_of_row(row: &mut Row) -> Result<Vec<PlannedTurn>, String> {
         let there: Vec<&str> = row.keys().map(String::as_str).collect();
         return Err(blank.unwrap_or_else(|| {
             format!(
-                "neither messages ({}), nor a text ({}); there are {}",
+                "expected messages ({}) or a text ({}), found {}",
                 MESSAGES.join(", "),
                 TEXT.join(", "),
                 there.join(", ")
@@ -314,7 +315,7 @@ fn as_message(name: &str, value: &Value) -> Result<Map<String, Value>, String> {
     let mut message = value
         .as_object()
         .cloned()
-        .ok_or_else(|| format!("an element of `{name}` is no message"))?;
+        .ok_or_else(|| format!("an element of `{name}` is not a message"))?;
     let role = message.shift_remove("role").or_else(|| message.shift_remove("from"));
     let role = match role.as_ref().and_then(Value::as_str) {
         Some("human") => "user",
@@ -398,7 +399,7 @@ mod tests {
         assert_eq!(said(&workload, 3), ["user:6"]);
         assert_eq!((workload.sessions, workload.prompts.len()), (4, 6));
         assert_eq!(workload.prompts[5].max_tokens, Some(9));
-        assert_eq!(workload.remarks, ["1 row has no message of a user and is left out."]);
+        assert_eq!(workload.remarks, ["1 row has no user message and is left out."]);
         let chains = workload.chains(None, 1);
         assert_eq!((chains[2].first, &*chains[2].thinks), (3, &[0, 1_500 * MILLISECOND][..]));
     }
@@ -436,7 +437,7 @@ mod tests {
         assert!(
             of(r#"{"prompt": "a"}
             {"x": 1}"#)
-            .starts_with("row 2: neither messages")
+            .starts_with("row 2: expected messages")
         );
         assert!(of(r#"{"turns": [7]}"#).contains("neither a text nor an object"));
         assert!(of(r#"{"turns": ["a"], "think_ms": -1}"#).contains("think time in ms"));

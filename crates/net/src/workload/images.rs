@@ -53,13 +53,13 @@ pub(super) fn place(urls: Vec<String>, all: &mut [Message]) -> Result<(), String
     for message in all.iter_mut() {
         for part in message.content.as_array_mut().into_iter().flatten() {
             if part["type"] == "image" && part.get("image_url").is_none() {
-                let missing = || "there are more places for images than images".to_owned();
+                let missing = || "more image placeholders than images".to_owned();
                 *part = urls.next().ok_or_else(missing)?;
             }
         }
     }
     let user = all.iter_mut().find(|message| message.role == "user");
-    let user = user.ok_or("no message of a user that the images belong to")?;
+    let user = user.ok_or("no user message for the images")?;
     urls.for_each(|part| user.push_part(part));
     Ok(())
 }

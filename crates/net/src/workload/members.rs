@@ -213,17 +213,14 @@ impl MemberCounts {
         let mut remarks = Vec::new();
         if !self.sent.is_empty() {
             let sent = list(&self.sent);
-            remarks.push(format!("Rows set members of their requests: {sent}."));
+            remarks.push(format!("Rows set request members: {sent}."));
         }
         if !self.left_out.is_empty() {
             let hint = match which {
                 RowMembers::All => "",
-                _ => "; row-members=all sends what a request can hold",
+                _ => "; row-members=all sends all members that a request can have",
             };
-            remarks.push(format!(
-                "Members of rows that are not sent: {}{hint}.",
-                list(&self.left_out)
-            ));
+            remarks.push(format!("Row members that are not sent: {}{hint}.", list(&self.left_out)));
         }
         remarks
     }
@@ -264,7 +261,7 @@ mod tests {
         assert_eq!(Value::Object(known), json!({"seed": 1, "tools": [], "top_k": 3}));
         let remarks = counts.remarks(RowMembers::Known);
         assert!(remarks[0].contains("seed (1 row), tools (1 row), extra_body (1 row)"));
-        assert!(remarks[1].starts_with("Members of rows that are not sent: id (1 row), stream"));
+        assert!(remarks[1].starts_with("Row members that are not sent: id (1 row), stream"));
         let all = MemberCounts::default().select(row(), RowMembers::All);
         assert_eq!(all.keys().collect::<Vec<_>>(), ["id", "seed", "tools", "top_k"]);
         assert!(MemberCounts::default().select(row(), RowMembers::None).is_empty());

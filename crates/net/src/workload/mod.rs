@@ -113,7 +113,7 @@ impl Workload {
                 }
                 Input::Texts(_) | Input::Tokens(_) => None,
             };
-            let text = text.ok_or_else(|| format!("sample {} begins with no text", at + 1))?;
+            let text = text.ok_or_else(|| format!("sample {} does not begin with text", at + 1))?;
             text.insert(0, ' ');
             text.insert_str(0, UNIQUE_MARK);
         }
@@ -147,7 +147,10 @@ impl Workload {
                     Input::Ranking { .. } => "a question with documents",
                 };
                 let path = api.path();
-                return Err(format!("sample {} is {content}, which {path} does not take", at + 1));
+                return Err(format!(
+                    "sample {} is {content}, which {path} does not accept",
+                    at + 1
+                ));
             }
         }
         Ok(self)

@@ -79,7 +79,7 @@ fn cells(mut bytes: Vec<u8>) -> Result<Rows, ReadError> {
     let names = reader.headers().map_err(|error| wrong(1, &error))?.clone();
     let is_repeated = |at: usize| names.iter().take(at).any(|name| name == &names[at]);
     if let Some(at) = (0..names.len()).find(|at| is_repeated(*at)) {
-        return Err(wrong(1, &format!("two columns are called `{}`", &names[at])));
+        return Err(wrong(1, &format!("two columns are named `{}`", &names[at])));
     }
     let row = move |(at, record): (usize, csv::Result<csv::StringRecord>)| {
         let record = record.map_err(|error| wrong(at + 2, &error))?;
@@ -158,7 +158,7 @@ impl Elements {
                 self.at += 1;
                 match self.next_byte() {
                     None => Ok(false),
-                    Some(_) => Err("there is something behind the list"),
+                    Some(_) => Err("unexpected data after the list"),
                 }
             }
             (Some(b','), 1..) => {
@@ -222,7 +222,7 @@ mod tests {
             ("[{\"a\":1},", "row 2: the list has no end"),
             ("[{\"a\":1} {}]", "row 1: expected a comma"),
             ("[1]", "row 1: invalid type"),
-            ("[{}] x", "row 1: there is something behind"),
+            ("[{}] x", "row 1: unexpected data after"),
         ] {
             let error = rows(Format::Json, text).unwrap_err().to_string();
             assert!(error.starts_with(why), "{text}: {error}");
@@ -234,6 +234,6 @@ mod tests {
         assert_eq!(Format::of_name("a.b/PROMPTS.CSV"), Some(Format::Csv));
         assert_eq!(Format::of_name("a.txt"), None);
         let error = rows(Format::Csv, "text,n,text\na,1,b\n").unwrap_err().to_string();
-        assert_eq!(error, "row 1: two columns are called `text`");
+        assert_eq!(error, "row 1: two columns are named `text`");
     }
 }

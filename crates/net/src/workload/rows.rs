@@ -104,8 +104,8 @@ impl Workload {
                 let (prompts, limit) =
                     (reader.workload.prompts.len(), RowOptions::MOST_BYTES >> 20);
                 reader.workload.remarks.push(format!(
-                    "The first {prompts} prompts of the file are used, which fill {limit} MiB; \
-                     --samples N uses the prompts of N rows."
+                    "Only the first {prompts} prompts of the file are used, up to {limit} MiB; \
+                     --samples N uses N rows."
                 ));
                 break;
             }
@@ -117,7 +117,7 @@ impl Workload {
             bytes += new.iter().map(|prompt| prompt.input.size()).sum::<usize>();
         }
         if rows_seen == 0 {
-            return Err(whole("there are no rows"));
+            return Err(whole("no rows"));
         }
         reader.finish()
     }
@@ -136,7 +136,7 @@ pub(super) fn take(row: &mut Row, names: &[&str]) -> Option<(String, Value)> {
 pub(super) fn blank(row: &Row, names: &[&str]) -> Option<String> {
     let is_blank = |value: &Value| value.is_null() || value.as_str().is_some_and(str::is_empty);
     let name = names.iter().find(|name| row.get(**name).is_some_and(is_blank))?;
-    Some(format!("`{name}` is empty; give it a text, or leave the row out"))
+    Some(format!("`{name}` is empty; add a text, or remove the row"))
 }
 
 /// Up to 2^53 each integer is exact in floating point.
@@ -152,7 +152,7 @@ pub(super) fn number(row: &mut Row, names: &[&str]) -> Result<Option<u64>, Strin
     let real = || value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
     let is_whole = |number: &f64| (0.0..=MOST_EXACT).contains(number) && number.fract() == 0.0;
     let number = whole.or_else(|| real().filter(is_whole).map(|number| number as u64));
-    number.map(Some).ok_or_else(|| format!("`{name}` is no whole number: {value}"))
+    number.map(Some).ok_or_else(|| format!("`{name}` is not a whole number: {value}"))
 }
 
 /// Takes a text.
@@ -160,7 +160,7 @@ pub(super) fn text(row: &mut Row, names: &[&str]) -> Result<Option<String>, Stri
     match take(row, names) {
         None => Ok(None),
         Some((_, Value::String(text))) => Ok(Some(text)),
-        Some((name, _)) => Err(format!("`{name}` is no text")),
+        Some((name, _)) => Err(format!("`{name}` is not a string")),
     }
 }
 
@@ -225,7 +225,7 @@ impl RowReader<'_> {
         if let Some(column) = &self.options.prompt_column {
             let blank = blank(row, &[column]);
             let Some((name, value)) = take(row, &[column]) else {
-                let absent = || format!("there is no `{column}`; there are {}", names(row));
+                let absent = || format!("column `{column}` is missing; found {}", names(row));
                 return Err(blank.unwrap_or_else(absent));
             };
             return self.value(&name, value);
@@ -239,7 +239,7 @@ impl RowReader<'_> {
         if let Some((name, value)) = take(row, TOKENS) {
             let tokens = value.as_array().and_then(|all| all.iter().map(Value::as_u64).collect());
             return Ok(Some(Input::Tokens(
-                tokens.ok_or_else(|| format!("`{name}` is no list of tokens"))?,
+                tokens.ok_or_else(|| format!("`{name}` is not a list of tokens"))?,
             )));
         }
         if !row.contains_key("prompt")
@@ -260,8 +260,8 @@ impl RowReader<'_> {
         }
         Err(blank.unwrap_or_else(|| {
             format!(
-                "neither a text ({}), nor tokens, messages or a length; there are {}; \
-                 prompt-column=NAME names the text",
+                "expected a text ({}), tokens, messages or a length, found {}; prompt-column=NAME \
+                 selects the text column",
                 TEXT.join(", "),
                 names(row)
             )
@@ -279,7 +279,8 @@ impl RowReader<'_> {
             Value::Array(all) if all.first().is_some_and(Value::is_string) => {
                 let texts: Option<Vec<String>> =
                     all.iter().map(|text| text.as_str().map(str::to_owned)).collect();
-                let mut texts = texts.ok_or_else(|| format!("`{name}` is no list of texts"))?;
+                let mut texts =
+                    texts.ok_or_else(|| format!("`{name}` is not a list of strings"))?;
                 if self.options.api == Some(Api::Embeddings) {
                     return Ok(Some(Input::Texts(texts)));
                 }
@@ -291,10 +292,10 @@ impl RowReader<'_> {
             }
             Value::Array(all) if !all.is_empty() => {
                 let tokens: Option<Vec<u64>> = all.iter().map(Value::as_u64).collect();
-                let tokens = tokens.ok_or_else(|| format!("`{name}` is no list of tokens"))?;
+                let tokens = tokens.ok_or_else(|| format!("`{name}` is not a list of tokens"))?;
                 Ok(Some(Input::Tokens(tokens)))
             }
-            _ => Err(format!("`{name}` is no text")),
+            _ => Err(format!("`{name}` is not a string")),
         }
     }
 
@@ -324,7 +325,7 @@ impl RowReader<'_> {
             });
         }
         if self.workload.prompts.len() == before {
-            return Err("a conversation of nothing but an answer".into());
+            return Err("a conversation with only an answer".into());
         }
         self.workload.sessions += 1;
         Ok(())
@@ -334,7 +335,7 @@ impl RowReader<'_> {
         let Self { members, conversations, recorded, mut workload, options } = self;
         let skipped = conversations.remark();
         if workload.prompts.is_empty() {
-            let why = skipped.unwrap_or_else(|| "there are no prompts".into());
+            let why = skipped.unwrap_or_else(|| "no prompts".into());
             return Err(ReadError { row: 0, why });
         }
         workload.remarks.extend(skipped);
@@ -353,14 +354,14 @@ fn into_messages(input: Input) -> Result<Vec<Message>, String> {
     match input {
         Input::Text(text) => Ok(vec![Message::new("user", text)]),
         Input::Messages(all) => Ok(all),
-        _ => Err("system prompts and images go with a text or a conversation".into()),
+        _ => Err("system prompts and images need a text or a conversation".into()),
     }
 }
 
 /// Takes a question with its documents.
 fn ranking(row: &mut Row) -> Result<Input, String> {
     let query = text(row, &["query", "question", "prompt", "text"])?;
-    let query = query.ok_or_else(|| format!("there is no `query`; there are {}", names(row)))?;
+    let query = query.ok_or_else(|| format!("column `query` is missing; found {}", names(row)))?;
     let document = |value: &Value| {
         let text = value.as_str().or_else(|| value.get("text")?.as_str());
         text.map(str::to_owned)
@@ -467,7 +468,7 @@ mod tests {
         let messages = Input::Messages(vec![Message::new("user", "c")]);
         assert_eq!(inputs(&found), [Input::Text("a".into()), messages, Input::Tokens(vec![1])]);
         let error = read(Format::JsonLines, "{\"text\": \"a\"}", &options).unwrap_err();
-        assert_eq!(error.to_string(), "row 1: there is no `article`; there are text");
+        assert_eq!(error.to_string(), "row 1: column `article` is missing; found text");
     }
 
     #[test]
@@ -512,13 +513,13 @@ mod tests {
     #[test]
     fn what_is_no_prompt_is_told_with_its_row() {
         let of = |text| workload(Format::JsonLines, text).unwrap_err().to_string();
-        assert_eq!(of(""), "there are no rows");
-        assert!(of("{\"prompt\": \"a\"}\n{\"promt\": 1}").starts_with("row 2: neither a text"));
+        assert_eq!(of(""), "no rows");
+        assert!(of("{\"prompt\": \"a\"}\n{\"promt\": 1}").starts_with("row 2: expected a text"));
         assert!(of("{\"prompt\": \"a\"}\n{").starts_with("row 2: EOF"));
-        assert!(of("{\"prompt\": 1}").contains("`prompt` is no text"));
+        assert!(of("{\"prompt\": 1}").contains("`prompt` is not a string"));
         assert!(of("{\"prompt\": \"\"}").starts_with("row 1: `prompt` is empty"));
         assert!(of("{\"text\": null}").starts_with("row 1: `text` is empty"));
         assert!(of("{\"messages\": [{\"content\": \"x\"}]}").contains("no `role`"));
-        assert!(of("{\"prompt\":\"a\",\"max_tokens\":\"x\"}").contains("no whole number"));
+        assert!(of("{\"prompt\":\"a\",\"max_tokens\":\"x\"}").contains("not a whole number"));
     }
 }

@@ -38,7 +38,7 @@ pub enum Shape {
 }
 
 /// Remark on prompts of words whose tokens were not counted.
-pub(crate) const WORDS_REMARK: &str = "Prompts are random words, about a token each.";
+pub(crate) const WORDS_REMARK: &str = "Prompts are random words, about one token per word.";
 
 /// Words that are one token each, including their space, in the common vocabularies of English.
 const WORDS: [&str; 64] = [
@@ -99,7 +99,7 @@ impl SyntheticPrompts {
         let mut messages = [Message::new("user", text.as_str())];
         let mut rng = Mt19937::new(self.seed.rotate_left(32) ^ (number as u64 + 1));
         let urls = images.urls(&mut rng).collect();
-        place(urls, &mut messages).expect("a message of the user");
+        place(urls, &mut messages).expect("a user message");
         Input::Messages(messages.into())
     }
 }

@@ -56,7 +56,7 @@ impl TraceReader {
         let mut left = length;
         let hashes = take(row, &["hash_ids"]).map(|(_, value)| value);
         for hash in hashes.as_ref().and_then(Value::as_array).into_iter().flatten() {
-            let hash = hash.as_u64().ok_or("`hash_ids` are no whole numbers")?;
+            let hash = hash.as_u64().ok_or("`hash_ids` are not a whole numbers")?;
             let block = left.min(BLOCK);
             // Equal blocks are equal texts.
             text.draw(&mut Mt19937::new(!(self.seed ^ hash)), block);
@@ -81,10 +81,10 @@ impl TraceReader {
         if self.made_up > 0 {
             let remark = match self.shape {
                 Shape::Words => {
-                    "Prompts are random words in the lengths of the trace, about a \
-                                 token each."
+                    "Prompts are random words with the lengths of the trace, about one token per \
+                     word."
                 }
-                Shape::Numbers(_) => "Prompts are random tokens in the lengths of the trace.",
+                Shape::Numbers(_) => "Prompts are random tokens with the lengths of the trace.",
             };
             workload.remarks.push(remark.into());
         }
@@ -92,7 +92,7 @@ impl TraceReader {
             return Ok(());
         }
         if self.times.len() != workload.prompts.len() {
-            return Err((0, "some rows have a time, and others have none".into()));
+            return Err((0, "some rows have a time, but others do not".into()));
         }
         let mut order: Vec<usize> = (0..self.times.len()).collect();
         order.sort_by_key(|&at| self.times[at].0);
@@ -217,6 +217,6 @@ mod tests {
             .rows(b"{\"timestamp\":0,\"input_length\":1}\n{\"input_length\":1}")
             .unwrap();
         let error = Workload::of_rows(rows, &RowOptions::default()).unwrap_err();
-        assert!(error.to_string().contains("others have none"));
+        assert!(error.to_string().contains("others do not"));
     }
 }

@@ -133,7 +133,7 @@ fn only_a_finished_answer_with_output_is_whole() {
 fn answers_without_output_are_empty() {
     let role = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
     let zero = usage(&json!({"prompt_tokens": 5, "completion_tokens": 0}));
-    let words = "the answer holds no output (finish_reason \"stop\")";
+    let words = "the answer has no output (finish_reason \"stop\")";
     check_class(&[role, &ends("stop"), &zero, DONE], Class::Empty, words);
     check_class(&[role, &ends("stop"), DONE], Class::Empty, words);
     check_class(&[DONE], Class::Empty, "no output");
@@ -146,7 +146,7 @@ fn answers_without_output_are_empty() {
     check_class(
         &[&says("a"), &ends("stop"), second, DONE],
         Class::Empty,
-        "1 of 2 choices hold no output",
+        "1 of 2 choices have no output",
     );
 }
 
@@ -190,7 +190,7 @@ fn an_answer_that_lacks_an_end_is_cut() {
     let two = with(&json!({"n": 2}));
     let (found, entry) = read(&two, EVENTS, &stream(&[&first, DONE]));
     assert_eq!(entry.unwrap().class, Class::Cut);
-    assert_eq!(found.unwrap_err().words, "the answer has 1 of the 2 choices that were requested");
+    assert_eq!(found.unwrap_err().words, "the answer has 1 of the 2 requested choices");
     let whole = r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}"#;
     assert_eq!(read(&two, JSON, whole).1.unwrap().class, Class::Cut);
     // Servers may number from 1.
@@ -201,7 +201,7 @@ fn an_answer_that_lacks_an_end_is_cut() {
 #[test]
 fn an_answer_that_was_given_up_or_filtered_is_no_success() {
     for reason in ["abort", "error", "cancelled"] {
-        let words = format!("the server gave up on the answer (finish_reason \"{reason}\")");
+        let words = format!("the server aborted the answer (finish_reason \"{reason}\")");
         check_class(&[&says("a"), &ends(reason), DONE], Class::Aborted, &words);
     }
     let words = "stopped the answer (finish_reason \"content_filter\")";
@@ -245,7 +245,7 @@ fn errors_within_an_answer_have_the_words_of_the_server() {
     // What is not an answer shows what came, and no type of this program.
     for odd in ["\"text\"", "{\"choices\":3}", "<html>"] {
         let words = read(&settings(), EVENTS, &stream(&[odd])).0.unwrap_err().words;
-        assert_eq!(words, format!("expected an answer of the interface, found: {odd}"));
+        assert_eq!(words, format!("expected an answer of the OpenAI interface, found: {odd}"));
     }
     // An error that is null is none.
     check_class(&[r#"{"error":null,"choices":[{"text":"a"}]}"#, DONE], Class::Whole, "");
@@ -292,7 +292,7 @@ fn an_answer_shorter_than_demanded_is_no_success() {
     // The limit is 9.
     check(json!({"ignore_eos": true}), &tokens(9), Class::Whole).unwrap();
     let short = check(json!({"ignore_eos": true}), &tokens(4), Class::Short).unwrap_err();
-    let words = "the answer has 4 output tokens, and the request demanded 9";
+    let words = "the answer has 4 output tokens, but the request demanded 9";
     assert!(short.words.starts_with(words), "{}", short.words);
     check(json!({"min_tokens": 5}), &tokens(4), Class::Short).unwrap_err();
     check(json!({"min_tokens": 4}), &tokens(4), Class::Whole).unwrap();
@@ -419,7 +419,7 @@ fn counts_that_contradict_each_other_are_found() {
     let words = "usage counts 1 output tokens for 2 parts with output";
     check_contradiction(&few, FewerTokensThanParts, 2, Events, words);
     let down = [3, 2].map(|n| usage(&json!({"prompt_tokens": 5, "completion_tokens": n})));
-    let words = "the count of output tokens goes down from part to part, to 2";
+    let words = "the count of output tokens decreases between parts, to 2";
     check_contradiction(&down, Decreasing, 2, Server, words);
     let total = of(json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 9}));
     let words = "usage counts 5 input and 2 output tokens, and a total of 9";

@@ -242,10 +242,10 @@ fn each_text_has_a_vector_of_the_same_dimension() {
     };
     let (kind, words_of_one, class) = words(None, &[&[0.5]]);
     assert_eq!((kind, class), (Kind::Cut, Class::Cut));
-    assert_eq!(words_of_one, "the answer has 1 of the 2 results that were requested");
+    assert_eq!(words_of_one, "the answer has 1 of the 2 requested results");
     assert_eq!(words(None, &[&[0.5], &[1.0, 2.0]]).0, Kind::Malformed);
     assert!(
-        words(Some(3), &[&[0.5], &[1.0]]).1.contains("a vector of 1 numbers, where others have 3")
+        words(Some(3), &[&[0.5], &[1.0]]).1.contains("a vector of 1 numbers, but others have 3")
     );
     assert_eq!(words(None, &[&[], &[]]).0, Kind::Empty);
     // 0.5 and -1.5 as 32-bit numbers.

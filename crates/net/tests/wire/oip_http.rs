@@ -229,9 +229,9 @@ fn strings_are_sent_as_json_and_as_bytes() {
     let refused = |samples: Samples| Model::new(&metadata, "", samples, None).unwrap_err().words;
     let more = vec![StringInput::from_lines("t", b"one\ntwo\nthree")];
     let words = refused(Samples { tensors: Some(library()), strings: more });
-    assert!(words.contains("an input has 2 samples, and another one 3"), "{words}");
+    assert!(words.contains("one input has 2 samples, but another has 3"), "{words}");
     let words = refused(Samples { tensors: None, strings });
-    assert!(words.contains("'input0', for which there are no samples"), "{words}");
+    assert!(words.contains("'input0' without samples"), "{words}");
 }
 
 #[test]
@@ -248,19 +248,19 @@ fn samples_that_are_not_the_models_are_refused_with_both_shapes() {
     let words = refused(&|model| model.inputs[0].datatype = "FP16".into());
     assert!(words.contains("FP32") && words.contains("FP16"), "{words}");
     let words = refused(&|model| model.inputs[0].name = "x".into());
-    assert!(words.contains("no input 'input0'; there are x"), "{words}");
+    assert!(words.contains("no input 'input0'; it has x"), "{words}");
     let more = |is_optional| {
         let (name, datatype) = ("b".into(), "BOOL".into());
         TensorMetadata { name, datatype, shape: vec![1], is_optional }
     };
     let words = refused(&|model| model.inputs.push(more(false)));
-    assert!(words.contains("an input 'b', for which there are no samples"), "{words}");
+    assert!(words.contains("an input 'b' without samples"), "{words}");
     let mut optional = metadata();
     optional.inputs.push(more(true));
     assert!(Model::new(&optional, "", library(), None).is_ok());
     assert_eq!(random_inputs(&optional).unwrap().len(), 1);
     let words = refused(&|model| model.outputs.truncate(1));
-    assert!(words.contains("no output 'scores'; there are output0"), "{words}");
+    assert!(words.contains("no output 'scores'; it has output0"), "{words}");
     // A model without a batch is sent none, and one that says nothing one of 1.
     let mut alone = metadata();
     alone.inputs[0].shape = vec![2, 2];

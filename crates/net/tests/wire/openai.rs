@@ -218,10 +218,10 @@ fn what_a_server_is_asked_is_read() {
         "'prompt' has 2 prompts; send each by itself"
     );
     assert!(wrong(Api::Completions, r#"{"prompt":{}}"#).contains("neither a string"));
-    assert!(wrong(Api::Completions, "[]").contains("no JSON object"));
+    assert!(wrong(Api::Completions, "[]").contains("not a JSON object"));
     assert!(
         wrong(Api::Chat, r#"{"messages":[{"role":"u","content":["x"]}]}"#)
-            .contains("a part that is no object")
+            .contains("a part that is not an object")
     );
     assert!(wrong(Api::Completions, r#"{"prompt":"a","max_tokens":-1}"#).contains("max_tokens"));
 }

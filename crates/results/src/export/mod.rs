@@ -25,11 +25,11 @@ pub use text::quoted;
 pub enum Format {
     /// Raw records, comma-separated (RFC 4180)
     Csv,
-    /// Raw records, a JSON object a line
+    /// Raw records, one JSON object per line
     Jsonl,
     /// Raw records, columnar; needs a build with --features parquet
     Parquet,
-    /// The metrics of each test as CSV, one line a metric
+    /// The metrics of each test as CSV, one line per metric
     Metrics,
     /// The results as Prometheus text, for a textfile collector or a push gateway
     Prometheus,
@@ -58,9 +58,9 @@ impl Format {
     pub fn description(self) -> &'static str {
         match self {
             Self::Csv => "Raw records, comma-separated (RFC 4180)",
-            Self::Jsonl => "Raw records, a JSON object a line",
+            Self::Jsonl => "Raw records, one JSON object per line",
             Self::Parquet => "Raw records, columnar; needs a build with --features parquet",
-            Self::Metrics => "The metrics of each test as CSV, one line a metric",
+            Self::Metrics => "The metrics of each test as CSV, one line per metric",
             Self::Prometheus => {
                 "The results as Prometheus text, for a textfile collector or a push gateway"
             }
@@ -178,9 +178,7 @@ impl<'a> Source<'a> {
             #[cfg(feature = "parquet")]
             Format::Parquet => {
                 if self.has_sessions() {
-                    note(
-                        "note: parquet has no columns of sessions; csv and jsonl have them".into(),
-                    );
+                    note("note: Parquet has no session columns; csv and jsonl have them".into());
                 }
                 let mut file = parquet::File::new(out, &self.about())?;
                 self.each(note, |test| file.write(&test))?;
@@ -191,7 +189,7 @@ impl<'a> Source<'a> {
             Format::Prometheus => {
                 let run = self.run()?;
                 let series = series::Run::read(self.path).unwrap_or_else(|error| {
-                    note(format!("warning: {error}; there are no histograms without it"));
+                    note(format!("warning: {error}; histograms are left out"));
                     series::Run::new(Vec::new())
                 });
                 Ok(out.write_all(prometheus::text(run, &series).as_bytes())?)
@@ -347,7 +345,7 @@ pub enum ExportError {
         names: Vec<String>,
     },
     /// The format has verdicts, which a result of another tool lacks.
-    #[error("{} is a result of {tool}, which has no verdicts of ours", path.display())]
+    #[error("{} is a result of {tool}, which has no Dyno verdicts", path.display())]
     NoVerdicts {
         /// Path of the result.
         path: PathBuf,
@@ -355,7 +353,7 @@ pub enum ExportError {
         tool: &'static str,
     },
     /// This build does not include Parquet.
-    #[error("this build writes no parquet: it takes a minute more to compile")]
+    #[error("this build does not write Parquet")]
     NoParquet,
     /// No test of a run has raw records. Holds advice.
     #[error("no test has raw records")]
@@ -382,8 +380,8 @@ impl ExportError {
                 "its raw records can be exported as csv, jsonl and parquet".into()
             }
             Self::NoParquet => {
-                "released binaries have it; from source: cargo install --path crates/cli \
-                 --features parquet; or use --format csv"
+                "use a released binary, or build with cargo install --path crates/cli --features \
+                 parquet, or use --format csv"
                     .into()
             }
             Self::NoRecords(advice) | Self::NoForeignRecords { advice, .. } => (*advice).into(),
@@ -404,7 +402,8 @@ fn parts(folder: &str) -> Vec<String> {
 fn note_thinning(test: &summary::Test, records: &Records, note: &mut dyn FnMut(String)) {
     if records.stride > 1 {
         note(format!(
-            "note: {}: one row in {} was kept, {} of {}; dyno run --records all keeps every row",
+            "note: {}: the records keep one row in {}, {} of {}; dyno run --records all keeps \
+             every row",
             test.folder,
             records.stride,
             records.row_count(),

@@ -84,7 +84,7 @@ fn of_run(text: &mut Text, run: &Run) {
     about.push(("time", run.time.clone()));
     about.push(("profile", run.profile.clone()));
     about.push(("verdict", run.verdict.clone()));
-    text.gauge("dyno_run_info", "What ran; always 1.", [(about, 1.0)]);
+    text.gauge("dyno_run_info", "Description of the run; always 1.", [(about, 1.0)]);
     let of_run = |value: f64| [(labels_of_run(run), value)];
     let valid = f64::from(u8::from(run.is_valid()));
     text.gauge("dyno_run_valid", "1 if every test of the run is VALID, else 0.", of_run(valid));
@@ -93,9 +93,9 @@ fn of_run(text: &mut Text, run: &Run) {
     text.gauge("dyno_run_undecided", help, of_run(undecided));
     // Virtual time has no date.
     if let Some(finished) = unix_seconds(&run.finished_at) {
-        let help = "When the run was over, since 1970.";
+        let help = "End of the run, since 1970.";
         text.gauge("dyno_run_finished_timestamp_seconds", help, of_run(finished as f64));
-        let help = "How long the whole run took.";
+        let help = "Duration of the whole run.";
         text.gauge("dyno_run_duration_seconds", help, of_run(seconds(run.duration_ns)));
     }
 }
@@ -109,7 +109,7 @@ fn of_tests(text: &mut Text, run: &Run) {
     let help = "1 if the test is UNDECIDED (too few queries to be certain), else 0.";
     text.gauge("dyno_test_undecided", help, flags(Test::is_undecided));
     let is_complete = |test: &Test| test.state == State::Complete;
-    text.gauge("dyno_test_complete", "1 if the test came to its end, else 0.", flags(is_complete));
+    text.gauge("dyno_test_complete", "1 if the test finished, else 0.", flags(is_complete));
 }
 
 fn of_requirements(text: &mut Text, run: &Run) {
@@ -129,7 +129,7 @@ fn of_accuracy(text: &mut Text, run: &Run) {
     };
     let help = "Share of correct answers.";
     text.gauge("dyno_accuracy_ratio", help, shares(Accuracy::share));
-    let help = "Share of correct answers that is asked for.";
+    let help = "Required share of correct answers.";
     text.gauge("dyno_accuracy_target_ratio", help, shares(Accuracy::target_share));
 }
 
@@ -145,7 +145,7 @@ fn of_metrics(text: &mut Text, run: &Run) {
     text.gauge("dyno_test_duration_seconds", help, gauge(|m| seconds(m.lasted_ns)));
     text.gauge("dyno_queries_issued", "Queries issued.", gauge(|m| m.query_count as f64));
     text.gauge("dyno_samples_answered", "Samples answered.", gauge(|m| m.sample_count as f64));
-    let help = "Samples that never came back.";
+    let help = "Samples that were never answered.";
     text.gauge("dyno_samples_missing", help, gauge(|m| m.missing as f64));
     let failed = measured(run).flat_map(|(test, metrics)| {
         let reasons = metrics.failed.by_reason();
@@ -181,7 +181,7 @@ fn of_rates(text: &mut Text, run: &Run) {
             known.map(move |(kind, rate)| (with(labels(run, test), "kind", kind), rate))
         })
     };
-    let help = "Samples per second: as offered, as answered, as answered within every bound.";
+    let help = "Samples per second: offered, answered, and answered within every bound.";
     let samples = rates(|m| {
         vec![
             ("scheduled", m.rates.scheduled_samples_per_s),
@@ -213,7 +213,7 @@ fn of_answers(text: &mut Text, run: &Run) {
         let labelled = move |(class, n)| (with(labels(run, test), "class", class), n as f64);
         classes.map(labelled).collect::<Vec<_>>()
     });
-    let help = "Samples of servers of texts by what became of them; only whole answers succeed.";
+    let help = "Samples of text servers by outcome; only complete answers succeed.";
     text.gauge("dyno_answers", help, classes);
     let tokens = measured(run).flat_map(|(test, metrics)| {
         let totals = metrics.tokens.iter().flat_map(|tokens| {
@@ -277,7 +277,7 @@ fn of_times(text: &mut Text, run: &Run, series: &series::Run) {
     histograms(text, "dyno_time_per_output_token_seconds", help, &tests, |t| {
         (&t.plots.time_per_output_token.histogram, t.metrics.time_per_output_token_ns.as_ref())
     });
-    let help = "How much later than scheduled the client itself issued.";
+    let help = "Delay of the client after the scheduled time.";
     histograms(text, "dyno_client_lag_seconds", help, &tests, |t| {
         (&t.plots.client_lag.histogram, t.metrics.client_lag_ns.as_ref())
     });

@@ -81,7 +81,10 @@ pub fn read_summary(path: &Path, value: &Value) -> Result<ForeignResult, Foreign
     for (key, ours) in TIMES {
         let Some(metric) = of(key) else { continue };
         let unit = unit(metric).ok_or_else(|| {
-            malformed(path, format!("`{key}.unit` is {}, which is no time", metric["unit"]))
+            malformed(
+                path,
+                format!("`{key}.unit` is {}, which is not a unit of time", metric["unit"]),
+            )
         })?;
         for (theirs, name) in STATISTICS {
             let value = metric[theirs].as_f64();
@@ -128,7 +131,7 @@ fn empty(title: &str) -> Test {
         figures: Figures::new(),
         records: None,
         has_times: true,
-        remarks: vec!["its figures of latency count from when the request was sent".into()],
+        remarks: vec!["its latency figures count from when the request was sent".into()],
     }
 }
 
@@ -163,7 +166,8 @@ pub fn read_records(path: &Path, values: &[Value]) -> Result<ForeignResult, Fore
     let mut test = empty("profile");
     test.figures = Figures::new();
     if has_credit {
-        test.remarks.push("raw records count from when the rate limiter let the request go".into());
+        test.remarks
+            .push("raw records count from when the rate limiter released the request".into());
     }
     if cancelled > 0 {
         test.remarks.push(format!("{cancelled} requests were cancelled and are left out"));
@@ -176,9 +180,10 @@ fn request(record: &Record) -> Result<Request, String> {
     let about = &record.metadata;
     let time = |key: &str| -> Result<Option<i64>, String> {
         let Some(metric) = record.metrics.get(key) else { return Ok(None) };
-        let unit = unit(metric).ok_or_else(|| format!("`metrics.{key}.unit` is no time"))?;
+        let unit =
+            unit(metric).ok_or_else(|| format!("`metrics.{key}.unit` is not a unit of time"))?;
         let value = metric["value"].as_f64();
-        let value = value.ok_or_else(|| format!("`metrics.{key}.value` is no number"))?;
+        let value = value.ok_or_else(|| format!("`metrics.{key}.value` is not a number"))?;
         let time = ns(value, unit).map_err(|bad| format!("`metrics.{key}.value`: {bad}"))?;
         Ok(Some(about.request_start_ns.saturating_add(time)))
     };

@@ -62,7 +62,7 @@ pub fn read(path: &Path, value: &Value) -> Result<ForeignResult, ForeignError> {
         tests.push(test(&read, value).map_err(|reason| malformed(at, reason))?);
     }
     if tests.is_empty() {
-        return Err(malformed(0, "there is none".into()));
+        return Err(malformed(0, "it is missing".into()));
     }
     let version = value["metadata"]["guidellm_version"].as_str().unwrap_or_default().into();
     Ok(ForeignResult { tool: Tool::Guidellm, version, tests })
@@ -89,7 +89,8 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
     let is_due = |row: &LoggedRequest| is_scheduled && scheduled_time(row).is_some();
     let logged = || benchmark.requests.successful.iter().chain(&benchmark.requests.errored);
     let origin = if logged().any(is_due) {
-        "latency counts from when the request was due, its figures from when it was sent"
+        "latency counts from when the request was due, but its figures count from when the \
+         request was sent"
     } else {
         "latency counts from when the request was sent"
     };

@@ -29,7 +29,7 @@ pub fn read(folder: &Path) -> Result<ForeignResult, ForeignError> {
     let (detail, _) = read_detail_file(&path).map_err(|error| ForeignError::Unreadable {
         path: path.clone(),
         reason: match error.kind() {
-            ErrorKind::NotFound => "it is not there, and the figures are in it".into(),
+            ErrorKind::NotFound => "it is missing, and it has the figures".into(),
             _ => error.to_string(),
         },
     })?;
@@ -42,7 +42,7 @@ pub fn read(folder: &Path) -> Result<ForeignResult, ForeignError> {
     }
     let figures = figures(&detail);
     if figures.is_empty() {
-        return Err(malformed("it has no `result_` keys: the run did not come to its end"));
+        return Err(malformed("it has no `result_` keys: the run did not finish"));
     }
     let text = text(&folder.join(SUMMARY))?;
     let (summary, _) = read_summary(&text);

@@ -51,7 +51,7 @@ impl Tool {
         match self {
             Self::LoadGen => "set LogSettings.enable_trace",
             Self::Vllm => "vllm bench serve --save-result --save-detailed",
-            Self::Guidellm => "save benchmarks.json without leaving out requests",
+            Self::Guidellm => "save benchmarks.json with all requests",
             Self::Aiperf => "keep profile_export.jsonl beside the summary (--export-level records)",
         }
     }
@@ -122,9 +122,9 @@ pub enum ForeignError {
     },
     /// The content matches none of the known formats.
     #[error(
-        "{} is neither a run of dyno nor a result of LoadGen (a folder with \
-         mlperf_log_summary.txt), vLLM (bench serve --save-result), guidellm \
-         (benchmarks.json) or aiperf (profile_export.jsonl, profile_export_aiperf.json)",
+        "{} is neither a Dyno run nor a result of LoadGen (a folder with mlperf_log_summary.txt), \
+         vLLM (bench serve --save-result), guidellm (benchmarks.json) or aiperf \
+         (profile_export.jsonl, profile_export_aiperf.json)",
         path.display()
     )]
     Unknown {
@@ -218,8 +218,8 @@ fn text(path: &Path) -> Result<String, ForeignError> {
     let text = std::fs::read_to_string(path).map_err(|error| ForeignError::Unreadable {
         path: path.into(),
         reason: match error.kind() {
-            ErrorKind::NotFound => "it is not there".into(),
-            ErrorKind::InvalidData => "it is no text".into(),
+            ErrorKind::NotFound => "it is missing".into(),
+            ErrorKind::InvalidData => "it is not a string".into(),
             _ => error.to_string(),
         },
     })?;

@@ -71,24 +71,21 @@ fn test(saved: &SavedResult, value: &Value) -> Result<Test, String> {
     let mut remarks = vec![
         match (&requests, &saved.queue_times) {
             (Some(_), Some(_)) => {
-                "raw latencies count from when the client took the request up, its figures from when \
-                 it was sent: a client that is late hides it"
+                "raw latencies count from when the client began the request, but its figures \
+                 count from when it was sent, which hides delays of the client"
             }
-            _ => {
-                "latency counts from when the request was sent: time spent waiting in the client is \
-                 not in it"
-            }
+            _ => "latency counts from when the request was sent and excludes time in the client",
         }
         .to_string(),
     ];
     let failed = requests.iter().flatten().filter(|request| request.completed.is_none()).count();
     match (saved.failed, &requests) {
         (Some(said), Some(_)) if said != failed as u64 => remarks.push(format!(
-            "it says that {said} requests failed, and {failed} of the file have no answer"
+            "it reports {said} failed requests, but {failed} requests of the file have no answer"
         )),
         _ => {}
     }
-    remarks.extend(ramp(saved).map(|ramp| format!("its rate is no steady one: {ramp}")));
+    remarks.extend(ramp(saved).map(|ramp| format!("its rate is not constant: {ramp}")));
     Ok(Test {
         title,
         scenario: scenario.into(),

@@ -46,7 +46,7 @@ struct Column {
 pub enum RecordsError {
     /// The file is missing.
     #[error(
-        "{} is missing; `--records none`, or an earlier version of dyno, leaves none",
+        "{} is missing; runs with `--records none` and runs of earlier versions of Dyno have none",
         .0.display()
     )]
     Missing(PathBuf),
@@ -54,7 +54,7 @@ pub enum RecordsError {
     #[error("cannot read {}: {}", .0.display(), .1)]
     Unreadable(PathBuf, String),
     /// The file has another format or a later version.
-    #[error("{} holds no raw records of version 1", .0.display())]
+    #[error("{} has no raw records of version 1", .0.display())]
     NotRecords(PathBuf),
     /// The header is damaged; holds what is wrong.
     #[error("{}: the header is damaged: {}", .0.display(), .1)]
@@ -141,7 +141,7 @@ impl Records {
         let (length, rest) = rest.split_first_chunk().ok_or_else(|| damaged("it is cut off"))?;
         let length = u32::from_le_bytes(*length) as usize;
         if length > LONGEST_HEADER {
-            return Err(damaged("its length makes no sense"));
+            return Err(damaged("its length is invalid"));
         }
         let (header, mut body) =
             rest.split_at_checked(length).ok_or_else(|| damaged("it is cut off"))?;
@@ -164,7 +164,7 @@ impl Records {
         }
         let always = [&records.scheduled_ns, &records.issue_delay_ns, &records.latency_ns];
         if always.iter().any(|column| column.len() != header.rows) {
-            return Err(damaged("it names no scheduled_ns, issue_delay_ns or latency_ns"));
+            return Err(damaged("it has no scheduled_ns, issue_delay_ns or latency_ns"));
         }
         Ok(records)
     }

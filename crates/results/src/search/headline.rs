@@ -28,14 +28,14 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
             let confirmed = tried(state.confirmed.as_ref().map(|confirmed| confirmed.load));
             format!("Confirmed: {confirmed} keep every limit in a full run, VALID")
         }
-        Phase::Estimated => "Found, and not confirmed (--no-confirm)".into(),
+        Phase::Estimated => "Found, not confirmed (--no-confirm)".into(),
         Phase::Unconfirmed => {
             "Not confirmed: no full run near the peak was VALID and kept every limit".into()
         }
-        Phase::OutOfTime => format!("Out of time; go on with: {go_on} --max-time TIME"),
+        Phase::OutOfTime => format!("Out of time; continue with: {go_on} --max-time TIME"),
         Phase::Unclear => {
-            "Unclear: whether the limits are kept hardly depends on the load; see what \
-                           else slows the binding one down, or widen it"
+            "Unclear: the load hardly affects whether the limits are kept; find the other cause \
+             of the violated limit, or relax the limit"
                 .into()
         }
         Phase::NothingPasses => {
@@ -53,15 +53,15 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
             let kept = state.points.iter().filter(|point| point.passed).map(|point| point.load);
             let kept = match kept.reduce(f64::max) {
                 Some(most) => {
-                    format!("; the system keeps every limit up to {} at least", load.show(most))
+                    format!("; the system keeps every limit up to at least {}", load.show(most))
                 }
                 None => String::new(),
             };
-            format!("This client cannot measure that{}{kept}", why.unwrap_or_default())
+            format!("This client is too slow to measure that{}{kept}", why.unwrap_or_default())
         }
-        Phase::Running => format!("Not over; if it was killed, go on with: {go_on}"),
-        Phase::Interrupted => format!("Interrupted; go on with: {go_on}"),
-        Phase::Aborted => format!("The system stopped answering; go on with: {go_on}"),
+        Phase::Running => format!("Not finished; if it was killed, continue with: {go_on}"),
+        Phase::Interrupted => format!("Interrupted; continue with: {go_on}"),
+        Phase::Aborted => format!("The system stopped answering; continue with: {go_on}"),
     };
     (text, matches!(state.state, Phase::Confirmed | Phase::Estimated))
 }

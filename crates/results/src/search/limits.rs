@@ -39,7 +39,7 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
     let value = right.trim_start_matches(digits).trim();
     let sign = &right[..right.len() - right.trim_start_matches(digits).len()];
     if !matches!(sign, "<" | "<=" | "≤" | "=<") {
-        return Err(expected("`<=`, since all limits are upper ones"));
+        return Err(expected("`<=`, because all limits are upper limits"));
     }
     let left = left.trim().to_ascii_lowercase();
     let (name, at) = match left.split_once(['.', ' ', '_']) {
@@ -50,8 +50,8 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
     };
     if name == "itl" {
         return Err(format!(
-            "limit `{text}`: the times between single tokens are shown and not judged; tpot limits the \
-             time per output token"
+            "limit `{text}`: inter-token times are reported, but not judged; use tpot, the time \
+             per output token"
         ));
     }
     let quantity = NAMES.iter().find(|(known, _)| *known == name).map(|(_, quantity)| *quantity);
@@ -181,7 +181,7 @@ mod tests {
     fn what_does_not_read_says_what_was_expected() {
         for (text, expected) in [
             ("p99", "expected METRIC <= VALUE"),
-            ("p99 >= 5ms", "all limits are upper ones"),
+            ("p99 >= 5ms", "all limits are upper limits"),
             ("p99 <= 5", "expected a duration"),
             ("p100 <= 5ms", "below p100"),
             ("tftt.p99 <= 5ms", "the nearest is `ttft`"),

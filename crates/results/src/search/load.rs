@@ -8,7 +8,7 @@ use dyno_loadgen::settings::Scenario;
 
 use serde::{Deserialize, Serialize};
 
-/// What is raised.
+/// Kind of load that a search raises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -17,7 +17,7 @@ pub enum Load {
     Qps,
     /// Server: queries in flight
     Concurrency,
-    /// MultiStream: samples in a query
+    /// MultiStream: samples per query
     Samples,
 }
 
@@ -48,7 +48,7 @@ impl Load {
         match self {
             Self::Qps => "Server: mean arrival rate",
             Self::Concurrency => "Server: queries in flight",
-            Self::Samples => "MultiStream: samples in a query",
+            Self::Samples => "MultiStream: samples per query",
         }
     }
 
@@ -82,7 +82,7 @@ impl Load {
         match self {
             Self::Qps => "queries per second",
             Self::Concurrency => "queries in flight",
-            Self::Samples => "samples in a query",
+            Self::Samples => "samples per query",
         }
     }
 

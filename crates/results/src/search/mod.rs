@@ -38,11 +38,11 @@ pub struct State {
     /// 1
     #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
-    /// how far it is, or how it ended
+    /// progress or outcome
     pub state: Phase,
     /// `false`: nothing that this program writes is an official MLPerf result
     pub official: bool,
-    /// the same in words
+    /// the same fact as text
     pub disclaimer: String,
     /// in UTC; empty in virtual time
     pub started_at: String,
@@ -50,55 +50,55 @@ pub struct State {
     pub command: Vec<String>,
     /// of the program that began it
     pub dyno_version: String,
-    /// what is searched; a resumed search must have the same
+    /// its definition; a resumed search must have the same
     pub definition: Definition,
-    /// what of the rules it is for; null unless a round was named
+    /// round and benchmark; null without `--round`
     #[serde(default)]
     pub rules: Option<Rules>,
-    /// what a reader must know of that, such as what departs from the round
+    /// notes on the rules, such as departures from the round
     #[serde(default)]
     pub remarks: Vec<String>,
-    /// where the peak is by what is known; null until it is bracketed
+    /// estimate of the peak; null until it is bracketed
     pub peak: Option<Peak>,
-    /// the run that counts; null unless a full run passed
+    /// the confirming run; null unless a full run passed
     pub confirmed: Option<Confirmed>,
     /// every run, in order
     pub points: Vec<Point>,
-    /// runs that were ended when the time was over: they took time and say nothing
+    /// runs that were stopped at the time limit: they cost time and are not used
     #[serde(default)]
     pub unfinished: Vec<Unfinished>,
-    /// runs that the client or the machine disturbed: they took time, say nothing about the system,
-    /// and were repeated
+    /// runs that the client or the machine disturbed: they cost time, are not used, and were
+    /// repeated
     #[serde(default)]
     pub disturbed: Vec<Disturbed>,
 }
 
-/// How far a search is, or how it ended.
+/// Progress or outcome of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// It is on, or was killed.
+    /// Running, or killed.
     Running,
-    /// Ctrl-C.
+    /// Interrupted with Ctrl-C.
     Interrupted,
     /// The system stopped answering.
     Aborted,
     /// A full run at the load was VALID and kept every limit.
     Confirmed,
-    /// The peak is known, and nobody asked for a confirmation.
+    /// The peak is known; no confirmation was requested.
     Estimated,
     /// No full run near the peak passed.
     Unconfirmed,
-    /// The time was over first.
+    /// The time limit came first.
     OutOfTime,
-    /// Whether the limits are kept hardly depends on the load.
+    /// The load hardly affects whether the limits are kept.
     Unclear,
     /// No load keeps the limits.
     NothingPasses,
     /// Every load keeps the limits.
     NothingFails,
-    /// The client or the machine, and not the system, limits what can be measured.
+    /// The client or the machine limits the measurement, not the system.
     ClientLimited,
 }
 
@@ -116,16 +116,16 @@ impl From<End> for Phase {
     }
 }
 
-/// Why a run was made.
+/// Purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// To find a load that passes and one that does not.
     Bracket,
-    /// To know the peak better.
+    /// To refine the peak.
     Refine,
-    /// To count.
+    /// To confirm the load.
     Confirm,
 }
 
@@ -150,21 +150,21 @@ impl From<search::Purpose> for Purpose {
     }
 }
 
-/// What is searched.
+/// Definition of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Definition {
-    /// as `--system` names it
+    /// the value of `--system`
     pub system: String,
     /// of all runs
     pub scenario: String,
-    /// what is raised
+    /// the kind of load
     pub load: Load,
     /// all must be kept, in the grammar of `--limit`
     pub limits: Vec<String>,
     /// the first load
     pub from: f64,
-    /// a load that is thought to be too high, or null
+    /// a load that is expected to be too high, or null
     pub to: Option<f64>,
     /// relative
     pub tolerance: f64,
@@ -172,35 +172,35 @@ pub struct Definition {
     pub short_ns: u64,
     /// length of a run that counts
     pub full_ns: u64,
-    /// queries of a run that counts, at least
+    /// minimum number of queries of a run that counts
     pub full_queries: u64,
-    /// of all runs together
+    /// maximum time of all runs together
     pub max_time_ns: u64,
-    /// full runs that are tried at most; 0 does not confirm
+    /// maximum number of full runs; 0 does not confirm
     pub confirmations: u32,
-    /// every setting that is not a default, but for the load and its seeds
+    /// every setting that is not a default, except the load and its seeds
     pub settings: BTreeMap<String, String>,
 }
 
-/// Where the peak is.
+/// Estimate of the peak.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Peak {
-    /// the best guess
+    /// the most likely value
     pub load: f64,
     /// lower end of the interval
     pub low: f64,
     /// upper end of the interval
     pub high: f64,
-    /// of the interval
+    /// confidence of the interval
     pub confidence: f64,
     /// the limit that most likely binds
     pub binds: String,
-    /// how likely each limit is the one, in the order of the limits
+    /// probability that each limit is the binding one, in the order of the limits
     pub binding_probability: Vec<f64>,
 }
 
-/// The run that counts.
+/// The confirming run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Confirmed {
@@ -216,23 +216,23 @@ pub struct Confirmed {
 pub struct Point {
     /// from 1
     pub number: u64,
-    /// why it was made
+    /// its purpose
     pub purpose: Purpose,
     /// of a confirmation: its run directory, else null
     pub folder: Option<String>,
-    /// queries/s, queries in flight, or samples in a query
+    /// queries/s, queries in flight, or samples per query
     pub load: f64,
-    /// for how long queries were issued
+    /// time in which queries were issued
     pub duration_ns: u64,
-    /// how long it took in all
+    /// total duration
     pub took_ns: u64,
-    /// it was ended early because queries piled up
+    /// it was stopped early because queries piled up
     pub overloaded: bool,
-    /// whether it kept every limit, by its own counts; a confirmation also has to be VALID
+    /// whether it kept every limit, by its own counts; a confirmation must also be VALID
     pub passed: bool,
-    /// samples/s that were answered; null where there is no rate
+    /// answered samples/s; null without a rate
     pub throughput: Option<f64>,
-    /// the part of it that kept every bound of latency
+    /// the part of the throughput within every latency bound
     pub goodput: f64,
     /// median latency
     pub p50_ns: i64,
@@ -244,15 +244,15 @@ pub struct Point {
     pub limits: Vec<Counts>,
 }
 
-/// A run that was ended when the time was over.
+/// A run that was stopped at the time limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unfinished {
-    /// why it was made
+    /// its purpose
     pub purpose: Purpose,
-    /// queries/s, queries in flight, or samples in a query
+    /// queries/s, queries in flight, or samples per query
     pub load: f64,
-    /// how long it took
+    /// duration
     pub took_ns: u64,
 }
 
@@ -260,11 +260,11 @@ pub struct Unfinished {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Disturbed {
-    /// why it was made
+    /// its purpose
     pub purpose: Purpose,
-    /// queries/s, queries in flight, or samples in a query
+    /// queries/s, queries in flight, or samples per query
     pub load: f64,
-    /// how long it took
+    /// duration
     pub took_ns: u64,
     /// `client` or `machine`
     pub cause: Cause,
@@ -272,15 +272,15 @@ pub struct Disturbed {
     pub reason: String,
 }
 
-/// What a limit counted in a run.
+/// Counts for one limit in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// as in the definition
     pub limit: String,
-    /// queries that count: of a short run those after its beginning
+    /// counted queries; a short run excludes its beginning
     pub queries: u64,
-    /// how many of them were over the bound
+    /// counted queries over the bound
     pub over: u64,
     /// all of them, for each of the equal stretches of the run: `queries/over` and a space
     pub stretches: String,
@@ -319,7 +319,7 @@ impl Definition {
         let key = keys.into_iter().find(|key| of(self, key) != of(other, key))?;
         let or_default = |value: Option<String>| value.unwrap_or_else(|| "the default".into());
         let (was, is) = (or_default(of(self, key)), or_default(of(other, key)));
-        Some(format!("the setting `{key}` was {was} and is {is}"))
+        Some(format!("the setting `{key}` was {was}, but is {is}"))
     }
 }
 
@@ -346,12 +346,12 @@ impl Point {
             Purpose::Confirm => search::Purpose::Confirm { attempt: 0 },
         };
         if !(self.load.is_finite() && self.load > 0.0) {
-            return Err(format!("point {}: no load is {}", self.number, self.load));
+            return Err(format!("point {}: {} is not a load", self.number, self.load));
         }
         // Other code uses signed times.
         if self.took_ns.max(self.duration_ns) > i64::MAX.cast_unsigned() {
             let longer = self.took_ns.max(self.duration_ns);
-            return Err(format!("point {}: no run takes {longer} ns", self.number));
+            return Err(format!("point {}: {longer} ns is not the duration of a run", self.number));
         }
         let blocks = self.limits.iter().map(|counts| read_stretches(&counts.stretches));
         let blocks: Option<Vec<_>> = blocks.collect();
@@ -366,7 +366,7 @@ impl Point {
             overloaded: self.overloaded,
             passed: self.passed,
             blocks: blocks
-                .ok_or_else(|| format!("point {}: its stretches do not read", self.number))?,
+                .ok_or_else(|| format!("point {}: its stretches cannot be parsed", self.number))?,
         })
     }
 }

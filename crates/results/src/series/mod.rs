@@ -35,12 +35,12 @@ pub struct Run {
     /// 1
     #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
-    /// one entry a test with a performance result, in the order of the summary
+    /// one entry per test with a performance result, in the order of the summary
     pub tests: Vec<Test>,
-    /// of simulated NPUs: what they did at first, in the order of the summary's `accelerators`
+    /// simulated NPUs: the beginning of the run, in the order of the summary's `accelerators`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timelines: Vec<Timeline>,
-    /// of servers: what their metrics pages showed, one entry a page and test
+    /// servers: readings of their metrics pages, one entry per page and test
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerReadings>,
 }
@@ -53,7 +53,7 @@ pub struct Test {
     pub folder: String,
     /// of queries (Offline: of samples) that were answered
     pub latency: Distribution,
-    /// of the client; empty where queries are due when they are issued
+    /// lag of the client; empty if queries are due when they are issued
     pub client_lag: Distribution,
     /// empty unless tokens are measured
     pub first_token: Distribution,
@@ -61,16 +61,15 @@ pub struct Test {
     pub time_per_output_token: Distribution,
     /// the run in equal parts, in order
     pub slices: Vec<Slice>,
-    /// how often the system computed so many samples at once: `[size, count]`; empty where it
-    /// does not tell
+    /// batch sizes of the system: `[size, count]`; empty if it does not report them
     pub batch_sizes: Vec<(u64, u64)>,
 }
 
-/// How a list of times is distributed.
+/// Distribution of a list of times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Distribution {
-    /// all of them, in logarithmic buckets
+    /// all times, in logarithmic buckets
     pub histogram: Histogram,
     /// `[q, time]`: the time that a share q does not exceed, with more points towards the tail
     pub spectrum: Vec<(f64, u64)>,
@@ -92,7 +91,7 @@ pub struct Slice {
     pub failed_samples: u64,
     /// output tokens of the samples that were answered in it
     pub tokens: i64,
-    /// samples issued and not yet done at its end
+    /// samples outstanding at its end
     pub in_flight: u64,
     /// of the queries that were due in it: p50, p90, p99 and the largest; null if none was answered
     pub latency_ns: Option<[u64; 4]>,

@@ -22,8 +22,8 @@ pub struct Block {
     pub layer: String,
     /// number of the part of the array that computed it; null of the whole array
     pub part: Option<usize>,
-    /// when its fetch began and ended
+    /// start and end of its fetch
     pub fetch_ns: [u64; 2],
-    /// when its computation did
+    /// start and end of its computation
     pub compute_ns: [u64; 2],
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// What simulated NPUs did in the last run of a test, from its first query to the last computation.
+/// Simulated NPUs in the last run of a test, from its first query to the last computation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Accelerator {
@@ -12,44 +12,48 @@ pub struct Accelerator {
     pub scenario: String,
     /// of the test: `performance` or `peak`
     pub mode: String,
-    /// how many there are
+    /// number of NPUs
     pub npus: u64,
     /// from the first query to the end of the last computation
     pub lasted_ns: u64,
-    /// share of that for which the PEs were busy, of all NPUs
+    /// share of that time in which the PEs were busy, over all NPUs
     pub pe_busy: f64,
-    /// share of that for which the memory was busy, of all NPUs
+    /// share of that time in which the memory was busy, over all NPUs
     pub memory_busy: f64,
     /// system throughput: the sum of the networks' shares
     pub stp: f64,
     /// what it is at most, of all NPUs: both resources busy all the time, with passes of the largest batch of the networks as
     /// they are, on the whole array
     pub stp_bound: f64,
-    /// for how long all PEs are busy, at least, with what was asked for
+    /// minimum time for which all PEs are busy with the requested work
     pub compute_bound_ns: u64,
-    /// for how long the memories are, at least
+    /// minimum time for which the memories are busy with the requested work
     pub memory_bound_ns: u64,
-    /// the time that it took, as a multiple of the longer of the two bounds, at least 1; null where nothing was asked for
+    /// the actual time as a multiple of the longer of the two bounds, at least 1; null without
+    /// requests
     pub over_bound: Option<f64>,
-    /// one entry a network, in the order of the system's
+    /// one entry per network, in the order of the system
     pub networks: Vec<Network>,
 }
 
-/// A network that was served.
+/// A served network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Network {
     /// of the network
     pub name: String,
-    /// samples that were asked for
+    /// number of requests
     pub requests: u64,
-    /// its rate in passes of the largest batch, as a multiple of what one NPU does with nothing else on it
+    /// its rate in passes of the largest batch, as a multiple of the rate of one NPU without
+    /// other load
     pub share: f64,
-    /// samples over a bound of its tenants, failed and missing ones included; null where there is no bound
+    /// requests over the bounds of its tenants, including failed and missing ones; null without a
+    /// bound
     pub violations: Option<u64>,
-    /// mean accuracy of its answers, in the unit of the versions; null of a network that has but one
+    /// mean accuracy of its answers, in the unit of the versions; null if the network has one
+    /// version
     pub accuracy: Option<f64>,
-    /// in which versions it was answered, the most accurate first
+    /// versions that answered, the most accurate first
     pub versions: Vec<Version>,
 }
 
@@ -59,7 +63,7 @@ pub struct Network {
 pub struct Version {
     /// such as `8 bits`
     pub name: String,
-    /// of its answers, as it was told
+    /// accuracy of its answers, as configured
     pub accuracy: f64,
     /// samples that it answered
     pub requests: u64,

@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::metrics::Distribution;
 
-/// Samples of a server of texts by what became of them. Only a whole answer is a success, unless
+/// Samples of a text server by outcome. Only a complete answer is a success, unless
 /// `accept-answers` accepts its class.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Answers {
-    /// every choice holds output and is finished
+    /// every choice has output and is finished
     pub whole: u64,
     /// no output, or a choice without output
     pub empty: u64,
     /// ended before every choice was finished
     pub cut: u64,
-    /// the server gave up on it, such as finish_reason `abort`
+    /// the server aborted it, such as finish_reason `abort`
     pub aborted: u64,
     /// a filter stopped it, such as finish_reason `content_filter`
     pub filtered: u64,
@@ -26,16 +26,16 @@ pub struct Answers {
     pub error: u64,
     /// fewer tokens than the request demanded
     pub short: u64,
-    /// no answer: failed on the wire, or with a status of an error
+    /// no answer: failed on the wire, or with an error status
     pub failed_on_the_wire: u64,
-    /// classes that count as success beside whole, where such answers came
+    /// further classes that count as success, if such answers occurred
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<String>,
-    /// answers by why they ended, as the server states it: `stop`, `length`, `tool_calls`,
-    /// `content_filter`, `abort`, or `not stated`; of several choices the worst
+    /// answers by their finish reason, as the server states it: `stop`, `length`, `tool_calls`,
+    /// `content_filter`, `abort`, or `not stated`; the worst of several choices
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub finish_reasons: BTreeMap<String, u64>,
-    /// peculiarities of the server that change no figure, by the number of answers
+    /// peculiarities of the server that do not affect figures, with the number of answers
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub oddities: BTreeMap<String, u64>,
     /// end of the stream - scheduled time, of answers that came as a stream; the latency ends at
@@ -44,35 +44,35 @@ pub struct Answers {
     pub end_of_stream_ns: Option<Distribution>,
 }
 
-/// Tokens of answered samples. A count is null where an answer does not have it.
+/// Tokens of answered samples. A count is null if an answer lacks it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Tokens {
     /// input tokens, as the server counts them
     pub input: Option<u64>,
-    /// input tokens from the cache of the server; null where no answer states them
+    /// input tokens from the cache of the server; null if no answer states them
     pub cached: Option<u64>,
     /// output tokens
     pub output: Option<u64>,
-    /// output tokens that are thoughts; null where no answer states them
+    /// reasoning tokens among the output tokens; null if no answer states them
     pub reasoning: Option<u64>,
     /// input + output
     pub total: Option<u64>,
-    /// input / the time until the last query issued was done (Offline: the longest latency)
+    /// input / the time until the last issued query completed (Offline: the longest latency)
     pub input_per_s: Option<f64>,
     /// output / the same time
     pub output_per_s: Option<f64>,
     /// total / the same time
     pub total_per_s: Option<f64>,
-    /// answers by the source of their count of output tokens: `server` (usage), `tokenizer`,
-    /// `events` (one for each part with output) or `nobody`
+    /// answers by the source of their output token count: `server` (usage), `tokenizer`, `events`
+    /// (one for each part with output) or `nobody` (no count)
     pub output_counted_by: BTreeMap<String, u64>,
-    /// answers by the source of their count of input tokens: `server` (usage) or `nobody`
+    /// answers by the source of their input token count: `server` (usage) or `nobody` (no count)
     pub input_counted_by: BTreeMap<String, u64>,
-    /// what the requests limited and what was delivered; null where no request has a limit
+    /// requested and delivered lengths; null if no request has a limit
     pub lengths: Option<Lengths>,
-    /// counts that cannot all be right, by kind
+    /// inconsistent counts, by kind
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub contradictions: BTreeMap<String, Contradiction>,
 }
@@ -91,11 +91,11 @@ pub struct Lengths {
     pub shorter: u64,
 }
 
-/// Answers with one kind of contradiction.
+/// Answers with one kind of inconsistent counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Contradiction {
-    /// how many
+    /// number of them
     pub answers: u64,
     /// the first of them
     pub first: String,

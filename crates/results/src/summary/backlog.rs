@@ -78,9 +78,9 @@ impl BacklogGrowth {
     #[must_use]
     pub fn reason(&self) -> Reason {
         let text = format!(
-            "The backlog still grew when the run ended: {} requests/s arrived and {} were answered, \
-             with {} outstanding at the last arrival. The latencies depend on how long the run \
-             lasts. Lower the rate, or measure longer to see whether the server keeps up.",
+            "The backlog still grew when the run ended: {} requests/s arrived and {} were \
+             answered, with {} outstanding at the last arrival. The latencies depend on the \
+             length of the run. Lower the rate, or run longer to see whether the server keeps up.",
             units::rate(self.arrivals_per_s),
             units::rate(self.completions_per_s),
             units::counted(self.backlog, "request", "requests"),

@@ -8,8 +8,8 @@ use super::metrics::Distribution;
 use super::{Cause, Metrics, Reason, ReasonKind, Test};
 use crate::units;
 
-/// What the client of a server saw in a test, beside what its record holds. Of a test with several
-/// runs it counts them all, and times are those of the last one.
+/// View of the client of a server in a test. Counts cover all runs of the test; times are those
+/// of the last run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Client {
@@ -17,61 +17,60 @@ pub struct Client {
     pub scenario: String,
     /// of the test: `accuracy`, `performance` or `peak`
     pub mode: String,
-    /// requests that a socket took, repeated ones included
+    /// requests written to a socket, including retries
     pub sent: u64,
-    /// requests that were sent again, by what had happened to them
+    /// retried requests, by reason
     pub retries: BTreeMap<String, u64>,
-    /// samples that failed, by kind
+    /// failed samples by kind
     pub troubles: BTreeMap<String, Trouble>,
-    /// connections that were made
+    /// connections opened
     pub connects: u64,
     /// connections that the server closed, or that broke
     pub lost_connections: u64,
-    /// samples that found no connection free, or no stream, and waited
+    /// samples that waited for a free connection or stream
     pub connection_waits: u64,
-    /// how long they waited together
+    /// their total wait
     pub waited_ns: u64,
-    /// how long the longest of them waited
+    /// the longest wait
     pub longest_wait_ns: u64,
-    /// of those that waited, the samples that waited for a connection or a stream that another
-    /// request had: a queue of the client's own
+    /// of these, the samples that waited for a connection or a stream in use by another request
     #[serde(default)]
     pub queue_waits: u64,
     /// samples that waited because `max-concurrency` requests were in flight; their wait counts
     /// in their latency
     #[serde(default)]
     pub limit_waits: u64,
-    /// how long they waited together
+    /// their total wait
     #[serde(default)]
     pub limited_ns: u64,
-    /// how long the longest of them waited
+    /// the longest wait
     #[serde(default)]
     pub longest_limited_ns: u64,
-    /// how often a thread that reads answers waited because too much was to be parsed
+    /// how often a reading thread waited for the parsers
     #[serde(default)]
     pub parser_waits: u64,
-    /// answers that were compressed although their request did not permit it; they are unpacked after
-    /// their time was taken
+    /// answers that were compressed although their request did not permit it; they are unpacked
+    /// after their timestamp
     #[serde(default)]
     pub unrequested_compression: u64,
-    /// of requests, before encryption
+    /// bytes of requests, before encryption
     pub bytes_sent: u64,
-    /// of answers, after decryption
+    /// bytes of answers, after decryption
     pub bytes_received: u64,
     /// share of the time for which the client's threads computed, in [0, 1]
     pub busy: f64,
-    /// handed to a socket - the scheduled time, or the end of a wait for `max-concurrency`, of
-    /// all tenants' samples; null of an accuracy test
+    /// time written to a socket - the scheduled time, or the end of a wait for `max-concurrency`,
+    /// of all tenants' samples; null for an accuracy test
     pub lateness_ns: Option<Distribution>,
-    /// completion - issue, of answered samples: what a client that waits for answers would
-    /// call the latency; null of an accuracy test
+    /// completion - issue, of answered samples: the latency that a closed-loop client would
+    /// report; null for an accuracy test
     pub latency_from_issue_ns: Option<Distribution>,
-    /// spans between the parts with output of an answer; null where answers have no parts
+    /// time between the parts with output of an answer; null if answers have no parts
     pub inter_token_ns: Option<Spans>,
-    /// answers by who counted their output tokens: `server` (usage), `tokenizer`, `events`
-    /// (one for each part with output) or `nobody`
+    /// answers by the source of their output token count: `server` (usage), `tokenizer`, `events`
+    /// (one for each part with output) or `nobody` (no count)
     pub tokens_counted_by: BTreeMap<String, u64>,
-    /// the workers that shared the load; the figures above are those of all
+    /// workers that shared the load; the figures above cover all workers
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<Worker>,
 }
@@ -80,9 +79,9 @@ pub struct Client {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trouble {
-    /// how many
+    /// number of them
     pub samples: u64,
-    /// what was said of the first of them since the client was started
+    /// message of the first one since the client started
     pub first: String,
 }
 
@@ -90,7 +89,7 @@ pub struct Trouble {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spans {
-    /// how many
+    /// number of them
     pub count: u64,
     /// median
     pub p50: u64,
@@ -129,9 +128,9 @@ impl Client {
             && u64::try_from(late.target).unwrap_or(0) > budget
         {
             let waits = match self.connection_waits {
-                0 => "Use a faster machine for the client, or a lower rate.".to_owned(),
+                0 => "Run the client on a faster machine, or lower the rate.".to_owned(),
                 waits => format!(
-                    "{waits} samples waited for a free connection, the longest for {}: raise \
+                    "{waits} samples waited for a free connection, at most {}. Raise \
                      connections=N, or use HTTP/2.",
                     units::duration(self.longest_wait_ns.cast_signed())
                 ),
@@ -148,8 +147,9 @@ impl Client {
         }
         if self.busy > BUSY_BUDGET {
             let text = format!(
-                "The client's threads were busy for {:.0} % of the time, more than {:.0} %: these \
-                 may be its figures, not the server's. Raise threads=N, or use a faster machine.",
+                "The client's threads were busy for {:.0} % of the time, more than {:.0} %. The \
+                 figures may reflect the client instead of the server. Raise threads=N, or use a \
+                 faster machine.",
                 100.0 * self.busy,
                 100.0 * BUSY_BUDGET
             );
@@ -157,9 +157,9 @@ impl Client {
         }
         if self.parser_waits > 0 {
             let text = format!(
-                "The client parsed too slowly: {} times it read no answers because too many bytes \
-                 waited to be parsed, and what it read next has a later time. Use a faster \
-                 machine for the client, or a lower load.",
+                "The client parsed too slowly: {} times it stopped reading because too many bytes \
+                 waited for the parser, so later answers have late timestamps. Run the client on \
+                 a faster machine, or lower the load.",
                 self.parser_waits
             );
             test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
@@ -180,9 +180,9 @@ impl Client {
         let longest = self.longest_wait_ns.cast_signed();
         (is_judged && late.target.min(longest) > budget).then(|| {
             format!(
-                "The client queued: {} samples waited for a connection that another request had, \
-                 the longest for {}, and at the target percentile a request was on the wire {} \
-                 after it was due. Leave out connections=N, or raise it.",
+                "The client queued: {} samples waited for a busy connection, at most {}, and at \
+                 the target percentile a request was on the wire {} after it was due. Remove or \
+                 raise connections=N.",
                 self.queue_waits,
                 units::duration(self.longest_wait_ns.cast_signed()),
                 units::duration(late.target),
@@ -234,25 +234,25 @@ impl Client {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Worker {
-    /// which one, from 1
+    /// its number, from 1
     pub worker: u32,
     /// host and process
     pub name: String,
-    /// queries that it issued in the last run
+    /// queries issued in the last run
     pub queries: u64,
-    /// requests that its sockets took; null without a server
+    /// requests written to its sockets; null without a server
     pub sent: Option<u64>,
-    /// its samples that failed; null without a server
+    /// failed samples; null without a server
     pub failed: Option<u64>,
     /// share of the time for which the threads of its client computed, in [0, 1]; null without a
     /// server
     pub busy: Option<f64>,
-    /// how late it issued queries that were due at a set time; null where none was
+    /// delay with which it issued scheduled queries; null without scheduled queries
     pub client_lag_ns: Option<Distribution>,
-    /// handed to a socket - scheduled time; null without a server
+    /// time written to a socket - scheduled time; null without a server
     pub lateness_ns: Option<Distribution>,
     /// longest time in the run without a message from it
     pub longest_silence_ns: u64,
-    /// how much later than the others it began
+    /// delay of its start after the other workers
     pub began_late_ns: u64,
 }

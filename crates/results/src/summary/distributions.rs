@@ -15,14 +15,14 @@ pub struct MetricDistribution {
     pub count: u64,
     /// mean; of rates over the whole run
     pub mean: f64,
-    /// standard deviation of the values; null where only the mean is known, as are the next two
+    /// standard deviation of the values; null if only the mean is known, like the next two
     pub std: Option<f64>,
     /// smallest value
     pub min: Option<f64>,
     /// largest value
     pub max: Option<f64>,
-    /// those of `--metric-percentiles`; empty where only the mean is known, and where
-    /// `--percentile-metrics` leaves the metric out
+    /// percentiles of `--metric-percentiles`; empty if only the mean is known, or if
+    /// `--percentile-metrics` excludes the metric
     pub percentiles: Vec<Percentile>,
 }
 

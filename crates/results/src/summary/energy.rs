@@ -10,9 +10,9 @@ pub struct Energy {
     pub scenario: String,
     /// of the test: `accuracy`, `performance` or `peak`
     pub mode: String,
-    /// what was read; energies of several sources may overlap and are not added
+    /// the sources; energies of several sources may overlap and are not added
     pub sources: Vec<EnergySource>,
-    /// what could not be read, and why
+    /// sources that could not be read, with the reason
     pub absent: Vec<String>,
 }
 
@@ -20,7 +20,7 @@ pub struct Energy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnergySource {
-    /// `RAPL`, `nvidia-smi`, or whose metrics page
+    /// `RAPL`, `nvidia-smi`, or the metrics page
     pub name: String,
     /// of what, such as `processors of this machine`
     pub of: String,
@@ -29,9 +29,9 @@ pub struct EnergySource {
     pub joules: f64,
     /// mean power, W
     pub watts: f64,
-    /// for each output token that was counted; null without tokens
+    /// energy per counted output token, J; null without tokens
     pub joules_per_token: Option<f64>,
-    /// for each sample that was answered
+    /// energy per answered sample, J
     pub joules_per_request: Option<f64>,
 }
 

@@ -5,23 +5,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cause, Reason, ReasonKind, State, Test};
 
-/// Failures that ended a test before its time (`--fail-fast`).
+/// Failures that stopped a test early (`--fail-fast`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failing {
-    /// which answers were looked at: `first`, or `last` before the end
+    /// inspected answers: `first`, or `last` before the end
     pub window: String,
-    /// those that failed
+    /// failed samples
     pub failed: u64,
-    /// all of them
+    /// number of inspected answers
     pub answers: u64,
-    /// what the system said, of the most frequent kind of failure; null where it said nothing
+    /// message of the system for the most frequent kind of failure; null without a message
     pub words: Option<String>,
 }
 
 /// Advice on a test that failures ended.
-const ADVICE: &str = "Check the system and what is sent to it; --fail-fast off measures in spite \
-                      of failures.";
+const ADVICE: &str = "Check the system and its requests; --fail-fast off continues despite \
+     failures.";
 
 impl Failing {
     /// Returns the failures of a run, with the message of the system.
@@ -44,7 +44,7 @@ impl Failing {
 
     /// Returns why the test was ended, with advice.
     pub fn reason(&self) -> String {
-        format!("The run was ended because {}. {ADVICE}", self.sentence().trim_end_matches('.'))
+        format!("The run was stopped because {}. {ADVICE}", self.sentence().trim_end_matches('.'))
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
         let last =
             real::MassFailure { window: AnswerWindow::Last, failed: 101, answers: 180, ..found };
         let reason = Failing::new(last, None).reason();
-        let begin = "The run was ended because 101 of the last 180 answers failed. Check ";
+        let begin = "The run was stopped because 101 of the last 180 answers failed. Check ";
         assert!(reason.starts_with(begin), "{reason}");
     }
 }

@@ -17,14 +17,14 @@ pub struct Metrics {
     pub sample_count: u64,
     /// samples that the system could not answer, by reason
     pub failed: Failed,
-    /// samples that never came back
+    /// samples that were never answered
     pub missing: u64,
     /// share of the samples issued that failed or are missing, in [0, 1]
     #[serde(default)]
     pub error_rate: f64,
-    /// Server: samples over each bound that is judged, failed and missing ones included
+    /// Server: samples over each judged bound, including failed and missing ones
     pub over_bound: OverBound,
-    /// MultiStream at a fixed interval: the intervals that queries took
+    /// MultiStream at a fixed interval: number of intervals per query
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
     /// why issuing stopped
@@ -42,65 +42,65 @@ pub struct Metrics {
     /// output tokens of answered samples; null where they are not counted
     #[serde(default)]
     pub token_count: Option<i64>,
-    /// of servers of texts: answers by class
+    /// text servers: answers by class
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
-    /// of servers of texts: tokens with the source of each count
+    /// text servers: tokens with the source of each count
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
     /// sessions and figures by turn, where queries are turns of sessions
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
-    /// of servers of texts: one entry a metric, in the order in which they are shown
+    /// text servers: one entry per metric, in display order
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distributions: Vec<MetricDistribution>,
-    /// of servers of texts: the stages of the load, if it has any
+    /// text servers: the stages of the load, if any
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Window>,
-    /// of servers of texts without stages: the steady part; null with fewer than 100 answers, and where
-    /// latencies change up to the end
+    /// text servers without stages: the steady part; null with fewer than 100 answers, and if
+    /// latencies change until the end
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady: Option<Window>,
-    /// of servers of texts: the most queries in flight at once
+    /// text servers: maximum number of queries in flight
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_concurrency: Option<u64>,
-    /// per second; its keys name what. null is not finite: a run of one query has no rate
+    /// rates per second; null is not finite: a run of one query has no rate
     pub rates: Rates,
-    /// what was delivered within the limits of `--goodput`
+    /// samples and tokens within the limits of `--goodput`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput: Option<Goodput>,
-    /// per second; null unless the settings ask for tokens
+    /// rates per second; null unless tokens are measured
     pub token_rates: Option<TokenRates>,
-    /// issued - scheduled; null where queries are due when they are issued
+    /// issued - scheduled; null if queries are due when they are issued
     pub lag_ns: Option<Distribution>,
-    /// the part of it that was the client's own doing
+    /// the part of the lag that the client caused
     pub client_lag_ns: Option<Distribution>,
-    /// what the verdict is made of; null where a condition does not apply
+    /// conditions of the verdict; null if a condition does not apply
     pub conditions: Conditions,
-    /// what early stopping says, one entry a kind of time; empty in Offline
+    /// results of early stopping, one entry per kind of time; empty in Offline
     #[serde(default)]
     pub early_stopping: Vec<EarlyStopping>,
 }
 
-/// Intervals between a query and the next one; one is as it should be.
+/// Intervals from a query to the next one; 1 is normal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Intervals {
-    /// queries that made the next one skip an interval, or were not answered whole
+    /// queries that made the next one skip an interval, or had unanswered samples
     pub over: u64,
-    /// of these, how many a run of this length may have
+    /// maximum number of such queries for the length of the run
     pub allowed: u64,
-    /// intervals skipped in all
+    /// total number of skipped intervals
     pub skipped: u64,
-    /// queries that were answered in time and noticed late by the client
+    /// queries that were answered in time, but noticed late by the client
     pub by_client: u64,
-    /// intervals that the median took
+    /// median number of intervals
     pub p50: u64,
     /// intervals
     pub p99: u64,
     /// intervals
     pub p99_9: u64,
-    /// intervals at the percentile that is judged
+    /// intervals at the judged percentile
     pub target: u64,
 }
 
@@ -155,7 +155,7 @@ impl Failed {
     }
 }
 
-/// Samples over a Server bound, failed and missing ones included; null where no such bound is
+/// Samples over a Server bound, including failed and missing ones; null if the bound is not
 /// judged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -182,13 +182,13 @@ impl OverBound {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "DistributionFile", into = "DistributionFile")]
 pub struct Distribution {
-    /// how many
+    /// number of them
     pub count: u64,
     /// smallest
     pub min: i64,
     /// truncated towards zero
     pub mean: i64,
-    /// `sorted[floor(count * 0.5)]`; the others likewise
+    /// `sorted[floor(count * 0.5)]`; the other percentiles have the same form
     pub p50: i64,
     /// 0.9
     pub p90: i64,
@@ -206,19 +206,19 @@ pub struct Distribution {
     pub target: i64,
 }
 
-/// What is reported of a list of times. Percentiles are
-/// `sorted[floor(count * q)]`, without interpolation. The times of an empty list are null.
+/// Distribution of a list of times. Percentiles are `sorted[floor(count * q)]`, without
+/// interpolation. The times of an empty list are null.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "Distribution"))]
 struct DistributionFile {
-    /// how many
+    /// number of them
     count: u64,
     /// smallest
     min: Option<i64>,
     /// truncated towards zero
     mean: Option<i64>,
-    /// `sorted[floor(count * 0.5)]`; the others likewise
+    /// `sorted[floor(count * 0.5)]`; the other percentiles have the same form
     p50: Option<i64>,
     /// 0.9
     p90: Option<i64>,
@@ -297,42 +297,42 @@ pub struct Rates {
     /// SingleStream: 1 / mean latency
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queries_per_s_without_overhead: Option<f64>,
-    /// Server: as offered
+    /// Server: offered load
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduled_samples_per_s: Option<f64>,
-    /// Server: as answered
+    /// Server: completed samples
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_samples_per_s: Option<f64>,
     /// Server: samples within every bound / the time until the last completion
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_samples_per_s: Option<f64>,
-    /// Offline: as answered
+    /// Offline: completed samples
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s: Option<f64>,
 }
 
-/// What was delivered within several limits at once.
+/// Samples and tokens within several limits at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Goodput {
-    /// most time to first token; null does not limit
+    /// limit of the time to first token; null is no limit
     pub ttft_ms: Option<f64>,
-    /// most time per output token; null does not limit
+    /// limit of the time per output token; null is no limit
     pub tpot_ms: Option<f64>,
-    /// most time from when it was due to its end; null does not limit
+    /// limit of the end-to-end latency; null is no limit
     pub e2el_ms: Option<f64>,
     /// answered within every limit
     pub samples: u64,
-    /// of the samples issued, in [0, 1]; failed and missing ones are not within; null, as are
-    /// the rates, where no answer has the times that a limit is on
+    /// share of the issued samples, in [0, 1]; failed and missing samples are outside the limits;
+    /// null, like the rates, if no answer has the limited times
     pub share: Option<f64>,
-    /// answered samples without these times, such as those that were not streamed; they are not
-    /// within
+    /// answered samples without these times, such as those that were not streamed; they are
+    /// outside the limits
     #[serde(default)]
     pub unmeasured: u64,
     /// these samples / the time until the last completion
     pub samples_per_s: Option<f64>,
-    /// their output tokens likewise; null unless tokens are measured
+    /// their output tokens / the time until the last completion; null unless tokens are measured
     pub tokens_per_s: Option<f64>,
 }
 
@@ -347,7 +347,7 @@ pub struct TokenRates {
     /// over the sum of all latencies
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_s_without_overhead: Option<f64>,
-    /// over the time until the last query was done
+    /// over the time until the last query completed
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_tokens_per_s: Option<f64>,
     /// Offline, or samples/s times a factor
@@ -355,7 +355,7 @@ pub struct TokenRates {
     pub tokens_per_s: Option<f64>,
 }
 
-/// What the verdict is made of.
+/// Conditions of the verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conditions {
@@ -363,29 +363,29 @@ pub struct Conditions {
     pub performance_met: Option<bool>,
     /// the run was long enough
     pub min_duration_met: bool,
-    /// there were enough queries and samples
+    /// the run had enough queries and samples
     pub min_queries_met: bool,
     /// the percentile is certain enough
     pub early_stopping_met: bool,
-    /// the client kept within its budget
+    /// the client lag is within its limit
     pub client_lag_met: Option<bool>,
 }
 
-/// What early stopping says of one kind of time.
+/// Result of early stopping for one kind of time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EarlyStopping {
     /// `latency`, `first_token` or `time_per_output_token`
     pub of: String,
-    /// that must meet the bound, or that is estimated, in (0, 1)
+    /// percentile that must meet the bound, or that is estimated, in (0, 1)
     pub percentile: f64,
-    /// of the criterion
+    /// confidence of the criterion
     pub confidence: f64,
-    /// of the criterion
+    /// confidence of the criterion
     pub tolerance: f64,
-    /// Server: the count of queries over the bound; else null
+    /// Server: count of queries over the bound; otherwise null
     pub bound: Option<Bound>,
-    /// SingleStream and MultiStream: conservative estimates of percentiles; else empty
+    /// SingleStream and MultiStream: conservative estimates of percentiles; otherwise empty
     pub estimates: Vec<Estimate>,
 }
 
@@ -395,13 +395,14 @@ pub struct EarlyStopping {
 pub struct Bound {
     /// queries issued
     pub queries: u64,
-    /// of these, over the bound
+    /// queries over the bound
     pub over: u64,
-    /// queries over the bound with which a run of so many still passes; null if it is too short
+    /// maximum number of queries over the bound with which a run of this length passes; null if
+    /// it is too short
     pub allowed: Option<u64>,
-    /// queries that it takes with so many over the bound
+    /// queries needed with this number over the bound
     pub needed: u64,
-    /// further queries that it takes; 0 if the criterion holds
+    /// further queries needed; 0 if the criterion holds
     pub deficit: u64,
 }
 
@@ -411,11 +412,11 @@ pub struct Bound {
 pub struct Estimate {
     /// in (0, 1)
     pub percentile: f64,
-    /// queries that it rests on
+    /// queries that the estimate uses
     pub processed: u64,
-    /// queries that it takes at least
+    /// minimum number of queries for an estimate
     pub needed: u64,
-    /// largest latencies that are set aside; null if too few were processed
+    /// number of largest latencies set aside; null if too few were processed
     pub rank: Option<u64>,
     /// the estimate; null if too few were processed
     pub latency_ns: Option<i64>,

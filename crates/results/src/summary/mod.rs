@@ -92,11 +92,11 @@ pub struct Run {
     pub verdict: String,
     /// `false`: nothing that this program writes is an official MLPerf result
     pub official: bool,
-    /// the same in words
+    /// the same fact as text
     pub disclaimer: String,
-    /// of the run: what `--name` said, or the system's name
+    /// name of the run: `--name`, otherwise the name of the system
     pub name: String,
-    /// as `--system` names it
+    /// the value of `--system`
     pub system: String,
     /// `real` or `virtual`
     pub time: String,
@@ -106,52 +106,52 @@ pub struct Run {
     /// LoadGen's format; empty in files of versions that had only one, and which differ from `native`
     #[serde(default)]
     pub definitions: String,
-    /// the round and benchmark that the settings are of; null without `--round`
+    /// round and benchmark of the settings; null without `--round`
     #[serde(default)]
     pub rules: Option<Rules>,
-    /// as RFC 3339 has it, in UTC; empty in virtual time, where the same seed gives the same bytes
+    /// start in UTC (RFC 3339); empty in virtual time, where the same seed gives the same bytes
     pub started_at: String,
-    /// when the last test was over, likewise
+    /// end of the last test, in the same format
     #[serde(default)]
     pub finished_at: String,
-    /// of the whole run by the wall clock, with what lies between the tests; 0 in virtual time
+    /// wall-clock duration of the whole run, including the time between tests; 0 in virtual time
     #[serde(default)]
     pub duration_ns: u64,
-    /// the arguments of the command that made the run
+    /// arguments of the command of the run
     #[serde(default)]
     pub command: Vec<String>,
-    /// what a reader must know of the run as a whole
+    /// notes on the whole run
     pub remarks: Vec<String>,
-    /// what division it could be submitted to; null of a report that is made of logs alone
+    /// the best eligible division; null if the report was rebuilt from logs alone
     #[serde(default)]
     pub division: Option<Division>,
-    /// what was sent to the system to find a rate that was not given, before the first test;
-    /// null where nothing was, and in virtual time
+    /// the probe before the first test that determined the rate; null without a probe and in
+    /// virtual time
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
-    /// one entry a test and tenant, in the order in which they were run
+    /// one entry per test and tenant, in the order of execution
     pub tests: Vec<Test>,
-    /// of simulated NPUs: what they did, one entry a performance test
+    /// simulated NPUs, one entry per performance test
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accelerators: Vec<Accelerator>,
-    /// of servers: what their client saw, one entry a test
+    /// view of the client of servers, one entry per test
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<Client>,
-    /// in real time: what kept the client from its work, one entry a performance test, or worker of it
+    /// delays of the client in real time, one entry per performance test, or per worker
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observers: Vec<Observer>,
-    /// of servers: what they exposed of themselves, one entry a test and page, and one for all pages of
+    /// metrics of servers, one entry per test and page, and one for all pages if there are
     /// several
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerMetrics>,
-    /// of servers: energy, one entry a test
+    /// energy of servers, one entry per test
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub energy: Vec<Energy>,
     /// machine and build
     pub environment: Environment,
 }
 
-/// What of the rules a run is for.
+/// Round and benchmark of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
@@ -159,21 +159,21 @@ pub struct Rules {
     pub round: String,
     /// official name of the benchmark
     pub benchmark: String,
-    /// whether Server was played with the bounds of Interactive
+    /// whether Server had the bounds of Interactive
     pub interactive: bool,
 }
 
-/// What division of a round a run could be submitted to, as far as the run tells.
+/// Division of a round that a run is eligible for, as far as the run shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Division {
     /// `closed`, `open` or `none`
     pub could_be: String,
-    /// why it is no better one
+    /// reasons against a better division
     pub reasons: Vec<String>,
-    /// what has to hold besides, and is not known from the run
+    /// further conditions, which the run does not show
     pub provided: Vec<String>,
-    /// the samples that a quantiser may look at; null where the task names none
+    /// calibration samples for a quantizer; null if the task defines none
     pub calibration: Option<Calibration>,
 }
 
@@ -181,22 +181,22 @@ pub struct Division {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Calibration {
-    /// which samples, and the list that names them
+    /// the samples, and the list that names them
     pub what: String,
-    /// how many
+    /// number of them
     pub samples: u64,
-    /// of the list, where it is one file
+    /// SHA-256 of the list, if it is one file
     pub sha256: Option<String>,
 }
 
-/// How a test came to its end.
+/// State of a test at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// As planned, or because over-saturation was found.
+    /// Ended as planned, or after over-saturation was detected.
     Complete,
-    /// Ctrl-C.
+    /// Interrupted with Ctrl-C.
     Interrupted,
     /// The system stopped answering, or failed most answers.
     Aborted,
@@ -212,49 +212,49 @@ pub struct Test {
     pub mode: String,
     /// name of the tenant; null if there is only one, without a name
     pub tenant: Option<String>,
-    /// where its four `mlperf_log_*` files and `records.bin` are, within the run directory
+    /// folder of its four `mlperf_log_*` files and `records.bin`, within the run directory
     pub folder: String,
     /// `complete`, `interrupted` or `aborted`
     pub state: State,
     /// `VALID`, `UNDECIDED` (too few queries to be certain), `INVALID`, `INTERRUPTED` or `ABORTED`
     pub verdict: String,
-    /// why it is not VALID, each with what to do; empty if it is
+    /// reasons why it is not VALID, each with a remedy; empty if it is VALID
     pub reasons: Vec<String>,
-    /// the same reasons for programs, in the same order, with their kind and cause
+    /// the same reasons in the same order, with kind and cause, for programs
     #[serde(default)]
     pub causes: Vec<Reason>,
-    /// what a reader must know to read the verdict right
+    /// notes that explain the verdict
     pub notes: Vec<String>,
-    /// what the run was required to keep, one entry a requirement
+    /// requirements of the run, one entry each
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requirements: Vec<Requirement>,
-    /// the number that is the result of a performance test; else null
+    /// headline result of a performance test; otherwise null
     pub result: Option<Headline>,
-    /// of a search or a repetition: the runs at its last load that were played to their end, each
-    /// VALID, but for the last one of those that failed
+    /// in a search or a repetition: completed runs at its last load, each VALID except the last
+    /// one of a failed series
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u64>,
     /// the result of an accuracy test, else null
     pub accuracy: Option<Accuracy>,
     /// the numbers of a performance test, else null
     pub metrics: Option<Metrics>,
-    /// failures that ended the test before its time; null where none did
+    /// failures that stopped the test early; null if none did
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<Failing>,
-    /// over-saturation that ended the test before its time; null where it did not
+    /// over-saturation that stopped the test early; null if it did not
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saturated: Option<Saturated>,
-    /// what it was run on
+    /// its data set
     #[serde(default)]
     pub data: Data,
-    /// what the settings mean
+    /// effective values of the settings
     #[serde(default)]
     pub plan: Plan,
-    /// every setting that somebody set
+    /// every setting that is not a default
     pub settings: BTreeMap<String, Setting>,
 }
 
-/// The number that is the result.
+/// Headline result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Headline {
@@ -264,7 +264,7 @@ pub struct Headline {
     pub value: Option<f64>,
     /// `ns`, `queries/s` or `samples/s`
     pub unit: String,
-    /// where the value lies with the stated confidence; null where no interval is known
+    /// confidence interval of the value; null if unknown
     #[serde(default)]
     pub interval: Option<Interval>,
 }
@@ -279,7 +279,7 @@ pub struct Interval {
     pub high: f64,
     /// such as 0.95
     pub confidence: f64,
-    /// how it was found
+    /// method of computation
     pub method: String,
 }
 
@@ -287,29 +287,27 @@ pub struct Interval {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Accuracy {
-    /// `top-1`, or the figure of the task; null if nothing is scored, as are the next
-    /// five
+    /// `top-1`, or the metric of the task; null if nothing is scored, like the next five
     pub metric: Option<String>,
     /// in the unit
     pub value: Option<f64>,
-    /// what is asked for, in the unit; null if nothing is
+    /// target, in the unit; null without a target
     pub target: Option<f64>,
-    /// of value and target
+    /// unit of value and target
     #[serde(default)]
     pub unit: QualityUnit,
-    /// the target is the most that counts, not the least
+    /// the target is an upper limit, not a lower limit
     #[serde(default)]
     pub lower_is_better: bool,
     /// samples whose answer is their label
     pub correct: Option<u64>,
     /// samples in the accuracy log
     pub scored: Option<u64>,
-    /// answers that are no class
+    /// answers that are not a class
     pub malformed: Option<u64>,
     /// samples answered
     pub answered: u64,
-    /// figures that are not good enough, a sentence each, which the reasons of the test
-    /// have, too
+    /// metrics that miss their target, one sentence each; the reasons of the test include them
     #[serde(default)]
     pub short_of: Vec<String>,
 }
@@ -319,10 +317,10 @@ pub struct Accuracy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum QualityUnit {
-    /// part of one, which people read as percent
+    /// fraction, displayed in percent
     #[default]
     Share,
-    /// a number that is no part of a whole
+    /// plain number
     Points,
 }
 
@@ -364,12 +362,12 @@ pub struct Data {
     pub total: u64,
     /// samples of its performance set
     pub performance: u64,
-    /// shapes of the tensors of one sample, by input; empty where samples are none
+    /// shapes of the tensors of one sample, by input; empty if samples are not tensors
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shapes: Vec<InputShape>,
 }
 
-/// The tensor that a model's input takes of one sample.
+/// Tensor of one sample for one input of the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InputShape {
@@ -377,7 +375,7 @@ pub struct InputShape {
     pub input: String,
     /// type of the elements, such as `float32`
     pub element: String,
-    /// dimensions, with 1 for the batch where the model has one
+    /// dimensions, with 1 for the batch if the model has one
     pub shape: Vec<u64>,
 }
 
@@ -398,49 +396,49 @@ impl Data {
     }
 }
 
-/// What the settings of a test mean.
+/// Effective values of the settings of a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
-    /// where on the distribution the latency is judged, in (0, 1)
+    /// judged percentile of the latency, in (0, 1)
     pub percentile: f64,
-    /// Server: the bound of the latency; null where there is none
+    /// Server: the bound of the latency; null without a bound
     pub latency_bound_ns: Option<u64>,
     /// Server with tokens: the bound of the time to first token
     pub first_token_bound_ns: Option<u64>,
     /// Server with tokens: the bound of the time per output token
     pub time_per_output_token_bound_ns: Option<u64>,
-    /// how many runs had to be VALID, such as `minimum:5`, where it was not one
+    /// repetition of the run, such as `minimum:5`, if more than one run had to be VALID
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repetition: Option<String>,
     /// MultiStream at a fixed interval: that interval
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<u64>,
-    /// queries/s that are asked for (Server) or expected
+    /// queries/s: requested (Server) or expected
     pub target_qps: f64,
     /// Server: how queries arrive, such as `poisson`
     pub arrivals: Option<String>,
     /// samples in each query
     pub samples_per_query: u64,
-    /// the test lasts at least this long
+    /// minimum duration of the test
     pub min_duration_ns: u64,
-    /// and issues at least so many queries
+    /// minimum number of queries
     pub min_query_count: u64,
-    /// the client's own lag at `percentile` must not exceed this; null does not judge
+    /// maximum lag of the client at `percentile`; null is no limit
     pub max_client_lag_ns: Option<u64>,
-    /// of the choice of samples and of the arrivals: `qsl`, `sample_index`, `schedule`
+    /// seeds of sample selection and arrivals: `qsl`, `sample_index`, `schedule`
     pub seeds: [u64; 3],
 }
 
-/// A setting that somebody set.
+/// A setting that is not a default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Setting {
     /// as text
     pub value: String,
-    /// empty where there is none
+    /// empty without a unit
     pub unit: String,
-    /// who set it, such as `flag --qps`
+    /// its origin, such as `flag --qps`
     pub origin: String,
 }
 
@@ -450,7 +448,7 @@ pub struct Setting {
 pub struct Environment {
     /// of the program
     pub dyno_version: String,
-    /// of the sources; null where whoever built it did not say (`DYNO_GIT_COMMIT`)
+    /// commit of the sources; null if the build did not state it (`DYNO_GIT_COMMIT`)
     #[serde(default)]
     pub git_commit: Option<String>,
     /// hash of the load generator's sources; `dyno selftest --source .` compares
@@ -461,11 +459,11 @@ pub struct Environment {
     pub os: String,
     /// architecture
     pub arch: String,
-    /// null where the system does not tell
+    /// version of the kernel; null if unknown
     pub kernel: Option<String>,
-    /// null where the system does not tell
+    /// version of the kernel; null if unknown
     pub processor: Option<String>,
-    /// that the process may use
+    /// cores that the process may use
     pub cores: u64,
 }
 

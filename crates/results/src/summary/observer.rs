@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use super::{Cause, Reason, ReasonKind, Test};
 use crate::units;
 
-/// What kept the process from running.
+/// Cause of lost time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// Nothing that the system counts: a signal (SIGSTOP), a debugger, memory that is paged in
+    /// Not counted by the system: a signal (SIGSTOP), a debugger, or memory that is paged in
     Stopped,
     /// The quota of its control group was used up
     Quota,
@@ -46,15 +46,15 @@ impl Loss {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pause {
-    /// when it began, after the start of the run; it may have begun up to 15 ms before
+    /// start of the pause, after the start of the run; the real start may be up to 15 ms earlier
     pub at_ns: u64,
-    /// how long it lasted
+    /// its duration
     pub lasted_ns: u64,
     /// `stopped`, `quota`, `processors` (other programs had them) or `hypervisor`
     pub loss: Loss,
 }
 
-/// What was seen of the client's process in a test, of its last run.
+/// Delays of the client's process in the last run of a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -63,12 +63,12 @@ pub struct Observer {
     pub scenario: String,
     /// of the test: `accuracy`, `performance` or `peak`
     pub mode: String,
-    /// which worker, from 1; null where the load was not shared
+    /// number of the worker, from 1; null if the load was not shared
     pub worker: Option<u32>,
     /// from the start of the run to its last answer
     pub lasted_ns: u64,
-    /// time in which the process did not run, by what took it: `stopped` (a signal, a debugger),
-    /// `quota` (of its control group), `processors` (other programs had them), `hypervisor`
+    /// time in which the process did not run, by cause: `stopped` (a signal, a debugger), `quota`
+    /// (of its control group), `processors` (used by other programs), `hypervisor`
     pub lost_ns: BTreeMap<Loss, u64>,
     /// pauses of at least 10 ms
     pub pauses: u64,
@@ -77,20 +77,21 @@ pub struct Observer {
     pub brief_stops: u64,
     /// that estimate; 0 where it is less
     pub brief_stops_ns: u64,
-    /// the longest of them, in order of time
+    /// the longest pauses, in order of time
     pub longest: Vec<Pause>,
-    /// how long threads of the process were ready and waited for a processor, by name of thread
+    /// time that ready threads waited for a processor, by thread name
     pub run_delay_ns: BTreeMap<String, u64>,
-    /// how long the control group was out of its quota, over all processors; null where unknown
+    /// time that the control group was throttled by its quota, over all processors; null if
+    /// unknown
     pub throttled_ns: Option<u64>,
-    /// time of all processors that the hypervisor took; null where unknown
+    /// time that the hypervisor took from all processors; null if unknown
     pub stolen_ns: Option<u64>,
     /// samples that the client delayed, or may have delayed, by more than 50 us
     pub delayed: u64,
     /// the longest such delay
     pub longest_delay_ns: u64,
-    /// figures with and without the client's delays; empty where no sample was delayed by more
-    /// than 50 us
+    /// figures with and without the client's delays; empty if no sample was delayed by more than
+    /// 50 us
     pub figures: Vec<Figure>,
 }
 
@@ -167,8 +168,7 @@ impl Observer {
                 ClientShare::Open
             };
             let text = format!(
-                "{who} did not run for {} of {} ({}). {} Run it again without what kept it from \
-                 running.",
+                "{who} did not run for {} of {} ({}). {} Remove the cause and repeat the run.",
                 shown(charged),
                 shown(self.lasted_ns),
                 self.lost(),
@@ -180,15 +180,15 @@ impl Observer {
         };
         if let Some(reason) = reason.as_ref().filter(|_| is_unjudged(test)) {
             let text = &reason.text;
-            test.notes.push(format!("max_client_lag_ns=0 does not judge the client. {text}"));
+            test.notes.push(format!("The client is not judged (max_client_lag_ns=0). {text}"));
         } else if let Some(reason) = reason {
             test.add_reason_after_failures(reason.because_of(Cause::Client));
             test.withdraw_advice();
             test.settle();
         } else if self.is_over_budget(all) {
             test.notes.push(format!(
-                "The machine kept this process from running for {} of {}: {}. Its latencies hold \
-                 that time.",
+                "The machine kept this process from running for {} of {}: {}. The latencies \
+                 include that time.",
                 shown(all),
                 shown(self.lasted_ns),
                 self.lost()
@@ -210,7 +210,7 @@ impl Observer {
         };
         let text = format!(
             "{who} {delayed} {} samples, by up to {}{lost}: {} is {}, and {without} without that. \
-             {} Give Dyno processors of its own, or more of its quota, and run it again.",
+             {} Reserve processors for Dyno, or raise its CPU quota, and repeat the run.",
             units::count(self.delayed),
             shown(self.longest_delay_ns),
             figure.name,
@@ -261,10 +261,10 @@ impl Observer {
 impl ClientShare {
     fn words(self) -> &'static str {
         match self {
-            Self::TooLarge => "The figures are not the system's.",
+            Self::TooLarge => "The figures do not describe the system.",
             Self::Open => {
-                "That is close to the limit of 5 %, so that the run cannot decide whether the \
-                 figures are the system's."
+                "That is too close to the limit of 5 % to decide whether the figures describe the \
+                 system."
             }
         }
     }

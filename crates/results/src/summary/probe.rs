@@ -5,21 +5,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::units;
 
-/// What a probe sent to the system before the first test, to find a rate that was not given.
+/// Probe of the system before the first test, to determine a rate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Probe {
-    /// samples that were sent; to a server as many requests
+    /// samples sent; for a server, requests
     pub requests: u64,
-    /// those that failed
+    /// failed samples
     pub failed: u64,
-    /// those that a server refused because it was full (429, 503 and the like), retries included
+    /// samples refused by a full server (429, 503 and similar), including retries
     pub refused: u64,
-    /// samples that were under way at the same time at most
+    /// maximum number of samples in flight
     pub most_in_flight: u64,
-    /// how long it took
+    /// duration
     pub took_ns: Nanos,
-    /// samples/s that it found
+    /// samples/s measured
     pub samples_per_s: f64,
 }
 
@@ -30,8 +30,8 @@ impl Probe {
         let took = units::duration(self.took_ns.cast_signed());
         let plural = units::plural_ending(*requests);
         let mut text = format!(
-            "A probe before the run sent {requests} request{plural} in {took}, {most_in_flight} at \
-             the same time at most, and found {} samples/s.",
+            "A probe before the run sent {requests} request{plural} in {took}, at most \
+             {most_in_flight} in flight, and measured {} samples/s.",
             units::rate(self.samples_per_s)
         );
         if *failed > 0 {

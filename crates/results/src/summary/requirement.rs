@@ -12,40 +12,40 @@ pub struct Requirement {
     pub requirement: String,
     /// such as `latency.p99` or `errors`
     pub metric: String,
-    /// the most that is allowed, in the unit
+    /// upper limit, in the unit
     pub bound: f64,
     /// `ns`, or `share` from 0 to 1
     pub unit: String,
-    /// what was measured of the queries that were answered; null if there is too little
+    /// measured value over the answered queries; null if they are too few
     pub value: Option<f64>,
     /// lower end of its confidence interval
     pub low: Option<f64>,
     /// upper end; null if the run does not bound it
     pub high: Option<f64>,
-    /// of the interval
+    /// confidence of the interval
     pub confidence: f64,
-    /// `met`: the interval lies at or below the bound; `missed`: above it; `undecided`: it
-    /// reaches over the bound, or there is none
+    /// `met`: the interval is at or below the bound; `missed`: above it; `undecided`: it includes
+    /// the bound, or does not exist
     pub finding: RequirementFinding,
-    /// answers that do not have the time that is bounded, because they were not streamed; the
-    /// figures are those of the others, and the bound cannot be met
+    /// answers without the bounded time, because they were not streamed; the figures cover the
+    /// others, and the bound cannot be met
     #[serde(default)]
     pub unmeasured: u64,
-    /// of an undecided one: about how many more queries would decide it; null if that is not
-    /// known
+    /// approximate number of further queries that would decide an undecided requirement; null if
+    /// unknown
     pub more_queries: Option<u64>,
 }
 
-/// What the interval says.
+/// Position of the interval relative to the bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RequirementFinding {
-    /// It lies at or below the bound.
+    /// The interval is at or below the bound.
     Met,
-    /// It lies above the bound.
+    /// The interval is above the bound.
     Missed,
-    /// It reaches over the bound, or there is none.
+    /// The interval includes the bound, or does not exist.
     #[default]
     Undecided,
 }
@@ -71,7 +71,7 @@ impl Requirement {
         let (value, low) = match (self.value, self.low) {
             (Some(value), Some(low)) => (value, low),
             (Some(value), None) => {
-                return format!("{} of too few answers for an interval", of(value));
+                return format!("{}, but too few answers for an interval", of(value));
             }
             (None, _) => return "not measured".into(),
         };

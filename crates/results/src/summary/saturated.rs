@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 use super::{Cause, Reason, ReasonKind, State, Test};
 use crate::units;
 
-/// Over-saturation that ended a test before its time (`--stop-on-saturation`): its queue grew without
+/// Over-saturation that stopped a test early (`--stop-on-saturation`): its queue grew without
 /// bound.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Saturated {
-    /// when it was found, from the start of the run
+    /// time of detection, from the start of the run
     pub at_ns: u64,
     /// samples that arrived, per second
     pub arrivals_per_s: f64,
-    /// samples that were completed, per second: about what the system can
+    /// completed samples per second: about the capacity of the system
     pub completions_per_s: f64,
-    /// samples that were issued and not completed at that time
+    /// samples outstanding at that time
     pub backlog: u64,
 }
 
@@ -39,15 +39,14 @@ impl Saturated {
         let Self { at_ns, arrivals_per_s, completions_per_s, backlog } = self;
         let completed = units::rate(*completions_per_s);
         let completed = if is_disturbed {
-            format!(
-                "{completed} requests/s were completed, and the client's delays are part of that"
-            )
+            format!("{completed} requests/s were completed, which includes delays of the client")
         } else {
             format!("the server completes about {completed} requests/s")
         };
         format!(
-            "Over-saturated: the queue grew by {} requests/s; {completed}. The run was ended after \
-             {}, with {} outstanding. Lower the rate; --stop-on-saturation off measures on.",
+            "Over-saturated: the queue grew by {} requests/s; {completed}. The run was stopped \
+             after {}, with {} outstanding. Lower the rate; --stop-on-saturation off continues \
+             the run.",
             units::rate(arrivals_per_s - completions_per_s),
             units::duration(at_ns.cast_signed()),
             units::counted(*backlog, "request", "requests"),
@@ -102,13 +101,13 @@ mod tests {
         assert_eq!(
             found.reason(false),
             "Over-saturated: the queue grew by 10.00 requests/s; the server completes about 20.00 \
-             requests/s. The run was ended after 9.00 s, with 90 requests outstanding. Lower the \
-             rate; --stop-on-saturation off measures on."
+             requests/s. The run was stopped after 9.00 s, with 90 requests outstanding. Lower the \
+             rate; --stop-on-saturation off continues the run."
         );
         let disturbed = found.reason(true);
         assert!(!disturbed.contains("the server completes"), "{disturbed}");
         assert!(
-            disturbed.contains("20.00 requests/s were completed, and the client's"),
+            disturbed.contains("20.00 requests/s were completed, which includes delays"),
             "{disturbed}"
         );
     }

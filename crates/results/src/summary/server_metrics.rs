@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What the metrics page of a server (`/metrics`) showed during a test. Other clients of the server are
-/// part of it.
+/// Metrics page of a server (`/metrics`) during a test. It includes other clients of the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerMetrics {
@@ -15,7 +14,7 @@ pub struct ServerMetrics {
     pub mode: String,
     /// URL of the page; `all` for several pages together: sums, and means of shares and sizes
     pub page: String,
-    /// whose metrics they are, such as `vLLM`; empty where nothing was read
+    /// the kind of server, such as `vLLM`; empty if nothing was read
     pub servers: Vec<String>,
     /// time between two readings
     pub interval_ns: u64,
@@ -25,7 +24,7 @@ pub struct ServerMetrics {
     pub failed_readings: u64,
     /// lines that could not be read
     pub malformed_lines: u64,
-    /// why nothing was read, or why the first failed reading failed; null where none did
+    /// why nothing was read, or why the first failed reading failed; null without a failure
     pub absent: Option<String>,
     /// values during the run by quantity: `running`, `waiting` (requests), `kv_cache_use`,
     /// `prefix_hit_ratio` (shares), `batch_size`, `watts`
@@ -41,7 +40,7 @@ pub struct ServerMetrics {
 pub struct Gauge {
     /// over the readings
     pub mean: f64,
-    /// of the readings: values between two of them are not seen
+    /// maximum of the readings; values between two readings are unknown
     pub max: f64,
     /// of the last reading during the run
     pub last: f64,

@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 use super::metrics::Distribution;
 use crate::units::{count, counted, duration};
 
-/// Sessions of a run, each of whose turns was due when the turn before it was answered and its
-/// think time had passed.
+/// Sessions of a run. A turn is due when the previous turn is answered and its think time has
+/// passed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Sessions {
-    /// sessions that began
+    /// sessions started
     pub started: u64,
-    /// sessions of which every turn was answered
+    /// sessions in which every turn was answered
     pub completed: u64,
     /// sessions that ended with a failed turn
     pub aborted: u64,
     /// sessions that the end of the run cut off
     pub cut_off: u64,
-    /// turns that were not sent because a turn before them failed
+    /// turns not sent because an earlier turn failed
     pub turns_not_sent: u64,
-    /// sessions that were due while all sessions were in progress, so that they began later or never
+    /// sessions that were due while all sessions were in progress; they started later or never
     pub held: u64,
     /// from the due time of the first turn to the last answer, think times included, of completed
     /// sessions; null without one
     pub duration_ns: Option<Distribution>,
     /// mean turns of completed sessions; null without one
     pub turns: Option<f64>,
-    /// figures by the number of the turn in its session; the last entry holds all further turns
+    /// figures by turn number; the last entry contains all further turns
     pub by_turn: Vec<TurnFigures>,
 }
 
-/// Figures of the turns of one number.
+/// Figures of the turns with one number.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -52,7 +52,7 @@ pub struct TurnFigures {
     pub latency_ns: Option<Distribution>,
     /// of answered turns, from the due time; null unless tokens are measured
     pub first_token_ns: Option<Distribution>,
-    /// mean input tokens of answered turns, as the server counts them; null where it does not
+    /// mean input tokens of answered turns, as the server counts them; null without a count
     pub input_tokens: Option<f64>,
 }
 
@@ -128,8 +128,8 @@ impl Sessions {
         let others = [
             (self.aborted, "ended by a failed turn"),
             (self.cut_off, "cut off by the end of the run"),
-            (self.held, "due while all were in progress"),
-            (self.turns_not_sent, "of their turns not sent after a failure"),
+            (self.held, "due while all sessions were in progress"),
+            (self.turns_not_sent, "turns not sent after a failure"),
         ];
         parts.extend(
             others.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n))),
@@ -239,8 +239,8 @@ mod tests {
         assert_eq!((second.issued, second.answered), (3, 1));
         assert_eq!(
             found.lines()[0],
-            "3 sessions begun, 1 completed, 1 ended by a failed turn, 1 cut off by the end of \
-             the run, 1 due while all were in progress, 2 of their turns not sent after a failure"
+            "3 sessions begun, 1 completed, 1 ended by a failed turn, 1 cut off by the end of the \
+             run, 1 due while all sessions were in progress, 2 turns not sent after a failure"
         );
         assert!(Sessions::from_record(&Record::default(), 0.9, &tokens).is_none());
     }

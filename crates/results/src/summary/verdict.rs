@@ -19,7 +19,7 @@ pub enum Verdict {
     Undecided,
     /// A condition does not hold.
     Invalid,
-    /// Ctrl-C.
+    /// Interrupted with Ctrl-C.
     Interrupted,
     /// The run was aborted.
     Aborted,
@@ -52,7 +52,7 @@ impl Verdict {
     }
 }
 
-/// Who is responsible for a reason.
+/// Cause of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -73,7 +73,7 @@ impl Cause {
     }
 }
 
-/// The condition that does not hold.
+/// Violated condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -84,23 +84,23 @@ pub enum ReasonKind {
     Saturated,
     /// Samples failed.
     Failures,
-    /// Samples never came back.
+    /// Samples were never answered.
     Missing,
     /// Too many samples were over a bound of latency.
     Bound,
     /// MultiStream at a fixed interval: too many queries skipped an interval.
     Intervals,
-    /// The client was late, or had no time to spare.
+    /// The client was late or overloaded.
     ClientLag,
     /// The run was too short.
     Duration,
-    /// Too few queries were issued, or too few samples came back.
+    /// Too few queries were issued, or too few samples were answered.
     QueryCount,
     /// Too few queries to be certain of the percentile.
     EarlyStopping,
-    /// A figure of tokens rests on counts that contradict themselves.
+    /// A token figure uses inconsistent counts.
     Tokens,
-    /// The server does not stream, so that a bound on tokens cannot be judged.
+    /// The server does not stream, so a bound on tokens cannot be judged.
     NoStream,
     /// The answers are not good enough.
     Accuracy,
@@ -119,11 +119,11 @@ pub enum ReasonKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reason {
-    /// condition that does not hold, such as `failures`, `bound` or `early_stopping`
+    /// violated condition, such as `failures`, `bound` or `early_stopping`
     pub kind: ReasonKind,
-    /// `client`, `machine` or `system`; null where it is not known
+    /// `client`, `machine` or `system`; null if unknown
     pub cause: Option<Cause>,
-    /// more queries could meet the condition, and nothing speaks against it so far
+    /// more queries could meet the condition, and no measurement contradicts it so far
     #[serde(default)]
     pub undecided: bool,
     /// the same text as in `reasons`
@@ -188,7 +188,7 @@ impl Test {
     pub fn withdraw_advice(&mut self) {
         for reason in self.causes.iter_mut().filter(|reason| reason.kind == ReasonKind::Bound) {
             let Some((finding, _)) = reason.text.split_once("; lower ") else { continue };
-            let text = format!("{finding}; the client's delays are part of that");
+            let text = format!("{finding}; that includes delays of the client");
             let same = self.reasons.iter_mut().find(|same| **same == reason.text);
             same.into_iter().for_each(|same| same.clone_from(&text));
             reason.text = text;
@@ -354,7 +354,7 @@ mod tests {
         let bound = "17 samples are over the bound; lower server_target_qps or make it faster";
         let mut late = test(vec![Reason::new(ReasonKind::Bound, bound), too_few()]);
         late.withdraw_advice();
-        let expected = "17 samples are over the bound; the client's delays are part of that";
+        let expected = "17 samples are over the bound; that includes delays of the client";
         assert_eq!((&late.reasons[0][..], &late.causes[0].text[..]), (expected, expected));
         assert_eq!(late.reasons[1], too_few().text);
     }

@@ -4,26 +4,25 @@ use serde::{Deserialize, Serialize};
 
 use super::distributions::MetricDistribution;
 
-/// Part of a run with its figures, beside those of the whole run. The verdict is that of the whole
-/// run.
+/// Part of a run with its figures. The verdict covers the whole run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Window {
     /// `steady`, or the stage of the load, such as `30s@2`
     pub name: String,
-    /// its beginning, since the start of the run
+    /// its start, since the start of the run
     pub from_ns: u64,
     /// its end
     pub to_ns: u64,
     /// requests that are due in it
     pub requests: u64,
-    /// of these, how many failed or never came back
+    /// requests that failed or were never answered
     pub lost: u64,
     /// these requests / its length
     pub offered_per_s: f64,
-    /// requests that were answered within it / its length
+    /// requests answered within it / its length
     pub completed_per_s: f64,
-    /// their output tokens / its length; null where a count is missing
+    /// their output tokens / its length; null if a count is missing
     pub output_tokens_per_s: Option<f64>,
     /// times of the requests that are due in it
     pub distributions: Vec<MetricDistribution>,

@@ -64,7 +64,10 @@ impl AnswerDigest {
     fn agrees(&self, other: &Self, element: Element) -> Result<bool, Reason> {
         let size = element.size();
         if !self.length.is_multiple_of(size) || !other.length.is_multiple_of(size) {
-            return Err(Reason::ScriptStops { why: "an answer is no whole number of elements" });
+            return Err(Reason::ScriptStops {
+                why: "the size of an answer is not a multiple of the \
+                 element size",
+            });
         }
         if self.length == 0 || other.length == 0 {
             return Ok(self.length == other.length);
@@ -118,7 +121,7 @@ pub(super) fn answers(
     };
     let counts = compared.counts;
     if counts.logged > 0 && compared.empty == counts.logged {
-        notes.push("All logged answers are empty: that they are the same proves nothing.".into());
+        notes.push("All logged answers are empty; their equality proves nothing.".into());
     }
     let mut corrected = Vec::new();
     if compared.different > 0 {
@@ -225,7 +228,7 @@ fn compare(reference: &Path, audited: &Path, element: Element) -> Result<Compari
 pub fn baseline_log(reference: &Path, audited: &Path, into: &Path) -> Result<u64, Reason> {
     let real = |path: &Path| path.canonicalize().ok();
     if real(into).is_some() && [reference, audited].into_iter().any(|log| real(log) == real(into)) {
-        return Err(unreadable(into, &"is a log of the runs; name another file"));
+        return Err(unreadable(into, &"is a log of the runs; pass another file"));
     }
     let mut samples = std::collections::HashSet::new();
     read_entries(audited, |entry| {

@@ -65,7 +65,7 @@ pub(super) fn compare(
     let mut official = corrected.clone();
     if let Some(first) = malformed.first {
         corrected.push(Reason::Malformed { count: malformed.count, first });
-        official.push(Reason::ScriptStops { why: "an answer has another length than it says" });
+        official.push(Reason::ScriptStops { why: "an answer does not have its stated length" });
     }
     corrected.extend(wrong);
     let is_passed = corrected.is_empty() && official.is_empty();

@@ -70,7 +70,8 @@ fn refuse_own_input(target: &Path, evidence: &Evidence) -> io::Result<()> {
     let is_within =
         |folder: &PathBuf| folder.canonicalize().is_ok_and(|at| at.starts_with(&target));
     if folders.into_iter().any(is_within) {
-        let problem = format!("{} has the logs that are judged; name another", target.display());
+        let problem =
+            format!("{} has the logs that are judged; pass another folder", target.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     }
     Ok(())

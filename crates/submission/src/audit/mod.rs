@@ -104,8 +104,8 @@ impl AuditTest {
         match self {
             Self::Test01 => "accuracy in performance mode",
             Self::Test03 => "custom data set",
-            Self::Test04Pair => "caching: each sample once, against one sample over and over",
-            Self::Test04 => "caching: one sample over and over, against the submission",
+            Self::Test04Pair => "caching: each sample once, compared with one sample repeatedly",
+            Self::Test04 => "caching: one sample repeatedly, compared with the submission",
             Self::Test05 => "other seeds",
             Self::Test06 => "consistency of tokens",
             Self::Test07 => "quality of a whole performance run",

@@ -141,7 +141,7 @@ pub struct UnavailableAudit {
 
 fn rounds_text((since, until): &(String, Option<String>)) -> String {
     match until {
-        None => format!("it came with {since}"),
+        None => format!("it began with {since}"),
         Some(until) if since == until => format!("only {since} has it"),
         Some(until) => format!("{since} to {until} have it"),
     }

@@ -201,16 +201,16 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotGiven { what } => write!(f, "there is no {what} to compare with"),
+            Self::NotGiven { what } => write!(f, "{what} is missing, so nothing can be compared"),
             Self::Unreadable { path, problem } => write!(f, "{}: {problem}", path.display()),
             Self::NotValid { side } => write!(f, "the {side} run is not VALID"),
             Self::Errors { side, count } => {
                 let errors = counted(*count, "error", "errors");
-                write!(f, "the log of the {side} run tells of {errors}")
+                write!(f, "the log of the {side} run has {errors}")
             }
             Self::NoScore { side } => write!(f, "the log of the {side} run has no score"),
             Self::Scenarios { reference, audit } => {
-                write!(f, "the reference is {reference} and the audited run {audit}")
+                write!(f, "the reference is {reference}, but the audited run {audit}")
             }
             Self::Setting { side, key, expected, found } => {
                 let found = found.as_deref().unwrap_or("not in its log");
@@ -218,8 +218,8 @@ impl fmt::Display for Reason {
             }
             Self::Contradiction { side, key } => write!(
                 f,
-                "{key} stands in the log of the {side} run with different values; it must be the \
-                 log of one run as that wrote it"
+                "{key} occurs in the log of the {side} run with different values; use the \
+                 unchanged log of one run"
             ),
             Self::Score { reference, audit, unit, tolerance, is_faster } => {
                 score(f, [*reference, *audit], unit, *tolerance, *is_faster)
@@ -230,15 +230,16 @@ impl fmt::Display for Reason {
                  sample {first}"
             ),
             Self::Unmatched { count, total } => {
-                write!(f, "the accuracy run has no answer to {count} of {total} logged samples")
+                write!(f, "the accuracy run has no answers to {count} of {total} logged samples")
             }
             Self::FewSamples { found, expected } => write!(
                 f,
                 "the accuracy run has answers to {found} different samples, expected {expected}"
             ),
-            Self::NothingLogged => {
-                f.write_str("no answer of the audited run could be compared; was anything logged?")
-            }
+            Self::NothingLogged => f.write_str(
+                "no answer of the audited run could be compared; check that it logged \
+                     answers",
+            ),
             Self::TooFew { found, expected } => {
                 write!(f, "{found} different samples are logged, expected {expected}")
             }
@@ -247,11 +248,11 @@ impl fmt::Display for Reason {
                 let [audit, baseline] = [*audit, *baseline].map(six_digits);
                 write!(
                     f,
-                    "{metric} is {audit} in the audited run and {baseline} in the accuracy "
+                    "{metric} is {audit} in the audited run, but {baseline} in the accuracy "
                 )?;
                 write!(
                     f,
-                    "run over the same samples: {percent:.3} % apart, at most {most} % may be"
+                    "run over the same samples: {percent:.3} % apart, at most {most} % allowed"
                 )
             }
             Self::NoQuality { metric } => write!(f, "{metric} is missing or 0 in one of the texts"),
@@ -259,7 +260,11 @@ impl fmt::Display for Reason {
                 write!(f, "the quality is {found}, expected {least} or more")
             }
             Self::NoBound { what } => {
-                write!(f, "the round gives no {what} for this benchmark; name another, or give it")
+                write!(
+                    f,
+                    "the round defines no {what} for this benchmark; pass another \
+                     benchmark, or pass the value"
+                )
             }
             token_reason => token_reason.fmt_token_reason(f),
         }
@@ -271,19 +276,19 @@ impl Reason {
     fn fmt_token_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FirstToken { count, first } => {
-                many(f, *count, *first, "do not begin with the tokens that were reported first")
+                many(f, *count, *first, "do not begin with the first tokens reported")
             }
             Self::EndOfText { count, first } => {
-                many(f, *count, *first, "go on after the end of the text")
+                many(f, *count, *first, "continue after the end of sequence")
             }
             Self::TokenCount { count, first } => {
-                many(f, *count, *first, "have other numbers of tokens than were reported")
+                many(f, *count, *first, "have different numbers of tokens than reported")
             }
             Self::Malformed { count, first } => {
-                many(f, *count, *first, "are no whole number of elements")
+                many(f, *count, *first, "are not a whole number of elements")
             }
             Self::MeanTokens { found, bounds: [least, most] } => {
-                write!(f, "answers have {found:.2} tokens in the mean, expected {least} to {most}")
+                write!(f, "answers have {found:.2} tokens on average, expected {least} to {most}")
             }
             _ => Ok(()),
         }

@@ -109,7 +109,7 @@ pub(super) fn settings_of(run: &PlannedRun, audited: &RunFolder) -> Result<Vec<R
 /// Returns a note if the load determines the score regardless of latency, but the latency fell.
 fn load_note(plan: &AuditPlan, a: &RunFacts<'_>, b: &RunFacts<'_>) -> Option<String> {
     let score = match (a.scenario?, a.score?.kind) {
-        (Scenario::Server, _) => "In Server the score is the rate of arrivals",
+        (Scenario::Server, _) => "In Server the score is the arrival rate",
         (_, ScoreKind::Streams) if a.score == b.score => {
             "At a fixed interval the score is the number of streams"
         }
@@ -119,8 +119,9 @@ fn load_note(plan: &AuditPlan, a: &RunFacts<'_>, b: &RunFacts<'_>) -> Option<Str
     let is_reported = plan.deviation == Deviation::Faster && now < before * (1.0 - plan.tolerance);
     is_reported.then(|| {
         format!(
-            "{score}, which both runs were given, so this audit cannot fail by speed; yet the mean \
-             latency fell from {:.3} ms to {:.3} ms. Audit SingleStream or Offline as well.",
+            "{score}, which both runs have in common, so this audit cannot fail because of speed; \
+             but the mean latency fell from {:.3} ms to {:.3} ms. Audit SingleStream or Offline \
+             as well.",
             before / 1e6,
             now / 1e6
         )

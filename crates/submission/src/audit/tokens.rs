@@ -78,11 +78,7 @@ pub(super) fn consistency(
         return Part::failed(name, text::ACCURACY, &reason);
     }
     if entries > 0 && counted == 0 {
-        notes.push(
-            "No answer has a count of tokens: the run must measure them, with \
-             use_token_latencies."
-                .into(),
-        );
+        notes.push("No answer has a token count; run with use_token_latencies.".into());
     }
     let mut reasons = corrected.reasons();
     reasons.extend(too_few(entries, plan.logged()));

@@ -33,8 +33,8 @@ pub fn verify(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
             let (element, end) = (evidence.element, evidence.end_of_text);
             let wrong = if audited.has_answers_alone() {
                 result.notes.push(
-                    "There are answers and no log of their run, which the rules do not ask for: \
-                     its settings are not judged."
+                    "The log of the run that gave the answers is missing. The rules do not \
+                     require it. Its settings are not judged."
                         .into(),
                 );
                 Vec::new()
@@ -131,7 +131,7 @@ fn answers(
     part.figures.extend(close.figures);
     if close.corrected.is_passed() {
         notes.push(
-            "Answers differ from the accuracy run, and are as good: the system is not \
+            "Answers differ from the accuracy run with equal quality: the system is not \
              deterministic. A submission needs baseline_accuracy.txt and compliance_accuracy.txt."
                 .into(),
         );

@@ -58,7 +58,7 @@ pub fn check_text(
     let at = Location::path(path);
     let mut accuracy = Accuracy::default();
     if !content.is_utf8 {
-        issues.add(&ACCURACY_UNREADABLE, at, "accuracy.txt is no UTF-8");
+        issues.add(&ACCURACY_UNREADABLE, at, "accuracy.txt is not UTF-8");
         return accuracy;
     }
     let targets = place.targets();
@@ -72,7 +72,7 @@ pub fn check_text(
         let at = at.line(Some(line));
         while let Some(found) = found.next_if(|found| found.line == line) {
             let Some(value) = found.number() else {
-                issues.add(&ACCURACY_UNREADABLE, at, format!("`{}` is no number", found.value));
+                issues.add(&ACCURACY_UNREADABLE, at, format!("`{}` is not a number", found.value));
                 return accuracy;
             };
             for (target, is_met) in targets.iter().zip(&mut met) {
@@ -112,11 +112,11 @@ pub fn check_text(
     for (target, is_met) in targets.iter().zip(met) {
         let found = accuracy.0.iter().any(|(metric, _)| *metric == target.metric);
         if target.at_least.is_some() && !is_met && !found {
-            issues.add(&ACCURACY_METRIC_MISSING, at, format!("there is no {}", target.metric));
+            issues.add(&ACCURACY_METRIC_MISSING, at, format!("{} is missing", target.metric));
         }
     }
     if hash.is_none() {
-        issues.add(&ACCURACY_HASH, at, "there is no line `hash=` with letters and digits");
+        issues.add(&ACCURACY_HASH, at, "the line `hash=` with letters and digits is missing");
     }
     accuracy
 }
@@ -131,9 +131,9 @@ pub fn check_log(folder: Node<'_>, issues: &mut Issues) {
     let path = folder.path().join(ACCURACY_LOG);
     let at = Location::path(&path);
     match folder.child(ACCURACY_LOG) {
-        None => issues.add(&ACCURACY_LOG_MISSING, at, "there is no accuracy log"),
+        None => issues.add(&ACCURACY_LOG_MISSING, at, "the accuracy log is missing"),
         Some(log) if log.size() > LARGEST_LOG => {
-            let message = format!("the accuracy log has {} bytes", log.size());
+            let message = format!("the accuracy log is {} bytes long", log.size());
             issues.add_expected(&ACCURACY_LOG_LARGE, at, message, format!("at most {LARGEST_LOG}"));
         }
         Some(_) => {}
@@ -144,7 +144,7 @@ pub fn check_log(folder: Node<'_>, issues: &mut Issues) {
 pub fn check_errors(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
     if let Some(line) = log.unmarked {
         let at = Location::path(path).line(Some(line));
-        issues.add(&LOG_MARKS, at, "the line has no `metadata.is_error`");
+        issues.add(&LOG_MARKS, at, "`metadata.is_error` is missing");
     }
     let errors = &log.errors;
     let counted = log.value("num_errors").and_then(python::number);
@@ -183,7 +183,8 @@ pub fn check_samples(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues
         // this is only a warning.
         let mut own = issues.another();
         let message = format!(
-            "{key} is {found}, and the data set of {} has {wanted} samples: another data set?",
+            "{key} is {found}, but the data set of {} has {wanted} samples; this may be another \
+             data set",
             benchmark.name
         );
         own.add(&ACCURACY_SAMPLES, at, message);
@@ -203,7 +204,7 @@ pub fn check_outputs(place: &Place<'_, '_>, folder: Node<'_>, issues: &mut Issue
         let missing: Vec<&str> =
             wanted.iter().filter(|name| !existing.contains(name)).map(String::as_str).collect();
         if !missing.is_empty() {
-            let message = format!("there are no {name} {}", missing.join(", "));
+            let message = format!("the {name} {} are missing", missing.join(", "));
             issues.add(&ACCURACY_OUTPUTS, Location::path(&path), message);
         }
     }

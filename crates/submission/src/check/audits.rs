@@ -30,11 +30,9 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     for name in wanted {
         let path = folder.path().join(name);
         match facts.audit(name) {
-            None => issues.add(
-                &AUDIT_TEST_MISSING,
-                Location::path(&path),
-                format!("there is no {name}"),
-            ),
+            None => {
+                issues.add(&AUDIT_TEST_MISSING, Location::path(&path), format!("{name} is missing"))
+            }
             Some(audit) => self::audit(place, audit, looks_at_runs, issues),
         }
     }
@@ -84,14 +82,14 @@ fn text<'a>(
 ) -> Option<&'a TextFile> {
     if text.is_err() {
         let path = audit.folder.path().join(name);
-        issues.add(&AUDIT_TEXT_MISSING, Location::path(&path), format!("there is no {name}"));
+        issues.add(&AUDIT_TEXT_MISSING, Location::path(&path), format!("{name} is missing"));
     }
     text.as_ref().ok()
 }
 
 fn fails(audit: &Audit<'_>, name: &str, check: &'static Check, issues: &mut Issues) {
     let path = audit.folder.path().join(name);
-    issues.add(check, Location::path(&path), format!("{name} does not say {PASS}"));
+    issues.add(check, Location::path(&path), format!("{name} does not contain {PASS}"));
 }
 
 /// Checks that a text contains the passing line: by the rules as a whole line, in the official
@@ -117,7 +115,12 @@ fn performance(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
     let path = audit.folder.path().join("performance/run_1").join(DETAIL);
     match &audit.performance {
         Err(_) => {
-            issues.add(&AUDIT_RUN_MISSING, Location::path(&path), "there is no run of the audit");
+            issues.add(
+                &AUDIT_RUN_MISSING,
+                Location::path(&path),
+                "the run of the audit is \
+                 missing",
+            );
         }
         Ok(log) => {
             let run = Run { place, log, path: &path, is_audit: true };
@@ -136,7 +139,7 @@ fn run_files(audit: &Audit<'_>, issues: &mut Issues) {
     match audit.folder.folder("performance/run_1") {
         None => {
             let path = audit.folder.path();
-            issues.add(&AUDIT_RUN_MISSING, Location::path(&path), "there is no performance/run_1");
+            issues.add(&AUDIT_RUN_MISSING, Location::path(&path), "performance/run_1 is missing");
         }
         Some(run) => {
             if let Some(mismatch) = files::mismatch(run, &[SUMMARY, DETAIL], &[ACCURACY_LOG]) {
@@ -159,7 +162,7 @@ fn first_audit(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
     };
     let Some(folder) = audit.folder.folder("accuracy") else {
         let path = audit.folder.path();
-        let message = "TEST01 has no folder accuracy";
+        let message = "TEST01 has no accuracy folder";
         if passed {
             issues.add(&AUDIT_ACCURACY_FOLDER, Location::path(&path), message);
         } else {
@@ -188,7 +191,7 @@ fn without_determinism(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Is
         issues.add(
             &AUDIT_ACCURACY,
             Location::path(&path),
-            "the accuracies of the two runs do not read",
+            "the accuracies of the two runs cannot be read",
         );
         return;
     };
@@ -199,7 +202,7 @@ fn without_determinism(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Is
             values.next_back().and_then(MetricValue::number).filter(|value| *value != 0.0)
         };
         let (Some(baseline), Some(compliance)) = (last(baseline), last(compliance)) else {
-            let message = format!("the two runs do not both say {metric}");
+            let message = format!("only one of the two runs states {metric}");
             issues.add(&AUDIT_ACCURACY, Location::path(&path), message);
             return;
         };
@@ -238,7 +241,7 @@ fn tokens(audit: &Audit<'_>, issues: &mut Issues) {
     ];
     for (what, wanted) in lines {
         if !wanted.iter().any(|line| text.has_line(line)) {
-            let message = format!("the check of {what} does not pass");
+            let message = format!("the {what} check fails");
             issues.add_expected(
                 &AUDIT_ACCURACY,
                 Location::path(&path),

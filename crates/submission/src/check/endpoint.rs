@@ -79,7 +79,7 @@ impl EndpointResult<'_, '_> {
         let _ = run.duration(issues);
         run.network(issues);
         let Some(scenario) = played.scenario else {
-            let message = "the client names no scenario that the rules have";
+            let message = "the scenario that the client states is not in the rules";
             issues.add(&RUN_KEY, Location::path(&path), message);
             return None;
         };
@@ -98,8 +98,8 @@ impl EndpointResult<'_, '_> {
         }
         let Some(name) = name else {
             let path = self.path(CONFIG[0]);
-            issues.add(&RUN_KEY, Location::path(&path), "the client names no scenario");
-            issues.crash(Location::path(&path), "the client names no scenario");
+            issues.add(&RUN_KEY, Location::path(&path), "the client states no scenario");
+            issues.crash(Location::path(&path), "the client states no scenario");
             return None;
         };
         if name.eq_ignore_ascii_case("online") {
@@ -121,7 +121,7 @@ impl EndpointResult<'_, '_> {
             pair.filter(|(took, least)| took * (1.0 + RATE_TOLERANCE) < *least)
         {
             let message = format!("the run took {:.3} s", took / 1e3);
-            let expected = format!("at least {:.3} s, the least duration", least / 1e3);
+            let expected = format!("at least {:.3} s, the minimum duration", least / 1e3);
             issues.add_expected(&RUN_CONSISTENT, Location::path(path), message, expected);
         }
         let keys = ["result_query_count", "generated_query_duration"];
@@ -131,7 +131,7 @@ impl EndpointResult<'_, '_> {
         // Negated so that NaN fails.
         let is_near = (rate - derived).abs() <= RATE_TOLERANCE * derived.abs();
         if !is_near {
-            let message = format!("the client says {rate} a second");
+            let message = format!("the client reports {rate} per second");
             let expected = format!("{count} in {ns} ns, which is {derived}");
             issues.add_expected(&RUN_CONSISTENT, Location::path(path), message, expected);
         }
@@ -145,10 +145,10 @@ impl EndpointResult<'_, '_> {
         accuracy::check_samples(place, &self.client.accuracy, &path, issues);
         match place.entry.accuracy() {
             Some(folder) => accuracy::check_outputs(place, folder, issues),
-            None => issues.add(&ACCURACY_OUTPUTS, at, "there is no accuracy run"),
+            None => issues.add(&ACCURACY_OUTPUTS, at, "the accuracy run is missing"),
         }
         let Some(first) = self.client.scores.first() else {
-            issues.add(&ACCURACY_METRIC_MISSING, at, "the client says no score");
+            issues.add(&ACCURACY_METRIC_MISSING, at, "the client reports no score");
             return Accuracy::default();
         };
         let mut own = issues.another();
@@ -180,7 +180,7 @@ impl EndpointResult<'_, '_> {
             };
             let metric = &target.metric;
             let Some(value) = value else {
-                let message = format!("{metric} cannot be told from what the client says");
+                let message = format!("{metric} cannot be derived from the report of the client");
                 issues.add(&ENDPOINT_SCORE, at, message);
                 continue;
             };
@@ -220,7 +220,7 @@ impl EndpointResult<'_, '_> {
         let Some(node) = self.place.entry.folder.file(&file) else {
             // Clients support no other audit yet.
             if audit == "TEST04" && self.endpoints.models.contains(&self.place.model.official) {
-                issues.add(&AUDIT_TEST_MISSING, at, format!("there is no {audit}"));
+                issues.add(&AUDIT_TEST_MISSING, at, format!("{audit} is missing"));
             }
             return;
         };
@@ -233,10 +233,10 @@ impl EndpointResult<'_, '_> {
         };
         if verdict.get("test").and_then(Value::as_str) != Some(name) {
             let found = verdict.get("test").map_or("nothing".to_owned(), Value::to_string);
-            let message = format!("is of the audit {found}");
+            let message = format!("is a result of the audit {found}");
             issues.add_expected(&AUDIT_TEXT_MISSING, at, message, name);
         } else if !verdict.get("passed").is_some_and(python::is_true) {
-            issues.add(&AUDIT_PERFORMANCE, at, format!("{audit} does not pass"));
+            issues.add(&AUDIT_PERFORMANCE, at, format!("{audit} fails"));
         }
     }
 

@@ -30,7 +30,10 @@ pub(super) fn check(run: &Run<'_, '_>, issues: &mut Issues) {
     if !is_on {
         let message = match run.log.value(KEY) {
             Some(_) => format!("{KEY} is off"),
-            None => format!("{KEY} is not in the log, and no {SETTING} in {}", FILES.join(" or ")),
+            None => format!(
+                "{KEY} is missing in the log, and {SETTING} is missing in {}",
+                FILES.join(" or ")
+            ),
         };
         issues.add_expected(&RUN_EQUAL_ISSUE, run.at(KEY), message, "true");
     }

@@ -19,8 +19,8 @@ pub fn mismatch(folder: Node<'_>, required: &[&str], optional: &[&str]) -> Optio
     let (missing, extra) = (list(&required, &existing), list(&existing, &required));
     match (missing.is_empty(), extra.is_empty()) {
         (true, true) => None,
-        (false, true) => Some(format!("there is no {missing}")),
-        (true, false) => Some(format!("{extra} should not be there")),
-        (false, false) => Some(format!("there is no {missing}, and {extra} should not be there")),
+        (false, true) => Some(format!("{missing} is missing")),
+        (true, false) => Some(format!("{extra} is not permitted")),
+        (false, false) => Some(format!("{missing} is missing, and {extra} is not permitted")),
     }
 }

@@ -45,7 +45,7 @@ fn check_listed<'f>(
         let path = path.join(name);
         let at = Location::path(&path);
         match folder.file(name) {
-            None => issues.add(&MEASUREMENT_FILES, at, format!("there is no {name}")),
+            None => issues.add(&MEASUREMENT_FILES, at, format!("{name} is missing")),
             Some(file) if file.size() == 0 && !place.options.skips(Skip::EmptyFiles) => {
                 issues.add(&MEASUREMENT_EMPTY, at, format!("{name} is empty"));
             }
@@ -69,7 +69,7 @@ pub fn check_power_files(place: &Place<'_, '_>, folder: Node<'_>, issues: &mut I
             |file: &&Node<'_>| file.text().strip_prefix(name).is_some_and(|rest| !rest.is_empty());
         match files.iter().rfind(fits) {
             None => {
-                let message = format!("there is no {name}.*");
+                let message = format!("{name}.* is missing");
                 issues.add(&POWER_DESCRIPTION, Location::path(&path), message);
             }
             Some(file) if file.size() == 0 && !place.options.skips(Skip::EmptyFiles) => {
@@ -86,12 +86,12 @@ pub fn check_fields(place: &Place<'_, '_>, json: &JsonFile, path: &Path, issues:
     for field in FIELDS {
         match json.get(field) {
             None => {
-                let message = format!("there is no field `{field}`");
+                let message = format!("the field `{field}` is missing");
                 issues.add(&MEASUREMENT_FIELD, Location::path(path), message);
             }
             Some(value) if !python::is_true(value) && !place.options.skips(Skip::EmptyFields) => {
                 let at = Location::path(path).line(json.line_of(field));
-                let message = format!("the field `{field}` says nothing");
+                let message = format!("the field `{field}` is empty");
                 issues.add(&MEASUREMENT_FIELD_EMPTY, at, message);
             }
             Some(_) => {}
@@ -120,6 +120,6 @@ pub fn check_code(place: &Place<'_, '_>, measurement: &MeasurementFile<'_>, issu
     let exists = |path: &str| place.submitter.folder.below(path).is_some();
     if !exists(&format!("{folder}/{implementation}")) && !exists(&folder) {
         let path = place.submitter.folder.path().join(&folder);
-        issues.add(&CODE_MISSING, Location::path(&path), "there is no code of the model");
+        issues.add(&CODE_MISSING, Location::path(&path), "the code of the model is missing");
     }
 }

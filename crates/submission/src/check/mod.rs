@@ -268,7 +268,7 @@ pub fn check(
         issues.add(&catalogue::UNLISTED, Location::path(&unlisted.path), unlisted.why.clone());
     }
     if checked.results.is_empty() {
-        let message = "there are no results below closed/, open/ or network/";
+        let message = "no results in closed/, open/ or network/";
         let at = Location::path(Path::new(""));
         match intended_tree(root, &tree) {
             None => issues.add(&catalogue::NO_RESULTS, at, message),

@@ -44,14 +44,14 @@ pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> CheckRepo
 fn load_submitter(submitter: &Submitter<'_>, issues: &mut Issues) {
     let path = submitter.folder.path();
     if submitter.results.is_none() {
-        issues.add(&NO_RESULTS_FOLDER, Location::path(&path), "there is no folder results");
-        issues.crash(Location::path(&path), "there is no folder results");
+        issues.add(&NO_RESULTS_FOLDER, Location::path(&path), "the folder results is missing");
+        issues.crash(Location::path(&path), "the folder results is missing");
     }
     if let Some(problem) = &submitter.names.problem {
         let path = path.join("model_mapping.json");
         let at = Location::path(&path).line(problem.line);
         issues.add(&MODEL_NAMES, at, problem.to_string());
-        issues.crash(at, "model_mapping.json does not read");
+        issues.crash(at, "model_mapping.json cannot be parsed");
     }
 }
 
@@ -84,7 +84,7 @@ fn describe(
             let why = read.err().map_or("no JSON object".to_owned(), |problem| problem.to_string());
             let at = Location::path(&path).line(line);
             issues.add(&SYSTEM_JSON, at, why);
-            issues.crash(at, "the description does not read");
+            issues.crash(at, "the description cannot be parsed");
             return None;
         }
     };
@@ -126,7 +126,7 @@ fn load_nameplate(
                 issues.crash(Location::path(&path), &problem.to_string());
             }
         }
-        _ => issues.crash(Location::path(&path), "is no UTF-8, or cannot be read"),
+        _ => issues.crash(Location::path(&path), "is not UTF-8, or cannot be read"),
     }
 }
 
@@ -178,7 +178,7 @@ fn scenarios(work: &Work<'_, '_, Option<SystemInfo>>, issues: &mut Issues) -> bo
     }
     let Some(system_info) = work.system_info else { return false };
     let Some(suite) = system::suite(&system_info.json, work.round) else {
-        issues.crash(at, "the type of the system is none");
+        issues.crash(at, "the type of the system is missing");
         return false;
     };
     let Some(wanted) = work.model.benchmark.and_then(|b| b.scenarios_in(suite)) else {
@@ -197,14 +197,14 @@ fn scenarios(work: &Work<'_, '_, Option<SystemInfo>>, issues: &mut Issues) -> bo
         missing.push("Server or Interactive");
     }
     if !missing.is_empty() {
-        issues.add(&SCENARIOS_MISSING, at, format!("there is no {}", missing.join(", ")));
+        issues.add(&SCENARIOS_MISSING, at, format!("{} is missing", missing.join(", ")));
     }
     let mut is_complete = missing.is_empty();
     for entry in &work.model.results {
         let known = |one: &RuleScenario| Some(*one) == entry.scenario;
         if !wanted.required.iter().chain(&wanted.optional).any(known) {
             let path = entry.folder.path();
-            let message = format!("{} is no scenario of {}", entry.name, work.model.official);
+            let message = format!("{} is not a scenario of {}", entry.name, work.model.official);
             issues.add(&SCENARIO_UNKNOWN, Location::path(&path), message);
             is_complete = false;
         }
@@ -268,7 +268,7 @@ fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     for (name, log) in logs.into_iter().filter(|_| facts.endpoint.is_none()) {
         let path = folder.join(name).join(DETAIL);
         if log.is_err() {
-            issues.crash(Location::path(&path), "there is no detail log");
+            issues.crash(Location::path(&path), "the detail log is missing");
         }
         load_log(Location::path(&path), log, issues);
     }
@@ -280,7 +280,7 @@ fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     }
     if facts.accuracy_text.as_ref().is_ok_and(|text| !text.is_utf8) {
         let path = folder.join("accuracy/accuracy.txt");
-        issues.crash(Location::path(&path), "accuracy.txt is no UTF-8");
+        issues.crash(Location::path(&path), "accuracy.txt is not UTF-8");
     }
     if place.submitter.layout != Layout::Together && place.entry.measurements.is_none() {
         issues
@@ -292,16 +292,16 @@ fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
         let path = measurement.file.path();
         let at = Location::path(&path).line(problem.line);
         issues.add(&MEASUREMENT_JSON, at, problem.to_string());
-        issues.crash(at, "the description of the measurement does not read");
+        issues.crash(at, "the description of the measurement cannot be parsed");
     }
 }
 
 fn load_log(at: Location<'_>, log: &Result<DetailLog, ReadError>, issues: &mut Issues) {
     let Ok(log) = log else { return };
     if !log.begins_with_marker {
-        issues.crash(at.line(Some(1)), "the first line is none of LoadGen's");
+        issues.crash(at.line(Some(1)), "the first line is not a LoadGen line");
     } else if let Some(line) = log.broken(true) {
-        issues.crash(at.line(Some(line)), "a line is no JSON object");
+        issues.crash(at.line(Some(line)), "a line is not a JSON object");
     }
 }
 
@@ -310,7 +310,7 @@ fn performance(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) ->
     match &facts.performance {
         Ok(log) => Run { place, log, path: &path, is_audit: false }.judge(issues),
         Err(_) => {
-            issues.add(&RUN_UNREADABLE, Location::path(&path), "there is no detail log");
+            issues.add(&RUN_UNREADABLE, Location::path(&path), "the detail log is missing");
             None
         }
     }
@@ -320,7 +320,7 @@ fn accuracy_of(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) ->
     let folder = place.entry.folder.path().join("accuracy");
     let at = Location::path(&folder);
     let Some(node) = place.entry.accuracy() else {
-        issues.add(&ACCURACY_TEXT_MISSING, at, "there is no accuracy run");
+        issues.add(&ACCURACY_TEXT_MISSING, at, "the accuracy run is missing");
         return Accuracy::default();
     };
     let (text_path, log_path) = accuracy::paths(node);
@@ -335,7 +335,7 @@ fn accuracy_of(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) ->
             accuracy
         }
         Err(_) => {
-            issues.add(&ACCURACY_TEXT_MISSING, at, "there is no accuracy.txt");
+            issues.add(&ACCURACY_TEXT_MISSING, at, "accuracy.txt is missing");
             Accuracy::default()
         }
     };
@@ -357,7 +357,14 @@ fn measurement_of<'a>(
     let code = place.submitter.layout.code();
     if submitter.child(code).is_none() {
         let path = submitter.path().join(code);
-        issues.add(&CODE_ALL_MISSING, Location::path(&path), format!("there is no folder {code}"));
+        issues.add(
+            &CODE_ALL_MISSING,
+            Location::path(&path),
+            format!(
+                "the folder {code} is \
+             missing"
+            ),
+        );
     }
     let path = place.entry.folder.path();
     let Some(folder) = place.entry.measurements else {
@@ -391,7 +398,7 @@ fn own_columns(
     let inferred = u8::from(played != Some(place.entry.name.as_str()));
     let total = total_accelerators(&system_info.json);
     if total.is_empty() {
-        let why = "nodes and accelerators are no whole numbers";
+        let why = "nodes and accelerators are not whole numbers";
         issues.crash(Location::path(&location), why);
     }
     vec![

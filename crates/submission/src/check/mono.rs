@@ -66,14 +66,14 @@ fn divisions(
         let path = folder.path();
         let Some(division) = DivisionFolder::named(&folder.text()) else {
             if !NO_DIVISIONS.contains(&&*folder.text()) {
-                issues.add(&FOREIGN_FOLDER, Location::path(&path), "the folder is no division");
+                issues.add(&FOREIGN_FOLDER, Location::path(&path), "the folder is not a division");
             }
             continue;
         };
         // Early tags do not check where files lie.
         let mut in_root = Issues::new(options.program);
         for file in extra.iter().filter(|_| !options.skips(Skip::RootFiles)) {
-            in_root.add(&ROOT_FILES, Location::path(&file.path()), "the file lies in the root");
+            in_root.add(&ROOT_FILES, Location::path(&file.path()), "the file is in the root");
         }
         let is_accepted = in_root.passes();
         issues.append(in_root);
@@ -83,7 +83,7 @@ fn divisions(
         }
         let mut in_division = Issues::new(options.program);
         for file in folder.files() {
-            let message = "the file lies outside of any submitter's folder";
+            let message = "the file is outside the submitters' folders";
             in_division.add(&DIVISION_FILES, Location::path(&file.path()), message);
         }
         let is_accepted = in_division.passes();
@@ -120,7 +120,7 @@ fn submitter<'a, 't>(
             let path = submitter.folder.path().join("model_mapping.json");
             let at = Location::path(&path).line(problem.line);
             issues.add(&MODEL_NAMES, at, problem.to_string());
-            issues.crash(at, "model_mapping.json does not read");
+            issues.crash(at, "model_mapping.json cannot be parsed");
         }
     } else {
         listed.push((submitter.folder.path(), Outcome::Invalid));
@@ -164,13 +164,13 @@ fn describe(
                     system::suite(&json, round).map(|suite| SystemInfo { json, suite })
                 }
                 Ok(_) => {
-                    own.crash(Location::path(&path), "the description is no JSON object");
+                    own.crash(Location::path(&path), "the description is not a JSON object");
                     None
                 }
                 Err(problem) => {
                     let at = Location::path(&path).line(problem.line);
                     own.add(&SYSTEM_JSON, at, problem.to_string());
-                    own.crash(at, "the description does not read");
+                    own.crash(at, "the description cannot be parsed");
                     None
                 }
             }
@@ -211,10 +211,10 @@ impl<'a, 't> Progress<'a, 't> {
         let wanted = model.benchmark.and_then(|b| b.scenarios_in(system_info.suite));
         let Some(wanted) = wanted else {
             let (check, message) = if model.benchmark.is_none() {
-                (&MODEL_UNKNOWN, format!("the round has no model {}", model.official))
+                (&MODEL_UNKNOWN, format!("{} is not a benchmark of the round", model.official))
             } else {
                 let suite = system_info.suite.name();
-                (&MODEL_SUITE, format!("{} has no scenarios of {suite}", model.official))
+                (&MODEL_SUITE, format!("{} has no {suite} scenarios", model.official))
             };
             self.report.issues.add(check, Location::path(&path), message);
             self.report.listed.push((path, Outcome::Invalid));
@@ -229,7 +229,7 @@ impl<'a, 't> Progress<'a, 't> {
             let all = || wanted.required.iter().chain(&wanted.optional);
             let known = scenario.is_some_and(|scenario| all().any(|one| *one == scenario));
             if closed && !known {
-                let message = format!("{} is no scenario of {}", entry.name, model.official);
+                let message = format!("{} is not a scenario of {}", entry.name, model.official);
                 self.report.issues.add(&SCENARIO_UNKNOWN, Location::path(&name), message);
                 self.report.listed.push((name, Outcome::Invalid));
                 self.errors += 1;
@@ -251,7 +251,7 @@ impl<'a, 't> Progress<'a, 't> {
             missing.push("Server or Interactive");
         }
         if closed && !missing.is_empty() {
-            let message = format!("there is no {} that counts", missing.join(", "));
+            let message = format!("no valid {}", missing.join(", "));
             self.report.issues.add(&SCENARIOS_MISSING, Location::path(&path), message);
             self.report.listed.push((path, Outcome::Invalid));
         }
@@ -386,14 +386,14 @@ fn measurement_of<'a>(
         Err(problem) => {
             let at = Location::path(&path).line(problem.line);
             issues.add(&MEASUREMENT_JSON, at, problem.to_string());
-            issues.crash(at, "the description of the measurement does not read");
+            issues.crash(at, "the description of the measurement cannot be parsed");
             None
         }
         Ok(json) => {
             measurement::check_fields(place, json, &path, issues);
             let has_weights = !place.options.program.does(Behavior::NoWeightTypes);
             if has_weights && json.get("weight_data_types").is_none() {
-                issues.crash(Location::path(&path), "there is no `weight_data_types`");
+                issues.crash(Location::path(&path), "`weight_data_types` is missing");
             }
             measurement::check_code(place, found, issues);
             Some(json)
@@ -411,7 +411,7 @@ fn accuracy_of(
     let folder = place.entry.accuracy();
     let has_text = folder.is_some_and(|folder| folder.child(ACCURACY_TEXT).is_some());
     let Some(folder) = folder.filter(|_| has_text) else {
-        issues.add(&ACCURACY_TEXT_MISSING, Location::path(&entry), "there is no accuracy.txt");
+        issues.add(&ACCURACY_TEXT_MISSING, Location::path(&entry), "accuracy.txt is missing");
         return None;
     };
     let required = [SUMMARY, DETAIL, ACCURACY_TEXT, ACCURACY_LOG];
@@ -423,7 +423,7 @@ fn accuracy_of(
     }
     let (text_path, log_path) = accuracy::paths(folder);
     let (Ok(text), Ok(log)) = (&facts.accuracy_text, &facts.accuracy) else {
-        issues.crash(Location::path(&entry), "a file of the accuracy run does not read");
+        issues.crash(Location::path(&entry), "a file of the accuracy run cannot be read");
         return None;
     };
     let mut own = Issues::new(place.options.program);
@@ -440,12 +440,12 @@ fn accuracy_of(
         errors.crash(Location::path(&log_path), "the accuracy run had errors");
     }
     if !text.is_utf8 {
-        errors.crash(Location::path(&text_path), "accuracy.txt is no UTF-8");
+        errors.crash(Location::path(&text_path), "accuracy.txt is not UTF-8");
     }
     if let Some(line) = log.broken(true) {
         let at = Location::path(&log_path).line(Some(line));
-        errors.add(&ACCURACY_UNREADABLE, at, "a line is no JSON object with a key");
-        errors.crash(at, "the detail log does not read");
+        errors.add(&ACCURACY_UNREADABLE, at, "a line is not a JSON object with a key");
+        errors.crash(at, "the detail log cannot be parsed");
     }
     own.append(errors);
     let is_accurate = own.passes();
@@ -499,7 +499,7 @@ fn run_of(
         issues.add(
             &RUN_FOLDER,
             Location::path(&path),
-            format!("there is no performance/run_{number}"),
+            format!("performance/run_{number} is missing"),
         );
         return None;
     };
@@ -516,7 +516,7 @@ fn run_of(
     let metric = match log.as_ref() {
         Ok(log) => Run { place, log, path: &path, is_audit: false }.judge(issues),
         Err(_) => {
-            issues.add(&RUN_UNREADABLE, Location::path(&path), "the detail log does not read");
+            issues.add(&RUN_UNREADABLE, Location::path(&path), "the detail log cannot be parsed");
             None
         }
     };

@@ -63,11 +63,11 @@ impl Run<'_, '_> {
     pub fn judge(&self, issues: &mut Issues) -> Option<Metric> {
         if let Some(line) = self.log.broken(issues.program() != Program::Strict) {
             let at = self.at("").line(Some(line));
-            issues.add(&RUN_UNREADABLE, at, "a line is no JSON object with a key, or no UTF-8");
+            issues.add(&RUN_UNREADABLE, at, "a line is not a JSON object with a key, or not UTF-8");
             return None;
         }
         let Some(scenario) = self.log.text("effective_scenario").and_then(exact_scenario) else {
-            issues.add(&RUN_KEY, self.at("effective_scenario"), "the log names no scenario");
+            issues.add(&RUN_KEY, self.at("effective_scenario"), "the log states no scenario");
             return None;
         };
         let tokens_decide = issues.program().does(Behavior::TokenLimitsDecide)
@@ -104,7 +104,7 @@ impl Run<'_, '_> {
         number.ok_or_else(|| {
             let message = match self.log.value(key) {
                 None => format!("the log has no `{key}`"),
-                Some(value) => format!("`{key}` is no number but {value}"),
+                Some(value) => format!("`{key}` is {value}, not a number"),
             };
             issues.add(&RUN_KEY, self.at(key), message);
             MissingNumber
@@ -161,7 +161,7 @@ impl Run<'_, '_> {
     ) -> Result<(), MissingNumber> {
         let limits = self.place.model.benchmark.and_then(|b| b.token_latency.get(&judged));
         let Some(limits) = limits else {
-            let message = format!("there are no limits of {} in {}", self.model(), judged.name());
+            let message = format!("{} has no limits in {}", self.model(), judged.name());
             issues.add(&RUN_TOKEN_LATENCY, self.at(""), message);
             return Ok(());
         };
@@ -215,7 +215,7 @@ impl Run<'_, '_> {
     fn marks(&self, issues: &mut Issues) {
         if let Some(line) = self.log.unmarked {
             let at = self.at("").line(Some(line));
-            issues.add(&LOG_MARKS, at, "the line has no `metadata.is_error`");
+            issues.add(&LOG_MARKS, at, "`metadata.is_error` is missing");
         }
     }
 
@@ -224,7 +224,7 @@ impl Run<'_, '_> {
         let found = self.number(key, issues)?;
         let wanted = self.place.model.benchmark.and_then(|b| b.performance_samples);
         let Some(wanted) = wanted else {
-            let message = format!("the round has no {}", self.model());
+            let message = format!("{} is not a benchmark of the round", self.model());
             issues.add(&MODEL_UNKNOWN, self.at(""), message);
             return Ok(());
         };
@@ -279,7 +279,7 @@ impl Run<'_, '_> {
             return self.tail(scenario, issues);
         }
         if !self.log.value("early_stopping_met").is_some_and(python::is_true) {
-            let reason = self.log.text("early_stopping_result").unwrap_or("it says no more");
+            let reason = self.log.text("early_stopping_result").unwrap_or("no reason given");
             let at = self.at("early_stopping_met");
             issues.add(&RUN_EARLY_STOPPING, at, format!("early stopping is not met: {reason}"));
         }
@@ -397,9 +397,9 @@ impl Run<'_, '_> {
         let at = self.at("effective_scenario");
         let names = format!("{} from a run of {}", folder.name(), played.name());
         if !kind.unwrap_or_default().to_lowercase().contains("edge") {
-            issues.add(&RUN_INFERRED, at, format!("{names}, and the system is no edge system"));
+            issues.add(&RUN_INFERRED, at, format!("{names}, but the system is not an edge system"));
         } else if !pairs.contains(&(played, folder)) {
-            issues.add(&RUN_INFERRED, at, format!("{names} cannot be inferred"));
+            issues.add(&RUN_INFERRED, at, format!("a result of {names} cannot be inferred"));
         }
     }
 
@@ -479,7 +479,7 @@ impl Run<'_, '_> {
                 let key = "early_stopping_latency_ms";
                 let estimate = self.number(key, issues)?;
                 if estimate == 0.0 {
-                    let message = "early stopping made no estimate of the 99th percentile";
+                    let message = "early stopping has no estimate of the 99th percentile";
                     issues.add(&RUN_NO_ESTIMATE, self.at(key), message);
                 }
                 Ok(inferred(estimate * STREAMS / NS_PER_MS))

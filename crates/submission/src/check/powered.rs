@@ -24,7 +24,7 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> O
     ] {
         let path = folder.path().join(name);
         match folder.folder(name) {
-            None => issues.add(&POWER_FILES, Location::path(&path), "there is no such folder"),
+            None => issues.add(&POWER_FILES, Location::path(&path), "the folder does not exist"),
             Some(folder) => check_files(folder, required, optional, issues),
         }
     }
@@ -33,7 +33,7 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> O
         issues.add(
             &POWER_METRIC,
             Location::path(&path),
-            "there is no metric of an unknown scenario",
+            "the scenario is unknown and has no power metric",
         );
         return None;
     };

@@ -106,7 +106,7 @@ impl ValidResult<'_, '_> {
     fn must_be_text(&self, field: &str, value: Option<&Value>, issues: &mut Issues) {
         if issues.program().one_file().is_some() && value.is_some_and(|value| !value.is_string()) {
             let path = self.place.entry.folder.path();
-            issues.crash(Location::path(&path), &format!("`{field}` is no text"));
+            issues.crash(Location::path(&path), &format!("`{field}` is not a string"));
         }
     }
 

@@ -35,7 +35,7 @@ pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
         (
             &BROKEN_LINKS,
             walked().filter(|node| is_broken(tree, *node, program)).collect(),
-            "the link leads nowhere",
+            "the target of the link does not exist",
         ),
         (
             &LARGE_FILES,
@@ -47,7 +47,7 @@ pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
         (
             &PYCACHE,
             own().filter(|node| node.is_folder() && node.text().ends_with("__pycache__")).collect(),
-            "the folder is left by Python",
+            "the folder is a Python cache",
         ),
         (&EMPTY_FOLDERS, own().filter(is_empty).collect(), "the folder is empty"),
     ];
@@ -89,7 +89,7 @@ pub fn check_use(submitter: &Submitter<'_>, options: &Options, issues: &mut Issu
         });
         for node in unused.chain(unused_descriptions) {
             let path = node.path();
-            issues.add(&NOT_REPORTED, Location::path(&path), "there are no results of this system");
+            issues.add(&NOT_REPORTED, Location::path(&path), "this system has no results");
         }
     }
     let pages = ["calibration.md", "documentation/calibration.md"];
@@ -97,6 +97,6 @@ pub fn check_use(submitter: &Submitter<'_>, options: &Options, issues: &mut Issu
     if submitter.division != DivisionFolder::Open && !has_page && !options.skips(Skip::Calibration)
     {
         let path: PathBuf = submitter.folder.path();
-        issues.add(&CALIBRATION, Location::path(&path), "there is no calibration.md");
+        issues.add(&CALIBRATION, Location::path(&path), "calibration.md is missing");
     }
 }

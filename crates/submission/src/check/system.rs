@@ -70,9 +70,9 @@ impl SystemDescription<'_> {
         let text = self.json.get(field).and_then(Value::as_str);
         if text.is_none() {
             if issues.program().one_file().is_some() {
-                issues.crash(self.at(field), &format!("`{field}` is no text"));
+                issues.crash(self.at(field), &format!("`{field}` is not a string"));
             }
-            issues.add(check, self.at(field), format!("`{field}` is no text"));
+            issues.add(check, self.at(field), format!("`{field}` is not a string"));
         }
         text
     }
@@ -123,7 +123,7 @@ impl SystemDescription<'_> {
         for field in fields.required.iter().chain(network_fields) {
             match self.json.get(field) {
                 None => {
-                    let message = format!("there is no field `{field}`");
+                    let message = format!("the field `{field}` is missing");
                     issues.add(&SYSTEM_FIELD, Location::path(self.path), message);
                 }
                 Some(value)
@@ -131,7 +131,7 @@ impl SystemDescription<'_> {
                         && fields.meaningful.contains(field)
                         && !self.options.skips(Skip::EmptyFields) =>
                 {
-                    let message = format!("the field `{field}` says nothing");
+                    let message = format!("the field `{field}` is empty");
                     issues.add(&SYSTEM_FIELD_EMPTY, self.at(field), message);
                 }
                 Some(_) => {}

@@ -125,12 +125,12 @@ fn scores(results: &Value) -> Result<Scores, &'static str> {
     let none = Vec::new();
     let all = match results.get("accuracy_scores") {
         None => &none,
-        Some(all) => all.as_array().ok_or("`accuracy_scores` is no list")?,
+        Some(all) => all.as_array().ok_or("`accuracy_scores` is not a list")?,
     };
     let mut samples = None;
     let mut scores = Vec::new();
     for one in all {
-        let one = one.as_object().ok_or("an entry of `accuracy_scores` is no object")?;
+        let one = one.as_object().ok_or("an entry of `accuracy_scores` is not an object")?;
         scores.extend(one.get("score").filter(|score| !score.is_null()).cloned());
         let is_accuracy =
             one.get("dataset_type").is_none_or(|kind| kind.is_null() || kind == "accuracy");
@@ -165,25 +165,25 @@ fn json(
     unreadable: &mut Vec<(&'static str, String)>,
 ) -> Value {
     let read = match folder.file(name) {
-        None => Err("there is no such file".to_owned()),
+        None => Err("the file is missing".to_owned()),
         Some(file) => super::json::read(file).map_err(|problem| problem.to_string()),
     };
     match read {
         Ok(file) if file.object().is_some() => return file.value,
-        Ok(_) => unreadable.push((name, "is no JSON object".to_owned())),
+        Ok(_) => unreadable.push((name, "is not a JSON object".to_owned())),
         Err(why) => unreadable.push((name, why)),
     }
     Value::Null
 }
 
 fn config(folder: Node<'_>, unreadable: &mut Vec<(&'static str, String)>) -> Value {
-    let mut why = "there is no such file".to_owned();
+    let mut why = "the file is missing".to_owned();
     for name in CONFIG {
         let Ok(file) = text::read(folder.file(name)) else { continue };
         match serde_norway::from_str::<Value>(&file.text) {
             Ok(value) if value.is_object() => return value,
-            Ok(_) => why = "is no mapping".to_owned(),
-            Err(error) => why = format!("is no YAML: {error}"),
+            Ok(_) => why = "is not a mapping".to_owned(),
+            Err(error) => why = format!("is not YAML: {error}"),
         }
     }
     unreadable.push((CONFIG[0], why));

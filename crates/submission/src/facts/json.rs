@@ -84,11 +84,11 @@ impl JsonFile {
 /// Fails if the file cannot be read or is not valid JSON in UTF-8.
 pub fn read(file: Node<'_>) -> Result<JsonFile, JsonProblem> {
     let bytes = text::bytes(file).map_err(|missing| match missing {
-        ReadError::Absent => JsonProblem::new("there is no such file"),
+        ReadError::Absent => JsonProblem::new("the file is missing"),
         ReadError::Unreadable { why } => JsonProblem::new(why),
     })?;
-    let text =
-        String::from_utf8(bytes).map_err(|error| JsonProblem::new(format!("not text: {error}")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| JsonProblem::new(format!("not UTF-8: {error}")))?;
     let marked = python::with_marks(&text);
     match serde_json::from_str(&marked) {
         Ok(value) => Ok(JsonFile { value, text }),

@@ -192,14 +192,14 @@ impl Accelerators {
             let named = counted(self.named.iter().map(|(name, _)| name.as_str()));
             let all = [named, unnamed].into_iter().filter(|text| !text.is_empty());
             let all = all.collect::<Vec<_>>().join(", ");
-            let alternative = if is_sure { "" } else { ", or N/A if it computes nothing" };
-            let what = format!("as its maker calls it{alternative}; there is {all}");
+            let alternative = if is_sure { "" } else { ", or N/A if it does not compute" };
+            let what = format!("the manufacturer's name{alternative}; found {all}");
             fields.insert(model.into(), marker(&what));
         }
         let number = if is_sure {
             count(total)
         } else {
-            marker(&format!("those of {total} devices that compute, or the text 0"))
+            marker(&format!("how many of {total} devices compute, or the text 0"))
         };
         fields.insert("accelerators_per_node".into(), number);
     }

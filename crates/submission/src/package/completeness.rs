@@ -29,7 +29,8 @@ pub(super) fn check(log: &mut dyn Read, path: &Path, detail: &Detail) -> Result<
     let samples = keys.iter().find_map(|key| detail.whole(key).filter(|count| *count > 0));
     match samples.filter(|samples| entries < *samples) {
         Some(samples) => Err(failed(format!(
-            "has answers to {entries} samples, and the data set {samples} samples: run it again"
+            "has answers to {entries} samples, but the data set has {samples} samples: run it \
+             again"
         ))),
         None => Ok(()),
     }

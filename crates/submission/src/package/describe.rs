@@ -16,9 +16,9 @@ pub const MARKER: &str = "FILL IN";
 const MEASUREMENT: [(&str, &str); 5] = [
     ("input_data_types", "data type of the inputs, such as fp32"),
     ("retraining", "yes or no, and how"),
-    ("starting_weights_filename", "file or address of the weights that were started from"),
+    ("starting_weights_filename", "file or URL of the starting weights"),
     ("weight_data_types", "data type of the weights, such as int8"),
-    ("weight_transformations", "what was done to the weights, or none"),
+    ("weight_transformations", "changes to the weights, or none"),
 ];
 
 /// Hints for fields that cannot be captured from the machine.
@@ -29,10 +29,10 @@ const HINTS: [(&str, &str); 20] = [
     ("host_networking_topology", "how the nodes are connected, or N/A"),
     ("host_network_card_count", "number of network cards"),
     ("host_memory_capacity", "such as 512 GB"),
-    ("host_processor_model_name", "as its maker calls it"),
+    ("host_processor_model_name", "the manufacturer's name"),
     ("host_processors_per_node", "number of processors in a node"),
     ("host_processor_core_count", "number of cores in a processor"),
-    ("accelerator_model_name", "as its maker calls it"),
+    ("accelerator_model_name", "the manufacturer's name"),
     ("other_software_stack", "drivers, libraries, kernel, with versions"),
     ("host_memory_configuration", "modules, kind, with or without ECC"),
     ("host_storage_capacity", "such as 2 TB"),
@@ -60,9 +60,10 @@ pub struct Description {
 const PAGES: [(&str, &str); 2] = [
     (
         "calibration",
-        "how weights and activations were quantised and calibrated, or that neither was",
+        "how weights and activations were quantized and calibrated, or a statement that neither \
+         was",
     ),
-    ("code", "where the code is that computes the answers, and how to run it"),
+    ("code", "location of the code that computes the answers, and how to run it"),
 ];
 
 impl Description {
@@ -82,7 +83,7 @@ impl Description {
                 "pages" => &mut description.pages,
                 other => {
                     return Err(wrong(format!(
-                        "there is no table `{other}`; there are `system`, `measurement` and `pages`"
+                        "unknown table `{other}`; use `system`, `measurement` or `pages`"
                     )));
                 }
             };
@@ -97,7 +98,11 @@ impl Description {
                     toml::Value::Integer(number) => number.into(),
                     toml::Value::Float(number) => number.into(),
                     toml::Value::Boolean(flag) => flag.into(),
-                    _ => return Err(wrong(format!("`{name}.{field}` must be a text or a number"))),
+                    _ => {
+                        return Err(wrong(format!(
+                            "`{name}.{field}` must be a string or a number"
+                        )));
+                    }
                 };
                 fields.insert(field, value);
             }
@@ -107,7 +112,7 @@ impl Description {
             let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             if let Some(field) = fields.keys().find(|field| !known.contains(&field.as_str())) {
                 let known = known.join(", ");
-                return Err(wrong(format!("there is no field `{field}`; there are {known}")));
+                return Err(wrong(format!("unknown field `{field}`; use one of {known}")));
             }
         }
         Ok(description)

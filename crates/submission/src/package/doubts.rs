@@ -26,14 +26,14 @@ pub(super) fn run_doubts(round: &Round, found: &RunContents) -> Vec<String> {
         let validity = test.detail.text("result_validity");
         match (test.part, validity) {
             (_, Some("VALID")) | (TestPart::Accuracy, None) => {}
-            (_, Some(other)) => doubts.push(format!("{run}: the log says {other}")),
+            (_, Some(other)) => doubts.push(format!("{run}: the log has {other}")),
             (TestPart::Performance, None) => {
                 doubts.push(format!("{run}: the log has no verdict; was the run interrupted?"));
             }
         }
         for key in ["effective_performance_issue_same", "effective_performance_issue_unique"] {
             if test.detail.flag(key) == Some(true) {
-                doubts.push(format!("{run}: {key} is true, as in audits alone"));
+                doubts.push(format!("{run}: {key} is true, which only audits permit"));
             }
         }
         if test.part == TestPart::Accuracy {
@@ -50,12 +50,15 @@ pub(super) fn run_doubts(round: &Round, found: &RunContents) -> Vec<String> {
         let logged = [seed("qsl"), seed("sample_index"), seed("schedule")];
         let official = [Some(seeds.qsl), Some(seeds.sample_index), Some(seeds.schedule)];
         if logged != official {
-            doubts.push(format!("{run}: the seeds are not those of round {}", round.version));
+            doubts.push(format!("{run}: the seeds differ from those of round {}", round.version));
         }
         // v0.5 and v0.7 required one minute.
         let least = if round.version < Version::new(1, 0) { 60_000 } else { 600_000 };
         if let Some(ms) = test.detail.whole("effective_min_duration_ms").filter(|&ms| ms < least) {
-            doubts.push(format!("{run}: asked for {ms} ms at least, the rules for {least} ms"));
+            doubts.push(format!(
+                "{run}: the minimum duration is {ms} ms, but the rules require \
+                 {least} ms"
+            ));
         }
     }
     doubts
@@ -84,7 +87,7 @@ pub(super) fn audit_doubts(
         }
         let is_there = |test: &&String| result.audits.iter().any(|audit| audit.name == **test);
         let missing = benchmark.audits.iter().filter(|test| is_wanted(test) && !is_there(test));
-        doubts.extend(missing.map(|test| format!("{name}: there is no {test}: dyno audit {test}")));
+        doubts.extend(missing.map(|test| format!("{name}: {test} is missing: dyno audit {test}")));
     }
     doubts
 }
@@ -113,20 +116,20 @@ fn failure(audit: &AuditFiles) -> Option<String> {
             return None;
         }
         let Ok(bytes) = fs::read(audit.folder.join(file)) else {
-            return Some(format!("there is no {file}"));
+            return Some(format!("{file} is missing"));
         };
         let text = String::from_utf8_lossy(&bytes);
         let has = |wanted: &str| text.lines().any(|line| line.trim() == wanted);
         if text.contains("TEST FAIL") {
-            return Some(format!("{file} says TEST FAIL"));
+            return Some(format!("{file} contains TEST FAIL"));
         }
         let first =
             text.lines().find_map(|line| line.trim().strip_prefix("First token check pass: "));
         if audit.name == "TEST06" && !matches!(first, Some("True" | "Skipped")) {
-            return Some(format!("{file} does not say `First token check pass: True`"));
+            return Some(format!("{file} does not contain `First token check pass: True`"));
         }
         let missing = wanted.iter().find(|wanted| !has(wanted))?;
-        Some(format!("{file} does not say `{missing}`"))
+        Some(format!("{file} does not contain `{missing}`"))
     };
     let problem = required_lines(&audit.name).iter().find_map(problem)?;
     let (scenario, name) = (audit.scenario.name(), &audit.name);

@@ -55,7 +55,7 @@ pub enum PackageError {
         round: Version,
     },
     /// The suite does not include the benchmark.
-    #[error("`{benchmark}` is no benchmark of the suite {}", suite.name())]
+    #[error("`{benchmark}` is not a benchmark of the suite {}", suite.name())]
     NotInSuite {
         /// The benchmark.
         benchmark: String,
@@ -76,7 +76,7 @@ pub enum PackageError {
         wanted: Vec<RuleScenario>,
     },
     /// Required scenarios have no result.
-    #[error("the suite requires {}, and there is no run of that", list(missing))]
+    #[error("the suite requires {}, but no run has it", list(missing))]
     ScenariosMissing {
         /// Missing scenarios.
         missing: Vec<RuleScenario>,
@@ -84,13 +84,13 @@ pub enum PackageError {
         can_be_inferred: bool,
     },
     /// A run directory contains no detail log.
-    #[error("there is no test in {}", directory.display())]
+    #[error("{} has no test", directory.display())]
     NoTests {
         /// The run directory.
         directory: PathBuf,
     },
     /// A detail log does not contain a required key.
-    #[error("{} has no line `{key}`: it is no whole detail log", log.display())]
+    #[error("{} has no line `{key}`; it is not a complete detail log", log.display())]
     LogSaysNothing {
         /// The log.
         log: PathBuf,
@@ -111,7 +111,7 @@ pub enum PackageError {
     },
     /// The scenario of an audit is unknown.
     #[error(
-        "{} neither has performance/run_1 nor lies below a folder named after a scenario",
+        "{} neither has performance/run_1 nor is in a folder named after a scenario",
         folder.display()
     )]
     AuditOfNothing {
@@ -119,7 +119,7 @@ pub enum PackageError {
         folder: PathBuf,
     },
     /// An audit belongs to a scenario without a result.
-    #[error("{} audits {}, of which there is no result", folder.display(), scenario.name())]
+    #[error("{} audits {}, which has no result", folder.display(), scenario.name())]
     AuditWithoutResult {
         /// Its folder.
         folder: PathBuf,
@@ -151,7 +151,7 @@ pub enum PackageError {
         folders: [PathBuf; 2],
     },
     /// The tree has the layout of other rounds.
-    #[error("{} is of another round than {round}, which has no such folder", path.display())]
+    #[error("{} is not of {round}, which has no such folder", path.display())]
     OtherLayout {
         /// Folder that does not exist in the round's layout.
         path: PathBuf,
@@ -159,7 +159,7 @@ pub enum PackageError {
         round: Version,
     },
     /// `model_mapping.json` already maps the custom model to another official model.
-    #[error("`{model}` stands for {official} in model_mapping.json already")]
+    #[error("model_mapping.json already maps `{model}` to {official}")]
     MappedAlready {
         /// Custom model.
         model: String,
@@ -203,7 +203,7 @@ pub enum PackageError {
     },
     /// The tree's description of the system differs.
     #[error(
-        "the tree has {} already: {}",
+        "the tree already has {}: {}",
         path.display(), conflicts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
     SystemDiffers {
@@ -213,7 +213,7 @@ pub enum PackageError {
         conflicts: Vec<Conflict>,
     },
     /// The tree is not a folder.
-    #[error("{} is a file; a tree is a new folder, or one that has other results", path.display())]
+    #[error("{} is a file; pass a new folder, or one that has other results", path.display())]
     NoFolder {
         /// Path.
         path: PathBuf,
@@ -227,7 +227,7 @@ pub enum PackageError {
         run: PathBuf,
     },
     /// The tree already contains this result.
-    #[error("{} is there already", path.display())]
+    #[error("{} already exists", path.display())]
     Exists {
         /// Folder.
         path: PathBuf,
@@ -250,7 +250,7 @@ pub struct Conflict {
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { field, existing, requested, flag } = self;
-        write!(f, "`{field}` is `{existing}` there, and {flag} says `{requested}`")
+        write!(f, "`{field}` is `{existing}` there, but {flag} is `{requested}`")
     }
 }
 
@@ -264,30 +264,34 @@ impl PackageError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::UnknownBenchmark { may_be_own: true, .. } => Some(
-                "name the official model that yours stands for: --benchmark OWN=OFFICIAL, \
-                 such as digits=resnet",
+                "pass the official name of your model: --benchmark OWN=OFFICIAL, such as \
+                 digits=resnet",
             ),
             Self::NoTests { .. } => {
                 Some("name a run directory of `dyno run`, or a folder with mlperf_log_detail.txt")
             }
             Self::NotScored { .. } => Some(
-                "write what the benchmark's accuracy script prints to accuracy.txt beside the log",
+                "write the output of the benchmark's accuracy script to accuracy.txt beside the \
+                 log",
             ),
             Self::ScenariosMissing { can_be_inferred: true, .. } => {
-                Some("--infer takes MultiStream and Offline from SingleStream or MultiStream")
+                Some("--infer infers MultiStream and Offline from SingleStream or MultiStream")
             }
             Self::Exists { .. } => Some("remove it first, or choose another tree"),
-            Self::OtherLayout { .. } => Some("a tree is of one round: choose another"),
-            Self::SystemDiffers { .. } => Some(
-                "the file is of all results of the system: give the flags its values, change the \
-                 file for all of them, or choose another --system",
+            Self::OtherLayout { .. } => Some(
+                "a tree has results of one round; choose another \
+                 tree",
             ),
-            Self::NoFolder { .. } => Some("the tree comes first: dyno package TREE RUN..."),
+            Self::SystemDiffers { .. } => Some(
+                "the file describes all results of the system; pass the same values, change the \
+                 file for all results, or choose another --system",
+            ),
+            Self::NoFolder { .. } => Some("pass the tree first: dyno package TREE RUN..."),
             Self::RunsInTree { .. } => {
-                Some("the tree comes first, and beside the runs: dyno package TREE RUN...")
+                Some("pass the tree first, as a folder outside the runs: dyno package TREE RUN...")
             }
             Self::TooMany { .. } | Self::DuplicateAudit { .. } => {
-                Some("name only the run directories that count")
+                Some("pass only the run directories that count")
             }
             _ => None,
         }
@@ -306,10 +310,10 @@ fn paths(folders: &[PathBuf]) -> String {
 
 fn runs_in_tree_text(tree: &Path, run: &Path) -> String {
     if tree == run {
-        return format!("{} is a run, and no tree of submissions", tree.display());
+        return format!("{} is a run, not a submission tree", tree.display());
     }
     format!(
-        "the run {} lies in the tree {}, which may hold nothing but submissions",
+        "the run {} is in the tree {}, which may contain only submissions",
         run.display(),
         tree.display()
     )

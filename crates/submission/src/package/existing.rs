@@ -26,7 +26,7 @@ pub(super) fn object(path: &Path) -> Result<Option<Map<String, Value>>, PackageE
     match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| PackageError::File {
             path: path.to_owned(),
-            problem: format!("is no JSON object: {error}"),
+            problem: format!("is not a JSON object: {error}"),
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(PackageError::file(path, &error)),
@@ -66,7 +66,7 @@ pub(super) fn system(
     for (field, value) in described.filter(|(name, _)| flags.iter().all(|(f, ..)| f != name)) {
         if !complete(&mut fields, field, value) && !is_same(&fields[field], value) {
             let (path, existing, value) = (path.display(), text(&fields[field]), text(value));
-            notes.push(format!("{path} stays with `{field}` {existing}; --describe says {value}"));
+            notes.push(format!("{path} keeps `{field}` {existing}; --describe has {value}"));
         }
     }
     Ok(ExistingDescription { fields, is_completed, notes })

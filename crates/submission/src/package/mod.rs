@@ -188,8 +188,8 @@ fn copies<'f>(
     copies.retain(is_missing);
     if !copies.is_empty() && request.infer == Infer::Nothing {
         notes.push(format!(
-            "what reaches the target of `{high}` may be submitted as `{low}`, too: --infer \
-             writes both"
+            "a result that reaches the target of `{high}` may also be submitted as `{low}`; \
+             --infer writes both"
         ));
         copies.clear();
     }
@@ -212,15 +212,14 @@ fn other_seeds(round: &Round, out: &Path) -> Option<String> {
     let (path, round) = (log.path(), round.version);
     (!is_known).then(|| {
         format!(
-            "{} has not the seeds of {round}: are its results of another round?",
+            "{} does not have the seeds of {round}; its results may be of another round",
             path.display()
         )
     })
 }
 
 fn notes(description: &Description) -> Vec<String> {
-    let unknown = |(field, near)| {
-        format!("no round has the field `{field}` of a system; `{near}` is one that they have")
-    };
+    let unknown =
+        |(field, near)| format!("no round has the system field `{field}`; the nearest is `{near}`");
     describe::unknown(&description.system).map(unknown).collect()
 }

@@ -165,8 +165,8 @@ pub enum TruncateError {
     },
     /// The log was truncated before, and its hash is missing.
     #[error(
-        "{} is cut already, but {TEXT} beside it has no line `hash=`: put the whole log back, or \
-         the line",
+        "{} is already truncated, but {TEXT} beside it has no line `hash=`; restore the complete \
+         log or the line",
         log.display()
     )]
     HashLost {
@@ -175,8 +175,8 @@ pub enum TruncateError {
     },
     /// `accuracy.txt` has the hash of another log.
     #[error(
-        "{TEXT} has the hash {written}, but {} has {found}: they are of different runs; make \
-         {TEXT} of this log anew",
+        "{TEXT} has the hash {written}, but {} has {found}: they are of different runs; write \
+         {TEXT} again from this log",
         log.display()
     )]
     OtherHash {

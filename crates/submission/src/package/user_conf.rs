@@ -60,7 +60,7 @@ const KEYS: &[(&str, &str, &str, ConfUnit)] = &[
 #[must_use]
 pub fn user_conf(detail: &Detail, scenario: RuleScenario) -> String {
     let played = scenario.loadgen_scenario().name();
-    let mut text = String::from("# What the test was run with, from its detail log.\n");
+    let mut text = String::from("# Settings of the test, from its detail log.\n");
     for (key, for_scenario, name, unit) in KEYS {
         let key = format!("requested_{key}");
         let value = match detail.flag(&key) {
@@ -92,7 +92,7 @@ fn without_noise(value: f64) -> String {
 pub fn mlperf_conf(round: &Round) -> String {
     let seeds = round.seeds;
     format!(
-        "# What round {} fixes for every test.\n*.*.qsl_rng_seed = {}\n\
+        "# Settings that round {} fixes for every test.\n*.*.qsl_rng_seed = {}\n\
          *.*.sample_index_rng_seed = {}\n*.*.schedule_rng_seed = {}\n",
         round.version, seeds.qsl, seeds.sample_index, seeds.schedule
     )

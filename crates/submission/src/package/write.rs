@@ -147,7 +147,9 @@ fn stage(out: &Path, is_new: bool) -> Result<Staging, PackageError> {
         // The system may have no locks of folders.
         Err(error) if is_fresh && error.kind() != io::ErrorKind::WouldBlock => None,
         Err(_) => {
-            let problem = "is of a package that is being made; wait for its end".to_owned();
+            let problem = "belongs to a package that is still being written; wait until it is \
+                 complete"
+                .to_owned();
             return Err(PackageError::File { path, problem });
         }
     };
@@ -508,7 +510,7 @@ fn readme(request: &PackageRequest<'_>, result: &PlannedResult<'_>) -> String {
     let (scenario, benchmark) = (result.scenario.name(), &result.model);
     let mut text = format!("# {benchmark}, {scenario}, on {}\n\n", request.system);
     if let Some(official) = &request.stands_for {
-        let _ = writeln!(text, "`{benchmark}` is an own model; it stands for `{official}`.\n");
+        let _ = writeln!(text, "`{benchmark}` is a custom model, submitted as `{official}`.\n");
     }
     if result.run != result.scenario {
         let run = result.run.name();
@@ -531,10 +533,10 @@ fn readme(request: &PackageRequest<'_>, result: &PlannedResult<'_>) -> String {
         value("qsl_name")
     );
     if request.division == DivisionFolder::Open {
-        text += "Open division: see the measurement file for what differs from the reference.\n";
+        text += "Open division: the measurement file lists the differences from the reference.\n";
     }
     if !commands.is_empty() {
-        text += "\nIt was run with:\n\n```sh\n";
+        text += "\nCommand:\n\n```sh\n";
         for command in commands {
             let _ = writeln!(text, "{command}");
         }

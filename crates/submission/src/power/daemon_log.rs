@@ -36,7 +36,7 @@ pub(super) fn check(
         return;
     }
     let Some(ranging) = ranging_span(server, files) else {
-        let message = "does not say when ranging began and ended".to_owned();
+        let message = "has no begin and end of ranging".to_owned();
         let mend = "submit the log of the session that server.json names";
         return report.add(PowerFinding::error(CHECK, FILE, message, mend));
     };
@@ -52,7 +52,7 @@ pub(super) fn check(
     }
     for ((severity, what), (line, count)) in problems {
         let again = if count > 1 { format!(", {count} times") } else { String::new() };
-        let mend = "find out why, and measure again";
+        let mend = "find the cause, and measure again";
         let found = PowerFinding::error(CHECK, FILE, format!("{what}{again}"), mend);
         report.add(PowerFinding { severity, ..found }.at(line));
     }
@@ -106,26 +106,23 @@ fn judge(
         let above = is_above_limit(text);
         let severity = if above { Severity::Error } else { Severity::Warning };
         let what = if above { "a reading is too uncertain" } else { text.trim() };
-        return inside.then(|| (severity, format!("while the run counted, a warning: {what}")));
+        return inside.then(|| (severity, format!("warning during the measured run: {what}")));
     }
     let text = after("ERROR:")?.trim();
     let Some(time) = time else { return Some(without_stamp(line)) };
     if text == HARMLESS {
-        let what = format!("an error that is taken as harmless: {text}");
+        let what = format!("harmless error: {text}");
         return Some((Severity::Warning, what));
     }
     if !(begin < time && time < end) {
-        return Some((Severity::Error, format!("outside of ranging, an error: {text}")));
+        return Some((Severity::Error, format!("error outside ranging: {text}")));
     }
     let expected = EXPECTED_IN_RANGING.iter().any(|known| text.starts_with(known));
-    (!expected).then(|| (Severity::Warning, format!("in ranging, an uncommon error: {text}")))
+    (!expected).then(|| (Severity::Warning, format!("unexpected error in ranging: {text}")))
 }
 
 fn without_stamp(line: &str) -> (Severity, String) {
-    (
-        Severity::Error,
-        format!("a line without a time: {}", line.chars().take(80).collect::<String>()),
-    )
+    (Severity::Error, format!("line without a time: {}", line.chars().take(80).collect::<String>()))
 }
 
 /// Whether the text is `Uncertainty N.NN%, which is above 1.00% limit for the last sample!`.

@@ -86,7 +86,7 @@ pub(super) fn measure(
         RuleScenario::MultiStream => STREAMS,
     };
     let Some(queries) = run.queries.filter(|queries| *queries > 0) else {
-        let message = "has no result_query_count, which energy a query is made of".to_owned();
+        let message = "has no result_query_count, which energy per query needs".to_owned();
         let mend = "submit the log of a run that completed queries";
         report.add(PowerFinding::error("power.metric", run.detail, message, mend));
         return None;

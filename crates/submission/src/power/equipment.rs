@@ -76,8 +76,8 @@ pub(super) fn check_sources(
     report: &mut Report,
 ) {
     let Some(sources) = session.value(&["sources"]).as_object() else {
-        let message = "the checksums of the sources are no table".to_owned();
-        let mend = "submit the file as the power client or server wrote it";
+        let message = "the checksums of the sources are not a table".to_owned();
+        let mend = "submit the file unchanged, as the power client or server wrote it";
         return report.add(PowerFinding::error("power.sources", session.file, message, mend));
     };
     let recorded: BTreeMap<&str, &str> = sources
@@ -98,7 +98,7 @@ pub(super) fn check_sources(
     if nearest.is_empty() {
         return;
     }
-    let message = format!("no known release has these checksums: {}", nearest.join(", "));
+    let message = format!("the checksums match no known release: {}", nearest.join(", "));
     let mend = "measure with an unchanged release of the power client and server";
     report.add(PowerFinding::error("power.sources", session.file, message, mend));
 }
@@ -114,8 +114,8 @@ pub(super) fn check_devices(server: &Session, report: &mut Report) {
         _ => Vec::new(),
     };
     if devices.is_empty() {
-        let message = "does not say how PTDaemon was configured".to_owned();
-        let mend = "submit server.json as the server wrote it";
+        let message = "has no PTDaemon configuration".to_owned();
+        let mend = "submit server.json unchanged, as the server wrote it";
         report.add(PowerFinding::error("power.devices", server.file, message, mend));
     }
     for device in devices {
@@ -123,7 +123,7 @@ pub(super) fn check_devices(server: &Session, report: &mut Report) {
         let known: BTreeSet<u64> = file().analyzers.values().copied().collect();
         if number.is_none_or(|number| !known.contains(&number)) {
             let found = device.get("device_type").unwrap_or(&Value::Null);
-            let message = format!("device {found} of PTDaemon is not supported");
+            let message = format!("PTDaemon device {found} is not supported");
             let list: Vec<String> = known.iter().map(u64::to_string).collect();
             let mend = "measure with a supported power analyzer";
             let found = PowerFinding::error("power.devices", server.file, message, mend);

@@ -38,7 +38,7 @@ fn check_identify(
     let identify = exchanges.iter().find(|exchange| exchange.command == "Identify");
     let reply = identify.map_or("", |exchange| exchange.reply.as_str());
     if reply.is_empty() {
-        let message = "PTDaemon did not say what it is".to_owned();
+        let message = "PTDaemon did not identify itself".to_owned();
         let mend = "measure again; the server asks PTDaemon to identify itself";
         return report.add(PowerFinding::error(CHECK_DAEMON, server.file, message, mend));
     }
@@ -75,7 +75,7 @@ fn check_replies(
         if exchange.reply != expected {
             let message =
                 format!("PTDaemon answered `{}` with `{}`", exchange.command, exchange.reply);
-            let mend = "find out why PTDaemon refused, and measure again";
+            let mend = "find out why PTDaemon refused the command, and measure again";
             let found = PowerFinding::error(CHECK_DAEMON, server.file, message, mend);
             report.add(found.expected(expected));
         }
@@ -83,7 +83,7 @@ fn check_replies(
 }
 
 fn check_ranges(server: &Session, exchanges: &[Exchange<'_>], report: &mut Report) {
-    const MEND: &str = "let the server end the session itself, so that it sets the ranges back";
+    const MEND: &str = "let the server end the session itself; it then resets the ranges";
     // Format: `Ranges,<auto 0|1>,<amps>,<auto 0|1>,<volts>`.
     let ranges = exchanges.iter().find(|exchange| exchange.command == "RR");
     let ranges = ranges.map_or("", |exchange| exchange.reply.as_str());
@@ -106,9 +106,9 @@ fn check_ranges(server: &Session, exchanges: &[Exchange<'_>], report: &mut Repor
         // The range is set three times: automatic for ranging, the found range for testing, then
         // the initial one.
         if count < 3 || last != expected {
-            let found = if count < 3 { "never set back" } else { last };
+            let found = if count < 3 { "never reset" } else { last };
             let message =
-                format!("the range for {name} is not set back to its initial value: {found}");
+                format!("the range for {name} is not reset to its initial value: {found}");
             report.add(
                 PowerFinding::error(CHECK_DAEMON, server.file, message, MEND).expected(expected),
             );
@@ -118,10 +118,10 @@ fn check_ranges(server: &Session, exchanges: &[Exchange<'_>], report: &mut Repor
 
 /// Checks that client and server logged the same messages and have the same version.
 pub(super) fn check_session(client: &Session, server: &Session, report: &mut Report) {
-    const MEND: &str = "submit client.json and server.json of one and the same session";
+    const MEND: &str = "submit client.json and server.json of the same session";
     let (ours, theirs) = (client.exchanges("messages"), server.exchanges("messages"));
     if ours.len() != theirs.len() {
-        let message = format!("has {} messages, client.json has {}", theirs.len(), ours.len());
+        let message = format!("has {} messages, but client.json has {}", theirs.len(), ours.len());
         return report.add(PowerFinding::error(CHECK_MESSAGES, server.file, message, MEND));
     }
     for (number, (our, their)) in ours.iter().zip(&theirs).enumerate() {
@@ -149,7 +149,7 @@ pub(super) fn check_session(client: &Session, server: &Session, report: &mut Rep
     if client_version.is_none() || client_version != server_version {
         let shown = |version: Option<String>| version.unwrap_or_else(|| "unknown".to_owned());
         let message = format!(
-            "client version {} talked to server version {}",
+            "client version {} does not match server version {}",
             shown(client_version),
             shown(server_version)
         );

@@ -14,7 +14,7 @@ const LARGEST: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NameplateError {
     /// The file is not valid YAML.
-    #[error("is no YAML: {reason}")]
+    #[error("is not YAML: {reason}")]
     Unreadable {
         /// Error of the parser.
         reason: String,
@@ -23,7 +23,7 @@ pub enum NameplateError {
     #[error("has no node with `{NEEDED}` and `{SUPPLIES}`")]
     NoNode,
     /// A field of a node is missing or has the wrong type.
-    #[error("node {node} has no number for `{field}`; give watts without a unit")]
+    #[error("node {node} has no number for `{field}`; write watts without a unit")]
     BadNode {
         /// Number of the node in the file, from 1.
         node: usize,

@@ -8,7 +8,7 @@ use super::session::Session;
 use super::{PowerChecker, PowerFinding, Report};
 
 const CHECK: &str = "power.phases";
-const AGAIN: &str = "measure again, with the clocks of both machines set by the same time server";
+const AGAIN: &str = "synchronize both machines with the same time server, and measure again";
 
 /// Checks both runs: the clocks of client and server, the start and end of the run within its
 /// phase, then the two runs against each other.
@@ -72,7 +72,7 @@ fn check_inside(name: &str, run: &Run, times: &[f64], report: &mut Report) {
     for (key, stamp) in [("power_begin", run.begin), ("power_end", run.end)] {
         let Some(stamp) = stamp else {
             let message = format!("has no readable {key}");
-            let mend = "measure with a load generator that writes the time of the wall clock";
+            let mend = "measure with a load generator that logs wall-clock time";
             report.add(PowerFinding::error(CHECK, run.detail, message, mend));
             continue;
         };
@@ -96,8 +96,8 @@ fn check_durations(runs: &Runs, report: &mut Report) -> bool {
     };
     let short = (ranging - testing) / ranging > 0.5;
     if short {
-        let message = format!("the run took {testing:.2} s, ranging {ranging:.2} s");
-        let mend = "let both runs do the same work";
+        let message = format!("the run took {testing:.2} s, but ranging took {ranging:.2} s");
+        let mend = "run the same work in both runs";
         report.add(PowerFinding::warning(CHECK, runs.testing.detail, message, mend));
     }
     short
@@ -109,13 +109,13 @@ fn check_watts(runs: &Runs, rules: &Equipment, report: &mut Report) {
     let (ranging, testing) = (mean(&runs.ranging), mean(&runs.testing));
     for run in [&runs.ranging, &runs.testing] {
         if run.span().is_some() && mean(run).is_none() {
-            let message = "has no positive reading between begin and end of the run".to_owned();
-            let mend = "measure again, with the clocks of analyzer and machine set alike";
+            let message = "has no positive reading during the run".to_owned();
+            let mend = "synchronize the clocks of analyzer and machine, and measure again";
             report.add(PowerFinding::error("power.samples", run.spl, message, mend));
         }
         for line in run.broken.iter().take(1) {
-            let message = format!("lines that cannot be read: {}", run.broken.len());
-            let mend = "submit the file as PTDaemon wrote it";
+            let message = format!("unreadable lines: {}", run.broken.len());
+            let mend = "submit the file unchanged, as PTDaemon wrote it";
             let found = PowerFinding::error("power.samples", run.spl, message, mend).at(*line);
             report.add(found.expected("Time,STAMP,Watts,VALUE,..."));
         }
@@ -125,8 +125,8 @@ fn check_watts(runs: &Runs, rules: &Equipment, report: &mut Report) {
     let delta = rounded((rounded(testing, 5) / rounded(ranging, 5) - 1.0) * 100.0, 2);
     if delta.is_nan() || delta <= LOWEST_PERCENT {
         let message =
-            format!("the mean power is {testing:.3} W, in ranging {ranging:.3} W: {delta} %");
-        let mend = "let both runs do the same work on the same system";
+            format!("the mean power is {testing:.3} W, but {ranging:.3} W in ranging: {delta} %");
+        let mend = "run the same work on the same system in both runs";
         let found = PowerFinding::error(CHECK, runs.testing.spl, message, mend);
         report.add(found.expected("not more than 5 % below ranging"));
     }

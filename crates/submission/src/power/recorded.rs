@@ -53,7 +53,7 @@ impl Files {
                 }
                 Err(error) => {
                     let message = format!("cannot be read: {error}");
-                    let mend = "submit all files that the power client and server wrote";
+                    let mend = "submit every file that the power client and server wrote";
                     report.add(PowerFinding::error("power.files", file, message, mend));
                 }
             }
@@ -99,7 +99,7 @@ fn read_file(path: &Path, file: &'static str) -> std::io::Result<RecordedFile> {
     // Opening a pipe blocks until a writer opens it, and a device may never end.
     let about = std::fs::metadata(path)?;
     if !about.is_file() {
-        return Err(std::io::Error::other("it is no regular file"));
+        return Err(std::io::Error::other("it is not a regular file"));
     }
     if about.len() > LONGEST_FILE {
         let why = format!("it has {} bytes, expected at most {LONGEST_FILE}", about.len());
@@ -160,7 +160,7 @@ fn keep_line(lines: &mut Vec<(usize, String)>, markers: &[Finder<'_>], number: u
 
 /// Checks that the files have the SHA-1 that client and server recorded for them.
 pub(super) fn check(client: &Session, server: &Session, files: &Files, report: &mut Report) {
-    const MEND: &str = "submit the files as they were written: no edit, no other line ends";
+    const MEND: &str = "submit the files unchanged, including their line endings";
     for file in FILES.into_iter().filter(|file| !file.ends_with(".json")) {
         let checksum =
             |session: &Session| session.text(&["results", file]).map(str::to_ascii_lowercase);
@@ -169,7 +169,7 @@ pub(super) fn check(client: &Session, server: &Session, files: &Files, report: &
         if let (Some(ours), Some(theirs)) = (&ours, &theirs)
             && ours != theirs
         {
-            let message = format!("client.json records {ours}, server.json {theirs}");
+            let message = format!("client.json records {ours}, but server.json records {theirs}");
             report.add(PowerFinding::error("power.checksums", file, message, MEND));
             continue;
         }

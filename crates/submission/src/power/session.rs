@@ -62,11 +62,11 @@ pub(super) fn read(
     text: Option<&[u8]>,
     report: &mut Report,
 ) -> Option<Session> {
-    const MEND: &str = "submit the file as the power client or server wrote it";
+    const MEND: &str = "submit the file unchanged, as the power client or server wrote it";
     let json: Value = match serde_json::from_slice(text?) {
         Ok(json) => json,
         Err(error) => {
-            let message = format!("is no JSON: {error}");
+            let message = format!("is not JSON: {error}");
             report.add(PowerFinding::error("power.session", file, message, MEND).at(error.line()));
             return None;
         }
@@ -82,12 +82,12 @@ pub(super) fn read(
 
 /// Checks that both sides name the same session.
 pub(super) fn check_identity(client: &Session, server: &Session, report: &mut Report) {
-    const MEND: &str = "submit client.json and server.json of one and the same session";
+    const MEND: &str = "submit client.json and server.json of the same session";
     for side in ["client", "server"] {
         let session_uuid = |session: &Session| session.text(&["uuid", side]).and_then(uuid);
         let (first, second) = (session_uuid(client), session_uuid(server));
         if first.is_none() || first != second {
-            let message = format!("the UUID of the {side} is not the one in client.json");
+            let message = format!("the UUID of the {side} differs from that in client.json");
             let found = PowerFinding::error("power.uuid", server.file, message, MEND);
             let expected = client.text(&["uuid", side]).unwrap_or("a UUID in client.json");
             report.add(found.expected(expected));
@@ -95,7 +95,7 @@ pub(super) fn check_identity(client: &Session, server: &Session, report: &mut Re
     }
     let (first, second) = (client.value(&["session_name"]), server.value(&["session_name"]));
     if first != second || first.is_null() {
-        let message = format!("the session is named {second}, in client.json {first}");
+        let message = format!("the session is {second}, but {first} in client.json");
         report.add(PowerFinding::error("power.session_name", server.file, message, MEND));
     }
 }

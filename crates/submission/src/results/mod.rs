@@ -145,7 +145,7 @@ impl Results {
                     suite => format!("the suite {suite}"),
                 };
                 notices.push(format!(
-                    "{}: {suite} does not have {} in {}; it is in no table",
+                    "{}: {suite} does not have {} in {}; no table lists it",
                     cell(Column::Location),
                     cell(Column::MlperfModel),
                     cell(Column::Scenario)

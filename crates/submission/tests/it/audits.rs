@@ -89,7 +89,7 @@ fn later_rounds_log_a_number_of_answers_by_benchmark() {
 #[test]
 fn an_audit_that_a_round_does_not_have_is_refused_with_the_rounds_that_do() {
     let of = |test, name| plan(test, round(name), None, Scenario::Offline).unwrap_err().to_string();
-    assert_eq!(of(AuditTest::Test04, "v0.5"), "round v0.5 has no TEST04; it came with v2.1");
+    assert_eq!(of(AuditTest::Test04, "v0.5"), "round v0.5 has no TEST04; it began with v2.1");
     assert_eq!(of(AuditTest::Test03, "v0.7"), "round v0.7 has no TEST03; only v0.5 has it");
     assert_eq!(of(AuditTest::Test05, "v5.1"), "round v5.1 has no TEST05; v0.5 to v4.1 have it");
     let needs = plan(AuditTest::Test01, round("v5.1"), None, Scenario::Server).unwrap().needs;

@@ -95,17 +95,17 @@ impl Trick {
     pub fn title(self) -> &'static str {
         match self {
             Self::Honest => "computes every sample",
-            Self::Caching => "gives earlier answers again",
+            Self::Caching => "returns cached answers",
             Self::Coalescing => "computes equal samples of a batch once",
-            Self::Skipping => "makes answers up when only the time counts",
+            Self::Skipping => "invents answers in performance mode",
             Self::Foreseeing => "knows the queries from the published seeds",
-            Self::Memorising => "knows the data set by heart",
-            Self::Stale => "hands over the answer to the sample before",
-            Self::Writing => "writes about every sample in tokens",
-            Self::Padding => "tells more tokens than it writes when only the time counts",
-            Self::Curtailing => "writes shorter when only the time counts",
+            Self::Memorising => "has memorized the data set",
+            Self::Stale => "returns the answer to the previous sample",
+            Self::Writing => "generates tokens for every sample",
+            Self::Padding => "reports more tokens than it generates in performance mode",
+            Self::Curtailing => "generates shorter answers in performance mode",
             Self::Ranking => "ranks candidates for every sample",
-            Self::Guessing => "ranks nothing when only the time counts",
+            Self::Guessing => "guesses rankings in performance mode",
         }
     }
 

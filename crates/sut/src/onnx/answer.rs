@@ -77,7 +77,7 @@ impl Answer {
                 bytes.extend_from_slice(&class.to_le_bytes());
             }
             Self::Function(make) => return make(outputs, position, bytes),
-            Self::Windows(_) => unreachable!("an answer of several calls is of none of them"),
+            Self::Windows(_) => unreachable!("an answer of several calls cannot be split"),
         }
         Ok(0)
     }

@@ -315,8 +315,9 @@ impl Feed {
         }
         let remark = self.check_batch(engine)?.map(|apart| {
             format!(
-                "An answer depends on the other samples of its call by up to {apart:.1e} of the largest \
-                 magnitude, as in models that quantize whole calls; --batch 1 computes each alone."
+                "Answers depend on the other samples of their call by up to {apart:.1e} of the \
+                 largest magnitude, as in models that quantize whole calls; --batch 1 computes \
+                 each sample alone."
             )
         });
         Ok((Some(took), remark.into_iter().collect()))

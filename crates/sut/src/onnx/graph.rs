@@ -123,8 +123,7 @@ impl GraphModel {
             let outputs = idle(&sessions, 0).run(&inputs).map_err(|error| error.to_string())?;
             let read = |(output, declared): (&dyno_graph::Value, &Option<_>)| {
                 let elements = output.elements(declared.unwrap_or(output.element()));
-                let elements =
-                    elements.ok_or("an output is not of the type that the model declares")?;
+                let elements = elements.ok_or("an output does not have the declared type")?;
                 Ok(Value { shape: output.dims().to_vec(), elements: elements.into_owned() })
             };
             outputs.iter().zip(&elements).map(read).collect()

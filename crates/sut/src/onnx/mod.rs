@@ -60,7 +60,7 @@ pub enum OnnxError {
         why: String,
     },
     /// An input has elements of a type that is not supported.
-    #[error("input '{name}' has elements of type {found}; {} can be fed", supported_types())]
+    #[error("input '{name}' has elements of type {found}; expected {}", supported_types())]
     InputType {
         /// Name of the input.
         name: String,
@@ -79,7 +79,7 @@ pub enum OnnxError {
         available: Vec<String>,
     },
     /// The tensor for an input has elements of another type.
-    #[error("input '{name}' takes {expected}, the samples are {found}")]
+    #[error("input '{name}' expects {expected}, but the samples are {found}")]
     ElementType {
         /// Name of the input.
         name: String,
@@ -90,7 +90,7 @@ pub enum OnnxError {
     },
     /// The tensor for an input has another shape.
     #[error(
-        "input '{name}' takes [{}], which samples of shape {sample:?} do not fit",
+        "input '{name}' expects [{}], but the samples have the shape {sample:?}",
         dimensions(.expected)
     )]
     Shape {
@@ -103,8 +103,8 @@ pub enum OnnxError {
     },
     /// Samples of one call influence each other.
     #[error(
-        "an output of a sample depends on the other samples of its call, so that the first dimension \
-         of the model is no batch: {why}"
+        "an output of a sample depends on the other samples of its call, so the first dimension \
+         of the model is not a batch: {why}"
     )]
     Mixed {
         /// What differs.

@@ -39,7 +39,7 @@ pub struct Search {
 pub enum RuntimeError {
     /// No place has a usable library.
     #[error(
-        "ONNX Runtime 1.17 or newer was not found; run `pip install onnxruntime`, or name the \
+        "ONNX Runtime 1.17 or newer was not found; run `pip install onnxruntime`, or pass the \
          library with --ort-lib or ORT_DYLIB_PATH; tried:{}",
         lines(.tried)
     )]
@@ -49,8 +49,8 @@ pub enum RuntimeError {
     },
     /// This program is linked statically and cannot load a library.
     #[error(
-        "ONNX Runtime is not available in this build: it is a static program, which can load no \
-         library; use tract:FILE, or the build for glibc (pip install dyno-bench)"
+        "ONNX Runtime is not available in this build: it is a static program, which cannot load \
+         libraries; use tract:FILE, or the build for glibc (pip install dyno-bench)"
     )]
     StaticProgram,
 }
@@ -97,7 +97,7 @@ impl Search {
                 // The loader resolves relative paths from the folder of the program.
                 return Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
             }
-            tried.push(format!("{what} {}: no such file", path.display()));
+            tried.push(format!("{what} {}: file not found", path.display()));
             return None;
         }
         let installed = ("the environment of this program,", &self.installed_in);
@@ -107,7 +107,7 @@ impl Search {
             if library.is_some() {
                 return library;
             }
-            tried.push(format!("{what} {}: no onnxruntime in it", root.display()));
+            tried.push(format!("{what} {}: no onnxruntime found", root.display()));
         }
         if self.python {
             match of_python() {

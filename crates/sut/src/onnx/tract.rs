@@ -194,7 +194,7 @@ fn output<'a>(name: &'a str, tensor: &'a Tensor, samples: usize) -> Output<'a> {
         DatumType::I8 => read::<i8>(tensor),
         DatumType::U8 => read::<u8>(tensor),
         DatumType::Bool => read::<bool>(tensor),
-        other => Err(format!("has elements of type {other:?}, which are not read")),
+        other => Err(format!("has elements of type {other:?}, which are not supported")),
     };
     Output { name, shape: tensor.shape().to_vec(), elements, samples }
 }

@@ -77,7 +77,7 @@ impl TunedModel {
             let (found, source) = (PackedSource::new(model, &read(model)?), file.source());
             if found.sha256 != source.sha256 {
                 let why = format!(
-                    "was packed from another model: from {} with the SHA-256 {}, and {} has {}",
+                    "was packed from a different model: {} with the SHA-256 {}, but {} has {}",
                     source.name,
                     source.sha256,
                     model.display(),
@@ -182,7 +182,10 @@ impl Network {
     ) -> Result<T, String> {
         let numbers = |(dims, elements): (&'a [usize], &'a Elements<'a>)| {
             is_exact(elements).then(|| (dims, elements.to_f32())).ok_or_else(|| {
-                format!("has whole numbers beyond {LARGEST}, which this engine has as float32")
+                format!(
+                    "has integers above {LARGEST}, which this engine cannot represent in \
+                     float32"
+                )
             })
         };
         let inputs = inputs.map(numbers).collect::<Result<SmallVec<[_; 4]>, _>>()?;

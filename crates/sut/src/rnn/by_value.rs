@@ -65,7 +65,7 @@ impl RecurrentModel {
         let first = runners.first().expect("a network needs a runner");
         let (width, Port { name: answer, element, shape }) = (first.inputs(), first.answers());
         let answers = Elements::type_from_name(&element)
-            .ok_or_else(|| format!("answers are of type {element}, which is no tensor's"))?;
+            .ok_or_else(|| format!("answers are of the unsupported type {element}"))?;
         let shape = std::iter::once(None).chain(shape).collect();
         let input = ModelInput {
             name: "sequence".into(),

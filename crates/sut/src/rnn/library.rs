@@ -34,7 +34,7 @@ pub struct Sequences {
 #[non_exhaustive]
 pub enum SequencesError {
     /// There are no sequences.
-    #[error("there are no sequences")]
+    #[error("no sequences")]
     Empty,
     /// A sequence has no steps.
     #[error("sequence {sample} has no steps; each needs at least one")]
@@ -321,7 +321,7 @@ mod tests {
         let new = |numbers: &[f32], lengths: &[usize]| {
             Sequences::new(2, numbers.to_vec(), lengths).map(drop).unwrap_err().to_string()
         };
-        assert_eq!(new(&[], &[]), "there are no sequences");
+        assert_eq!(new(&[], &[]), "no sequences");
         assert_eq!(new(&[1.0; 4], &[2, 0]), "sequence 1 has no steps; each needs at least one");
         assert_eq!(new(&[1.0; 5], &[1, 2]), "expected 6 numbers in all sequences, found 5");
         let nan = [0.0, 0.0, 0.0, 0.0, 0.0, f32::NAN];

@@ -187,7 +187,7 @@ impl SequenceEngine {
     ) -> Result<Self, String> {
         let (models, samples) = (runners.len(), library.sets().len());
         if models != samples {
-            return Err(format!("there are samples for {samples} models, and {models} models"));
+            return Err(format!("samples for {samples} models, but {models} models"));
         }
         let mut info = EngineInfo {
             runtime: Some(format!("dyno-rnn {}", env!("CARGO_PKG_VERSION"))),
@@ -199,7 +199,7 @@ impl SequenceEngine {
             let (takes, inputs) = (runner.inputs(), set.inputs());
             if takes != inputs {
                 return Err(format!(
-                    "the model takes {takes} numbers a step, its samples have {inputs}"
+                    "the model expects {takes} numbers per step, but its samples have {inputs}"
                 ));
             }
             prepare(&mut *runner, batching.largest)?;

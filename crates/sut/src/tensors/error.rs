@@ -62,7 +62,10 @@ pub enum TensorError {
         elements: usize,
     },
     /// There is not enough memory for this many random samples.
-    #[error("{samples} random samples take {bytes} bytes, for which there is no memory")]
+    #[error(
+        "{samples} random samples need {bytes} bytes, which exceeds the memory; lower \
+         --samples"
+    )]
     Memory {
         /// Number of samples.
         samples: usize,

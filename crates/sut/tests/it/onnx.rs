@@ -154,7 +154,7 @@ fn onnx_runtime_agrees_with_our_own_evaluation() {
     let error = open().engine(&narrow, ARGMAX).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "input 'ink' takes [?, 64], which samples of shape [32] do not fit"
+        "input 'ink' expects [?, 64], but the samples have the shape [32]"
     );
 }
 
@@ -229,7 +229,7 @@ fn a_missing_onnx_runtime_is_an_error_that_says_what_to_do() {
     let missing = given.find().unwrap_err();
     let text = missing.to_string();
     assert!(text.contains("pip install onnxruntime"), "{text}");
-    assert!(text.contains("--ort-lib /nowhere/libonnxruntime.so: no such file"), "{text}");
+    assert!(text.contains("--ort-lib /nowhere/libonnxruntime.so: file not found"), "{text}");
 
     // A file that is there but is no library is refused when it is loaded.
     let folder = Folder::new("missing");

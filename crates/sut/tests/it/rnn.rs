@@ -203,7 +203,7 @@ fn a_call_that_fails_fails_its_samples_and_no_others() {
     let narrow = Arc::new(SequenceLibrary::new("narrow", vec![narrow]));
     let refused = SequenceEngine::new("narrow", narrow, vec![Box::new(Short)], batching(8));
     let why = refused.map(drop).unwrap_err();
-    assert_eq!(why, "the model takes 1 numbers a step, its samples have 2");
+    assert_eq!(why, "the model expects 1 numbers per step, but its samples have 2");
 }
 
 #[test]

@@ -109,7 +109,7 @@ type Tables = (HashMap<String, u32>, Vec<(String, String)>, PathBuf);
 
 /// The vocabulary, the merges, and the file that the vocabulary is from.
 fn tables(folder: &Path) -> Result<Tables, TextsError> {
-    const PAIRS: &str = "merges.txt of CLIP: two pieces a line";
+    const PAIRS: &str = "merges.txt of CLIP: two pieces per line";
     let pair = |merge: Merge, number: u64, path: &Path| {
         merge.pair().map_err(|line| TextsError {
             line: Some(number),

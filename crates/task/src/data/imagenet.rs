@@ -22,7 +22,7 @@ pub struct ImageNet {
 }
 
 /// Content of the list, in messages.
-const LIST: &str = "a name and a class from 0 to 999 a line";
+const LIST: &str = "one name and one class from 0 to 999 per line";
 
 /// Reason why a folder is not the data set.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -137,7 +137,8 @@ mod tests {
         let error = open().unwrap_err().to_string();
         assert!(
             error.ends_with(
-                "val_map.txt:2: expected a name and a class from 0 to 999 a line, found 'b.png'"
+                "val_map.txt:2: expected one name and one class from 0 to 999 per line, found \
+                 'b.png'"
             ),
             "{error}"
         );
@@ -149,7 +150,13 @@ mod tests {
         );
         std::fs::write(folder.join("val_map.txt"), "a.png 1000\nb.png 0\n").unwrap();
         let error = open().unwrap_err().to_string();
-        assert!(error.ends_with("val_map.txt:1: expected a name and a class from 0 to 999 a line, found 'a.png 1000'"), "{error}");
+        assert!(
+            error.ends_with(
+                "val_map.txt:1: expected one name and one class from 0 to 999 per \
+             line, found 'a.png 1000'"
+            ),
+            "{error}"
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

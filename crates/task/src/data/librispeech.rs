@@ -22,7 +22,7 @@ use crate::files::{Files, OpenError};
 const DURATION_TOLERANCE: f64 = 0.01;
 /// Missing files that an error names, at most.
 const NAMED: usize = 5;
-const GET: &str = "dev-clean.tar.gz, and convert it as the card says";
+const GET: &str = "dev-clean.tar.gz, and convert it as described in the card";
 
 /// The recordings; each is in memory only while its sample is loaded.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub enum LibrispeechError {
     Recording(RecordingError),
     /// A recording has another duration than the manifest states.
     #[error(
-        "{}: expected {expected:.3} s, as the manifest says, found {found:.3} s",
+        "{}: expected {expected:.3} s from the manifest, found {found:.3} s",
         path.display()
     )]
     Length {

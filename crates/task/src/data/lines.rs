@@ -38,7 +38,7 @@ impl Lines {
 fn lines(path: &Path) -> Result<Vec<String>, DataError> {
     let bytes = files::read(path).map_err(|error| DataError::unreadable(path, &error))?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        DataError::malformed(path, None, "a sentence a line in UTF-8", error.to_string())
+        DataError::malformed(path, None, "one sentence per line in UTF-8", error.to_string())
     })?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let refused =

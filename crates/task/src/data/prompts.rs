@@ -201,7 +201,7 @@ impl Prompts {
 
 fn broken(path: &Path) -> String {
     let path: PathBuf = path.to_owned();
-    format!("{}: expected what dyno wrote, found something else: delete it", path.display())
+    format!("{}: expected a file written by Dyno; delete it", path.display())
 }
 
 impl Source for Prompts {

@@ -34,7 +34,7 @@ pub enum RecordingError {
         found: String,
     },
     /// The file is truncated.
-    #[error("{}: expected {expected} values, as its header says, found {found}", path.display())]
+    #[error("{}: expected {expected} values from its header, found {found}", path.display())]
     Cut {
         /// The file.
         path: PathBuf,
@@ -98,7 +98,8 @@ impl Recording {
         let reader = FlacReader::new(file).map_err(|error| unreadable(path, error))?;
         let facts = reader.streaminfo();
         kind(path, facts.channels, facts.sample_rate, facts.bits_per_sample, true)?;
-        let count = facts.samples.ok_or_else(|| unreadable(path, "it does not say its length"))?;
+        let count =
+            facts.samples.ok_or_else(|| unreadable(path, "it does not state its length"))?;
         Ok(Self { path: path.to_owned(), values: Values::Flac(reader), count })
     }
 
@@ -230,7 +231,7 @@ mod tests {
         write_wave(&path, RATE, &[7; 50]);
         let whole = std::fs::read(&path).unwrap();
         let cut = refusal(&whole[..whole.len() - 9]);
-        assert_eq!(cut, "50 values, as its header says, found 45");
+        assert_eq!(cut, "50 values from its header, found 45");
         assert!(Recording::open(&path).is_err(), "it is seen without reading the values");
         write_wave(&path, 8000, &[7; 50]);
         let slow = std::fs::read(&path).unwrap();
@@ -243,8 +244,8 @@ mod tests {
         let free = flac(&[5; 50], 50);
         assert!(refusal(&free[..free.len() - 9]).starts_with("a WAVE or FLAC file: "));
         assert!(refusal(&flac(&[5; 50], 60)).ends_with("found 50"));
-        assert_eq!(refusal(&flac(&[5; 50], 20)), "20 values, as its header says, found 21");
-        assert!(refusal(&flac(&[5; 50], 0)).contains("it does not say its length"));
+        assert_eq!(refusal(&flac(&[5; 50], 20)), "20 values from its header, found 21");
+        assert!(refusal(&flac(&[5; 50], 0)).contains("it does not state its length"));
         let mut broken = free;
         let end = broken.len();
         broken[end - 5] ^= 1;

@@ -34,7 +34,7 @@ impl Squad {
         let pieces = WordPieces::read(vocabulary)?;
         for mark in ["[CLS]", "[SEP]"] {
             if pieces.id(mark).is_none() {
-                let expected = "a piece a line, with [CLS] and [SEP] among them";
+                let expected = "one piece per line, including [CLS] and [SEP]";
                 let found = format!("none that is {mark}");
                 return Err(DataError::malformed(vocabulary, None, expected, found));
             }

@@ -48,7 +48,7 @@ pub struct TextsError {
 /// The file cannot be read, is not such a table, or has no texts.
 pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
     let is_table = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
-    let expected = "a table with a column Description, or a text a line, as UTF-8";
+    let expected = "a table with a column Description, or one text per line, in UTF-8";
     let refused = |line: Option<u64>, found: String| TextsError {
         path: path.to_owned(),
         line,

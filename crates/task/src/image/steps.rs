@@ -212,7 +212,7 @@ fn crop<T: Copy>(
 ) -> Result<Picture<T>, (&'static str, String)> {
     if picture.width < width || picture.height < height {
         let found = format!("{} x {} for {width} x {height}", picture.width, picture.height);
-        return Err(("a picture that is no smaller than its crop", found));
+        return Err(("an image at least as large as its crop", found));
     }
     let left = (picture.width - width) / 2;
     let top = (picture.height - height) / 2;
@@ -229,7 +229,7 @@ fn pad<T: Copy>(
 ) -> Result<Picture<T>, (&'static str, String)> {
     if picture.width > width || picture.height > height {
         let found = format!("{} x {} for {width} x {height}", picture.width, picture.height);
-        return Err(("a picture that is no larger than its frame", found));
+        return Err(("an image at most as large as its frame", found));
     }
     let mut values = vec![value; width * height * 3];
     let from = picture.values.chunks_exact(picture.width * 3);

@@ -214,7 +214,7 @@ impl TextEncoder {
         let model = open(path)?.into_callable();
         let element = only_inputs(&model, ["input_ids"])?[0].1;
         if !matches!(element, Element::I64 | Element::I32) {
-            return Err(model.unfit(format!("it takes tokens as {element}, not int64 or int32")));
+            return Err(model.unfit(format!("expected int64 or int32 tokens, found {element}")));
         }
         let hidden = model.output(hidden)?;
         let pooled = pooled.map(|name| model.output(name)).transpose()?;
@@ -270,7 +270,7 @@ impl Denoiser {
         let inputs = only_inputs(&model, names)?;
         let step = model.inputs()[inputs[1].0].shape.len();
         if step > 1 {
-            return Err(model.unfit("it takes a timestep of more than one dimension".to_owned()));
+            return Err(model.unfit("expected a timestep of at most one dimension".to_owned()));
         }
         Ok(Self { output: model.output("out_sample")?, model, inputs, step })
     }
@@ -350,7 +350,7 @@ impl ImageDecoder {
             ));
         }
         pixels(&found.values, self.side * self.side).ok_or_else(|| {
-            format!("{}: the image has values that are no numbers", self.model.name())
+            format!("{}: the image has values that are not numbers", self.model.name())
         })
     }
 }
@@ -381,7 +381,7 @@ fn only_inputs<const N: usize>(
 ) -> Result<[(usize, Element); N], OnnxError> {
     let other = model.inputs().iter().find(|input| !names.contains(&&input.name[..]));
     if let Some(other) = other {
-        let why = format!("it takes '{}' besides {}", other.name, names.join(", "));
+        let why = format!("it needs '{}' in addition to {}", other.name, names.join(", "));
         return Err(model.unfit(why));
     }
     let mut found = [(0, Element::F32); N];

@@ -217,7 +217,7 @@ impl Pipeline for RgatPipeline {
             .map(|(shape, elements)| InputValue::Elements(shape, elements.clone()))
             .collect();
         let outputs = self.model.call(&fed)?;
-        let (shape, elements) = outputs.first().ok_or("the model put out nothing")?.read()?;
+        let (shape, elements) = outputs.first().ok_or("the model has no output")?.read()?;
         let classes = classes(&shape, &elements).filter(|classes| classes.len() == papers.len());
         let classes = classes.ok_or_else(|| {
             format!("expected scores or classes of {} papers, found {shape:?}", papers.len())

@@ -170,7 +170,7 @@ pub(super) fn all_fed(
     match model.inputs().iter().enumerate().find(|(at, _)| !is_fed(*at)) {
         None => Ok(()),
         Some((_, port)) => Err(model.unfit(format!(
-            "nothing is fed to its input '{}'; a state has an output '{NEXT}{}'",
+            "its input '{}' has no value; a state needs an output '{NEXT}{}'",
             port.name, port.name
         ))),
     }

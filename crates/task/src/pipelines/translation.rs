@@ -279,8 +279,7 @@ impl Decoder {
         let scores = recurrent::rows(&self.model, &outputs[self.scores], rows)?;
         if scores.len() != rows * pieces {
             return Err(format!(
-                "{}: expected {pieces} scores of a row, as there are pieces in the vocabulary, \
-                 found {}",
+                "{}: expected {pieces} scores per row, the size of the vocabulary, found {}",
                 self.model.name(),
                 scores.len() / rows
             ));

@@ -180,7 +180,7 @@ fn errors_in_translations_are_reported_with_the_file() {
     folder.write("source.en", "Haus\n \nHaus\n");
     assert_eq!(refusal(), "source.en:2: expected a sentence a line, found a line without words");
     folder.write("source.en", b"Haus\n\xff\n");
-    assert!(refusal().starts_with("source.en: expected a sentence a line in UTF-8"));
+    assert!(refusal().starts_with("source.en: expected one sentence per line in UTF-8"));
     folder.write("vocab", "<unk>\n</s>\n");
     assert!(refusal().starts_with("vocab:2: expected <s>: a vocabulary begins with <unk>"));
     let refusal = folder.refusal(&card("gnmt"), &FILES[..1]);
@@ -200,9 +200,9 @@ fn models_that_do_not_fit_each_other_are_refused() {
     let pieces = other.input("pieces", Element::I64, &[Dim::symbol("N"), Dim::symbol("T")]);
     other.output("found", &pieces).unwrap();
     let refusal = told(&other.finish(), &decoder("scores"), 12).unwrap();
-    assert!(refusal.contains("nothing is fed to its input 'memory'"), "{refusal}");
+    assert!(refusal.contains("its input 'memory' has no value"), "{refusal}");
     let refusal = told(&encoder(true), &of_rows(1, decoder("scores")), 12).unwrap();
     assert!(refusal.contains("expected any number, of which 10 are the beams"), "{refusal}");
     let refusal = told(&encoder(true), &decoder("scores"), 9).unwrap();
-    assert!(refusal.contains("expected 9 scores of a row, as there are pieces"), "{refusal}");
+    assert!(refusal.contains("expected 9 scores per row, the size"), "{refusal}");
 }

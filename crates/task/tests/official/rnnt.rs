@@ -267,11 +267,11 @@ fn errors_in_recordings_are_reported_before_a_run() {
     let kind = "one channel of 16000 Hz and 16 bits, found 1 of 8000 Hz and 16 bits";
     assert_eq!(told(&other).as_deref(), Some(kind));
     let cut = told(&whole[..whole.len() - 100]).unwrap();
-    assert_eq!(cut, "1920 values, as its header says, found 1870");
+    assert_eq!(cut, "1920 values from its header, found 1870");
     assert!(told(b"RIFX").unwrap().starts_with("a WAVE or FLAC file: "));
     folder.write("manifest.json", json!(entries(16_000)).to_string());
     let length = told(&whole).unwrap();
-    assert_eq!(length, "1.000 s, as the manifest says, found 0.120 s");
+    assert_eq!(length, "1.000 s from the manifest, found 0.120 s");
     for (manifest, expected) in [
         ("[]", "utterances of at most 15 s, found none"),
         ("{}", "a list of objects with transcript and original_duration"),

@@ -101,9 +101,12 @@ fn errors_in_a_classifier_are_reported_with_its_file() {
     folder.model(&classifier([3, 224, 224], 1001));
     for (list, expected) in [
         ("red.png 0\ngone.png 1\n", "images: 1 of 2 files are missing, first gone.png;"),
-        ("red.png 1000\n", "val_map.txt:1: expected a name and a class from 0 to 999 a line,"),
-        ("red.png 0\nblue.png\n", "val_map.txt:2: expected a name and a class from 0 to 999"),
-        ("", "val_map.txt: expected a name and a class from 0 to 999 a line, found none"),
+        (
+            "red.png 1000\n",
+            "val_map.txt:1: expected one name and one class from 0 to 999 per line,",
+        ),
+        ("red.png 0\nblue.png\n", "val_map.txt:2: expected one name and one class from 0 to 999"),
+        ("", "val_map.txt: expected one name and one class from 0 to 999 per line, found none"),
     ] {
         folder.write("val_map.txt", list);
         let found = folder.refusal(&card, &CLASSES);
@@ -111,7 +114,7 @@ fn errors_in_a_classifier_are_reported_with_its_file() {
     }
     folder.write("val_map.txt", "red.png 0\nred.png 1\n");
     let twice = folder.refusal(&card, &CLASSES);
-    assert!(twice.ends_with("val_map.txt:2: expected a name and a class from 0 to 999 a line, found 'red.png for the second time'"), "{twice}");
+    assert!(twice.ends_with("val_map.txt:2: expected one name and one class from 0 to 999 per line, found 'red.png for the second time'"), "{twice}");
     // More samples than the data set has.
     let mut few = made::card("resnet50");
     few.data.accuracy_samples = 1;

@@ -9,7 +9,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Name of the schema.
 pub const SCHEMA: &str = "dyno.selftest";
 
-/// What this machine can measure, and whether this build is what it claims to be.
+/// Measuring limits of this machine, and verification of this build.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document {
@@ -19,17 +19,17 @@ pub struct Document {
     /// 1
     #[cfg_attr(test, schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
-    /// the traces are the reference's, and the sources, if they were named, those of the build
+    /// the traces equal the reference's, and the sources, if given, equal those of the build
     pub sound: bool,
     /// one reading of the clock
     pub clock_read_ns: f64,
     /// smallest difference between two readings
     pub clock_granularity_ns: u64,
-    /// of a query, from issue to issue, with a system that answers at once
+    /// overhead of a query, from issue to issue, with a system that answers immediately
     pub single_stream_overhead_ns: f64,
     /// queries/s at which the lateness was measured
     pub lateness_qps: f64,
-    /// median of how late queries were issued
+    /// median delay of issue
     pub lateness_p50_ns: i64,
     /// 0.99
     pub lateness_p99_ns: i64,
@@ -37,21 +37,21 @@ pub struct Document {
     pub lateness_max_ns: i64,
     /// that the process may use
     pub cores: usize,
-    /// of the last minute; null where the system does not tell
+    /// load average of the last minute; null if unknown
     pub load_average: Option<f64>,
-    /// there are cores enough for a thread that does nothing but wait
+    /// enough cores for a spinning thread
     pub spinning_advisable: bool,
-    /// one entry a case
+    /// one entry per case
     pub traces: Vec<Trace>,
-    /// of the sources that were named; null if none were
+    /// fingerprint of the given sources; null without sources
     pub source_fingerprint: Option<String>,
-    /// files of them that differ from the build; null likewise
+    /// source files that differ from the build; null without sources
     pub source_differing: Option<Vec<String>>,
     /// machine and build
     pub environment: Environment,
 }
 
-/// A trace that is drawn and compared with the reference's.
+/// A trace that is drawn and compared with that of the reference.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Trace {

@@ -81,6 +81,11 @@ impl Block {
                 }
                 Some((line, opened, info, from)) if trimmed == opened => {
                     open = None;
+                    // A closing fence that ends a line of text leaves its backticks here.
+                    if info.contains('`') {
+                        unclear.push((line, format!("backticks in `{info}`: a block on one line")));
+                        continue;
+                    }
                     match Kind::read(info) {
                         Ok(kind) => {
                             let span = from..begin;
@@ -168,5 +173,7 @@ fn blocks_have_kinds() {
         let found = Block::all(&format!("x\n\n```{unclear}\n```\n")).err().unwrap();
         assert_eq!(found[0].0, 3, "{unclear}");
     }
+    let collapsed = Block::all("a\n\n```text,ignore=one line a b ```\n\nb\n\n```\nc\n");
+    assert!(collapsed.err().unwrap()[0].1.contains("backticks"));
     assert_eq!(Block::all("```sh\n").err().unwrap()[0].1, "the block does not end");
 }

@@ -48,71 +48,82 @@ const TEXTS: [(&str, &str); 92] = [
     ("loadgen_git_log_message", "`NA`"),
     ("loadgen_git_status_message", "`NA`"),
     ("loadgen_file_sha1", "Hash of each source file of the load generator that is in the build"),
-    ("test_datetime", "When the test began, in UTC"),
-    ("sut_name", "What the system calls itself"),
-    ("get_sut_name_duration_ns", "How long it took to say so"),
-    ("qsl_name", "What the data set calls itself"),
+    ("test_datetime", "Start of the test, UTC"),
+    ("sut_name", "Name of the system under test"),
+    ("get_sut_name_duration_ns", "Time until the system returned its name, ns"),
+    ("qsl_name", "Name of the data set"),
     ("qsl_reported_total_count", "Samples in the data set"),
-    ("qsl_reported_performance_count", "Samples of it that fit into memory, by its own word"),
-    (
-        "requested_test_mode",
-        "As asked for. Performance, accuracy, both, or the search for the peak.",
-    ),
+    ("qsl_reported_performance_count", "Samples that fit into memory, as the data set reports"),
+    ("requested_test_mode", "Requested. Performance, accuracy, both, or the search for the peak."),
     ("effective_test_mode", "In effect. Performance, accuracy, both, or the search for the peak."),
     ("effective_samples_per_query", "Samples in a query; in Offline all of them"),
     (
         "effective_target_qps",
-        "Rate from which the trace is generated, queries/s; from the expected latency where there is no rate",
+        "Rate from which the trace is generated, queries/s; without a rate, from the expected \
+         latency",
     ),
-    ("effective_target_latency_ns", "The latency bound; 0 where there is none"),
-    ("effective_target_latency_percentile", "The percentile that is judged, or is the result"),
-    ("effective_max_async_queries", "Queries outstanding at most"),
-    ("effective_target_duration_ms", "How long queries are issued for; 0 in Offline"),
-    ("effective_min_sample_count", "Samples at least"),
+    ("effective_target_latency_ns", "The latency bound; 0 without a bound"),
+    ("effective_target_latency_percentile", "Percentile that is judged or is the result"),
+    ("effective_max_async_queries", "Maximum number of outstanding queries"),
+    ("effective_target_duration_ms", "Minimum time to issue queries, ms; 0 in Offline"),
+    ("effective_min_sample_count", "Minimum number of samples"),
     ("effective_performance_sample_count", "Samples in the performance set"),
     ("effective_accuracy_sample_count", "Samples of an accuracy run"),
     ("dyno_fingerprint", "One hash over all source files of the load generator"),
-    ("dyno_SETTING", "A setting that only Dyno has, if it is not at its default"),
+    ("dyno_SETTING", "A setting of Dyno only, if it differs from its default"),
     (
         "dyno_origin_SETTING",
-        "Who set it: a file with its line, a flag, a variable, a round, the profile, the built-in table",
+        "Origin of the setting: a file with its line, a flag, an environment variable, a round, \
+         the profile, or the built-in table",
     ),
     ("generic_message", "Free text: how the run ended, rates that the peak search tried"),
-    ("loaded_qsl_set", "Samples that were loaded, in order, as positions in the data set"),
+    ("loaded_qsl_set", "Loaded samples in order, as positions in the data set"),
     ("generated_query_count", "Queries in the trace"),
-    ("generated_samples_per_query", "Samples in each of them"),
-    ("generated_query_duration", "When the last query of the trace is due, ns"),
+    ("generated_samples_per_query", "Samples in each query"),
+    ("generated_query_duration", "Due time of the last query of the trace, ns"),
     (
         "logger_swap_request_slots_retry_count",
-        "0: there is no logger thread; parsers expect the key",
+        "Always 0: Dyno has no logger thread, but parsers expect the key",
     ),
     ("logger_swap_request_slots_retry_retry_count", "0"),
     ("logger_swap_request_slots_retry_reencounter_count", "0"),
     ("logger_start_reading_entries_retry_count", "0"),
     ("logger_tls_total_log_cas_fail_count", "0"),
     ("logger_tls_total_swap_buffers_slot_retry_count", "0"),
-    ("power_begin", "When the run began, for power meters"),
-    ("power_end", "When it ended"),
+    ("power_begin", "Start of the run, for power meters"),
+    ("power_end", "End of the run"),
     ("result_validity", "`VALID` or `INVALID`"),
     ("result_perf_constraints_met", "Whether the percentile is within its bound"),
-    ("result_min_duration_met", "Whether it lasted long enough"),
+    ("result_min_duration_met", "Whether the run had its minimum duration"),
     ("result_min_queries_met", "Whether enough queries were issued"),
-    ("early_stopping_met", "Whether enough queries stand behind the percentile"),
-    ("early_stopping_result", "The same in words, with what is missing"),
-    ("early_stopping_ttft_result", "The same for the time to first token"),
-    ("early_stopping_tpot_result", "The same for the time per output token"),
-    ("result_invalid_reason", "What to do about an `INVALID`"),
+    ("early_stopping_met", "Whether the run has enough queries to judge the percentile"),
+    (
+        "early_stopping_result",
+        "Result of early stopping as text, with the number of missing \
+         queries",
+    ),
+    ("early_stopping_ttft_result", "Result of early stopping for the time to first token"),
+    ("early_stopping_tpot_result", "Result of early stopping for the time per output token"),
+    ("result_invalid_reason", "Recommendation after `INVALID`"),
     ("result_query_count", "Queries issued"),
     (
         "result_P_percentile_num_intervals_between_queries",
         "At a fixed interval: `sorted[floor(count * q)]` of the intervals that queries took",
     ),
-    ("dyno_skipping_queries", "Queries that made the next one skip an interval, or lost a sample"),
-    ("dyno_skipping_queries_allowed", "How many a run of so many queries may have"),
-    ("dyno_skipped_intervals", "Intervals skipped in all"),
-    ("dyno_skipped_by_client", "Queries of these that were answered in time and noticed late"),
-    ("dyno_result_samples_per_query", "The number of streams of this run"),
-    ("dyno_result_target_qps", "The rate of this run, of those that are repeated"),
+    (
+        "dyno_skipping_queries",
+        "Queries that made the next query skip an interval, or lost a \
+         sample",
+    ),
+    ("dyno_skipping_queries_allowed", "Maximum number of such queries for the length of the run"),
+    ("dyno_skipped_intervals", "Total number of skipped intervals"),
+    (
+        "dyno_skipped_by_client",
+        "Skipping queries that were answered in time, but noticed late by \
+         the client",
+    ),
+    ("dyno_result_samples_per_query", "Number of streams of this run"),
+    ("dyno_result_target_qps", "Rate of this run, if the run is repeated"),
     ("result_overlatency_query_count", "Queries over the bound, failed and missing ones included"),
     ("result_qps_with_loadgen_overhead", "Queries/s over the whole run"),
     ("result_qps_without_loadgen_overhead", "1 / mean latency"),
@@ -120,22 +131,22 @@ const TEXTS: [(&str, &str); 92] = [
         "early_stopping_latency_ss",
         "Latency at the target percentile that holds with 99 % confidence",
     ),
-    ("early_stopping_latency_ms", "The same at the 99th percentile"),
+    ("early_stopping_latency_ms", "Latency at the 99th percentile that holds with 99 % confidence"),
     ("result_min_latency_ns", "Shortest latency of a sample"),
     ("result_max_latency_ns", "Longest"),
     ("result_mean_latency_ns", "Mean, truncated"),
     ("result_P_percentile_latency_ns", "`sorted[floor(count * q)]`"),
     (
         "result_min_query_latency_ns",
-        "Shortest latency of a query, which is that of its last sample",
+        "Shortest latency of a query, which is the latency of its last sample",
     ),
     ("result_max_query_latency_ns", "Longest"),
     ("result_mean_query_latency_ns", "Mean, truncated"),
     ("result_P_percentile_per_query_latency_ns", "`sorted[floor(count * q)]`"),
-    ("result_scheduled_samples_per_sec", "Rate at which queries were due"),
+    ("result_scheduled_samples_per_sec", "Rate of scheduled arrivals, samples/s"),
     (
         "result_completed_samples_per_sec",
-        "(answered - 1) / time until the last query issued was done",
+        "(answered - 1) / time until the last issued query completed",
     ),
     ("result_samples_per_second", "Answered samples / longest latency"),
     ("result_first_token_min_latency_ns", "Shortest time to first token"),
@@ -146,7 +157,7 @@ const TEXTS: [(&str, &str); 92] = [
         "result_token_throughput_with_loadgen_overhead",
         "Tokens/s over the time until the last issue",
     ),
-    ("result_token_throughput", "Tokens per ns of latency, as the reference has it"),
+    ("result_token_throughput", "Tokens per ns of latency, as in LoadGen"),
     (
         "result_time_per_output_token_P_percentile_ns",
         "`sorted[floor(count * q)]` of (completion - first token) / (tokens - 1)",
@@ -154,17 +165,21 @@ const TEXTS: [(&str, &str); 92] = [
     ("result_time_to_output_token_min", "Shortest time per output token"),
     ("result_time_to_output_token_max", "Longest"),
     ("result_time_to_output_token_mean", "Mean, truncated"),
-    ("result_completed_tokens_per_second", "Tokens/s over the time until the last query was done"),
+    ("result_completed_tokens_per_second", "Tokens/s over the time until the last query completed"),
     ("result_tokens_per_second", "Tokens / longest latency"),
     (
         "result_inferred_completed_tokens_per_second",
         "Completed samples/s times `token_latency_scaling_factor`",
     ),
     ("result_inferred_tokens_per_second", "Samples/s times `token_latency_scaling_factor`"),
-    ("dyno_client_lag_P_percentile_ns", "How late the client itself issued (50.00 and 99.00 only)"),
-    ("dyno_client_lag_max_ns", "The latest"),
-    ("dyno_failed_samples", "Samples that the system said it could not answer"),
-    ("dyno_missing_samples", "Samples that never came back"),
+    (
+        "dyno_client_lag_P_percentile_ns",
+        "Delay with which the client issued (50.00 and 99.00 \
+         only)",
+    ),
+    ("dyno_client_lag_max_ns", "Maximum delay with which the client issued"),
+    ("dyno_failed_samples", "Samples that the system reported as failed"),
+    ("dyno_missing_samples", "Samples that were never answered"),
     ("num_errors", "Errors in this log"),
 ];
 
@@ -189,7 +204,7 @@ fn text_of(key: &str) -> String {
     if let Some((_, text)) = TEXTS.iter().find(|(of, _)| *of == key) {
         return text.to_string();
     }
-    let asked = [("requested_", "As asked for. "), ("effective_", "In effect. ")];
+    let asked = [("requested_", "Requested. "), ("effective_", "In effect. ")];
     let named = asked.into_iter().find_map(|(prefix, said)| {
         let name = key.strip_prefix(prefix)?;
         let field = FIELDS.iter().find(|field| field.name == name)?;
@@ -247,20 +262,21 @@ pub fn page() -> String {
         }
     }
     let mut page = String::from(
-        "# Log keys\n\n<!-- Made from the code: UPDATE_EXPECT=1 cargo test -p dyno book -->\n\n\
-         Each test leaves four files: `mlperf_log_summary.txt` for people, `mlperf_log_detail.txt` with one \
-         JSON object a line, `mlperf_log_accuracy.json` with the answers, and `mlperf_log_trace.json` for \
-         trace viewers (empty without `--trace-log`). Keys, order and arithmetic are those of LoadGen \
-         6.0.17; keys that begin with `dyno_` are Dyno's own. What differs on purpose is listed in \
-         [fidelity](../fidelity.md). `P` stands for 50.00, 90.00, 95.00, 97.00, 99.00 and 99.90.\n\n\
-         ## mlperf_log_detail.txt\n\n| key | scenarios | what |\n| --- | --- | --- |\n",
+        "# Log keys\n\n<!-- Made from the code: UPDATE_EXPECT=1 cargo test -p dyno book \
+         -->\n\nEach test writes four files: `mlperf_log_summary.txt` for people, \
+         `mlperf_log_detail.txt` with one JSON object per line, `mlperf_log_accuracy.json` with \
+         the answers, and `mlperf_log_trace.json` for trace viewers (empty without \
+         `--trace-log`). Keys, order and arithmetic are those of LoadGen 6.0.17. Only Dyno writes \
+         keys that begin with `dyno_`. [Fidelity](../fidelity.md) lists intentional differences. \
+         `P` stands for 50.00, 90.00, 95.00, 97.00, 99.00 and 99.90.\n\n## \
+         mlperf_log_detail.txt\n\n| key | scenarios | what |\n| --- | --- | --- |\n",
     );
     for (key, scenarios) in &detail.0 {
         let _ = writeln!(page, "| `{key}` | {} | {} |", names(scenarios), text_of(key));
     }
-    page += "\nMessages besides: `error_invalid_config`, `error_invalid_test_settings` and \
-             `error_runtime` are errors, `warning_generic_message` is a warning, `dyno_note` \
-             explains and counts as nothing.\n";
+    page += "\nMessages: `error_invalid_config`, `error_invalid_test_settings` and \
+         `error_runtime` are errors, `warning_generic_message` is a warning, `dyno_note` is an \
+         explanation without effect on the verdict.\n";
     page += "\n## mlperf_log_summary.txt\n\n| label | scenarios |\n| --- | --- |\n";
     for (label, scenarios) in &summary.0 {
         let _ = writeln!(page, "| `{label}` | {} |", names(scenarios));

@@ -60,7 +60,7 @@ fn damaged_directories_are_shown_as_far_as_they_go() {
                 (Some(bytes), _) => bytes.trim_ascii_end() != whole.trim_ascii_end(),
             };
             if is_told {
-                assert!(page.contains("Not everything is here"), "{name} {number}");
+                assert!(page.contains("Incomplete data"), "{name} {number}");
                 assert!(ran.stderr.contains(&name), "{name} {number}: {}", ran.stderr);
             }
             if bytes.is_none() {
@@ -70,7 +70,7 @@ fn damaged_directories_are_shown_as_far_as_they_go() {
         fs::write(&path, whole).unwrap();
     }
     folder.dyno("report out").exits(0);
-    assert!(!folder.read("out/report.html").contains("Not everything is here"));
+    assert!(!folder.read("out/report.html").contains("Incomplete data"));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_log_that_is_cut_between_two_lines_is_cut_all_the_same() {
     // Records that were not requested are not missing.
     folder.dyno(&format!("{SMALL} --records none --out none")).exits(0);
     let page = folder.read("none/report.html");
-    assert!(!page.contains("records.bin"), "no link to what is not there");
+    assert!(!page.contains("records.bin"), "no link to what does not exist");
     let ran = folder.dyno("report none").exits(0);
     assert_eq!(ran.stderr.trim(), "report: none/report.html");
     assert_eq!(folder.read("none/report.html"), page);
@@ -143,9 +143,7 @@ fn what_a_killed_run_left_is_shown_from_its_logs() {
     assert!(ran.stderr.contains("out is missing"), "{}", ran.stderr);
     let page = folder.read(".out.partial/report.html");
     well_formed(&page);
-    for said in
-        ["Not everything is here", "INCOMPLETE", "Rebuilt from the logs", "Server performance"]
-    {
+    for said in ["Incomplete data", "INCOMPLETE", "Rebuilt from the logs", "Server performance"] {
         assert!(page.contains(said), "{said}");
     }
     assert!(page.contains("Latency by percentile"), "plots from the raw records");
@@ -153,7 +151,7 @@ fn what_a_killed_run_left_is_shown_from_its_logs() {
     fs::create_dir(folder.0.join("nothing")).unwrap();
     let ran = folder.dyno("report nothing nowhere").exits(3);
     assert!(ran.stderr.contains("nothing holds no run"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("nowhere is no folder"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nowhere is not a folder"), "{}", ran.stderr);
     assert!(ran.stderr.contains("there is nothing to show"), "{}", ran.stderr);
 }
 

@@ -57,39 +57,40 @@ pub const SWEEP_KEYS: [(&str, &str, &str, &str); 12] = [
         "over",
         "a table",
         "",
-        "what varies, the slowest first: a key of `[run]` or `\"settings.NAME\"` in quotes, and an \
-         array of values, or a text as `--over` has it",
+        "axes, the slowest first: a key of `[run]` or `\"settings.NAME\"` in quotes, and an array \
+         of values, or a string as in `--over`",
     ),
     (
         "exclude",
         "tables, `[[sweep.exclude]]`",
         "",
-        "combinations that are left out: those that have one of the values of each key",
+        "excluded combinations: those that have one of the values of each key",
     ),
     (
         "points",
         "tables, `[[sweep.points]]`",
         "",
-        "likewise points, with a name and the operations of the model for a sample",
+        "name and operations per sample of the points that have one of the values of each key",
     ),
     ("zip", "`true`", "false", "pair the values of the axes instead of every combination"),
     (
         "order",
         "`given` or `random`",
         "\"given\"",
-        "of the points; random spreads what drifts over all of them",
+        "order of the points; random spreads drifts over all points",
     ),
-    ("order_seed", "N", "0", "of the random order"),
-    ("repeat", "N", "1", "run each combination so many times"),
+    ("order_seed", "N", "0", "seed of the random order"),
+    ("repeat", "N", "1", "runs of each combination"),
     ("pause", "TIME", "\"0s\"", "wait between points"),
-    ("max_time", "TIME", "", "end after this long, in the middle of a point if need be"),
-    ("limit", "N", "", "run at most so many points, then end"),
-    ("p99_below", "TIME", "", "tell which point has the highest throughput with a p99 below this"),
+    ("max_time", "TIME", "", "time limit; may stop within a point"),
+    ("limit", "N", "", "maximum number of points"),
+    ("p99_below", "TIME", "", "report the point with the highest throughput and a p99 below this"),
     (
         "until_saturated",
         "`true`",
         "false",
-        "skip higher loads once two in a row bring less than 5 % more throughput and more latency",
+        "skip higher loads after two in a row with less than 5 % more throughput and higher \
+         latency",
     ),
 ];
 
@@ -149,7 +150,7 @@ impl Reader<'_> {
         if let ("settings" | "run", DeValue::Table(keys)) = (&**name.get_ref(), value.get_ref()) {
             // TOML parses an unquoted key with a dot as a table.
             let key = keys.keys().next().map_or("KEY".into(), |key| key.get_ref().clone());
-            return Err(format!("write the key in quotes: \"{}.{key}\"", name.get_ref()));
+            return Err(format!("quote the key: \"{}.{key}\"", name.get_ref()));
         }
         let swept = SweepKey::find(name.get_ref())?;
         let texts = match value.get_ref() {
@@ -196,7 +197,7 @@ impl Reader<'_> {
             }
             if annotation.selection.is_empty() {
                 let at = table.span().start;
-                self.problem(at, format!("[[sweep.{section}]] must say which points it means"));
+                self.problem(at, format!("[[sweep.{section}]] must select points"));
             }
             annotations.push(annotation);
         }
@@ -304,11 +305,11 @@ mod tests {
             "s.toml:6: `repeat`: expected a number of at least 1, found `0`",
             "s.toml:8: unknown key `batsch`; the nearest key is `batch`",
             "s.toml:9: `qps` must have plain values",
-            "s.toml:10: write the key in quotes: \"run.x\"",
+            "s.toml:10: quote the key: \"run.x\"",
             "s.toml:12: `operations`: expected a number above 0",
             "s.toml:13: `batch`: expected a number, found `soon`",
-            "s.toml:11: [[sweep.points]] must say which points",
-            "s.toml:14: [[sweep.exclude]] must say which points",
+            "s.toml:11: [[sweep.points]] must select points",
+            "s.toml:14: [[sweep.exclude]] must select points",
         ] {
             assert!(problems.iter().any(|p| p.starts_with(expected)), "{expected}: {problems:#?}");
         }

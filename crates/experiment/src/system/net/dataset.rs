@@ -11,16 +11,16 @@ use crate::failure::Failure;
 /// Returns the rows of a file. An error of a row is that of its item.
 ///
 /// # Errors
-/// The file cannot be read, or is of no known format.
+/// The file cannot be read, or has an unknown format.
 pub fn rows(path: &Path) -> Result<Rows, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::set_up(format!("cannot read {}: {why}", path.display()))
     };
     if format_of(path).is_none() && !is_parquet(path) {
         std::fs::metadata(path).map_err(|error| wrong(&error))?;
-        return Err(Failure::usage(format!("{} is of no known format", path.display())).hint(
-            "prompts are read from .jsonl (a line is {\"prompt\": \"...\"}), .json and .csv, from a folder of \
-             such files, and from Parquet by a build with it",
+        return Err(Failure::usage(format!("{} has an unknown format", path.display())).hint(
+            "use .jsonl (lines such as {\"prompt\": \"...\"}), .json or .csv, a folder of such \
+             files, or Parquet in a build that supports it",
         ));
     }
     parsed(path).map_err(|error| wrong(&error))
@@ -53,8 +53,8 @@ pub fn prompts(path: &Path, split: Option<&str>) -> Result<Rows, Failure> {
         return Ok(Box::new(rows));
     }
     if split.is_some() {
-        let problem = format!("split= names files of a folder, and {} is a file", path.display());
-        return Err(Failure::usage(problem).hint("leave it out, or name the folder"));
+        let problem = format!("split= selects files of a folder, but {} is a file", path.display());
+        return Err(Failure::usage(problem).hint("remove it, or pass the folder"));
     }
     Ok(with_images(rows(path)?, path))
 }
@@ -139,13 +139,13 @@ fn files_of_split(folder: &Path, split: Option<&str>) -> Result<Vec<PathBuf>, Fa
         .map_err(|error| Failure::set_up(format!("cannot read {shown}: {error}")))?;
     files.sort();
     if files.is_empty() {
-        let problem = format!("{shown} holds no .jsonl, .json, .csv or .parquet file");
+        let problem = format!("{shown} has no .jsonl, .json, .csv or .parquet file");
         let hint = if folder.join("dataset_info.json").exists()
             || folder.join("dataset_dict.json").exists()
         {
-            "save_to_disk of the Python library wrote Arrow files; write them with to_json or to_parquet"
+            "the folder has Arrow files of save_to_disk; convert them with to_json or to_parquet"
         } else {
-            "name the folder that holds the files of the data set"
+            "pass the folder with the files of the data set"
         };
         return Err(Failure::set_up(problem).hint(hint));
     }
@@ -265,8 +265,8 @@ fn value(field: &parquet::record::Field) -> Value {
 
 #[cfg(not(feature = "parquet"))]
 fn parquet_rows(_: &Path) -> Result<Rows, ReadError> {
-    let why = "it is Parquet, which this build does not read; build with --features parquet, or \
-               write it as JSON lines";
+    let why = "this build does not read Parquet; build with --features parquet, or convert it to \
+         JSON lines";
     Err(ReadError { row: 0, why: why.into() })
 }
 

@@ -13,8 +13,8 @@ use dyno_net::secrets;
 use dyno_net::trouble::Kind;
 use serde_json::Value;
 
-use super::{SpecKeys, ready};
 use super::spec_keys::Route;
+use super::{SpecKeys, ready};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -82,7 +82,7 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
             })
         }
         401 | 403 => Err(Failure::set_up(format!("{text}: {}", server.words(&models)))
-            .hint("token-env=NAME names the environment variable of the token")),
+            .hint("pass the environment variable of the token with token-env=NAME")),
         503 => Err(Failure::set_up(format!("{text} is not ready: {}", server.words(&models)))
             .hint("wait until the server has loaded its model")),
         status => server.tensors(base, &keys)?.ok_or_else(|| {
@@ -123,7 +123,7 @@ fn tensors(base: &str, model: &str, query: &str, keys: &str) -> Discovery {
     let model = model.split('/').next().unwrap_or(model);
     Discovery {
         spec: format!("oip:{base}/{model}{query}{}", without(keys, &["model"])),
-        found: format!("{base} speaks the Open Inference Protocol: model {model}."),
+        found: format!("{base} uses the Open Inference Protocol: model {model}."),
     }
 }
 
@@ -143,12 +143,12 @@ fn chosen(names: &[String], given: Option<String>, url: &str) -> Result<String, 
     let all = names.join(", ");
     match (given, names) {
         (Some(given), _) if names.contains(&given) => Ok(given),
-        (Some(given), _) => Err(Failure::usage(format!("the server has {all}, and not {given}"))
-            .hint(format!("--system openai:{url},model={given} asks for it all the same"))),
+        (Some(given), _) => Err(Failure::usage(format!("the server has {all}, not {given}"))
+            .hint(format!("--system openai:{url},model={given} requests it anyway"))),
         (None, [name]) => Ok(name.clone()),
         (None, several) => {
             Err(Failure::usage(format!("the server has {} models: {all}", several.len()))
-                .hint(format!("name one, such as dyno run {url},model={}", several[0])))
+                .hint(format!("select one, such as dyno run {url},model={}", several[0])))
         }
     }
 }
@@ -180,7 +180,7 @@ impl Questions<'_> {
         };
         server.exchange(request).map_err(|trouble| {
             let hint = match trouble.kind {
-                Kind::Tls => "behind the URL, ca=FILE.pem names the authority of its certificate",
+                Kind::Tls => "after the URL, ca=FILE.pem adds the authority of its certificate",
                 _ => "start the server, or check the URL and its port",
             };
             Failure::set_up(trouble).hint(hint)
@@ -228,15 +228,15 @@ impl Questions<'_> {
             return match &names[..] {
                 [name] => Ok(Some(tensors(base, name, self.query, keys))),
                 [] => Err(Failure::usage(format!(
-                    "{base} speaks the Open Inference Protocol and does not list its models"
+                    "{base} uses the Open Inference Protocol and does not list its models"
                 ))
-                .hint(format!("name the model: --system {system}"))),
+                .hint(format!("select the model: --system {system}"))),
                 several => Err(Failure::usage(format!(
                     "the server has {} models: {}",
                     several.len(),
                     several.join(", ")
                 ))
-                .hint(format!("name one: --system {system}"))),
+                .hint(format!("select one: --system {system}"))),
             };
         }
         let endpoint = self.endpoint(base)?;
@@ -250,9 +250,9 @@ impl Questions<'_> {
         };
         match grpc.call::<ServerMetadataResponse>(SERVER_METADATA, &Empty {}) {
             Ok(_) => Err(Failure::usage(format!(
-                "{base} speaks the Open Inference Protocol over gRPC, which does not list models"
+                "{base} uses the Open Inference Protocol over gRPC, which does not list models"
             ))
-            .hint(format!("name the model: --system oip-grpc:{}/MODEL", endpoint.authority()))),
+            .hint(format!("select the model: --system oip-grpc:{}/MODEL", endpoint.authority()))),
             Err(_) => Ok(None),
         }
     }

@@ -42,8 +42,8 @@ pub fn load(
     let model = match model.as_deref().or(given.text("model").as_deref()) {
         Some(model) if !model.is_empty() => model.to_owned(),
         _ => {
-            let problem = format!("`{}` names no model", given.url);
-            return Err(Failure::usage(problem).hint("write the URL of the server, then /MODEL"));
+            let problem = format!("`{}` has no model", given.url);
+            return Err(Failure::usage(problem).hint("use the URL of the server, then /MODEL"));
         }
     };
     // A further node may be named with or without the model.
@@ -79,8 +79,9 @@ pub fn load(
     }
     check_labels(labels.as_deref(), classes(&metadata, output.as_deref()), run)?;
     let tensors = samples.tensors.clone();
-    let model = Model::new(&metadata, &model_version, samples, output)
-        .map_err(|trouble| Failure::usage(trouble).hint("dyno probe shows what a model takes"))?;
+    let model = Model::new(&metadata, &model_version, samples, output).map_err(|trouble| {
+        Failure::usage(trouble).hint("dyno probe shows the inputs of a model")
+    })?;
     let model = Arc::new(model);
     if form == Form::Binary {
         check_binary(&asking(&nodes[0]), &model)?;
@@ -176,7 +177,7 @@ fn metadata(
             Request { method: Method::Get, path, fields: Vec::new(), body: Default::default() };
         let answer = asking.ask(&request)?;
         ModelMetadata::from_json(&answer).map_err(|error| {
-            let words = format!("what it says of the model is no metadata: {error}");
+            let words = format!("the model metadata cannot be parsed: {error}");
             Trouble::new(dyno_net::trouble::Kind::Malformed, words)
         })?
     };
@@ -223,10 +224,8 @@ fn check_ready(
 fn check_texts(samples: &Samples) -> Result<(), Failure> {
     let odd = samples.strings.iter().find_map(|input| Some((input, input.first_without_text()?)));
     let Some((input, sample)) = odd else { return Ok(()) };
-    let problem = format!(
-        "sample {sample} of input '{}' has bytes that are no UTF-8, which JSON cannot carry",
-        input.name
-    );
+    let problem =
+        format!("sample {sample} of input '{}' is not UTF-8, which JSON cannot carry", input.name);
     Err(Failure::usage(problem).hint("add binary=true, or use oip-grpc:"))
 }
 
@@ -236,7 +235,7 @@ fn check_binary(asking: &ServerQuery<'_>, model: &Arc<Model>) -> Result<(), Fail
     match asking.ask(&request) {
         Err(trouble) if trouble.kind == Kind::Request => {
             let problem = format!("{} does not accept binary tensors: {trouble}", asking.endpoint);
-            Err(Failure::set_up(problem).hint("leave out binary=true, or check the samples"))
+            Err(Failure::set_up(problem).hint("remove binary=true, or check the samples"))
         }
         // Anything else is a matter of the run.
         _ => Ok(()),
@@ -305,10 +304,10 @@ fn inputs_of(metadata: &ModelMetadata, path: &Path) -> Result<Vec<String>, Failu
     }
     let there: Vec<&str> = metadata.inputs.iter().map(|i| i.name.as_str()).collect();
     let problem = match there.as_slice() {
-        [] => "the server does not say what inputs the model has".to_owned(),
+        [] => "the server does not list the inputs of the model".to_owned(),
         there => format!("the model has several inputs: {}", there.join(", ")),
     };
-    Err(Failure::usage(problem).hint("write --data INPUT=FILE.npy, once for each input"))
+    Err(Failure::usage(problem).hint("use --data INPUT=FILE.npy, once for each input"))
 }
 
 fn is_bytes(input: &TensorMetadata) -> bool {

@@ -44,7 +44,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     if run.data.is_empty() && is_text && !is_limited(&workload, &settings) {
         settings.max_tokens = Some(OUTPUT);
         remarks
-            .push(format!("Answers are limited to {OUTPUT} tokens; output=N sets another limit."));
+            .push(format!("Answers are limited to {OUTPUT} tokens; output=N changes the limit."));
     }
     let schedule = match speed_up {
         Some(speed_up) if workload.arrivals.is_none() => {
@@ -92,7 +92,7 @@ fn settings(
     let is_text = api.is_none_or(Api::is_text);
     let is_streaming = given.switch("stream", is_text)?;
     if is_streaming && !is_text {
-        return Err(given.wrong("stream", "vectors and ranks come whole; leave it out"));
+        return Err(given.wrong("stream", "embeddings and rankings are not streamed; remove it"));
     }
     let tokenizer = tokenizer(given)?;
     let (others, without) = members(given)?;
@@ -136,7 +136,8 @@ impl LengthKeys {
     fn take(given: &mut SpecKeys, run: &RunOptions) -> Result<Self, Failure> {
         let counter: Option<TextCounter> = given.read_as("exact-input")?;
         if counter.is_some() && !run.data.is_empty() {
-            let why = "made-up prompts are fitted to their lengths, and --data has its own";
+            let why = "only generated prompts can be fitted to lengths; --data has its own \
+                 prompts";
             return Err(given.wrong("exact-input", why));
         }
         if counter == Some(TextCounter::Tokenizer) && !given.has("tokenizer") {
@@ -169,7 +170,7 @@ impl LengthKeys {
             let fitted = fit(query, &settings, prompts, counter, run.seed.unwrap_or(0));
             let fitted = fitted.map_err(|trouble| {
                 Failure::set_up(format!("exact-input: {trouble}"))
-                    .hint("without exact-input a word stands for a token")
+                    .hint("without exact-input one word counts as one token")
             })?;
             remarks.push(fitted.remark);
             workload = Arc::new(fitted.workload);
@@ -225,8 +226,8 @@ fn adapted(
     }
     let plural = if requests == 1 { "request" } else { "requests" };
     remarks.push(format!(
-        "Before the clock, {requests} {plural} for one token showed what the server accepts; a run of a \
-         URL sends one more to find out what it is."
+        "Before the run, {requests} {plural} for one token determined what the server accepts; a \
+         run of a URL sends one more to identify the server."
     ));
     Ok((servers, settings, remarks))
 }
@@ -246,31 +247,31 @@ fn remarks_on(workload: &Workload, settings: &Settings) -> Vec<String> {
     let mut remarks = workload.remarks.clone();
     if !settings.without.is_empty() {
         let members = settings.without.join(", ");
-        remarks.push(format!("Members that no request has: {members}."));
+        remarks.push(format!("Removed request members: {members}."));
     }
     if !settings.api.is_none_or(Api::is_text) {
         return remarks;
     }
     let choices = settings.others.get("n").and_then(Value::as_u64).unwrap_or(1);
     remarks.push(if settings.tokenizer.is_some() {
-        "Output tokens are those that the server counts (usage), else those of the tokenizer, which \
-         counts them before an answer is stamped."
+        "Output tokens are counted by the server (usage); otherwise the tokenizer counts them \
+         before the timestamp of an answer."
             .into()
     } else {
-        "Output tokens are those that the server counts (usage), else events with output; the \
-         client's figures say which."
+        "Output tokens are counted by the server (usage); otherwise Dyno counts events with \
+         output. The client's figures state which."
             .into()
     });
     if choices > 1 {
         remarks.push(format!(
-            "Each answer has {choices} choices; its tokens and its time per output token are those \
-             of all of them together."
+            "Each answer has {choices} choices; its tokens and its time per output token cover \
+             all choices together."
         ));
     }
     if workload.conversations.is_empty() && workload.sessions > 0 {
         remarks.push(format!(
-            "{} conversations; each turn has the recorded answers before it, whatever is served. \
-             sessions=live sends the server's own answers instead.",
+            "{} conversations; each turn contains the recorded answers before it. sessions=live \
+             sends the server's own answers instead.",
             workload.sessions
         ));
     }
@@ -291,10 +292,10 @@ fn missing_references(
     }
     let missing = format!("{} of {all} samples have no reference text", all - known);
     if run.accuracy_target.is_some() {
-        return Err(Failure::usage(format!("{missing}, and --accuracy-target judges them all"))
-            .hint("give each sample a text as its reference, or leave the target out"));
+        return Err(Failure::usage(format!("{missing}, but --accuracy-target judges all samples"))
+            .hint("give each sample a reference text, or remove the target"));
     }
-    Ok(Some(format!("{missing}; accuracy is that of the other {known}.")))
+    Ok(Some(format!("{missing}; accuracy covers the other {known}.")))
 }
 
 /// Takes the endpoint: `api=NAME`, or `chat=true` for chats.
@@ -303,8 +304,7 @@ fn api(given: &mut SpecKeys) -> Result<Option<Api>, Failure> {
     let is_chat = given.switch("chat", false)?;
     match (api, is_chat) {
         (Some(api), true) if api != Api::Chat => {
-            let why =
-                format!("api={} names another interface; leave out one of the two", api.name());
+            let why = format!("api={} is another interface; remove one of the two", api.name());
             Err(given.wrong("chat", why))
         }
         (None, true) => Ok(Some(Api::Chat)),
@@ -358,7 +358,7 @@ fn members(given: &mut SpecKeys) -> Result<(Map<String, Value>, Vec<String>), Fa
             return Err(given.wrong(&format!("{key}:"), format!("Dyno sends it; use {instead}")));
         }
         let json = serde_json::from_str(&value)
-            .map_err(|error| given.wrong(&key, format!("`{value}` is no JSON: {error}")))?;
+            .map_err(|error| given.wrong(&key, format!("`{value}` is not JSON: {error}")))?;
         others.insert(key, json);
     }
     for (key, value) in given.secrets_of("body")? {
@@ -370,7 +370,7 @@ fn members(given: &mut SpecKeys) -> Result<(Map<String, Value>, Vec<String>), Fa
             return Err(given.wrong("without", why));
         }
         if others.contains_key(key) {
-            return Err(given.wrong(key, "is set and removed; leave out one of the two"));
+            return Err(given.wrong(key, "is both set and removed; remove one of the two"));
         }
     }
     Ok((others, without))
@@ -389,8 +389,8 @@ fn tokenizer(given: &mut SpecKeys) -> Result<Option<Arc<dyn Tokenize>>, Failure>
 fn tokenizer(given: &mut SpecKeys) -> Result<Option<Arc<dyn Tokenize>>, Failure> {
     match given.text("tokenizer") {
         None => Ok(None),
-        Some(_) => Err(Failure::set_up("this build counts no tokens by itself")
-            .hint("build with --features tokenizer, or ask the server for usage")),
+        Some(_) => Err(Failure::set_up("this build has no tokenizer")
+            .hint("build with --features tokenizer, or use the counts of the server (usage)")),
     }
 }
 
@@ -425,6 +425,6 @@ mod tests {
         let told = missing_references(&references(1, 3), &judged).unwrap_err();
         assert!(told.problems()[0].starts_with("2 of 3 samples have no reference text"));
         let remark = missing_references(&references(1, 3), &free).unwrap();
-        assert!(remark.is_some_and(|remark| remark.ends_with("of the other 1.")));
+        assert!(remark.is_some_and(|remark| remark.ends_with("the other 1.")));
     }
 }

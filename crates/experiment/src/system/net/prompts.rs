@@ -85,7 +85,7 @@ impl PromptKeys {
         api: Option<Api>,
     ) -> Result<Workload, Failure> {
         if let Some(key) = self.foreign(true) {
-            return Err(given.wrong(key, "has no effect without --data FILE; leave it out"));
+            return Err(given.wrong(key, "has no effect without --data FILE; remove it"));
         }
         let is_ranking = api == Some(Api::Rerank);
         let has_ids = matches!(self.shape, Shape::Numbers(_));
@@ -93,10 +93,10 @@ impl PromptKeys {
             return Err(given.wrong("documents", "only a ranking has documents; add api=rerank"));
         }
         if has_ids && (self.images.is_some() || is_ranking) {
-            return Err(given.wrong("ids", "images and rankings go with words; leave it out"));
+            return Err(given.wrong("ids", "images and rankings need words; remove it"));
         }
         if self.lengths.is_some() && (self.input.is_some() || self.output.is_some()) {
-            return Err(given.wrong("lengths", "holds input and output; leave out the other two"));
+            return Err(given.wrong("lengths", "includes input and output; remove the other two"));
         }
         let single = || LengthMix::of_one(self.input.unwrap_or(INPUT), self.output);
         let made = SyntheticPrompts {
@@ -120,8 +120,8 @@ impl PromptKeys {
         (api, path): (Option<Api>, &Path),
     ) -> Result<Workload, Failure> {
         if let Some(key) = self.foreign(false) {
-            let problem = format!("{key}= makes prompts up, and --data names a file of them");
-            return Err(Failure::usage(problem).hint("leave out one of the two"));
+            let problem = format!("{key}= generates prompts, but --data reads them from a file");
+            return Err(Failure::usage(problem).hint("remove one of the two"));
         }
         let options = RowOptions {
             api,
@@ -138,12 +138,12 @@ impl PromptKeys {
         if let Some(Lengths::Fixed(most)) = self.output {
             workload.prompts.iter_mut().for_each(|prompt| prompt.max_tokens = Some(most));
         } else if self.output.is_some() {
-            return Err(given.wrong("output", "of prompts from a file it is one number"));
+            return Err(given.wrong("output", "for prompts from a file use one number"));
         }
         let is_token_list = |prompt: &Prompt| matches!(prompt.input, Input::Tokens(_));
         let has_ids = matches!(self.shape, Shape::Numbers(_));
         if has_ids && !workload.prompts.iter().any(is_token_list) {
-            let why = "has no effect: every prompt of --data has its text; leave it out";
+            let why = "has no effect: every prompt of --data has its own text; remove it";
             return Err(given.wrong("ids", why));
         }
         Ok(workload)
@@ -160,11 +160,12 @@ pub fn workload(
     match run.data.as_slice() {
         [] => keys.made_up(given, run, api),
         [(None, path)] => keys.of_file(given, run, (api, path)),
-        [(Some(name), _)] => {
-            Err(Failure::usage(format!("--data {name}=FILE names an input, and prompts have none"))
-                .hint("write --data FILE"))
-        }
-        _ => Err(Failure::usage("--data names several files, and prompts come of one")),
+        [(Some(name), _)] => Err(Failure::usage(format!(
+            "--data {name}=FILE is for a model input, but prompts have \
+                 none"
+        ))
+        .hint("use --data FILE")),
+        _ => Err(Failure::usage("expected one file of prompts, found several --data")),
     }
 }
 
@@ -173,6 +174,6 @@ pub fn rows_of(run: &RunOptions) -> Result<Option<Vec<Row>>, Failure> {
     match run.data.as_slice() {
         [] => Ok(None),
         [(None, path)] => dataset::rows_at_most(path, run.samples.map(NonZero::get)).map(Some),
-        _ => Err(Failure::usage("samples come of one file, with --data FILE")),
+        _ => Err(Failure::usage("pass one file of samples with --data FILE")),
     }
 }

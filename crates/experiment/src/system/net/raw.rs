@@ -30,7 +30,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let pointer = given.text("pointer");
     let accepted = given.accepted()?;
     if pointer.is_none() && accepted != AcceptedClasses::default() {
-        let why = "only the text that pointer=/JSON/POINTER takes out of an answer is judged";
+        let why = "only the text selected by pointer=/JSON/POINTER is judged";
         return Err(given.wrong("accept-answers", why));
     }
     let content_type = given.text("content-type").unwrap_or_else(|| "application/json".into());
@@ -49,14 +49,15 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let mut remarks = Vec::new();
     if !is_synthetic && !protocol.uses_samples() {
         if !unknown.is_empty() {
-            let problem = format!("the request names {{{unknown}}}, which the samples do not have");
+            let problem = format!("the request uses {{{unknown}}}, which the samples do not have");
             return Err(Failure::usage(problem)
-                .hint(format!("name their fields in braces; the samples have: {columns}")));
+                .hint(format!("use their fields in braces; the samples have: {columns}")));
         }
-        remarks.push("The request names no field of --data: all requests are alike.".into());
+        remarks.push("The request uses no field of --data: all requests are equal.".into());
     } else if !unknown.is_empty() && !is_synthetic {
         remarks.push(format!(
-            "The request has {{{unknown}}}, which is sent as it stands: the samples have {columns}."
+            "The request has {{{unknown}}}, which is sent unchanged, because the samples have \
+             only {columns}."
         ));
     }
     let wired = ServerGroup {

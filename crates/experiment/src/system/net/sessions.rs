@@ -47,18 +47,18 @@ pub fn sessions(
     };
     let turns: Option<Lengths> = given.read_as("turns")?;
     if api.is_some_and(|api| api != Api::Chat) {
-        return Err(given.wrong("sessions", "conversations are chats; leave out api and chat"));
+        return Err(given.wrong("sessions", "conversations always use chat; remove api and chat"));
     }
     for key in ["exact-input", "unique-prefix"] {
         if given.has(key) {
-            return Err(given.wrong(key, "messages of sessions are not changed; leave it out"));
+            return Err(given.wrong(key, "messages of sessions cannot be changed; remove it"));
         }
     }
     reject_others(run)?;
     let seed = run.seed.unwrap_or(0);
     let mut workload = match prompts::rows_of(run)? {
         Some(_) if turns.is_some() => {
-            return Err(given.wrong("turns", "--data holds the turns; leave it out"));
+            return Err(given.wrong("turns", "--data has the turns; remove it"));
         }
         Some(rows) => {
             let output: Option<Lengths> = given.read_as("output")?;
@@ -72,7 +72,7 @@ pub fn sessions(
                     workload.prompts.iter_mut().for_each(|turn| turn.max_tokens = Some(most));
                 }
                 Some(_) => {
-                    let why = "it is one number for conversations from a file";
+                    let why = "use one number for conversations from a file";
                     return Err(given.wrong("output", why));
                 }
             }
@@ -91,8 +91,8 @@ pub fn sessions(
     let chains = workload.chains(think, seed);
     let turns = workload.prompts.len() as f64 / chains.len() as f64;
     workload.remarks.push(format!(
-        "{} conversations of {turns:.1} turns on average; each turn holds the server's own answers to \
-         the turns before it.",
+        "{} conversations of {turns:.1} turns on average; each turn contains the server's own \
+         answers to the earlier turns.",
         chains.len()
     ));
     Ok(Some((workload, Sessions { chains, is_once })))
@@ -102,10 +102,10 @@ pub fn sessions(
 fn reject_others(run: &RunOptions) -> Result<(), Failure> {
     if run.remote_workers.is_some() {
         return Err(Failure::usage("sessions=live: workers do not share sessions")
-            .hint("leave out --workers, or sessions"));
+            .hint("remove --workers, or sessions"));
     }
     if !run.tenant_systems.is_empty() {
-        return Err(Failure::usage("sessions=live: a run with tenants plays no sessions")
+        return Err(Failure::usage("sessions=live: a run with tenants cannot have sessions")
             .hint("measure the tenants one by one"));
     }
     Ok(())
@@ -122,9 +122,9 @@ pub fn check(
 ) -> Result<(), Failure> {
     if sessions.is_some() && nodes.len() > 1 && settings.version == HttpVersion::Http2 {
         return Err(Failure::usage(
-            "sessions=live: over HTTP/2 no session stays at one of several servers",
+            "sessions=live: over HTTP/2 sessions do not stay on one of several servers",
         )
-        .hint("leave out http2=true, or the further nodes"));
+        .hint("remove http2=true, or the further nodes"));
     }
     Ok(())
 }
@@ -186,7 +186,7 @@ mod tests {
     fn wrong_keys_are_refused() {
         for (keys, expected) in [
             ("sessions=dead", "expected live or once, found `dead`"),
-            ("sessions=live,exact-input=usage", "are not changed"),
+            ("sessions=live,exact-input=usage", "cannot be changed"),
             ("think=1s", "add sessions=live"),
             ("sessions=live,think=3s-1s", "the shorter time first"),
             ("sessions=live,think=soon", "think"),

@@ -105,7 +105,7 @@ impl SpecKeys {
             }
             let Some((key, value)) = part.split_once('=') else {
                 let problem = format!("system `{system}`: expected key=value, found `{part}`");
-                return Err(Failure::usage(problem).hint("values hold no commas"));
+                return Err(Failure::usage(problem).hint("values cannot contain commas"));
             };
             keys.push((key.to_owned(), value.to_owned()));
         }
@@ -251,8 +251,11 @@ impl SpecKeys {
         let prefix = format!("{place}-env.");
         for (name, variable) in self.beginning(&prefix) {
             let value = std::env::var(&variable).map_err(|_| {
-                Failure::set_up(format!("{prefix}{name}: there is no variable {variable}"))
-                    .hint(format!("export {variable}=..., which Dyno sends and writes nowhere"))
+                Failure::set_up(format!(
+                    "{prefix}{name}: the environment variable {variable} is \
+                     not set"
+                ))
+                .hint(format!("export {variable}=...; Dyno sends it and never writes it"))
             })?;
             found.push((name, value.trim().to_owned()));
         }
@@ -294,17 +297,17 @@ impl SpecKeys {
             name.make_ascii_lowercase();
             if OWN_FIELDS.contains(&name.as_str()) {
                 return Err(Failure::usage(format!("header.{name}: Dyno sends this field itself"))
-                    .hint("it frames the message; leave it out"));
+                    .hint("it frames the message; remove it"));
             }
         }
         if let Some(name) = self.text("token-env") {
             let token = std::env::var(&name).map_err(|_| {
-                Failure::set_up(format!("there is no token in the environment variable {name}"))
-                    .hint(format!("export {name}=..., which Dyno sends and writes nowhere"))
+                Failure::set_up(format!("the environment variable {name} has no token"))
+                    .hint(format!("export {name}=...; Dyno sends it and never writes it"))
             })?;
             let token = token.trim();
             if token.is_empty() || token.contains(char::is_control) {
-                let problem = format!("the environment variable {name} holds no token");
+                let problem = format!("the environment variable {name} is not a valid token");
                 return Err(Failure::set_up(problem).hint("a token is one line of text"));
             }
             fields.push(("authorization".into(), format!("Bearer {token}")));
@@ -338,7 +341,8 @@ impl SpecKeys {
         let fingerprints = fingerprints.collect::<Result<Vec<_>, _>>()?;
         let is_unverified = self.switch("insecure", false)?;
         if is_unverified && (!fingerprints.is_empty() || authorities != Authorities::Public) {
-            let why = "any certificate is accepted, and ca= or fingerprint= names some";
+            let why = "insecure=true accepts any certificate, so ca= and fingerprint= have no \
+                 effect";
             return Err(self.wrong("insecure", why));
         }
         let identity = match (self.file("client-cert")?, self.file("client-key")?) {
@@ -407,7 +411,7 @@ impl Route {
     /// The text is not a URL.
     pub fn to(&self, url: &str) -> Result<Endpoint, String> {
         if url.contains(REDACTED) {
-            return Err(format!("{REDACTED} stands for a value that was left out of `{url}`"));
+            return Err(format!("{REDACTED} replaces a secret value of `{url}`"));
         }
         let parsed = url.parse::<Endpoint>();
         let parsed =
@@ -426,10 +430,9 @@ fn check_redacted(place: &str, given: &[(String, String)]) -> Result<(), Failure
     match given.iter().find(|(_, value)| value == REDACTED) {
         None => Ok(()),
         Some((name, _)) => {
-            let problem =
-                format!("{place}.{name}: {REDACTED} stands for a value that was left out");
+            let problem = format!("{place}.{name}: {REDACTED} replaces a secret value");
             Err(Failure::usage(problem)
-                .hint(format!("{place}-env.{name}=VARIABLE takes it from the environment")))
+                .hint(format!("{place}-env.{name}=VARIABLE reads it from the environment")))
         }
     }
 }
@@ -518,7 +521,7 @@ mod tests {
         assert!(problem("insecure=true").unwrap().is_unverified);
         let hash = "ab".repeat(32);
         let both = format!("insecure=true,fingerprint=sha256:{hash}");
-        assert!(problem(&both).unwrap_err().contains("any certificate is accepted"));
+        assert!(problem(&both).unwrap_err().contains("accepts any certificate"));
         assert_eq!(problem(&both[14..]).unwrap().fingerprints.len(), 1);
         assert!(problem("fingerprint=abc").unwrap_err().contains("64 hexadecimal digits"));
     }

@@ -82,7 +82,7 @@ pub fn stored(
     let numbers: Vec<f32> = rows.iter().flatten().map(|x| *x as f32).collect();
     let failed = |error: io::Error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
-            .hint("DYNO_CACHE names another folder; --mode performance needs none")
+            .hint("set DYNO_CACHE to another folder, or use --mode performance, which needs none")
     };
     fs::create_dir_all(&folder).map_err(failed)?;
     let mut bytes = Vec::new();

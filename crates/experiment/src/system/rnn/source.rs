@@ -30,12 +30,13 @@ impl Source {
     /// # Errors
     /// The model does not exist, or does not have these sizes.
     pub fn open(named: &str, spec: &Spec) -> Result<Self, Failure> {
-        let hint = "dyno rnn explain tells what is made of a model; dyno info systems the grammar";
+        let hint = "dyno rnn explain shows how a model is executed; dyno info systems shows the \
+             syntax";
         let network = dyno_rnn::served::ServedModel::ALL.into_iter().find(|of| name(*of) == named);
         let Some(network) = network else {
             if spec.documents.is_some() {
                 return Err(Failure::usage(format!("system rnn: {named} has no documents"))
-                    .hint("documents=N is of text-similarity and of reader"));
+                    .hint("documents=N is for text-similarity and reader"));
             }
             let model = Model::open(named).map_err(|error| match error {
                 ModelError::Neither(_) => Failure::set_up(format!(
@@ -46,7 +47,8 @@ impl Source {
             let model = model.map_err(|failure| failure.hint(hint))?;
             if let Some(rows) = model.rows() {
                 return Err(Failure::set_up(format!(
-                    "system rnn: {named} has other initial states or lengths for each of {rows} rows"
+                    "system rnn: {named} has different initial states or lengths for each of \
+                     {rows} rows"
                 ))
                 .hint("samples form batches of any size; use the engine from Python or C"));
             }
@@ -54,7 +56,7 @@ impl Source {
         };
         if spec.lengths.is_some() {
             return Err(Failure::usage(format!("system rnn: samples of {named} have one length"))
-                .hint("documents=N says how many documents a query has"));
+                .hint("documents=N sets the number of documents per query"));
         }
         let mut sizes = network.paper();
         sizes.documents = spec.documents.unwrap_or(sizes.documents);
@@ -121,7 +123,7 @@ impl Source {
         let steps = model.steps(sequence.len() / model.inputs());
         let (outputs, width) = (model.oracle(sequence), model.outputs());
         if steps == 0 {
-            return Err("the last layer runs no steps, so that it has no last state".to_owned());
+            return Err("the last layer has no steps, so it has no last state".to_owned());
         }
         let (first, end) = (&outputs[..width], &outputs[(steps - 1) * width..][..width]);
         let directions = model.layers().last().map_or(Directions::Forward, Layer::directions);

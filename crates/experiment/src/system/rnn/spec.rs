@@ -10,13 +10,17 @@ use dyno_sut::batch::LengthClasses;
 use dyno_sut::cores::Cores;
 
 /// Grammar for help texts.
-pub const GRAMMAR: &str = "recurrent networks in Dyno's own engine: MODEL is FILE.onnx, a whole model with its own inputs \
-     and outputs (,verify=off leaves out the comparison with an independent evaluator), or layers: \
-     FILE.onnx,as=layers if they follow one another, FILE.safetensors, one of the layers as FILE#LAYER, FILE?nonlinearity=relu for options that weights do not determine, a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps), or one of the networks that \
-     DeepCPU serves, text-similarity, reader or bidaf, whose samples are made-up words; several models with + between them, each on its own cores as MODEL@0-3. Then any of \
-     ,precision=f32|bf16|int8, ,lengths=N-M (of random samples), ,near=RATIO (of lengths that share a \
-     batch), ,documents=N (of a query) and ,tune=TIME. Layers take --data FILE.npy [samples, steps, inputs] and --data lengths=FILE.npy; their answers \
-     are last states, held against the layers in double precision or --with reference=FILE.npy";
+pub const GRAMMAR: &str = "recurrent networks in Dyno's own engine: MODEL is FILE.onnx, a whole \
+     model with its own inputs and outputs (,verify=off skips the comparison with an independent \
+     evaluator), or layers: FILE.onnx,as=layers if they follow one another, FILE.safetensors, one \
+     of the layers as FILE#LAYER, FILE?nonlinearity=relu for options that weights do not \
+     determine, a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps), or \
+     one of the networks of DeepCPU, text-similarity, reader or bidaf, whose samples are random \
+     words; several models with + between them, each on its own cores as MODEL@0-3. Then any of \
+     ,precision=f32|bf16|int8, ,lengths=N-M (of random samples), ,near=RATIO (of lengths that \
+     share a batch), ,documents=N (of a query) and ,tune=TIME. Layers take --data FILE.npy \
+     [samples, steps, inputs] and --data lengths=FILE.npy; their answers are last states, \
+     compared with the layers in double precision or with --with reference=FILE.npy";
 
 const KEYS: [&str; 7] = ["precision", "lengths", "near", "documents", "tune", "as", "verify"];
 

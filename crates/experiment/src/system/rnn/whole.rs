@@ -165,8 +165,13 @@ fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<(bool, 
         return Ok((false, "The model was not verified (verify=off).".to_owned()));
     }
     let wrong = |reason: String| {
-        Failure::set_up(format!("system rnn: this engine computes another network: {reason}")).hint(
-            "please report the model; onnx:FILE runs it in ONNX Runtime, verify=off runs it anyway",
+        Failure::set_up(format!(
+            "system rnn: this engine computes the network incorrectly: \
+             {reason}"
+        ))
+        .hint(
+            "report the model as a bug; onnx:FILE runs it in ONNX Runtime, verify=off runs it \
+             anyway",
         )
     };
     match model.verify(inputs) {
@@ -178,8 +183,9 @@ fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<(bool, 
                 )));
             }
             let sentence = format!(
-                "Outputs were compared with an independent evaluator of ONNX in double precision, on one \
-                 sample: the largest difference is {difference:.1e} of an output's largest magnitude."
+                "Outputs were compared with an independent ONNX evaluator in double precision, on \
+                 one sample: the largest difference is {difference:.1e} of an output's largest \
+                 magnitude."
             );
             Ok((true, sentence))
         }
@@ -188,7 +194,8 @@ fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<(bool, 
             // Some of the evaluator's errors begin with the same words.
             let reason = reason.trim_start_matches("not verified: ").trim_end_matches('.');
             let sentence = format!(
-                "The model was not verified: the independent evaluator does not compute it: {reason}."
+                "The model was not verified, because the independent evaluator does not support \
+                 it: {reason}."
             );
             Ok((false, sentence))
         }
@@ -214,7 +221,7 @@ fn judge(
                 let problem =
                     format!("{}: answers of a single number have no cosine", path.display());
                 return Err(Failure::usage(problem)
-                    .hint("leave out --with reference=, or compare labels with --labels"));
+                    .hint("remove --with reference=, or compare labels with --labels"));
             }
             path
         }
@@ -222,15 +229,15 @@ fn judge(
             match rows(path, inputs, library) {
                 Ok(vectors) => {
                     remarks.push(
-                        "Answers are held against those of an independent evaluator of ONNX in double \
-                         precision."
+                        "Answers are compared with those of an independent ONNX evaluator in \
+                         double precision."
                             .to_owned(),
                     );
                     vectors
                 }
                 Err(reason) => {
                     let reason = reason.problems().join("; ");
-                    remarks.push(format!("Answers are held against nothing: {reason}."));
+                    remarks.push(format!("Answers are not compared: {reason}."));
                     return Ok(None);
                 }
             }
@@ -275,13 +282,13 @@ fn rows(path: &Path, inputs: &[ModelInput], library: &TensorLibrary) -> Result<P
 fn check_directions(rows: &[Vec<f64>]) -> Result<(), String> {
     for (sample, row) in rows.iter().enumerate() {
         let why = if row.len() != rows[0].len() {
-            "has another length than that of sample 0"
+            "has a different length than sample 0"
         } else if row.len() < 2 {
-            "is a single number, of which a cosine only sees the sign"
+            "is a single number, for which a cosine depends only on the sign"
         } else if row.iter().any(|x| !x.is_finite()) {
             "has infinite numbers or NaN"
         } else if row.iter().all(|x| *x == 0.0) {
-            "is all zeros, which have no direction"
+            "is all zeros, which has no cosine"
         } else {
             continue;
         };

@@ -140,7 +140,7 @@ impl Framing {
                     self.head.extend_from_slice(bytes);
                 }
                 if self.head.len() >= LONGEST_HEAD {
-                    return Err(malformed("its head is longer than 64 KiB"));
+                    return Err(malformed("its header is longer than 64 KiB"));
                 }
                 *bytes = &[];
                 Ok(None)
@@ -168,7 +168,12 @@ impl Framing {
             let status = response.code.expect("a whole head has a status");
             match status {
                 100 | 102..=199 => continue,
-                101 => return Err(malformed("it changes to a protocol that nobody asked for")),
+                101 => {
+                    return Err(malformed(
+                        "it switches to a protocol that the client did not \
+                     request",
+                    ));
+                }
                 _ => {}
             }
             let fields = Head(response.headers);
@@ -185,14 +190,14 @@ impl Framing {
 }
 
 fn malformed(why: &str) -> Trouble {
-    Trouble::new(Kind::Malformed, format!("the answer is no HTTP/1.1: {why}"))
+    Trouble::new(Kind::Malformed, format!("the answer is not HTTP/1.1: {why}"))
 }
 
 fn no_http(bytes: &[u8], error: httparse::Error) -> Trouble {
     let hint = match bytes {
         // HTTP/2 begins with a SETTINGS frame; the other pattern is a TLS alert.
-        [0, 0, _, 4, ..] => "; the server speaks HTTP/2 there",
-        [0x15, 3, ..] => "; the server speaks https there",
+        [0, 0, _, 4, ..] => "; the server uses HTTP/2",
+        [0x15, 3, ..] => "; the server uses https",
         _ => "",
     };
     let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(24)]);
@@ -236,7 +241,7 @@ fn body(status: u16, fields: &Head<'_>) -> Result<FramingState, Trouble> {
         }
         let value = value.iter().fold(0, |n, digit| n * 10 + u64::from(digit - b'0'));
         if length.is_some_and(|other| other != value) {
-            return Err(malformed("it has two lengths"));
+            return Err(malformed("it has two different lengths"));
         }
         length = Some(value);
     }

@@ -82,7 +82,7 @@ impl ChunkDecoder {
                 ChunkState::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
             }
             (ChunkState::Size { digits: 0, .. }, _) => {
-                return Err(ChunkError("a chunk begins with no hexadecimal size"));
+                return Err(ChunkError("a chunk does not begin with a hexadecimal size"));
             }
             (ChunkState::Size { size, .. } | ChunkState::Extension { size }, b'\n') => {
                 self.overhead = 0;
@@ -95,7 +95,7 @@ impl ChunkDecoder {
                 ChunkState::Extension { size }
             }
             (ChunkState::Size { .. }, _) => {
-                return Err(ChunkError("the size of a chunk is no number"));
+                return Err(ChunkError("the size of a chunk is not a number"));
             }
             (ChunkState::Extension { size }, _) => {
                 self.count_overhead()?;
@@ -160,8 +160,8 @@ mod tests {
     #[test]
     fn what_is_no_chunk_is_said() {
         let wrong = |wire: &[u8]| read(&[wire]).map_err(|wrong| wrong.0).unwrap_err();
-        assert!(wrong(b"\r\n").contains("no hexadecimal size"));
-        assert!(wrong(b"-1\r\n").contains("no hexadecimal size"));
+        assert!(wrong(b"\r\n").contains("not begin with a hexadecimal size"));
+        assert!(wrong(b"-1\r\n").contains("not begin with a hexadecimal size"));
         assert!(wrong(b"5g\r\n").contains("no number"));
         assert!(wrong(b"1\r\nab").contains("longer than its size"));
         assert!(wrong(b"1234567890123456\r\n").contains("15 digits"));

@@ -79,7 +79,10 @@ impl DialAttempt {
         }
         self.connection.shake_hands().map_err(|error| {
             tls_error(&node.endpoint, &error).unwrap_or_else(|| {
-                let words = format!("{} hung up during the TLS handshake: {error}", node.endpoint);
+                let words = format!(
+                    "{} closed the connection during the TLS handshake: {error}",
+                    node.endpoint
+                );
                 Trouble::new(Kind::Tls, words)
             })
         })

@@ -181,7 +181,7 @@ impl EventLoop {
                         let node = &shared.nodes[self.slots[at].node];
                         let seconds = shared.options.connect_limit as f64 / SECOND as f64;
                         let words = format!(
-                            "{} made no connection within {seconds} s",
+                            "{} did not accept the connection within {seconds} s",
                             node.endpoint.route()
                         );
                         self.dial_failed(at, &Trouble::new(Kind::Connect, words));
@@ -394,7 +394,7 @@ impl EventLoop {
     }
 
     fn give_up(&mut self, error: &io::Error) {
-        let words = format!("the system reports no more events of sockets: {error}");
+        let words = format!("cannot poll sockets: {error}");
         for at in 0..self.slots.len() {
             let phase = std::mem::replace(&mut self.slots[at].phase, Phase::Down);
             if let Phase::Live(live) = phase {

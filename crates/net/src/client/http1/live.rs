@@ -279,7 +279,7 @@ impl LiveConnection {
             Ending::Closed | Ending::Agreed => {
                 let again = match self.answers {
                     0 => "",
-                    _ => "; it had carried other answers before (keep-alive=false uses each once)",
+                    _ => "; it was reused (keep-alive=false opens a connection per request)",
                 };
                 let words = format!("{endpoint} closed the connection {when}{again}");
                 Trouble::new(Kind::Closed, words)
@@ -287,13 +287,13 @@ impl LiveConnection {
             Ending::Broken(error) => match crate::client::backoff::tls_error(endpoint, &error) {
                 Some(trouble) => trouble,
                 None => {
-                    let words = format!("the connection to {endpoint} broke {when}: {error}");
+                    let words = format!("the connection to {endpoint} failed {when}: {error}");
                     Trouble::new(Kind::Closed, words)
                 }
             },
             Ending::Trouble(trouble) => trouble,
             Ending::Unasked => {
-                let words = format!("{endpoint} sent more than its answer");
+                let words = format!("{endpoint} sent bytes after the end of its answer");
                 Trouble::new(Kind::Malformed, words)
             }
             Ending::TimedOut => pool.shared.timed_out(endpoint, has_begun),

@@ -56,7 +56,7 @@ pub(super) async fn keep(lane: Arc<Lane>, node: usize) {
             Err(_) => {
                 let route = lane.shared.nodes[node].endpoint.route();
                 let seconds = limit.as_secs_f64();
-                let words = format!("{route} made no connection within {seconds} s");
+                let words = format!("{route} did not accept the connection within {seconds} s");
                 Err(Trouble::new(Kind::Connect, words))
             }
         };
@@ -124,8 +124,10 @@ async fn dial(
             let tls = TlsConnector::from(config.clone()).connect(name.clone(), stream).await;
             let tls = tls.map_err(|error| {
                 tls_error(&node.endpoint, &error).unwrap_or_else(|| {
-                    let words =
-                        format!("{} hung up during the TLS handshake: {error}", node.endpoint);
+                    let words = format!(
+                        "{} closed the connection during the TLS handshake: {error}",
+                        node.endpoint
+                    );
                     Trouble::new(Kind::Tls, words)
                 })
             })?;

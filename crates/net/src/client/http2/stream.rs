@@ -190,10 +190,10 @@ pub(super) fn trouble(lane: &Lane, link: &Link, error: &h2::Error, has_begun: bo
         }
         Some(h2::Reason::CANCEL | h2::Reason::NO_ERROR) => (Kind::Closed, "ended the stream"),
         Some(h2::Reason::INTERNAL_ERROR) if error.is_remote() => {
-            (Kind::Server, "reports an error of its own")
+            (Kind::Server, "reports an internal error")
         }
         Some(_) if error.is_remote() => (Kind::Closed, "ended the stream"),
-        Some(_) => (Kind::Malformed, "sent what is no HTTP/2"),
+        Some(_) => (Kind::Malformed, "violated HTTP/2"),
         None => (Kind::Closed, "closed the connection"),
     };
     Trouble::new(kind, format!("{endpoint} {what} {when}: {error}"))

@@ -107,7 +107,7 @@ fn check(server: SocketAddr, version: HttpVersion) {
         }
     }
     let seen = client.statistics();
-    assert_eq!(seen.troubles[&Kind::Empty].1, "the answer holds no output");
+    assert_eq!(seen.troubles[&Kind::Empty].1, "the answer has no output");
     assert_eq!(
         seen.troubles[&Kind::InBand].1,
         "the server reports an error in its answer: engine died"

@@ -134,7 +134,7 @@ fn a_certificate_that_has_expired() {
 #[test]
 fn a_certificate_of_another_name() {
     let (server, pem) = server("elsewhere.example", 2999);
-    check_refused(&server, Trust::only(pem), "use a name that it is of");
+    check_refused(&server, Trust::only(pem), "use a host name of the certificate");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_certificate_that_claims_to_be_an_authority_vouches_for_itself() {
     // Its name and dates count all the same.
     let (config, certificate) = self_signed("a.example", 2999, b"http/1.1", ca(), None);
     let other = Trust::only(certificate.pem().into_bytes());
-    check_refused(&echo(config), other, "use a name that it is of");
+    check_refused(&echo(config), other, "use a host name of the certificate");
     let (config, certificate) = self_signed("localhost", 2001, b"http/1.1", ca(), None);
     check_refused(&echo(config), Trust::only(certificate.pem().into_bytes()), "renew it");
     // And one that was given vouches for no other.
@@ -245,7 +245,7 @@ fn a_server_without_tls() {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         super::faults::silence(stream);
     });
-    check_refused(&server, Trust::default(), "speaks http there");
+    check_refused(&server, Trust::default(), "may use http");
 }
 
 #[test]

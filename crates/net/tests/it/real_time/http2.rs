@@ -112,7 +112,13 @@ fn a_server_that_is_silent_on_streams() {
         drop(respond);
     });
     let options = Options { time_limit: Some(300 * MILLISECOND), ..options() };
-    check_all_fail(lines, &endpoint(server), &options, Kind::TimedOut, "no answer within 0.3 s");
+    check_all_fail(
+        lines,
+        &endpoint(server),
+        &options,
+        Kind::TimedOut,
+        "did not answer within 0.3 s",
+    );
 }
 
 #[test]

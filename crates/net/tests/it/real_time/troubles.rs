@@ -116,7 +116,7 @@ fn a_name_without_an_address() {
 #[test]
 fn a_server_that_is_silent() {
     let server = Faulty::start(silence);
-    let (node, words) = (endpoint(server.address), "no answer within 0.3 s");
+    let (node, words) = (endpoint(server.address), "did not answer within 0.3 s");
     check_all_fail(small, &node, &impatient(), Kind::TimedOut, words);
 }
 
@@ -127,7 +127,7 @@ fn a_server_that_stalls_in_an_answer() {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf");
         silence(stream);
     });
-    let (node, words) = (endpoint(server.address), "did not finish its answer within 0.3 s");
+    let (node, words) = (endpoint(server.address), "did not complete its answer within 0.3 s");
     check_all_fail(small, &node, &impatient(), Kind::TimedOut, words);
 }
 
@@ -165,7 +165,7 @@ fn a_stream_that_breaks_off() {
 #[test]
 fn a_server_of_something_else() {
     let server = Faulty::start(always(b"\x00\xff220 smtp.example ESMTP\r\n\r\n"));
-    check(&server, Kind::Malformed, "is no HTTP/1.1");
+    check(&server, Kind::Malformed, "is not HTTP/1.1");
     let server = Faulty::start(always(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nno"));
     check(&server, Kind::Malformed, "hexadecimal size");
 }

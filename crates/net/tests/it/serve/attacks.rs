@@ -75,7 +75,11 @@ fn contents_of_all_requests_share_one_budget() {
     until("they hold memory", || metric(address, "dyno_content_bytes") > most - 4e3);
     let refused = post(address, INFER, "", &[b' '; 1 << 20]);
     assert_eq!((refused.status, refused.field("retry-after")), (429, Some("1")));
-    assert!(refused.text().contains("more than the 4194304 bytes"), "{}", refused.text());
+    assert!(
+        refused.text().contains("memory limit of this server, 4194304 bytes"),
+        "{}",
+        refused.text()
+    );
     assert!(is_served(address), "small requests are always accepted");
     drop(held);
     until("the memory is free", || metric(address, "dyno_content_bytes") == 0.0);

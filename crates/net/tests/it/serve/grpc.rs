@@ -129,7 +129,7 @@ fn the_server_and_its_model_tell_of_themselves() {
     assert_eq!((&model.inputs[0].name[..], &model.inputs[0].shape[..]), ("ink", &[-1, 64][..]));
     let missing = unary(address, MODEL_READY, &named("iris"));
     assert_eq!(missing.code, Code::NotFound);
-    assert_eq!(missing.words, "there is no model 'iris'; there is digits");
+    assert_eq!(missing.words, "unknown model 'iris'; the server has digits");
 }
 
 #[test]
@@ -137,25 +137,25 @@ fn what_is_wrong_has_its_code_and_its_words() {
     let (_server, address) = digits(Limits { body: 2_000, ..Limits::default() });
     let infer = |request: InferRequest| unary(address, MODEL_INFER, &request.to_message(true));
     for (called, code, words) in [
-        (infer(request("iris", "ink", 64)), Code::NotFound, "no model 'iris'"),
+        (infer(request("iris", "ink", 64)), Code::NotFound, "unknown model 'iris'"),
         (infer(request("digits", "pixels", 64)), Code::InvalidArgument, "it takes ink"),
         (infer(request("digits", "ink", 63)), Code::InvalidArgument, "of shape [-1, 64]"),
-        (infer(request("digits", "ink", 640)), Code::ResourceExhausted, "bodies of 2000 bytes"),
+        (infer(request("digits", "ink", 640)), Code::ResourceExhausted, "is 2000 bytes"),
         (
             unary(address, "/inference.GRPCInferenceService/Nothing", &Empty {}),
             Code::Unimplemented,
-            "there is no method",
+            "unknown method",
         ),
         (
             call(address, MODEL_INFER, &[], b"\0\0\0\0\x09ab", 3),
             Code::InvalidArgument,
-            "a message of 9 bytes in a body that has 2",
+            "a message of 9 bytes, but the body has 2",
         ),
         (call(address, MODEL_INFER, &[], b"\0\0", 3), Code::InvalidArgument, "before its first"),
         (
             call(address, MODEL_INFER, &[], b"\0\0\0\0\x02\xff\xff", 3),
             Code::InvalidArgument,
-            "no message of the protocol",
+            "a message of the protocol",
         ),
         (
             call(address, MODEL_INFER, &[("grpc-encoding", "snappy")], b"\x01\0\0\0\x01a", 9),

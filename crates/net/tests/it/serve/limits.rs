@@ -60,7 +60,7 @@ fn a_body_is_bounded_before_and_after_it_is_decompressed() {
     let too_large = |answer: &super::wire::Came| {
         assert_eq!(answer.status, 413, "{}", answer.text());
         let said = answer.text();
-        assert!(said.contains("this server takes bodies of 1000 bytes"), "{said}");
+        assert!(said.contains("the limit of this server is 1000 bytes"), "{said}");
     };
     too_large(&post(address, path, "", &[b' '; 1_001]));
     // The length is not told before.

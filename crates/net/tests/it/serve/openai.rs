@@ -94,9 +94,14 @@ fn what_is_wrong_is_told_in_the_words_of_the_interface() {
     let (_server, address) = tokens(Text::Words, pace(0, 0, 2), 1);
     let (_digits, tensors) = digits(Limits::default());
     for (address, body, status, words) in [
-        (address, "{", 400, "no JSON"),
+        (address, "{", 400, "not JSON"),
         (address, r#"{"model":"words"}"#, 400, "no 'prompt'"),
-        (address, r#"{"model":"gpt","prompt":"a"}"#, 404, "no model 'gpt'; there is words"),
+        (
+            address,
+            r#"{"model":"gpt","prompt":"a"}"#,
+            404,
+            "unknown model 'gpt'; the server has words",
+        ),
         (tensors, r#"{"model":"digits","prompt":"a"}"#, 400, "takes tensors, not text"),
     ] {
         let answer = post(address, "/v1/completions", "", body.as_bytes());
@@ -106,7 +111,7 @@ fn what_is_wrong_is_told_in_the_words_of_the_interface() {
         assert!(said.contains(words), "{body}: {said}");
     }
     let answer = post(address, "/v2/models/words/infer", "", br#"{"inputs":[]}"#);
-    assert!(answer.text().contains("makes text"), "{}", answer.text());
+    assert!(answer.text().contains("generates text"), "{}", answer.text());
 }
 
 #[test]

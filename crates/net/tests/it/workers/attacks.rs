@@ -105,7 +105,7 @@ fn a_server_of_plain_text_is_named() {
     });
     let error = Member::join(&join(address)).unwrap_err();
     assert!(matches!(error, MemberError::NotEncrypted(_)), "{error}");
-    assert!(error.to_string().contains("no coordinator of this release"), "{error}");
+    assert!(error.to_string().contains("not a coordinator of this release"), "{error}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn a_worker_that_falls_silent_ends_the_run_with_a_reason() {
     });
     let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
     let lost = coordinator.set_up(&[], &|| true).unwrap_err();
-    assert!(lost.to_string().contains("nothing came for too long"), "{lost}");
+    assert!(lost.to_string().contains("nothing arrived for too long"), "{lost}");
     hung.join().unwrap();
 }
 

@@ -60,8 +60,8 @@ fn compare(reference: Node<'_>, logged: Node<'_>, issues: &mut Issues) {
         let path = logged.path();
         let count = 1 + differ.count();
         let message = format!(
-            "the audit says TEST PASS, beside {} that the accuracy run does not give; the first \
-             is that of sample {}",
+            "the audit reports TEST PASS, but {} differ from the accuracy run, first that of \
+             sample {}",
             counted(count as u64, "answer", "answers"),
             first.qsl_idx
         );

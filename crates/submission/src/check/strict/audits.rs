@@ -73,7 +73,7 @@ pub(super) fn check(
     let is_about_score = |reason: &Reason| subject_of(reason) == Some(Subject::Score);
     let says_otherwise = audit.verify_performance.as_ref().is_ok_and(|text| !passes(text));
     if has_score && says_otherwise && !reasons.iter().any(is_about_score) {
-        let message = "does not say TEST PASS, though the scores of the two logs are near enough";
+        let message = "has no TEST PASS, but the scores of the two logs are within the tolerance";
         issues.add(&AUDIT_TEXT_CONTRADICTS, Location::path(&path.join(PERFORMANCE)), message);
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn warn_of_others(
             |text: &str| ["TEST FAIL", "verification failed"].iter().any(|w| text.contains(w));
         let failed = |text: &Result<text::TextFile, _>| text.as_ref().is_ok_and(|t| says(&t.text));
         for (name, _) in texts.into_iter().filter(|(_, text)| failed(text)) {
-            let message = format!("{} fails, and the result counts without it", audit.name);
+            let message = format!("{} fails; the result counts without it", audit.name);
             issues.add(&AUDIT_OTHER, Location::path(&audit.folder.path().join(name)), message);
         }
     }
@@ -190,14 +190,14 @@ fn report_reason(
     match (subject, reason) {
         (Subject::Score, Reason::Score { reference, unit, tolerance, .. }) => {
             let says_pass = audit.verify_performance.as_ref().is_ok_and(passes);
-            let also = if says_pass { ", though the text says TEST PASS" } else { "" };
+            let also = if says_pass { ", but the text contains TEST PASS" } else { "" };
             let reference = shown(*reference, unit);
             let expected = format!("within {:.0} % of {reference}", 100.0 * tolerance);
             issues.add_expected(&AUDIT_RATIO, Location::path(path), message + also, expected);
         }
         (Subject::Score, _) => issues.add(&AUDIT_RATIO, Location::path(path), message),
         (Subject::Setting, Reason::Setting { side: Side::Audit, key, expected, .. }) => {
-            let message = format!("{message}: this is no run of {}", audit.name);
+            let message = format!("{message}: this is not a run of {}", audit.name);
             issues.add_expected(&AUDIT_SETTINGS, line(key), message, expected);
         }
         (Subject::Setting, _) => issues.add(&AUDIT_SETTINGS, line("effective_scenario"), message),
@@ -227,7 +227,7 @@ fn check_counters(audit: &Audit<'_>, path: &Path, issues: &mut Issues) {
             _ => false,
         };
         if contradicts {
-            let message = format!("says TEST PASS with {name} = {count}");
+            let message = format!("contains TEST PASS, but {name} = {count}");
             issues.add(
                 &AUDIT_TEXT_CONTRADICTS,
                 Location::path(&file).line(Some(index + 1)),

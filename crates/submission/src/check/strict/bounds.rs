@@ -22,8 +22,7 @@ pub(super) fn check(
     let is_fixed = place.submitter.division.is_closed_or_network();
     let Some(benchmark) = place.model.benchmark.filter(|_| is_fixed) else { return };
     let mut looser = |key: &str, requested: f64, expected: String| {
-        let message =
-            format!("{key} is {requested}, so that early stopping was decided by a looser bound");
+        let message = format!("{key} is {requested}: early stopping used a looser bound");
         let at = Location::path(path).line(log.line_of(key));
         issues.add_expected(&RUN_TARGET_LATENCY, at, message, expected);
     };

@@ -46,7 +46,7 @@ pub(super) fn check_memory(json: &JsonFile, path: &Path, issues: &mut Issues) {
             issues.add_expected(&SYSTEM_ECC, at, message, "memory with ECC, enabled");
         } else if !has_word(&lower, "ecc") && !has_word(&notes, "ecc") {
             let message =
-                format!("`{field}` does not say that the memory has ECC: `{configuration}`");
+                format!("`{field}` does not state that the memory has ECC: `{configuration}`");
             issues.add_expected(&SYSTEM_ECC_UNSAID, at, message, "memory with ECC, enabled");
         }
     }
@@ -83,7 +83,7 @@ pub(super) fn check_bandwidth(
     if let Some(fabric) = &unknown {
         let path = file.path();
         let at = Location::path(&path).line(place.description.line_of("host_networking"));
-        let message = format!("the rate of `{fabric}` is not understood");
+        let message = format!("the rate of `{fabric}` is unknown");
         issues.add(&SYSTEM_BANDWIDTH_UNKNOWN, at, message);
     }
     let Some(bandwidth) = bandwidth.filter(|_| unknown.is_none()) else { return };
@@ -94,7 +94,7 @@ pub(super) fn check_bandwidth(
     let needed = elements.bandwidth(samples.unwrap_or(result), ElementBytes::all(bytes));
     let path = file.path();
     let at = Location::path(&path).line(place.description.line_of("host_networking"));
-    for (name, needed) in [("take in", needed.ingress), ("give out", needed.egress)] {
+    for (name, needed) in [("receive", needed.ingress), ("send", needed.egress)] {
         if let BandwidthNeed::AtLeast(least) = needed
             && !needed.is_met_by(bandwidth)
         {

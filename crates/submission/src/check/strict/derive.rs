@@ -152,7 +152,7 @@ impl Run<'_> {
         ];
         let valid = self.log.text("result_validity") == Some("VALID");
         for key in flags.into_iter().filter(|key| valid && self.log.flag(key) == Some(false)) {
-            let message = format!("{key} is false in a run that says it is VALID");
+            let message = format!("{key} is false, but result_validity is VALID");
             issues.add_expected(&RUN_CONSISTENT, self.at(key), message, "true");
         }
     }
@@ -172,7 +172,7 @@ impl Run<'_> {
             };
             if asked && found < least {
                 let message = format!("{key} is {found}");
-                let expected = format!("at least {least}, which is {least_key}");
+                let expected = format!("at least {least} ({least_key})");
                 issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
             }
         }
@@ -196,7 +196,7 @@ impl Run<'_> {
         if let Some((mean, (least, most))) =
             mean.filter(|(m, (low, high))| is_outside(*m, *low, *high))
         {
-            let message = format!("{} is {mean}, outside of minimum and maximum", family.mean);
+            let message = format!("{} is {mean}, outside minimum and maximum", family.mean);
             let expected = format!("{least} to {most}");
             issues.add_expected(&RUN_CONSISTENT, self.at(family.mean), message, expected);
         }
@@ -216,7 +216,7 @@ impl Run<'_> {
         for (first_key, key) in keys(&FIRST_TOKEN).iter().zip(keys(&LATENCY)) {
             let pair = self.log.number(first_key).zip(self.log.number(&key));
             if let Some((first, whole)) = pair.filter(|(first, whole)| first > whole) {
-                let message = format!("{first_key} is {first}, and {key} {whole}");
+                let message = format!("{first_key} is {first}, but {key} is {whole}");
                 let expected = format!("at most {whole}");
                 issues.add_expected(&RUN_CONSISTENT, self.at(first_key), message, expected);
             }
@@ -245,19 +245,15 @@ impl Run<'_> {
         }
         let generated = self.log.whole("generated_query_count").filter(|_| !self.goes_on());
         if let Some(generated) = generated.filter(|generated| queries > *generated) {
-            wrong(key, queries, format!("at most {generated}, which is generated_query_count"));
+            wrong(key, queries, format!("at most {generated} (generated_query_count)"));
         }
         let reported = STOPPING.into_iter().find_map(|text| queries_in(self.log.text(text)?));
         if let Some(reported) = reported.filter(|reported| *reported != queries) {
-            wrong(
-                key,
-                queries,
-                format!("{reported}, of which early stopping says that it saw them"),
-            );
+            wrong(key, queries, format!("{reported}, the count in the text of early stopping"));
         }
         let key = "result_overlatency_query_count";
         if let Some(over) = self.log.whole(key).filter(|over| *over > queries) {
-            wrong(key, over, format!("at most {queries}, which is result_query_count"));
+            wrong(key, over, format!("at most {queries} (result_query_count)"));
         }
     }
 }
@@ -320,9 +316,9 @@ pub(super) mod tests {
     #[test]
     fn what_contradicts_the_rest_of_a_log_is_found() {
         for (key, value, part) in [
-            ("early_stopping_met", "false", "in a run that says it is VALID"),
+            ("early_stopping_met", "false", "but result_validity is VALID"),
             ("result_90.00_percentile_per_query_latency_ns", "1400000", "below result_50.00"),
-            ("result_mean_query_latency_ns", "3000000", "outside of minimum and maximum"),
+            ("result_mean_query_latency_ns", "3000000", "outside minimum and maximum"),
             // 3938 queries may be set aside, which leaves a latency beyond the 99th percentile ..
             (
                 "early_stopping_latency_ms",
@@ -331,8 +327,8 @@ pub(super) mod tests {
             ),
             // .. and below the 99.9th.
             ("early_stopping_latency_ms", "1493883", "it is at most"),
-            ("result_query_count", "600", "with 600 queries too few for an estimate"),
-            ("result_query_count", "1", "with 1 query too few for an estimate"),
+            ("result_query_count", "600", "but 600 queries too few for an estimate"),
+            ("result_query_count", "1", "but 1 query too few for an estimate"),
         ] {
             let found = found(RuleScenario::MultiStream, &with(key, value));
             assert!(found.iter().any(|message| message.contains(part)), "{key} {value}: {found:?}");

@@ -34,7 +34,8 @@ pub(super) fn check_copy(results: &[(&Entry<'_>, Facts<'_>)], index: usize, issu
     ] {
         if !same {
             let file = path.join(what);
-            let message = format!("is inferred from {}, and not the same as there", source.name);
+            let message =
+                format!("is inferred from {}, but differs from the file there", source.name);
             let expected = source.folder.path().join(what).display().to_string();
             issues.add_expected(&RUN_COPY, Location::path(&file), message, expected);
         }
@@ -96,8 +97,9 @@ impl Rows {
         let key = (system, row.model.to_owned(), scenario);
         let before = self.0.entry(key).or_insert_with(|| path.clone());
         if *before != path {
-            let message = format!("cannot be told from {} in a table of results", before.display());
-            let expected = "another system_name, or one of the two";
+            let message =
+                format!("cannot be distinguished from {} in a table of results", before.display());
+            let expected = "a different system_name, or only one of the two results";
             issues.add_expected(&RESULT_TWICE, Location::path(&path), message, expected);
         }
     }

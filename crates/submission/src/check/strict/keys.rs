@@ -42,7 +42,7 @@ pub(super) fn check(
         let at = Location::path(path).line(Some(entry.line));
         if is_before_its_begin(key, &entry.value) {
             let message = format!("{key} is {found}: the clock was set back during the run");
-            issues.add_expected(&RUN_CLOCK, at, message, "a clock that is not set");
+            issues.add_expected(&RUN_CLOCK, at, message, "a clock that is not set during the run");
             continue;
         }
         issues.add_expected(check, at, format!("`{key}` is {found}"), value_type.name());
@@ -59,7 +59,8 @@ pub(super) fn check(
     }
     if !unknown.is_empty() {
         let message = format!(
-            "the log has no {unknown}; whether every LoadGen {version} wrote that is not known"
+            "the log has no {unknown}; Dyno does not know whether every LoadGen {version} wrote \
+             it"
         );
         issues.add(&LOG_KEY_UNKNOWN, Location::path(path), message);
     }

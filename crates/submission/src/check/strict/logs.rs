@@ -27,8 +27,8 @@ pub(super) fn check(
     let at = |key: &str| Location::path(path).line(log.line_of(key));
     if !log.begins_with_marker {
         let message = if round.version < Version::new(1, 0) {
-            "does not begin with a line of the load generator in the form of v1.0 and \
-             later; the logs of LoadGen before it are not read"
+            "does not begin with a line of the load generator in the format of v1.0 and later; \
+             Dyno does not read logs of earlier versions"
         } else {
             "does not begin with a line of the load generator"
         };
@@ -45,7 +45,7 @@ pub(super) fn check(
         if purpose == Purpose::Accuracy && is_per_part(key) {
             continue;
         }
-        let message = format!("{key} is there {} times, with different values", entry.times);
+        let message = format!("{key} occurs {} times, with different values", entry.times);
         let expected = format!("{}, as in line {}", entry.value, entry.line);
         issues.add_expected(
             &LOG_REPEATED,
@@ -65,10 +65,11 @@ pub(super) fn check(
         let used_value = log.whole(&used);
         if let Some((first, second)) = log.whole(&requested).zip(used_value).filter(|(a, b)| a != b)
         {
-            let message = format!("{requested} is {first}, and {used} is {second}");
+            let message = format!("{requested} is {first}, but {used} is {second}");
             issues.add_expected(&LOG_SEEDS, at(&used), message, first.to_string());
         } else if purpose == Purpose::Accuracy && used_value.is_some_and(|used| used != wanted) {
-            let message = format!("{used} of the accuracy run is not that of {}", round.version);
+            let message =
+                format!("{used} of the accuracy run differs from that of {}", round.version);
             issues.add_expected(&LOG_SEEDS, at(&used), message, wanted.to_string());
         }
     }
@@ -82,8 +83,8 @@ fn check_errors(log: &DetailLog, path: &Path, issues: &mut Issues) {
     }
     let line =
         log.errors.first.first().map(|(line, _)| *line).or_else(|| log.line_of("num_errors"));
-    let found = counted(log.errors.count as u64, "line that is an error", "lines that are errors");
-    let message = format!("has {found}, and counts {counted_errors}");
+    let found = counted(log.errors.count as u64, "error line", "error lines");
+    let message = format!("has {found}, but num_errors is {counted_errors}");
     issues.add(&LOG_ERRORS, Location::path(path).line(line), message);
 }
 
@@ -100,7 +101,12 @@ fn check_mode<'a>(
         Purpose::Accuracy => "AccuracyOnly",
     };
     if mode != expected {
-        issues.add_expected(&LOG_MODE, at(key), format!("is of a run in mode {mode}"), expected);
+        issues.add_expected(
+            &LOG_MODE,
+            at(key),
+            format!("is the log of a run in mode {mode}"),
+            expected,
+        );
     }
 }
 

@@ -15,7 +15,7 @@ const PAGE_BYTES: u64 = 4_096;
 pub(super) fn check_fields(json: &JsonFile, path: &Path, issues: &mut Issues) {
     for (field, value) in json.object().into_iter().flatten() {
         if value.as_str().is_some_and(|text| text.starts_with(MARKER)) {
-            let message = format!("`{field}` is still to be filled in");
+            let message = format!("`{field}` has a placeholder");
             issues.add(&TO_FILL, Location::path(path).line(json.line_of(field)), message);
         }
     }
@@ -34,7 +34,7 @@ pub(super) fn check_page(submitter: &Submitter<'_>, issues: &mut Issues) {
         if let Some(line) = text.lines().position(|line| line.starts_with(MARKER)) {
             let path = page.path();
             let at = Location::path(&path).line(Some(line + 1));
-            issues.add(&TO_FILL, at, "the page is still to be written");
+            issues.add(&TO_FILL, at, "the page has a placeholder");
         }
     }
 }

@@ -106,7 +106,7 @@ fn check_root(tree: &Tree, options: &Options, issues: &mut Issues) {
             continue;
         }
         if node.is_folder() {
-            let message = "is no division, so that nothing in it is checked";
+            let message = "is not a division; its content is not checked";
             let lower = name.to_lowercase();
             let nearest = dyno_loadgen::settings::nearest(&lower, names.into_iter());
             // Every name has a nearest division, so the distance is limited.
@@ -123,7 +123,7 @@ fn check_root(tree: &Tree, options: &Options, issues: &mut Issues) {
             && !name.ends_with(".pdf")
             && !options.skips(super::Skip::RootFiles)
         {
-            issues.add(&ROOT_FILES, at, "lies outside of the divisions");
+            issues.add(&ROOT_FILES, at, "is outside the divisions");
         }
     }
 }
@@ -132,11 +132,7 @@ fn check_division(tree: &Tree, division: DivisionFolder, issues: &mut Issues) {
     let folder = tree.top().folder(division.name());
     for file in folder.into_iter().flat_map(Node::children).filter(|node| !node.is_folder()) {
         let path = file.path();
-        issues.add(
-            &DIVISION_FILES,
-            Location::path(&path),
-            "lies outside of the submitters' folders",
-        );
+        issues.add(&DIVISION_FILES, Location::path(&path), "is outside the submitters' folders");
     }
 }
 
@@ -146,7 +142,7 @@ fn check_submitter(tree: &Tree, submitter: &Submitter<'_>, options: &Options, is
     marks::check_page(submitter, issues);
     let path = submitter.folder.path();
     if submitter.results.is_none() {
-        issues.add(&NO_RESULTS_FOLDER, Location::path(&path), "there is no folder results");
+        issues.add(&NO_RESULTS_FOLDER, Location::path(&path), "the folder results is missing");
     }
     if let Some(problem) = &submitter.names.problem {
         let path = path.join("model_mapping.json");
@@ -154,7 +150,7 @@ fn check_submitter(tree: &Tree, submitter: &Submitter<'_>, options: &Options, is
     }
     if submitter.names.is_no_mapping {
         let path = path.join("model_mapping.json");
-        issues.add(&MODEL_NAMES, Location::path(&path), "is no object with names as its values");
+        issues.add(&MODEL_NAMES, Location::path(&path), "is not an object whose values are names");
     }
     if submitter.division == DivisionFolder::Network {
         network::check_diagram(submitter, issues);
@@ -219,14 +215,19 @@ fn describe(
 ) -> Option<JsonFile> {
     let Some(file) = system.description else {
         let path = submitter.folder.path().join("systems").join(format!("{}.json", system.name));
-        issues.add(&SYSTEM_MISSING, Location::path(&path), "there is no description of the system");
+        issues.add(
+            &SYSTEM_MISSING,
+            Location::path(&path),
+            "the description of the system is \
+             missing",
+        );
         return None;
     };
     let path = file.path();
     let json = match json::read(file) {
         Ok(json) if json.object().is_some() => json,
         Ok(_) => {
-            issues.add(&SYSTEM_JSON, Location::path(&path), "the description is no object");
+            issues.add(&SYSTEM_JSON, Location::path(&path), "the description is not an object");
             return None;
         }
         Err(problem) => {
@@ -258,18 +259,18 @@ fn check_model(work: &Work<'_, '_, SystemInfo>, issues: &mut Issues) {
         return;
     }
     let Some(benchmark) = model.benchmark else {
-        let message = format!("`{}` is no benchmark of {}", model.official, work.round.version);
+        let message = format!("`{}` is not a benchmark of {}", model.official, work.round.version);
         return issues.add(&MODEL_UNKNOWN, at, message);
     };
     let Some(suite) = suite(work.system_info.json(), work.round) else { return };
     let Some(wanted) = benchmark.scenarios_in(suite) else {
-        let message = format!("{} is no benchmark of {} systems", benchmark.name, suite.name());
+        let message = format!("{} is not a benchmark of {} systems", benchmark.name, suite.name());
         return issues.add(&MODEL_SUITE, at, message);
     };
     let has = |scenario: RuleScenario| model.results.iter().any(|r| r.scenario == Some(scenario));
     for scenario in wanted.required.iter().filter(|scenario| !has(**scenario)) {
         let path = path.join(scenario.name());
-        issues.add(&SCENARIOS_MISSING, Location::path(&path), "is required, and not there");
+        issues.add(&SCENARIOS_MISSING, Location::path(&path), "is required, but missing");
     }
     // If both are optional, one of them is required.
     let pair = [RuleScenario::Server, RuleScenario::Interactive];
@@ -288,11 +289,7 @@ fn check_model(work: &Work<'_, '_, SystemInfo>, issues: &mut Issues) {
             .is_some_and(|s| wanted.required.contains(&s) || wanted.optional.contains(&s));
         if !known {
             let path = entry.folder.path();
-            issues.add(
-                &SCENARIO_UNKNOWN,
-                Location::path(&path),
-                "is no scenario that is asked of the model",
-            );
+            issues.add(&SCENARIO_UNKNOWN, Location::path(&path), "is not a scenario of the model");
         }
     }
 }

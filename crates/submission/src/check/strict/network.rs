@@ -41,7 +41,7 @@ pub(super) fn check(json: &JsonFile, path: &Path, round: &Round, issues: &mut Is
             // Media are cables, which the rules do not list.
             Interconnect::Unlisted if field == "network_type" => {
                 let message =
-                    format!("`{field}` is `{text}`, which the working group must clear first");
+                    format!("`{field}` is `{text}`, which needs clearance of the working group");
                 issues.add_expected(&NETWORK_FABRIC_UNKNOWN, at, message, expected);
             }
             Interconnect::Permitted | Interconnect::Unlisted => {}
@@ -91,12 +91,12 @@ pub(super) fn check_diagram(submitter: &Submitter<'_>, issues: &mut Issues) {
     };
     if !files.any(is_diagram) {
         let path = submitter.folder.path();
-        let message = "there is no diagram of a system that is measured over a network";
+        let message = "the diagram of the system, which is measured over a network, is missing";
         issues.add_expected(
             &NETWORK_DIAGRAM,
             Location::path(&path),
             message,
-            "a picture in systems/ or documentation/",
+            "an image in systems/ or documentation/",
         );
     }
 }

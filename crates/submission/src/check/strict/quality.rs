@@ -57,12 +57,12 @@ pub(super) fn check_length(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mu
         #[expect(clippy::cast_precision_loss, reason = "answers are far below 2^53 tokens")]
         let is_longer = |most: &u64| each > (1.0 + RATE_TOLERANCE) * *most as f64;
         let expected = match (mean.filter(is_other), most.filter(is_longer)) {
-            (_, Some(most)) => format!("at most {most}, where the round ends an answer"),
+            (_, Some(most)) => format!("at most {most}, the answer limit of the round"),
             (Some(mean), None) => format!("about {mean}, as in the accuracy run"),
             (None, None) => continue,
         };
         let at = Location::path(&path).line(log.line_of(tokens_key));
-        let message = format!("{tokens_key} is that of {each:.3} tokens a sample");
+        let message = format!("{tokens_key} implies {each:.3} tokens per sample");
         issues.add_expected(&RUN_CONSISTENT, at, message, expected);
     }
 }
@@ -80,18 +80,19 @@ pub(super) fn check_hash(
     let hash = line.text.trim();
     let is_sha256 = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_sha256 {
-        let message = format!("`{}` is no SHA-256", hash.chars().take(80).collect::<String>());
+        let message = format!("`{}` is not a SHA-256", hash.chars().take(80).collect::<String>());
         return issues.add_expected(&ACCURACY_HASH_FORMAT, at, message, "64 hexadecimal digits");
     }
     let different =
         content.hashes.iter().any(|other| !other.text.trim().eq_ignore_ascii_case(hash));
     if different {
-        issues.add(&ACCURACY_HASH_FORMAT, at, "there are lines `hash=` that differ");
+        issues.add(&ACCURACY_HASH_FORMAT, at, "the `hash=` lines differ");
     }
     if let Some(bytes) = complete_log {
         let real: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         if !real.eq_ignore_ascii_case(hash) {
-            let message = "the hash is not that of mlperf_log_accuracy.json, which is whole";
+            let message = "the hash does not match mlperf_log_accuracy.json, which is not \
+                 truncated";
             issues.add_expected(&ACCURACY_HASH_DIFFERS, at, message, real);
         }
     }
@@ -114,9 +115,9 @@ fn read_complete(log: Node<'_>, issues: &mut Issues) -> Option<Vec<u8>> {
         return None;
     }
     if text == b"[]" || text == b"[\n]" {
-        issues.add(&ACCURACY_LOG_EMPTY, Location::path(&path), "holds no sample");
+        issues.add(&ACCURACY_LOG_EMPTY, Location::path(&path), "has no samples");
     } else if !(text.starts_with(b"[") && text.ends_with(b"]")) {
-        let message = "is neither a whole log nor one that was cut";
+        let message = "is neither a complete nor a truncated log";
         issues.add(&ACCURACY_LOG_EMPTY, Location::path(&path), message);
         return None;
     }
@@ -159,14 +160,14 @@ fn check_unit(
             // reference.
             let most = least / 0.999 * 1.001;
             if value > most {
-                let message = format!("{metric} is {value}, and lower is better");
+                let message = format!("{metric} is {value}; lower is better");
                 issues.add_expected(&ACCURACY_UNIT, at, message, format!("at most {most}"));
             }
         } else if least <= 1.0 && value > 100.0 {
-            let message = format!("{metric} is {value}, and its target a fraction");
+            let message = format!("{metric} is {value}, but its target is a fraction");
             issues.add_expected(&ACCURACY_UNIT, at, message, "at most 1, or 100 %");
         } else if least <= 1.0 && value > 1.0 && value / 100.0 < least {
-            let message = format!("{metric} is {value} %, and its target a fraction");
+            let message = format!("{metric} is {value} %, but its target is a fraction");
             issues.add_expected(
                 &ACCURACY_UNIT,
                 at,
@@ -174,18 +175,17 @@ fn check_unit(
                 format!("at least {} %", least * 100.0),
             );
         } else if least > 1.5 && least <= 100.0 && value > 100.0 && target.at_most.is_none() {
-            let message = format!("{metric} is {value}, and its target in percent");
+            let message = format!("{metric} is {value}, but its target is in percent");
             issues.add_expected(&ACCURACY_UNIT, at, message, "at most 100");
         } else if least > 1.5 && value < 1.0 && least <= 100.0 && value * 100.0 >= least {
             let message = format!(
-                "{metric} is {value}, which looks like a fraction of its target in percent"
+                "{metric} is {value}, which looks like a fraction; its target is in percent"
             );
             issues.add_expected(&ACCURACY_UNIT, at, message, format!("at least {least}"));
         }
     }
     if target.at_most.is_some_and(|most| (most - PLACEHOLDER * 1.1).abs() < 1.0) {
-        let message =
-            format!("the bound of {metric} is a placeholder, so that {value} is not judged");
+        let message = format!("the bound of {metric} is a placeholder; {value} is not judged");
         issues.add(&ACCURACY_PLACEHOLDER, at, message);
     }
 }

@@ -48,7 +48,7 @@ impl Run<'_> {
         let is_near = |rate: &f64| (logged - rate).abs() <= RATE_TOLERANCE * rate;
         if !rates.iter().any(is_near) {
             let message =
-                format!("{key} is {logged}, which the latencies of the same log contradict");
+                format!("{key} is {logged}, but the latencies of the same log contradict it");
             issues.add_expected(&RUN_CONSISTENT, self.at(key), message, format!("{rate:.6}"));
         }
     }
@@ -65,7 +65,7 @@ impl Run<'_> {
         let Some(queries) = number("result_query_count") else { return };
         let each = number("generated_samples_per_query").unwrap_or(1.0);
         let mut contradicts = |key: &str, logged: f64, source: &str, expected: String| {
-            let message = format!("{key} is {logged}, which {source} of the same log contradict");
+            let message = format!("{key} is {logged}, but {source} of the same log contradict it");
             issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
         };
         let scheduled = number(scheduled_key);
@@ -108,9 +108,9 @@ impl Run<'_> {
         );
         let Some((completed, offered)) = completed.zip(offered) else { return };
         if (completed - offered).abs() > RATE_TOLERANCE * offered {
-            let message = format!("{key} is that of {completed:.3} tokens a sample");
+            let message = format!("{key} implies {completed:.3} tokens per sample");
             let expected =
-                format!("{offered:.3}, by result_token_throughput_with_loadgen_overhead");
+                format!("{offered:.3}, from result_token_throughput_with_loadgen_overhead");
             issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
         }
     }

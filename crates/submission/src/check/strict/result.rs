@@ -67,7 +67,7 @@ impl Work<'_, '_, SystemInfo> {
         let place = self.place(entry, entry.scenario, self.system_info.json());
         if entry.scenario.is_none() {
             let path = entry.folder.path();
-            issues.add(&SCENARIO_UNKNOWN, Location::path(&path), "is no scenario");
+            issues.add(&SCENARIO_UNKNOWN, Location::path(&path), "is not a scenario");
         }
         self.check_measurement(&place, facts, &mut issues);
         let endpoint_result = EndpointResult::find(&place, facts);
@@ -165,7 +165,7 @@ impl Work<'_, '_, SystemInfo> {
             return issues.add(
                 &MEASUREMENT_JSON_MISSING,
                 Location::path(&path),
-                "there is no JSON file that describes the measurement",
+                "the JSON file that describes the measurement is missing",
             );
         };
         let path = measurement.file.path();
@@ -196,7 +196,7 @@ impl Work<'_, '_, SystemInfo> {
     ) -> accuracy::Accuracy {
         let Some(folder) = place.entry.accuracy() else {
             let path = place.entry.folder.path().join("accuracy");
-            issues.add(&ACCURACY_FILES, Location::path(&path), "there is no such folder");
+            issues.add(&ACCURACY_FILES, Location::path(&path), "the folder is missing");
             return accuracy::Accuracy::default();
         };
         check_files(
@@ -238,7 +238,7 @@ impl Work<'_, '_, SystemInfo> {
             Err(_) => issues.add(
                 &ACCURACY_UNREADABLE,
                 Location::path(&detail),
-                "there is no detail log that reads",
+                "no detail log can be read",
             ),
         }
         found
@@ -255,7 +255,7 @@ impl Work<'_, '_, SystemInfo> {
         // Performance runs have their own check for this.
         if let Some(line) = log.broken(false).filter(|_| purpose == Purpose::Accuracy) {
             let at = Location::path(path).line(Some(line));
-            let message = "a line is no JSON object with a key, or no UTF-8";
+            let message = "a line is not a JSON object with a key, or not UTF-8";
             issues.add(&ACCURACY_UNREADABLE, at, message);
         }
         logs::check(log, path, purpose, place.round, &place.round.seeds, issues);
@@ -319,10 +319,10 @@ impl Work<'_, '_, SystemInfo> {
             let path = place.entry.folder.path().join(format!("performance/run_{number}"));
             let at = Location::path(&path);
             match place.runs() {
-                1 => issues.add(&RUN_FOLDER, at, "there is no performance run"),
+                1 => issues.add(&RUN_FOLDER, at, "the performance run is missing"),
                 runs => {
-                    let expected = format!("{runs} runs, the least of which is the result");
-                    issues.add_expected(&RUN_FOLDER, at, "there is no such run", expected);
+                    let expected = format!("{runs} runs; the lowest is the result");
+                    issues.add_expected(&RUN_FOLDER, at, "the run is missing", expected);
                 }
             }
             return None;
@@ -334,7 +334,7 @@ impl Work<'_, '_, SystemInfo> {
         check_files(&RUN_FILES, folder, required, &[ACCURACY_LOG], issues);
         let path = folder.path().join(DETAIL);
         let Some(log) = log else {
-            issues.add(&RUN_UNREADABLE, Location::path(&path), "there is no detail log that reads");
+            issues.add(&RUN_UNREADABLE, Location::path(&path), "no detail log can be read");
             return None;
         };
         self.check_log(place, log, &path, Purpose::Performance, issues);
@@ -421,7 +421,7 @@ fn note_server_metric(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issue
     let key = key.map_or("result_scheduled_samples_per_sec", String::as_str);
     let at = Location::path(path).line(log.line_of("result_completed_samples_per_sec"));
     let message = format!(
-        "{} takes {key}; samples/s are {scheduled} as scheduled, {completed} as completed",
+        "{} uses {key}; samples/s: {scheduled} scheduled, {completed} completed",
         place.round.version
     );
     issues.add(&SERVER_METRIC, at, message);

@@ -23,7 +23,7 @@ const PERCENT_TOLERANCE: f64 = 0.001;
 pub(super) fn check(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
     let at = |key: &str| Location::path(path).line(log.line_of(key));
     for key in AUDIT_SETTINGS.into_iter().filter(|key| log.flag(key) == Some(true)) {
-        let message = format!("{key} is true, as in audits alone");
+        let message = format!("{key} is true, which only audits permit");
         issues.add_expected(&LOG_SETTINGS, at(key), message, "false");
     }
     let is_own = place.model.benchmark.is_some_and(|benchmark| !benchmark.equal_issue)
@@ -31,7 +31,7 @@ pub(super) fn check(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues:
     if is_own && log.flag(CONCATENATES) == Some(true) {
         // Every sample is still issued equally often, so this is only a warning.
         let mut own = issues.another();
-        let message = format!("{CONCATENATES} is true, and not for this model");
+        let message = format!("{CONCATENATES} is true, but not permitted for this model");
         own.add_expected(&LOG_SETTINGS, at(CONCATENATES), message, "false");
         own.waive(&[&LOG_SETTINGS]);
         issues.append(own);
@@ -62,7 +62,7 @@ fn check_total(folder: Option<Node<'_>>, log: &DetailLog, issues: &mut Issues) {
         let at = Location::path(&path).line(Some(index + 1));
         if total < samples {
             let issued = counted(samples, "sample", "samples");
-            let message = format!("total is {total}, and the accuracy run has {issued}");
+            let message = format!("total is {total}, but the accuracy run has {issued}");
             issues.add_expected(&ACCURACY_SAMPLES, at, message, samples.to_string());
         }
         let percent = counts.split_once('%').and_then(|(percent, _)| percent.parse::<f64>().ok());
@@ -71,7 +71,10 @@ fn check_total(folder: Option<Node<'_>>, log: &DetailLog, issues: &mut Issues) {
         // Negated so that NaN fails.
         let is_same = (percent - counted).abs() <= PERCENT_TOLERANCE;
         if !is_same {
-            let message = format!("accuracy is {percent} %, of {good} good answers in {total}");
+            let message = format!(
+                "accuracy is {percent} %, but {good} of {total} answers are \
+                 good"
+            );
             issues.add_expected(&ACCURACY_COUNTS, at, message, format!("{counted:.3} %"));
         }
     }

@@ -65,7 +65,7 @@ impl Run<'_> {
                 "early stopping is {}, with {over} of {queries} queries over the bound",
                 !met
             );
-            let expected = format!("{met}: so many need {needed} queries");
+            let expected = format!("{met}: that needs {needed} queries");
             issues.add_expected(&RUN_STOPPING, self.at("early_stopping_met"), message, expected);
         }
         let name =
@@ -98,7 +98,7 @@ impl Run<'_> {
             if estimate > 0.0 {
                 let needed = minimum_queries(1, &params);
                 let count = counted(queries, "query", "queries");
-                let message = format!("{key} is {estimate}, with {count} too few for an estimate");
+                let message = format!("{key} is {estimate}, but {count} too few for an estimate");
                 issues.add_expected(
                     &RUN_STOPPING,
                     self.at(key),
@@ -148,7 +148,7 @@ impl Run<'_> {
         let is_met = self.log.flag("early_stopping_met") == Some(true);
         let says = |key: &&str| self.log.text(key).is_some_and(|text| text.contains(UNSUCCESSFUL));
         for key in STOPPING.into_iter().filter(|_| is_met).filter(says) {
-            let message = format!("{key} says `{UNSUCCESSFUL}`, and early_stopping_met is true");
+            let message = format!("{key} is `{UNSUCCESSFUL}`, but early_stopping_met is true");
             issues.add(&RUN_STOPPING, self.at(key), message);
         }
     }

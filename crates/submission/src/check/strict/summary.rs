@@ -29,13 +29,13 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
     let (summary, _) = read_summary(&text.text);
     // The summary of an accuracy run contains only the numbers of warnings and errors.
     if purpose == Purpose::Performance && summary.value("Result is").is_none() {
-        return issues.add(&RUN_SUMMARY_EMPTY, at, "is no summary of a run");
+        return issues.add(&RUN_SUMMARY_EMPTY, at, "is not the summary of a run");
     }
     let known = |key: &str| log.find(key).map(|entry| said(&entry.value));
     let found = disagreements_with(&summary, known);
     for one in found.iter().take(MOST_LISTED) {
         let message = format!(
-            "`{}` is {}, in the detail log {} is {}",
+            "`{}` is {}, but {} in the detail log is {}",
             one.label, one.summary, one.key, one.detail
         );
         issues.add_expected(&RUN_SUMMARY, at.line(Some(one.line)), message, one.detail.clone());
@@ -56,7 +56,7 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
     let counts = summary.errors.zip(log.whole("num_errors"));
     if let Some((in_summary, in_log)) = counts.filter(|(summary, log)| summary != log) {
         let errors = counted(in_summary, "error", "errors");
-        let message = format!("counts {errors}, the detail log {in_log}");
+        let message = format!("counts {errors}, but the detail log {in_log}");
         issues.add(&RUN_SUMMARY, at, message);
     }
 }
@@ -81,8 +81,8 @@ fn check_estimates<'a>(
         let same = estimates.iter().find(|(other, _)| (other - percentile).abs() < 1e-6);
         let message = match same {
             Some((_, estimate)) if (estimate - logged).abs() < 0.5 => continue,
-            Some((_, estimate)) => format!("{key} is {logged}, and {whose} says {estimate}"),
-            None => format!("{key} is {logged}, and {whose} says no estimate"),
+            Some((_, estimate)) => format!("{key} is {logged}, but {whose} has {estimate}"),
+            None => format!("{key} is {logged}, but {whose} has no estimate"),
         };
         issues.add(&RUN_SUMMARY, Location::path(path), message);
     }

@@ -69,9 +69,12 @@ impl Run<'_> {
         let least = possible.start() * (1.0 - SHARE_TOLERANCE) - SPAN_TOLERANCE_S;
         let most = possible.end() * (1.0 + SHARE_TOLERANCE) + SPAN_TOLERANCE_S;
         if !(least..=most).contains(&took) {
-            let message = format!("by {key} the queries took {took:.3} s");
+            let message = format!("the queries took {took:.3} s according to {key}");
             let (side, limit) = if took < least { ("least", least) } else { ("most", most) };
-            let expected = format!("at {side} {limit:.3} s, by power_begin and power_end");
+            let expected = format!(
+                "at {side} {limit:.3} s, the time between power_begin and \
+                 power_end"
+            );
             issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
         }
     }
@@ -89,7 +92,7 @@ impl Run<'_> {
         let met = self.log.flag("result_min_duration_met") != Some(false);
         if met && span + SPAN_TOLERANCE_S < least / 1e3 {
             let message = format!("power_begin and power_end are {span:.3} s apart");
-            let expected = format!("at least {:.3} s, the least duration", least / 1e3);
+            let expected = format!("at least {:.3} s, the minimum duration", least / 1e3);
             issues.add_expected(&RUN_CONSISTENT, self.at("power_end"), message, expected);
         }
     }

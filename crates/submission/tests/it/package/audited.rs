@@ -82,8 +82,8 @@ fn an_audit_that_does_not_say_that_it_passes_is_told_where_it_counts() {
     let (doubts, notes) =
         told(PackageRequest { infer: Infer::Missing, ..asked(round, &run) }, "closed");
     assert_eq!((doubts.len(), notes.len()), (2, 1), "{doubts:?} {notes:?}");
-    assert!(doubts[0].ends_with("there is no verify_performance.txt"), "{doubts:?}");
-    assert!(doubts[1].ends_with("verify_performance.txt says TEST FAIL"), "{doubts:?}");
+    assert!(doubts[0].ends_with("verify_performance.txt is missing"), "{doubts:?}");
+    assert!(doubts[1].ends_with("verify_performance.txt contains TEST FAIL"), "{doubts:?}");
     assert!(notes[0].contains("TEST06"), "{notes:?}");
     // The open division requires no audits.
     let (doubts, notes) = told(open(round, &run), "open");

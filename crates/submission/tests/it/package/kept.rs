@@ -60,7 +60,7 @@ fn a_kept_description_that_says_otherwise_than_the_flags_is_a_conflict() {
     ];
     assert_eq!(error, PackageError::SystemDiffers { path: SYSTEM.into(), conflicts });
     let text = error.to_string();
-    assert!(text.contains("`status` is `available` there, and --availability says `preview`"));
+    assert!(text.contains("`status` is `available` there, but --availability is `preview`"));
     assert!(error.hint().unwrap().contains("--system"));
     assert_eq!(files(&out), before);
 
@@ -73,7 +73,7 @@ fn a_kept_description_that_says_otherwise_than_the_flags_is_a_conflict() {
     fs::write(&system, "{").unwrap();
     let third = PackageRequest { benchmark: "third".into(), ..second };
     let error = package(&third, &out).unwrap_err().to_string();
-    assert!(error.contains("box.json: is no JSON object"), "{error}");
+    assert!(error.contains("box.json: is not a JSON object"), "{error}");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn marks_of_kept_files_are_listed_until_they_are_filled_in() {
     assert_eq!(left(&packaged, calibration), ["text"]);
     let kept: Vec<PathBuf> = [SYSTEM, calibration].map(PathBuf::from).into();
     assert_eq!((packaged.kept, packaged.completed), (kept.clone(), vec![]));
-    let note = "open/Us/systems/box.json stays with `cooling` by hand; --describe says air";
+    let note = "open/Us/systems/box.json keeps `cooling` by hand; --describe has air";
     assert_eq!(packaged.notes, [note]);
 
     // Known values replace the markers and nothing else.
@@ -128,7 +128,8 @@ fn a_tree_is_a_folder_beside_the_runs() {
     let error = package(&open(round, &run), &file).unwrap_err();
     assert!(error.to_string().ends_with("one that has other results"), "{error}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
-    for (tree, expected) in [(scratch.path(), "lies in the tree"), (&run, "is a run, and no tree")]
+    for (tree, expected) in
+        [(scratch.path(), "is in the tree"), (&run, "is a run, not a submission tree")]
     {
         let error = package(&open(round, &run), tree).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");

@@ -53,7 +53,7 @@ fn results_are_copied_to_the_lower_target_when_asked_for() {
         // Inference is offered instead of done silently.
         let plain = package(&asked, &scratch.path().join("plain")).unwrap();
         assert_eq!(plain.lower, []);
-        assert!(plain.notes[0].contains("`3d-unet-99`, too: --infer"), "{:?}", plain.notes);
+        assert!(plain.notes[0].contains("`3d-unet-99`; --infer"), "{:?}", plain.notes);
 
         let asked = PackageRequest { infer: Infer::Missing, ..asked };
         let packaged = package(&asked, &out).unwrap();

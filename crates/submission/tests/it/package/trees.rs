@@ -130,7 +130,7 @@ fn up_to_v5_1_each_kind_of_file_has_a_folder_of_its_own() {
     assert_eq!(packaged.results, results.map(|scenario| (scenario, None)));
     // The closed division requires two audits for each scenario.
     assert_eq!(packaged.doubts.len(), 6, "{:?}", packaged.doubts);
-    assert_eq!(packaged.doubts[0], "SingleStream: there is no TEST01: dyno audit TEST01");
+    assert_eq!(packaged.doubts[0], "SingleStream: TEST01 is missing: dyno audit TEST01");
     let text =
         fs::read_to_string(out.join("closed/Us/results/box/resnet/Offline/accuracy/accuracy.txt"))
             .unwrap();
@@ -416,7 +416,7 @@ fn what_does_not_make_a_submission_is_told_and_leaves_nothing() {
     let refused: [(PackageRequest<'_>, &str); 8] = [
         (PackageRequest { submitter: "A B".into(), ..asked.clone() }, "submitter"),
         (PackageRequest { system: ".box".into(), ..asked.clone() }, "system"),
-        (PackageRequest { benchmark: "resnet51".into(), ..asked.clone() }, "no benchmark"),
+        (PackageRequest { benchmark: "resnet51".into(), ..asked.clone() }, "has no benchmark"),
         (
             PackageRequest {
                 suite: Suite::Datacenter,
@@ -425,7 +425,10 @@ fn what_does_not_make_a_submission_is_told_and_leaves_nothing() {
             },
             "does not have",
         ),
-        (PackageRequest { benchmark: "rgat".into(), ..asked.clone() }, "no benchmark of the suite"),
+        (
+            PackageRequest { benchmark: "rgat".into(), ..asked.clone() },
+            "not a benchmark of the suite",
+        ),
         (PackageRequest { runs: vec![empty], ..asked.clone() }, "no test"),
         (PackageRequest { runs: vec![run.clone(), run.clone()], ..asked.clone() }, "at most"),
         (PackageRequest { runs: vec![scratch.path().join("absent")], ..asked.clone() }, "absent"),

@@ -210,7 +210,11 @@ mod tests {
             let places = [(0, 0), (0, 79), (0, 80), (count / 2, 160), (last, 120), (last, 239)];
             for ((frame, feature), expected) in places.into_iter().zip(some) {
                 let found = frames[frame * FEATURES + feature];
-                assert!((found - expected).abs() < ROUNDING, "{values}: {found} is no {expected}");
+                assert!(
+                    (found - expected).abs() < ROUNDING,
+                    "{values}: expected {expected}, \
+                     found {found}"
+                );
             }
             let found: f32 = frames.iter().map(|value| value.abs()).sum();
             assert!((found / sum - 1.0).abs() < ROUNDING, "{values}: {found} is no {sum}");

@@ -26,7 +26,7 @@ impl Vocabulary {
     pub(super) fn read(path: &Path) -> Result<Self, DataError> {
         let bytes = files::read(path).map_err(|error| DataError::unreadable(path, &error))?;
         let text = String::from_utf8(bytes).map_err(|error| {
-            DataError::malformed(path, None, "a piece a line in UTF-8", error.to_string())
+            DataError::malformed(path, None, "one piece per line in UTF-8", error.to_string())
         })?;
         let pieces: Vec<String> = text.lines().map(str::to_owned).collect();
         for (line, mark) in (1..).zip(MARKS) {

@@ -19,7 +19,7 @@ pub struct Rules {
     pub schema: String,
     /// 1
     pub schema_version: u32,
-    /// those that were asked for, oldest first
+    /// the requested rounds, oldest first
     pub rounds: Vec<RoundRules>,
 }
 
@@ -35,21 +35,21 @@ pub struct RoundRules {
     pub seeds: [String; 3],
     /// those of TEST05; null in rounds without it
     pub test05_seeds: Option<[String; 3]>,
-    /// how each scenario is played and judged
+    /// load and conditions of each scenario
     pub scenarios: BTreeMap<String, RoundScenario>,
-    /// `closed`, `open`, `network`, with what each asks for
+    /// `closed`, `open`, `network`, with their requirements
     pub divisions: BTreeMap<String, Vec<String>>,
-    /// `available`, `preview`, `rdi`, with what each asks for
+    /// `available`, `preview`, `rdi`, with their requirements
     pub availabilities: BTreeMap<String, Vec<String>>,
-    /// interconnects of the network division; null before it came
+    /// interconnects of the network division; null in earlier rounds
     pub network: Option<Network>,
-    /// what a datacenter system must have
+    /// requirements of a datacenter system
     pub datacenter: Vec<String>,
-    /// all of the round's, or the one that was asked for
+    /// all benchmarks of the round, or the requested one
     pub benchmarks: Vec<Benchmark>,
 }
 
-/// How a scenario is played and judged.
+/// Load and conditions of a scenario.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Played"))]
@@ -58,13 +58,13 @@ pub struct RoundScenario {
     pub arrivals: String,
     /// share of queries that the result or the bound is about; null in Offline
     pub percentile: Option<f64>,
-    /// null where the run decides
+    /// null if the run decides
     pub samples_per_query: Option<u64>,
-    /// a run lasts at least this long
+    /// minimum duration of a run
     pub min_duration_ms: u64,
-    /// runs that are submitted, the result being the least of them
+    /// number of submitted runs; the lowest is the result
     pub runs: u64,
-    /// runs that confirm a candidate; null where none do
+    /// runs that confirm a candidate; null without confirmation
     pub confirmation_runs: Option<u64>,
     /// whether early stopping decides how many queries are enough
     pub stops_early: bool,
@@ -78,7 +78,7 @@ pub struct Network {
     pub permitted: Vec<String>,
     /// buses
     pub forbidden: Vec<String>,
-    /// what the name of the system under test must have
+    /// text that the name of the system under test must contain
     pub name_of_system: String,
 }
 
@@ -94,9 +94,9 @@ pub struct Benchmark {
     pub loadgen_name: Option<String>,
     /// such as `vision`
     pub area: String,
-    /// what it does
+    /// its task
     pub task: String,
-    /// what does it
+    /// its model
     pub model: String,
     /// name of the data set
     pub dataset: String,
@@ -108,23 +108,23 @@ pub struct Benchmark {
     pub quality: Vec<Quality>,
     /// whether each sample is issued equally often
     pub equal_issue: bool,
-    /// beams of a beam search; null where nothing is said
+    /// beams of a beam search; null if not specified
     pub beams: Option<u64>,
-    /// tokens of an input at most
+    /// maximum number of input tokens
     pub max_input_tokens: Option<u64>,
-    /// tokens of an answer at least
+    /// minimum number of output tokens
     pub min_output_tokens: Option<u64>,
-    /// tokens of an answer at most
+    /// maximum number of output tokens
     pub max_output_tokens: Option<u64>,
-    /// how the next token is chosen
+    /// sampling of the next token
     pub sampling: Option<String>,
-    /// elements in and out of a sample, for bandwidth; null where the rules say nothing
+    /// input and output elements of a sample, for bandwidth; null if not specified
     pub elements: Option<Elements>,
     /// audits that a submission must pass
     pub audits: Vec<String>,
-    /// suites with the scenarios that each requires
+    /// suites with their required scenarios
     pub required: BTreeMap<String, Vec<String>>,
-    /// suites with the scenarios that each lets be submitted as well
+    /// suites with their optional scenarios
     pub optional: BTreeMap<String, Vec<String>>,
     /// scenarios with the settings that the round fixes
     pub settings: BTreeMap<String, Vec<Setting>>,
@@ -134,7 +134,7 @@ pub struct Benchmark {
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Quality {
-    /// as the checker names it
+    /// its name in the checker
     pub metric: String,
     /// null: no such bound
     pub at_least: Option<f64>,
@@ -142,7 +142,7 @@ pub struct Quality {
     pub at_most: Option<f64>,
     /// only for this scenario; null: for all
     pub scenario: Option<String>,
-    /// what the bounds are shares of; null where it is not known
+    /// the reference value of the bounds; null if unknown
     pub reference: Option<f64>,
 }
 
@@ -152,9 +152,9 @@ pub struct Quality {
 pub struct Elements {
     /// inputs
     pub numerical: u64,
-    /// inputs with a data type of their own
+    /// inputs with their own data type
     pub categorical: u64,
-    /// null where any bandwidth is enough
+    /// outputs; null if any bandwidth suffices
     pub outputs: Option<u64>,
 }
 
