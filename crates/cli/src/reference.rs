@@ -117,7 +117,7 @@ fn argument(arg: &clap::Arg) -> (String, String) {
 
 fn configuration() -> String {
     let mut text = format!(
-        "# Configuration\n\n{MADE}`dyno init` writes a `dyno.toml` with every key and its \
+        "# Configuration\n\n{MADE}`dyno init --all` writes a `dyno.toml` with every key and its \
          default. The file has `version = 1`. An unknown key is an error that states the line and \
          the nearest key. Precedence, from high to low: `audit.config`, flags, environment \
          variables, `dyno.toml`, `user.conf`, the round of `--round`, the profile, the built-in \

@@ -8,6 +8,7 @@ mod reasons;
 
 use std::collections::BTreeMap;
 
+use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::single_run;
 use dyno_loadgen::log::Report;
 use dyno_loadgen::peak::{End, Failure};
@@ -130,8 +131,10 @@ fn accounts(
         return None;
     }
     let tenant = u8::try_from(number).unwrap_or(u8::MAX);
-    let entries = system.ledger(tenant, report.run.record.completed_at.len());
-    answers::add(summary, report, &entries, context)
+    let samples = report.run.record.completed_at.len();
+    let entries = system.ledger(tenant, samples);
+    let sent = system.remote().map(|remote| remote.sent(tenant, samples)).unwrap_or_default();
+    answers::add(summary, report, &entries, &sent, context)
 }
 
 /// Adds the reason of an early end, unless the reasons already have it.
@@ -195,11 +198,15 @@ fn judge_performance(
         test.plan.arrivals = Some(format!("stages {stages}"));
     }
     if let (Load::Server(server), Some(metrics)) = (&run.plan.load, &test.metrics)
-        && let Arrivals::Replay(_) = server.arrivals
+        && let Arrivals::Replay(times) = &server.arrivals
     {
-        // Recorded times have no rate in the settings; this is that of the queries that were played.
-        let offered = metrics.rates.scheduled_samples_per_s.filter(|rate| rate.is_finite());
-        test.plan.target_qps = offered.unwrap_or(test.plan.target_qps);
+        // Recorded times have no rate in the settings; this is that of the queries that were played,
+        // or of the starts of sessions. It is 0 where all are due at once.
+        let offered = match &run.plan.sessions {
+            Some(_) => rate_of(times),
+            None => metrics.rates.scheduled_samples_per_s.filter(|rate| rate.is_finite()),
+        };
+        test.plan.target_qps = offered.unwrap_or(0.0);
     }
     reasons::list(report, context).into_iter().for_each(|reason| test.add_reason(reason));
     test.notes = judgement.notes.iter().map(ToString::to_string).collect();
@@ -218,6 +225,12 @@ fn judge_performance(
         None => test.notes.extend(kept_of_cut(log, &test.folder)),
         Some(End::Found { .. }) => {}
     }
+}
+
+/// Returns the rate of ascending times, per second; `None` if all are at once.
+fn rate_of(times: &[Nanos]) -> Option<f64> {
+    let span = times.last()?.saturating_sub(*times.first()?);
+    (span > 0).then(|| (times.len() - 1) as f64 * 1e9 / span as f64)
 }
 
 /// Returns why a search or a repetition found no load, with advice; `None` if the verdict of its

@@ -156,8 +156,7 @@ fn convolutions_of_bytes_are_exact() {
             let (filter, row, column) =
                 (at / (windows * windows), at / windows % windows, at % windows);
             let product = |i: usize| {
-                let (channel, y, x_) =
-                    (i / (kernel * kernel), i / kernel % kernel, i % kernel);
+                let (channel, y, x_) = (i / (kernel * kernel), i / kernel % kernel, i % kernel);
                 let from = x[(channel * size + row + y) * size + column + x_];
                 let weight = w[filter * channels * kernel * kernel + i];
                 (i64::from(from) - zeros[0]) * (i64::from(weight) - zeros[1])

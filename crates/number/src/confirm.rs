@@ -23,7 +23,7 @@ mod tests;
 pub use self::distributions::binomial_at_least;
 
 use self::distributions::{student_above, student_quantile};
-use crate::network::{Direction, Metric};
+use crate::metric::{Direction, Metric};
 
 /// Default probability of a wrong confirmation: 95 % confidence.
 pub const LEVEL: f64 = 0.05;

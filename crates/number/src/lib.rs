@@ -40,6 +40,7 @@ mod descriptor;
 pub mod evaluate;
 mod format;
 pub mod layers;
+mod metric;
 pub mod network;
 mod number;
 mod objective;

@@ -1,12 +1,11 @@
 //! Networks as the tuner sees them: layers, their sizes, and how the accuracy of a configuration is
 //! measured.
 
-mod metric;
 mod read;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use self::metric::{Direction, Metric, SCORED_METHODS};
+pub use crate::metric::{Direction, Metric, SCORED_METHODS};
 
 use crate::assignment::Assignment;
 use crate::config::Radix;

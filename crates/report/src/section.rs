@@ -133,6 +133,25 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
             // Of a session its first turn arrives; each other one follows the answer before it.
             let queries = if metrics.sessions.is_some() { "Sessions" } else { "Queries" };
             let answered = if metrics.sessions.is_some() { "turns" } else { "ones" };
+            let in_flight = test
+                .plan
+                .arrivals
+                .as_deref()
+                .and_then(|arrivals| arrivals.strip_prefix("concurrency:"));
+            if let Some(in_flight) = in_flight {
+                return format!(
+                    "{in_flight} in flight at all times: {share} of the answered {answered} took no \
+                     longer than {target}{}.",
+                    bound.unwrap_or_default(),
+                );
+            }
+            if test.plan.target_qps == 0.0 {
+                return format!(
+                    "{queries} arrived all at once: {share} of the answered {answered} took no longer \
+                     than {target} from their scheduled time{}.",
+                    bound.unwrap_or_default(),
+                );
+            }
             format!(
                 "{queries} arrived at {} per second{}: {share} of the answered {answered} took no \
                  longer than {target} from their scheduled time{}.{}",
@@ -171,14 +190,19 @@ fn conditions(html: &mut String, test: &Test, metrics: &Metrics) {
     let rows = [
         (found.performance_met, bound),
         (
-            Some(found.min_duration_met),
+            (test.plan.min_duration_ns > 0).then_some(found.min_duration_met),
             format!("duration of at least {}", words::round_time(test.plan.min_duration_ns as f64)),
         ),
         (
             Some(found.min_queries_met),
             format!("at least {}", counted(test.plan.min_query_count, "query", "queries")),
         ),
-        (Some(found.early_stopping_met), "percentile certain enough".into()),
+        // Without a criterion it was not judged.
+        (
+            (!metrics.early_stopping.is_empty() || !found.early_stopping_met)
+                .then_some(found.early_stopping_met),
+            "percentile certain enough".into(),
+        ),
         (found.client_lag_met, lag.unwrap_or_else(|| "client lag".into())),
     ];
     html.push_str("<ul class=\"conditions\" aria-label=\"Conditions\">");

@@ -13,7 +13,10 @@ const EXAMPLES: &[(&str, &Examples)] = &[
         "run",
         &[
             ("dyno run", "the built-in model: accuracy and speed in the four MLPerf scenarios"),
-            ("dyno run model.onnx --scenario server --qps 100 --require 'p99<=50ms'", "an ONNX model at a rate, with a limit that sets the exit code"),
+            (
+                "dyno run model.onnx --scenario server --qps 100 --require 'p99<=50ms'",
+                "an ONNX model at a rate, with a limit that sets the exit code",
+            ),
             ("dyno run http://localhost:8000 --max-concurrency 16", "a server of language models"),
         ],
     ),
@@ -28,16 +31,31 @@ const EXAMPLES: &[(&str, &Examples)] = &[
     (
         "search",
         &[
-            ("dyno search model.onnx --limit 'p99<=20ms'", "the highest rate whose p99 is at most 20 ms"),
-            ("dyno search http://localhost:8000 --limit 'ttft.p95<=500ms' --limit 'tpot.p95<=50ms'", "the highest rate of a server that keeps two limits"),
-            ("dyno search --system model:exponential=2ms,servers=8 --limit 'p99<=20ms'", "a simulated system, in virtual time"),
+            (
+                "dyno search model.onnx --limit 'p99<=20ms'",
+                "the highest rate whose p99 is at most 20 ms",
+            ),
+            (
+                "dyno search http://localhost:8000 --limit 'ttft.p95<=500ms' --limit 'tpot.p95<=50ms'",
+                "the highest rate of a server that keeps two limits",
+            ),
+            (
+                "dyno search --system model:exponential=2ms,servers=8 --limit 'p99<=20ms'",
+                "a simulated system, in virtual time",
+            ),
         ],
     ),
     (
         "sweep",
         &[
-            ("dyno sweep http://localhost:8000 --over max-concurrency=1,2,4,8,16", "latency and throughput by concurrency"),
-            ("dyno sweep model.onnx --over batch=1,8,32 --over threads=1,2", "six configurations of a model"),
+            (
+                "dyno sweep http://localhost:8000 --over max-concurrency=1,2,4,8,16",
+                "latency and throughput by concurrency",
+            ),
+            (
+                "dyno sweep model.onnx --over batch=1,8,32 --over threads=1,2",
+                "six configurations of a model",
+            ),
             ("dyno sweep --resume sweeps/TIME-NAME", "continue a sweep that was interrupted"),
         ],
     ),
@@ -45,8 +63,14 @@ const EXAMPLES: &[(&str, &Examples)] = &[
         "compare",
         &[
             ("dyno compare runs/before runs/after", "two runs; exit code 1 if the second is worse"),
-            ("dyno compare runs/before runs/after --margin 2% --strict", "fail also if the runs are too short to tell"),
-            ("dyno compare --interleave 5 a.toml b.toml", "measure two configurations in turn, five times each"),
+            (
+                "dyno compare runs/before runs/after --margin 2% --strict",
+                "fail also if the runs are too short to tell",
+            ),
+            (
+                "dyno compare --interleave 5 a.toml b.toml",
+                "measure two configurations in turn, five times each",
+            ),
         ],
     ),
     (
@@ -54,7 +78,10 @@ const EXAMPLES: &[(&str, &Examples)] = &[
         &[
             ("dyno report runs/TIME-NAME", "write the HTML page of a run again"),
             ("dyno report runs/before runs/after --out both.html", "one page of two runs"),
-            ("dyno report --submission tree --round v5.1 --csv tables", "the tables of a submission tree"),
+            (
+                "dyno report --submission tree --round v5.1 --csv tables",
+                "the tables of a submission tree",
+            ),
         ],
     ),
     (
@@ -85,7 +112,10 @@ const EXAMPLES: &[(&str, &Examples)] = &[
         "audit",
         &[
             ("dyno audit TEST04 -- --system onnx:model.onnx", "run the audit for cached results"),
-            ("dyno audit TEST01 --benchmark resnet50 -- --system onnx:model.onnx", "with the rules of a benchmark"),
+            (
+                "dyno audit TEST01 --benchmark resnet50 -- --system onnx:model.onnx",
+                "with the rules of a benchmark",
+            ),
             ("dyno audit config TEST04", "print the audit.config for a LoadGen harness"),
         ],
     ),
@@ -111,7 +141,7 @@ const EXAMPLES: &[(&str, &Examples)] = &[
     (
         "rnn",
         &[
-            ("dyno rnn explain lstm:64x128x256", "the plan of a layer and its predicted time"),
+            ("dyno rnn explain lstm:64x128", "the plan of a layer and its predicted time"),
             ("dyno rnn explain model.onnx", "the layers of a model, and how they are verified"),
             ("dyno rnn hwbench", "what this machine computes and reads per second"),
         ],
@@ -119,7 +149,10 @@ const EXAMPLES: &[(&str, &Examples)] = &[
     (
         "tune",
         &[
-            ("dyno tune profile model.onnx --samples x.npy > model.toml", "write the descriptor of a model"),
+            (
+                "dyno tune profile model.onnx --samples x.npy > model.toml",
+                "write the descriptor of a model",
+            ),
             ("dyno tune run model.toml --out tuned", "search the formats"),
             ("dyno tune plot model.toml --out widths.html", "draw accuracy against width"),
         ],
@@ -136,14 +169,23 @@ const EXAMPLES: &[(&str, &Examples)] = &[
         "serve",
         &[
             ("dyno serve --system onnx:model.onnx", "a model on 127.0.0.1:8000"),
-            ("dyno serve --system tokens:first=20ms,each=5ms", "a server of words, to try a client"),
-            ("dyno serve --system onnx:model.onnx --http 0.0.0.0:8000 --grpc 0.0.0.0:8001", "HTTP and gRPC on all addresses"),
+            (
+                "dyno serve --system tokens:first=20ms,each=5ms",
+                "a server of words, to try a client",
+            ),
+            (
+                "dyno serve --system onnx:model.onnx --http 0.0.0.0:8000 --grpc 0.0.0.0:8001",
+                "HTTP and gRPC on all addresses",
+            ),
         ],
     ),
     (
         "worker",
         &[
-            ("dyno run http://gpu:8000 --remote-workers 2 --listen 0.0.0.0:7700", "on the first machine, then on two others:"),
+            (
+                "dyno run http://gpu:8000 --remote-workers 2 --listen 0.0.0.0:7700",
+                "on the first machine, then on two others:",
+            ),
             ("dyno worker --join first:7700", "join its runs"),
             ("dyno worker --help", "what a worker may read and send"),
         ],
@@ -151,9 +193,18 @@ const EXAMPLES: &[(&str, &Examples)] = &[
     (
         "launch",
         &[
-            ("dyno launch --on local --workers 2 -- run http://gpu:8000 --qps 200", "a run with two workers on this machine"),
-            ("dyno launch --on slurm --workers 8 -- sweep --config dyno.toml", "points of a sweep as Slurm jobs"),
-            ("dyno launch --on k8s --dry-run -- run --config dyno.toml", "print the manifests"),
+            (
+                "dyno launch --on local --workers 2 -- run http://gpu:8000 --qps 200",
+                "a run with two workers on this machine",
+            ),
+            (
+                "dyno launch --on slurm --workers 8 -- sweep --config dyno.toml",
+                "points of a sweep as Slurm jobs",
+            ),
+            (
+                "dyno launch --on k8s --image dyno:0.2 --dry-run -- run --config dyno.toml",
+                "print the manifests",
+            ),
         ],
     ),
     (
@@ -247,7 +298,8 @@ mod tests {
             let typed = line.split(['>', '|']).next().unwrap_or(line);
             // Where an operator of a limit was cut, the value has an open quote.
             let typed = if typed.contains('\'') { line } else { typed };
-            let words = typed.split_whitespace().map(|word| word.replace('\'', "").into()).collect();
+            let words =
+                typed.split_whitespace().map(|word| word.replace('\'', "").into()).collect();
             if let Err(error) = Dyno::read(words) {
                 assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{line}: {error}");
             }

@@ -7,6 +7,7 @@ use dyno_experiment::options::{CommandLine, GivenKeys, KEYS, Options};
 use dyno_experiment::run::variables;
 use dyno_experiment::system::Target;
 use dyno_experiment::system::net::discover;
+use dyno_results::units;
 
 use crate::output;
 
@@ -37,7 +38,12 @@ impl KeyArgs {
             Target::System(spec) => spec,
             Target::Server(url) => {
                 let options = Options::common(line, variables())?;
-                let found = discover(&url, options.run.ready_timeout.unwrap_or(0))?;
+                let limit = options.run.ready_timeout.unwrap_or(0);
+                if is_talking && limit > 0 {
+                    let limit = units::duration(limit.cast_signed());
+                    output::say(format_args!("waiting for the server, at most {limit}"));
+                }
+                let found = discover(&url, limit)?;
                 if is_talking {
                     output::say(&found.found);
                 }

@@ -107,7 +107,7 @@ pub struct Serve {
     /// Shared library of ONNX Runtime
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
-    /// Serve faulty answers instead of a system, to test clients: a mode, such as cut or stall, or
+    /// Serve faulty answers instead of a system, to test clients: a mode, such as cut or hang, or
     /// `path` for the mode that the first segment of each request's path names; `list` prints all
     #[arg(long, value_name = "MODE", conflicts_with_all = ["grpc", "cert", "key"])]
     faults: Option<String>,

@@ -117,8 +117,11 @@ fn offered(arrivals: &str, test: &Test, metrics: &Metrics) -> String {
     let completed =
         completed.map_or_else(|| "none".into(), |found| format!("{}{answered}/s", rate(found)));
     let meaning = if test.mode == "peak" { "" } else { " (a load, not the capacity)" };
-    let offered = rate(test.plan.target_qps);
-    format!("offered {offered}{arriving}/s, {arrivals}, completed {completed}{meaning}")
+    let offered = match test.plan.target_qps {
+        0.0 => format!("all{arriving} at once"),
+        qps => format!("{}{arriving}/s", rate(qps)),
+    };
+    format!("offered {offered}, {arrivals}, completed {completed}{meaning}")
 }
 
 /// Returns the number of samples that failed or never came back.

@@ -263,7 +263,7 @@ fn an_audit_bears_the_load_that_repeated_runs_found() {
     let borne = lines("baseline/Server/performance/run_5", "effective_target_qps");
     let qps: f64 = borne[0].parse().unwrap();
     assert!(qps < 700.0, "{qps} is the load that was asked for");
-    assert!(note.contains(&format!("made once, at the {qps} queries/s")), "{note}");
+    assert!(note.contains(&format!("ran once, at {qps} queries/s")), "{note}");
     let of_audit = "compliance/Server/TEST05/performance/run_1";
     assert_eq!(lines(of_audit, "effective_target_qps"), borne);
     assert_eq!(lines(of_audit, "result_validity"), ["\"VALID\""]);

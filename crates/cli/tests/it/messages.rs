@@ -30,7 +30,8 @@ fn what_is_no_system_is_answered_with_what_was_meant() {
     check("run --system onx:conv.onnx", 2, &["use onnx:conv.onnx"]);
     check("run --system http://localhost:8000", 2, &["dyno run http://localhost:8000"]);
     check("run --system tokens:", 2, &["dyno serve --system tokens:"]);
-    check("run conv.onnx", 2, &["file conv.onnx does not exist"]);
+    check("run conv.onnx", 3, &["file conv.onnx does not exist"]);
+    check("run ./conv", 3, &["file ./conv does not exist"]);
     check("run llama.gguf", 2, &["llama-server"]);
     check("run dyno.toml", 2, &["--config dyno.toml"]);
     check("run digits --system null", 2, &["two systems"]);
@@ -50,8 +51,10 @@ fn the_files_of_init_can_be_run() {
 #[test]
 fn one_argument_names_a_system() {
     let folder = Folder::new();
-    folder.dyno("run digits --dry-run").exits(0);
-    folder.dyno("run model:exponential=2ms --scenario server --dry-run").exits(0);
+    let plan = folder.dyno("run digits --dry-run").exits(0).stdout;
+    assert!(plan.contains("digits"), "{plan}");
+    let plan = folder.dyno("run model:exponential=2ms --scenario server --dry-run").exits(0).stdout;
+    assert!(plan.contains("model:exponential=2ms"), "{plan}");
 }
 
 #[test]

@@ -132,8 +132,7 @@ pub fn real_time(facts: &Facts<'_>) -> Option<UnmetNeed> {
 /// Needs a run in real time from this process.
 pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let is_on = facts.run.stops_on_saturation == Some(true);
-    let has_times =
-        || matches!(server_settings(facts).values.server_arrivals, Arrivals::Replay(_));
+    let has_times = || matches!(server_settings(facts).values.server_arrivals, Arrivals::Replay(_));
     if is_on && (facts.run.stages.is_some() || has_times()) {
         return Some(UnmetNeed::new(
             "has no effect: the rate of stages and recorded times varies, so that a queue may grow and \

@@ -152,17 +152,23 @@ impl Seconds {
     }
 }
 
-/// Returns the most queries that were in flight at once.
-pub fn peak_concurrency(record: &Record) -> u64 {
-    let each = record.samples_per_query.max(1);
-    // A query that never came back is in flight until the end.
+/// Returns the most requests that were in flight at once. `sent` has the time of each request's first
+/// byte on the wire, 0 if it was never sent: a request that waits in the client is not in flight.
+/// Without these times, queries count from when they were issued.
+pub fn peak_concurrency(record: &Record, sent: &[Nanos]) -> u64 {
+    // What never came back is in flight until the end.
     let end = |samples: &[Nanos]| {
         let last = samples.iter().copied().max().unwrap_or(0);
         if samples.contains(&0) { Nanos::MAX } else { last }
     };
-    let ends = record.completed_at.chunks(each).map(end);
-    let mut ends: Vec<Nanos> = ends.collect();
-    let mut starts = record.issued_at.clone();
+    let is_sent = |(at, _): &(&Nanos, &Nanos)| **at > 0;
+    let (mut starts, mut ends): (Vec<Nanos>, Vec<Nanos>) = if sent.iter().any(|at| *at > 0) {
+        let requests = sent.iter().zip(&record.completed_at).filter(is_sent);
+        requests.map(|(at, done)| (*at, end(std::slice::from_ref(done)))).unzip()
+    } else {
+        let queries = record.completed_at.chunks(record.samples_per_query.max(1));
+        (record.issued_at.clone(), queries.map(end).collect())
+    };
     starts.sort_unstable();
     ends.sort_unstable();
     let (mut ended, mut most) = (0, 0);
@@ -187,10 +193,12 @@ mod tests {
             completed_at: completed.to_vec(),
             ..Record::default()
         };
-        assert_eq!(peak_concurrency(&record(&[0, 10, 20], &[10, 20, 30])), 1);
-        assert_eq!(peak_concurrency(&record(&[0, 5, 6, 20], &[10, 30, 7, 21])), 3);
+        assert_eq!(peak_concurrency(&record(&[0, 10, 20], &[10, 20, 30]), &[]), 1);
+        assert_eq!(peak_concurrency(&record(&[0, 5, 6, 20], &[10, 30, 7, 21]), &[]), 3);
         // The first one never came back.
-        assert_eq!(peak_concurrency(&record(&[0, 5, 9], &[0, 6, 10])), 2);
-        assert_eq!(peak_concurrency(&Record::default()), 0);
+        assert_eq!(peak_concurrency(&record(&[0, 5, 9], &[0, 6, 10]), &[]), 2);
+        // The second request waited in the client until the first was answered; the third was not sent.
+        assert_eq!(peak_concurrency(&record(&[0, 5, 6], &[10, 30, 0]), &[1, 10, 0]), 1);
+        assert_eq!(peak_concurrency(&Record::default(), &[]), 0);
     }
 }

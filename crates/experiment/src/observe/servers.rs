@@ -74,7 +74,8 @@ mod tests {
             (Quantity::KvCacheUse, 0.4136),
             (Quantity::PromptTokens, 1e6),
         ];
-        let latest = Quantities { servers: vec!["vLLM"], values: values.into(), ..Quantities::default() };
+        let latest =
+            Quantities { servers: vec!["vLLM"], values: values.into(), ..Quantities::default() };
         assert_eq!(words(&latest), "8 running, 3 waiting, KV 41.4 %");
         assert_eq!(words(&Quantities::default()), "");
     }

@@ -184,7 +184,7 @@ keys! {
         |o, v, _| { o.qps = Some(rate(v)?); Ok(()) };
     "num-prompts" "N" "Exact number of queries of each performance test, regardless of time" "as many as the duration needs"
         |o, v, _| { o.num_prompts = Some(at_least_one(v)?); Ok(()) };
-    "max-concurrency" "N" "Server: maximum number of requests in flight per server; without a rate, exactly this number" "no limit; 8 with --profile llm"
+    "max-concurrency" "N" "Server: maximum number of requests in flight per server; without a rate, exactly this number" "no limit; with --profile llm and no rate 8"
         |o, v, _| { o.max_concurrency = Some(positive(v)?); Ok(()) };
     "burstiness" "SHAPE" "Server: shape of the gamma-distributed gaps between arrivals; 1 is Poisson, lower is burstier" "1"
         |o, v, _| { o.burstiness = Some(shape(v)?); Ok(()) };
@@ -207,7 +207,7 @@ keys! {
         |o, v, _| { o.deadline = Some(above_zero(v)?); Ok(()) };
     "fail-fast" "on|off" "End a run when its first 20 answers failed, or more than half of the last 200 (real time only)" "on; off with --profile rules or --round"
         |o, v, _| { o.fails_fast = Some(on_or_off(v)?); Ok(()) };
-    "stop-on-saturation" "on|off" "Server at a rate: end a run whose queue grows without bound, and report the rate that the system completes (real time only, without remote workers)" "off; on with --profile llm"
+    "stop-on-saturation" "on|off" "Server at a rate: end a run whose queue grows without bound, and report the rate that the system completes (one rate, real time, no remote workers)" "off; on with --profile llm"
         |o, v, _| { o.stops_on_saturation = Some(on_or_off(v)?); Ok(()) };
     "percentile-metrics" "METRICS" "Text servers: times with percentiles in the table: ttft, tpot, itl and e2el, separated by commas" "all of them"
         |o, v, _| { o.percentile_metrics = Some(percentile_metrics(v)?); Ok(()) };

@@ -15,12 +15,14 @@ use crate::gather::answers::Accounts;
 use crate::gather::distributions::{distributions, peak_concurrency, steady, window};
 use crate::outcome::Context;
 
-/// Adds figures from the accounts of one tenant's answers. Returns the record with the tokens of
+/// Adds figures from the accounts of one tenant's answers. `sent` has the times at which requests were
+/// sent, 0 for those that were not. Returns the record with the tokens of
 /// the accounts if the record has none because answers were not streamed.
 pub fn add(
     test: &mut summary::Test,
     report: &Report<'_>,
     entries: &[Option<Entry>],
+    sent: &[Nanos],
     context: Context<'_>,
 ) -> Option<Record> {
     let record = &report.run.record;
@@ -65,7 +67,7 @@ pub fn add(
         }
         None => metrics.steady = steady(record, &accounts),
     }
-    metrics.peak_concurrency = Some(peak_concurrency(record));
+    metrics.peak_concurrency = Some(peak_concurrency(record, sent));
     let is_counted = record.tokens.is_empty() && metrics.token_count.is_some();
     is_counted.then(|| Record { tokens: accounts.output_column(), ..record.clone() })
 }

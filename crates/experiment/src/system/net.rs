@@ -473,6 +473,12 @@ impl Remote {
         late
     }
 
+    /// Returns when each of the first `samples` requests of a tenant was written to a socket, ns since
+    /// the start of the run; 0 if it was not.
+    pub fn sent(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
+        self.client.accepted(tenant, samples)
+    }
+
     /// Returns the lateness of [`Remote::lateness`] by sample; `None` if the request was never
     /// written.
     pub fn sent_late(&self, tenant: u8, record: &Record) -> Vec<Option<Nanos>> {

@@ -24,11 +24,10 @@ impl Target {
     /// instead.
     pub fn read(argument: &str) -> Result<Self, Failure> {
         let server = || Ok(Self::Server(argument.to_owned()));
-        if argument.contains("://") {
-            return server();
-        }
         let (name, operand) = argument.split_once(':').unwrap_or((argument, ""));
-        if is_port(operand) {
+        let is_url = argument.contains("://") && SystemKind::named(name).is_none();
+        // An address of IPv6 begins with a bracket.
+        if is_url || is_port(operand) || argument.starts_with('[') {
             return server();
         }
         if SystemKind::named(name).is_some() {
@@ -39,17 +38,28 @@ impl Target {
             if Path::new(file).exists() {
                 return Ok(Self::System(format!("onnx:{argument}")));
             }
-            return Err(Failure::usage(format!("file {file} does not exist"))
-                .hint("dyno run MODEL.onnx measures a model, dyno run http://HOST:PORT a server"));
+            return Err(no_file(file));
         }
         if let Some(problem) = wrong_file(argument) {
             return Err(problem);
+        }
+        let is_path = argument.starts_with(['.', '/', '~']) || Path::new(file).is_file();
+        if is_path || argument.is_empty() {
+            let problem = Failure::usage(format!("{file} is not an ONNX model")).hint(TARGETS);
+            return Err(if Path::new(file).exists() { problem } else { no_file(file) });
         }
         if operand.is_empty() {
             return server();
         }
         Err(Failure::usage(unknown_system(argument)).hint(systems()))
     }
+}
+
+/// What an argument may be, as a hint.
+const TARGETS: &str = "dyno run MODEL.onnx measures a model, dyno run http://HOST:PORT a server";
+
+fn no_file(file: &str) -> Failure {
+    Failure::set_up(format!("file {file} does not exist")).hint(TARGETS)
 }
 
 /// Returns the names of all systems, as a hint.
@@ -147,13 +157,19 @@ mod tests {
             "model:8000",
             "task:80/v1,model=m",
             "10.0.0.1:8000",
+            "[::1]:9",
             "gpu-3",
         ] {
             assert_eq!(read(server), Target::Server(server.into()), "{server}");
         }
-        for system in
-            ["digits", "null", "onnx:a.onnx,threads=1", "model:exponential=2ms", "rnn:a.onnx"]
-        {
+        for system in [
+            "digits",
+            "null",
+            "onnx:a.onnx,threads=1",
+            "model:exponential=2ms",
+            "rnn:a.onnx",
+            "openai:http://h:1/v1,model=m",
+        ] {
             assert_eq!(read(system), Target::System(system.into()), "{system}");
         }
     }

@@ -1,5 +1,6 @@
 //! Samples of a model that is evaluated in this process, and their sets.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use dyno_number::evaluate::Samples;
@@ -104,6 +105,7 @@ impl Data {
                 let hashes = hashed(&validation, &values)?;
                 provenance = Some(Provenance::from_samples(&all, hashes, &names, of)?);
             }
+            check_unseen(&fed, &validation, &values)?;
             confirmation = (count..count + validation.count()).collect();
             join(&mut fed, validation)?;
         }
@@ -178,6 +180,25 @@ fn join(fed: &mut GraphSamples, validation: GraphSamples) -> Result<(), String> 
         labels.extend(own);
     }
     Ok(())
+}
+
+/// Rejects a validation set with samples that the search sees.
+fn check_unseen(fed: &GraphSamples, validation: &GraphSamples, path: &Path) -> Result<(), String> {
+    let samples = |of: &GraphSamples| -> Vec<Vec<u32>> {
+        let values = &of.inputs[0].values;
+        let size = (values.len() / of.count().max(1)).max(1);
+        let bits = |sample: &[f32]| sample.iter().map(|x| x.to_bits()).collect();
+        values.chunks_exact(size).map(bits).collect()
+    };
+    let seen: HashSet<Vec<u32>> = samples(fed).into_iter().collect();
+    let unseen = samples(validation);
+    match unseen.iter().position(|sample| seen.contains(sample)) {
+        Some(at) => Err(format!(
+            "{}: sample {at} is also among the samples of the search, so that it can confirm nothing",
+            path.display()
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Returns the hash of each sample's values, without the label.

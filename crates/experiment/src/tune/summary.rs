@@ -44,6 +44,12 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
             percent(look.loss)
         ),
     };
+    // Without a confirmed configuration the answer is the search's smallest, which was not tested.
+    let tested = |look: &Look| {
+        let size = units::count(rounded(look.objective));
+        let unit = network.objective.unit();
+        format!("in the widest configuration that was tested ({size} {unit}), {}", of(look))
+    };
     let proven = match proven_margin {
         proven if proven.is_finite() => format!("they prove at most {} %", percent(*proven)),
         _ => "they prove no margin".into(),
@@ -57,14 +63,14 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
             )
         }
         MarginVerdict::Invalid => {
-            let found = looks.last().map(of).unwrap_or_default();
+            let found = looks.last().map(tested).unwrap_or_default();
             format!("{word}: more than {margin} % of the {what} is lost: {found}")
         }
         MarginVerdict::Undecided => {
             let found = match looks.last() {
-                Some(look) => of(look),
+                Some(look) => tested(look),
                 None if *held_out > 0 => {
-                    format!("{} held-out samples are too few", units::count(*held_out))
+                    format!("{} held-out samples would be too few", units::count(*held_out))
                 }
                 None => problem.clone(),
             };

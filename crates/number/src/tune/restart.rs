@@ -11,6 +11,8 @@ use super::{Phase, Trials, TuneAnswer};
 use crate::assignment::Assignment;
 use crate::search::{self, Algorithm};
 
+/// Most restarts in a row that only recall evaluations: the search has nothing new to ask.
+const MOST_IDLE: u32 = 20;
 /// Most groups that a restart widens.
 const MOST_KICKED: u64 = 3;
 
@@ -22,7 +24,12 @@ impl Trials<'_, '_> {
         let mut ends = vec![found.objective];
         let mut best = found;
         let mut state = RESTART_SEED;
+        let mut idle = 0;
         for number in 0..restarts {
+            if idle > MOST_IDLE {
+                break;
+            }
+            let before = self.evaluations;
             let start = match number {
                 0 => self.coarse(subset)?,
                 1 => search::run(self, subset, Algorithm::Knapsack)?,
@@ -41,6 +48,7 @@ impl Trials<'_, '_> {
             self.phase = Phase::Width;
             let end = self.fine_tune(subset, start)?;
             let end = if number < 2 { self.go_below(end)? } else { end };
+            idle = if self.evaluations == before { idle + 1 } else { 0 };
             ends.push(end.objective);
             let by_size = end.objective.total_cmp(&best.objective);
             if by_size.then(best.accuracy.total_cmp(&end.accuracy)).is_lt() {

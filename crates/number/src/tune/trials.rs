@@ -10,7 +10,8 @@ use super::trial::{EvaluateFn, Evaluation, Stop, Subset, Trial};
 use super::{Baseline, Move, Point, Progress, Settings, TuneAnswer, TuneEnd, TuneOutcome, pareto};
 use crate::assignment::Assignment;
 use crate::format::Format;
-use crate::network::{Direction, Metric, Network};
+use crate::metric::{Direction, Metric};
+use crate::network::Network;
 use crate::objective::Objective;
 
 /// State of a tuning job.
@@ -27,7 +28,7 @@ pub(crate) struct Trials<'a, 'e> {
     journal: Journal,
     known: HashMap<(Subset, Vec<Format>), Evaluation>,
     numbered: u64,
-    evaluations: [u64; 3],
+    pub(super) evaluations: [u64; 3],
     seconds: [f64; 3],
     recalled: u64,
     points: Vec<Point>,
@@ -289,7 +290,9 @@ impl<'a, 'e> Trials<'a, 'e> {
     fn check_direction(&self, trial: &Trial, evaluation: &Evaluation) -> Result<(), Stop> {
         let network = self.network();
         let Some(base) = self.baselines[trial.subset as usize] else { return Ok(()) };
-        let is_sure = network.metric.is_stated || network.external.is_none();
+        // The direction of an error rate is known; only more than all is suspicious.
+        let is_lower = network.metric.direction == Direction::Lower;
+        let is_sure = network.metric.is_stated || network.external.is_none() || is_lower;
         if is_sure || evaluation.accuracy <= base.accuracy * MOST_GAIN {
             return Ok(());
         }

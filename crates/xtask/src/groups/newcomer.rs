@@ -25,7 +25,8 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
 
 /// Installs the wheel of this machine and follows the steps with it.
 fn of_wheel(bench: &Bench) -> Result<Vec<Comparison>> {
-    let all = |outcome: Outcome| [BUILT_IN, OWN_MODEL, SERVER, GATE].map(|name| (name, outcome.clone()));
+    let all =
+        |outcome: Outcome| [BUILT_IN, OWN_MODEL, SERVER, GATE].map(|name| (name, outcome.clone()));
     let folder = match release::for_this_machine(bench.root, true) {
         Ok(Ok(folder)) => folder,
         Ok(Err(missing)) => return Ok(all(Outcome::Skipped(missing)).into()),

@@ -81,7 +81,7 @@ impl Walk {
         let mut serve = self.dyno();
         serve.args(["serve", "--system", "tokens:first=20ms,each=5ms", "--http", "127.0.0.1:0"]);
         let server = serve.stdout(Stdio::piped()).spawn().context("cannot run dyno serve")?;
-        let mut server = Served(server);
+        let mut server = ServerProcess(server);
         let output = server.0.stdout.take().context("its output is not piped")?;
         let lines = BufReader::new(output).lines().map_while(Result::ok);
         let url = lines.filter_map(|line| Some(line.strip_prefix("http ")?.to_owned())).next();
@@ -128,9 +128,9 @@ impl Walk {
 }
 
 /// A server that ends with its last user.
-struct Served(Child);
+struct ServerProcess(Child);
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.0.kill();

@@ -150,7 +150,7 @@ fn what_a_killed_run_left_is_shown_from_its_logs() {
 
     fs::create_dir(folder.0.join("nothing")).unwrap();
     let ran = folder.dyno("report nothing nowhere").exits(3);
-    assert!(ran.stderr.contains("nothing holds no run"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nothing has no run"), "{}", ran.stderr);
     assert!(ran.stderr.contains("nowhere is not a folder"), "{}", ran.stderr);
     assert!(ran.stderr.contains("there is nothing to show"), "{}", ran.stderr);
 }

@@ -83,6 +83,12 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
         }
         401 | 403 => Err(Failure::set_up(format!("{text}: {}", server.words(&models)))
             .hint("pass the environment variable of the token with token-env=NAME")),
+        429 | 500 | 502 | 504 => Err(Failure::set_up(format!(
+            "{text}/models answered HTTP status {}: {}",
+            models.status,
+            server.words(&models)
+        ))
+        .hint("see the log of the server")),
         503 => Err(Failure::set_up(format!("{text} is not ready: {}", server.words(&models)))
             .hint("wait until the server has loaded its model")),
         status => server.tensors(base, &keys)?.ok_or_else(|| {
@@ -217,7 +223,11 @@ impl Questions<'_> {
     /// speak it.
     fn tensors(&self, base: &str, keys: &str) -> Result<Option<Discovery>, Failure> {
         let base = base.strip_suffix("/v2").unwrap_or(base);
-        if (200..300).contains(&self.get(base, "/v2")?.status) {
+        let about = self.get(base, "/v2")?;
+        // Some servers answer 200 to every path; metadata of the protocol has a name.
+        let metadata: Value = serde_json::from_slice(about.body()).unwrap_or_default();
+        let has_name = metadata.get("name").is_some_and(Value::is_string);
+        if (200..300).contains(&about.status) && has_name {
             // An extension of Triton lists the models; the standard does not.
             let index = self.post(base, "/v2/repository/index", b"{}".to_vec())?;
             let json: Value = serde_json::from_slice(index.body()).unwrap_or_default();

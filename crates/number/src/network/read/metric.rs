@@ -3,8 +3,7 @@
 use toml::de::DeTable;
 
 use crate::descriptor::Reader;
-use crate::network::metric::Hint;
-use crate::network::{Direction, Metric};
+use crate::metric::{Direction, Hint, Metric};
 
 /// Returns the regular expression of a figure in what `dyno task score --json` prints.
 pub(super) fn figure_regex(figure: &str) -> String {

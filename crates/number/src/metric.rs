@@ -155,7 +155,7 @@ pub const SCORED_METHODS: &[Method] = {
 
 /// Direction of a metric by the words of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hint {
+pub(crate) enum Hint {
     /// It has no known word.
     Unknown,
     Known(Direction),
