@@ -364,8 +364,8 @@ fn another_sweep_is_not_resumed() {
     let same = many.replace("--out out", "--resume out");
     folder.dyno(&format!("{same} --limit 1")).exits(1);
     refused(&same.replace("1..4:1", "1..5:1"), "axis `seed` was 1,2,3,4, but is 1,2,3,4,5");
-    refused(&format!("{same} --over batch=1,2"), "axis `batch` was fixed, is 1,2");
-    refused(&format!("{same} --repeat 2"), "the number of repeats was 1, is 2");
+    refused(&format!("{same} --over batch=1,2"), "axis `batch` was fixed, but is 1,2");
+    refused(&format!("{same} --repeat 2"), "the number of repeats was 1, but is 2");
     refused(&same.replace("10ms", "20ms"), "the common argument list was");
     folder.write("user.conf", "*.*.min_query_count = 65\n");
     refused("sweep --resume out", "user.conf has changed since");

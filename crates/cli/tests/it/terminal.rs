@@ -31,7 +31,7 @@ fn the_full_screen_follows_the_run_and_gives_the_terminal_back() {
     // A latency is there, so queries have been seen.
     run.wait_for("p99");
     run.press("?");
-    run.wait_for("kept.");
+    run.wait_for("results.");
     run.resize((40, 12));
     run.press("?");
     run.press("q");
@@ -78,7 +78,7 @@ fn a_run_outlives_its_terminal_until_its_results_are_kept() {
     run.wait_for("Conditions");
     // Keys are read.
     run.press("?");
-    run.wait_for("kept.");
+    run.wait_for("results.");
     assert_eq!(run.hang_up().code(), Some(130));
     assert!(folder.0.join("out/summary.json").is_file());
 }
