@@ -203,7 +203,7 @@ fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
     let has = |mode: &str| run.tests.iter().any(|test| test.mode == mode);
     for mode in ["accuracy", "performance"] {
         if !has(mode) {
-            provided.push(format!("a run of mode {mode} is added"));
+            provided.push(format!("add a run of mode {mode}"));
         }
     }
     let set = &rules.benchmark.dataset.name;
@@ -225,7 +225,7 @@ fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
                 names.filter(|name| run.tests.iter().all(|test| test.scenario != *name)).collect();
             if !missing.is_empty() {
                 let missing = missing.join(" and ");
-                provided.push(format!("in suite {}: {missing} is added", suite.name()));
+                provided.push(format!("in suite {}: add {missing}", suite.name()));
             }
         }
     }
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(against_closed(&run(0.76), &options, None), [""; 0]);
         let needed = provided(&run(0.76), &rules, card);
         // The suite for data centres has it no longer.
-        let edge = "in suite edge: SingleStream and MultiStream as well";
+        let edge = "in suite edge: add SingleStream and MultiStream";
         assert_eq!(needed.len(), 2, "{needed:?}");
         assert!(needed[0].starts_with("the files images, val_map are those of ImageNet"));
         assert_eq!(needed[1], edge);

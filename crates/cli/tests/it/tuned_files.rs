@@ -86,13 +86,13 @@ fn what_is_no_packed_model_is_told() {
     write(&folder, "damaged.packed", &damaged);
     check("tuned:packed=damaged.packed", 2, "is damaged: its SHA-256 is not the one");
     check("tuned:packed=digits.onnx", 2, "expected a packed model as `dyno tune pack` writes it");
-    check("tuned:packed=none.packed", 3, "there is no model none.packed");
+    check("tuned:packed=none.packed", 3, "model none.packed does not exist");
     let both = "tuned:packed=digits.packed,formats=formats.txt";
     check(both, 2, "a packed model has its own formats");
     let mut model = Perceptron::trained().to_onnx();
     model.extend(*b"\x12\x00");
     write(&folder, "other.onnx", &model);
-    let told = "was packed from another model: from digits.onnx with the SHA-256";
+    let told = "was packed from a different model: digits.onnx with the SHA-256";
     check("tuned:packed=digits.packed,model=other.onnx", 2, told);
     folder.write("wrong.txt", "Gemm.wieght FIXED 5 0\n");
     let ran = folder.dyno("tune pack digits.onnx --formats wrong.txt").exits(2);

@@ -262,7 +262,7 @@ fn tuned_graphs_are_measured_as_they_were_evaluated() {
     }
     let refused =
         folder.dyno("run --system tuned:packed=letters.packed,model=words.onnx --data letters.npy");
-    assert!(refused.exits(2).stderr.contains("was packed from another model"));
+    assert!(refused.exits(2).stderr.contains("was packed from a different model"));
     let refused = folder.dyno("run --system tuned:model=letters.onnx,lengths=lengths.npy").exits(2);
     assert!(refused.stderr.contains("lengths belong to samples"), "{}", refused.stderr);
     whole(&folder, "beyond.npy", &format!("({COUNT},)"), (0..COUNT as i64).map(|at| at + 1));

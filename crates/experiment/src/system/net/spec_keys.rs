@@ -508,7 +508,7 @@ mod tests {
         }
         let mut given = SpecKeys::read("openai", "http://a?key=***").unwrap();
         let problem = given.nodes("http://a?key=***", str::to_owned).unwrap_err();
-        assert!(problem.problems()[0].contains("left out"));
+        assert!(problem.problems()[0].contains("replaces a secret value"));
     }
 
     #[test]
