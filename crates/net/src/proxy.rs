@@ -164,7 +164,7 @@ mod tests {
         for (answer, words) in [
             (&b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"[..], "407 Proxy"),
             (b"SSH-2.0-x\r\n\r\n", "refused the connection: SSH-2.0-x"),
-            (b"HTTP/1.1 200", "hung up"),
+            (b"HTTP/1.1 200", "closed the connection"),
         ] {
             let mut socket = Socket { sent: Vec::new(), pieces: vec![answer] };
             let mut tunnel = tunnel();

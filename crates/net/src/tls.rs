@@ -225,7 +225,7 @@ mod tests {
         };
         assert!(refused(b"").is_some_and(|words| words.contains("found none")));
         let broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        assert!(refused(broken).is_some_and(|words| words.starts_with("certificate 1")));
+        assert!(refused(broken).is_some_and(|words| words.starts_with("authority certificate 1")));
     }
     #[test]
     fn fingerprints_are_read_as_openssl_writes_them() {

@@ -162,7 +162,7 @@ mod tests {
         let wrong = |wire: &[u8]| read(&[wire]).map_err(|wrong| wrong.0).unwrap_err();
         assert!(wrong(b"\r\n").contains("not begin with a hexadecimal size"));
         assert!(wrong(b"-1\r\n").contains("not begin with a hexadecimal size"));
-        assert!(wrong(b"5g\r\n").contains("no number"));
+        assert!(wrong(b"5g\r\n").contains("not a number"));
         assert!(wrong(b"1\r\nab").contains("longer than its size"));
         assert!(wrong(b"1234567890123456\r\n").contains("15 digits"));
         let mut long = b"1;".to_vec();

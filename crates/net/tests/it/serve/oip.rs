@@ -144,7 +144,7 @@ fn what_is_wrong_is_told_with_what_was_expected() {
         ),
         ("/v2/models/digits/versions/7/infer", String::new(), 404, "it has version 1"),
         ("/v3", String::new(), 404, "/v3 does not exist"),
-        ("/v2/health/live", String::new(), 405, "takes GET, not POST"),
+        ("/v2/health/live", String::new(), 405, "expected GET for /v2/health/live, found POST"),
     ] {
         let answer = post(address, path, "", body.as_bytes());
         assert_eq!(answer.status, status, "{path} {body}: {}", answer.text());

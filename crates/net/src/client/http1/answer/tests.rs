@@ -98,14 +98,14 @@ fn a_connection_is_used_again_only_if_both_sides_want_to() {
 fn what_is_no_answer_is_said() {
     let wrong = |wire: &[u8]| read(&[wire]).wrong.unwrap_or_default();
     assert!(wrong(b"SSH-2.0-OpenSSH\r\n").contains("\"SSH-2.0-OpenSSH\\r\\n\""));
-    assert!(wrong(&[0, 0, 18, 4, 0, 0, 0, 0, 0, 0]).contains("speaks HTTP/2"));
-    assert!(wrong(&[0x15, 3, 1, 0, 2, 2, 22]).contains("speaks https"));
+    assert!(wrong(&[0, 0, 18, 4, 0, 0, 0, 0, 0, 0]).contains("uses HTTP/2"));
+    assert!(wrong(&[0x15, 3, 1, 0, 2, 2, 22]).contains("uses https"));
     assert!(wrong(b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n").contains("\"-1\""));
     assert!(
         wrong(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n")
-            .contains("two lengths")
+            .contains("two different lengths")
     );
-    assert!(wrong(b"HTTP/1.1 101 Switch\r\n\r\n").contains("protocol that nobody asked for"));
+    assert!(wrong(b"HTTP/1.1 101 Switch\r\n\r\n").contains("protocol that the client did not"));
     assert!(
         wrong(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz").contains("hexadecimal")
     );
