@@ -121,7 +121,7 @@ fn contents_that_are_not_the_type_are_told() {
     assert_eq!(&message("INT8", ints(-1)).unwrap().inputs[0].data[..], [255]);
     assert!(message("INT8", ints(128)).unwrap_err().contains("no contents of type INT8"));
     assert!(message("FP16", ints(1)).unwrap_err().contains("no contents of type FP16"));
-    assert!(message("FP32", ints(1)).unwrap_err().contains("0 bytes for 1 elements"));
+    assert!(message("FP32", ints(1)).unwrap_err().contains("0 bytes, expected 1 elements"));
     let raw = ModelInferRequest {
         raw_input_contents: vec![Bytes::new()],
         ..ModelInferRequest::default()

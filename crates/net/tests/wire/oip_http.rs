@@ -152,7 +152,7 @@ fn what_a_server_is_asked_is_read() {
     let missing = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8"}]}"#;
     assert!(wrong(missing, None).contains("'x' has no 'data'"));
     let beyond = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[128]}]}"#;
-    assert!(wrong(beyond, None).contains("from -128 to 127"));
+    assert!(wrong(beyond, None).contains("expected -128 to 127"));
     let large = br#"{"inputs":[{"name":"x","shape":[4],"datatype":"INT8",
         "parameters":{"binary_data_size":4}}]}"#;
     assert!(wrong(large, Some(large.len())).contains("with 0 bytes left"));
@@ -267,7 +267,12 @@ fn samples_that_are_not_the_models_are_refused_with_both_shapes() {
     let alone = Oip::new(Arc::new(Model::new(&alone, "", library(), None).unwrap()), Form::Json);
     assert!(String::from_utf8_lossy(&alone.request(0).body).contains("\"shape\":[2,2]"));
     assert_eq!(random_inputs(&metadata()).unwrap()[0].shape, [None, Some(2), Some(2)]);
-    assert!(random_inputs(&ModelMetadata::default()).unwrap_err().words.contains("does not say"));
+    assert!(
+        random_inputs(&ModelMetadata::default())
+            .unwrap_err()
+            .words
+            .contains("does not list the inputs")
+    );
 }
 
 pub fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
