@@ -145,6 +145,9 @@ struct Memory {
     spare: Vec<Vec<f32>>,
 }
 
+/// Whether answers are right, by block of samples.
+type Rights = Vec<(usize, Vec<bool>)>;
+
 /// What all images of a trial share.
 struct Plan<'a> {
     stages: &'a [Stage],
@@ -157,7 +160,7 @@ struct Plan<'a> {
     /// Collects by how much the label of each sample leads, with the sample's index.
     leads: Option<&'a Mutex<Vec<(f32, usize)>>>,
     /// Collects the block and whether each of its answers is right.
-    rights: Option<&'a Mutex<Vec<(usize, Vec<bool>)>>>,
+    rights: Option<&'a Mutex<Rights>>,
 }
 
 impl ChainEvaluator {

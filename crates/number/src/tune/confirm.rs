@@ -136,7 +136,7 @@ impl Trials<'_, '_> {
             self.confirmation = Some(base);
             return Ok(found);
         }
-        let rungs = self.rungs(found.clone())?;
+        let rungs = self.rungs(&found)?;
         self.phase = Phase::Confirmation;
         let mut spending = Spending::new(LEVEL);
         let mut looks: Vec<(Look, PairedSamples)> = Vec::new();
@@ -249,7 +249,7 @@ impl Trials<'_, '_> {
 
     /// Returns a ladder of answers: the smallest first, each further one wider. Held-out samples
     /// have no part in it.
-    fn rungs(&mut self, found: TuneAnswer) -> Result<Vec<TuneAnswer>, Stop> {
+    fn rungs(&mut self, found: &TuneAnswer) -> Result<Vec<TuneAnswer>, Stop> {
         let mut rungs = vec![found.clone()];
         if found.subset == Subset::Full {
             for share in STRICTER {

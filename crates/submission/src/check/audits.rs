@@ -31,7 +31,11 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
         let path = folder.path().join(name);
         match facts.audit(name) {
             None => {
-                issues.add(&AUDIT_TEST_MISSING, Location::path(&path), format!("{name} is missing"))
+                issues.add(
+                    &AUDIT_TEST_MISSING,
+                    Location::path(&path),
+                    format!("{name} is missing"),
+                );
             }
             Some(audit) => self::audit(place, audit, looks_at_runs, issues),
         }
