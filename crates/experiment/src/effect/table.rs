@@ -109,7 +109,8 @@ mod tests {
     fn every_key_of_a_run_has_a_row() {
         let mut names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
         let mut keys: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-        (names.sort_unstable(), keys.sort_unstable());
+        names.sort_unstable();
+        keys.sort_unstable();
         assert_eq!(names, keys, "a key needs a row with what it needs to take effect");
     }
 

@@ -150,10 +150,8 @@ impl Cores {
             ps_per_byte,
             fetch: FetchStart::Whole,
         });
-        let passes: Vec<Arc<Pass>> = profiles
-            .iter()
-            .filter_map(|profile| Pass::new(profile, limits).map(Arc::new))
-            .collect();
+        let pass = |profile| Pass::new(profile, limits).map(Arc::new);
+        let passes: Vec<Arc<Pass>> = profiles.iter().filter_map(pass).collect();
         let longest = passes.iter().map(|pass| pass.alone).max().unwrap_or(1);
         let time = longest.saturating_mul(self.passes);
         let mut order = Vec::new();

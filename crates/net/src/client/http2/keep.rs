@@ -124,10 +124,7 @@ async fn dial(
             let tls = TlsConnector::from(config.clone()).connect(name.clone(), stream).await;
             let tls = tls.map_err(|error| {
                 tls_error(&node.endpoint, &error).unwrap_or_else(|| {
-                    let words = format!(
-                        "{} closed the connection during the TLS handshake: {error}",
-                        node.endpoint
-                    );
+                    let words = format!("{} ended the TLS handshake: {error}", node.endpoint);
                     Trouble::new(Kind::Tls, words)
                 })
             })?;
