@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn unfit_vocabularies_and_data_sets_are_named() {
         let error = opened("marks", "[UNK]\n[CLS]\n", "bb").unwrap_err().to_string();
-        assert!(error.ends_with("[SEP] among them, found none that is [SEP]"), "{error}");
+        assert!(error.ends_with("including [CLS] and [SEP], found none that is [SEP]"), "{error}");
         let error = opened("none", VOCABULARY, " ").unwrap_err().to_string();
         assert!(error.contains("dev.json: expected questions with contexts"), "{error}");
     }
