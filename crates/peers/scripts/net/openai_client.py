@@ -37,7 +37,7 @@ print("chat, streaming: as asked, with usage")
 try:
     client.completions.create(model="none", prompt=PROMPT)
 except openai.NotFoundError as error:
-    assert "there is no model 'none'" in str(error), error
+    assert "unknown model 'none'" in str(error), error
 else:
     sys.exit("a model that there is not was found")
 try:
