@@ -42,7 +42,7 @@ def ask(module, client, what):
     wrong = module.InferInput("pixels", list(ink.shape), "FP32")
     wrong.set_data_from_numpy(ink)
     refused(lambda: client.infer("digits", [wrong]), "it takes ink")
-    refused(lambda: client.infer("iris", [values]), "there is no model 'iris'")
+    refused(lambda: client.infer("iris", [values]), "unknown model 'iris'")
 
 
 with over_http.InferenceServerClient(http) as client:
