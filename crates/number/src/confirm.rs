@@ -16,13 +16,11 @@
 //! assert!(proven > 0.002 && proven < 0.01);
 //! ```
 
-mod distributions;
 #[cfg(test)]
 mod tests;
 
-pub use self::distributions::binomial_at_least;
+use dyno_loadgen::compare::probability::{binomial_at, binomial_at_least, student, student_above};
 
-use self::distributions::{student_above, student_quantile};
 use crate::metric::{Direction, Metric};
 
 /// Default probability of a wrong confirmation: 95 % confidence.
@@ -391,7 +389,7 @@ impl MarginTest {
         let mut sum = 0.0;
         for (broken, least) in lines.iter().enumerate() {
             let broken = broken as u64;
-            let at = distributions::binomial_at(broken, self.count, lost);
+            let at = binomial_at(broken, self.count, lost);
             if at > 1e-14 {
                 sum += at * binomial_at_least(*least, self.count - broken, others);
             }
@@ -435,7 +433,7 @@ fn score_bound(base: &[f64], tuned: &[f64], direction: Direction, margin: f64, l
     let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
     let deviation = (squares / (count - 1.0)).sqrt();
     let unseen = -level.ln() * worst / count;
-    mean - unseen - student_quantile(level, count - 1.0) * deviation / count.sqrt()
+    mean - unseen - student(level, count - 1.0) * deviation / count.sqrt()
 }
 
 /// Levels of several looks, whose sum is at most the whole: half of what is left at each.

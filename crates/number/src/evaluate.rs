@@ -358,10 +358,10 @@ impl ChainEvaluator {
         let enough = trial.decides.and_then(|least| (0..=count).find(|n| share(*n) < least));
         let errors = plan.errors(&mut self.threads, enough).map_err(failed)?;
         if sorts {
-            self.sort(trial.subset, leads.into_inner().expect("nobody panics with the lock"));
+            self.sort(trial.subset, leads.into_inner().expect("no thread panics with the lock"));
         }
         let stopped = enough.filter(|enough| errors >= *enough);
-        let mut rights = rights.into_inner().expect("nobody panics with the lock");
+        let mut rights = rights.into_inner().expect("no thread panics with the lock");
         rights.sort_by_key(|(block, _)| *block);
         let rights = rights.into_iter().flat_map(|(_, rights)| rights);
         Ok(Evaluation {
@@ -456,7 +456,7 @@ impl Plan<'_> {
                     }
                     Err(error) => {
                         next.store(self.blocks.len(), Ordering::Relaxed);
-                        *failure.lock().expect("nobody panics with the lock") = Some(error);
+                        *failure.lock().expect("no thread panics with the lock") = Some(error);
                     }
                 }
             }
@@ -469,7 +469,7 @@ impl Plan<'_> {
             }
             work(first);
         });
-        match failure.into_inner().expect("nobody panics with the lock") {
+        match failure.into_inner().expect("no thread panics with the lock") {
             Some(error) => Err(error),
             None => Ok(errors.into_inner()),
         }
@@ -502,7 +502,7 @@ impl Plan<'_> {
             let scored =
                 |(scores, sample): (&[f32], &usize)| (lead(scores, self.labels[*sample]), *sample);
             let found = from.chunks_exact(outputs).zip(self.blocks[block]).map(scored);
-            leads.lock().expect("nobody panics with the lock").extend(found);
+            leads.lock().expect("no thread panics with the lock").extend(found);
         }
         let is_right = |(scores, sample): (&[f32], &usize)| top(scores) == self.labels[*sample];
         let samples = from.chunks_exact(outputs).zip(self.blocks[block]);
@@ -511,7 +511,7 @@ impl Plan<'_> {
         };
         let found: Vec<bool> = samples.map(is_right).collect();
         let wrong = found.iter().filter(|right| !**right).count();
-        rights.lock().expect("nobody panics with the lock").push((block, found));
+        rights.lock().expect("no thread panics with the lock").push((block, found));
         Ok(wrong)
     }
 }

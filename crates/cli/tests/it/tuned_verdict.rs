@@ -116,6 +116,14 @@ fn an_error_rate_is_not_maximized() {
     assert!(layers.iter().all(|layer| layer["weight_bits"] == 6), "{layers:?}");
     let whys = found["steps"].to_string();
     assert!(whys.contains("is above 7.474") && !whys.contains("-7.4"), "{whys}");
+    // The words of the pattern name an error rate as well.
+    let script = folder.read("wer.awk").replace("result", "error rate");
+    folder.write("wer.awk", &script);
+    folder.write("net.toml", &regex("error rate"));
+    folder.dyno("tune run net.toml --out words").exits(0);
+    assert_eq!(told(&folder, "words")["answer"]["accuracy"], 7.4);
+    let script = folder.read("wer.awk").replace("error rate", "result");
+    folder.write("wer.awk", &script);
     // Called an accuracy, it rises far above that of FLOAT 32.
     let script = folder.read("wer.awk").replace("result", "accuracy");
     folder.write("wer.awk", &script);
@@ -159,6 +167,13 @@ fn data_are_checked_before_the_search() {
     let told = with_labels(&labels[..539]);
     assert!(told.contains("a label for each of the 540 samples"), "{told}");
     images(&folder, "test", &all);
+    descriptor(
+        &folder,
+        "seen.toml",
+        "validation_samples = \"test.npy\"\nvalidation_labels = \"test-labels.npy\"\n",
+    );
+    let told = folder.dyno("tune run seen.toml --out out").exits(2).stderr;
+    assert!(told.contains("test.npy: sample 0 is also among the samples of the search"), "{told}");
     let mut bytes = std::fs::read(folder.0.join("test.npy")).unwrap();
     let first = bytes.len() - 540 * 64 * 4;
     for sample in [41, 300] {

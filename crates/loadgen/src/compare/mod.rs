@@ -27,7 +27,7 @@
 mod anytime;
 mod between;
 mod drift;
-mod probability;
+pub mod probability;
 pub mod single_run;
 pub mod slices;
 mod verdict;

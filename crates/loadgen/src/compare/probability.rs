@@ -107,6 +107,41 @@ fn normal_above(x: f64) -> f64 {
     (0.5 - sum * (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt()).max(0.0)
 }
 
+/// Returns the probability that Student's t with `freedom` (> 0) degrees is above `t`; infinite freedom
+/// is the normal distribution.
+#[must_use]
+pub fn student_above(t: f64, freedom: f64) -> f64 {
+    if freedom.is_finite() {
+        student_at_most(-t, freedom)
+    } else if t < 0.0 {
+        1.0 - normal_above(-t)
+    } else {
+        normal_above(t)
+    }
+}
+
+/// Returns the probability that at least `least` of `trials` succeed, each with this probability.
+#[must_use]
+pub fn binomial_at_least(least: u64, trials: u64, probability: f64) -> f64 {
+    match least {
+        0 => 1.0,
+        _ if least > trials => 0.0,
+        _ => beta_at_most(probability, least as f64, (trials - least + 1) as f64),
+    }
+}
+
+/// Returns the probability that exactly `count` of `trials` succeed, each with this probability.
+#[must_use]
+pub fn binomial_at(count: u64, trials: u64, probability: f64) -> f64 {
+    if probability <= 0.0 || probability >= 1.0 {
+        let certain = if probability <= 0.0 { 0 } else { trials };
+        return f64::from(u8::from(count == certain));
+    }
+    let [k, n] = [count as f64, trials as f64];
+    let ways = log_gamma(n + 1.0) - log_gamma(k + 1.0) - log_gamma(n - k + 1.0);
+    (ways + k * probability.ln() + (n - k) * (-probability).ln_1p()).exp()
+}
+
 /// Returns the largest count `k`, as a real number, with P(X <= k) <= `tail` for X
 /// binomial of `trials` (any number above 0) with `probability`; -1 if not even
 /// `k = 0` is that unlikely.
@@ -162,6 +197,44 @@ mod tests {
             assert!((student_two_sided(found, freedom) - 2.0 * tail).abs() < 1e-9);
         }
         assert!((normal(0.025) - 1.959_964).abs() < 1e-5);
+    }
+
+    /// Expected values of SciPy 1.17.1: `binom.sf(least - 1, n, p)`, `binom.pmf(least, n, p)`,
+    /// `t.sf(t, freedom)`, `norm.sf(t)` and `t.isf(tail, freedom)`.
+    #[test]
+    fn tails_are_those_of_scipy() {
+        let near = |found: f64, expected: f64| {
+            assert!((found - expected).abs() < 1e-8 * expected, "{found} {expected}");
+        };
+        for (least, trials, probability, tail, at) in [
+            (1, 300, 0.01, 0.950_959_105_928_714_1, 0.148_608_769_912_987_35),
+            (20, 20, 0.9, 0.121_576_654_590_569_31, 0.121_576_654_590_569_35),
+            (7, 50, 0.02, 6.012_668_178_551_843_6e-5, 5.363_260_474_300_058e-5),
+            (130, 10_000, 0.01, 0.002_175_091_348_918_592, 0.000_553_272_903_162_084_5),
+            (10_400, 1_000_000, 0.01, 3.293_586_456_054_962e-5, 1.350_905_268_629_739_5e-6),
+            (50_500, 1_000_000, 0.05, 0.011_041_122_391_130_916, 0.000_132_198_663_070_654_09),
+        ] {
+            near(binomial_at_least(least, trials, probability), tail);
+            near(binomial_at(least, trials, probability), at);
+        }
+        for (t, freedom, above) in [
+            (1.812_461, 10.0, 0.050_000_010_018_875_03),
+            (-0.5, 3.0, 0.674_276_017_575_924_5),
+            (4.0, 29.0, 0.000_200_031_972_826_245_87),
+            (2.5, 499.0, 0.006_369_609_179_022_429),
+            (1.959_964, f64::INFINITY, 0.024_999_999_096_442_398),
+            (5.0, f64::INFINITY, 2.866_515_718_791_933e-7),
+            (-1.0, f64::INFINITY, 0.841_344_746_068_542_9),
+        ] {
+            near(student_above(t, freedom), above);
+        }
+        for (tail, freedom, t) in
+            [(0.05, 29.0, 1.699_127_026_533_497_7), (0.0125, 499.0, 2.248_186_929_373_070_5)]
+        {
+            near(student(tail, freedom), t);
+        }
+        assert_eq!((binomial_at_least(0, 5, 0.5), binomial_at_least(6, 5, 0.5)), (1.0, 0.0));
+        assert_eq!((binomial_at(0, 5, 0.0), binomial_at(4, 5, 1.0)), (1.0, 0.0));
     }
 
     #[test]

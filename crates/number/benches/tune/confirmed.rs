@@ -4,12 +4,11 @@
 use std::path::Path;
 
 use dyno_number::evaluate::{ChainEvaluator, Samples};
-use dyno_number::network::{LayerwiseScope, Network as Tuned};
+use dyno_number::network::Network as Tuned;
 use dyno_number::tune::samples::{draw, split};
 use dyno_number::tune::{
     self, ConfirmationRule, Journal, MarginVerdict, Settings, Subset, Trial, TuneOutcome,
 };
-use dyno_number::{Objective, Platform};
 
 use super::train::{DIGITS, Network};
 use super::{FigureFilter, Images, SIDE, line};
@@ -67,17 +66,7 @@ fn job(
     let mut evaluator = ChainEvaluator::new(&model, samples, sets).expect("a chain of layers");
     let mut layers = evaluator.profile().expect("no NaN");
     layers.truncate(tuned);
-    let network = Tuned {
-        name: name.into(),
-        platform: Platform::named("paper").expect("built in"),
-        layers,
-        layerwise: LayerwiseScope::WeightOnly,
-        objective: Objective::Bits,
-        metric: dyno_number::network::Metric::default(),
-        error_margin: margin,
-        external: None,
-        built_in: None,
-    };
+    let network = super::network_of(name, layers, margin);
     (evaluator, network)
 }
 

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use dyno_number::evaluate::{ChainEvaluator, Samples};
-use dyno_number::network::{Layer as TunedLayer, LayerwiseScope, Network as Tuned};
+use dyno_number::network::{Layer as TunedLayer, LayerwiseScope, Metric, Network as Tuned};
 use dyno_number::tune::{self, Journal, Passes, Settings, Subset, Trial, TuneOutcome};
 use dyno_number::{Algorithm, Dictionary, Format, Objective, Platform};
 use serde_json::json;
@@ -116,18 +116,23 @@ fn evaluator(
     let mut evaluator = ChainEvaluator::new(&model, samples, sets).expect("a chain of layers");
     let mut layers = evaluator.profile().expect("no NaN");
     layers.truncate(tuned);
-    let tuned = Tuned {
+    let tuned = network_of(name, layers, 0.07);
+    (evaluator, tuned)
+}
+
+/// Returns a network whose layers are tuned for the bits of their weights.
+fn network_of(name: &str, layers: Vec<TunedLayer>, error_margin: f64) -> Tuned {
+    Tuned {
         name: name.into(),
         platform: Platform::named("paper").expect("built in"),
         layers,
         layerwise: LayerwiseScope::WeightOnly,
         objective: Objective::Bits,
-        metric: dyno_number::network::Metric::default(),
-        error_margin: 0.07,
+        metric: Metric::default(),
+        error_margin,
         external: None,
         built_in: None,
-    };
-    (evaluator, tuned)
+    }
 }
 
 /// Tunes a network; returns the outcome and the duration in seconds.

@@ -234,7 +234,7 @@ impl GraphEvaluator {
             errors.fetch_add(found.iter().filter(|right| !**right).count(), Ordering::Relaxed);
             if is_confirmation {
                 let found = blocks[at].iter().copied().zip(found);
-                rights.lock().expect("nobody panics with the lock").extend(found);
+                rights.lock().expect("no thread panics with the lock").extend(found);
             }
             Ok(())
         };
@@ -243,7 +243,7 @@ impl GraphEvaluator {
         done.map_err(|why| failed(&why))?;
         let errors = errors.into_inner();
         let stopped = enough.filter(|enough| errors >= *enough);
-        let rights = rights.into_inner().expect("nobody panics with the lock");
+        let rights = rights.into_inner().expect("no thread panics with the lock");
         let in_order = self.sets[trial.subset as usize].iter();
         let in_order = in_order.map(|sample| rights.get(sample).copied().unwrap_or(false));
         Ok(Evaluation {
@@ -308,10 +308,10 @@ impl GraphEvaluator {
             let mut sizes = vec![0; plan.steps.values];
             let probe = Probe { stats: &mut stats, sizes: &mut sizes };
             let answers = plan.answers(at, scratch, Some(probe)).map_err(|(step, why)| {
-                *wrong.lock().expect("nobody panics with the lock") = Some(step);
+                *wrong.lock().expect("no thread panics with the lock") = Some(step);
                 why
             })?;
-            let mut all = all.lock().expect("nobody panics with the lock");
+            let mut all = all.lock().expect("no thread panics with the lock");
             let (base, all_stats, all_sizes) = &mut *all;
             blocks[at].iter().zip(answers).for_each(|(sample, answer)| base[*sample] = answer);
             all_sizes.iter_mut().zip(sizes).for_each(|(all, size)| *all += size);
@@ -321,8 +321,8 @@ impl GraphEvaluator {
             Ok(())
         };
         let done = share_out(blocks.len(), &mut threads, &work, &|| false);
-        let all = all.into_inner().expect("nobody panics with the lock");
-        let step = wrong.into_inner().expect("nobody panics with the lock");
+        let all = all.into_inner().expect("no thread panics with the lock");
+        let step = wrong.into_inner().expect("no thread panics with the lock");
         done.map_err(|why| node_error(step.flatten().map(|at| &self.steps.steps[at]), &why))?;
         self.threads = threads;
         (self.base, self.stats, self.sizes) = all;
@@ -431,7 +431,7 @@ fn share_out(
             }
             if let Err(error) = work(at, scratch) {
                 next.store(blocks, Ordering::Relaxed);
-                *failure.lock().expect("nobody panics with the lock") = Some(error);
+                *failure.lock().expect("no thread panics with the lock") = Some(error);
             }
         }
     };
@@ -443,7 +443,7 @@ fn share_out(
         }
         one(first);
     });
-    failure.into_inner().expect("nobody panics with the lock").map_or(Ok(()), Err)
+    failure.into_inner().expect("no thread panics with the lock").map_or(Ok(()), Err)
 }
 
 /// Returns the targets on which each value depends.

@@ -12,6 +12,8 @@
 
 use std::ops::Range;
 
+use dyno_loadgen::compare::probability::binomial_at_least;
+
 use super::moves::Move;
 use super::step::Phase;
 use super::trial::{Stop, Subset};
@@ -378,7 +380,7 @@ fn is_beyond(paired: &PairedSamples, margin: f64, level: f64) -> bool {
         PairedSamples::Right(PairedCounts { both, broken, fixed, .. }) => {
             let count = both + broken + fixed;
             let share = margin + (1.0 - margin) * (*fixed as f64 / count.max(1) as f64);
-            crate::confirm::binomial_at_least(*broken, count, share) <= level
+            binomial_at_least(*broken, count, share) <= level
         }
         PairedSamples::Scores { .. } => false,
     }

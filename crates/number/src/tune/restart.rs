@@ -24,12 +24,13 @@ impl Trials<'_, '_> {
         let mut ends = vec![found.objective];
         let mut best = found;
         let mut state = RESTART_SEED;
-        let mut idle = 0;
+        let (mut idle, mut evaluated) = (0, self.evaluations);
         for number in 0..restarts {
+            idle = if self.evaluations == evaluated { idle + 1 } else { 0 };
+            evaluated = self.evaluations;
             if idle > MOST_IDLE {
                 break;
             }
-            let before = self.evaluations;
             let start = match number {
                 0 => self.coarse(subset)?,
                 1 => search::run(self, subset, Algorithm::Knapsack)?,
@@ -48,7 +49,6 @@ impl Trials<'_, '_> {
             self.phase = Phase::Width;
             let end = self.fine_tune(subset, start)?;
             let end = if number < 2 { self.go_below(end)? } else { end };
-            idle = if self.evaluations == before { idle + 1 } else { 0 };
             ends.push(end.objective);
             let by_size = end.objective.total_cmp(&best.objective);
             if by_size.then(best.accuracy.total_cmp(&end.accuracy)).is_lt() {

@@ -87,6 +87,7 @@ pub const EDGES: &[Edge] = &[
     ("number-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("number-c", "number", "gives number formats to C and C++ programs"),
     ("number", "kernels", "converts slices and multiplies by vectors of the processor"),
+    ("number", "loadgen", "judges a margin by tails of the same distributions"),
     ("number", "onnx", "reads the networks that it evaluates"),
     ("onnx", "tensors", "names the elements of tensors"),
     ("report", "loadgen", "names scenarios, and the arithmetic of early stopping"),

@@ -94,8 +94,8 @@ fn run(
     tune(network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {})
 }
 
-/// Of 200 confirmed answers at most 16 lose more than their margin on a third part. Without a
-/// confirmation most do.
+/// At most 16 of 200 confirmed answers lose more than their margin on a third part. Most answers do
+/// without a confirmation.
 #[test]
 fn confirmed_answers_keep_their_margin_on_a_third_part() {
     const CONFIRMED: usize = 200;
@@ -246,6 +246,12 @@ fn restarts_halve_the_dependence_on_the_small_set() {
     eprintln!("first seed above the best: {worst:?}; any seed: {spread:?}");
     assert!(worst[1] <= worst[0] / 2.0, "{worst:?}");
     assert!(spread[1] <= spread[0] / 2.0, "{spread:?}");
+}
+
+#[test]
+fn restarts_end_when_they_ask_nothing_new() {
+    let mut simulated = Simulated::new(100, 10);
+    objective(&mut simulated, &five_layers(), 1, u32::MAX);
 }
 
 /// Restarts of the command line.
