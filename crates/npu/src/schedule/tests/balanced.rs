@@ -3,25 +3,19 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::machine::{FetchStart, MachineLimits};
 use crate::profile::{Block, NetworkProfile};
 use crate::serve::{BatchingPolicy, NpuServer, ServedNetwork};
-
-const LIMITS: MachineLimits = MachineLimits {
-    capacity: 1_000,
-    depth: usize::MAX,
-    switch: 0,
-    ps_per_byte: 1.0,
-    fetch: FetchStart::Whole,
-};
 
 /// Returns a network for batches of 1 to `most`; each request computes for `compute`, and each batch fetches for
 /// `fetch`.
 fn served(compute: Picos, fetch: Picos, most: u64, limit: Picos) -> ServedNetwork {
     let pass = |requests| {
         let block = Block { compute: compute * requests, fetch, bytes: fetch };
-        Pass::new(&NetworkProfile { blocks: vec![block; 2], ..NetworkProfile::default() }, LIMITS)
-            .map(Arc::new)
+        Pass::new(
+            &NetworkProfile { blocks: vec![block; 2], ..NetworkProfile::default() },
+            limits(1_000),
+        )
+        .map(Arc::new)
     };
     ServedNetwork { passes: (1..=most).filter_map(pass).collect(), limit }
 }
@@ -29,7 +23,7 @@ fn served(compute: Picos, fetch: Picos, most: u64, limit: Picos) -> ServedNetwor
 fn server(served: Vec<ServedNetwork>) -> NpuServer {
     let passes: Vec<_> = served.iter().map(|served| Arc::clone(&served.passes[0])).collect();
     let batching = BatchingPolicy { window: 0, active: 4, wake: 10 };
-    NpuServer::new(LIMITS, batching, served, Box::new(BalancedScheduler::new(&passes)))
+    NpuServer::new(limits(1_000), batching, served, Box::new(BalancedScheduler::new(&passes)))
 }
 
 /// Serves requests (time, stream) until all are computed, and returns their completion times.
