@@ -81,7 +81,7 @@ impl From<FailureKind> for Exit {
     fn from(kind: FailureKind) -> Self {
         match kind {
             FailureKind::Usage => Self::Usage,
-            FailureKind::SetUp => Self::SetUp,
+            FailureKind::SetUp | FailureKind::NotReady => Self::SetUp,
             FailureKind::Aborted => Self::Aborted,
             FailureKind::Interrupted => Self::Interrupted,
         }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use dyno_net::trouble::Kind;
 use dyno_report::WriteError;
 use dyno_results::export::ExportError;
 use dyno_results::run_directory::DirectoryError;
@@ -14,6 +15,8 @@ pub enum FailureKind {
     Usage,
     /// A prerequisite of the experiment is missing.
     SetUp,
+    /// A server is not ready, and may become so.
+    NotReady,
     /// The experiment was aborted while it ran.
     Aborted,
     /// The user interrupted the experiment.
@@ -43,6 +46,13 @@ impl Failure {
     /// A prerequisite is missing.
     pub fn set_up(problem: impl Display) -> Self {
         Self::new(FailureKind::SetUp, vec![problem.to_string()])
+    }
+
+    /// A server cannot be used: not yet if the trouble is one of its start-up, or else a prerequisite
+    /// is missing.
+    pub fn server(kind: Kind, problem: impl Display) -> Self {
+        let kind = if kind.is_of_start_up() { FailureKind::NotReady } else { FailureKind::SetUp };
+        Self::new(kind, vec![problem.to_string()])
     }
 
     /// The system stopped answering while it was measured, or failed most answers.

@@ -52,6 +52,20 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Returns whether a server that is still starting causes this trouble.
+    #[must_use]
+    pub fn is_of_start_up(self) -> bool {
+        matches!(
+            self,
+            Self::Resolve
+                | Self::Connect
+                | Self::Closed
+                | Self::TimedOut
+                | Self::Refused
+                | Self::Server
+        )
+    }
+
     /// Returns the failure in the record of a run.
     #[must_use]
     pub fn failure(self) -> Failure {

@@ -364,6 +364,15 @@ fn a_recorded_trace_has_no_other_rate() {
     // The trace has a length of its own, which the default duration must not exceed.
     let ran = folder.dyno(&format!("run {} --data trace.jsonl --out out", server.address));
     assert!(!ran.stdout.contains("must last 30"), "{}", ran.stdout);
+    let stops = "--data trace.jsonl --stop-on-saturation on --out stops";
+    let ran = folder.dyno(&format!("run {} {stops}", server.address)).exits(2);
+    assert!(ran.stderr.contains("the rate of stages and recorded times varies"), "{}", ran.stderr);
+    let at_once: Vec<String> =
+        (0..5).map(|_| json!({"timestamp": 7, "input_length": 3}).to_string()).collect();
+    folder.write("once.jsonl", &at_once.join("\n"));
+    let ran = folder.dyno(&format!("run {} --data once.jsonl --out once", server.address));
+    assert!(ran.stdout.contains("offered all at once"), "{}", ran.stdout);
+    assert!(folder.read("once/report.html").contains("Queries arrived all at once"));
 }
 
 /// The model of [`echo`], which stops answering after the third request.
@@ -439,6 +448,10 @@ fn a_url_is_enough_to_measure_the_only_model_of_a_server() {
         assert_eq!(test["metrics"]["answers"]["whole"], 6, "{test}");
         assert_eq!(test["plan"]["first_token_bound_ns"], Value::Null);
         assert_eq!(test["metrics"]["over_bound"]["first_token"], Value::Null);
+        let page = folder.read("out/report.html");
+        assert!(page.contains("2 in flight at all times"), "the load of a closed loop");
+        assert!(!page.contains("arrived at"), "it has no rate");
+        assert!(!page.contains("percentile certain enough"), "it was not judged");
         std::fs::remove_dir_all(folder.0.join("out")).unwrap();
     }
     // A question with and one without a stream, and for each run the warm-up and the test.
@@ -459,12 +472,30 @@ fn a_server_that_is_not_ready_is_waited_for() {
     };
     let (server, folder) = (Server::start(loading), Folder::new());
     let ran = folder.dyno(&format!("run http://{}", server.address)).exits(3);
-    assert!(ran.stderr.contains("is not ready: "), "{}", ran.stderr);
-    folder.dyno(&format!(
-        "run http://{} --ready-timeout 60s --num-prompts 6 --set max_client_lag_ns=0 --out out",
-        server.address
-    ));
+    assert!(ran.stderr.contains("answered HTTP status 503: loading"), "{}", ran.stderr);
+    let run = "--ready-timeout 60s --num-prompts 6 --set max_client_lag_ns=0 --out";
+    folder.dyno(&format!("run http://{} {run} out", server.address));
     assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 6);
+
+    // A system that is named is asked for what it accepts, in place of its models.
+    static NAMED: AtomicU32 = AtomicU32::new(0);
+    let loading: Answer = |path, body| {
+        if path == "/v1/completions" && NAMED.fetch_add(1, Ordering::Relaxed) < 3 {
+            return (503, JSON, json!({"error": {"message": "loading"}}).to_string());
+        }
+        one_model(path, body)
+    };
+    let server = Server::start(loading);
+    let system = format!("--system openai:http://{},model=tiny,chat=false", server.address);
+    std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    folder.dyno(&format!("run {system} {run} out"));
+    assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 6);
+
+    // A wrong token stays wrong: the server is asked once.
+    let closed: Answer = |_, _| (401, JSON, json!({"error": {"message": "no key"}}).to_string());
+    let server = Server::start(closed);
+    folder.dyno(&format!("run http://{} {run} closed", server.address)).exits(3);
+    assert_eq!(server.heads().len(), 1, "{:?}", server.heads());
 }
 
 #[test]
@@ -475,11 +506,15 @@ fn a_url_that_cannot_be_measured_says_what_to_do() {
     };
     let closed: Answer = |_, _| (401, JSON, json!({"error": {"message": "no key"}}).to_string());
     let other: Answer = |_, _| (404, "text/plain", "nothing here".into());
+    let always: Answer = |_, _| (200, "text/html", "<html></html>".into());
+    let broken: Answer = |_, _| (500, JSON, json!({"error": {"message": "no GPU"}}).to_string());
     let folder = Folder::new();
     for (answer, code, words) in [
         (several, 2, "the server has 2 models: a, b"),
         (closed, 3, "no key"),
         (other, 3, "neither OpenAI-compatible"),
+        (always, 3, "neither OpenAI-compatible"),
+        (broken, 3, "answered HTTP status 500: no GPU"),
     ] {
         let ran = folder.dyno(&format!("run http://{}", Server::start(answer).address)).exits(code);
         assert!(ran.stderr.contains(words), "{}", ran.stderr);

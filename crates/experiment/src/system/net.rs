@@ -211,16 +211,16 @@ fn load(name: &str, request: &Request<'_>) -> Result<LoadedServer, Failure> {
 /// Names of systems over the network.
 const NAMES: [&str; 4] = ["oip", "oip-grpc", "openai", "raw"];
 
+/// Starts the client of a server, and tries again for as long as the server may take to be ready.
 fn start(name: &str, argument: &str, run: &RunOptions) -> Result<StartedServer, Failure> {
-    if let Some(limit) = run.ready_timeout {
-        ready::accept_connections(&named(name, argument).urls, limit);
-    }
-    let mut given = SpecKeys::read(name, argument)?;
-    match name {
-        "oip" | "oip-grpc" => oip::load(&mut given, name == "oip-grpc", run),
-        "openai" => openai::load(&mut given, run),
-        _ => raw::load(&mut given, run),
-    }
+    ready::retry(run.ready_timeout.unwrap_or(0), || {
+        let mut given = SpecKeys::read(name, argument)?;
+        match name {
+            "oip" | "oip-grpc" => oip::load(&mut given, name == "oip-grpc", run),
+            "openai" => openai::load(&mut given, run),
+            _ => raw::load(&mut given, run),
+        }
+    })
 }
 
 /// A client of one server, or of several servers in turn.
@@ -302,7 +302,8 @@ impl ServerGroup {
         let (client, library) = Client::start(self.protocol.clone(), &self.nodes, options)
             .map_err(|error| Failure::set_up(error).hint("see dyno info systems"))?;
         client.reach().map_err(|trouble| {
-            Failure::set_up(format!("{name}: {trouble}")).hint("start the server, or check the URL")
+            Failure::server(trouble.kind, format!("{name}: {trouble}"))
+                .hint("start the server, or check the URL")
         })?;
         if self.options.trust.is_unverified && self.nodes.iter().any(Endpoint::is_tls) {
             let remark = "insecure=true: the certificate of the server was not verified.";

@@ -21,6 +21,8 @@ pub struct AdaptedServer {
     pub requests: u64,
     /// What differs from the given endpoint and settings, for people.
     pub remarks: Vec<String>,
+    /// Why the server did not answer, if a server that is still starting does not either.
+    pub refusal: Option<Trouble>,
 }
 
 /// Maximum number of requests: each but the last one changes one thing.
@@ -43,6 +45,7 @@ pub fn adapt(
         settings: settings.clone(),
         requests: 0,
         remarks: Vec::new(),
+        refusal: None,
     };
     let mut is_redirected = false;
     while adapted.requests < MOST_REQUESTS {
@@ -95,7 +98,12 @@ pub fn adapt(
                 adapted.remarks.retain(|remark| remark.contains("redirects"));
                 break;
             }
-            _ => break,
+            status => {
+                let kind = Kind::of_status(status).filter(|kind| kind.is_of_start_up());
+                let trouble = |kind| Trouble::of_status(kind, status, &answer.words());
+                adapted.refusal = kind.map(trouble);
+                break;
+            }
         }
     }
     Ok(adapted)

@@ -83,14 +83,13 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
         }
         401 | 403 => Err(Failure::set_up(format!("{text}: {}", server.words(&models)))
             .hint("pass the environment variable of the token with token-env=NAME")),
-        429 | 500 | 502 | 504 => Err(Failure::set_up(format!(
-            "{text}/models answered HTTP status {}: {}",
-            models.status,
-            server.words(&models)
-        ))
-        .hint("see the log of the server")),
-        503 => Err(Failure::set_up(format!("{text} is not ready: {}", server.words(&models)))
-            .hint("wait until the server has loaded its model")),
+        status @ (429 | 500 | 502..=504) => {
+            let kind = if status == 429 { Kind::Refused } else { Kind::Server };
+            let answered = format!("{text}/models answered HTTP status {status}");
+            let problem = format!("{answered}: {}", server.words(&models));
+            Err(Failure::server(kind, problem)
+                .hint("wait until the server has loaded its model, or see its log"))
+        }
         status => server.tensors(base, &keys)?.ok_or_else(|| {
             Failure::set_up(format!(
                 "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a \
@@ -189,7 +188,7 @@ impl Questions<'_> {
                 Kind::Tls => "after the URL, ca=FILE.pem adds the authority of its certificate",
                 _ => "start the server, or check the URL and its port",
             };
-            Failure::set_up(trouble).hint(hint)
+            Failure::server(trouble.kind, trouble).hint(hint)
         })
     }
 

@@ -69,7 +69,7 @@ pub fn load(
     };
     let metadata = metadata(&asking(&nodes[0]), &model, &model_version, is_grpc);
     let metadata = metadata.map_err(|trouble| {
-        Failure::set_up(format!("model `{model}` at {}: {trouble}", nodes[0]))
+        Failure::server(trouble.kind, format!("model `{model}` at {}: {trouble}", nodes[0]))
             .hint("start the server, or check URL and model")
     })?;
     check_ready(&asking(&nodes[0]), &metadata.name, &model_version, is_grpc)?;
@@ -215,7 +215,9 @@ fn check_ready(
     };
     if is_unready {
         let problem = format!("model `{model}` at {} is not ready", asking.endpoint);
-        return Err(Failure::set_up(problem).hint("wait until the server has loaded it"));
+        return Err(
+            Failure::server(Kind::Refused, problem).hint("wait until the server has loaded it")
+        );
     }
     Ok(())
 }

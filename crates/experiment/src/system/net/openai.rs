@@ -57,7 +57,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
     remarks.extend(missing_references(&references, run)?);
     let workload = Arc::new(workload);
-    let (nodes, settings, learned) = adapted(nodes, &options, &workload, settings)?;
+    let (nodes, settings, learned) = adapted(nodes, &options, &workload, settings, run)?;
     remarks.extend(learned);
     let query = query(&nodes[0], &options, &settings, LONG_REQUEST);
     let (workload, settings, learned) = lengths.apply(&query, workload, settings, run)?;
@@ -215,11 +215,16 @@ fn adapted(
     options: &Options,
     workload: &Arc<Workload>,
     mut settings: Settings,
+    run: &RunOptions,
 ) -> Result<(Vec<Endpoint>, Settings, Vec<String>), Failure> {
     let (mut servers, mut requests, mut remarks) = (Vec::new(), 0, Vec::new());
     for endpoint in nodes {
         let query = query(&endpoint, options, &settings, SHORT_REQUEST);
-        let learned = adapt(&query, workload, settings).map_err(Failure::set_up)?;
+        let learned = adapt(&query, workload, settings)
+            .map_err(|trouble| Failure::server(trouble.kind, trouble))?;
+        if let (Some(refusal), Some(_)) = (learned.refusal, run.ready_timeout) {
+            return Err(Failure::server(refusal.kind, refusal));
+        }
         (servers, settings) = ([servers, vec![learned.endpoint]].concat(), learned.settings);
         requests += learned.requests;
         remarks.extend(learned.remarks);

@@ -1,38 +1,14 @@
 //! Waits before a run until servers are ready (`--ready-timeout`).
 
-use std::net::TcpStream;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos};
-use dyno_net::endpoint::Endpoint;
 
 use crate::failure::{Failure, FailureKind};
 
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Time limit of one connection.
-const CONNECTING: Duration = Duration::from_secs(2);
-
-/// Waits until each server accepts connections, for at most `limit` ns. What is wrong with a server
-/// that does not is found by the first request.
-pub fn accept_connections(urls: &[String], limit: Nanos) {
-    let clock = Clock::start();
-    let has_scheme = |url: &String| url.contains("://");
-    for url in urls {
-        let url = if has_scheme(url) { url.clone() } else { format!("http://{url}") };
-        let Ok(endpoint) = url.parse::<Endpoint>() else { continue };
-        let accepts = || {
-            let addresses = endpoint.resolve().unwrap_or_default();
-            addresses.iter().any(|address| TcpStream::connect_timeout(address, CONNECTING).is_ok())
-        };
-        while !accepts() && clock.now() < limit {
-            pause();
-        }
-    }
-}
-
-/// Tries to reach a server until that succeeds, for at most `limit` ns. A mistake of the user is not
-/// tried again.
+/// Tries to use a server until it is ready, for at most `limit` ns. Other failures are final.
 ///
 /// # Errors
 /// The last failure.
@@ -43,7 +19,9 @@ pub fn retry<T>(
     let clock = Clock::start();
     loop {
         match attempt() {
-            Err(failure) if failure.kind() == FailureKind::SetUp && clock.now() < limit => pause(),
+            Err(failure) if failure.kind() == FailureKind::NotReady && clock.now() < limit => {
+                pause()
+            }
             result => return result,
         }
     }
@@ -57,6 +35,7 @@ fn pause() {
 #[cfg(test)]
 mod tests {
     use dyno_loadgen::clock::SECOND;
+    use dyno_net::trouble::Kind;
 
     use super::*;
 
@@ -65,7 +44,7 @@ mod tests {
         let mut attempts = 0;
         let reached = retry(60 * SECOND, || {
             attempts += 1;
-            if attempts < 3 { Err(Failure::set_up("connection refused")) } else { Ok(attempts) }
+            if attempts < 3 { Err(Failure::server(Kind::Connect, "refused")) } else { Ok(attempts) }
         });
         assert_eq!(reached.unwrap(), 3);
     }
@@ -83,6 +62,8 @@ mod tests {
             attempts
         };
         assert_eq!(fail(|words| Failure::usage(words), 60 * SECOND), 1);
-        assert_eq!(fail(|words| Failure::set_up(words), 0), 1);
+        assert_eq!(fail(|words| Failure::set_up(words), 60 * SECOND), 1);
+        assert_eq!(fail(|words| Failure::server(Kind::Tls, words), 60 * SECOND), 1);
+        assert_eq!(fail(|words| Failure::server(Kind::Connect, words), 0), 1);
     }
 }
