@@ -50,7 +50,7 @@ fn overview(html: &mut String, results: &Results) {
     html.push_str(
         "<section class=\"card\"><h2>Results</h2><p class=\"note\">Only valid results of the \
          checked tree. Systems compare within a model and scenario, and there is no summary \
-         score: one number over models would need weights that nobody can justify.</p><div \
+         score: it would need weights of the models, and no weights can be justified.</p><div \
          class=\"charts\">",
     );
     for (title, line, matrix) in [
