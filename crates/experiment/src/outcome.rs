@@ -93,7 +93,7 @@ impl Outcome {
         };
         match (test.mode, reports.last()) {
             (TestMode::AccuracyOnly, _) => {
-                quality::judge(&mut kept.summary, log, system, context.troubles);
+                quality::judge(&mut kept.summary, log, system, context);
             }
             (_, Some(report)) => {
                 let share = Share::for_tenant(test, tenant);

@@ -19,6 +19,7 @@ mod accelerator;
 mod answers;
 mod charts;
 mod client;
+mod limit;
 mod load;
 mod many;
 mod observer;

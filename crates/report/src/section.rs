@@ -10,6 +10,7 @@ use dyno_results::units::{self, count};
 use dyno_results::{records, series};
 
 use super::charts::{self, Threshold};
+use super::limit;
 use super::page::{Tone, badge};
 use super::plot;
 use super::words::{self, counted, escaped, typeset};
@@ -67,12 +68,13 @@ fn headline(html: &mut String, test: &Test, metrics: &Metrics) {
     let _ = write!(
         html,
         "<p class=\"headline\"><span class=\"number\">{}</span> <span class=\"unit\">{}</span> \
-         <span class=\"name\">{}</span></p><p class=\"interval\">{}</p><p class=\"meaning\">{}</p>",
+         <span class=\"name\">{}</span></p><p class=\"interval\">{}</p><p class=\"meaning\">{}{}</p>",
         escaped(number),
         escaped(unit),
         escaped(&result.name),
         confidence(result, metrics),
         escaped(&meaning(test, metrics)),
+        limit::sentence(test).map_or_else(String::new, |text| format!(" {}", escaped(&text)))
     );
 }
 
@@ -100,10 +102,6 @@ fn confidence(result: &Headline, metrics: &Metrics) -> String {
         None => String::new(),
     }
 }
-
-/// Explanation of the rate of a Server run.
-const NOT_CAPACITY: &str = " This is the offered load, not the capacity of the system; dyno search \
-                            finds the capacity.";
 
 /// Returns an explanation of the result in words.
 fn meaning(test: &Test, metrics: &Metrics) -> String {
@@ -154,11 +152,10 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
             }
             format!(
                 "{queries} arrived at {} per second{}: {share} of the answered {answered} took no \
-                 longer than {target} from their scheduled time{}.{}",
+                 longer than {target} from their scheduled time{}.",
                 words::asked_rate(test.plan.target_qps),
                 arrivals.unwrap_or_default(),
                 bound.unwrap_or_default(),
-                if test.mode == "peak" { "" } else { NOT_CAPACITY }
             )
         }
         "Offline" => format!(

@@ -203,7 +203,9 @@ impl Launch {
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         let own = this_program()?;
         let mut helpers = Vec::new();
-        if self.on == Engine::Local {
+        if self.command.iter().any(|word| word == "--dry-run") {
+            // The command only prints its plan, and no worker would find it.
+        } else if self.on == Engine::Local {
             for seat in 1..=self.workers.get() {
                 let mut command = Command::new(&own);
                 command.args(joining(seat)).env(TOKEN, &secret);
@@ -218,8 +220,10 @@ impl Launch {
         command.args(&coordinator).env(TOKEN, &secret);
         let main = ManagedProcess::start(command, "the command")?;
         let status = main.wait_for(&interrupt, &mut helpers)?;
+        let limit = if self.on == Engine::Local { LOCAL_LAST_WORDS } else { LAST_WORDS };
+        let clock = Clock::start();
         for helper in helpers {
-            helper.end(&interrupt)?;
+            helper.end(&interrupt, limit.saturating_sub(clock.now()))?;
         }
         Ok(exit_of(status))
     }
@@ -306,10 +310,10 @@ impl ManagedProcess {
         }
     }
 
-    /// Waits for a helper whose work is done, and stops it if it does not end.
-    fn end(mut self, interrupt: &Interrupt) -> Result<(), Failure> {
+    /// Waits for a helper whose work is done, and stops it if it does not end within `limit`.
+    fn end(mut self, interrupt: &Interrupt, limit: Nanos) -> Result<(), Failure> {
         let mut is_over = false;
-        dyno_experiment::sweep::pause(LAST_WORDS, &mut |_| {
+        dyno_experiment::sweep::pause(limit, &mut |_| {
             is_over = self.status().is_ok_and(|status| status.is_some());
             is_over || interrupt.is_asked()
         });
@@ -324,8 +328,11 @@ impl ManagedProcess {
 }
 
 const PAUSE: Nanos = 50 * MILLISECOND;
-/// How long workers may take to end after the run is over.
+/// How long helpers may take to end after the command, all together.
 const LAST_WORDS: Nanos = 20 * SECOND;
+/// The same for workers of this machine. A worker that had not joined yet when the command ended would
+/// try to join for longer.
+const LOCAL_LAST_WORDS: Nanos = 5 * SECOND;
 
 /// Puts the child into its own process group, so that only this process handles Ctrl-C.
 fn own_group(command: &mut Command) {

@@ -198,6 +198,19 @@ fn the_accuracy_of_a_round_is_asked_of_systems_with_labels() {
 }
 
 #[test]
+fn answers_that_a_round_wants_scored_are_undecided_without_labels() {
+    let folder = Folder::new();
+    let run = "run --system null --mode accuracy --scenario offline --set \
+               accuracy_sample_count_override=64 --json --no-progress";
+    let without_round = folder.dyno(run).exits(0).json();
+    assert_eq!(without_round["verdict"], "VALID");
+    let summary = folder.dyno(&format!("{run} --round v5.1 --benchmark resnet50")).exits(1).json();
+    assert_eq!(summary["verdict"], "UNDECIDED");
+    let reason = summary["tests"][0]["reasons"][0].as_str().unwrap();
+    assert!(reason.contains("the answers have no labels"), "{reason}");
+}
+
+#[test]
 fn a_search_says_what_of_it_is_not_by_the_round() {
     let folder = Folder::new();
     let search = "search --system model:exponential=1ms --round v0.5 --benchmark resnet --from 100 \

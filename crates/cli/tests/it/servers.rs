@@ -480,13 +480,13 @@ fn a_server_that_is_not_ready_is_waited_for() {
     // A system that is named is asked for what it accepts, in place of its models.
     static NAMED: AtomicU32 = AtomicU32::new(0);
     let loading: Answer = |path, body| {
-        if path == "/v1/completions" && NAMED.fetch_add(1, Ordering::Relaxed) < 3 {
+        if path == "/v1/chat/completions" && NAMED.fetch_add(1, Ordering::Relaxed) < 3 {
             return (503, JSON, json!({"error": {"message": "loading"}}).to_string());
         }
         one_model(path, body)
     };
     let server = Server::start(loading);
-    let system = format!("--system openai:http://{},model=tiny,chat=false", server.address);
+    let system = format!("--system openai:http://{},model=tiny", server.address);
     std::fs::remove_dir_all(folder.0.join("out")).unwrap();
     folder.dyno(&format!("run {system} {run} out"));
     assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 6);

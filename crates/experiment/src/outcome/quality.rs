@@ -12,12 +12,13 @@ use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
 
 use super::failures::{Failures, Troubles};
+use super::reasons::Context;
 
 use crate::system::System;
 use crate::system::net::Remote;
 
-/// Scores the answers of a test, and adds reasons why they are not good enough.
-pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, troubles: &Troubles) {
+/// Scores the answers of a test, and adds reasons why they are not good enough, or cannot be judged.
+pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: Context<'_>) {
     let (mut answered, mut failed, mut missing) = (0, Vec::new(), 0);
     let mut answers = Vec::new();
     for run in log.runs().filter(|run| run.accuracy) {
@@ -32,7 +33,7 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, troubles:
     let mut accuracy =
         Accuracy { answered: (answered - failed.len()) as u64, ..Accuracy::default() };
     let mut reasons = Vec::new();
-    not_answered(test, &failed, if log.complete { missing } else { 0 }, troubles);
+    not_answered(test, &failed, if log.complete { missing } else { 0 }, context.troubles);
     if let (Some(remote), Some(labels)) = (system.remote(), system.labels.as_deref()) {
         // Servers answer with classes or scores of any type. They are decoded here, where no clock
         // runs.
@@ -70,6 +71,11 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, troubles:
         (accuracy.value, accuracy.short_of) = (None, Vec::new());
     }
     reasons.extend(accuracy.short_of.iter().cloned());
+    if context.has_round && log.complete && accuracy.value.is_none() && reasons.is_empty() {
+        let text = "The accuracy that the round requires is not judged: the answers have no labels. \
+                    Add --labels, or score mlperf_log_accuracy.json with dyno task score.";
+        test.add_reason(Reason::new(ReasonKind::Accuracy, text).undecided());
+    }
     test.accuracy = Some(accuracy);
     for text in reasons {
         test.add_reason(Reason::new(ReasonKind::Accuracy, text));

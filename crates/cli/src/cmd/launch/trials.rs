@@ -300,7 +300,7 @@ impl Driver {
         drop(lines);
         match interrupt {
             // The driver has reported everything by then.
-            Some(interrupt) => drop(process.end(&interrupt)),
+            Some(interrupt) => drop(process.end(&interrupt, LAST_WORDS)),
             None => process.cut(),
         }
     }
