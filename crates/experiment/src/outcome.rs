@@ -41,6 +41,8 @@ pub struct Outcome {
     pub series: Option<series::Test>,
     /// Raw records; `None` for an accuracy test.
     pub records: Option<Records>,
+    /// Requests and answers as JSON lines; empty unless the run keeps them.
+    pub texts: String,
 }
 
 impl Outcome {
@@ -90,6 +92,7 @@ impl Outcome {
             },
             series: None,
             records: None,
+            texts: texts(test, tenant, system, &folder),
         };
         match (test.mode, reports.last()) {
             (TestMode::AccuracyOnly, _) => {
@@ -111,6 +114,13 @@ impl Outcome {
         summary.settle();
         kept
     }
+}
+
+/// Returns the texts of a tenant's requests and answers in the last run.
+fn texts(test: &PlannedTest, tenant: Option<&str>, system: &System, folder: &str) -> String {
+    let number = test.tenants.iter().position(|one| one.name.as_deref() == tenant);
+    let number = number.and_then(|number| u8::try_from(number).ok()).unwrap_or(0);
+    system.remote().map_or_else(String::new, |remote| remote.take_texts(number, folder))
 }
 
 /// Adds classes and tokens of a text server's answers in the reported run. Returns its record with

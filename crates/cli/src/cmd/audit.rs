@@ -151,7 +151,12 @@ impl Audit {
             let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
             Failure::usage(format!("behind --: {problem}")).hint("dyno run --help lists the flags")
         })?;
-        let line = CommandLine { config: flags.config, set: flags.set, keys: flags.keys.given };
+        let line = CommandLine {
+            config: flags.config,
+            set: flags.set,
+            keys: flags.keys.given,
+            is_dry: false,
+        };
         if line.given("mode").is_some() {
             return Err(Failure::usage("behind --: --mode is for the audit to say")
                 .hint("leave it out: the audit plays what it compares"));

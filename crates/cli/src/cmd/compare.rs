@@ -218,6 +218,7 @@ impl Compare {
             until_decided: self.until_decided.is_some(),
             most: self.until_decided.or(self.max_time).unwrap_or(interleave::MOST),
             is_forced: self.force,
+            is_dry: self.dry_run,
             watch: &watched,
         };
         let resumed = self.out().filter(|_| self.resume);

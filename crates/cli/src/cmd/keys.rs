@@ -6,7 +6,7 @@ use dyno_experiment::Failure;
 use dyno_experiment::options::{CommandLine, GivenKeys, KEYS, Options};
 use dyno_experiment::run::variables;
 use dyno_experiment::system::Target;
-use dyno_experiment::system::net::discover;
+use dyno_experiment::system::net::{assumed, discover};
 use dyno_results::units;
 
 use crate::output;
@@ -36,6 +36,7 @@ impl KeyArgs {
         }
         let spec = match Target::read(target)? {
             Target::System(spec) => spec,
+            Target::Server(url) if line.is_dry => assumed(&url)?,
             Target::Server(url) => {
                 let options = Options::common(line, variables())?;
                 let limit = options.run.ready_timeout.unwrap_or(0);

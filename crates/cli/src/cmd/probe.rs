@@ -56,7 +56,7 @@ Exit codes: 0 it answers, 1 it fails or breaks the protocol, 2 usage, 3 set-up,
 4 no answer within --deadline (60 s), 130 interrupted.";
 
 /// Flags of `dyno run` that have no effect here.
-const MEANINGLESS: [&str; 11] = [
+const MEANINGLESS: [&str; 12] = [
     "mode",
     "profile",
     "duration",
@@ -67,6 +67,7 @@ const MEANINGLESS: [&str; 11] = [
     "out",
     "name",
     "trace-log",
+    "texts",
     "records",
 ];
 
@@ -85,6 +86,7 @@ impl ProbeCommand {
             config: self.config.clone(),
             set: self.set.clone(),
             keys: self.keys.given.clone(),
+            is_dry: false,
         };
         if let Some(target) = &self.target {
             self.keys.add_target(target, &line, !self.json)?;

@@ -215,6 +215,7 @@ impl Run {
             config: self.config.clone(),
             set: self.set.clone(),
             keys: self.keys.given.clone(),
+            is_dry: self.dry_run,
         }
     }
 

@@ -135,6 +135,7 @@ impl Search {
             config: command.config.clone(),
             set: command.set.clone(),
             keys: command.keys.given.clone(),
+            is_dry: self.dry_run,
         };
         if let Some(target) = &command.target {
             let mut keys = command.keys.clone();

@@ -223,6 +223,7 @@ impl SweepCommand {
             config: self.config.clone(),
             set: self.set.clone(),
             keys: self.keys.given.clone(),
+            is_dry: self.dry_run,
         }
     }
 

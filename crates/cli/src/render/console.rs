@@ -230,6 +230,9 @@ pub fn plan(options: &Options, system: &System, tests: &[PlannedTest]) -> String
             settings(&mut text, test, &tenant.settings);
         }
     }
+    if options.run.is_dry && system.remote().is_some() {
+        text += "\nThe server was not contacted. The run asks it for what it accepts.\n";
+    }
     let total = tests.iter().map(PlannedTest::expected).fold(0, u64::saturating_add);
     let _ = writeln!(
         text,

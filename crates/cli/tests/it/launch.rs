@@ -191,6 +191,7 @@ fn what_makes_no_sense_is_refused() {
     says("launch --on slurm --name A_B -- run", "lower-case");
     let printed = folder.dyno("launch --on local --dry-run --workers 2 -- run").exits(0).stdout;
     assert_eq!(printed.lines().count(), 3, "{printed}");
-    let plan = folder.dyno("launch --on local -- run --system null --dry-run").exits(0);
+    let plan =
+        folder.dyno("launch --on local -- run --system null --scenario offline --dry-run").exits(0);
     assert!(!plan.stderr.contains("interrupted"), "no worker was started: {}", plan.stderr);
 }

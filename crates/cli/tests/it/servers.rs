@@ -415,7 +415,7 @@ fn an_accuracy_run_that_is_interrupted_has_no_figure() {
 }
 
 /// A server with one model, which chats.
-fn one_model(path: &str, body: &Value) -> (u16, &'static str, String) {
+pub fn one_model(path: &str, body: &Value) -> (u16, &'static str, String) {
     match path {
         "/v1/models" => (200, JSON, json!({"data": [{"id": "tiny"}]}).to_string()),
         "/v1/chat/completions" if body["stream"] == true => four_words(path, body),
@@ -486,7 +486,7 @@ fn a_server_that_is_not_ready_is_waited_for() {
         one_model(path, body)
     };
     let server = Server::start(loading);
-    let system = format!("--system openai:http://{},model=tiny", server.address);
+    let system = format!("--system openai:http://{},model=tiny,chat=true", server.address);
     std::fs::remove_dir_all(folder.0.join("out")).unwrap();
     folder.dyno(&format!("run {system} {run} out"));
     assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 6);
@@ -523,4 +523,27 @@ fn a_url_that_cannot_be_measured_says_what_to_do() {
     assert!(ran.stderr.contains("two systems"), "{}", ran.stderr);
     let ran = folder.dyno("run http://127.0.0.1:1").exits(3);
     assert!(ran.stderr.contains("hint: start the server"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_plan_contacts_no_server() {
+    let (listener, folder) = (TcpListener::bind("127.0.0.1:0").unwrap(), Folder::new());
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    for command in [
+        format!("run http://{address} --num-prompts 7"),
+        format!("run {address}/v2/models/m"),
+        format!("run --system openai:http://{address},model=m,exact-input=usage --sweep=4"),
+        format!("run --system oip:http://{address}/m --scenario offline"),
+        format!("run --system oip-grpc:{address}/m --scenario offline"),
+        format!("run --system raw:http://{address}/ --scenario offline"),
+        format!("sweep --system oip:http://{address}/m --scenario offline --over samples=8,16"),
+        format!("search --system openai:http://{address},model=m --from 5 --limit p99<=1s"),
+    ] {
+        let ran = folder.dyno(&format!("{command} --dry-run")).exits(0);
+        let contact = listener.accept().err().map(|error| error.kind());
+        assert_eq!(contact, Some(std::io::ErrorKind::WouldBlock), "{command}: {}", ran.stdout);
+    }
+    let ran = folder.dyno(&format!("run http://{address} --dry-run")).exits(0);
+    assert!(ran.stdout.contains("The server was not contacted"), "{}", ran.stdout);
 }

@@ -1,9 +1,10 @@
 //! Servers of texts: which answers count, their tokens, and the messages of the run.
 
 use dyno_net::faults::FaultServer;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::Folder;
+use crate::servers::{Answer, JSON, Server, one_model};
 
 /// A server with a mode for each path, and a folder with prompts.
 struct Bench {
@@ -269,4 +270,39 @@ fn a_server_that_refuses_everything_is_left_alone() {
             }
         }
     }
+}
+
+#[test]
+fn texts_of_requests_and_answers_are_kept_when_asked_for() {
+    let answer: Answer = |path, body| {
+        if body["messages"][0]["content"] == "second" {
+            return (500, JSON, json!({"error": {"message": "no memory, plan-7"}}).to_string());
+        }
+        one_model(path, body)
+    };
+    let (server, folder) = (Server::start(answer), Folder::new());
+    let lines = "{\"messages\":[{\"role\":\"user\",\"content\":\"first\"}]}\n\
+                 {\"messages\":[{\"role\":\"user\",\"content\":\"second\"}]}\n";
+    folder.write("prompts.jsonl", lines);
+    let system = format!("openai:http://{},model=tiny,header.x-plan=plan-7", server.address);
+    folder.dyno(&format!(
+        "run --system {system} --data prompts.jsonl --num-prompts 6 --max-concurrency 1 --texts \
+         --set max_client_lag_ns=0 --fail-fast off --out out"
+    ));
+    let texts = folder.read("out/texts.jsonl");
+    assert!(!texts.contains("plan-7"), "values of header fields are secrets: {texts}");
+    let texts: Vec<Value> = texts.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(texts.len(), 6);
+    for (number, line) in texts.iter().enumerate() {
+        assert_eq!((&line["test"], &line["query"]), (&json!("Server/performance"), &json!(number)));
+        let prompt = &line["request"][0]["content"];
+        if line["sample"] == 0 {
+            assert_eq!((prompt, &line["answer"]), (&json!("first"), &json!("one two three four")));
+        } else {
+            assert_eq!(prompt, "second");
+            assert!(line["error"].as_str().unwrap().contains("no memory"), "{line}");
+        }
+    }
+    let ran = folder.dyno("run --system null --texts").exits(2);
+    assert!(ran.stderr.contains("--texts"), "{}", ran.stderr);
 }

@@ -49,6 +49,8 @@ pub struct Schedule<'a> {
     pub most: Nanos,
     /// Whether differing settings are only reported.
     pub is_forced: bool,
+    /// Whether the runs are only planned, so that no server is contacted.
+    pub is_dry: bool,
     /// Observer of the runs.
     pub watch: &'a Arc<dyn Watch>,
 }
@@ -81,6 +83,7 @@ impl Schedule<'_> {
             config: Some(self.configs[side].clone()),
             set: self.set.clone(),
             keys: self.keys.clone(),
+            is_dry: self.is_dry,
         };
         command_line.set.extend_from_slice(rates);
         command_line.give("mode", "performance");
@@ -166,6 +169,7 @@ impl Schedule<'_> {
             config: Some(self.configs[0].clone()),
             set: self.set.clone(),
             keys: self.keys.clone(),
+            is_dry: self.is_dry,
         };
         let options = Options::read(&command_line, variables())?;
         Ok(options.run.seed.unwrap_or(FIRST_SEED))

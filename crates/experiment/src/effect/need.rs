@@ -129,6 +129,17 @@ pub fn real_time(facts: &Facts<'_>) -> Option<UnmetNeed> {
     })
 }
 
+/// Needs the client in this process, which keeps the texts.
+pub fn texts(facts: &Facts<'_>) -> Option<UnmetNeed> {
+    let system = facts.loaded.filter(|_| facts.run.keeps_texts)?;
+    system.remote_workers.is_some().then(|| {
+        UnmetNeed::new(
+            "has no effect: remote workers keep no texts",
+            "leave it out, or run without remote workers",
+        )
+    })
+}
+
 /// Needs a run in real time from this process.
 pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let is_on = facts.run.stops_on_saturation == Some(true);

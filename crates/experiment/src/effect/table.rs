@@ -72,6 +72,7 @@ pub const ROWS: &[Row] = &[
     ("out", &[]),
     ("name", &[]),
     ("trace-log", &[]),
+    ("texts", &[System, Other("no remote workers", need::texts)]),
     ("records", &[Performance]),
 ];
 

@@ -102,6 +102,10 @@ pub struct RunOptions {
     pub out: Option<PathBuf>,
     pub name: Option<String>,
     pub trace_log: bool,
+    /// Whether the texts of requests and answers are written.
+    pub keeps_texts: bool,
+    /// Whether the run is only planned, so that no server is contacted.
+    pub is_dry: bool,
     pub records: Keep,
 }
 
@@ -252,6 +256,8 @@ keys! {
         |o, v, _| { o.records = keep(v)?; Ok(()) };
     "trace-log" "" "Write mlperf_log_trace.json, half a kilobyte per sample" "off"
         |o, v, _| { o.trace_log = switch(v)?; Ok(()) };
+    "texts" "" "Write the text of each request and answer to texts.jsonl, a line each; they are kept in memory until the run ends" "off"
+        |o, v, _| { o.keeps_texts = switch(v)?; Ok(()) };
 }
 
 /// Returns the key of this name, with hyphens or underscores.

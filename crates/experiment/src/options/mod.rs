@@ -102,6 +102,8 @@ pub struct CommandLine {
     pub set: Vec<String>,
     /// Flags of [`KEYS`].
     pub keys: GivenKeys,
+    /// The run is only planned, so that no server is contacted.
+    pub is_dry: bool,
 }
 
 impl CommandLine {
@@ -170,6 +172,7 @@ impl Options {
         let environment = read_environment(environment, &mut problems);
         let given = all_given(&file.given, command_line);
         let (mut run, flags) = read_flags(command_line, file.run, &mut problems);
+        run.is_dry = command_line.is_dry;
         run.tenant_systems = file.tenants.iter().map(|tenant| tenant.system.clone()).collect();
         let options = Self {
             run,

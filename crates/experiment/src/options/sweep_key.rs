@@ -127,8 +127,7 @@ impl CommandLine {
     /// # Errors
     /// The first argument in a different form.
     pub fn of_arguments(arguments: &[String]) -> Result<Self, String> {
-        let mut command_line =
-            Self { config: None, set: Vec::new(), keys: super::GivenKeys::default() };
+        let mut command_line = Self::default();
         for argument in arguments {
             let unknown = || format!("`{argument}` cannot be a common argument of all points");
             let flag = argument.strip_prefix("--").ok_or_else(unknown)?;

@@ -65,6 +65,9 @@ pub struct PreparedRun {
     probe: OnceLock<summary::Probe>,
 }
 
+/// Requests and answers of a run, as JSON lines.
+const TEXTS: &str = "texts.jsonl";
+
 /// Function that receives each log before it is dropped.
 pub type LogObserver<'a> = &'a mut dyn FnMut(&TestLog);
 
@@ -243,6 +246,7 @@ impl PreparedRun {
         let mut run = self.begin(begun);
         control.watch.plan(&format!("{}, profile {}", run.system, run.profile), tests);
         let mut plots = series::Run::new(Vec::new());
+        let mut texts = String::new();
         for (number, test) in (1..).zip(tests) {
             let title = format!("{number}/{} {}", tests.len(), test.title());
             let before = run.tests.len();
@@ -271,6 +275,7 @@ impl PreparedRun {
                 plots.servers.extend(found.series);
             }
             for outcome in played.outcomes {
+                texts += &outcome.texts;
                 if outcome.summary.state != State::Complete && run.state == State::Complete {
                     run.state = outcome.summary.state;
                 }
@@ -299,7 +304,7 @@ impl PreparedRun {
         }
         run.settle();
         run.division = Some(division::statement(&run, &self.options, &self.system));
-        Ok(self.finish(run, &plots, directory, control.watch))
+        Ok(self.finish(run, &plots, texts, directory, control.watch))
     }
 
     /// Plays a test without writing results. Returns its logs and the verdicts of its tenants.
@@ -396,15 +401,21 @@ impl PreparedRun {
         &self,
         summary: summary::Run,
         series: &series::Run,
+        texts: String,
         directory: RunDirectory,
         watch: &Arc<dyn Watch>,
     ) -> MeasuredRun {
-        let directory = directory.finish(&[
+        let mut files = Vec::new();
+        if self.options.run.keeps_texts {
+            files.push((TEXTS, texts));
+        }
+        files.extend([
             (series::FILE, compact(series)),
             (dyno_report::FILE, dyno_report::html(&summary, series, self.options.run.records)),
             (dyno_results::effective::FILE, effective_toml(&summary, &self.options)),
             (summary::FILE, write::pretty(&summary)),
         ]);
+        let directory = directory.finish(&files);
         warn(watch, &directory.warnings);
         MeasuredRun { summary, directory }
     }

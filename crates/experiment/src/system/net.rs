@@ -21,19 +21,23 @@ use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings, TestMode};
 use dyno_loadgen::sut::SystemUnderTest;
-use dyno_net::client::{Client, ClientStatistics, Clients, Libraries, Library, Options};
+use dyno_net::client::{
+    AnswerText, Client, ClientStatistics, Clients, Libraries, Library, Options,
+};
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::ledger::Entry;
 use dyno_net::oip::Model;
 use dyno_net::protocol::Protocol;
+use dyno_net::workload::Workload;
 use dyno_sut::tensors::{Elements, TensorLibrary};
+use serde_json::json;
 
 use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
-pub use discover::{Discovery, discover};
+pub use discover::{Discovery, assumed, discover};
 pub use metrics::MetricsSource;
 use metrics::is_on_this_machine;
 pub use secrets::{literal_secret, without_secrets};
@@ -92,6 +96,7 @@ pub(super) const OPENAI: SystemKind = SystemKind {
         "max-concurrency",
         "percentile-metrics",
         "metric-percentiles",
+        "texts",
     ],
     resources: |operand| named("openai", operand),
     check: None,
@@ -148,8 +153,13 @@ pub struct Remote {
 enum Answers {
     /// Elements of a tensor.
     Tensor(Arc<Model>),
-    /// Texts, with references where they are known.
-    Text(Vec<Option<String>>),
+    /// Texts.
+    Text {
+        /// Correct answers, where they are known.
+        references: Vec<Option<String>>,
+        /// What is sent.
+        workload: Arc<Workload>,
+    },
     /// Bytes of unknown meaning.
     Bytes,
 }
@@ -301,10 +311,12 @@ impl ServerGroup {
         let options = self.options.clone();
         let (client, library) = Client::start(self.protocol.clone(), &self.nodes, options)
             .map_err(|error| Failure::set_up(error).hint("see dyno info systems"))?;
-        client.reach().map_err(|trouble| {
-            Failure::server(trouble.kind, format!("{name}: {trouble}"))
-                .hint("start the server, or check the URL")
-        })?;
+        if self.options.connects {
+            client.reach().map_err(|trouble| {
+                Failure::server(trouble.kind, format!("{name}: {trouble}"))
+                    .hint("start the server, or check the URL")
+            })?;
+        }
         if self.options.trust.is_unverified && self.nodes.iter().any(Endpoint::is_tls) {
             let remark = "insecure=true: the certificate of the server was not verified.";
             self.remarks.insert(0, remark.into());
@@ -447,16 +459,38 @@ impl Remote {
                 let elements = Elements::read(element, data)?;
                 (!elements.is_empty()).then(|| elements.class())
             }
-            Answers::Text(_) | Answers::Bytes => None,
+            Answers::Text { .. } | Answers::Bytes => None,
         }
     }
 
     /// Returns the references, if at least one is known.
     pub fn references(&self) -> Option<&[Option<String>]> {
         match &self.answers {
-            Answers::Text(references) if references.iter().any(Option::is_some) => Some(references),
+            Answers::Text { references, .. } if references.iter().any(Option::is_some) => {
+                Some(references)
+            }
             _ => None,
         }
+    }
+
+    /// Returns the requests of a tenant in the last run with their answers, as JSON lines; empty
+    /// unless the run keeps them.
+    pub fn take_texts(&self, tenant: u8, test: &str) -> String {
+        let Answers::Text { workload, .. } = &self.answers else { return String::new() };
+        let mut lines = String::new();
+        for AnswerText { sequence, sample, answer } in self.client.take_texts(tenant) {
+            let request = workload.input_json(sample as usize);
+            let mut line = json!({
+                "test": test, "query": sequence, "sample": sample, "request": request,
+            });
+            match answer {
+                Ok(text) => line["answer"] = text.into(),
+                Err(why) => line["error"] = why.into(),
+            }
+            lines += &line.to_string();
+            lines.push('\n');
+        }
+        lines
     }
 
     /// Returns the accounts of the answers to the first `samples` samples of a tenant in the last

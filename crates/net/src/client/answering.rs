@@ -209,6 +209,7 @@ impl PendingAnswer {
                     shared.continue_session(self.job, reply, self.node, &mut entry);
                 }
                 shared.enter(self.job, entry, self.responder.time_of(&shared.clock, ended_at));
+                shared.keep_text(self.job, Ok(answer.data));
                 let id = self.job.id;
                 let response = Response { id, data: answer.data, tokens: answer.tokens };
                 let at = outputs.last.map_or(body_at, NonZero::get);

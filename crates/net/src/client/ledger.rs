@@ -40,6 +40,11 @@ impl Ledger {
         self.current.store(0, Ordering::Release);
     }
 
+    /// Returns the last run that began; 0 if none did.
+    pub(super) fn last_run(&self) -> u64 {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Records the account of an answer. A later one of the same sample replaces it; accounts of
     /// earlier runs are ignored.
     pub(super) fn enter(&self, id: ResponseId, entry: Entry) {

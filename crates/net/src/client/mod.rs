@@ -19,6 +19,7 @@ mod session_nodes;
 mod start_error;
 mod statistics;
 mod tenants;
+mod texts;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,6 +40,7 @@ pub use library::Library;
 pub use start_error::StartError;
 pub use statistics::ClientStatistics;
 pub use tenants::{Clients, Libraries};
+pub use texts::AnswerText;
 
 use crate::coding::Coding;
 use crate::compressed::CompressedProtocol;
@@ -46,7 +48,6 @@ use crate::endpoint::Endpoint;
 use crate::exchange::HttpVersion;
 use crate::ledger::Entry;
 use crate::protocol::{Protocol, Reader};
-use crate::secrets;
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
 use accepted::SampleTimes;
@@ -58,6 +59,7 @@ use retries::Retries;
 use session_nodes::SessionNodes;
 use start_error::check;
 use statistics::{Counters, ThreadCounters};
+use texts::Texts;
 
 /// Settings of a client.
 #[derive(Clone)]
@@ -95,6 +97,10 @@ pub struct Options {
     pub compress: Option<Coding>,
     /// How answers may be compressed. They are decompressed after their time is taken.
     pub accept: Option<Coding>,
+    /// Whether connections are opened. Without them a client can only be planned with.
+    pub connects: bool,
+    /// Whether the texts of answers are kept for [`Client::take_texts`].
+    pub keeps_texts: bool,
 }
 
 impl Default for Options {
@@ -114,6 +120,8 @@ impl Default for Options {
             secrets: Vec::new(),
             compress: None,
             accept: None,
+            connects: true,
+            keeps_texts: false,
         }
     }
 }
@@ -221,6 +229,7 @@ struct ClientCore {
     /// Readers for reuse, with their memory.
     readers: Mutex<Vec<Box<dyn Reader>>>,
     ledger: Ledger,
+    texts: Option<Texts>,
     /// Requests that wait for their retry.
     retries: Retries,
     /// Nodes of the sessions in progress, if there are several nodes.
@@ -321,7 +330,10 @@ impl Client {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = options.threads.map_or((cores / 2).max(1), NonZero::get);
         let shared = Arc::new(ClientCore {
-            nodes: nodes.iter().map(|endpoint| Node::new(endpoint, config.as_ref())).collect(),
+            nodes: nodes
+                .iter()
+                .map(|endpoint| Node::new(endpoint, config.as_ref(), &options))
+                .collect(),
             requests: requests.clone(),
             clock: Clock::start(),
             counters: Counters::default(),
@@ -332,6 +344,7 @@ impl Client {
             parsers: Parsers::default(),
             readers: Mutex::default(),
             ledger: Ledger::new(),
+            texts: options.keeps_texts.then(Texts::default),
             retries: Retries::default(),
             session_nodes: SessionNodes::for_requests(&requests, nodes.len()),
             protocol,
@@ -448,8 +461,12 @@ impl Client {
 }
 
 impl Node {
-    fn new(endpoint: &Endpoint, config: Option<&Arc<ClientConfig>>) -> Self {
-        let mut addresses = endpoint.resolve();
+    fn new(endpoint: &Endpoint, config: Option<&Arc<ClientConfig>>, options: &Options) -> Self {
+        let mut addresses = if options.connects {
+            endpoint.resolve()
+        } else {
+            Err(Trouble::new(Kind::Connect, "no connection is opened for a plan"))
+        };
         let mut tls = None;
         if let (true, Some(config)) = (endpoint.is_tls(), config) {
             match tls::server_name(endpoint) {
@@ -479,57 +496,6 @@ impl ClientCore {
         if let Some(entry) = entry {
             self.ledger.enter(job.id, Entry { ended_at, ..entry });
         }
-    }
-
-    /// Settles a failed attempt: retries it later, or counts the trouble of the sample and reports
-    /// its failure at `at` by the client's clock. Returns the job if it is to be retried at once.
-    fn settle_failure(
-        &self,
-        job: Job,
-        responder: &Responder,
-        failed: &FailedAttempt<'_>,
-        at: Nanos,
-    ) -> Option<Job> {
-        let trouble = failed.trouble;
-        let may_pass = match trouble.kind {
-            Kind::Connect
-            | Kind::Closed
-            | Kind::TimedOut
-            | Kind::Refused
-            | Kind::Server
-            | Kind::Cut
-            | Kind::Aborted
-            | Kind::InBand => true,
-            // The last three are complete answers: a retry may be no better.
-            Kind::Resolve
-            | Kind::Tls
-            | Kind::Request
-            | Kind::Malformed
-            | Kind::Mismatch
-            | Kind::Empty
-            | Kind::Filtered
-            | Kind::Short => false,
-        };
-        let wait = retries::wait(trouble.kind, failed.requested_wait, job.tries, job.id.sequence());
-        // A server that asks for more is as good as one that does not answer.
-        let is_soon = wait <= self.options.time_limit.unwrap_or(Nanos::MAX);
-        let may_repeat =
-            may_pass && is_soon && !failed.is_heard && job.tries < self.options.retries;
-        if may_repeat && !responder.is_over() {
-            self.counters.repeated(trouble.kind);
-            let again = Job { tries: job.tries + 1, ..job };
-            if wait == 0 {
-                return Some(again);
-            }
-            self.retries.add(self.clock.now().saturating_add(wait), again, responder.clone());
-            return None;
-        }
-        self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
-        let words = secrets::hide(&trouble.words, &self.options.fields, &self.options.secrets);
-        self.counters.failed(&Trouble::new(trouble.kind, words));
-        let at = responder.time_of(&self.clock, at);
-        responder.fail_at(&[job.id], trouble.kind.failure(), at);
-        None
     }
 
     /// Counts the wait of a sample.

@@ -8,9 +8,10 @@ use std::time::SystemTime;
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::real::Responder;
 
-use super::Job;
+use super::{ClientCore, FailedAttempt, Job};
 use crate::exchange::Fields;
-use crate::trouble::Kind;
+use crate::secrets;
+use crate::trouble::{Kind, Trouble};
 
 /// Wait before the first retry of a request that the server refused without stating a time; each
 /// further wait is twice as long.
@@ -99,6 +100,60 @@ impl Retries {
     fn note_next(&self, waiting: &[(Nanos, Job, Responder)]) {
         let next = waiting.iter().map(|(due, ..)| due.saturating_add(1)).min().unwrap_or(0);
         self.next.store(next, Ordering::Relaxed);
+    }
+}
+
+impl ClientCore {
+    /// Settles a failed attempt: retries it later, or counts the trouble of the sample and reports
+    /// its failure at `at` by the client's clock. Returns the job if it is to be retried at once.
+    pub(super) fn settle_failure(
+        &self,
+        job: Job,
+        responder: &Responder,
+        failed: &FailedAttempt<'_>,
+        at: Nanos,
+    ) -> Option<Job> {
+        let trouble = failed.trouble;
+        let may_pass = match trouble.kind {
+            Kind::Connect
+            | Kind::Closed
+            | Kind::TimedOut
+            | Kind::Refused
+            | Kind::Server
+            | Kind::Cut
+            | Kind::Aborted
+            | Kind::InBand => true,
+            // The last three are complete answers: a retry may be no better.
+            Kind::Resolve
+            | Kind::Tls
+            | Kind::Request
+            | Kind::Malformed
+            | Kind::Mismatch
+            | Kind::Empty
+            | Kind::Filtered
+            | Kind::Short => false,
+        };
+        let span = wait(trouble.kind, failed.requested_wait, job.tries, job.id.sequence());
+        // A server that asks for more is as good as one that does not answer.
+        let is_soon = span <= self.options.time_limit.unwrap_or(Nanos::MAX);
+        let may_repeat =
+            may_pass && is_soon && !failed.is_heard && job.tries < self.options.retries;
+        if may_repeat && !responder.is_over() {
+            self.counters.repeated(trouble.kind);
+            let again = Job { tries: job.tries + 1, ..job };
+            if span == 0 {
+                return Some(again);
+            }
+            self.retries.add(self.clock.now().saturating_add(span), again, responder.clone());
+            return None;
+        }
+        self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
+        let words = secrets::hide(&trouble.words, &self.options.fields, &self.options.secrets);
+        self.keep_text(job, Err(&words));
+        self.counters.failed(&Trouble::new(trouble.kind, words));
+        let at = responder.time_of(&self.clock, at);
+        responder.fail_at(&[job.id], trouble.kind.failure(), at);
+        None
     }
 }
 

@@ -7,7 +7,7 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::sut::{InFlight, QuerySample, SampleMemory, SystemUnderTest};
 
-use super::{Client, ClientStatistics, LateRead, Library};
+use super::{AnswerText, Client, ClientStatistics, LateRead, Library};
 use crate::ledger::Entry;
 
 /// Clients, one of which serves each tenant.
@@ -72,6 +72,12 @@ impl Clients {
     #[must_use]
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
         self.client_of(tenant).ledger(tenant, samples)
+    }
+
+    /// Returns [`Client::take_texts`] of the tenant's client.
+    #[must_use]
+    pub fn take_texts(&self, tenant: u8) -> Vec<AnswerText> {
+        self.client_of(tenant).take_texts(tenant)
     }
 }
 

@@ -27,6 +27,20 @@ pub enum Input {
 }
 
 impl Input {
+    /// Returns the content as JSON: a text, texts, tokens, messages, or a query with documents.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Text(text) => text.as_str().into(),
+            Self::Texts(texts) => texts.as_slice().into(),
+            Self::Tokens(tokens) => tokens.as_slice().into(),
+            Self::Messages(messages) => messages.iter().map(Message::to_json).collect(),
+            Self::Ranking { query, documents } => {
+                serde_json::json!({"query": query, "documents": documents})
+            }
+        }
+    }
+
     /// Returns the endpoint for this input, unless a setting names another one.
     #[must_use]
     pub fn api(&self) -> Api {

@@ -78,6 +78,18 @@ impl Prompt {
 }
 
 impl Workload {
+    /// Returns what is sent for a sample, as JSON: its text, its messages, or for a turn of a live
+    /// conversation the messages since the last answer.
+    #[must_use]
+    pub fn input_json(&self, sample: usize) -> Value {
+        let after = self.conversations.partition_point(|one| one.first <= sample);
+        if let Some(conversation) = after.checked_sub(1).and_then(|at| self.conversations.get(at)) {
+            let turn = conversation.turns.get(sample - conversation.first);
+            return turn.map_or(Value::Null, |turn| turn.messages.clone().into());
+        }
+        self.prompts.get(sample).map_or(Value::Null, |prompt| prompt.input.to_json())
+    }
+
     /// Returns the times of a recorded trace, sped up by this factor; `None` if there are none.
     ///
     /// # Panics

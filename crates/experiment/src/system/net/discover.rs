@@ -40,9 +40,25 @@ pub fn discover(argument: &str, ready_timeout: Nanos) -> Result<Discovery, Failu
     ready::retry(ready_timeout, || recognize(argument))
 }
 
-fn recognize(argument: &str) -> Result<Discovery, Failure> {
+/// Returns the system that a URL stands for in a plan, which asks no server: a model of the Open
+/// Inference Protocol if its path says so, otherwise an OpenAI-compatible server.
+///
+/// # Errors
+/// A URL or a key that is not valid.
+pub fn assumed(argument: &str) -> Result<String, Failure> {
+    let argument = with_scheme(argument);
+    let url = SpecKeys::read("openai", &argument)?.url;
+    let name = if url.contains("/v2/models/") { "oip" } else { "openai" };
+    Ok(format!("{name}:{argument}"))
+}
+
+fn with_scheme(argument: &str) -> String {
     let scheme = if argument.contains("://") { "" } else { "http://" };
-    let argument = format!("{scheme}{argument}");
+    format!("{scheme}{argument}")
+}
+
+fn recognize(argument: &str) -> Result<Discovery, Failure> {
+    let argument = with_scheme(argument);
     let mut given = SpecKeys::read("openai", &argument)?;
     let keys = argument[given.url.len()..].to_owned();
     let model = given.text("model");

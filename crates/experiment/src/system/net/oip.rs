@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_net::ask::ServerQuery;
 use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::http::model_path;
@@ -21,7 +22,7 @@ use dyno_net::workload::Format;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 use dyno_tensors::files;
 
-use super::{Answers, ServerGroup, SpecKeys, StartedServer, dataset, version};
+use super::{Answers, ServerGroup, SpecKeys, StartedServer, dataset, raw, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::system::shapes::{self, Symbols, check_labels};
@@ -59,6 +60,10 @@ pub fn load(
     let metrics = given.metrics(&nodes, &options, http, !is_grpc)?;
     given.finish()?;
 
+    if run.is_dry {
+        let (samples, labels) = planned_samples(run)?;
+        return raw::planned(nodes, options, metrics, samples, labels);
+    }
     let asking = |endpoint| ServerQuery {
         endpoint,
         version: http,
@@ -105,6 +110,31 @@ pub fn load(
         remarks,
     }
     .start()
+}
+
+/// Returns the number of samples, and their classes, of a run that is only planned: the server, which
+/// knows the inputs of the model, is not asked.
+fn planned_samples(run: &RunOptions) -> Result<(usize, Option<Vec<i64>>), Failure> {
+    let Some((_, first)) = run.data.first() else {
+        check_random(run)?;
+        return Ok((run.samples_or_of_round(RANDOM_SAMPLES), None));
+    };
+    if first.extension().is_none_or(|extension| extension != "npy") {
+        let count = strings_of("", first)?.samples.len();
+        let labels = run.labels.as_deref().map(|path| TensorLibrary::read_labels(path, count));
+        return Ok((count, labels.transpose().map_err(Failure::set_up)?));
+    }
+    let tensors = [(String::new(), first.clone())];
+    let library = TensorLibrary::open(String::new(), &tensors, run.labels.as_deref());
+    let library = library.map_err(Failure::set_up)?;
+    Ok((library.total_sample_count(), library.labels().map(<[i64]>::to_vec)))
+}
+
+fn check_random(run: &RunOptions) -> Result<(), Failure> {
+    match run.labels {
+        Some(_) => Err(Failure::usage("--labels needs --data: random samples have no classes")),
+        None => Ok(()),
+    }
 }
 
 /// Splits a URL into the server and the model: the last segment of the path, or what follows
@@ -251,9 +281,7 @@ fn samples(
     run: &RunOptions,
 ) -> Result<(Samples, Option<Vec<i64>>), Failure> {
     if run.data.is_empty() {
-        if run.labels.is_some() {
-            return Err(Failure::usage("--labels needs --data: random samples have no classes"));
-        }
+        check_random(run)?;
         let inputs = random_inputs(metadata).map_err(|trouble| {
             Failure::usage(trouble)
                 .hint("--data INPUT=FILE.npy, once for each input; .txt (a string on each line), .jsonl and .csv for strings")

@@ -34,7 +34,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
             workload.with_unique_prefix().map_err(|why| given.wrong("unique-prefix", why))?;
     }
     let mut settings = settings(given, api, &lengths)?;
-    let options = given.options(run)?;
+    let options = Options { keeps_texts: run.keeps_texts, ..given.options(run)? };
     let metrics = given.metrics(&nodes, &options, settings.version, true)?;
     given.finish()?;
     sessions::check(sessions.as_ref(), &nodes, &settings)?;
@@ -57,21 +57,27 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
     remarks.extend(missing_references(&references, run)?);
     let workload = Arc::new(workload);
-    let (nodes, settings, learned) = adapted(nodes, &options, &workload, settings, run)?;
-    remarks.extend(learned);
-    let query = query(&nodes[0], &options, &settings, LONG_REQUEST);
-    let (workload, settings, learned) = lengths.apply(&query, workload, settings, run)?;
-    remarks.extend(learned);
+    let (nodes, workload, settings) = if run.is_dry {
+        (nodes, workload, settings)
+    } else {
+        let (nodes, settings, learned) = adapted(nodes, &options, &workload, settings, run)?;
+        remarks.extend(learned);
+        let query = query(&nodes[0], &options, &settings, LONG_REQUEST);
+        let (workload, settings, learned) = lengths.apply(&query, workload, settings, run)?;
+        remarks.extend(learned);
+        (nodes, workload, settings)
+    };
     remarks.splice(0..0, remarks_on(&workload, &settings));
     let has_own_models = workload.prompts.iter().any(|prompt| prompt.members.contains_key("model"));
     let model = if has_own_models { "" } else { &*settings.model };
     let metrics = metrics.for_model(model);
+    let sent = workload.clone();
     ServerGroup {
         protocol: Arc::new(OpenAi::new(workload, settings)),
         nodes,
         names: Vec::new(),
         options,
-        answers: Answers::Text(references),
+        answers: Answers::Text { references, workload: sent },
         metrics,
         schedule,
         sessions,

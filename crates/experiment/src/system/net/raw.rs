@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use dyno_net::exchange::Method;
+use dyno_net::client::Options;
+use dyno_net::endpoint::Endpoint;
+use dyno_net::exchange::{HttpVersion, Method};
 use dyno_net::ledger::AcceptedClasses;
 use dyno_net::raw::{Raw, Template};
 use dyno_net::workload::Row;
 use dyno_tensors::files;
 
-use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, version};
+use super::{Answers, MetricsSource, ServerGroup, SpecKeys, StartedServer, prompts, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -97,6 +99,41 @@ fn body(given: &mut SpecKeys) -> Result<String, Failure> {
         Some(path) => files::read_to_string(path)
             .map_err(|error| Failure::set_up(format!("body: cannot read {path}: {error}"))),
     }
+}
+
+/// Returns a client that is only planned with and never used, for servers whose requests are known only
+/// after they were asked.
+pub fn planned(
+    nodes: Vec<Endpoint>,
+    options: Options,
+    metrics: MetricsSource,
+    samples: usize,
+    labels: Option<Vec<i64>>,
+) -> Result<StartedServer, Failure> {
+    let template = Template {
+        method: Method::Post,
+        path: "/".into(),
+        fields: Vec::new(),
+        body: String::new(),
+        pointer: None,
+        accepted: AcceptedClasses::default(),
+    };
+    let protocol = Raw::new(template, numbers(samples), HttpVersion::Http1);
+    ServerGroup {
+        protocol: Arc::new(protocol.map_err(Failure::usage)?),
+        nodes,
+        names: Vec::new(),
+        options,
+        answers: Answers::Bytes,
+        metrics,
+        schedule: None,
+        sessions: None,
+        tensors: None,
+        labels,
+        is_synthetic: true,
+        remarks: Vec::new(),
+    }
+    .start()
 }
 
 fn numbers(count: usize) -> Vec<Row> {

@@ -326,6 +326,7 @@ impl SpecKeys {
             trust,
             compress: self.coding("compress")?,
             accept: self.coding("accept")?,
+            connects: !run.is_dry,
             ..default
         })
     }

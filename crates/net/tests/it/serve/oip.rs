@@ -157,7 +157,11 @@ fn what_is_wrong_is_told_with_what_was_expected() {
         &tensor("ink", "FP32", "[1,64]", &zeros)[1..]
     );
     let answer = post(address, INFER, "", wanted.as_bytes());
-    assert!(answer.text().contains("no output 'class'; expected one of scores"), "{}", answer.text());
+    assert!(
+        answer.text().contains("no output 'class'; expected one of scores"),
+        "{}",
+        answer.text()
+    );
     let answer = post(address, INFER, &format!("{HEAD_LENGTH}: many\r\n"), b"{}");
     assert!(answer.text().contains("expected a number of bytes"), "{}", answer.text());
     assert_eq!(get(address, INFER).status, 405);

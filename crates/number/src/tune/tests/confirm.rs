@@ -251,7 +251,8 @@ fn restarts_halve_the_dependence_on_the_small_set() {
 #[test]
 fn restarts_end_when_they_ask_nothing_new() {
     let mut simulated = Simulated::new(100, 10);
-    objective(&mut simulated, &five_layers(), 1, u32::MAX);
+    let answer = objective(&mut simulated, &five_layers(), 1, u32::MAX);
+    assert!(answer > 0.0, "{answer}");
 }
 
 /// Restarts of the command line.
