@@ -6,7 +6,7 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos, WallTime};
 use dyno_loadgen::drive::Driver;
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::metrics::{Distribution, Metrics, PERCENTILES, Rates};
-use dyno_loadgen::plan::Plan;
+use dyno_loadgen::plan::{Plan, ReferenceBehavior, SettingsProblem};
 use dyno_loadgen::run::{RecordRetention, RunLog, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
 use dyno_loadgen::verdict::{Verdict, judge};
@@ -41,7 +41,15 @@ pub enum Client {
 /// Plays a case. Returns `None` if Dyno rejects its settings.
 #[must_use]
 pub fn play(case: &Case, client: Client) -> Option<Played> {
-    let plan = Plan::resolve(&case.settings, case.library).ok()?;
+    let (plan, problems) = Plan::resolve_as_reference(&case.settings, case.library);
+    // Settings that the reference runs as they are must be judged right, too.
+    let is_refused = |problem: &SettingsProblem| {
+        let is_own = problem.given.iter().any(|(field, _)| *field == "server_arrivals");
+        is_own || problem.in_reference != ReferenceBehavior::Runs
+    };
+    if problems.iter().any(is_refused) {
+        return None;
+    }
     let library = CountingLibrary {
         total: case.library.total as usize,
         performance: case.library.performance as usize,
@@ -105,7 +113,7 @@ fn observe(
     let late = unsent.iter().filter(|answer| answer.at > run.finished_at);
     let completion = |answer: &Answer| oracle::Completion {
         sample_id: answer.id.0,
-        at_ns: answer.at - base,
+        at_ns: answer.at.saturating_sub(base),
         failed: answer.failed,
     };
     let completions = truth.sent.iter().chain(late).map(completion).collect();
@@ -116,9 +124,11 @@ fn observe(
 #[must_use]
 pub fn oracle_settings(settings: &TestSettings, performance: u64) -> oracle::Settings {
     let (scenario, target_qps, target_percentile) = match settings.scenario {
-        Scenario::SingleStream => {
-            (oracle::Scenario::SingleStream, 0.0, settings.single_stream_target_latency_percentile)
-        }
+        Scenario::SingleStream => (
+            oracle::Scenario::SingleStream,
+            1e9 / settings.single_stream_expected_latency_ns,
+            settings.single_stream_target_latency_percentile,
+        ),
         Scenario::MultiStream => {
             (oracle::Scenario::MultiStream, 0.0, settings.multi_stream_target_latency_percentile)
         }
@@ -141,6 +151,9 @@ pub fn oracle_settings(settings: &TestSettings, performance: u64) -> oracle::Set
         max_duration_ns: settings.max_duration_ms * MILLISECOND,
         performance_sample_count: performance,
         max_async_queries: settings.server_max_async_queries,
+        coalesce_queries: settings.server_coalesce_queries,
+        equal_issue: settings.sample_concatenate_permutation,
+        issue_unique: settings.performance_issue_unique,
     }
 }
 
