@@ -66,8 +66,9 @@ impl Simulate {
         };
         let case = Case::draw(self.seed, index, &simple);
         println!("{case:#?}");
-        let client = if case.has_faulty_client() { Client::Late } else { Client::Prompt };
-        if let Some(played) = play(&case, client) {
+        for client in [Client::Prompt, Client::Late] {
+            let Some(played) = play(&case, client) else { continue };
+            println!("{client:?} client:");
             if played.observed.queries.len() <= 20 {
                 println!("{:#?}", played.observed);
             }

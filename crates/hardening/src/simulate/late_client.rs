@@ -150,8 +150,10 @@ impl<'s, 'c> Run<'s, 'c> {
     /// Plays the run; returns its end.
     fn play(&mut self, session: &mut Session, pauses: &mut Pauses) -> Nanos {
         loop {
-            self.receive_until_now();
-            session.completed(0, self.completed, self.now);
+            let last = self.receive_until_now();
+            // A client that sleeps learns of completions when it wakes.
+            let noticed_at = last.filter(|_| pauses.rate <= 0.0).unwrap_or(self.now);
+            session.completed(0, self.completed, noticed_at);
             match session.step(self.now) {
                 Step::Issue(issue) => {
                     self.issue(&issue);
@@ -189,12 +191,16 @@ impl<'s, 'c> Run<'s, 'c> {
         self.system.issue(self.base + self.now, &query);
     }
 
-    fn receive_until_now(&mut self) {
+    /// Receives completions; returns the time of the last one.
+    fn receive_until_now(&mut self) -> Option<Nanos> {
+        let mut last = None;
         while let Some(at) = self.next_event().filter(|&at| at <= self.now) {
             let mut completions = Vec::new();
             self.system.advance(self.base + at, &mut completions);
             completions.iter().for_each(|completion| self.complete(completion, at));
+            last = Some(at);
         }
+        last
     }
 
     fn complete(&mut self, completion: &SimulatedCompletion, at: Nanos) {
