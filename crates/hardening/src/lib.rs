@@ -12,5 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod oracle;
+pub mod real;
 pub mod rng;
 pub mod simulate;

@@ -20,11 +20,14 @@ struct Hardening {
 enum Command {
     /// Play random runs in virtual time and judge each by the oracle
     Simulate(cmd::simulate::Simulate),
+    /// Play random runs through the driver in real time, with threads
+    Driver(cmd::driver::Driver),
 }
 
 fn main() -> ExitCode {
     let is_clean = match Hardening::parse().command {
         Command::Simulate(simulate) => simulate.execute(),
+        Command::Driver(driver) => driver.execute(),
     };
     if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod driver;
 pub mod simulate;
 
 /// Prints a figure as a JSON line in the form of the scripts below `bench`. There is no peer.

@@ -110,7 +110,8 @@ impl Simulate {
     }
 }
 
-fn print_findings(findings: &[Finding]) {
+/// Prints one line per finding.
+pub fn print_findings(findings: &[Finding]) {
     for Finding { field, expected, reported, rule } in findings {
         println!("  {field}: expected {expected}, reported {reported} ({rule})");
     }
