@@ -254,12 +254,19 @@ impl StartedRun {
         }
     }
 
-    fn report_completions(&self, session: &mut Session, now: Nanos) {
+    /// Reports completions to the session and returns the time after that.
+    ///
+    /// The clock is read after the count: a query that waited for a completion must not be issued at
+    /// a time before it.
+    fn report_completions(&self, session: &mut Session) -> Nanos {
+        let mut now = 0;
         for (tenant, slab) in self.responder.run.slabs.iter().enumerate() {
             let completed = slab.completed();
+            now = self.clock.now();
             session.settle(tenant, completed, |sample| slab.settled(sample));
             session.completed(tenant, completed, now);
         }
+        now
     }
 
     /// Steps the session until it is done.
@@ -272,7 +279,7 @@ impl StartedRun {
         let mut now = self.clock.now();
         loop {
             if session.is_overdue(now) {
-                self.report_completions(session, now);
+                now = self.report_completions(session);
             }
             match session.step(now) {
                 Step::Issue(issue) => {
@@ -282,10 +289,11 @@ impl StartedRun {
                     if self.monitor.is_aborted() {
                         session.abort();
                     }
-                    if watches {
-                        self.report_completions(session, now);
-                    }
-                    now = self.clock.now();
+                    now = if watches {
+                        self.report_completions(session)
+                    } else {
+                        self.clock.now()
+                    };
                     issuer.lag.returned(now);
                 }
                 Step::WaitUntil(time) => {
@@ -293,7 +301,7 @@ impl StartedRun {
                         issuer.prepare(self, &next);
                     }
                     if session.has_deadlines() {
-                        self.report_completions(session, now);
+                        self.report_completions(session);
                     }
                     now = self.wait_until(session, time);
                 }
@@ -346,9 +354,7 @@ impl StartedRun {
         if self.monitor.is_aborted() {
             session.abort();
         }
-        let now = self.clock.now();
-        self.report_completions(session, now);
-        now
+        self.report_completions(session)
     }
 
     fn look(&self, session: &Session, issuer: &Issuer, tenant: usize) -> Look {

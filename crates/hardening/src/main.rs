@@ -1,0 +1,33 @@
+//! `dyno-hardening`: plays many runs with faults and judges each. Tables go to stdout, progress to
+//! stderr.
+#![forbid(unsafe_code)]
+
+mod cmd;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Simulate faults and judge what Dyno makes of them
+#[derive(Debug, Parser)]
+#[command(version, disable_help_subcommand = true)]
+struct Hardening {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Play random runs in virtual time and judge each by the oracle
+    Simulate(cmd::simulate::Simulate),
+    /// Play random runs through the driver in real time, with threads
+    Driver(cmd::driver::Driver),
+}
+
+fn main() -> ExitCode {
+    let is_clean = match Hardening::parse().command {
+        Command::Simulate(simulate) => simulate.execute(),
+        Command::Driver(driver) => driver.execute(),
+    };
+    if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
