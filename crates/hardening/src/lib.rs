@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod kills;
 pub mod oracle;
 pub mod real;
 pub mod rng;

@@ -22,12 +22,15 @@ enum Command {
     Simulate(cmd::simulate::Simulate),
     /// Play random runs through the driver in real time, with threads
     Driver(cmd::driver::Driver),
+    /// Stop commands at random moments, and finish them
+    Kills(cmd::kills::Kills),
 }
 
 fn main() -> ExitCode {
     let is_clean = match Hardening::parse().command {
         Command::Simulate(simulate) => simulate.execute(),
         Command::Driver(driver) => driver.execute(),
+        Command::Kills(kills) => kills.execute(),
     };
     if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -85,8 +85,8 @@ pub fn play(case: &Case, client: Client) -> Option<Played> {
 
 /// Runs the test; `None` if it ended before its performance run.
 fn last_run(driver: &mut dyn Driver, tenant: &Tenant<'_>) -> Option<RunLog> {
-    let log =
-        run(driver, std::slice::from_ref(tenant), RecordRetention::Every, &mut |_| {}).swap_remove(0);
+    let log = run(driver, std::slice::from_ref(tenant), RecordRetention::Every, &mut |_| {})
+        .swap_remove(0);
     log.runs().last().filter(|run| !run.accuracy).cloned()
 }
 
