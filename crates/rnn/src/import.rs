@@ -96,7 +96,7 @@ pub enum ImportError {
         what: String,
     },
     /// An option has an unsupported value.
-    #[error("{node}: {what} is not known")]
+    #[error("{node}: {what} is not supported")]
     Option {
         /// The node.
         node: String,

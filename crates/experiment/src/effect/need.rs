@@ -206,7 +206,7 @@ pub fn samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
             (!run.data.is_empty() && there < asked).then(|| {
                 UnmetNeed::new(
                     format!("has no effect: --data holds {there} samples"),
-                    format!("ask for at most {there} samples, or remove it"),
+                    format!("request at most {there} samples, or remove it"),
                 )
             })
         }
@@ -285,7 +285,7 @@ pub fn goodput(facts: &Facts<'_>) -> Option<UnmetNeed> {
     (limits.needs_tokens() && !facts.loaded?.reports_tokens()).then(|| {
         UnmetNeed::new(
             format!("has no effect: system `{}` reports no tokens", facts.system),
-            "limit e2el:MS, which needs none, or measure a system that streams tokens",
+            "use e2el:MS, which needs no tokens, or measure a system that streams tokens",
         )
     })
 }
