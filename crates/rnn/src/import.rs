@@ -57,7 +57,7 @@ pub enum ImportError {
     #[error("{0}")]
     Format(String),
     /// An array is missing.
-    #[error("there is no array '{0}'")]
+    #[error("array '{0}' not found")]
     Missing(String),
     /// Weights depend on inputs of the model, or on nodes that are not folded.
     #[error("{node}: expected constant weights, but '{value}' is computed")]

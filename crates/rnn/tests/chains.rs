@@ -318,7 +318,7 @@ fn states_and_lengths_that_a_graph_computes_are_named() {
         net.0.outputs.push(Port { name: y, element: None, shape: None });
         assert_eq!(opened(&net.0, "#n0").unwrap().rows(), None);
         let error = opened(&net.0, "").unwrap_err().to_string();
-        let expected = format!("`n0` takes {input} from `fed`, which is not constant");
+        let expected = format!("`n0` reads {input} from `fed`, which is not constant");
         assert!(error.contains(&expected), "{error}");
     }
 }

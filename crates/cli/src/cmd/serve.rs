@@ -127,8 +127,8 @@ HTTP/2, HTTP/2 also without TLS. Health is at /v2/health, metrics for Prometheus
 Systems: digits, digits-lstm, null, onnx:FILE, tuned:model=FILE,formats=FILE, tuned:packed=FILE and
 rnn:MODEL, as dyno info systems describes them, and
   tokens:first=TIME,each=TIME,tokens=N,slots=N,text=words|echo,replay=FILE
-which streams words: the first word after the first time, each further word after the other time, for
-up to SLOTS concurrent requests.
+which streams words: the first word after the time `first`, each further word after the time `each`,
+for up to SLOTS concurrent requests.
 
 On Ctrl-C and SIGTERM the server reports not ready, rejects new requests, drains the accepted ones and
 exits with 0. A second signal ends it at once.

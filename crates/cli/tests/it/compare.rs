@@ -158,7 +158,7 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("a empty", "empty is neither a Dyno run nor a result of");
     refused("a bare", "records.bin is missing");
     refused("a cut", "is cut off or damaged");
-    refused("a", "a holds 0 pairs of runs");
+    refused("a", "a contains 0 pairs of runs");
     refused("", "expected two runs, found none");
     refused("a a --qps 3", "--qps has no effect: it configures runs");
     refused("a a --threshold -1%", "expected a share such as 2%");

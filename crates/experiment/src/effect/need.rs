@@ -189,12 +189,8 @@ pub fn stages(facts: &Facts<'_>) -> Option<UnmetNeed> {
 pub fn samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
     const FIX: &str = "remove it";
     let (run, system) = (facts.run, facts.system);
-    let of_data = || {
-        UnmetNeed::new(
-            "has no effect: --data holds the samples, all of which are used",
-            "remove one of the two",
-        )
-    };
+    let of_data =
+        || UnmetNeed::new("has no effect: all samples of --data are used", "remove one of the two");
     match system {
         "null" | "model" | "npu" => None,
         "onnx" | "tract" | "tuned" | "rnn" | "oip" | "oip-grpc" => {
@@ -205,7 +201,7 @@ pub fn samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
             let there = system.library_size().total;
             (!run.data.is_empty() && there < asked).then(|| {
                 UnmetNeed::new(
-                    format!("has no effect: --data holds {there} samples"),
+                    format!("has no effect: --data contains {there} samples"),
                     format!("request at most {there} samples, or remove it"),
                 )
             })

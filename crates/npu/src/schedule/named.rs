@@ -146,7 +146,7 @@ pub const SCHEDULERS: &[NamedScheduler] = &[
         ..named(
             "layerweaver+",
             "Layerweaver with urgent requests first, by the rule in the text",
-            { |spec, passes| layerweaver_plus(spec.urgency(), spec, passes) },
+            |spec, passes| layerweaver_plus(spec.urgency(), spec, passes),
         )
     },
     NamedScheduler {

@@ -324,7 +324,7 @@ impl<'a> Walk<'a> {
         let lengths = imported.lengths.clone().filter(|_| imported.given_lengths.is_none());
         let mut fed = inputs.chain([("sequence_lens", lengths)]);
         let why = fed.find_map(|(what, value)| {
-            Some(format!("takes {what} from `{}`, which is not constant", value?))
+            Some(format!("reads {what} from `{}`, which is not constant", value?))
         });
         let why = why.or_else(|| self.misfit(&imported, source, [steps, rows, features]));
         let start = match (why, Start::new(&imported)) {
