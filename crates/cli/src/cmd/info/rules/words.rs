@@ -158,7 +158,7 @@ pub fn bandwidth(round: &Round, benchmark: &Benchmark) -> String {
         }
     };
     let egress = outputs.map_or("some".to_string(), |n| format!("{} elements", count(n)));
-    format!("per sample {ingress} in and {egress} out, times bytes per element and samples/s")
+    format!("in {ingress}, out {egress}: per sample, times bytes per element and samples/s")
 }
 
 /// Returns how far a run may deviate from a setting.
